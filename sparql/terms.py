@@ -1,0 +1,112 @@
+"""RDF terms as kbqa sees them: Freebase ids, literals and the namespaces they come from.
+
+A resource is a plain ``str``: its Freebase id (``"m.06w2sn5"``, ``"people.person"``) or, outside of
+Freebase's namespace, its full IRI. Everything else is a `Literal`.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import TypeAlias
+
+FREEBASE_NS = "http://rdf.freebase.com/ns/"
+XSD_NS = "http://www.w3.org/2001/XMLSchema#"
+
+# Characters that SPARQL's IRIREF forbids (SPARQL 1.1 §19.8): an id that holds one is no IRI.
+_NOT_IN_IRI = re.compile(r'[\x00-\x20<>"{}|^`\\]')
+_ESCAPES = {
+    "\\": "\\\\",
+    '"': '\\"',
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\b": "\\b",
+    "\f": "\\f",
+}
+_ESCAPE = re.compile(r'[\\"\x00-\x1f\x7f]')
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """An RDF literal with the dump's own lexical form.
+
+    Attributes:
+        text: The lexical form, unescaped.
+        datatype: The datatype's local name in XSD (``"gYear"``) or its full IRI; None where the
+            dump gives none, as it does for numbers and booleans.
+        language: The language tag, or None. A literal has a datatype or a language, not both.
+    """
+
+    text: str
+    datatype: str | None = None
+    language: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.datatype is not None and self.language is not None:
+            raise ValueError("a literal has a datatype or a language, not both")
+
+
+Term: TypeAlias = str | Literal
+
+
+def is_mid(text: str) -> bool:
+    """Tell whether a text is a Freebase machine id.
+
+    >>> is_mid("m.06w2sn5"), is_mid("g.11b6t1scwz"), is_mid("Justin Bieber")
+    (True, True, False)
+    """
+    return re.fullmatch(r"[mg]\.[0-9a-z_]+", text) is not None
+
+
+def iri(resource: str) -> str:
+    """Write a resource as a SPARQL IRI, in full.
+
+    Prefixed names are never written: released Oxigraph rejects those with two or more dots.
+
+    >>> iri("people.person.gender")
+    '<http://rdf.freebase.com/ns/people.person.gender>'
+
+    Raises:
+        ValueError: The resource holds a character that no IRI may hold.
+    """
+    if not resource or _NOT_IN_IRI.search(resource):
+        raise ValueError(f"not a resource id: {resource!r}")
+    return f"<{resource}>" if "://" in resource else f"<{FREEBASE_NS}{resource}>"
+
+
+def resource_id(full_iri: str) -> str:
+    """Shorten a full IRI to a resource id; the inverse of `iri`.
+
+    >>> resource_id("http://rdf.freebase.com/ns/m.0abc")
+    'm.0abc'
+    """
+    return full_iri.removeprefix(FREEBASE_NS)
+
+
+def quote(text: str) -> str:
+    r"""Write a string as a SPARQL string literal; no input can end the literal early.
+
+    >>> quote('say "hi"\n')
+    '"say \\"hi\\"\\n"'
+    """
+    return f'"{_ESCAPE.sub(_escape, text)}"'
+
+
+def sparql_term(term: Term) -> str:
+    """Write a term in SPARQL.
+
+    >>> sparql_term(Literal("1980", datatype="gYear"))
+    '"1980"^^<http://www.w3.org/2001/XMLSchema#gYear>'
+    """
+    if isinstance(term, str):
+        return iri(term)
+    if term.language is not None:
+        return f"{quote(term.text)}@{term.language}"
+    if term.datatype is not None:
+        datatype = term.datatype if "://" in term.datatype else XSD_NS + term.datatype
+        return f"{quote(term.text)}^^<{datatype}>"
+    return quote(term.text)
+
+
+def _escape(match: re.Match[str]) -> str:
+    character = match.group()
+    return _ESCAPES.get(character) or f"\\u{ord(character):04X}"
