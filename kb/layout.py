@@ -1,41 +1,152 @@
-"""Where the parts of an embedded store lie: the one contract between loading and opening.
+"""Where a store keeps its parts on disk, and the manifest that marks it as finished.
 
-    DIR/graph/         the triples, a pyoxigraph store
-    DIR/names.sqlite   the name index
-    DIR/schema.json    the schema
-    DIR/manifest.json  what was loaded; written last, by rename, so that it marks a finished load
+A store is a directory. It is written under `StoreLayout.building` and its parts are then moved into
+place, the manifest last: a directory without a manifest is no store, whatever else it holds.
 """
 
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from kbqa.sparql.errors import StoreError
+
+SCHEMA_VERSION = 1
+"""Version of the layout and of every file in it; a store of another version is loaded anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSummary:
+    """What a load read and what became of it; ``read = kept + dropped + rejected``.
+
+    Attributes:
+        read: Lines of the dumps.
+        kept: Triples handed to the store, repetitions included.
+        dropped: Lines left out on purpose, by reason.
+        rejected: Lines that are no triples, by reason.
+        entities: Distinct machine ids among the triples, mediators included.
+        names: Names and aliases in the index.
+        other_names: Names and aliases left out for their language.
+        properties: Properties in the schema.
+        seconds: Wall time.
+        size_bytes: The store on disk.
+    """
+
+    read: int
+    kept: int
+    dropped: Mapping[str, int]
+    rejected: Mapping[str, int]
+    entities: int
+    names: int
+    other_names: int
+    properties: int
+    seconds: float
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class DumpFile:
+    """A file that a store was loaded from, as it was called; ``-`` is standard input."""
+
+    name: str
+    size_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a finished store is made of.
+
+    Attributes:
+        kbqa_version: The version that loaded it.
+        languages: The languages of its name index.
+        dumps: What it was loaded from, in order.
+        summary: The counts of the load.
+    """
+
+    kbqa_version: str
+    languages: tuple[str, ...]
+    dumps: tuple[DumpFile, ...]
+    summary: LoadSummary
 
 
 @dataclass(frozen=True, slots=True)
 class StoreLayout:
-    """The paths inside one store directory; none of them need exist.
-
-    Attributes:
-        directory: What the user calls the store.
-    """
+    """The paths inside a store's directory."""
 
     directory: Path
 
     @property
     def graph(self) -> Path:
-        """The directory of the triples."""
+        """The pyoxigraph store."""
         return self.directory / "graph"
 
     @property
     def names(self) -> Path:
-        """The file of the name index."""
+        """The name index, SQLite."""
         return self.directory / "names.sqlite"
 
     @property
     def schema(self) -> Path:
-        """The file of the schema."""
+        """The schema, JSON."""
         return self.directory / "schema.json"
 
     @property
     def manifest(self) -> Path:
-        """The file whose presence marks a finished load."""
+        """The manifest, written last."""
         return self.directory / "manifest.json"
+
+    @property
+    def building(self) -> Path:
+        """The folder in which a load works; it is gone when the load has ended."""
+        return self.directory / "building"
+
+    @property
+    def is_finished(self) -> bool:
+        """Tell whether a load ran to its end here."""
+        return self.manifest.is_file()
+
+
+def write_manifest(path: Path, manifest: Manifest) -> None:
+    """Write a manifest at once: a reader sees all of it or none."""
+    text = json.dumps({"schema_version": SCHEMA_VERSION, **asdict(manifest)}, indent=2)
+    unfinished = path.with_suffix(".tmp")
+    unfinished.write_text(text + "\n", encoding="utf-8")
+    unfinished.replace(path)
+
+
+def read_manifest(directory: Path) -> Manifest:
+    """Read the manifest of a finished store.
+
+    Raises:
+        StoreError: There is no such directory, no finished store in it, or one of another version.
+    """
+    layout = StoreLayout(directory)
+    if not directory.is_dir():
+        raise StoreError(
+            f"there is no store at {directory}. Make one with "
+            f"`kbqa load-freebase DUMP --store {directory}`."
+        )
+    if not layout.is_finished:
+        state = "the load has not finished" if layout.building.exists() else "it holds no manifest"
+        raise StoreError(
+            f"{directory} is not a finished store: {state}. "
+            f"Run `kbqa load-freebase DUMP --store {directory}` to its end."
+        )
+    try:
+        fields = json.loads(layout.manifest.read_text(encoding="utf-8"))
+        version = fields["schema_version"]
+        if version == SCHEMA_VERSION:
+            return Manifest(
+                kbqa_version=fields["kbqa_version"],
+                languages=tuple(fields["languages"]),
+                dumps=tuple(DumpFile(**dump) for dump in fields["dumps"]),
+                summary=LoadSummary(**fields["summary"]),
+            )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StoreError(
+            f"{layout.manifest} cannot be read ({error}). Load the store anew."
+        ) from error
+    raise StoreError(
+        f"{directory} was written in version {version} of the store format, and this kbqa reads "
+        f"version {SCHEMA_VERSION}. Load the store anew with --overwrite."
+    )
