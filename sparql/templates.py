@@ -1,0 +1,57 @@
+"""The search queries that explore a graph from one entity, as text.
+
+Variables: `?relation`, `?entity`, `?mid`, `?name` and `?type`. Rows are capped by LIMIT, so that a
+hub answers as fast as any other entity.
+
+Source: KnowPath, appendix G. The paper's queries know no direction, name or limit; "head" is `out`
+here and "tail" is `in`.
+"""
+
+from collections.abc import Sequence
+from typing import Literal as Choice
+
+from kbqa.sparql.terms import iri
+
+Direction = Choice["out", "in"]
+
+NAME = iri("type.object.name")
+TYPE = iri("type.object.type")
+
+
+def relations_query(entity: str, direction: Direction, limit: int) -> str:
+    """Write the search for the distinct relations of an entity.
+
+    >>> relations_query("m.0abc", "in", 10).replace("http://rdf.freebase.com/ns/", "")
+    'SELECT DISTINCT ?relation WHERE { ?entity ?relation <m.0abc> } LIMIT 10'
+    """
+    edge = _edge(entity, "?relation", direction)
+    return f"SELECT DISTINCT ?relation WHERE {{ {edge} }} LIMIT {limit}"
+
+
+def neighbours_query(entity: str, relation: str, direction: Direction, limit: int) -> str:
+    """Write the search for what one relation leads to from an entity.
+
+    >>> neighbours_query("m.0a", "film.actor.film", "out", 5).replace(
+    ...     "http://rdf.freebase.com/ns/", ""
+    ... )
+    'SELECT DISTINCT ?entity WHERE { <m.0a> <film.actor.film> ?entity } LIMIT 5'
+    """
+    edge = _edge(entity, iri(relation), direction)
+    return f"SELECT DISTINCT ?entity WHERE {{ {edge} }} LIMIT {limit}"
+
+
+def labels_query(mids: Sequence[str]) -> str:
+    """Write the search for all names of many entities, in every language."""
+    values = " ".join(iri(mid) for mid in mids)
+    return f"SELECT ?mid ?name WHERE {{ VALUES ?mid {{ {values} }} ?mid {NAME} ?name }}"
+
+
+def types_query(mid: str) -> str:
+    """Write the search for the types of an entity."""
+    return f"SELECT DISTINCT ?type WHERE {{ {iri(mid)} {TYPE} ?type }}"
+
+
+def _edge(entity: str, relation: str, direction: Direction) -> str:
+    if direction == "out":
+        return f"{iri(entity)} {relation} ?entity"
+    return f"?entity {relation} {iri(entity)}"
