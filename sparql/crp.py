@@ -10,8 +10,8 @@ Source: RouterKGQA §3.1–3.2. Beyond the paper: branches that carry branches, 
 backwards anywhere, and constraints that a missing value satisfies.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Literal as Choice
 from typing import TypeAlias
 
@@ -175,7 +175,7 @@ class Crp:
     Attributes:
         topic: Where the main path starts.
         path: The hops to the answer; at least one.
-        constraints: In the order in which they are written.
+        constraints: Those on one node in the order in which they were written.
         order: The superlative, if the question has one.
         differs_from: Position of the node that the answer must not be: 0, the topic, in most
             questions; None where the answer may be any node.
@@ -206,6 +206,14 @@ class Crp:
         yield self.topic
         yield from _entities(self.constraints)
 
+    def with_entities(self, change: Callable[[Entity], Entity]) -> "Crp":
+        """Make a copy in which every entity, the topic included, is changed by a function."""
+        return replace(
+            self,
+            topic=change(self.topic),
+            constraints=tuple(_with_entities(c, change) for c in self.constraints),
+        )
+
     def relations(self) -> Iterator[str]:
         """Yield every relation, in reading order, with repetitions."""
         yield from (hop.relation for hop in self.path)
@@ -225,6 +233,14 @@ def _entities(constraints: tuple[Constraint, ...]) -> Iterator[Entity]:
         if isinstance(constraint.test, IsEntity | IsNotEntity):
             yield constraint.test.entity
         yield from _entities(constraint.branches)
+
+
+def _with_entities(constraint: Constraint, change: Callable[[Entity], Entity]) -> Constraint:
+    test = constraint.test
+    if isinstance(test, IsEntity | IsNotEntity):
+        test = replace(test, entity=change(test.entity))
+    branches = tuple(_with_entities(branch, change) for branch in constraint.branches)
+    return replace(constraint, test=test, branches=branches)
 
 
 def _relations(constraints: tuple[Constraint, ...]) -> Iterator[str]:

@@ -120,7 +120,7 @@ def repair_query(text: str) -> str:
             declaring = None
         elif kind == "word":
             piece = _OPERATORS.get(piece.upper(), piece)
-        elif kind == "typed" and pieces and pieces[-1].isspace():
+        elif kind in ("typed", "language") and pieces and pieces[-1].isspace():
             pieces.pop()
         after_typed = kind == "typed"
         last = piece.upper() if kind == "word" else ""
@@ -159,6 +159,23 @@ def check_read_only(text: str) -> QueryForm:
     if form is None:
         raise QuerySyntaxError("not a SPARQL query: it holds no SELECT or ASK")
     return cast(QueryForm, form)
+
+
+def cap_rows(query: str, limit: int) -> str:
+    """Add a LIMIT to a SELECT query that has none of its own, where that can be done safely.
+
+    A query with a LIMIT, or with VALUES after its pattern, comes back as it is: the caller cuts.
+
+    >>> cap_rows("SELECT ?x { { SELECT ?x { ?x ?y ?z } LIMIT 9 } }", 5)
+    'SELECT ?x { { SELECT ?x { ?x ?y ?z } LIMIT 9 } }\\nLIMIT 5'
+    """
+    depth = 0
+    for token in _tokens(query):
+        if token.text in ("{", "}"):
+            depth += 1 if token.text == "{" else -1
+        elif depth == 0 and token.kind == "word" and token.text.upper() in ("LIMIT", "VALUES"):
+            return query
+    return f"{query}\nLIMIT {limit}"
 
 
 def _tokens(text: str) -> Iterator[_Token]:

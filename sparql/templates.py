@@ -14,8 +14,8 @@ from kbqa.sparql.terms import iri
 
 Direction = Choice["out", "in"]
 
-NAME = iri("type.object.name")
-TYPE = iri("type.object.type")
+NAME = "type.object.name"
+TYPE = "type.object.type"
 
 
 def relations_query(entity: str, direction: Direction, limit: int) -> str:
@@ -43,12 +43,12 @@ def neighbours_query(entity: str, relation: str, direction: Direction, limit: in
 def labels_query(mids: Sequence[str]) -> str:
     """Write the search for all names of many entities, in every language."""
     values = " ".join(iri(mid) for mid in mids)
-    return f"SELECT ?mid ?name WHERE {{ VALUES ?mid {{ {values} }} ?mid {NAME} ?name }}"
+    return f"SELECT ?mid ?name WHERE {{ VALUES ?mid {{ {values} }} ?mid {iri(NAME)} ?name }}"
 
 
 def types_query(mid: str) -> str:
     """Write the search for the types of an entity."""
-    return f"SELECT DISTINCT ?type WHERE {{ {iri(mid)} {TYPE} ?type }}"
+    return f"SELECT DISTINCT ?type WHERE {{ {iri(mid)} {iri(TYPE)} ?type }}"
 
 
 def _edge(entity: str, relation: str, direction: Direction) -> str:

@@ -73,6 +73,15 @@ def iri(resource: str) -> str:
     return f"<{resource}>" if "://" in resource else f"<{FREEBASE_NS}{resource}>"
 
 
+def full_iri(resource: str) -> str:
+    """Write a resource as its full IRI, without brackets.
+
+    Raises:
+        ValueError: The resource holds a character that no IRI may hold.
+    """
+    return iri(resource)[1:-1]
+
+
 def resource_id(full_iri: str) -> str:
     """Shorten a full IRI to a resource id; the inverse of `iri`.
 

@@ -1,0 +1,265 @@
+"""Read a SELECT query of the benchmarks' dialect into a small tree of its parts, in reading order.
+
+A real parser does the reading (rdflib's, after `repair_query`); this module only unwraps its parse
+tree. The parse tree is used rather than the algebra because it keeps the order of the triples, by
+which the topic entity is chosen. What no CRP can say is refused with a `CrpConversionError` whose
+reason names it.
+"""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from kbqa.sparql.dialect import repair_query
+from kbqa.sparql.errors import CrpConversionError, QuerySyntaxError
+from kbqa.sparql.terms import XSD_NS, Literal, resource_id
+
+if TYPE_CHECKING:
+    from rdflib.plugins.sparql.parserutils import CompValue
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A variable, without its question mark."""
+
+    name: str
+
+
+Node: TypeAlias = Variable | str | Literal
+
+
+class TriplePart(NamedTuple):
+    """A triple of the query."""
+
+    subject: Node
+    relation: str
+    object: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A function applied to arguments; casts bear their datatype's name: ``dateTime``."""
+
+    function: str
+    arguments: tuple["Expression", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two expressions and the operator between them."""
+
+    left: "Expression"
+    operator: str
+    right: "Expression"
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """Alternatives."""
+
+    alternatives: tuple["Expression", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    """A group that must match, or must not where `negated`."""
+
+    group: "Group"
+    negated: bool
+
+
+Expression: TypeAlias = Variable | str | Literal | Call | Comparison | Or | Exists
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Triples and filters that hold together; conjunctions of filters are taken apart."""
+
+    triples: tuple[TriplePart, ...]
+    filters: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SelectTree:
+    """A SELECT of one variable.
+
+    Attributes:
+        answer: The projected variable.
+        order_by: What the rows are sorted by; None where they are not, or not cut afterwards.
+    """
+
+    answer: Variable
+    group: Group
+    order_by: Expression | None
+    descending: bool
+    limit: int | None
+    offset: int
+
+
+def parse_select(query: str) -> SelectTree:
+    """Read a query.
+
+    Raises:
+        QuerySyntaxError: It does not parse.
+        CrpConversionError: It holds a construct that no CRP can say.
+    """
+    root = _parse(query)
+    if root.name != "SelectQuery":
+        raise CrpConversionError("not a SELECT", root.name)
+    if root.groupby or root.having:
+        raise CrpConversionError("aggregate", "GROUP BY")
+    projection = [item.var for item in root.projection or []]
+    if len(projection) != 1 or projection[0] is None:
+        raise CrpConversionError("projection", "exactly one plain variable can be the answer")
+    order_by, descending = _order(root)
+    limit, offset = _slice(root)
+    return SelectTree(
+        answer=Variable(str(projection[0])),
+        group=_group(root.where),
+        order_by=order_by if limit is not None else None,
+        descending=descending,
+        limit=limit,
+        offset=offset,
+    )
+
+
+def _parse(query: str) -> "CompValue":
+    import rdflib
+    from pyparsing.exceptions import ParseBaseException
+    from rdflib.plugins.sparql.parser import parseQuery
+
+    # Otherwise rdflib rewrites "2004"^^xsd:dateTime and "01" on sight, and logs a traceback each.
+    rdflib.NORMALIZE_LITERALS = False
+    logging.getLogger("rdflib.term").setLevel(logging.CRITICAL)
+    try:
+        root: CompValue = parseQuery(repair_query(query))[1]
+    except ParseBaseException as error:
+        raise QuerySyntaxError(f"not a SPARQL query: {error}") from None
+    return root
+
+
+def _order(root: "CompValue") -> tuple[Expression | None, bool]:
+    if not root.orderby:
+        return None, False
+    condition, *others = root.orderby.condition
+    if others:
+        raise CrpConversionError("order by several keys")
+    if isinstance(condition, dict) and condition.name == "OrderCondition":
+        return _expression(condition.expr), str(condition.order).upper() == "DESC"
+    return _expression(condition), False
+
+
+def _slice(root: "CompValue") -> tuple[int | None, int]:
+    clauses = dict(root.limitoffset or {})
+    limit, offset = clauses.get("limit"), clauses.get("offset")
+    return None if limit is None else int(limit), 0 if offset is None else int(offset)
+
+
+def _group(group: "CompValue") -> Group:
+    if group.name == "SubSelect":
+        raise CrpConversionError("sub-select")
+    triples: list[TriplePart] = []
+    filters: list[Expression] = []
+    for part in group.part or []:
+        match part.name:
+            case "TriplesBlock":
+                triples += _triples(part)
+            case "Filter":
+                filters += _conjuncts(part.expr)
+            case "GroupOrUnionGraphPattern" if len(part.graph) == 1:
+                inner = _group(part.graph[0])
+                triples += inner.triples
+                filters += inner.filters
+            case "GroupOrUnionGraphPattern":
+                raise CrpConversionError("union")
+            case name:
+                raise CrpConversionError("unsupported pattern", name)
+    return Group(tuple(triples), tuple(filters))
+
+
+def _triples(block: "CompValue") -> Iterator[TriplePart]:
+    for run in block.triples:
+        terms = list(run)
+        for subject, path, object_ in zip(terms[::3], terms[1::3], terms[2::3], strict=True):
+            yield TriplePart(_node(subject), _relation(path), _node(object_))
+
+
+def _relation(path: "CompValue") -> str:
+    """Take the relation out of what the grammar holds for a property path."""
+    while getattr(path, "name", None) in ("PathAlternative", "PathSequence", "PathElt"):
+        if path.mod or (isinstance(path.part, list) and len(path.part) > 1):
+            raise CrpConversionError("property path")
+        path = path.part[0] if isinstance(path.part, list) else path.part
+    node = _node(path)
+    if not isinstance(node, str):
+        raise CrpConversionError("free relation", str(node))
+    return node
+
+
+def _conjuncts(expression: object) -> Iterator[Expression]:
+    match _unwrap(expression):
+        case {"expr": first, "other": list(others)} as node if _name(node) == (
+            "ConditionalAndExpression"
+        ):
+            for part in (first, *others):
+                yield from _conjuncts(part)
+        case node:
+            yield _expression(node)
+
+
+def _expression(expression: object) -> Expression:
+    node = _unwrap(expression)
+    name = _name(node)
+    if not isinstance(node, dict) or name == "literal":
+        return _node(node)
+    if name == "ConditionalOrExpression":
+        return Or(tuple(map(_expression, (node["expr"], *node["other"]))))
+    if name == "RelationalExpression":
+        return Comparison(_expression(node["expr"]), str(node["op"]), _expression(node["other"]))
+    if name in ("Builtin_EXISTS", "Builtin_NOTEXISTS"):
+        return Exists(_group(node["graph"]), negated=name == "Builtin_NOTEXISTS")
+    if name == "Function":
+        function = str(node["iri"]).removeprefix(XSD_NS)
+        return Call(function, tuple(map(_expression, node["expr"])))
+    if name == "UnaryNot":
+        return Call("not", (_expression(node["expr"]),))
+    if name.startswith("Builtin_"):
+        return Call(name.removeprefix("Builtin_").lower(), tuple(map(_expression, node.values())))
+    raise CrpConversionError("unsupported expression", name)
+
+
+def _unwrap(expression: object) -> object:
+    """Step down through the grammar's layers that hold a single thing."""
+    while isinstance(expression, dict) and list(expression) == ["expr"]:
+        if _name(expression) in ("UnaryNot", "Filter"):
+            break
+        expression = expression["expr"]
+    return expression
+
+
+def _name(node: object) -> str:
+    return str(getattr(node, "name", ""))
+
+
+def _node(term: object) -> Node:
+    from rdflib import term as rdf
+
+    if isinstance(term, rdf.Variable):
+        return Variable(str(term))
+    if isinstance(term, rdf.URIRef):
+        return resource_id(str(term))
+    if isinstance(term, dict):
+        parts = dict(term)  # a CompValue's own get() answers the key where there is no value
+        return _literal(str(parts["string"]), parts.get("datatype"), parts.get("lang"))
+    if isinstance(term, rdf.Literal):
+        return _literal(str(term), term.datatype, term.language)
+    raise CrpConversionError("unsupported term", str(term))
+
+
+def _literal(text: str, datatype: object, language: object) -> Literal:
+    return Literal(
+        text,
+        None if datatype is None else str(datatype).removeprefix(XSD_NS),
+        None if language is None else str(language),
+    )
