@@ -162,7 +162,7 @@ def check_read_only(text: str) -> QueryForm:
 
 
 def cap_rows(query: str, limit: int) -> str:
-    """Add a LIMIT to a SELECT query that has none of its own, where that can be done safely.
+    r"""Add a LIMIT to a SELECT query that has none of its own, where that can be done safely.
 
     A query with a LIMIT, or with VALUES after its pattern, comes back as it is: the caller cuts.
 

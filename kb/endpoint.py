@@ -1,0 +1,112 @@
+"""A graph behind a SPARQL 1.1 endpoint, asked over SPARQLWrapper by POST.
+
+The search operations are the same as those of an embedded store, as queries. How the other side
+may fail, and which error each failure becomes, stands in `kbqa.kb.sparql_protocol`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
+
+from kbqa.kb.graph import DEFAULT_LIMIT, DEFAULT_TIMEOUT_S, Direction, Table
+from kbqa.kb.queries import prepare_query
+from kbqa.kb.rows import pick_label, term_from_json
+from kbqa.kb.sparql_protocol import post_query
+from kbqa.sparql.dialect import cap_rows
+from kbqa.sparql.errors import InputError, MalformedResult
+from kbqa.sparql.templates import labels_query, neighbours_query, relations_query, types_query
+from kbqa.sparql.terms import Term
+
+_LABEL_BATCH = 500
+"""Entities in one VALUES list: few enough for any server's limit on the length of a query."""
+
+
+class SparqlEndpoint:
+    """A `Graph` behind a URL.
+
+    Args:
+        url: The endpoint's query URL.
+        timeout_s: Seconds for each search operation; `select` and `ask` take their own.
+
+    Raises:
+        InputError: The URL is not an HTTP URL.
+    """
+
+    def __init__(self, url: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise InputError(f"an endpoint is an http:// or https:// URL, and {url!r} is none")
+        self._url = url
+        self._timeout_s = timeout_s
+
+    @property
+    def description(self) -> str:
+        """Say which graph this is: ``endpoint http://localhost:7878/query``."""
+        return f"endpoint {self._url}"
+
+    def select(
+        self, query: str, *, timeout_s: float = DEFAULT_TIMEOUT_S, limit: int | None = None
+    ) -> Table:
+        """Run a SELECT query; see `Graph.select`."""
+        text = prepare_query(query, "select")
+        # One row more than asked for tells whether there are more.
+        text = text if limit is None else cap_rows(text, limit + 1)
+        return self._table(text, timeout_s, limit)
+
+    def ask(self, query: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> bool:
+        """Run an ASK query; see `Graph.ask`."""
+        answer = post_query(self._url, prepare_query(query, "ask"), timeout_s)
+        if not isinstance(boolean := answer.get("boolean"), bool):
+            raise MalformedResult(f"{self.description} answered an ASK query with rows")
+        return boolean
+
+    def relations(
+        self, entity: str, direction: Direction, limit: int = DEFAULT_LIMIT
+    ) -> Sequence[str]:
+        """List the distinct relations of an entity; see `Graph.relations`."""
+        return sorted(str(term) for term in self._column(relations_query(entity, direction, limit)))
+
+    def neighbours(
+        self, entity: str, relation: str, direction: Direction, limit: int = DEFAULT_LIMIT
+    ) -> Sequence[Term]:
+        """List what one relation leads to; see `Graph.neighbours`."""
+        return self._column(neighbours_query(entity, relation, direction, limit))
+
+    def labels(self, mids: Iterable[str]) -> Mapping[str, str]:
+        """Map each mid that has a name to it; see `Graph.labels`."""
+        wanted = list(dict.fromkeys(mids))
+        names: dict[str, list[Term]] = {}
+        for start in range(0, len(wanted), _LABEL_BATCH):
+            query = labels_query(wanted[start : start + _LABEL_BATCH])
+            for mid, name in self._table(query, self._timeout_s, None).rows:
+                if isinstance(mid, str) and name is not None:
+                    names.setdefault(mid, []).append(name)
+        labels = {mid: pick_label(names.get(mid, ())) for mid in wanted}
+        return {mid: label for mid, label in labels.items() if label is not None}
+
+    def types(self, mid: str) -> Sequence[str]:
+        """List the types of an entity; see `Graph.types`."""
+        return sorted(term for term in self._column(types_query(mid)) if isinstance(term, str))
+
+    def close(self) -> None:
+        """Do nothing: no connection is kept."""
+
+    def _column(self, query: str) -> list[Term]:
+        rows = self._table(query, self._timeout_s, None).rows
+        return [row[0] for row in rows if row[0] is not None]
+
+    def _table(self, query: str, timeout_s: float, limit: int | None) -> Table:
+        answer = post_query(self._url, query, timeout_s)
+        try:
+            # Cast, not checked: what is otherwise than the standard says raises right here.
+            variables = tuple(cast(dict[str, list[str]], answer["head"])["vars"])
+            bindings = cast(dict[str, list[dict[str, dict[str, str]]]], answer["results"])[
+                "bindings"
+            ]
+            rows = tuple(
+                tuple(term_from_json(row[name]) if name in row else None for name in variables)
+                for row in bindings[:limit]
+            )
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise MalformedResult(
+                f"{self.description} answered with JSON that is no SPARQL result ({error!r})"
+            ) from error
+        return Table(variables, rows, truncated=limit is not None and len(bindings) > limit)

@@ -1,0 +1,84 @@
+"""Terms and rows on their way into kbqa: from pyoxigraph, over a pipe, and from SPARQL JSON.
+
+A blank node becomes the resource ``_:label``; it means something within one result only.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
+
+import pyoxigraph
+
+from kbqa.sparql.terms import XSD_NS, Literal, Term, resource_id
+
+Cell: TypeAlias = str | tuple[str, str | None, str | None] | None
+"""A term in built-in types, which `marshal` writes: a literal is (text, datatype, language)."""
+
+_XSD_STRING = XSD_NS + "string"
+_RDF_LANG_STRING = "http://www.w3.org/1999/02/22-rdf-syntax-ns#langString"
+
+
+def term_from_oxigraph(node: object) -> Term:
+    """Convert a pyoxigraph node.
+
+    Raises:
+        TypeError: The node is a quoted triple, which Freebase does not have.
+    """
+    match node:
+        case pyoxigraph.NamedNode():
+            return resource_id(node.value)
+        case pyoxigraph.Literal():
+            return _literal(node.value, node.datatype.value, node.language)
+        case pyoxigraph.BlankNode():
+            return f"_:{node.value}"
+        case _:
+            raise TypeError(f"not a resource or literal: {node}")
+
+
+def term_from_json(binding: Mapping[str, str]) -> Term:
+    """Convert one binding of SPARQL 1.1 Query Results JSON.
+
+    Raises:
+        KeyError: The binding lacks its type or value.
+        ValueError: Its type is unknown.
+    """
+    value = binding["value"]
+    match binding["type"]:
+        case "uri":
+            return resource_id(value)
+        case "literal" | "typed-literal":  # Virtuoso writes the latter
+            return _literal(value, binding.get("datatype"), binding.get("xml:lang"))
+        case "bnode":
+            return f"_:{value}"
+        case kind:
+            raise ValueError(f"unknown term type {kind!r}")
+
+
+def pack(term: Term) -> Cell:
+    """Turn a term into a cell."""
+    return term if isinstance(term, str) else (term.text, term.datatype, term.language)
+
+
+def unpack(cell: Cell) -> Term | None:
+    """Turn a cell back into the term; the inverse of `pack`."""
+    return Literal(*cell) if isinstance(cell, tuple) else cell
+
+
+def pick_label(names: Iterable[Term]) -> str | None:
+    """Choose the name to show: English, else one without a language, else the first by language."""
+    literals = [name for name in names if isinstance(name, Literal)]
+    if not literals:
+        return None
+    return min(literals, key=_label_rank).text
+
+
+def _literal(text: str, datatype: str | None, language: str | None) -> Literal:
+    if language:
+        return Literal(text, language=language)
+    if datatype is None or datatype in (_XSD_STRING, _RDF_LANG_STRING):
+        return Literal(text)
+    return Literal(text, datatype=datatype.removeprefix(XSD_NS))
+
+
+def _label_rank(name: Literal) -> tuple[int, str, str]:
+    language = name.language or ""
+    return ({"en": 0, "": 1}.get(language, 2), language, name.text)

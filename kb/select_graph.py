@@ -1,0 +1,29 @@
+"""Open the graph that the user chose."""
+
+from pathlib import Path
+
+from kbqa.kb.graph import Graph
+from kbqa.sparql.errors import InputError
+
+
+def open_graph(store: Path | None = None, endpoint: str | None = None) -> Graph:
+    """Open an embedded store or an endpoint; the demo graph where neither is given.
+
+    Args:
+        store: Directory that `kbqa load-freebase` wrote.
+        endpoint: URL of a SPARQL 1.1 endpoint. Nothing is sent to it yet.
+
+    Raises:
+        InputError: Both are given, or the endpoint is not an HTTP URL.
+        StoreError: The store is missing, unfinished, empty or unreadable.
+    """
+    if store is not None and endpoint is not None:
+        raise InputError("choose one graph: --store or --endpoint, not both")
+    if endpoint is not None:
+        from kbqa.kb.endpoint import SparqlEndpoint
+
+        return SparqlEndpoint(endpoint)
+    from kbqa.kb.demo_graph import demo_store_directory
+    from kbqa.kb.store import OxigraphStore
+
+    return OxigraphStore.open(demo_store_directory() if store is None else store)
