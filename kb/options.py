@@ -12,6 +12,12 @@ from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
 
 Command = Callable[..., None]
 
+_PRECEDENCE = (
+    ParameterSource.COMMANDLINE,
+    ParameterSource.ENVIRONMENT,
+    ParameterSource.DEFAULT_MAP,
+)
+
 
 @dataclass(frozen=True, slots=True)
 class GraphChoice:
@@ -37,7 +43,8 @@ class GraphChoice:
 def graph_options(command: Command) -> Command:
     """Add `--store`, `--endpoint` and `--timeout`; the command takes them as `graph: GraphChoice`.
 
-    A flag wins over the environment: `--endpoint` is obeyed although KBQA_STORE is set.
+    A flag wins over the environment, which wins over the configuration file: `--endpoint` is obeyed
+    although KBQA_STORE is set.
     """
 
     @click.option(
@@ -70,11 +77,11 @@ def graph_options(command: Command) -> Command:
     def with_graph(
         *args: object, store: Path | None, endpoint: str | None, timeout_s: float, **rest: object
     ) -> None:
-        store_source = _source("store")
-        if store is not None and endpoint is not None and store_source != _source("endpoint"):
-            if store_source is ParameterSource.COMMANDLINE:
+        if store is not None and endpoint is not None:
+            store_rank, endpoint_rank = _rank("store"), _rank("endpoint")
+            if store_rank < endpoint_rank:
                 endpoint = None
-            elif _source("endpoint") is ParameterSource.COMMANDLINE:
+            elif endpoint_rank < store_rank:
                 store = None
         command(*args, graph=GraphChoice(store, endpoint, timeout_s), **rest)
 
@@ -86,5 +93,6 @@ def json_option(command: Command) -> Command:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
 
 
-def _source(name: str) -> ParameterSource | None:
-    return click.get_current_context().get_parameter_source(name)
+def _rank(option: str) -> int:
+    source = click.get_current_context().get_parameter_source(option)
+    return _PRECEDENCE.index(source) if source in _PRECEDENCE else len(_PRECEDENCE)
