@@ -132,12 +132,10 @@ class _Counted:
         self._unread = self.magic
 
     def read(self, size: int, /) -> bytes:
-        if self._unread:
-            head, self._unread = self._unread[:size], self._unread[size:]
-            return head
-        chunk = self._raw.read(size)
-        self.bytes_read += len(chunk)
-        return chunk
+        head, self._unread = self._unread[:size], self._unread[size:]
+        tail = self._raw.read(size - len(head)) if size > len(head) else b""
+        self.bytes_read += len(tail)
+        return head + tail
 
 
 def _decompressed(counted: _Counted, dump: str) -> _Readable:

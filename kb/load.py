@@ -6,6 +6,7 @@ the manifest last. Loading again after a kill starts from nothing; resuming is n
 
 import logging
 import shutil
+import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -66,7 +67,7 @@ def load_freebase(
 
     Raises:
         InputError: A dump does not exist, or the directory holds a store or something else.
-        DumpError: A dump cannot be read, or holds no triple.
+        DumpError: A dump cannot be read or holds no triple, or the store cannot be written.
     """
     started = time.monotonic()
     names = [str(dump) for dump in dumps]
@@ -76,25 +77,40 @@ def load_freebase(
     layout = StoreLayout(store_directory)
     _check_directory(layout, overwrite)
 
-    shutil.rmtree(layout.building, ignore_errors=True)
-    layout.building.mkdir(parents=True)
-    work = StoreLayout(layout.building)
-    run = _Load(work, frozenset(languages), progress or _say_nothing)
     try:
-        for name in names:
-            run.read(name)
-        summary = run.finish(started)
-    except BaseException:
+        summary = _build(names, layout.building, frozenset(languages), progress, started)
+        _move_into_place(StoreLayout(layout.building), layout)
+        write_manifest(
+            layout.manifest, Manifest(version("kbqa"), tuple(sorted(languages)), files, summary)
+        )
+    except (OSError, sqlite3.Error) as error:
+        raise DumpError(
+            f"the store at {store_directory} cannot be written: {error}. "
+            "Is the disk full, or the folder not yours?"
+        ) from error
+    finally:
         # Half a store is of no use to anybody; Ctrl-C too leaves the directory as it was.
-        run.abandon()
         shutil.rmtree(layout.building, ignore_errors=True)
-        raise
-    _move_into_place(work, layout)
-    write_manifest(
-        layout.manifest, Manifest(version("kbqa"), tuple(sorted(languages)), files, summary)
-    )
     logger.info("loaded %s triples into %s", summary.kept, store_directory)
     return summary
+
+
+def _build(
+    dumps: Sequence[str],
+    directory: Path,
+    languages: frozenset[str],
+    progress: Progress | None,
+    started: float,
+) -> LoadSummary:
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(parents=True)
+    run = _Load(StoreLayout(directory), languages, progress or _say_nothing)
+    try:
+        for dump in dumps:
+            run.read(dump)
+        return run.finish(started)
+    finally:
+        run.close()
 
 
 @dataclass(slots=True)
@@ -163,8 +179,8 @@ class _Load:
             size_bytes=_size_bytes(self._work.directory),
         )
 
-    def abandon(self) -> None:
-        """Let go of the files."""
+    def close(self) -> None:
+        """Let go of the files, finished or not."""
         self._shards.close()
         self._names.close()
 
@@ -250,7 +266,6 @@ def _move_into_place(work: StoreLayout, layout: StoreLayout) -> None:
         (work.schema, layout.schema),
     ):
         built.replace(final)
-    shutil.rmtree(work.directory)
 
 
 def _size_bytes(directory: Path) -> int:

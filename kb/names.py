@@ -154,6 +154,8 @@ class NameIndex:
 
         found = {match.mid: match for match in self.lookup(text, limit)}
         query = normalise(text)
+        if not query:
+            return []
         scored: list[tuple[float, int, str]] = []
         for key_id, key in self._similar(query):
             subset = fuzz.token_set_ratio(query, key) == 100 or key.startswith(query)

@@ -1,0 +1,293 @@
+import gzip
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from pyoxigraph import Store
+
+from kbqa.kb import shards
+from kbqa.kb.layout import StoreLayout, read_manifest
+from kbqa.kb.load import load_freebase
+from kbqa.kb.names import NameIndex
+from kbqa.kb.schema import Schema
+from kbqa.kb.triples import BLANK
+from kbqa.sparql.errors import DumpError, InputError, StoreError
+from kbqa.sparql.terms import FREEBASE_NS
+
+TYPE = "<http://www.w3.org/1999/02/22-rdf-syntax-ns#type>"
+LABEL = "<http://www.w3.org/2000/01/rdf-schema#label>"
+
+
+def triple(subject: str, predicate: str, object_: str) -> str:
+    return (
+        "\t".join(
+            term if term[0] in '<"' else f"<{FREEBASE_NS}{term}>"
+            for term in (subject, predicate, object_)
+        )
+        + "\t.\n"
+    )
+
+
+DUMP = "".join(
+    triple(*terms)
+    for terms in [
+        ("location.country.capital", "type.property.schema", "location.country"),
+        ("location.country.capital", "type.object.name", '"Capital"@en'),
+        ("location.country.capital", "type.object.name", '"Hauptstadt"@de'),
+        ("location.country.capital", "type.property.unique", '"true"'),
+        ("people.marriage", "freebase.type_hints.mediator", '"true"'),
+        ("location.country", "type.type.instance", "m.019rg5"),
+        ("m.019rg5", TYPE, "location.country"),
+        ("m.019rg5", "type.object.type", "location.country"),
+        ("m.019rg5", LABEL, '"Kenya"@en'),
+        ("m.019rg5", "type.object.name", '"Kenya"@en'),
+        ("m.019rg5", "type.object.name", '"Kenia"@de'),
+        ("m.019rg5", "common.topic.alias", '"Republic of Kenya"@en-GB'),
+        ("m.019rg5", "common.topic.alias", r'"\"Home\""'),
+        ("m.019rg5", "location.country.capital", "m.05d49"),
+        ("m.019rg5", "location.dated_location.date_founded", '"1963-12"^^<http://www.w3.org/2001/XMLSchema#gYearMonth>'),
+        ("m.019rg5", "topic_server.population_number", '"047564296"'),
+        ("m.05d49", "type.object.name", '"Nairobi"@en'),
+    ]
+)  # fmt: skip
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> Path:
+    path = tmp_path / "dump.gz"
+    path.write_bytes(gzip.compress(DUMP.encode()))
+    return path
+
+
+def triples_of(directory: Path) -> list[str]:
+    store = Store.read_only(str(StoreLayout(directory).graph))
+    return sorted(str(quad.triple) for quad in store)
+
+
+def test_a_dump_becomes_a_store_with_names_and_schema(dump: Path, tmp_path: Path) -> None:
+    summary = load_freebase([dump], tmp_path / "store")
+
+    assert summary.read == 17
+    assert summary.kept == 14 == len(triples_of(tmp_path / "store"))
+    assert summary.dropped == {
+        "rdf:type repeats type.object.type": 1,
+        "rdfs:label repeats type.object.name": 1,
+        "type.type.instance repeats type.object.type": 1,
+    }
+    assert summary.rejected == {}
+    assert (summary.entities, summary.names, summary.other_names) == (2, 4, 1)
+    assert summary.properties == 1
+
+    layout = StoreLayout(tmp_path / "store")
+    assert summary.size_bytes <= sum(
+        path.stat().st_size for path in layout.directory.rglob("*") if path.is_file()
+    )
+    index = NameIndex.open(layout.names)
+    kenya = index.lookup("kenya")[0]
+    assert (kenya.mid, kenya.name, kenya.popularity) == ("m.019rg5", "Kenya", 8)
+    assert index.lookup("republic of kenya")[0].is_alias
+    assert index.lookup("home")[0].matched == '"Home"'
+    assert index.lookup("kenia") == []
+    schema = Schema.open(layout.schema)
+    assert schema.is_mediator("people.marriage")
+    capital = schema.property("location.country.capital")
+    assert capital is not None
+    assert (capital.name, capital.is_unique) == ("Capital", True)
+
+
+def test_the_store_keeps_lexical_forms(dump: Path, tmp_path: Path) -> None:
+    load_freebase([dump], tmp_path / "store")
+    text = "\n".join(triples_of(tmp_path / "store"))
+    assert '"1963-12"^^<http://www.w3.org/2001/XMLSchema#gYearMonth>' in text
+    assert '"047564296"' in text
+
+
+def test_languages_of_the_name_index_can_be_chosen(dump: Path, tmp_path: Path) -> None:
+    load_freebase([dump], tmp_path / "store", languages=("en", "de"))
+    index = NameIndex.open(StoreLayout(tmp_path / "store").names)
+    assert index.lookup("kenia")[0].name == "Kenya"
+    assert read_manifest(tmp_path / "store").languages == ("de", "en")
+
+
+def test_the_manifest_tells_what_was_loaded(dump: Path, tmp_path: Path) -> None:
+    summary = load_freebase([str(dump)], tmp_path / "store")
+    manifest = read_manifest(tmp_path / "store")
+    assert manifest.summary == summary
+    assert [(file.name, file.size_bytes) for file in manifest.dumps] == [
+        (str(dump), dump.stat().st_size)
+    ]
+
+
+def test_lines_that_are_no_triples_are_counted_by_reason(tmp_path: Path) -> None:
+    defects = [
+        b"\n",
+        b"# a note\n",
+        b'<a:s>\t<a:p>\t"\xff"\t.\n',
+        b"<a:s>\t<a:p>\t\t.\n",
+        b'<a:s>\t<a:p>\t"x"\n',
+        b"<a:s>\t<a:p>\t<a:o>",
+    ]
+    dump = tmp_path / "dump"
+    dump.write_bytes(DUMP.encode() + b"".join(defects))
+    summary = load_freebase([dump], tmp_path / "store")
+    assert summary.kept == 14
+    assert summary.dropped[BLANK] == 2
+    assert summary.rejected == {"not UTF-8": 1, "empty object": 1, "no final dot": 2}
+    assert summary.read == summary.kept + sum(summary.dropped.values()) + sum(
+        summary.rejected.values()
+    )
+
+
+def test_lines_that_only_the_parser_refuses_are_left_out(tmp_path: Path) -> None:
+    lines = [triple("m.0a", "a.b.c", f'"{number}"') for number in range(1000)]
+    loader = shards.ShardLoader(tmp_path / "graph", tmp_path / "shard.nt")
+    for position in (0, 500, 999):
+        lines[position] = "<a:s> <a:p> nonsense .\n"
+    loader.add([line.encode() for line in lines])
+    assert loader.load() == 3
+    loader.add([triple("m.0b", "a.b.c", "m.0a").encode()])
+    assert loader.load() == 0
+    loader.close()
+    assert len(Store.read_only(str(tmp_path / "graph"))) == 998
+
+
+def test_shards_and_several_dumps_make_one_store(
+    dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load_freebase([dump], tmp_path / "one")
+    monkeypatch.setattr(shards, "SHARD_TRIPLES", 3)
+    lines = DUMP.splitlines(keepends=True)
+    random.Random(7).shuffle(lines)
+    parts = [tmp_path / "part1", tmp_path / "part2", tmp_path / "part3"]
+    for number, part in enumerate(parts):
+        part.write_text("".join(lines[number::3]))
+    stages: list[tuple[str, int]] = []
+    load_freebase(parts, tmp_path / "many", progress=lambda *event: stages.append(event))
+
+    assert triples_of(tmp_path / "many") == triples_of(tmp_path / "one")
+    assert [stage for stage, _ in stages if stage != "reading"][-1] == "indexing"
+    read = [count for _, count in stages]
+    assert read == sorted(read)
+    assert read[-1] == sum(part.stat().st_size for part in parts)
+
+
+def test_a_finished_store_is_replaced_only_when_asked(dump: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    load_freebase([dump], store)
+    before = triples_of(store)
+    other = tmp_path / "other"
+    other.write_text(triple("m.0a", "type.object.name", '"Other"@en'))
+
+    with pytest.raises(InputError, match="--overwrite"):
+        load_freebase([other], store)
+    assert triples_of(store) == before
+
+    load_freebase([other], store, overwrite=True)
+    assert len(triples_of(store)) == 1
+    assert NameIndex.open(StoreLayout(store).names).lookup("Kenya") == []
+
+
+def test_a_failed_load_leaves_the_old_store_and_nothing_of_itself(
+    dump: Path, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    load_freebase([dump], store)
+    before = sorted(path.name for path in store.iterdir())
+    page = tmp_path / "page"
+    page.write_text("<!DOCTYPE html>\n")
+
+    with pytest.raises(DumpError, match="web page"):
+        load_freebase([dump, page], store, overwrite=True)
+    assert sorted(path.name for path in store.iterdir()) == before
+    assert len(triples_of(store)) == 14
+
+
+def test_an_interrupted_load_is_no_store(dump: Path, tmp_path: Path) -> None:
+    def interrupt(*event: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        load_freebase([dump], tmp_path / "store", progress=interrupt)
+    with pytest.raises(StoreError, match="is not a finished store"):
+        read_manifest(tmp_path / "store")
+    assert list((tmp_path / "store").iterdir()) == []
+
+
+def test_a_killed_load_is_no_store_and_is_loaded_anew(dump: Path, tmp_path: Path) -> None:
+    layout = StoreLayout(tmp_path / "store")
+    layout.building.mkdir(parents=True)
+    (layout.building / "shard.nt").write_text("half a li")
+    with pytest.raises(StoreError, match="the load has not finished"):
+        read_manifest(layout.directory)
+    assert load_freebase([dump], layout.directory).kept == 14
+    assert not layout.building.exists()
+
+
+@pytest.mark.parametrize(
+    ("dumps", "message"),
+    [
+        pytest.param([], "no dump", id="none"),
+        pytest.param(["nowhere.gz"], "no dump at", id="missing"),
+    ],
+)
+def test_bad_arguments_write_nothing(dumps: Sequence[str], message: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=message):
+        load_freebase(dumps, tmp_path / "store")
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_foreign_folder_is_left_alone(dump: Path, tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "letter.txt").write_text("dear")
+    with pytest.raises(InputError, match=r"holds letter\.txt"):
+        load_freebase([dump], tmp_path / "home", overwrite=True)
+    with pytest.raises(InputError, match="is a file"):
+        load_freebase([dump], dump)
+
+
+def test_a_dump_with_nothing_to_keep_makes_no_store(tmp_path: Path) -> None:
+    dump = tmp_path / "dump"
+    dump.write_text(triple("m.0a", TYPE, "location.country"))
+    with pytest.raises(DumpError, match="none of the 1 lines"):
+        load_freebase([dump], tmp_path / "store")
+    assert not StoreLayout(tmp_path / "store").is_finished
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        pytest.param("{", "cannot be read", id="broken"),
+        pytest.param('{"schema_version": 0}', "version 0", id="old"),
+        pytest.param('{"schema_version": 1}', "cannot be read", id="incomplete"),
+    ],
+)
+def test_a_bad_manifest_is_named(tmp_path: Path, content: str, message: str) -> None:
+    StoreLayout(tmp_path).manifest.write_text(content)
+    with pytest.raises(StoreError, match=message):
+        read_manifest(tmp_path)
+    with pytest.raises(StoreError, match="there is no store at"):
+        read_manifest(tmp_path / "nowhere")
+
+
+def test_the_beginning_of_the_slice_loads(shared: Path, tmp_path: Path) -> None:
+    with gzip.open(shared / "data/freebase-slice.nt.gz") as lines:
+        part = tmp_path / "part.nt"
+        part.write_bytes(b"".join(next(lines) for _ in range(20_000)))
+    summary = load_freebase([part], tmp_path / "store")
+    assert summary.read == 20_000
+    assert summary.rejected == {}
+    assert summary.properties > 800
+
+
+@pytest.mark.slow
+def test_the_whole_slice_loads(shared: Path, tmp_path: Path) -> None:
+    data = shared / "data"
+    summary = load_freebase(
+        [data / "freebase-slice.nt.gz", data / "witness.nt.gz"], tmp_path / "store"
+    )
+    assert summary.read == 3_909_260
+    assert summary.kept == 3_524_238
+    assert summary.rejected == {}
+    index = NameIndex.open(StoreLayout(tmp_path / "store").names)
+    assert index.lookup("Jamaica")[0].mid == "m.03_r3"
