@@ -34,7 +34,7 @@ def sparql(
     Prefixed names are welcome; ns:, fb:, xsd:, rdf: and rdfs: need no declaration. JSON, CSV and
     TSV are the formats of SPARQL 1.1. ASK prints true or false.
     """
-    text = click.get_text_stream("stdin").read() if query == "-" else query
+    text = sys.stdin.read() if query == "-" else query
     if as_json:
         style = "json"
     elif style is None:

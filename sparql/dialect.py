@@ -167,7 +167,7 @@ def cap_rows(query: str, limit: int) -> str:
     A query with a LIMIT, or with VALUES after its pattern, comes back as it is: the caller cuts.
 
     >>> cap_rows("SELECT ?x { { SELECT ?x { ?x ?y ?z } LIMIT 9 } }", 5)
-    'SELECT ?x { { SELECT ?x { ?x ?y ?z } LIMIT 9 } }\\nLIMIT 5'
+    'SELECT ?x { { SELECT ?x { ?x ?y ?z } LIMIT 9 } }\nLIMIT 5'
     """
     depth = 0
     for token in _tokens(query):

@@ -1,0 +1,136 @@
+"""Parts that tests of several folders stand on: a small real graph, served in both ways."""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kbqa.kb.load import load_freebase
+
+NS = "http://rdf.freebase.com/ns/"
+
+# subject, relation, object; an object that starts with a quote is a literal.
+SMALL_GRAPH = """
+m.03_r3 type.object.name "Jamaica"@en
+m.03_r3 type.object.name "Jamaika"@de
+m.03_r3 type.object.type location.country
+m.03_r3 type.object.type location.location
+m.03_r3 location.country.currency_used m.04xc2m
+m.03_r3 location.country.capital m.03yl7
+m.03_r3 location.statistical_region.population m.0pop1
+m.03_r3 location.statistical_region.population m.0pop2
+m.0pop1 type.object.type measurement_unit.dated_integer
+m.0pop1 measurement_unit.dated_integer.number "2695867"
+m.0pop1 measurement_unit.dated_integer.year "2009"^^<http://www.w3.org/2001/XMLSchema#gYear>
+m.0pop2 type.object.type measurement_unit.dated_integer
+m.0pop2 measurement_unit.dated_integer.number "2741052"
+m.0pop2 measurement_unit.dated_integer.year "2011-04"^^<http://www.w3.org/2001/XMLSchema#gYearMonth>
+m.04xc2m type.object.name "Jamaican dollar"@en
+m.04xc2m type.object.type finance.currency
+m.04xc2m finance.currency.countries_used m.03_r3
+m.04xc2m finance.currency.currency_code "JMD"
+m.03yl7 type.object.name "Kingston"@en
+m.03yl7 type.object.type location.citytown
+m.03yl7 location.location.containedby m.03_r3
+m.03yl7 location.location.area "480"
+m.06w2sn5 type.object.name "Justin Bieber"@en
+m.06w2sn5 common.topic.alias "J. \\"Biebs\\" Bieber"@en
+m.06w2sn5 type.object.type people.person
+m.06w2sn5 people.person.gender m.05zppz
+m.06w2sn5 people.person.date_of_birth "1994-03-01"^^<http://www.w3.org/2001/XMLSchema#date>
+m.06w2sn5 people.person.sibling_s m.0gxnnwp
+m.06w2sn5 people.person.sibling_s m.0gxnnwc
+m.0gxnnwp type.object.type people.sibling_relationship
+m.0gxnnwp people.sibling_relationship.sibling m.0gxnnwq
+m.0gxnnwc type.object.type people.sibling_relationship
+m.0gxnnwc people.sibling_relationship.sibling m.0gxnnwd
+m.0gxnnwq type.object.name "Jaxon Bieber"
+m.0gxnnwq people.person.gender m.05zppz
+m.0gxnnwd type.object.name "Jazmyn Bieber"@en
+m.0gxnnwd people.person.gender m.02zsn
+m.05zppz type.object.name "Male"@en
+m.05zppz type.object.name "Männlich"@de
+m.02zsn type.object.name "Weiblich"@de
+location.country.currency_used type.object.name "Currency Used"@en
+location.country.currency_used type.property.schema location.country
+location.country.currency_used type.property.expected_type finance.currency
+location.country.currency_used type.property.reverse_property finance.currency.countries_used
+people.sibling_relationship freebase.type_hints.mediator "true"
+"""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep the user's settings out, and what is made once, such as the demo store, in one place."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("KBQA_")]:
+            patch.delenv(name)
+        patch.setenv("KBQA_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="session")
+def shared() -> Path:
+    """The folder of shared data beside the checkout; a test that needs it is skipped without."""
+    directory = Path(__file__).parents[2] / "shared"
+    if not directory.is_dir():
+        pytest.skip(f"needs the shared data in {directory}")
+    return directory
+
+
+@pytest.fixture(scope="session")
+def small_dump(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`SMALL_GRAPH` as a dump in the real one's format."""
+    path = tmp_path_factory.mktemp("dump") / "small.nt"
+    lines = []
+    for line in SMALL_GRAPH.strip().splitlines():
+        subject, relation, value = line.split(" ", 2)
+        end = value if value.startswith('"') else f"<{NS}{value}>"
+        lines.append(f"<{NS}{subject}>\t<{NS}{relation}>\t{end}\t.\n")
+    path.write_text("".join(lines), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def small_store(small_dump: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished store of `SMALL_GRAPH`; nobody writes to it."""
+    directory = tmp_path_factory.mktemp("stores") / "small"
+    load_freebase([small_dump], directory)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def small_endpoint(small_store: Path) -> Iterator[str]:
+    """The URL of a real oxigraph server over `small_store`."""
+    program = shutil.which("oxigraph", path=str(Path(sys.executable).parent))
+    if program is None:
+        pytest.skip("needs the oxigraph server: pip install oxigraph")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    arguments = ["serve-read-only", "--location", str(small_store / "graph")]
+    server = subprocess.Popen(
+        [program, *arguments, "--bind", f"127.0.0.1:{port}"], stderr=subprocess.DEVNULL
+    )
+    try:
+        _wait_for(port, server)
+        yield f"http://127.0.0.1:{port}/query"
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def _wait_for(port: int, server: "subprocess.Popen[bytes]") -> None:
+    for _ in range(200):
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        except ConnectionRefusedError:
+            assert server.poll() is None, "the oxigraph server ended at once"
+            time.sleep(0.05)
+    raise TimeoutError(f"no oxigraph server on port {port} within 10 s")

@@ -1,0 +1,79 @@
+"""Imports point one way, heavy ones wait, and every package is listed for the wheel."""
+
+import ast
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+ALLOWED = {
+    "sparql": {"sparql"},
+    "kb": {"sparql", "kb"},
+    "engine": {"sparql", "kb", "engine"},
+    "training": {"sparql", "kb", "engine", "training"},
+}
+HEAVY = {
+    "SPARQLWrapper",
+    "matplotlib",
+    "openai",
+    "peft",
+    "rdflib",
+    "sentence_transformers",
+    "torch",
+    "transformers",
+    "vllm",
+}
+MODULES = sorted(path for folder in ALLOWED for path in (ROOT / folder).rglob("*.py"))
+IDS = [str(path.relative_to(ROOT)) for path in MODULES]
+
+
+def _imported(nodes: Iterator[ast.AST] | list[ast.stmt]) -> set[str]:
+    names: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            names.add(node.module or "")
+    return names
+
+
+@pytest.mark.parametrize("path", MODULES, ids=IDS)
+def test_imports_point_one_way(path: Path) -> None:
+    folder = path.relative_to(ROOT).parts[0]
+    names = _imported(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    ours = {name.split(".")[1] for name in names if name.startswith("kbqa.")}
+    if path.parent.name == "facade":
+        assert ours <= set(ALLOWED)
+    else:
+        assert ours <= ALLOWED[folder]
+        assert "kbqa" not in names, "the façade is for users"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=IDS)
+def test_heavy_imports_stand_inside_functions(path: Path) -> None:
+    names = _imported(ast.parse(path.read_text(encoding="utf-8")).body)
+    assert not {name.split(".")[0] for name in names} & HEAVY
+
+
+@pytest.mark.parametrize("statement", ["import kbqa", "import kbqa.engine.cli"])
+def test_import_is_light(statement: str) -> None:
+    code = f"import sys; {statement}; print(*sorted(sys.modules))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = {name.split(".")[0] for name in run.stdout.split()}
+    assert not loaded & (HEAVY | {"pyoxigraph", "pydantic", "sqlite3"})
+
+
+def test_every_package_is_listed() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    listed = set(settings["tool"]["setuptools"]["packages"])
+    folders = {path.parent for path in MODULES if path.name == "__init__.py"}
+    found = {
+        "kbqa" if folder.name == "facade" else "kbqa." + ".".join(folder.relative_to(ROOT).parts)
+        for folder in folders
+    }
+    assert found - {"kbqa"} == listed - {"kbqa"}
