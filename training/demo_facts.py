@@ -60,7 +60,7 @@ class DemoFacts:
     def answers(self, crp: Crp) -> frozenset[str]:
         """Return what a CRP over names finds, its topic being the best known bearer of the name."""
         topic = self._best_known[str(crp.topic).casefold()]
-        paths = [(topic,)]
+        paths: list[tuple[str, ...]] = [(topic,)]
         for hop in crp.path:
             paths = [(*path, end) for path in paths for end in self._follow([path[-1]], [hop])]
         kept = [

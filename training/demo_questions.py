@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from kbqa.sparql.crp import Crp
 from kbqa.training.demo_facts import DemoFacts
-from kbqa.training.demo_intents import INTENTS, Code, Intent, Number, OfType, Slot
+from kbqa.training.demo_intent import Code, Intent, Number, OfType, Slot
+from kbqa.training.demo_intents import INTENTS
 
 Split = Choice["train", "valid"]
 

@@ -27,9 +27,7 @@ def add_airports(graph: DemoTriples, places: Places, time_zones: TimeZones) -> N
         ]
         if row["country"] not in places.countries or not (near or "International" in row["name"]):
             continue
-        mid = graph.entity(
-            f"airport/{code}", row["name"], "aviation.airport", "location.location"
-        )
+        mid = graph.entity(f"airport/{code}", row["name"], "aviation.airport", "location.location")
         graph.plain(mid, "aviation.airport.iata", code)
         if row["icao"]:
             graph.plain(mid, "aviation.airport.icao", row["icao"])
@@ -42,9 +40,7 @@ def add_airports(graph: DemoTriples, places: Places, time_zones: TimeZones) -> N
             graph.link(mid, "aviation.airport.serves", served.mid)
         if row["tz"]:
             time_zones.link(mid, row["tz"])
-        geocode = graph.place(
-            f"airport/{code}", mid, round(row["lat"], 5), round(row["lon"], 5)
-        )
+        geocode = graph.place(f"airport/{code}", mid, round(row["lat"], 5), round(row["lon"], 5))
         graph.plain(geocode, "location.geocode.elevation", round(row["elevation"] * _FOOT_M, 1))
 
 

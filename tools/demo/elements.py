@@ -36,7 +36,8 @@ def add_elements(graph: DemoTriples, countries: Mapping[str, str]) -> None:
     """Add elements, series, blocks and natural isotopes."""
     database = mendeleev_database()
     series = {
-        row["id"]: _add_series(graph, row["name"]) for row in database.execute("SELECT * FROM series")
+        row["id"]: _add_series(graph, row["name"])
+        for row in database.execute("SELECT * FROM series")
     }
     element_mids = {}
     for row in database.execute("SELECT * FROM elements ORDER BY atomic_number"):

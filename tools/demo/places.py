@@ -140,9 +140,7 @@ def _add_country(graph: DemoTriples, code: str, row: Mapping[str, Any]) -> str:
     return mid
 
 
-def _add_divisions(
-    graph: DemoTriples, countries: Mapping[str, str]
-) -> dict[tuple[str, str], str]:
+def _add_divisions(graph: DemoTriples, countries: Mapping[str, str]) -> dict[tuple[str, str], str]:
     """Add ISO 3166-2's divisions; return them by country and folded name."""
     mids: dict[str, str] = {}
     by_name: dict[tuple[str, str], str] = {}
@@ -230,9 +228,7 @@ def _add_city(graph: DemoTriples, row: Mapping[str, Any]) -> City:
     if row["population"]:
         graph.population(key, mid, row["population"])
     graph.place(key, mid, row["latitude"], row["longitude"])
-    return City(
-        mid, name, row["countrycode"], row["population"], row["latitude"], row["longitude"]
-    )
+    return City(mid, name, row["countrycode"], row["population"], row["latitude"], row["longitude"])
 
 
 def _capitals(
