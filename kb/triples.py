@@ -23,15 +23,15 @@ DROPPED_PREDICATES = {
 
 BLANK = "blank line or comment"
 
-_IRI = rb"<[^>\\\n]+(?:\\u[0-9A-Fa-f]{4}[^>\\\n]*)*>"
+# Possessive repetition (`++`, `*+`) throughout: without backtracking a line takes half the time.
+_IRI = rb"<[^>\\\n]++(?:\\u[0-9A-Fa-f]{4}[^>\\\n]*+)*+>"
 _LITERAL = (
-    rb'"[^"\\\n]*(?:\\(?:[tbnrf"\'\\]|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8})[^"\\\n]*)*"'
-    rb"(?:@[A-Za-z]{1,8}(?:-[A-Za-z0-9]{1,8})*|\^\^<[^>\\\n]+>)?"
+    rb'"[^"\\\n]*+(?:\\(?:[tbnrf"\'\\]|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8})[^"\\\n]*+)*+"'
+    rb"(?:@[A-Za-z]{1,8}+(?:-[A-Za-z0-9]{1,8}+)*+|\^\^<[^>\\\n]++>)?+"
 )
-_OBJECT = re.compile(_IRI + rb"|" + _LITERAL)
 _TRIPLE = re.compile(
-    rb"[ \t]*(" + _IRI + rb")[ \t]*(" + _IRI + rb")[ \t]*(" + _OBJECT.pattern + rb")"
-    rb"[ \t]*\.[ \t]*\r?\n?"
+    rb"[ \t]*+(" + _IRI + rb")[ \t]*+(" + _IRI + rb")[ \t]*+(" + _IRI + rb"|" + _LITERAL + rb")"
+    rb"[ \t]*+\.[ \t]*+\r?+\n?+"
 )
 _BAD_ESCAPE = re.compile(rb'\\(?![tbnrf"\'\\]|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8})')
 _UNICODE_ESCAPE = re.compile(rb"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8}))")
@@ -65,20 +65,10 @@ def parse_line(line: bytes) -> RawTriple | None:
     >>> parse_line(b'<a:s>\t<a:p>\t"1980"^^<a:gYear>\t.\n')
     RawTriple(subject=b'<a:s>', predicate=b'<a:p>', object=b'"1980"^^<a:gYear>')
     """
-    # The dump's own form, four fields with a tab between: a third of the time of the pattern.
-    fields = line.split(b"\t")
-    if len(fields) == 4 and fields[3] == b".\n" and line.find(b"\\") < 0:
-        subject, predicate, object_, _ = fields
-        if (
-            _is_iri(subject)
-            and _is_iri(predicate)
-            and (_is_iri(object_) or _OBJECT.fullmatch(object_) is not None)
-        ):
-            return RawTriple(subject, predicate, object_)
     match = _TRIPLE.fullmatch(line)
-    if match is None or not _are_characters(line):
+    if match is None or (line.find(b"\\") >= 0 and not _are_characters(line)):
         return None
-    return RawTriple._make(match.groups())
+    return RawTriple(*match.groups())
 
 
 def reject_reason(line: bytes) -> str:
@@ -134,10 +124,6 @@ def literal_parts(term: bytes) -> LiteralParts | None:
     quoted, _, suffix = term.decode("utf-8").rpartition('"')
     language = suffix[1:] if suffix.startswith("@") else None
     return LiteralParts(_ESCAPE.sub(_unescape, quoted[1:]), language)
-
-
-def _is_iri(term: bytes) -> bool:
-    return term.startswith(b"<") and term.find(b">") == len(term) - 1 and len(term) > 2
 
 
 def _are_characters(line: bytes) -> bool:
