@@ -115,7 +115,8 @@ def small_endpoint(small_store: Path) -> Iterator[str]:
         port = free.getsockname()[1]
     arguments = ["serve-read-only", "--location", str(small_store / "graph")]
     server = subprocess.Popen(
-        [program, *arguments, "--bind", f"127.0.0.1:{port}"], stderr=subprocess.DEVNULL
+        [program, *arguments, "--bind", f"127.0.0.1:{port}", "--timeout-s", "5"],
+        stderr=subprocess.DEVNULL,
     )
     try:
         _wait_for(port, server)

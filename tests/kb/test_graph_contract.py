@@ -1,0 +1,139 @@
+"""Whatever answers behind the protocol, it answers alike."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kbqa.kb.graph import Graph
+from kbqa.kb.select_graph import open_graph
+from kbqa.sparql.errors import QueryRefused, QuerySyntaxError, QueryTimeout
+from kbqa.sparql.terms import Literal
+
+# Four free triples side by side: some four million rows, none of which passes.
+SLOW = """ASK { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l
+FILTER (CONCAT(STR(?a), STR(?d), STR(?g), STR(?j)) = "none") }"""
+
+
+@pytest.fixture(scope="module", params=["store", "endpoint"])
+def graph(request: pytest.FixtureRequest, small_store: Path) -> Iterator[Graph]:
+    if request.param == "store":
+        opened = open_graph(small_store)
+    else:
+        opened = open_graph(endpoint=request.getfixturevalue("small_endpoint"))
+    yield opened
+    opened.close()
+
+
+def test_select(graph: Graph) -> None:
+    table = graph.select(
+        "SELECT ?x ?none { ns:m.06w2sn5 ns:people.person.sibling_s ?y ."
+        " ?y ns:people.sibling_relationship.sibling ?x ."
+        " OPTIONAL { ?x ns:people.person.parents ?none } } ORDER BY ?x"
+    )
+    assert table.variables == ("x", "none")
+    assert table.rows == (("m.0gxnnwd", None), ("m.0gxnnwq", None))
+    assert not table.truncated
+
+
+def test_select_finds_nothing(graph: Graph) -> None:
+    table = graph.select("SELECT ?x { ns:m.0nobody ?p ?x }")
+    assert (table.variables, table.rows) == (("x",), ())
+
+
+@pytest.mark.parametrize(
+    ("relation", "literal"),
+    [
+        ("measurement_unit.dated_integer.number", Literal("2695867")),
+        ("measurement_unit.dated_integer.year", Literal("2009", datatype="gYear")),
+    ],
+)
+def test_literals_keep_their_form(graph: Graph, relation: str, literal: Literal) -> None:
+    assert graph.select(f"SELECT ?x {{ ns:m.0pop1 ns:{relation} ?x }}").rows == ((literal,),)
+    assert graph.neighbours("m.0pop1", relation, "out") == [literal]
+
+
+def test_quotes_and_languages_survive(graph: Graph) -> None:
+    alias = Literal('J. "Biebs" Bieber', language="en")
+    assert graph.neighbours("m.06w2sn5", "common.topic.alias", "out") == [alias]
+
+
+@pytest.mark.parametrize(
+    ("limit", "rows", "truncated"), [(1, 1, True), (2, 2, False), (3, 2, False), (None, 2, False)]
+)
+def test_select_is_cut_at_its_limit(
+    graph: Graph, limit: int | None, rows: int, truncated: bool
+) -> None:
+    query = "SELECT ?x { ns:m.03_r3 ns:location.statistical_region.population ?x }"
+    table = graph.select(query, limit=limit)
+    assert (len(table.rows), table.truncated) == (rows, truncated)
+    ordered = graph.select(f"{query} ORDER BY ?x LIMIT 9", limit=limit)
+    assert (len(ordered.rows), ordered.truncated) == (rows, truncated)
+
+
+def test_ask(graph: Graph) -> None:
+    assert graph.ask("ASK { ns:m.03_r3 ns:location.country.capital ns:m.03yl7 }")
+    assert not graph.ask("ASK { ns:m.03yl7 ns:location.country.capital ns:m.03_r3 }")
+
+
+def test_relations(graph: Graph) -> None:
+    assert graph.relations("m.04xc2m", "in") == ["location.country.currency_used"]
+    assert graph.relations("m.04xc2m", "out") == [
+        "finance.currency.countries_used",
+        "finance.currency.currency_code",
+        "type.object.name",
+        "type.object.type",
+    ]
+    assert len(graph.relations("m.04xc2m", "out", limit=2)) == 2
+    assert graph.relations("m.0nobody", "out") == []
+
+
+def test_neighbours(graph: Graph) -> None:
+    gender = "people.person.gender"
+    assert set(graph.neighbours("m.05zppz", gender, "in")) == {"m.06w2sn5", "m.0gxnnwq"}
+    assert len(graph.neighbours("m.05zppz", gender, "in", limit=1)) == 1
+    assert graph.neighbours("m.05zppz", gender, "out") == []
+
+
+def test_labels_prefer_english(graph: Graph) -> None:
+    mids = ["m.03_r3", "m.0gxnnwq", "m.02zsn", "m.0pop1", "m.03_r3"]
+    expected = {"m.03_r3": "Jamaica", "m.0gxnnwq": "Jaxon Bieber", "m.02zsn": "Weiblich"}
+    assert graph.labels(mids) == expected
+    assert graph.labels([]) == {}
+
+
+def test_types(graph: Graph) -> None:
+    assert graph.types("m.03_r3") == ["location.country", "location.location"]
+    assert graph.types("m.0nobody") == []
+
+
+@pytest.mark.parametrize("query", ["SELECT ?x {", "SELECT ?x { ?x other:a ?y }", "hello"])
+def test_unreadable_query(graph: Graph, query: str) -> None:
+    with pytest.raises(QuerySyntaxError):
+        graph.select(query)
+
+
+@pytest.mark.parametrize(
+    "query", ["ASK {}", "DESCRIBE <a:a>", "CLEAR ALL", "SELECT * { SERVICE <a:a> {} }"]
+)
+def test_select_refuses_everything_else(graph: Graph, query: str) -> None:
+    with pytest.raises(QueryRefused):
+        graph.select(query)
+
+
+def test_ask_refuses_select(graph: Graph) -> None:
+    with pytest.raises(QueryRefused):
+        graph.ask("SELECT * {}")
+
+
+def test_slow_query_is_stopped_and_the_graph_goes_on(graph: Graph) -> None:
+    with pytest.raises(QueryTimeout) as caught:
+        graph.ask(SLOW, timeout_s=0.3)
+    assert caught.value.timeout_s == 0.3
+    assert graph.ask("ASK { ?s ?p ?o }")
+
+
+def test_description_names_the_graph(graph: Graph) -> None:
+    kind, _, place = graph.description.partition(" ")
+    assert kind in ("store", "endpoint")
+    assert place
