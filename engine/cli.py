@@ -88,6 +88,7 @@ class _LazyGroup(click.Group):
 
 
 @click.group(
+    "kbqa",
     cls=_LazyGroup,
     context_settings={
         "auto_envvar_prefix": "KBQA",

@@ -1,0 +1,198 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from kbqa.engine.cli import COMMANDS, main
+
+
+@pytest.fixture(autouse=True)
+def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def _run(*arguments: str, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(main, arguments, input=stdin)
+
+
+def _kbqa(*arguments: str, **settings: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "kbqa.engine.cli", *arguments],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **settings},
+        check=False,
+    )
+
+
+def test_help_lists_every_command_and_imports_none() -> None:
+    code = (
+        "import sys; from kbqa.engine.cli import main\n"
+        "try: main(['--help'])\n"
+        "finally: print(*sorted(sys.modules), file=sys.stderr)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    for name, command in COMMANDS.items():
+        assert f"  {name} " in run.stdout
+        assert command.module not in run.stderr.split()
+
+
+@pytest.mark.parametrize("name", ["sparql", "relations", "entities", "load-freebase"])
+def test_each_line_of_help_is_a_command(name: str) -> None:
+    result = _run(name, "-h")
+    assert result.exit_code == 0
+    assert f"Usage: kbqa {name}" in result.output
+
+
+def test_version() -> None:
+    assert _run("--version").output.split()[1][0].isdigit()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["sparql", "ASK {}", "--store", "none"], 1, "Error: there is no store at none."),
+        (["sparql", "hello", "--store", "none"], 2, "Error: not a SPARQL query"),
+        (["sparql", "CLEAR ALL"], 2, "Error: CLEAR would write"),
+        (["relations", "Justin Bieber"], 2, "Error: 'Justin Bieber' is no id"),
+        (["sparql", "ASK {}", "--store", "a", "--endpoint", "http://b"], 2, "Error: choose one"),
+        (["sparql", "ASK {}", "--endpoint", "b"], 2, "Error: an endpoint is an http"),
+        (["sparql", "ASK {}", "--timeout", "0"], 2, "Invalid value for '--timeout'"),
+        (["dance"], 2, "No such command 'dance'"),
+    ],
+)
+def test_mistakes_end_in_one_line(arguments: list[str], code: int, message: str) -> None:
+    result = _run(*arguments)
+    assert result.exit_code == code
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+    assert result.stdout == ""
+
+
+def test_debug_shows_the_traceback() -> None:
+    run = _kbqa("--debug", "sparql", "ASK {}", "--store", "none")
+    assert run.returncode == 1
+    assert "Traceback" in run.stderr
+
+
+def test_interrupt_exits_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    @click.command()
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("kbqa.kb.graph_commands.sparql", interrupted)
+    assert _run("sparql").exit_code == 130
+
+
+def test_closed_pipe_is_no_error(small_store: Path) -> None:
+    command = [sys.executable, "-m", "kbqa.engine.cli", "sparql", "SELECT * { ?s ?p ?o }"]
+    with subprocess.Popen(
+        [*command, "--store", str(small_store)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as run:
+        assert run.stdout is not None
+        assert run.stderr is not None
+        run.stdout.close()
+        assert run.stderr.read() == b""
+
+
+CURRENCY = """SELECT ?x ?name
+{ ns:m.03_r3 ns:location.country.currency_used ?x . ?x ns:type.object.name ?name }"""
+
+
+def test_sparql_prints_a_table(small_store: Path) -> None:
+    result = _run("sparql", CURRENCY, "--store", str(small_store), "--format", "table")
+    assert result.stdout == (
+        "x         name\n────────  ───────────────\nm.04xc2m  Jamaican dollar\n"
+    )
+
+
+@pytest.mark.parametrize("flags", [["--json"], ["--format", "json"]])
+def test_sparql_prints_json(small_store: Path, flags: list[str]) -> None:
+    result = _run("sparql", "-", "--store", str(small_store), *flags, stdin=CURRENCY)
+    assert json.loads(result.stdout)["results"]["bindings"] == [
+        {
+            "x": {"type": "uri", "value": "http://rdf.freebase.com/ns/m.04xc2m"},
+            "name": {"type": "literal", "value": "Jamaican dollar", "xml:lang": "en"},
+        }
+    ]
+
+
+def test_sparql_prints_tsv_where_no_terminal_is(small_store: Path) -> None:
+    result = _run("sparql", CURRENCY, "--store", str(small_store))
+    assert result.stdout == (
+        '?x\t?name\n<http://rdf.freebase.com/ns/m.04xc2m>\t"Jamaican dollar"@en\n'
+    )
+
+
+def test_sparql_prints_csv(small_store: Path) -> None:
+    query = 'SELECT ?n ("a \\"b\\", c" AS ?t) ?none { ns:m.03yl7 ns:location.location.area ?n }'
+    result = _run("sparql", query, "--store", str(small_store), "--format", "csv")
+    assert result.stdout == 'n,t,none\n480,"a ""b"", c",\n'
+
+
+@pytest.mark.parametrize(("flags", "said"), [([], "true\n"), (["--json"], '"boolean": true')])
+def test_sparql_answers_ask(small_store: Path, flags: list[str], said: str) -> None:
+    assert said in _run("sparql", "ASK { ?s ?p ?o }", "--store", str(small_store), *flags).stdout
+
+
+def test_sparql_says_that_there_are_more_rows(small_store: Path) -> None:
+    result = _run("sparql", "SELECT ?s { ?s ?p ?o }", "--store", str(small_store), "--limit", "2")
+    assert len(result.stdout.splitlines()) == 3
+    assert "more than 2 rows" in result.stderr
+
+
+def test_relations(small_store: Path) -> None:
+    result = _run("relations", "m.04xc2m", "--store", str(small_store), "--direction", "in")
+    assert result.stdout == "in   location.country.currency_used  Currency Used\n"
+
+
+def test_relations_as_json(small_store: Path, small_endpoint: str) -> None:
+    from_store = _run("relations", "m.04xc2m", "--store", str(small_store), "--json")
+    record = json.loads(from_store.stdout)
+    assert (record["mid"], record["name"]) == ("m.04xc2m", "Jamaican dollar")
+    assert {row["direction"] for row in record["relations"]} == {"out", "in"}
+    from_endpoint = _run("relations", "m.04xc2m", "--endpoint", small_endpoint, "--json")
+    assert json.loads(from_endpoint.stdout) == record
+
+
+def test_an_entity_without_relations_is_no_error(small_store: Path) -> None:
+    result = _run("relations", "m.0nobody", "--store", str(small_store))
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "no such relations" in result.stderr
+
+
+def test_graph_from_environment_and_file(
+    small_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("kbqa.toml").write_text(
+        f'store = "{small_store}"\n[sparql]\nformat = "csv"\n[crp.run]\n', encoding="utf-8"
+    )
+    query = "SELECT ?x { ns:m.03yl7 ns:location.location.area ?x }"
+    assert _run("sparql", query).stdout == "x\n480\n"
+    assert _run("sparql", query, "--format", "tsv").stdout == '?x\n"480"\n'
+    # The environment wins over the file, a flag over both.
+    monkeypatch.setenv("KBQA_ENDPOINT", "nonsense")
+    assert "an endpoint is" in _run("sparql", query).stderr
+    assert _run("sparql", query, "--store", str(small_store)).exit_code == 0
+    monkeypatch.setenv("KBQA_SPARQL_LIMIT", "no number")
+    assert "Invalid value for '--limit'" in _run("sparql", query).stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("store = ", "kbqa.toml cannot be read"),
+        ("[dance]", "[dance] is not a command"),
+        ('[sparql]\nstyle = "csv"', "[sparql] has no option 'style'"),
+    ],
+)
+def test_bad_configuration_is_told(text: str, message: str) -> None:
+    Path("kbqa.toml").write_text(text, encoding="utf-8")
+    result = _run("sparql", "ASK {}")
+    assert result.exit_code == 2
+    assert message in result.stderr
