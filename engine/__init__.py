@@ -1,1 +1,1 @@
-
+"""From a question to its answer, and the command line."""

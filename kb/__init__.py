@@ -1,1 +1,1 @@
-
+"""The graph: dumps, embedded stores, endpoints, schema, names and entity search."""

@@ -37,7 +37,7 @@ class GraphChoice:
         """Open the graph; raises as `kbqa.kb.select_graph.open_graph` does."""
         from kbqa.kb.select_graph import open_graph
 
-        return open_graph(self.store, self.endpoint)
+        return open_graph(self.store, self.endpoint, self.timeout_s)
 
 
 def graph_options(command: Command) -> Command:

@@ -2,16 +2,21 @@
 
 from pathlib import Path
 
-from kbqa.kb.graph import Graph
+from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
 from kbqa.sparql.errors import InputError
 
 
-def open_graph(store: Path | None = None, endpoint: str | None = None) -> Graph:
+def open_graph(
+    store: Path | None = None,
+    endpoint: str | None = None,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+) -> Graph:
     """Open an embedded store or an endpoint; the demo graph where neither is given.
 
     Args:
         store: Directory that `kbqa load-freebase` wrote.
         endpoint: URL of a SPARQL 1.1 endpoint. Nothing is sent to it yet.
+        timeout_s: Seconds for each search operation of an endpoint; a store's need no limit.
 
     Raises:
         InputError: Both are given, or the endpoint is not an HTTP URL.
@@ -22,7 +27,7 @@ def open_graph(store: Path | None = None, endpoint: str | None = None) -> Graph:
     if endpoint is not None:
         from kbqa.kb.endpoint import SparqlEndpoint
 
-        return SparqlEndpoint(endpoint)
+        return SparqlEndpoint(endpoint, timeout_s)
     from kbqa.kb.demo_graph import demo_store_directory
     from kbqa.kb.store import OxigraphStore
 

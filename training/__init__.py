@@ -1,1 +1,1 @@
-
+"""From question sets to a fine-tuned model that writes reasoning paths."""

@@ -192,6 +192,12 @@ def test_the_time_limit_is_real(server: _Server, answer: Answer) -> None:
     assert time.monotonic() - started < 0.9
 
 
+def test_search_has_the_time_limit_of_the_endpoint(server: _Server) -> None:
+    server.answer = _stall
+    with pytest.raises(QueryTimeout):
+        SparqlEndpoint(server.url, timeout_s=0.2).relations("m.03_r3", "out")
+
+
 def test_an_ask_answered_with_rows_is_malformed(server: _Server) -> None:
     server.answer = _reply(200, JSON, json.dumps(ROWS))
     with pytest.raises(MalformedResult):
