@@ -73,7 +73,6 @@ class QueryWorker:
             try:
                 child.connection.send_bytes(marshal.dumps((query, limit)))
                 if not child.connection.poll(timeout_s):
-                    self._stop()
                     raise QueryTimeout(query, timeout_s, self._description)
                 kind, value = marshal.loads(child.connection.recv_bytes())
             except (EOFError, OSError) as error:
@@ -83,7 +82,7 @@ class QueryWorker:
                     "the query may need more memory than there is. Add a LIMIT."
                 ) from error
             except BaseException:
-                # Interrupted in between: the next query must not read this one's answer.
+                # Too late, or interrupted: the next query must not read this one's answer.
                 self._stop()
                 raise
         if kind == "syntax":
