@@ -123,7 +123,8 @@ def literal_parts(term: bytes) -> LiteralParts | None:
         return None
     quoted, _, suffix = term.decode("utf-8").rpartition('"')
     language = suffix[1:] if suffix.startswith("@") else None
-    return LiteralParts(_ESCAPE.sub(_unescape, quoted[1:]), language)
+    text = quoted[1:]
+    return LiteralParts(_ESCAPE.sub(_unescape, text) if "\\" in text else text, language)
 
 
 def _are_characters(line: bytes) -> bool:
