@@ -6,8 +6,8 @@ user's cache at first use.
 
 import hashlib
 import logging
-import os
 import shutil
+import tempfile
 from pathlib import Path
 
 from kbqa.kb.cache import cache_directory
@@ -42,12 +42,13 @@ def _build(directory: Path) -> None:
 
     logger.info("building the demo graph's store, once, in %s", directory)
     directory.parent.mkdir(parents=True, exist_ok=True)
-    building = directory.with_name(f"{directory.name}.{os.getpid()}.building")
+    building = Path(tempfile.mkdtemp(prefix=f"{directory.name}.", dir=directory.parent))
     try:
         load_freebase([DEMO_DUMP], building)
         try:
             building.rename(directory)
         except OSError:
+            # Another process was first, and its store is as good.
             if not StoreLayout(directory).is_finished:
                 raise
     finally:

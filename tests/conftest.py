@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from kbqa.kb.demo_graph import demo_store_directory
 from kbqa.kb.load import load_freebase
 
 NS = "http://rdf.freebase.com/ns/"
@@ -103,6 +104,12 @@ def small_store(small_dump: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     directory = tmp_path_factory.mktemp("stores") / "small"
     load_freebase([small_dump], directory)
     return directory
+
+
+@pytest.fixture(scope="session")
+def demo_store() -> Path:
+    """The store of the demo graph, in the cache of this run."""
+    return demo_store_directory()
 
 
 @pytest.fixture(scope="session")

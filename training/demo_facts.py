@@ -6,18 +6,23 @@ Constraints follow relations forwards only, and dates are compared by year.
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 from kbqa.kb.demo_graph import DEMO_DUMP
 from kbqa.kb.dump import read_blocks
-from kbqa.kb.triples import literal_parts, parse_line, resource_name
+from kbqa.kb.triples import literal_parts
 from kbqa.sparql.crp import Compare, Constraint, Crp, Hop, IsEntity, TextEquals
+from kbqa.sparql.terms import FREEBASE_NS, Literal
 
+_OPEN = len(f"<{FREEBASE_NS}")
 _NAME = "type.object.name"
 _TYPE = "type.object.type"
 _POPULATION = (
     Hop("location.statistical_region.population"),
     Hop("measurement_unit.dated_integer.number"),
 )
+
+_Path: TypeAlias = tuple[str, ...]
 
 
 class DemoFacts:
@@ -30,6 +35,8 @@ class DemoFacts:
         for block in read_blocks(str(DEMO_DUMP)):
             for line in block.lines:
                 self._read(line)
+        self._borne: dict[Constraint, frozenset[str]] = {}
+        self._walks: dict[tuple[str, tuple[Hop, ...]], list[_Path]] = {}
         self._ranked: dict[str, tuple[str, ...]] = {}
         self._best_known: dict[str, str] = {}
         named = [subject for subject, relation in self._ends if relation == _NAME]
@@ -60,14 +67,9 @@ class DemoFacts:
     def answers(self, crp: Crp) -> frozenset[str]:
         """Return what a CRP over names finds, its topic being the best known bearer of the name."""
         topic = self._best_known[str(crp.topic).casefold()]
-        paths: list[tuple[str, ...]] = [(topic,)]
-        for hop in crp.path:
-            paths = [(*path, end) for path in paths for end in self._follow([path[-1]], [hop])]
-        kept = [
-            path
-            for path in paths
-            if path[-1] != topic and all(self._holds(path, one) for one in crp.constraints)
-        ]
+        kept = [path for path in self._walk(topic, crp.path) if path[-1] != topic]
+        for constraint in crp.constraints:
+            kept = self._keep(kept, constraint)
         order = crp.order
         if order is None:
             return frozenset(path[-1] for path in kept)
@@ -80,18 +82,23 @@ class DemoFacts:
         return frozenset(answer for _, answer in values[: order.limit])
 
     def _read(self, line: bytes) -> None:
-        triple = parse_line(line)
-        if triple is None:
-            return
-        subject, relation = resource_name(triple.subject), resource_name(triple.predicate)
-        literal = literal_parts(triple.object)
-        end = literal.text if literal else resource_name(triple.object)
-        if subject is None or relation is None or end is None:
-            return
-        self._ends[subject, relation].append(end)
+        # Our own file, which needs none of the care that a dump does.
+        first, second, end, _ = line.split(b"\t")
+        subject, relation = first[_OPEN:-1].decode(), second[_OPEN:-1].decode()
+        literal = literal_parts(end) if end.startswith(b'"') else None
+        node = literal.text if literal else end[_OPEN:-1].decode()
         self._degrees[subject] += 1
-        if literal is None:
-            self._starts[end, relation].append(subject)
+        self._ends[subject, relation].append(node)
+        self._starts[node, relation].append(subject)
+
+    def _walk(self, topic: str, path: tuple[Hop, ...]) -> list[_Path]:
+        """Return every way along a main path, as the nodes on it."""
+        if (topic, path) not in self._walks:
+            ways: list[_Path] = [(topic,)]
+            for hop in path:
+                ways = [(*way, end) for way in ways for end in self._follow([way[-1]], [hop])]
+            self._walks[topic, path] = ways
+        return self._walks[topic, path]
 
     def _prominence(self, mid: str) -> tuple[float, int, str]:
         people = [float(number) for number in self._follow([mid], _POPULATION)]
@@ -103,18 +110,34 @@ class DemoFacts:
             nodes = [end for node in nodes for end in index.get((node, hop.relation), ())]
         return list(nodes)
 
-    def _holds(self, path: Sequence[str], constraint: Constraint) -> bool:
-        found = self._follow([path[constraint.at]], constraint.hops)
+    def _keep(self, paths: list[_Path], constraint: Constraint) -> list[_Path]:
+        """Keep the paths on which a constraint holds."""
+        at, hops = constraint.at, constraint.hops
         match constraint.test:
-            case IsEntity(entity):
-                return any(self.ends(end, _NAME) == [entity.name] for end in found)
-            case TextEquals(text):
-                return text in found
-            case Compare(">", value):
-                return any(float(number) > float(value.text) for number in found)
-            case Compare("<", value):
-                return any(float(number) < float(value.text) for number in found)
-            case Compare("=", value):
-                return value.text in found
+            case Compare(">" | "<" as operator, value):
+                sign = 1 if operator == ">" else -1
+                least = sign * float(value.text)
+                return [
+                    path
+                    for path in paths
+                    if any(
+                        sign * float(number) > least for number in self._follow([path[at]], hops)
+                    )
+                ]
             case _:
-                raise ValueError(f"demo questions do not use {constraint}")
+                bearers = self._bearers(constraint)
+                return [path for path in paths if path[at] in bearers]
+
+    def _bearers(self, constraint: Constraint) -> frozenset[str]:
+        """Return all nodes of the graph that satisfy a constraint; found from its far end."""
+        if constraint not in self._borne:
+            match constraint.test:
+                case IsEntity(entity):
+                    ends = self._starts[str(entity), _NAME]
+                case TextEquals(text) | Compare("=", Literal(text)):
+                    ends = [text]
+                case _:
+                    raise ValueError(f"demo questions do not use {constraint}")
+            back = [Hop(hop.relation, not hop.inverse) for hop in reversed(constraint.hops)]
+            self._borne[constraint] = frozenset(self._follow(ends, back))
+        return self._borne[constraint]

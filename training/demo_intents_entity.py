@@ -111,15 +111,6 @@ ENTITY: Mapping[str, Intent] = {
             is_entity(f["continent"], "base.locations.countries.continent", at=2),
         ),
     ),
-    "common neighbours": Intent(
-        (
-            "which countries border both {country} and {other}",
-            "what countries lie between {country} and {other}",
-            "which country is next to {country} and {other}",
-        ),
-        {"country": COUNTRY, "other": COUNTRY},
-        lambda f: path_crp(f["country"], ADJOINS, is_entity(f["other"], *ADJOINS, at=2)),
-    ),
     "continent's countries by language": Intent(
         (
             "which countries in {continent} speak {language}",
@@ -137,7 +128,7 @@ ENTITY: Mapping[str, Intent] = {
         (
             "which countries in {continent} use the {currency}",
             "where in {continent} is the {currency} used",
-            "what {continent} countries have the {currency} as currency",
+            "what countries of {continent} have the {currency} as currency",
         ),
         {"continent": CONTINENT, "currency": CURRENCY},
         lambda f: path_crp(

@@ -96,7 +96,7 @@ SUPERLATIVE: Mapping[str, Intent] = {
         (
             "what is the largest country in {continent}",
             "which country in {continent} is the biggest",
-            "what {continent} country has the largest area",
+            "what country of {continent} has the largest area",
         ),
         {"continent": CONTINENT},
         lambda f: path_crp(

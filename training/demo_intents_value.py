@@ -44,7 +44,7 @@ NUMERIC: Mapping[str, Intent] = {
         (
             "which countries in {continent} have more than {number} people",
             "what countries in {continent} have over {number} inhabitants",
-            "which {continent} countries have a population above {number}",
+            "which countries of {continent} have a population above {number}",
         ),
         {"continent": CONTINENT, "number": NATION},
         lambda f: path_crp(
@@ -57,7 +57,7 @@ NUMERIC: Mapping[str, Intent] = {
         (
             "which countries in {continent} have less than {number} people",
             "what countries in {continent} have fewer than {number} inhabitants",
-            "which {continent} countries have a population below {number}",
+            "which countries of {continent} have a population below {number}",
         ),
         {"continent": CONTINENT, "number": NATION},
         lambda f: path_crp(
