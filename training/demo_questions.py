@@ -18,9 +18,11 @@ from kbqa.training.demo_intents import INTENTS
 Split = Choice["train", "valid"]
 
 _FILLINGS = 24
-"""Distinct fillings of an intent's slots, at most: every eighth is held out."""
+"""Distinct fillings of an intent's slots, at most."""
 
 _HELD_OUT = 8
+"""Of so many fillings one is held out."""
+
 _TRIES = 3_000
 _PLACES = frozenset({"location.country", "location.citytown"})
 _WITH_ARTICLE = frozenset(
@@ -85,11 +87,16 @@ def demo_examples(seed: int) -> list[DemoExample]:
 
 def _examples(name: str, facts: DemoFacts, rng: random.Random) -> Iterator[DemoExample]:
     intent = INTENTS[name]
-    for number, filled in enumerate(_fillings(intent, facts, rng)):
+    fillings = list(_fillings(intent, facts, rng))
+    # There are but seven continents: what has few fillings is asked in more of its wordings.
+    rounds = min(_FILLINGS // len(fillings), len(intent.wordings))
+    for number, filled in enumerate(fillings):
         crp = intent.build({slot: one.value for slot, one in filled.items()})
-        split: Split = "valid" if number % _HELD_OUT == _HELD_OUT - 1 else "train"
-        wording = intent.wordings[number % len(intent.wordings)]
-        yield DemoExample(_word(wording, filled, rng), crp, split, name)
+        is_held_out = number % _HELD_OUT == _HELD_OUT - 1
+        for turn in range(1 if is_held_out else rounds):
+            wording = intent.wordings[(number + turn) % len(intent.wordings)]
+            split: Split = "valid" if is_held_out else "train"
+            yield DemoExample(_word(wording, filled, rng), crp, split, name)
 
 
 def _fillings(
