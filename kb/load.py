@@ -133,7 +133,7 @@ class _Load:
         self._popularity: Counter[bytes] = Counter()
         self._schema = SchemaBuilder()
         self._names = NameIndexBuilder(work.names)
-        self._shards = ShardLoader(work.graph, work.directory / "shard.nt")
+        self._shards = ShardLoader(work.graph, work.directory)
         self._bytes_before = 0
 
     def read(self, dump: str) -> None:
@@ -142,9 +142,6 @@ class _Load:
         for block in read_blocks(dump):
             kept = self._wanted(block)
             self._counts.kept += len(kept)
-            if self._shards.is_full:
-                self._progress("loading", self._bytes_before + bytes_read)
-                self._load_shard()
             self._shards.add(kept)
             bytes_read = block.bytes_read
             self._progress("reading", self._bytes_before + bytes_read)
@@ -154,10 +151,12 @@ class _Load:
         """Load what is left, write the indexes, and sum up."""
         counts = self._counts
         self._progress("loading", self._bytes_before)
-        self._load_shard()
+        refused = self._shards.finish()
+        if refused:
+            counts.kept -= refused
+            counts.rejected["refused by the store's parser"] += refused
         if not counts.kept:
             raise DumpError(f"none of the {counts.read} lines read is a triple to keep.")
-        self._shards.close()
         self._progress("indexing", self._bytes_before)
         popularity = {
             term[len(_NS_OPEN) : -1].decode("utf-8"): count
@@ -234,12 +233,6 @@ class _Load:
 
     def _is_chosen(self, language: str | None) -> bool:
         return language is None or language.lower().partition("-")[0] in self._languages
-
-    def _load_shard(self) -> None:
-        refused = self._shards.load()
-        if refused:
-            self._counts.kept -= refused
-            self._counts.rejected["refused by the store's parser"] += refused
 
 
 def _check_directory(layout: StoreLayout, overwrite: bool) -> None:

@@ -18,7 +18,7 @@ from kbqa.kb.options import GraphChoice, graph_options, json_option
 
 _STAGES: Mapping[Stage, str] = {
     "reading": "reading",
-    "loading": "loading a shard",
+    "loading": "loading the last triples",
     "indexing": "writing names and schema",
 }
 

@@ -1,4 +1,4 @@
-"""Load triples into a pyoxigraph store, shard by shard.
+"""Load triples into a pyoxigraph store, shard by shard, while the next shard is being filled.
 
 A shard is a plain N-Triples file: `bulk_load` reads it without holding the interpreter, and takes
 all of it or nothing. A line that its parser refuses is found and left out.
@@ -6,73 +6,103 @@ all of it or nothing. A line that its parser refuses is found and left out.
 
 import logging
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from pyoxigraph import RdfFormat, Store, parse
 
 logger = logging.getLogger(__name__)
 
-SHARD_TRIPLES = 5_000_000
-"""About 600 MB on disk while it is loaded; larger shards load no faster (notes/stores.md §1)."""
+SHARD_TRIPLES = 1_000_000
+"""The batch that pyoxigraph sorts in memory: larger shards load no faster (notes/stores.md §1)."""
 
 
 class ShardLoader:
-    """Gathers lines and loads them into a new store, a shard at a time."""
+    """Gathers lines and loads them into a new store, a shard at a time.
 
-    def __init__(self, graph: Path, shard: Path) -> None:
+    At most two shards are on disk: one is filled while the other is loaded.
+    """
+
+    def __init__(self, graph: Path, directory: Path) -> None:
         self._store: Store | None = Store(graph)
-        self._path = shard
-        self._file = shard.open("wb")
+        self._directory = directory
+        self._thread = ThreadPoolExecutor(max_workers=1)
+        self._loading: Future[int] | None = None
+        self._refused = 0
+        self._number = 0
         self._lines = 0
-
-    @property
-    def is_full(self) -> bool:
-        """Tell whether the shard should be loaded before more is added."""
-        return self._lines >= SHARD_TRIPLES
+        self._file = self._path.open("wb")
 
     def add(self, lines: Sequence[bytes]) -> None:
-        """Add whole lines of N-Triples to the shard."""
+        """Add whole lines of N-Triples.
+
+        Raises:
+            OSError: The shard before could not be loaded, or this one not be written.
+        """
         self._file.writelines(lines)
         if lines and not lines[-1].endswith(b"\n"):
             self._file.write(b"\n")
         self._lines += len(lines)
+        if self._lines >= SHARD_TRIPLES:
+            self._start_loading()
 
-    def load(self) -> int:
-        """Load the shard and start the next.
+    def finish(self) -> int:
+        """Load what is left and close the store.
 
         Returns:
             The number of lines that the store's parser refused.
         """
-        assert self._store is not None, "the loader is closed"
-        self._file.close()
-        refused = 0
-        try:
-            self._store.bulk_load(path=self._path, format=RdfFormat.N_TRIPLES, lenient=True)
-        except SyntaxError as error:
-            logger.debug("a shard does not load whole: %s", error)
-            refused = self._leave_out_refused()
-            self._store.bulk_load(path=self._path, format=RdfFormat.N_TRIPLES, lenient=True)
-        self._file = self._path.open("wb")
-        self._lines = 0
-        return refused
+        self._start_loading()
+        self._wait()
+        assert self._store is not None
+        self._store.flush()
+        self.close()
+        return self._refused
 
     def close(self) -> None:
-        """Close the store and throw the shard away."""
-        if self._store is not None:
-            self._store.flush()
-            self._store = None  # pyoxigraph has no close: the lock goes with the last reference
+        """Let go of the store, finished or not; a shard that is being loaded is waited for."""
+        self._thread.shutdown()
+        self._store = None  # pyoxigraph has no close: its lock goes with the last reference
         self._file.close()
         self._path.unlink(missing_ok=True)
 
-    def _leave_out_refused(self) -> int:
-        refused = _refused_lines(self._path)
-        cleaned = self._path.with_suffix(".cleaned")
-        with self._path.open("rb") as lines, cleaned.open("wb") as kept:
-            kept.writelines(
-                line for number, line in enumerate(lines, start=1) if number not in refused
-            )
-        cleaned.replace(self._path)
-        return len(refused)
+    @property
+    def _path(self) -> Path:
+        return self._directory / f"shard-{self._number}.nt"
+
+    def _start_loading(self) -> None:
+        self._file.close()
+        self._wait()
+        assert self._store is not None, "the loader is closed"
+        self._loading = self._thread.submit(_load, self._store, self._path)
+        self._number += 1
+        self._lines = 0
+        self._file = self._path.open("wb")
+
+    def _wait(self) -> None:
+        if self._loading is not None:
+            self._refused += self._loading.result()
+            self._loading = None
+
+
+def _load(store: Store, shard: Path) -> int:
+    refused: set[int] = set()
+    try:
+        store.bulk_load(path=shard, format=RdfFormat.N_TRIPLES, lenient=True)
+    except SyntaxError as error:
+        logger.debug("a shard does not load whole: %s", error)
+        refused = _refused_lines(shard)
+        _leave_out(shard, refused)
+        store.bulk_load(path=shard, format=RdfFormat.N_TRIPLES, lenient=True)
+    shard.unlink()
+    return len(refused)
+
+
+def _leave_out(shard: Path, refused: set[int]) -> None:
+    cleaned = shard.with_suffix(".cleaned")
+    with shard.open("rb") as lines, cleaned.open("wb") as kept:
+        kept.writelines(line for number, line in enumerate(lines, start=1) if number not in refused)
+    cleaned.replace(shard)
 
 
 def _refused_lines(shard: Path) -> set[int]:
