@@ -22,7 +22,7 @@ def mint(key: str) -> str:
     for another's.
 
     >>> mint("country/KE")
-    'm.dlpz_krt'
+    'm.d38q4d_7'
     """
     number = int.from_bytes(hashlib.sha256(key.encode()).digest()[:5], "big")
     return "m.d" + "".join(_DIGITS[number >> shift & 31] for shift in range(0, 35, 5))
