@@ -13,8 +13,8 @@ from pyoxigraph import RdfFormat, Store, parse
 
 logger = logging.getLogger(__name__)
 
-SHARD_TRIPLES = 1_000_000
-"""The batch that pyoxigraph sorts in memory: larger shards load no faster (notes/stores.md §1)."""
+SHARD_TRIPLES = 2_000_000
+"""About 250 MB on disk. pyoxigraph sorts a million at a time: larger shards load no faster."""
 
 
 class ShardLoader:
