@@ -1,77 +1,154 @@
-"""Find entities by name on any graph: the store's name index, or label equality at an endpoint."""
+"""Find entities by name on any graph: in a store's name index, or by label at an endpoint."""
 
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from kbqa.kb.build_names import standing
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
 from kbqa.kb.layout import StoreLayout
-from kbqa.kb.names import NameIndex, NameMatch
+from kbqa.kb.names import MAX_SPAN_TOKENS, NameIndex, NameMatch, Span
 from kbqa.kb.store import OxigraphStore
 from kbqa.sparql.terms import Literal, iri, sparql_term
 
 _COUNT_LIMIT = 20_000
 """Triples counted for an entity's popularity at an endpoint: a hub has millions."""
 
+_NAME = "type.object.name"
+_ALIAS = "common.topic.alias"
 
-def find_entities(
-    graph: Graph, text: str, limit: int = 10, *, timeout_s: float = DEFAULT_TIMEOUT_S
-) -> list[NameMatch]:
-    """Find the entities that bear a name or alias, best first.
 
-    A store's name index also finds names that are incomplete or mistyped. An endpoint has no such
-    index: there the name must be written as in the graph, but for capitals at its words' starts.
+class Names(Protocol):
+    """The names of a graph's entities; `NameIndex` says what each method does."""
+
+    def lookup(self, text: str, limit: int = 10) -> list[NameMatch]:
+        """Find the entities that bear exactly this name or alias, best first."""
+
+    def search(self, text: str, limit: int = 10) -> list[NameMatch]:
+        """Find entities by a name that may be incomplete or mistyped, best first."""
+
+    def match_spans(
+        self, tokens: Sequence[str], max_tokens: int = MAX_SPAN_TOKENS, limit: int = 10
+    ) -> list[Span]:
+        """Find every run of tokens that is somebody's name, in reading order, longer runs first."""
+
+    def close(self) -> None:
+        """Free what the names hold; they are not used afterwards."""
+
+
+def open_names(graph: Graph, timeout_s: float = DEFAULT_TIMEOUT_S) -> Names:
+    """Open the names of a graph: a store's index, or an endpoint's labels.
+
+    Args:
+        graph: Stays open, and the caller's to close.
+        timeout_s: Seconds until a query to an endpoint is stopped.
 
     Raises:
-        GraphError: The graph does not answer, or the store has no name index.
+        StoreError: The store has no name index.
     """
     if isinstance(graph, OxigraphStore):
-        index = NameIndex.open(StoreLayout(graph.directory).names)
-        try:
-            return index.search(text, limit)
-        finally:
-            index.close()
-    return _find_at_endpoint(graph, text, limit, timeout_s)
+        return NameIndex.open(StoreLayout(graph.directory).names)
+    return EndpointNames(graph, timeout_s)
 
 
-def _find_at_endpoint(graph: Graph, text: str, limit: int, timeout_s: float) -> list[NameMatch]:
-    spellings = dict.fromkeys((text, text.title(), text[:1].upper() + text[1:]))
-    values = " ".join(
-        sparql_term(Literal(spelling, language=language))
-        for spelling in spellings
-        for language in ("en", None)
-    )
-    table = graph.select(
-        f"SELECT DISTINCT ?mid ?matched ?relation WHERE {{ VALUES ?matched {{ {values} }} "
-        f"VALUES ?relation {{ {iri('type.object.name')} {iri('common.topic.alias')} }} "
-        "?mid ?relation ?matched }",
-        timeout_s=timeout_s,
-        limit=10 * limit,
-    )
-    found: dict[str, tuple[str, bool]] = {}
-    for mid, matched, relation in table.rows:
-        if isinstance(mid, str) and isinstance(matched, Literal):
-            is_alias = relation == "common.topic.alias"
-            if mid not in found or not is_alias:
-                found[mid] = (matched.text, is_alias)
-    labels = graph.labels(found)
-    matches = [
-        NameMatch(
-            mid=mid,
-            name=labels.get(mid, matched),
-            matched=matched,
-            is_alias=is_alias,
-            popularity=_popularity(graph, mid, timeout_s),
-            score=1.0,
+class EndpointNames:
+    """Names by equality of labels, for a graph without a name index.
+
+    A name is found where it is written as in the graph, but for capitals at its words' starts:
+    SPARQL has no index for anything else. So `search` finds what `lookup` finds.
+    """
+
+    def __init__(self, graph: Graph, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        self._graph = graph
+        self._timeout_s = timeout_s
+
+    def lookup(self, text: str, limit: int = 10) -> list[NameMatch]:
+        """Find the entities that bear this name or alias; raises a `GraphError`."""
+        return self._bearers([text], limit).get(text, [])
+
+    def search(self, text: str, limit: int = 10) -> list[NameMatch]:
+        """Find what `lookup` finds."""
+        return self.lookup(text, limit)
+
+    def match_spans(
+        self, tokens: Sequence[str], max_tokens: int = MAX_SPAN_TOKENS, limit: int = 10
+    ) -> list[Span]:
+        """Find every run of tokens that is somebody's name, in one query."""
+        runs = [
+            (start, end, " ".join(tokens[start:end]))
+            for start in range(len(tokens))
+            for end in range(min(len(tokens), start + max_tokens), start, -1)
+        ]
+        bearers = self._bearers({text for _, _, text in runs}, limit)
+        return [Span(start, end, bearers[text]) for start, end, text in runs if text in bearers]
+
+    def close(self) -> None:
+        """Do nothing: the graph is the caller's."""
+
+    def _bearers(self, texts: Iterable[str], limit: int) -> dict[str, list[NameMatch]]:
+        texts_of: dict[str, set[str]] = {}
+        for text in filter(str.strip, texts):
+            for spelling in _spellings(text):
+                texts_of.setdefault(spelling, set()).add(text)
+        if not texts_of:
+            return {}
+        values = " ".join(
+            sparql_term(Literal(spelling, language=language))
+            for spelling in sorted(texts_of)
+            for language in ("en", None)
         )
-        for mid, (matched, is_alias) in found.items()
-    ]
-    matches.sort(key=lambda match: (-match.popularity.bit_length(), match.is_alias, match.mid))
-    return matches[:limit]
+        table = self._graph.select(
+            f"SELECT DISTINCT ?mid ?matched ?relation WHERE {{ VALUES ?matched {{ {values} }} "
+            f"VALUES ?relation {{ {iri(_NAME)} {iri(_ALIAS)} }} ?mid ?relation ?matched }}",
+            timeout_s=self._timeout_s,
+            limit=10 * limit * len(texts_of),
+        )
+        found: dict[str, dict[str, tuple[str, bool]]] = {}
+        for mid, matched, relation in table.rows:
+            if isinstance(mid, str) and isinstance(matched, Literal):
+                for text in texts_of.get(matched.text, ()):
+                    mids = found.setdefault(text, {})
+                    if mid not in mids or relation == _NAME:
+                        mids[mid] = (matched.text, relation == _ALIAS)
+        everybody = sorted({mid for mids in found.values() for mid in mids})
+        labels = self._graph.labels(everybody)
+        popularity = {mid: self._popularity(mid) for mid in everybody}
+        return {
+            text: sorted(
+                (
+                    NameMatch(mid, labels.get(mid, matched), matched, is_alias, popularity[mid], 1)
+                    for mid, (matched, is_alias) in mids.items()
+                ),
+                key=_order,
+            )[:limit]
+            for text, mids in found.items()
+        }
+
+    def _popularity(self, mid: str) -> int:
+        entity = iri(mid)
+        table = self._graph.select(
+            f"SELECT (COUNT(*) AS ?n) WHERE {{ SELECT ?p ?x WHERE {{ {{ {entity} ?p ?x }} UNION "
+            f"{{ ?x ?p {entity} }} }} LIMIT {_COUNT_LIMIT} }}",
+            timeout_s=self._timeout_s,
+        )
+        count = table.rows[0][0] if table.rows else None
+        return int(count.text) if isinstance(count, Literal) else 0
 
 
-def _popularity(graph: Graph, mid: str, timeout_s: float) -> int:
-    entity = iri(mid)
-    table = graph.select(
-        f"SELECT (COUNT(*) AS ?n) WHERE {{ SELECT ?p ?x WHERE {{ {{ {entity} ?p ?x }} UNION "
-        f"{{ ?x ?p {entity} }} }} LIMIT {_COUNT_LIMIT} }}",
-        timeout_s=timeout_s,
-    )
-    count = table.rows[0][0] if table.rows else None
-    return int(count.text) if isinstance(count, Literal) else 0
+def _spellings(text: str) -> set[str]:
+    bare = text.removesuffix("'s").removesuffix("’s")
+    forms = {text, bare} if bare.strip() else {text}
+    return {
+        spelling
+        for form in forms
+        for spelling in (form, form[:1].upper() + form[1:], _capitalised(form))
+    }
+
+
+def _capitalised(text: str) -> str:
+    # Not str.title, which would write "Schindler'S List".
+    return " ".join(word[:1].upper() + word[1:] for word in text.split(" "))
+
+
+def _order(match: NameMatch) -> tuple[int, bool, int, str]:
+    best = -standing(match.popularity, match.is_alias)
+    return (best, match.is_alias, -match.popularity, match.mid)

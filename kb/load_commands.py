@@ -71,11 +71,13 @@ def entities(name: str, limit: int, graph: GraphChoice, as_json: bool) -> None:
 
     An endpoint has no name index: there NAME must be written as in the graph.
     """
-    from kbqa.kb.entity_search import find_entities
+    from kbqa.kb.entity_search import open_names
 
     opened = graph.open()
     try:
-        matches = find_entities(opened, name, limit, timeout_s=graph.timeout_s)
+        names = open_names(opened, graph.timeout_s)
+        matches = names.search(name, limit)
+        names.close()
         types = {match.mid: opened.types(match.mid) for match in matches}
     finally:
         opened.close()

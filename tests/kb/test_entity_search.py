@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from kbqa.kb.entity_search import find_entities
+from kbqa.kb.entity_search import open_names
 from kbqa.kb.select_graph import open_graph
 from kbqa.sparql.errors import EndpointError
 
@@ -25,7 +25,7 @@ def test_a_store_and_an_endpoint_find_the_same(
     is_alias: bool,
 ) -> None:
     for graph in (open_graph(store=small_store), open_graph(endpoint=small_endpoint)):
-        first = find_entities(graph, text)[0]
+        first = open_names(graph).search(text)[0]
         assert (first.name, first.matched, first.is_alias) == (name, matched, is_alias)
         assert first.score == 1
         # Of a node's own triples and those that lead to it.
@@ -33,14 +33,28 @@ def test_a_store_and_an_endpoint_find_the_same(
         graph.close()
 
 
+def test_spans_of_a_question(small_store: Path, small_endpoint: str) -> None:
+    tokens = ["what", "is", "jaxon", "bieber's", "gender", "in", "Jamaica"]
+    for graph in (open_graph(store=small_store), open_graph(endpoint=small_endpoint)):
+        names = open_names(graph)
+        spans = names.match_spans(tokens)
+        assert [(span.start, span.end, span.matches[0].name) for span in spans] == [
+            (2, 4, "Jaxon Bieber"),
+            (6, 7, "Jamaica"),
+        ]
+        assert names.match_spans([]) == []
+        names.close()
+        graph.close()
+
+
 def test_nobody_of_that_name(small_store: Path, small_endpoint: str) -> None:
     for graph in (open_graph(store=small_store), open_graph(endpoint=small_endpoint)):
-        assert find_entities(graph, "Zanzibar") == []
-        assert find_entities(graph, '"} UNION { ?mid ?relation ?matched } #') == []
+        assert open_names(graph).search("Zanzibar") == []
+        assert open_names(graph).search('"} UNION { ?mid ?relation ?matched } #') == []
         graph.close()
 
 
 def test_an_endpoint_that_is_down_is_not_an_empty_result() -> None:
     graph = open_graph(endpoint="http://127.0.0.1:9/sparql")
     with pytest.raises(EndpointError):
-        find_entities(graph, "Kenya")
+        open_names(graph).search("Kenya")
