@@ -1,0 +1,143 @@
+"""The way of a question: generate, link, ground, reach, execute, prove."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+
+from kbqa.engine.answer import Answer, AnswerEntity
+from kbqa.engine.clock import Clock
+from kbqa.engine.evidence import find_evidence
+from kbqa.engine.execute import Executor
+from kbqa.engine.generate import DEFAULT_BEAMS, Candidate, Generator
+from kbqa.engine.ground import Grounder
+from kbqa.engine.linker import link_entities
+from kbqa.kb.entity_search import Names, open_names
+from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
+from kbqa.sparql.crp import Entity
+from kbqa.sparql.errors import GraphError
+from kbqa.sparql.terms import Literal, Term
+
+
+class Engine:
+    """Answers questions over one graph with one small model.
+
+    Args:
+        graph: The graph.
+        generator: What writes CRPs.
+        names: The graph's names; found with the graph unless given.
+        n: Candidates a question.
+        timeout_s: Seconds for each query.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        generator: Generator,
+        names: Names | None = None,
+        *,
+        n: int = DEFAULT_BEAMS,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> None:
+        self._graph, self._generator = graph, generator
+        self._names = names if names is not None else open_names(graph)
+        self._n, self._timeout_s = n, timeout_s
+
+    def ask(self, question: str, topics: Sequence[Entity] = ()) -> Answer:
+        """Answer a question.
+
+        Args:
+            question: In natural language.
+            topics: What it is about, if that is known; names in the CRPs are bound to these first.
+
+        Returns:
+            The answer; without answers where no path or nothing on it was found, which
+            `Answer.problem` then tells.
+
+        Raises:
+            ModelError: The model failed.
+            GraphError: The graph does not answer at all.
+        """
+        clock = Clock()
+        with clock.stage("generate"):
+            [candidates] = self._generator.generate([question], self._n)
+        return self._answer(question, candidates, topics, clock)
+
+    def ask_all(
+        self, questions: Iterable[tuple[str, Sequence[Entity]]], batch_size: int = 8
+    ) -> Iterator[Answer]:
+        """Answer many questions in order, generating for `batch_size` of them at once.
+
+        The seconds of a batch's generation are shared out evenly.
+        """
+        iterator = iter(questions)
+        while batch := list(islice(iterator, batch_size)):
+            clock = Clock()
+            with clock.stage("generate"):
+                written = self._generator.generate([question for question, _ in batch], self._n)
+            for (question, topics), candidates in zip(batch, written, strict=True):
+                own = Clock()
+                own.seconds["generate"] = clock.seconds["generate"] / len(batch)
+                yield self._answer(question, candidates, topics, own)
+
+    def answer(
+        self, question: str, candidates: Sequence[Candidate], topics: Sequence[Entity] = ()
+    ) -> Answer:
+        """Answer a question whose candidates have been written before."""
+        return self._answer(question, candidates, topics, Clock())
+
+    def _answer(
+        self,
+        question: str,
+        candidates: Sequence[Candidate],
+        topics: Sequence[Entity],
+        clock: Clock,
+    ) -> Answer:
+        with clock.stage("link"):
+            linked = link_entities(question, self._names)
+        grounder = Grounder(self._graph, self._names, linked, topics)
+        execution = Executor(self._graph, grounder, clock, self._timeout_s).execute(candidates)
+        terms = [row[0] for row in execution.table.rows if row[0] is not None]
+        evidence = ()
+        problem = None
+        with clock.stage("prove"):
+            answers = self._named(terms)
+            if execution.result is None:
+                problem = _why_not([beam.fate for beam in execution.beams], bool(linked))
+            else:
+                try:
+                    evidence = find_evidence(
+                        self._graph, execution.result.executed, terms, self._timeout_s
+                    )
+                except GraphError as error:
+                    problem = f"the proof could not be fetched: {error}"
+        return Answer(
+            question=question,
+            answers=answers,
+            result=execution.result,
+            evidence=evidence,
+            linked=tuple(linked),
+            beams=execution.beams,
+            seconds=clock.seconds,
+            problem=problem,
+            truncated=execution.table.truncated,
+        )
+
+    def _named(self, terms: Sequence[Term]) -> tuple[AnswerEntity, ...]:
+        labels = self._graph.labels(term for term in terms if isinstance(term, str))
+        return tuple(
+            AnswerEntity(term, term.text if isinstance(term, Literal) else labels.get(term, term))
+            for term in terms
+        )
+
+
+def _why_not(fates: Sequence[str], is_linked: bool) -> str:
+    """Say why a question has no answer, by the candidate that came furthest."""
+    if "failed" in fates:
+        return "the graph did not answer in time or in form; see the beams' problems"
+    if "reachable" in fates:
+        return "the path exists, but nothing on it leads to an answer"
+    if "unreachable" in fates:
+        return "none of the model's paths exists in the graph"
+    if "unlinked" in fates:
+        hint = "" if is_linked else "; no name in the question is known to the graph"
+        return f"no entity could be found for the model's topics{hint}. Give one with --topic MID"
+    return "the model wrote nothing that can be read as a path"

@@ -1,0 +1,193 @@
+"""Write CRPs for questions with a small language model: n candidates each, best first.
+
+`Generator` is the seam behind which the back ends stand. This module holds the transformers one,
+which runs on a CPU or a GPU; its candidates come from beam search with a key-value cache.
+
+Source: RouterKGQA §3.2; appendix A.1 for what the model was trained on.
+"""
+
+import json
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from kbqa.engine.models import base_model, quiet_transformers, require_lm_extra
+from kbqa.engine.prompt import load_prompt_format
+from kbqa.sparql.errors import ModelError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_ADAPTER = Path(__file__).parent / "adapter"
+DEFAULT_BEAMS = 5
+_MAX_NEW_TOKENS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A CRP as the model wrote it.
+
+    Attributes:
+        text: The text, unread; it may not be a CRP at all.
+        logprob: Sum of its tokens' log-probabilities, natural log, end of text included.
+        tokens: Number of tokens, end of text included.
+    """
+
+    text: str
+    logprob: float
+    tokens: int
+
+
+class Generator(Protocol):
+    """What writes CRPs."""
+
+    @property
+    def name(self) -> str:
+        """The model and adapter, for reports."""
+
+    def generate(self, questions: Sequence[str], n: int = DEFAULT_BEAMS) -> list[list[Candidate]]:
+        """Write n candidates for each question, best first.
+
+        Args:
+            questions: Asked together; how many fit is the caller's to know.
+            n: Candidates a question.
+
+        Raises:
+            ModelError: The model failed.
+        """
+
+
+class TransformersGenerator:
+    """A causal language model with a LoRA adapter, merged, under transformers."""
+
+    def __init__(
+        self,
+        model: "PreTrainedModel",
+        tokenizer: "PreTrainedTokenizerBase",
+        adapter: Path,
+        name: str,
+    ) -> None:
+        self._model, self._tokenizer = model, tokenizer
+        self._prompt = load_prompt_format(adapter)
+        self._name = name
+
+    @classmethod
+    def load(
+        cls, adapter: Path = DEFAULT_ADAPTER, base: str | None = None
+    ) -> "TransformersGenerator":
+        """Load an adapter and the base model that it names.
+
+        Args:
+            adapter: Folder that `kbqa train-crp` wrote; the shipped one by default.
+            base: Another base model than the one that the adapter names.
+
+        Raises:
+            ModelError: The `lm` extra, the base model or the adapter is missing or broken.
+        """
+        require_lm_extra()
+        base = base or _base_name(adapter)
+        return cls(*_load_merged(base_model(base), adapter), adapter, f"{base} + {adapter.name}")
+
+    @property
+    def name(self) -> str:
+        """The model and adapter, for reports."""
+        return self._name
+
+    def generate(self, questions: Sequence[str], n: int = DEFAULT_BEAMS) -> list[list[Candidate]]:
+        """Write n candidates for each question by beam search; see `Generator.generate`."""
+        import torch
+
+        if not questions:
+            return []
+        prompts = [self._prompt.render(question) for question in questions]
+        inputs = self._tokenizer(
+            prompts, return_tensors="pt", padding=True, add_special_tokens=False
+        ).to(self._model.device)
+        with torch.inference_mode():
+            output = self._model.generate(
+                input_ids=inputs["input_ids"],
+                attention_mask=inputs["attention_mask"],
+                num_beams=n,
+                num_return_sequences=n,
+                do_sample=False,
+                max_new_tokens=_MAX_NEW_TOKENS,
+                length_penalty=0.0,  # rank by the probability of the whole text
+                early_stopping=True,
+                pad_token_id=self._tokenizer.pad_token_id,
+                output_scores=True,
+                return_dict_in_generate=True,
+            )
+        written = output.sequences[:, inputs["input_ids"].shape[1] :]
+        candidates = list(self._candidates(written, _sequence_scores(output)))
+        return [candidates[at : at + n] for at in range(0, len(candidates), n)]
+
+    def _candidates(self, written: "Tensor", scores: Sequence[float]) -> Iterator[Candidate]:
+        end, pad = self._tokenizer.eos_token_id, self._tokenizer.pad_token_id
+        for row, score in zip(written.tolist(), scores, strict=True):
+            length = row.index(end) if end in row else row.index(pad) if pad in row else len(row)
+            text = self._tokenizer.decode(row[:length], skip_special_tokens=True)
+            yield Candidate(text, score, length + 1)
+
+
+def _sequence_scores(output: object) -> list[float]:
+    """Take the beams' scores; greedy search has none, so its tokens are scored one by one."""
+    import torch
+
+    scores = getattr(output, "sequences_scores", None)
+    if scores is not None:
+        return [float(score) for score in scores]
+    steps = torch.stack(output.scores, dim=1).float().log_softmax(-1)  # type: ignore[attr-defined]
+    written = output.sequences[:, -steps.shape[1] :]  # type: ignore[attr-defined]
+    return [float(s) for s in steps.gather(2, written[:, :, None]).squeeze(2).sum(1)]
+
+
+class _Merged(NamedTuple):
+    model: "PreTrainedModel"
+    tokenizer: "PreTrainedTokenizerBase"
+
+
+def _load_merged(base: str, adapter: Path) -> _Merged:
+    import torch
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    quiet_transformers()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    # A CPU without bf16 instructions computes bf16 many times slower than fp32.
+    dtype = torch.bfloat16 if has_fast_bf16(device) else torch.float32
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(base, padding_side="left")
+        model = AutoModelForCausalLM.from_pretrained(base, dtype=dtype).to(device)
+        merged = PeftModel.from_pretrained(model, str(adapter)).merge_and_unload()
+    except (OSError, ValueError, RuntimeError, KeyError) as error:
+        raise ModelError(f"{base} with adapter {adapter} cannot be loaded: {error}") from error
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    merged.eval()
+    return _Merged(merged, tokenizer)
+
+
+def has_fast_bf16(device: str) -> bool:
+    """Tell whether bf16 is faster than fp32 on a device: on a CPU it needs instructions for it."""
+    import torch
+
+    if device == "cuda":
+        return torch.cuda.is_bf16_supported()
+    return torch.cpu._is_avx512_bf16_supported()
+
+
+def _base_name(adapter: Path) -> str:
+    path = adapter / "adapter_config.json"
+    try:
+        return str(json.loads(path.read_text(encoding="utf-8"))["base_model_name_or_path"])
+    except FileNotFoundError:
+        raise ModelError(
+            f"there is no adapter at {adapter}. Train one with `kbqa train-crp --output {adapter}`."
+        ) from None
+    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        raise ModelError(f"{path} cannot be read: {error!r}") from None

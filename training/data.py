@@ -1,0 +1,168 @@
+"""Turn question sets into training examples: a question, and the CRP text that answers it.
+
+A row's CRP is the published RouterKGQA text where there is one, else the conversion of its SPARQL.
+Every target is written anew by `render_routerkgqa`, so that one meaning has one text. Rows that
+cannot be used are counted by reason and never end a run.
+
+Split hygiene: rows marked `test_parent` are left out. A CWQ question was made from each of them, or
+it was made from a WebQSP one, that stands in a test set.
+"""
+
+import gzip
+import json
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kbqa.sparql.crp import Crp, Entity
+from kbqa.sparql.errors import InputError, KbqaError
+from kbqa.sparql.from_sparql import crp_from_sparql
+from kbqa.sparql.routerkgqa import parse_routerkgqa, render_routerkgqa
+
+# What UTF-8 looks like when it was read as Latin-1: 72 CWQ questions are published so.
+_MOJIBAKE_MARKS = ("Ã", "Â", "Ä", "Å", "â\x80", "Ð", "Ñ")
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One training example.
+
+    Attributes:
+        id: The row's id.
+        question: As a user would type it.
+        target: The CRP in RouterKGQA's text form.
+        source: The question set it comes from.
+    """
+
+    id: str
+    question: str
+    target: str
+    source: str
+
+
+class Split(NamedTuple):
+    """Examples to train on, and examples held out to watch the training by."""
+
+    train: tuple[Example, ...]
+    valid: tuple[Example, ...]
+
+
+@dataclass(slots=True)
+class ExampleSet:
+    """Examples, and how many rows were left out for which reason."""
+
+    examples: list[Example] = field(default_factory=list)
+    skipped: Counter[str] = field(default_factory=Counter)
+
+
+def load_examples(paths: Iterable[Path]) -> ExampleSet:
+    """Read question sets (JSON Lines, gzipped or not) into examples, without repetitions.
+
+    Raises:
+        InputError: A file is missing, or holds a line that is no JSON object.
+    """
+    examples = ExampleSet()
+    seen: set[tuple[str, str]] = set()
+    for path in paths:
+        source = path.name.split(".jsonl")[0]
+        for row in read_rows(path):
+            try:
+                example = _example(row, source)
+            except _SkipError as skip:
+                examples.skipped[str(skip)] += 1
+                continue
+            key = (example.question.casefold(), example.target)
+            if key in seen:
+                examples.skipped["repeated"] += 1
+                continue
+            seen.add(key)
+            examples.examples.append(example)
+    return examples
+
+
+def read_rows(path: Path) -> Iterator[Mapping[str, Any]]:
+    """Read the rows of a JSON Lines file, gzipped or not.
+
+    Raises:
+        InputError: The file is missing, or a line is no JSON object; the message names the line.
+    """
+    opener = gzip.open if path.suffix == ".gz" else open
+    try:
+        with opener(path, "rt", encoding="utf-8") as lines:
+            for number, line in enumerate(lines, 1):
+                if not line.strip():
+                    continue
+                row = json.loads(line)
+                if not isinstance(row, dict):
+                    raise InputError(f"{path}, line {number}: not a JSON object")
+                yield row
+    except FileNotFoundError:
+        raise InputError(f"there is no question file {path}") from None
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read: {error}") from None
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}, line {number}: not JSON ({error})") from None
+
+
+def split_examples(examples: Iterable[Example], valid_size: int, seed: int) -> Split:
+    """Hold out `valid_size` examples, chosen by the seed, and none whose question is trained on."""
+    pool = sorted(examples, key=lambda example: (example.source, example.id, example.target))
+    questions = sorted({example.question.casefold() for example in pool})
+    held_out = set(random.Random(seed).sample(questions, min(valid_size, len(questions) // 10)))
+    train = tuple(e for e in pool if e.question.casefold() not in held_out)
+    valid = tuple(e for e in pool if e.question.casefold() in held_out)
+    return Split(train, valid)
+
+
+def mend_mojibake(text: str) -> str:
+    """Mend UTF-8 that was read as Latin-1; other text comes back as it is.
+
+    >>> mend_mojibake("Where is GoiÃ¡s?")
+    'Where is Goiás?'
+    """
+    if not any(mark in text for mark in _MOJIBAKE_MARKS):
+        return text
+    try:
+        return text.encode("latin-1").decode("utf-8")
+    except UnicodeError:
+        return text
+
+
+class _SkipError(Exception):
+    """The row is of no use; the message says why, in words that are counted."""
+
+
+def _example(row: Mapping[str, Any], source: str) -> Example:
+    if row.get("test_parent"):
+        raise _SkipError("a test question was made from it, or it from one")
+    question = row.get("question")
+    if not isinstance(question, str) or not question.strip():
+        raise _SkipError("no question")
+    target = render_routerkgqa(_named_crp(row))
+    if target is None:
+        raise _SkipError("RouterKGQA's text form cannot say it")
+    return Example(str(row.get("id", "")), mend_mojibake(question.strip()), target, source)
+
+
+def _named_crp(row: Mapping[str, Any]) -> Crp:
+    published = row.get("crp_routerkgqa")
+    try:
+        if published:
+            crp, problems = parse_routerkgqa(published)
+            if problems:
+                raise _SkipError("published CRP with problems")
+        elif row.get("sparql"):
+            crp = crp_from_sparql(row["sparql"])
+        else:
+            raise _SkipError("neither CRP nor SPARQL")
+    except KbqaError as error:
+        raise _SkipError(str(getattr(error, "reason", type(error).__name__))) from None
+    entities = [*(row.get("entities_in_sparql") or ()), *(row.get("topic_entities") or ())]
+    names = {entity["mid"]: entity["name"] for entity in entities if entity.get("name")}
+    crp = crp.with_entities(lambda e: e if e.name else Entity(names.get(e.mid or ""), e.mid))
+    if any(entity.name is None for entity in crp.entities()):
+        raise _SkipError("an entity without a name")
+    return crp
