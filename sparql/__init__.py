@@ -1,1 +1,54 @@
-"""The language of reasoning paths, and everything about SPARQL that is pure text."""
+"""The language of reasoning paths, and everything about SPARQL that is pure text.
+
+crp.py          what a constraint-aware reasoning path (CRP) is
+routerkgqa.py   its text form, read and written;  words.py   the same in English
+compile.py      CRP → SPARQL;  from_sparql.py   SPARQL → CRP
+relax.py        a CRP's constraints, dropped step by step
+dialect.py      handed-in queries, mended and refused
+errors.py       the one tree of errors
+"""
+
+from kbqa.sparql.compile import compile_crp
+from kbqa.sparql.crp import (
+    Compare,
+    Constraint,
+    Crp,
+    Entity,
+    Hop,
+    IsEntity,
+    IsNotEntity,
+    Order,
+    TextEquals,
+)
+from kbqa.sparql.dialect import check_read_only, repair_query
+from kbqa.sparql.errors import KbqaError
+from kbqa.sparql.from_sparql import crp_from_sparql
+from kbqa.sparql.relax import Relaxation, relaxations
+from kbqa.sparql.routerkgqa import RouterkgqaReading, parse_routerkgqa, render_routerkgqa
+from kbqa.sparql.terms import Literal, Term
+from kbqa.sparql.words import describe_crp
+
+__all__ = [
+    "Compare",
+    "Constraint",
+    "Crp",
+    "Entity",
+    "Hop",
+    "IsEntity",
+    "IsNotEntity",
+    "KbqaError",
+    "Literal",
+    "Order",
+    "Relaxation",
+    "RouterkgqaReading",
+    "Term",
+    "TextEquals",
+    "check_read_only",
+    "compile_crp",
+    "crp_from_sparql",
+    "describe_crp",
+    "parse_routerkgqa",
+    "relaxations",
+    "render_routerkgqa",
+    "repair_query",
+]

