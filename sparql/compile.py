@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from kbqa.sparql.crp import Compare, Constraint, Crp, Entity, Hop, IsEntity, IsNotEntity, TextEquals
 from kbqa.sparql.errors import InputError, UnlinkedName
-from kbqa.sparql.terms import Term, iri, quote, sparql_term
+from kbqa.sparql.terms import Literal, Term, iri, is_well_formed, quote, sparql_term
 from kbqa.sparql.values import comparison, equal_literals, order_keys, values_block
 
 ANSWER = "?x"
@@ -51,7 +51,7 @@ def compile_crp(crp: Crp) -> str:
 
     Raises:
         UnlinkedName: An entity of the CRP is not grounded.
-        InputError: A relation or id holds characters that no IRI may hold.
+        InputError: A relation, id or literal is one that no query can hold.
 
     >>> from kbqa.sparql.crp import Crp, Entity, Hop
     >>> print(compile_crp(Crp(Entity(mid="m.019rg5"), (Hop("a.b.capital"),))))
@@ -76,6 +76,10 @@ def compile_crp(crp: Crp) -> str:
 def compile_skeleton(crp: Crp) -> str:
     """Write the ASK query that tells whether the main path exists.
 
+    Raises:
+        UnlinkedName: The topic is not grounded.
+        InputError: A relation or id is one that no query can hold.
+
     Source: RouterKGQA §3.2, "Reachability verification".
     """
     body = _Body(crp)
@@ -84,9 +88,17 @@ def compile_skeleton(crp: Crp) -> str:
 
 
 def compile_evidence(crp: Crp, answers: Sequence[Term]) -> EvidenceQuery:
-    """Write the query that finds, for these answers, the triples from the topic to each."""
+    """Write the query that finds, for these answers, the triples from the topic to each.
+
+    An answer that no query can hold, such as a blank node, is left out.
+
+    Raises:
+        UnlinkedName: An entity of the CRP is not grounded.
+        InputError: A relation, id or literal of the CRP is one that no query can hold.
+    """
     body = _Body(crp)
-    body.lines.append(f"VALUES {ANSWER} {{ {' '.join(map(sparql_term, answers))} }}")
+    terms = " ".join(sparql_term(answer) for answer in answers if is_well_formed(answer))
+    body.lines.append(f"VALUES {ANSWER} {{ {terms} }}")
     body.add_main_path()
     body.add_constraints()
     variables = sorted(
@@ -154,27 +166,37 @@ class _Body:
             self.lines += self._branch(nodes, order.hops)
             self.order_variable = nodes[-1]
 
-    def _constraint(self, constraint: Constraint, nodes: Sequence[str]) -> "_Clause":
+    def _constraint(
+        self, constraint: Constraint, nodes: Sequence[str], *, within_optional: bool = False
+    ) -> "_Clause":
+        """Compile a constraint that hangs on one of these nodes.
+
+        What an OPTIONAL holds decides whether it matches, not whether the constraint is met: there,
+        a test may never become part of a pattern.
+        """
         test, hops = constraint.test, constraint.hops
-        end = _entity(test.entity) if isinstance(test, IsEntity) and hops else None
+        filters_only = within_optional or constraint.optional
+        end = None
+        if isinstance(test, IsEntity) and hops and not filters_only:
+            end = _entity(test.entity)
         branch_nodes = self._branch_nodes(nodes[constraint.at], hops, end)
         clause = _Clause(self._branch(branch_nodes, hops))
         node = branch_nodes[-1]
         match test:
-            case IsEntity(entity) if not hops:
+            case IsEntity(entity) if end is None:
                 clause.tests.append(f"{node} = {_entity(entity)}")
             case IsNotEntity(entity):
                 clause.tests.append(f"{node} != {_entity(entity)}")
-            case Compare(operator="=", value=value) if node.startswith("?"):
-                clause.patterns.insert(0, values_block(node, equal_literals(value)))
+            case Compare("=", value) if node.startswith("?") and not filters_only:
+                clause.patterns.insert(0, values_block(node, equal_literals(_checked(value))))
             case Compare(operator, value):
-                clause.tests.append(comparison(node, operator, value))
+                clause.tests.append(comparison(node, operator, _checked(value)))
             case TextEquals(text, language):
-                clause.tests.append(f"STR({node}) = {quote(text)}")
+                clause.tests.append(f"STR({node}) = {_quoted(text)}")
                 if language is not None:
-                    clause.tests.append(f"LANGMATCHES(LANG({node}), {quote(language)})")
+                    clause.tests.append(f"LCASE(LANG({node})) = {_quoted(language.lower())}")
         for branch in constraint.branches:
-            inner = self._constraint(branch, branch_nodes)
+            inner = self._constraint(branch, branch_nodes, within_optional=filters_only)
             clause.patterns += inner.patterns
             clause.tests += inner.tests
         return clause.optional(branch_nodes[1]) if constraint.optional else clause
@@ -195,13 +217,11 @@ class _Body:
         return nodes
 
     def _pattern(self, subject: str, hop: Hop, object_: str) -> TriplePattern:
-        try:
-            predicate = iri(hop.relation)
-        except ValueError:
-            raise InputError(f"no relation can be called {hop.relation!r}") from None
+        if not is_well_formed(hop.relation):
+            raise InputError(f"no relation can be called {hop.relation!r}")
         if hop.inverse:
             subject, object_ = object_, subject
-        pattern = TriplePattern(subject, predicate, object_)
+        pattern = TriplePattern(subject, iri(hop.relation), object_)
         self.patterns.append(pattern)
         return pattern
 
@@ -209,7 +229,16 @@ class _Body:
 def _entity(entity: Entity) -> str:
     if entity.mid is None:
         raise UnlinkedName(str(entity), f"{str(entity)!r} is not grounded to an entity")
-    try:
-        return iri(entity.mid)
-    except ValueError:
-        raise InputError(f"no entity has the id {entity.mid!r}") from None
+    if not is_well_formed(entity.mid):
+        raise InputError(f"no entity has the id {entity.mid!r}")
+    return iri(entity.mid)
+
+
+def _checked(value: Literal) -> Literal:
+    if not is_well_formed(value):
+        raise InputError(f"no query can hold the literal {value!r}")
+    return value
+
+
+def _quoted(text: str) -> str:
+    return quote(_checked(Literal(text)).text)

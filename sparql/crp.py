@@ -85,6 +85,10 @@ class Compare:
     operator: Operator
     value: Literal
 
+    def __post_init__(self) -> None:
+        if self.value.language is not None:
+            raise ValueError("a number or date has no language")
+
 
 @dataclass(frozen=True, slots=True)
 class TextEquals:
@@ -108,7 +112,7 @@ class Constraint:
         branches: Constraints on the branch's own nodes; their `at` counts from 0, the node that
             this branch hangs on, to ``len(hops)``, its end.
         optional: The constraint also holds where the branch does not exist: the benchmark's
-            intervals accept an office without an end date.
+            intervals accept an office without an end date. No further hops hang on such a branch.
     """
 
     at: int
@@ -124,6 +128,8 @@ class Constraint:
             raise ValueError("a constraint without hops needs a test")
         if self.optional and not self.hops:
             raise ValueError("a constraint without hops cannot be optional")
+        if self.optional and any(branch.hops for branch in self.branches):
+            raise ValueError("no further hops can hang on an optional branch")
         _check_positions(self.branches, len(self.hops))
 
     @property

@@ -1,9 +1,10 @@
 """Convert a SPARQL query to the CRP that means the same, or say by name why there is none.
 
 The triples are a graph of variables and terms. The topic entity is the first entity in the text
-that a chain of triples over variables joins to the answer; that chain, the shortest, is the main
-path. What is left hangs on the main path as a tree of branches and becomes constraints. Nothing is
-dropped silently but the benchmarks' language filter, which every compiled query carries anyway.
+that a chain of triples over variables joins to the answer; the first such chain in the text is the
+main path. What is left hangs on the main path as a tree of branches and becomes constraints.
+Nothing is dropped silently but the benchmarks' language filter, which every compiled query carries
+anyway.
 
 Not converted yet: UNION, sub-SELECT, aggregates, comparisons of two variables, and orderings that
 share a branch with a constraint.
@@ -11,7 +12,6 @@ share a branch with a constraint.
 Source: RouterKGQA, appendix B.
 """
 
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -54,6 +54,7 @@ _OPERATORS: dict[str, tuple[Operator, Operator]] = {  # as written, and with the
     ">=": (">=", "<="),
 }
 _CASTS = frozenset(("dateTime", "date", "integer", "int", "float", "double", "decimal"))
+_MAX_TRIPLES = 100  # The benchmarks' queries have some twenty at most.
 
 
 def crp_from_sparql(query: str) -> Crp:
@@ -67,6 +68,8 @@ def crp_from_sparql(query: str) -> Crp:
         CrpConversionError: No CRP says the same; `reason` names why.
     """
     tree = parse_select(query)
+    if len(tree.group.triples) > _MAX_TRIPLES:
+        raise CrpConversionError("too large", f"more than {_MAX_TRIPLES} triples")
     topic, walk = _main_path(tree)
     return _Converter(tree, topic, walk).convert()
 
@@ -90,25 +93,27 @@ def _main_path(tree: SelectTree) -> tuple[str, list[_Step]]:
         if isinstance(node, str) and is_mid(node)
     )
     for entity in entities:
-        if (walk := _shortest_walk(entity, tree.answer, triples)) is not None:
+        if (walk := _first_walk(entity, tree.answer, triples)) is not None:
             return entity, walk
     raise CrpConversionError("no topic entity", "no entity leads to the answer")
 
 
-def _shortest_walk(
-    start: Node, goal: Variable, triples: tuple[TriplePart, ...]
-) -> list[_Step] | None:
-    """Search breadth first through variables; ties go to the triple that is written first."""
-    walks: deque[tuple[Node, list[_Step]]] = deque([(start, [])])
-    seen = {start}
+def _first_walk(start: Node, goal: Variable, triples: tuple[TriplePart, ...]) -> list[_Step] | None:
+    """Search depth first through variables, taking triples in the order of the text.
+
+    Where there are several ways, that is the one which the published CRPs take.
+    """
+    walks: list[tuple[Node, list[_Step]]] = [(start, [])]
+    seen: set[Node] = set()
     while walks:
-        node, walk = walks.popleft()
+        node, walk = walks.pop()
         if node == goal:
             return walk
-        for step in _steps_from(node, triples):
-            if isinstance(step.node, Variable) and step.node not in seen:
-                seen.add(step.node)
-                walks.append((step.node, [*walk, step]))
+        if node in seen:
+            continue
+        seen.add(node)
+        steps = [step for step in _steps_from(node, triples) if isinstance(step.node, Variable)]
+        walks += [(step.node, [*walk, step]) for step in reversed(steps)]
     return None
 
 
@@ -154,10 +159,14 @@ class _Converter:
     def _grow(self, triples: list[TriplePart]) -> None:
         """Hang each triple on a node that is already there, until none is left."""
         while triples:
-            rest = [triple for triple in triples if not self._hang(triple)]
-            if len(rest) == len(triples):
-                raise CrpConversionError("disconnected", f"{rest[0].relation}")
-            triples = rest
+            # One that holds the topic hangs on its other end if that can be reached in any way:
+            # the topic is then what that branch must lead to.
+            triple = next(filter(self._hang, triples), None) or next(
+                filter(self._hang_on_topic, triples), None
+            )
+            if triple is None:
+                raise CrpConversionError("disconnected", triples[0].relation)
+            triples = [other for other in triples if other is not triple]
 
     def _hang(self, triple: TriplePart) -> bool:
         subject, relation, object_ = triple
@@ -165,59 +174,80 @@ class _Converter:
             self._branch(subject, Hop(relation), object_)
         elif object_ in self._nodes and isinstance(object_, Variable):
             self._branch(object_, Hop(relation, inverse=True), subject)
-        elif self.topic in (subject, object_):
-            forward = subject == self.topic
-            self._branch(
-                self.topic, Hop(relation, inverse=not forward), object_ if forward else subject
-            )
+        else:
+            return False
+        return True
+
+    def _hang_on_topic(self, triple: TriplePart) -> bool:
+        if triple.subject == self.topic:
+            self._branch(self.topic, Hop(triple.relation), triple.object)
+        elif triple.object == self.topic:
+            self._branch(self.topic, Hop(triple.relation, inverse=True), triple.subject)
         else:
             return False
         return True
 
     def _branch(self, parent: Node, hop: Hop, child: Node) -> None:
         node = BranchNode()
-        if isinstance(child, Variable):
-            if child in self._nodes:
-                raise CrpConversionError("cycle", f"?{child.name} is reached in two ways")
+        if not isinstance(child, Variable):
+            node.tests.append(_equality(child))
+        elif child in self._nodes:
+            raise CrpConversionError("cycle", f"?{child.name} is reached in two ways")
+        else:
             self._nodes[child] = node
             self._ways[child] = (parent, hop)
-        else:
-            node.tests.append(_equality(child))
         self._nodes[parent].edges.append((hop, node))
 
     def _read_filters(self, positions: dict[Node, int]) -> int | None:
         """Turn each filter into a test; return the position that the answer must differ from."""
         differs_from: int | None = None
+        language_filter = _language_filter(self.tree.answer)
         for expression in self.tree.group.filters:
-            match expression:
-                case Or((Call("not", (Call("isliteral"),)), *_)):
-                    continue
-                case Comparison(self.tree.answer, "!=", (Variable() | str()) as other) if (
-                    other in positions and differs_from is None
-                ):
-                    differs_from = positions[other]
-                case Or((Exists(absent, True), Exists(present, False))):
-                    self._hang_optional(absent, present)
-                case Exists(group, False):
-                    self._grow(list(group.triples))
-                    for inner in group.filters:
-                        self._add_test(inner)
-                case _:
-                    self._add_test(expression)
+            position = self._excluded_position(expression, positions)
+            if position is not None and differs_from is None:
+                differs_from = position
+            elif expression != language_filter:
+                self._read_filter(expression)
         return differs_from
+
+    def _excluded_position(self, expression: Expression, positions: dict[Node, int]) -> int | None:
+        """Return the position of the main path's node that a filter tells the answer from."""
+        match expression:
+            case Comparison(self.tree.answer, "!=", (Variable() | str()) as other):
+                pass
+            case Comparison((Variable() | str()) as other, "!=", self.tree.answer):
+                pass
+            case _:
+                return None
+        return None if other == self.tree.answer else positions.get(other)
+
+    def _read_filter(self, expression: Expression) -> None:
+        outer = dict(self._nodes)
+        match expression:
+            case Or((Exists(absent, True), Exists(present, False))):
+                self._hang_optional(absent, present)
+            case Exists(group, False):
+                self._grow(list(group.triples))
+                for inner in group.filters:
+                    self._add_test(inner)
+            case _:
+                self._add_test(expression)
+        self._nodes = outer  # the variables of EXISTS are its own
 
     def _hang_optional(self, absent: Group, present: Group) -> None:
         """Read the interval idiom: no such triple, or one whose object passes the filter."""
-        match absent.triples, present.triples:
-            case [triple], [same] if (
-                triple.subject == same.subject
-                and triple.relation == same.relation
-                and isinstance(same.object, Variable)
-                and len(present.filters) == 1
+        match absent, present:
+            case (
+                Group((TriplePart(subject, relation, Variable() as nothing),), ()),
+                Group((TriplePart(same_subject, same_relation, Variable() as value),), (test,)),
+            ) if (
+                (subject, relation) == (same_subject, same_relation)
+                and nothing not in self._nodes
+                and value not in self._nodes
             ):
-                self._grow([same])
-                self._nodes[same.object].optional = True
-                self._add_test(present.filters[0])
+                self._grow(list(present.triples))
+                self._nodes[value].optional = True
+                self._add_test(test)
             case _:
                 raise CrpConversionError("unsupported filter", "NOT EXISTS || EXISTS")
 
@@ -229,34 +259,41 @@ class _Converter:
         node.tests.append(test)
 
     def _take_order(self, positions: dict[Node, int]) -> Order | None:
-        if self.tree.order_by is None or self.tree.limit is None:
-            return None
+        """Turn ORDER BY, LIMIT and OFFSET into the superlative, and cut its branch off the tree."""
+        limit, offset = self.tree.limit, self.tree.offset
+        if limit is None and offset == 0:
+            return None  # answers are a set: their order says nothing
+        if self.tree.order_by is None or not limit:
+            raise CrpConversionError("unsupported order", f"LIMIT {limit}, OFFSET {offset}")
         variable = _strip_casts(self.tree.order_by)
         if not isinstance(variable, Variable) or variable not in self._nodes:
-            raise CrpConversionError("unsupported order")
+            raise CrpConversionError("unsupported order", "ORDER BY is no variable of the query")
         hops: list[Hop] = []
         node: Node = variable
         while node not in positions:
-            if self._nodes[node].tests or len(self._nodes[node].edges) > 0:
+            if self._nodes[node].tests or self._nodes[node].edges:
                 raise CrpConversionError("order shares a branch with a constraint")
             parent, hop = self._ways[node]
             hops.insert(0, hop)
             edges = self._nodes[parent].edges
             edges[:] = [edge for edge in edges if edge[1] is not self._nodes[node]]
             node = parent
-        return Order(
-            positions[node], tuple(hops), self.tree.descending, self.tree.limit, self.tree.offset
-        )
+        return Order(positions[node], tuple(hops), self.tree.descending, limit, offset)
 
 
-def _equality(term: Node) -> Test:
+def _language_filter(answer: Variable) -> Expression:
+    """Build the benchmarks' filter on the language of answers."""
+    is_entity = Call("not", (Call("isliteral", (answer,)),))
+    language = Call("lang", (answer,))
+    is_english = Call("langmatches", (language, Literal("en")))
+    return Or((is_entity, Comparison(language, "=", Literal("")), is_english))
+
+
+def _equality(term: str | Literal) -> Test:
     """Say that a node is this term."""
-    if isinstance(term, Literal):
-        if term.language is None and (is_date(term) or is_number(term)):
-            return Compare("=", term)
-        return TextEquals(term.text, term.language)
-    assert isinstance(term, str)
-    return IsEntity(Entity(mid=term))
+    if isinstance(term, str):
+        return IsEntity(Entity(mid=term))
+    return Compare("=", term) if _is_value(term) else TextEquals(term.text, term.language)
 
 
 def _test(expression: Expression) -> tuple[Variable, Test]:
@@ -266,27 +303,31 @@ def _test(expression: Expression) -> tuple[Variable, Test]:
         case _:
             raise CrpConversionError("unsupported filter", type(expression).__name__)
     match _strip_casts(left), _strip_casts(right):
-        case Variable() as variable, str() as entity if operator in ("=", "!="):
-            return variable, (IsEntity if operator == "=" else IsNotEntity)(Entity(mid=entity))
-        case Variable() as variable, Literal() as value:
-            return variable, _value_test(variable, as_written, value, left)
-        case Literal() as value, Variable() as variable:
-            return variable, _value_test(variable, swapped, value, right)
         case Variable(), Variable():
             raise CrpConversionError("comparison of two variables")
+        case (Variable() as variable, str() as mid) | (str() as mid, Variable() as variable) if (
+            operator in ("=", "!=")
+        ):
+            return variable, (IsEntity if operator == "=" else IsNotEntity)(Entity(mid=mid))
+        case Variable() as variable, Literal() as value:
+            return variable, _value_test(as_written, value, left)
+        case Literal() as value, Variable() as variable:
+            return variable, _value_test(swapped, value, right)
         case _:
             raise CrpConversionError("unsupported filter", operator)
 
 
-def _value_test(
-    variable: Variable, operator: Operator, value: Literal, compared: Expression
-) -> Test:
+def _value_test(operator: Operator, value: Literal, compared: Expression) -> Test:
     is_text = isinstance(compared, Call) and compared.function == "str"
-    if is_text or not (is_date(value) or is_number(value)):
-        if operator != "=":
-            raise CrpConversionError("unsupported filter", f"string {operator}")
-        return TextEquals(value.text, None if is_text else value.language)
-    return Compare(operator, value)
+    if not is_text and _is_value(value):
+        return Compare(operator, value)
+    if operator != "=":
+        raise CrpConversionError("unsupported filter", f"string {operator}")
+    return TextEquals(value.text, None if is_text else value.language)
+
+
+def _is_value(literal: Literal) -> bool:
+    return literal.language is None and (is_date(literal) or is_number(literal))
 
 
 def _strip_casts(expression: Expression) -> Expression:

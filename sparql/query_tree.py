@@ -86,7 +86,9 @@ class SelectTree:
 
     Attributes:
         answer: The projected variable.
-        order_by: What the rows are sorted by; None where they are not, or not cut afterwards.
+        order_by: What the rows are sorted by; None where they are not.
+        limit: How many rows are kept; None where all are.
+        offset: How many rows are passed over first.
     """
 
     answer: Variable
@@ -108,7 +110,11 @@ def parse_select(query: str) -> SelectTree:
     if root.name != "SelectQuery":
         raise CrpConversionError("not a SELECT", root.name)
     if root.groupby or root.having:
-        raise CrpConversionError("aggregate", "GROUP BY")
+        raise CrpConversionError("aggregate", "GROUP BY or HAVING")
+    if root.datasetClause:
+        raise CrpConversionError("unsupported pattern", "FROM")
+    if root.valuesClause:
+        raise CrpConversionError("unsupported pattern", "VALUES")
     projection = [item.var for item in root.projection or []]
     if len(projection) != 1 or projection[0] is None:
         raise CrpConversionError("projection", "exactly one plain variable can be the answer")
@@ -117,7 +123,7 @@ def parse_select(query: str) -> SelectTree:
     return SelectTree(
         answer=Variable(str(projection[0])),
         group=_group(root.where),
-        order_by=order_by if limit is not None else None,
+        order_by=order_by,
         descending=descending,
         limit=limit,
         offset=offset,
@@ -136,6 +142,8 @@ def _parse(query: str) -> "CompValue":
         root: CompValue = parseQuery(repair_query(query))[1]
     except ParseBaseException as error:
         raise QuerySyntaxError(f"not a SPARQL query: {error}") from None
+    except RecursionError:
+        raise QuerySyntaxError("not a SPARQL query to be read: it is nested too deeply") from None
     return root
 
 
@@ -145,8 +153,8 @@ def _order(root: "CompValue") -> tuple[Expression | None, bool]:
     condition, *others = root.orderby.condition
     if others:
         raise CrpConversionError("order by several keys")
-    if isinstance(condition, dict) and condition.name == "OrderCondition":
-        return _expression(condition.expr), str(condition.order).upper() == "DESC"
+    if _name(condition) == "OrderCondition":
+        return _expression(condition["expr"]), str(condition.order).upper() == "DESC"
     return _expression(condition), False
 
 
@@ -187,10 +195,11 @@ def _triples(block: "CompValue") -> Iterator[TriplePart]:
 
 def _relation(path: "CompValue") -> str:
     """Take the relation out of what the grammar holds for a property path."""
-    while getattr(path, "name", None) in ("PathAlternative", "PathSequence", "PathElt"):
-        if path.mod or (isinstance(path.part, list) and len(path.part) > 1):
+    while (name := _name(path)).startswith("Path"):
+        parts = path.part if isinstance(path.part, list) else [path.part]
+        if path.mod or len(parts) > 1 or name in ("PathEltOrInverse", "PathNegatedPropertySet"):
             raise CrpConversionError("property path")
-        path = path.part[0] if isinstance(path.part, list) else path.part
+        path = parts[0]
     node = _node(path)
     if not isinstance(node, str):
         raise CrpConversionError("free relation", str(node))
@@ -199,8 +208,8 @@ def _relation(path: "CompValue") -> str:
 
 def _conjuncts(expression: object) -> Iterator[Expression]:
     match _unwrap(expression):
-        case {"expr": first, "other": list(others)} as node if _name(node) == (
-            "ConditionalAndExpression"
+        case {"expr": first, "other": list(others)} as node if (
+            _name(node) == "ConditionalAndExpression"
         ):
             for part in (first, *others):
                 yield from _conjuncts(part)
@@ -224,16 +233,26 @@ def _expression(expression: object) -> Expression:
         return Call(function, tuple(map(_expression, node["expr"])))
     if name == "UnaryNot":
         return Call("not", (_expression(node["expr"]),))
+    if name == "UnaryMinus":
+        return _negative(_expression(node["expr"]))
     if name.startswith("Builtin_"):
         return Call(name.removeprefix("Builtin_").lower(), tuple(map(_expression, node.values())))
     raise CrpConversionError("unsupported expression", name)
 
 
+def _negative(number: Expression) -> Literal:
+    if not isinstance(number, Literal) or number.text.startswith("-"):
+        raise CrpConversionError("unsupported expression", "minus")
+    return Literal(f"-{number.text}", number.datatype)
+
+
 def _unwrap(expression: object) -> object:
     """Step down through the grammar's layers that hold a single thing."""
-    while isinstance(expression, dict) and list(expression) == ["expr"]:
-        if _name(expression) in ("UnaryNot", "Filter"):
-            break
+    while (
+        isinstance(expression, dict)
+        and list(expression) == ["expr"]
+        and not _name(expression).startswith("Unary")
+    ):
         expression = expression["expr"]
     return expression
 
@@ -249,12 +268,14 @@ def _node(term: object) -> Node:
         return Variable(str(term))
     if isinstance(term, rdf.URIRef):
         return resource_id(str(term))
-    if isinstance(term, dict):
+    if isinstance(term, dict) and _name(term) == "pname":
+        raise QuerySyntaxError(f"the prefix {dict(term).get('prefix', '')}: is not declared")
+    if isinstance(term, dict) and _name(term) == "literal":
         parts = dict(term)  # a CompValue's own get() answers the key where there is no value
         return _literal(str(parts["string"]), parts.get("datatype"), parts.get("lang"))
     if isinstance(term, rdf.Literal):
         return _literal(str(term), term.datatype, term.language)
-    raise CrpConversionError("unsupported term", str(term))
+    raise CrpConversionError("unsupported term", type(term).__name__)
 
 
 def _literal(text: str, datatype: object, language: object) -> Literal:

@@ -8,7 +8,7 @@ Source: RouterKGQA §3.4, "Constraint relaxation", and Table 9.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, islice
 from typing import Literal as Choice
 
 from kbqa.sparql.crp import Constraint, Crp, Order
@@ -44,20 +44,28 @@ def relaxations(crp: Crp) -> Iterator[Relaxation]:
     >>> [step.level for step in relaxations(crp)]
     ['full', 'string', 'main_path']
     """
+    seen = set()
+    for step in _steps(crp):
+        if step.crp not in seen:
+            seen.add(step.crp)
+            yield step
+
+
+def _steps(crp: Crp) -> Iterator[Relaxation]:
+    """Yield every step; one that finds nothing to drop repeats the step before."""
     entity = tuple(c for c in crp.constraints if c.kind == "entity")
     numeric = tuple(c for c in crp.constraints if c.kind == "numeric")
     yield Relaxation("full", crp, ())
-    if len(entity) + len(numeric) < len(crp.constraints) and (entity or numeric or crp.order):
+    if entity or numeric or crp.order is not None:
         yield _keep("string", crp, (*entity, *numeric), crp.order)
-    if (numeric or crp.order is not None) and entity:
+    if entity:
         yield _keep("numeric", crp, entity, None)
     kept_sets = (
         kept for size in range(len(entity) - 1, 0, -1) for kept in combinations(entity, size)
     )
-    for kept, _ in zip(kept_sets, range(_MAX_SUBSETS), strict=False):
+    for kept in islice(kept_sets, _MAX_SUBSETS):
         yield _keep("entity", crp, kept, None)
-    if crp.constraints or crp.order is not None:
-        yield _keep("main_path", crp, (), None)
+    yield _keep("main_path", crp, (), None)
 
 
 def _keep(

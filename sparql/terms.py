@@ -24,6 +24,24 @@ _ESCAPES = {
 }
 _ESCAPE = re.compile(r'[\\"\x00-\x1f\x7f]')
 
+# What RFC 3987 lets an IRI be, but for bracketed hosts. Oxigraph parses no other.
+_IRI_CHARACTER = (
+    r"(?:[A-Za-z0-9\-._~!$&'()*+,;=\u00a0-\ud7ff\uf900-\ufdcf\ufdf0-\uffef"
+    r"\U00010000-\U0001fffd\U00020000-\U0002fffd\U00030000-\U0003fffd]|%[0-9A-Fa-f]{2})"
+)
+_ID = re.compile(rf"(?:{_IRI_CHARACTER}|[:@/])++")
+_FULL_IRI = re.compile(
+    rf"[A-Za-z][A-Za-z0-9+.\-]*+://(?:(?:{_IRI_CHARACTER}|:)*+@)?(?:{_IRI_CHARACTER})*+(?::[0-9]*+)?"
+    rf"(?:/(?:{_IRI_CHARACTER}|[:@/])*+)?"
+    rf"(?:\?(?:{_IRI_CHARACTER}|[:@/?])*+)?(?:\#(?:{_IRI_CHARACTER}|[:@/?])*+)?"
+)
+# Language tags of BCP 47 without extensions and private use.
+_LANGUAGE = re.compile(
+    r"(?:[A-Za-z]{2,3}(?:-[A-Za-z]{3}){0,3}|[A-Za-z]{4,8})(?:-[A-Za-z]{4})?"
+    r"(?:-(?:[A-Za-z]{2}|[0-9]{3}))?(?:-(?:[A-Za-z0-9]{5,8}|[0-9][A-Za-z0-9]{3}))*"
+)
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+
 
 @dataclass(frozen=True, slots=True)
 class Literal:
@@ -55,6 +73,24 @@ def is_mid(text: str) -> bool:
     (True, True, False)
     """
     return re.fullmatch(r"[mg]\.[0-9a-z_]+", text) is not None
+
+
+def is_well_formed(term: Term) -> bool:
+    """Tell whether a query that holds the term is one that engines can parse.
+
+    Graphs that were loaded leniently hold terms that are not, and so does what models write.
+
+    >>> is_well_formed("people.person.gender"), is_well_formed("50%"), is_well_formed("_:b1")
+    (True, False, False)
+    """
+    if isinstance(term, str):
+        pattern = _FULL_IRI if "://" in term else _ID
+        return pattern.fullmatch(term) is not None and not term.startswith("_:")
+    return (
+        _SURROGATE.search(term.text) is None
+        and (term.datatype is None or is_well_formed(term.datatype))
+        and (term.language is None or _LANGUAGE.fullmatch(term.language) is not None)
+    )
 
 
 def iri(resource: str) -> str:

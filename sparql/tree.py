@@ -17,7 +17,7 @@ class BranchNode:
     Attributes:
         edges: Hops that leave the node, with the node that each leads to.
         tests: Tests of the node itself.
-        optional: The way to this node need not exist.
+        optional: The way to this node need not exist; of no effect where anything hangs on it.
     """
 
     edges: list[tuple[Hop, "BranchNode"]] = field(default_factory=list)
@@ -29,14 +29,20 @@ class BranchNode:
         for test in self.tests:
             yield Constraint(at, (), test)
         for hop, child in self.edges:
-            yield from child._branch(at, (hop,))
+            yield child._branch(at, (hop,))
 
-    def _branch(self, at: int, hops: tuple[Hop, ...]) -> Iterator[Constraint]:
+    @property
+    def _is_optional(self) -> bool:
+        return self.optional and not self.edges
+
+    def _branch(self, at: int, hops: tuple[Hop, ...]) -> Constraint:
+        """Make the constraint that these hops, and whatever hangs on their end, come to."""
         match self.tests, self.edges:
             case [test], []:
-                yield Constraint(at, hops, test, optional=self.optional)
-            case [], [(hop, child)] if not self.optional:
-                yield from child._branch(at, (*hops, hop))
+                return Constraint(at, hops, test, optional=self._is_optional)
+            # An optional hop after a required one stays apart: only its own lack is forgiven.
+            case [], [(hop, child)] if not child._is_optional:
+                return child._branch(at, (*hops, hop))
             case _:
                 branches = tuple(self.constraints(len(hops)))
-                yield Constraint(at, hops, None, branches, optional=self.optional)
+                return Constraint(at, hops, None, branches, optional=self._is_optional)
