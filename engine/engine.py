@@ -1,9 +1,8 @@
 """The way of a question: generate, link, ground, reach, execute, prove."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Sequence
 
-from kbqa.engine.answer import Answer, AnswerEntity
+from kbqa.engine.answer import Answer, AnswerEntity, EvidenceTriple
 from kbqa.engine.clock import Clock
 from kbqa.engine.evidence import find_evidence
 from kbqa.engine.execute import Executor
@@ -61,27 +60,14 @@ class Engine:
             [candidates] = self._generator.generate([question], self._n)
         return self._answer(question, candidates, topics, clock)
 
-    def ask_all(
-        self, questions: Iterable[tuple[str, Sequence[Entity]]], batch_size: int = 8
-    ) -> Iterator[Answer]:
-        """Answer many questions in order, generating for `batch_size` of them at once.
-
-        The seconds of a batch's generation are shared out evenly.
-        """
-        iterator = iter(questions)
-        while batch := list(islice(iterator, batch_size)):
-            clock = Clock()
-            with clock.stage("generate"):
-                written = self._generator.generate([question for question, _ in batch], self._n)
-            for (question, topics), candidates in zip(batch, written, strict=True):
-                own = Clock()
-                own.seconds["generate"] = clock.seconds["generate"] / len(batch)
-                yield self._answer(question, candidates, topics, own)
+    def generate(self, questions: Sequence[str]) -> list[list[Candidate]]:
+        """Write the candidates of many questions at once, for `answer`."""
+        return self._generator.generate(questions, self._n)
 
     def answer(
         self, question: str, candidates: Sequence[Candidate], topics: Sequence[Entity] = ()
     ) -> Answer:
-        """Answer a question whose candidates have been written before."""
+        """Answer a question whose candidates have been written before; otherwise as `ask`."""
         return self._answer(question, candidates, topics, Clock())
 
     def _answer(
@@ -96,7 +82,7 @@ class Engine:
         grounder = Grounder(self._graph, self._names, linked, topics)
         execution = Executor(self._graph, grounder, clock, self._timeout_s).execute(candidates)
         terms = [row[0] for row in execution.table.rows if row[0] is not None]
-        evidence = ()
+        evidence: tuple[EvidenceTriple, ...] = ()
         problem = None
         with clock.stage("prove"):
             answers = self._named(terms)

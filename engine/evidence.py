@@ -39,9 +39,7 @@ def find_evidence(
     )
 
 
-def _triples(
-    table: Table, patterns: Sequence[TriplePattern]
-) -> Iterator[tuple[Term, str, Term]]:
+def _triples(table: Table, patterns: Sequence[TriplePattern]) -> Iterator[tuple[Term, str, Term]]:
     for row in table.rows:
         bound = dict(zip(table.variables, row, strict=True))
         for pattern in patterns:

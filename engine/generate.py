@@ -1,24 +1,24 @@
 """Write CRPs for questions with a small language model: n candidates each, best first.
 
 `Generator` is the seam behind which the back ends stand. This module holds the transformers one,
-which runs on a CPU or a GPU; its candidates come from beam search with a key-value cache.
+which runs on a CPU or a GPU; its candidates come from `kbqa.engine.beam_search`.
 
 Source: RouterKGQA §3.2; appendix A.1 for what the model was trained on.
 """
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from kbqa.engine.beam_search import Hypothesis, beam_search
 from kbqa.engine.models import base_model, quiet_transformers, require_lm_extra
 from kbqa.engine.prompt import load_prompt_format
 from kbqa.sparql.errors import ModelError
 
 if TYPE_CHECKING:
-    from torch import Tensor
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 logger = logging.getLogger(__name__)
@@ -62,6 +62,19 @@ class Generator(Protocol):
         """
 
 
+@dataclass(frozen=True, slots=True)
+class SavedBeams:
+    """Stands in where every candidate was written before; it writes none."""
+
+    name: str
+
+    def generate(self, questions: Sequence[str], n: int = DEFAULT_BEAMS) -> list[list[Candidate]]:
+        """Refuse to write, unless nothing is asked for."""
+        if questions:
+            raise ModelError(f"{self.name} holds no paths for {questions[0]!r}")
+        return []
+
+
 class TransformersGenerator:
     """A causal language model with a LoRA adapter, merged, under transformers."""
 
@@ -100,50 +113,25 @@ class TransformersGenerator:
 
     def generate(self, questions: Sequence[str], n: int = DEFAULT_BEAMS) -> list[list[Candidate]]:
         """Write n candidates for each question by beam search; see `Generator.generate`."""
-        import torch
-
         if not questions:
             return []
         prompts = [self._prompt.render(question) for question in questions]
         inputs = self._tokenizer(
             prompts, return_tensors="pt", padding=True, add_special_tokens=False
         ).to(self._model.device)
-        with torch.inference_mode():
-            output = self._model.generate(
-                input_ids=inputs["input_ids"],
-                attention_mask=inputs["attention_mask"],
-                num_beams=n,
-                num_return_sequences=n,
-                do_sample=False,
-                max_new_tokens=_MAX_NEW_TOKENS,
-                length_penalty=0.0,  # rank by the probability of the whole text
-                early_stopping=True,
-                pad_token_id=self._tokenizer.pad_token_id,
-                output_scores=True,
-                return_dict_in_generate=True,
-            )
-        written = output.sequences[:, inputs["input_ids"].shape[1] :]
-        candidates = list(self._candidates(written, _sequence_scores(output)))
-        return [candidates[at : at + n] for at in range(0, len(candidates), n)]
+        found = beam_search(
+            self._model,
+            inputs["input_ids"],
+            inputs["attention_mask"],
+            n=n,
+            end=self._tokenizer.eos_token_id,
+            max_new_tokens=_MAX_NEW_TOKENS,
+        )
+        return [[self._candidate(hypothesis) for hypothesis in texts] for texts in found]
 
-    def _candidates(self, written: "Tensor", scores: Sequence[float]) -> Iterator[Candidate]:
-        end, pad = self._tokenizer.eos_token_id, self._tokenizer.pad_token_id
-        for row, score in zip(written.tolist(), scores, strict=True):
-            length = row.index(end) if end in row else row.index(pad) if pad in row else len(row)
-            text = self._tokenizer.decode(row[:length], skip_special_tokens=True)
-            yield Candidate(text, score, length + 1)
-
-
-def _sequence_scores(output: object) -> list[float]:
-    """Take the beams' scores; greedy search has none, so its tokens are scored one by one."""
-    import torch
-
-    scores = getattr(output, "sequences_scores", None)
-    if scores is not None:
-        return [float(score) for score in scores]
-    steps = torch.stack(output.scores, dim=1).float().log_softmax(-1)  # type: ignore[attr-defined]
-    written = output.sequences[:, -steps.shape[1] :]  # type: ignore[attr-defined]
-    return [float(s) for s in steps.gather(2, written[:, :, None]).squeeze(2).sum(1)]
+    def _candidate(self, hypothesis: Hypothesis) -> Candidate:
+        text = self._tokenizer.decode(hypothesis.tokens, skip_special_tokens=True)
+        return Candidate(text, hypothesis.logprob, len(hypothesis.tokens) + 1)
 
 
 class _Merged(NamedTuple):
@@ -177,8 +165,8 @@ def has_fast_bf16(device: str) -> bool:
     import torch
 
     if device == "cuda":
-        return torch.cuda.is_bf16_supported()
-    return torch.cpu._is_avx512_bf16_supported()
+        return bool(torch.cuda.is_bf16_supported())
+    return bool(torch.cpu._is_avx512_bf16_supported())
 
 
 def _base_name(adapter: Path) -> str:

@@ -20,7 +20,7 @@ _FUNCTION_WORDS = frozenset(
     each for from had has have he her him his how i if in into is it its many me more most much my
     name names of on one or our out she should so some than that the their them then there these
     they this those to up us was we were what when where which while who whom whose why will with
-    would you your""".split()
+    would you your""".split()  # noqa: SIM905 – a list of a hundred words reads better as text
 )
 
 
@@ -55,8 +55,7 @@ def link_entities(question: str, names: Names, limit: int = 10) -> list[LinkedEn
     for span in spans:
         mention = words[span.start : span.end]
         is_inside = any(
-            other.start <= span.start and span.end <= other.end and other != span
-            for other in spans
+            other.start <= span.start and span.end <= other.end and other != span for other in spans
         )
         for match in span.matches:
             score = _score(mention, match, is_inside)
@@ -73,5 +72,3 @@ def _score(mention: Sequence[str], match: NameMatch, is_inside: bool) -> float:
         - (0.5 if match.is_alias else 0.0)
         - (1.5 if is_inside else 0.0)
     )
-
-

@@ -28,7 +28,8 @@ def require_lm_extra() -> None:
     Looks the packages up without importing them.
     """
     missing = [
-        name for name in ("torch", "transformers", "peft", "accelerate", "gguf", "safetensors")
+        name
+        for name in ("torch", "transformers", "peft", "accelerate", "gguf", "safetensors")
         if importlib.util.find_spec(name) is None
     ]
     if missing:

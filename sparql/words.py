@@ -1,6 +1,6 @@
 """Say a CRP in English, for people who check an answer."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from kbqa.sparql.crp import (
     Compare,
@@ -10,6 +10,7 @@ from kbqa.sparql.crp import (
     IsEntity,
     IsNotEntity,
     Order,
+    Test,
     TextEquals,
 )
 
@@ -57,31 +58,35 @@ def _place(at: int, answer: int) -> str:
 
 
 def _constraint(constraint: Constraint, answer: int) -> str:
+    return f"Keep those where {_place(constraint.at, answer)} has {_demand(constraint)}."
+
+
+def _demand(constraint: Constraint) -> str:
+    way = " then ".join(_hop(hop) for hop in constraint.hops) or "a value"
     missing = ", or none is known" if constraint.optional else ""
-    parts = " and ".join(_demands(constraint))
-    return f"Keep those where {_place(constraint.at, answer)} has {parts}{missing}."
+    branches = " and ".join(map(_demand, constraint.branches))
+    return way + _test(constraint.test) + (f" with {branches}" if branches else "") + missing
 
 
-def _demands(constraint: Constraint) -> Iterator[str]:
-    way = " then ".join(_hop(hop) for hop in constraint.hops) or "the value"
-    match constraint.test:
+def _test(test: Test | None) -> str:
+    match test:
         case IsEntity(entity):
-            yield f"{way} {entity}"
+            return f" {entity}"
         case IsNotEntity(entity):
-            yield f"{way} other than {entity}"
+            return f" other than {entity}"
         case Compare(operator, value):
-            yield f"{way} {_OPERATORS[operator]} {value.text}"
-        case TextEquals(text):
-            yield f'{way} reading "{text}"'
-        case None if not constraint.branches:
-            yield f"any {way}"
-    for branch in constraint.branches:
-        yield f"{way} with " + " and ".join(_demands(branch))
+            return f" {_OPERATORS[operator]} {value.text}"
+        case TextEquals(text, language):
+            return f' reading "{text}"' + (f" (in {language})" if language else "")
+        case None:
+            return ""
 
 
 def _order(order: Order, answer: int) -> str:
     way = " then ".join(_hop(hop) for hop in order.hops)
     end = "largest" if order.descending else "smallest"
-    by = f" by {way} of {_place(order.at, answer)}" if way else ""
+    by = f" by {way} of {_place(order.at, answer)}"
+    if not way:
+        by = "" if order.at == answer else f" by {_place(order.at, answer)}"
     skipped = f", after the first {order.offset}" if order.offset else ""
     return f"Take the {order.limit} {end}{by}{skipped}."

@@ -43,8 +43,8 @@ def write_model_card(
         "## Training",
         "",
         f"- base model: {config.base}",
-        f"- LoRA: rank {config.lora_rank}, alpha {config.lora_alpha}, on {', '.join(config.lora_targets)},"
-        f" {result.trainable_parameters:,} parameters, saved in bf16",
+        f"- LoRA: rank {config.lora_rank}, alpha {config.lora_alpha},"
+        f" on {', '.join(config.lora_targets)}; {result.trainable_parameters:,} parameters, saved in bf16",
         f"- {config.epochs} epochs of {result.train_examples:,} examples, {result.steps:,} steps"
         f" of {config.batch_size}, AdamW, highest learning rate {config.learning_rate:g},"
         f" cosine schedule, seed {config.seed}",

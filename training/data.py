@@ -8,17 +8,16 @@ Split hygiene: rows marked `test_parent` are left out. A CWQ question was made f
 it was made from a WebQSP one, that stands in a test set.
 """
 
-import gzip
-import json
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from kbqa.engine.questions import read_rows
 from kbqa.sparql.crp import Crp, Entity
-from kbqa.sparql.errors import InputError, KbqaError
+from kbqa.sparql.errors import KbqaError
 from kbqa.sparql.from_sparql import crp_from_sparql
 from kbqa.sparql.routerkgqa import parse_routerkgqa, render_routerkgqa
 
@@ -68,7 +67,7 @@ def load_examples(paths: Iterable[Path]) -> ExampleSet:
     seen: set[tuple[str, str]] = set()
     for path in paths:
         source = path.name.split(".jsonl")[0]
-        for row in read_rows(path):
+        for _, row in read_rows(path):
             try:
                 example = _example(row, source)
             except _SkipError as skip:
@@ -81,30 +80,6 @@ def load_examples(paths: Iterable[Path]) -> ExampleSet:
             seen.add(key)
             examples.examples.append(example)
     return examples
-
-
-def read_rows(path: Path) -> Iterator[Mapping[str, Any]]:
-    """Read the rows of a JSON Lines file, gzipped or not.
-
-    Raises:
-        InputError: The file is missing, or a line is no JSON object; the message names the line.
-    """
-    opener = gzip.open if path.suffix == ".gz" else open
-    try:
-        with opener(path, "rt", encoding="utf-8") as lines:
-            for number, line in enumerate(lines, 1):
-                if not line.strip():
-                    continue
-                row = json.loads(line)
-                if not isinstance(row, dict):
-                    raise InputError(f"{path}, line {number}: not a JSON object")
-                yield row
-    except FileNotFoundError:
-        raise InputError(f"there is no question file {path}") from None
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read: {error}") from None
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path}, line {number}: not JSON ({error})") from None
 
 
 def split_examples(examples: Iterable[Example], valid_size: int, seed: int) -> Split:

@@ -245,7 +245,9 @@ class _Loop:
 
         labels = batch.labels[:, 1:].to(self.device)
         wanted = labels != IGNORED
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=has_fast_bf16(self.device.type)):
+        with torch.autocast(
+            self.device.type, torch.bfloat16, enabled=has_fast_bf16(self.device.type)
+        ):
             causal = self.model.get_base_model()
             hidden = causal.base_model(
                 input_ids=batch.input_ids.to(self.device),
@@ -393,4 +395,3 @@ def _load(config: TrainingConfig, device: "torch.device") -> _Loaded:
 
 def _prompt_format(tokenizer: "PreTrainedTokenizerBase") -> PromptFormat:
     return CHATML if "<|im_start|>" in tokenizer.get_vocab() else PLAIN
-

@@ -1,0 +1,194 @@
+"""The commands `kbqa ask` and `kbqa eval`: they parse, call and print."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from kbqa.engine.answer import Answer
+from kbqa.engine.options import ModelChoice, model_options
+from kbqa.engine.render import render_answer, render_summary
+from kbqa.kb.options import GraphChoice, graph_options, json_option
+from kbqa.sparql.crp import Entity
+from kbqa.sparql.errors import InputError
+from kbqa.sparql.terms import is_mid
+
+
+@click.command()
+@click.argument("question")
+@graph_options
+@model_options
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="MID",
+    help="Entity that the question is about, instead of those it names; repeatable.",
+)
+@json_option
+def ask(
+    question: str,
+    graph: GraphChoice,
+    model: ModelChoice,
+    topics: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Answer QUESTION, with the reasoning path, the query and the triples that prove it.
+
+    With - as QUESTION, questions are read from standard input, one a line.
+    """
+    from kbqa.engine.engine import Engine
+    from kbqa.engine.models import require_lm_extra
+
+    require_lm_extra()
+    entities = [_topic(mid) for mid in topics]
+    many = question == "-"
+    opened = graph.open()
+    engine = Engine(opened, model.load(), n=model.n, timeout_s=graph.timeout_s)
+    try:
+        unanswered = 0
+        for text in _questions(question):
+            answer = engine.ask(text, entities)
+            unanswered += not answer.answers
+            _print_answer(answer, as_json=as_json, is_one_of_many=many)
+    finally:
+        opened.close()
+    if unanswered and not many:
+        raise SystemExit(1)
+
+
+@click.command("eval")
+@click.option(
+    "--questions",
+    "file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    required=True,
+    metavar="FILE",
+    help="Question set, JSON Lines, gzipped or not.",
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    required=True,
+    metavar="RUN.jsonl",
+    help="Where the rows go, one a question, with a manifest beside.",
+)
+@graph_options
+@model_options
+@click.option("--gold-entities", is_flag=True, help="Give the gold topic entities; link nothing.")
+@click.option(
+    "--beams",
+    "beams_file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Paths that `kbqa crp generate` wrote, instead of writing them anew.",
+)
+@click.option("--resume", is_flag=True, help="Go on with the run in --output.")
+@click.option("--overwrite", is_flag=True, help="Replace the run in --output.")
+@click.option("--batch-size", type=click.IntRange(1), default=8, show_default=True)
+@json_option
+def evaluate(
+    file: Path,
+    output: Path,
+    graph: GraphChoice,
+    model: ModelChoice,
+    gold_entities: bool,
+    beams_file: Path | None,
+    resume: bool,
+    overwrite: bool,
+    batch_size: int,
+    as_json: bool,
+) -> None:
+    """Answer a question set and score the answers.
+
+    Prints hit, Hits@1, exact match and F1 with 95 % bootstrap intervals, for each tier of evidence
+    that the question set names.
+    """
+    from tqdm import tqdm
+
+    from kbqa.engine.engine import Engine
+    from kbqa.engine.evaluate import EvaluationConfig, read_beams, summarise
+    from kbqa.engine.evaluate import evaluate as run
+    from kbqa.engine.generate import SavedBeams
+    from kbqa.engine.questions import read_questions
+
+    questions = read_questions(file)
+    _make_way(output, resume=resume, overwrite=overwrite)
+    beams = read_beams(beams_file) if beams_file is not None else {}
+    is_written = all(question.id in beams for question in questions)
+    generator = SavedBeams(str(beams_file)) if is_written else model.load()
+    opened = graph.open()
+    config = EvaluationConfig(
+        questions=file,
+        graph=opened.description,
+        model=generator.name,
+        gold_entities=gold_entities,
+        n=model.n,
+        timeout_s=graph.timeout_s,
+        beams=beams_file,
+    )
+    engine = Engine(opened, generator, n=model.n, timeout_s=graph.timeout_s)
+    try:
+        with tqdm(total=len(questions), unit="question", disable=None) as bar:
+            rows = run(
+                engine,
+                questions,
+                output,
+                config,
+                beams=beams,
+                batch_size=batch_size,
+                report=lambda _: bar.update(),
+            )
+    finally:
+        opened.close()
+    click.echo(
+        render_summary(
+            summarise(rows),
+            entities="gold" if gold_entities else "linked",
+            failed=sum(row["error"] is not None for row in rows),
+            unscored=sum(row["scores"] is None for row in rows),
+            as_json=as_json,
+        )
+    )
+
+
+def _questions(argument: str) -> Iterator[str]:
+    if argument != "-":
+        if not argument.strip():
+            raise InputError("the question is empty")
+        yield argument
+        return
+    for line in click.get_text_stream("stdin"):
+        if line.strip():
+            yield line.strip()
+
+
+def _topic(mid: str) -> Entity:
+    if not is_mid(mid):
+        raise InputError(
+            f"--topic {mid}: not a mid such as m.06w2sn5; find one with `kbqa entities`"
+        )
+    return Entity(mid=mid)
+
+
+def _make_way(output: Path, *, resume: bool, overwrite: bool) -> None:
+    """Make sure that no run is overwritten or continued unasked."""
+    if not output.exists() or resume:
+        return
+    if not overwrite:
+        raise InputError(f"{output} exists. Go on with --resume, or replace it with --overwrite.")
+    output.unlink()
+    output.with_suffix(".manifest.json").unlink(missing_ok=True)
+
+
+def _print_answer(answer: Answer, *, as_json: bool, is_one_of_many: bool) -> None:
+    if as_json:
+        indent = None if is_one_of_many else 2
+        click.echo(json.dumps(answer.to_dict(), ensure_ascii=False, indent=indent))
+        return
+    if is_one_of_many:
+        click.echo(f"# {answer.question}")
+    click.echo(render_answer(answer))
+    if is_one_of_many:
+        click.echo()

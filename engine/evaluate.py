@@ -1,0 +1,227 @@
+"""Answer a question set, write a row for each question, and score the run.
+
+A question that fails is a row with its error, and the run goes on. Rows are written as they come,
+so that a run that was stopped can be resumed; a manifest beside them says what made them.
+"""
+
+import hashlib
+import json
+import logging
+import platform
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from kbqa.engine.answer import Answer
+from kbqa.engine.engine import Engine
+from kbqa.engine.generate import Candidate
+from kbqa.engine.metrics import Mean, Scores, bootstrap_mean, score_best
+from kbqa.engine.questions import Question, read_rows
+from kbqa.sparql.errors import InputError, KbqaError
+
+logger = logging.getLogger(__name__)
+
+SCHEMA_VERSION = 1
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationConfig:
+    """What decides the result of a run, for its manifest.
+
+    Attributes:
+        questions: The question file.
+        graph: The graph's description.
+        model: The model's name.
+        gold_entities: Topics are given with the questions instead of linked.
+        n: Candidates a question.
+        timeout_s: Seconds for each query.
+        beams: File of candidates written before, or None.
+    """
+
+    questions: Path
+    graph: str
+    model: str
+    gold_entities: bool
+    n: int
+    timeout_s: float
+    beams: Path | None = None
+
+
+def evaluate(
+    engine: Engine,
+    questions: Sequence[Question],
+    output: Path,
+    config: EvaluationConfig,
+    *,
+    beams: Mapping[str, Sequence[Candidate]] | None = None,
+    batch_size: int = 8,
+    report: Callable[[Row], object] = lambda row: None,
+) -> list[Row]:
+    """Answer questions and append a row for each to `output`.
+
+    Args:
+        engine: What answers.
+        questions: Those that `output` already has rows of are passed over.
+        output: JSON Lines file of rows; the manifest goes to the same name with ``.manifest.json``.
+        config: For the manifest; a run that is resumed must have the same.
+        beams: Candidates by question id; those that have none are generated.
+        batch_size: Questions to generate for at once.
+        report: Called with each new row.
+
+    Returns:
+        All rows of the file, in the order of the questions.
+
+    Raises:
+        InputError: `output` holds rows of a run with another configuration.
+    """
+    _claim(output, config)
+    rows = {row["id"]: row for _, row in read_rows(output)} if output.is_file() else {}
+    open_questions = [question for question in questions if question.id not in rows]
+    with output.open("a", encoding="utf-8") as file:
+        for at in range(0, len(open_questions), batch_size):
+            batch = open_questions[at : at + batch_size]
+            for question, answer in _answers(engine, batch, config.gold_entities, beams):
+                row = _row(question, answer)
+                rows[question.id] = row
+                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+                file.flush()
+                report(row)
+    return [rows[question.id] for question in questions]
+
+
+def summarise(rows: Sequence[Row]) -> dict[str, dict[str, Mean]]:
+    """Average the scores over all scored questions, and over each tier of evidence.
+
+    Returns:
+        Means by tier (``all``, then the tiers by name) and metric; a tier without a scored question
+        is absent.
+    """
+    scored = [row for row in rows if row["scores"] is not None]
+    tiers: dict[str, list[Row]] = {"all": scored}
+    for row in scored:
+        if row["tier"]:
+            tiers.setdefault(row["tier"], []).append(row)
+    known = tiers.get("independent", []) + tiers.get("annotated", [])
+    if known:
+        tiers["independent + annotated"] = known
+    return {
+        tier: {
+            field.name: bootstrap_mean([row["scores"][field.name] for row in members])
+            for field in fields(Scores)
+        }
+        for tier, members in sorted(tiers.items())
+        if members
+    }
+
+
+def read_beams(path: Path) -> dict[str, list[Candidate]]:
+    """Read the candidates that `kbqa crp generate` wrote.
+
+    Raises:
+        InputError: The file is missing or not of that form.
+    """
+    beams = {}
+    for number, row in read_rows(path):
+        try:
+            beams[str(row["id"])] = [
+                Candidate(crp["routerkgqa"], float(crp["logprob"]), int(crp["tokens"]))
+                for crp in row["crps"]
+            ]
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{path}, line {number}: not a row of beams ({error!r})") from None
+    return beams
+
+
+def _answers(
+    engine: Engine,
+    batch: Sequence[Question],
+    gold_entities: bool,
+    beams: Mapping[str, Sequence[Candidate]] | None,
+) -> Iterator[tuple[Question, Answer | KbqaError]]:
+    """Answer a batch; what cannot be generated for together fails together."""
+    unwritten = [q for q in batch if beams is None or q.id not in beams]
+    candidates = dict(beams or {})
+    try:
+        written = engine.generate([question.text for question in unwritten])
+    except KbqaError as error:
+        for question in unwritten:
+            yield question, error
+        batch = [question for question in batch if question not in unwritten]
+    else:
+        candidates.update(zip((q.id for q in unwritten), written, strict=True))
+    for question in batch:
+        topics = question.topics if gold_entities else ()
+        try:
+            yield question, engine.answer(question.text, candidates[question.id], topics)
+        except KbqaError as error:
+            logger.warning("question %s failed: %s", question.id, error)
+            yield question, error
+
+
+def _row(question: Question, outcome: Answer | KbqaError) -> Row:
+    row: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "id": question.id,
+        "question": question.text,
+        "tier": question.tier,
+        "gold": [sorted(gold) for gold in question.golds],
+        "error": None,
+    }
+    predicted: list[str] = []
+    if isinstance(outcome, Answer):
+        record = outcome.to_dict()
+        predicted = [answer.get("mid") or answer["value"] for answer in record["answers"]]
+        row.update(record)
+        row["stage"] = "specialised" if outcome.result is not None else None
+    else:
+        row.update(answers=[], error=f"{type(outcome).__name__}: {outcome}")
+    row["scores"] = asdict(score_best(predicted, question.golds)) if question.golds else None
+    return row
+
+
+def _claim(output: Path, config: EvaluationConfig) -> None:
+    """Write the run's manifest, or make sure that the rows found are of the same run."""
+    settings = {
+        "questions_sha256": hashlib.sha256(config.questions.read_bytes()).hexdigest(),
+        **{
+            key: str(value) if isinstance(value, Path) else value
+            for key, value in asdict(config).items()
+        },
+    }
+    path = output.with_suffix(".manifest.json")
+    if output.is_file() and path.is_file():
+        found = json.loads(path.read_text(encoding="utf-8"))
+        changed = sorted(key for key in settings if found.get(key) != settings[key])
+        if changed:
+            raise InputError(
+                f"{output} holds a run with other settings ({', '.join(changed)}). "
+                "Resume it with the same ones, or choose another --output."
+            )
+        return
+    record = {
+        "schema_version": SCHEMA_VERSION,
+        "kbqa": version("kbqa"),
+        "git": _git_revision(),
+        "python": platform.python_version(),
+        **settings,
+    }
+    path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+
+
+def _git_revision() -> str | None:
+    """Name the checkout that this code runs from; None for an installed package."""
+    try:
+        done = subprocess.run(
+            ["git", "rev-parse", "HEAD"],
+            cwd=Path(__file__).resolve().parent,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.strip()

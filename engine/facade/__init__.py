@@ -1,0 +1,69 @@
+"""Answer questions over Freebase with constraint-aware reasoning paths, each answer with its proof.
+
+    >>> import kbqa
+    >>> graph = kbqa.open_graph()  # doctest: +SKIP
+    >>> engine = kbqa.Engine(graph, kbqa.TransformersGenerator.load())  # doctest: +SKIP
+    >>> engine.ask("what is the capital of Kenya?").answers  # doctest: +SKIP
+    (AnswerEntity(term='m.d4u1bz5r', name='Nairobi'),)
+
+Names are imported when they are first used, so that `import kbqa` costs nothing.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kbqa.engine.answer import Answer
+    from kbqa.engine.engine import Engine
+    from kbqa.engine.generate import Candidate, Generator, TransformersGenerator
+    from kbqa.kb.graph import Graph
+    from kbqa.kb.select_graph import open_graph
+    from kbqa.sparql.compile import compile_crp
+    from kbqa.sparql.crp import Crp
+    from kbqa.sparql.errors import KbqaError
+    from kbqa.sparql.from_sparql import crp_from_sparql
+    from kbqa.sparql.relax import relaxations
+    from kbqa.sparql.routerkgqa import parse_routerkgqa, render_routerkgqa
+    from kbqa.sparql.words import describe_crp
+
+_HOMES = {
+    "Answer": "kbqa.engine.answer",
+    "Candidate": "kbqa.engine.generate",
+    "Crp": "kbqa.sparql.crp",
+    "Engine": "kbqa.engine.engine",
+    "Generator": "kbqa.engine.generate",
+    "Graph": "kbqa.kb.graph",
+    "KbqaError": "kbqa.sparql.errors",
+    "TransformersGenerator": "kbqa.engine.generate",
+    "compile_crp": "kbqa.sparql.compile",
+    "crp_from_sparql": "kbqa.sparql.from_sparql",
+    "describe_crp": "kbqa.sparql.words",
+    "open_graph": "kbqa.kb.select_graph",
+    "parse_routerkgqa": "kbqa.sparql.routerkgqa",
+    "relaxations": "kbqa.sparql.relax",
+    "render_routerkgqa": "kbqa.sparql.routerkgqa",
+}
+
+__all__ = [
+    "Answer",
+    "Candidate",
+    "Crp",
+    "Engine",
+    "Generator",
+    "Graph",
+    "KbqaError",
+    "TransformersGenerator",
+    "compile_crp",
+    "crp_from_sparql",
+    "describe_crp",
+    "open_graph",
+    "parse_routerkgqa",
+    "relaxations",
+    "render_routerkgqa",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'kbqa' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)

@@ -1,0 +1,108 @@
+"""Read question sets: JSON Lines, gzipped or not, or a JSON array of the same records."""
+
+import gzip
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kbqa.sparql.crp import Entity
+from kbqa.sparql.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question with what its set says about it.
+
+    Attributes:
+        id: Unique in its set.
+        text: The question.
+        topics: Its gold entities, which only evaluation with gold entities uses.
+        golds: Gold answer sets, of which any is right: WebQSP gives one a parse. Empty where the
+            question has none, and is not scored.
+        tier: The tier of evidence in the slice, where the set names one.
+    """
+
+    id: str
+    text: str
+    topics: tuple[Entity, ...]
+    golds: tuple[frozenset[str], ...]
+    tier: str | None = None
+
+
+def read_questions(path: Path) -> list[Question]:
+    """Read a question set.
+
+    Raises:
+        InputError: The file is missing, unreadable, or a record is not a question; the message
+            names the line.
+    """
+    questions = [_question(row, path, number) for number, row in read_rows(path)]
+    if not questions:
+        raise InputError(f"{path} holds no question")
+    return questions
+
+
+def read_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Read the records of a JSON Lines file, gzipped or not, each with its line's number.
+
+    Raises:
+        InputError: The file is missing or unreadable, or a line is no JSON object.
+    """
+    opener = gzip.open if path.suffix == ".gz" else open
+    number = 0
+    try:
+        with opener(path, "rt", encoding="utf-8") as lines:
+            for number, line in enumerate(lines, 1):
+                if not line.strip():
+                    continue
+                row = json.loads(line)
+                if not isinstance(row, dict):
+                    raise InputError(f"{path}, line {number}: not a JSON object")
+                yield number, row
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}") from None
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}, line {number}: not JSON ({error})") from None
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}, after line {number}, cannot be read: {error}") from None
+
+
+def _question(row: Mapping[str, Any], path: Path, number: int) -> Question:
+    try:
+        text = row["question"]
+        if not isinstance(text, str):
+            raise TypeError("the question is no text")
+        return Question(
+            id=str(row.get("id", number)),
+            text=text,
+            topics=tuple(
+                Entity(entity.get("name"), entity["mid"])
+                for entity in row.get("topic_entities") or ()
+                if entity.get("mid")
+            ),
+            golds=_golds(row),
+            tier=row.get("evidence"),
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"{path}, line {number}: not a question record ({error!r}). "
+            'Expected {"id", "question", "topic_entities", "answers"}.'
+        ) from None
+
+
+def _golds(row: Mapping[str, Any]) -> tuple[frozenset[str], ...]:
+    """Collect the gold sets: the answers, or for WebQSP those of each parse that counts.
+
+    The official script passes over questions without a complete parse of a good question.
+    """
+    if "parses" in row:
+        return tuple(
+            frozenset(answer["AnswerArgument"] for answer in parse["Answers"])
+            for parse in row["parses"]
+            if parse["AnnotatorComment"]["QuestionQuality"] == "Good"
+            and parse["AnnotatorComment"]["ParseQuality"] == "Complete"
+        )
+    answers = frozenset(a["arg"] for a in row.get("answers") or () if a.get("arg"))
+    return (answers,) if answers else ()

@@ -1,0 +1,103 @@
+"""Beam search against transformers' own, on a tiny random model."""
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs the lm extra")
+
+from kbqa.engine.beam_search import beam_search  # noqa: E402
+
+_END, _PAD, _VOCABULARY = 2, 0, 13
+
+
+@pytest.fixture(scope="module")
+def model():
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(5)
+    config = LlamaConfig(
+        vocab_size=_VOCABULARY,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        pad_token_id=_PAD,
+        bos_token_id=1,
+        eos_token_id=_END,
+        initializer_range=0.6,
+    )
+    return LlamaForCausalLM(config).eval()
+
+
+@pytest.fixture(scope="module")
+def prompts():
+    """Three prompts of different lengths, left-padded."""
+    ids = torch.tensor([[1, 5, 6, 7, 8], [_PAD, 1, 9, 10, 4], [_PAD, _PAD, _PAD, 1, 11]])
+    return ids, (ids != _PAD).long()
+
+
+def _logprob(model, prompt, text):
+    """Score a text, its end included, in one forward pass without a cache."""
+    ids = torch.tensor([[*prompt, *text, _END]])
+    with torch.inference_mode():
+        logprobs = model(input_ids=ids).logits.log_softmax(-1)[0]
+    start = len(prompt) - 1
+    return sum(float(logprobs[start + at, token]) for at, token in enumerate((*text, _END)))
+
+
+@pytest.mark.parametrize("n", [1, 3, 5])
+def test_each_text_has_the_logprob_that_it_claims(model, prompts, n):
+    ids, mask = prompts
+    found = beam_search(model, ids, mask, n=n, end=_END, max_new_tokens=12)
+    for row, texts in enumerate(found):
+        prompt = ids[row][mask[row] == 1].tolist()
+        for text in texts:
+            assert text.logprob == pytest.approx(_logprob(model, prompt, text.tokens), abs=1e-3)
+
+
+@pytest.mark.parametrize("n", [3, 5])
+def test_finds_texts_no_less_likely_than_transformers(model, prompts, n):
+    ids, mask = prompts
+    theirs = model.generate(
+        input_ids=ids,
+        attention_mask=mask,
+        num_beams=n,
+        num_return_sequences=1,
+        do_sample=False,
+        max_new_tokens=12,
+        length_penalty=0.0,
+        early_stopping="never",
+        return_dict_in_generate=True,
+        output_scores=True,
+    )
+    ours = beam_search(model, ids, mask, n=n, end=_END, max_new_tokens=12)
+    for row, texts in enumerate(ours):
+        sequence = theirs.sequences[row, ids.shape[1] :].tolist()
+        if texts and _END in sequence:
+            assert texts[0].logprob >= float(theirs.sequences_scores[row]) - 1e-3
+
+
+def test_a_question_is_searched_alike_alone_and_in_a_batch(model, prompts):
+    ids, mask = prompts
+    together = beam_search(model, ids, mask, n=4, end=_END, max_new_tokens=12)
+    for row in range(len(ids)):
+        kept = mask[row] == 1
+        [alone] = beam_search(
+            model, ids[row][kept][None], mask[row][kept][None], n=4, end=_END, max_new_tokens=12
+        )
+        assert [text.tokens for text in alone] == [text.tokens for text in together[row]]
+
+
+def test_texts_come_best_first_and_without_their_end(model, prompts):
+    ids, mask = prompts
+    for texts in beam_search(model, ids, mask, n=5, end=_END, max_new_tokens=12):
+        logprobs = [text.logprob for text in texts]
+        assert logprobs == sorted(logprobs, reverse=True)
+        assert all(_END not in text.tokens for text in texts)
+        assert len({text.tokens for text in texts}) == len(texts)
+
+
+def test_an_unfinished_text_is_given_up(model, prompts):
+    ids, mask = prompts
+    for texts in beam_search(model, ids, mask, n=2, end=_END, max_new_tokens=1):
+        assert all(text.tokens == () for text in texts)
