@@ -146,10 +146,11 @@ class _Reader:
         self._main.append(self._nodes[object_])
 
     def _read_restriction(self, line: str) -> bool:
-        if (match := _TRIPLE.fullmatch(line)) is not None:
-            return self._read_triple(match)
+        # A filter's text may hold what looks like a triple, but no triple what looks like a filter.
         if (match := _FILTER.fullmatch(line)) is not None:
             return self._read_filter(match)
+        if (match := _TRIPLE.fullmatch(line)) is not None:
+            return self._read_triple(match)
         if (match := _ORDER.fullmatch(line)) is not None:
             return self._read_order(match)
         if (match := _LIMIT.fullmatch(line)) is not None and self._order_node is not None:

@@ -1,0 +1,359 @@
+import gzip
+import json
+import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from strategies import sayable_crps
+
+from kbqa.sparql.crp import (
+    Compare,
+    Constraint,
+    Crp,
+    Entity,
+    Hop,
+    IsEntity,
+    IsNotEntity,
+    Order,
+    TextEquals,
+)
+from kbqa.sparql.errors import CrpSyntaxError
+from kbqa.sparql.routerkgqa import parse_routerkgqa, render_routerkgqa
+from kbqa.sparql.terms import Literal
+
+MAIN = "Main Path:\n Kenya -[a , b]-> ?y\n ?y -[c , d]-> ?x\n"
+KENYA = Crp(Entity("Kenya"), (Hop("a.b"), Hop("c.d")))
+
+
+def keep(*constraints: Constraint, order: Order | None = None) -> Crp:
+    return replace(KENYA, constraints=constraints, order=order)
+
+
+@pytest.mark.parametrize(
+    ("text", "crp"),
+    [
+        pytest.param(MAIN, KENYA, id="main path"),
+        pytest.param(
+            "Main Path:\n Kenya -[R[a , b]]-> ?x",
+            Crp(Entity("Kenya"), (Hop("a.b", inverse=True),)),
+            id="inverse hop",
+        ),
+        pytest.param(
+            "main path:\r\nKenya-[ R [a,b ] ] ->?y\r\n\r\n ?y -[ c , d_e ]-> ?x  ",
+            Crp(Entity("Kenya"), (Hop("a.b", inverse=True), Hop("c.d_e"))),
+            id="spacing and case",
+        ),
+        pytest.param(
+            "Main Path:\n m.019rg5 -[a , b]-> ?x",
+            Crp(Entity(mid="m.019rg5"), (Hop("a.b"),)),
+            id="topic by mid",
+        ),
+        pytest.param(
+            "Main Path:\n Kenya -[a , b]-> ?c\n ?c -[c , d]-> ?x",
+            replace(KENYA, differs_from=1),
+            id="?c is what the answer differs from",
+        ),
+        pytest.param(
+            MAIN + "Entity Restrictions:\n ?y -[e , f]-> Washington, D.C. (city)",
+            keep(Constraint(1, (Hop("e.f"),), IsEntity(Entity("Washington, D.C. (city)")))),
+            id="entity",
+        ),
+        pytest.param(
+            MAIN + "Entity Restrictions:\n ?x -[e , f]-> ?c\n ?c -[g , h]-> Male",
+            keep(Constraint(2, (Hop("e.f"), Hop("g.h")), IsEntity(Entity("Male")))),
+            id="branch of two hops",
+        ),
+        pytest.param(
+            MAIN
+            + "Entity Restrictions:\n ?x -[e , f]-> ?c\n ?c -[g , h]-> A\n"
+            + " ?x -[e , f]-> ?c\n ?c -[g , h]-> B",
+            keep(
+                Constraint(2, (Hop("e.f"), Hop("g.h")), IsEntity(Entity("A"))),
+                Constraint(2, (Hop("e.f"), Hop("g.h")), IsEntity(Entity("B"))),
+            ),
+            id="a variable used again is another node",
+        ),
+        pytest.param(
+            MAIN + "Entity Restrictions:\n ?x -[e , f]-> ?c\n ?c -[g , h]-> A\n ?c -[i , j]-> B",
+            keep(
+                Constraint(
+                    2,
+                    (Hop("e.f"),),
+                    None,
+                    (
+                        Constraint(1, (Hop("g.h"),), IsEntity(Entity("A"))),
+                        Constraint(1, (Hop("i.j"),), IsEntity(Entity("B"))),
+                    ),
+                )
+            ),
+            id="branch with branches",
+        ),
+        pytest.param(
+            MAIN + "Entity Restrictions:\n ?x -[e , f]-> ?c",
+            keep(Constraint(2, (Hop("e.f"),), None)),
+            id="branch that need only exist",
+        ),
+        pytest.param(
+            MAIN
+            + 'Numeric Restrictions:\n ?y -[t , from]-> ?sk1\n  FILTER (?sk1 <= "2015-08-10")\n'
+            + ' ?y -[t , to]-> ?sk3\n  FILTER (?sk3 >= "2015-08-10")',
+            keep(
+                Constraint(
+                    1, (Hop("t.from"),), Compare("<=", Literal("2015-08-10")), optional=True
+                ),
+                Constraint(1, (Hop("t.to"),), Compare(">=", Literal("2015-08-10")), optional=True),
+            ),
+            id="interval",
+        ),
+        pytest.param(
+            MAIN
+            + "Numeric Restrictions:\n ?x -[e , f]-> ?c\n ?c -[t , to]-> ?sk3\n"
+            + '  FILTER (?sk3 >= "2009")',
+            keep(
+                Constraint(
+                    2,
+                    (Hop("e.f"),),
+                    None,
+                    (Constraint(1, (Hop("t.to"),), Compare(">=", Literal("2009")), optional=True),),
+                )
+            ),
+            id="only the end of a branch may be missing",
+        ),
+        pytest.param(
+            MAIN + "Numeric Restrictions:\n ?x -[n , o]-> ?num\n  FILTER (xsd:integer(?num) < 12)",
+            keep(Constraint(2, (Hop("n.o"),), Compare("<", Literal("12", "integer")))),
+            id="integer",
+        ),
+        pytest.param(
+            MAIN + 'Numeric Restrictions:\n  FILTER (?x > "1980")',
+            keep(Constraint(2, (), Compare(">", Literal("1980")))),
+            id="the answer itself compared",
+        ),
+        pytest.param(
+            MAIN
+            + "Numeric Restrictions:\n ?x -[n , o]-> ?c\n ?c -[p , q]-> ?sk0\n"
+            + "  ORDER BY DESC(?sk0)\n  LIMIT 3",
+            keep(order=Order(2, (Hop("n.o"), Hop("p.q")), descending=True, limit=3)),
+            id="superlative",
+        ),
+        pytest.param(
+            "Main Path:\n Kenya -[a , b]-> ?c\n ?c -[c , d]-> ?x\nNumeric Restrictions:\n"
+            " ?x -[n , o]-> ?c\n ?c -[p , q]-> ?sk0\n ORDER BY ?sk0",
+            replace(
+                KENYA,
+                differs_from=1,
+                order=Order(2, (Hop("n.o"), Hop("p.q")), descending=False),
+            ),
+            id="superlative through a variable of the main path's name",
+        ),
+        pytest.param(
+            MAIN + "Numeric Restrictions:\n ORDER BY ASC( ?x )\n LIMIT 1",
+            keep(order=Order(2, (), descending=False)),
+            id="the answer itself ordered",
+        ),
+        pytest.param(
+            MAIN + 'String Restrictions:\n ?x -[s , t]-> ?name\n  FILTER (str(?name) = "a "b") ")',
+            keep(Constraint(2, (Hop("s.t"),), TextEquals('a "b") '))),
+            id="string with quotes and brackets",
+        ),
+        pytest.param(
+            MAIN + 'String Restrictions:\n ?x -[s , t]-> ?name\n  FILTER (?name = "1984")',
+            keep(Constraint(2, (Hop("s.t"),), TextEquals("1984"))),
+            id="string that looks like a year",
+        ),
+    ],
+)
+def test_read(text: str, crp: Crp) -> None:
+    reading = parse_routerkgqa(text)
+    assert reading.problems == ()
+    assert reading.crp == crp
+
+
+@pytest.mark.parametrize(
+    ("line", "crp"),
+    [
+        ("Entity Restrictions:\n ?z -[e , f]-> Male", KENYA),
+        ("Entity Restrictions:\n ?x -[e , f]-> ", KENYA),
+        ("Entity Restrictions:\n ?x -[e , f]-> ?a b", KENYA),
+        ("Entity Restrictions:\n ?x -[ ]-> Male", KENYA),
+        ("Entity Restrictions:\n ?x -[e , <f>]-> Male", KENYA),
+        ("Entity Restrictions:\n Male", KENYA),
+        ("Numeric Restrictions:\n FILTER (?num - ?sk0 > 0)", KENYA),
+        ('Numeric Restrictions:\n FILTER (?num < "3")', KENYA),
+        ("Numeric Restrictions:\n ORDER BY DESC(?sk0)\n", KENYA),
+        ("Numeric Restrictions:\n LIMIT 3", KENYA),
+        ("Numeric Restrictions:\n ORDER BY ?x\n LIMIT 0", keep(order=Order(2, (), False))),
+        ("Numeric Restrictions:\n ORDER BY ?x\n ORDER BY ?y", keep(order=Order(2, (), False))),
+        ('String Restrictions:\n FILTER (?x != "a")', KENYA),
+        ("String Restrictions:\n FILTER (?x = 12)", KENYA),
+        (" ?z -[g , h]-> ?a", KENYA),
+        (" ?x -[g , h]-> Male", KENYA),
+        (" ?x -[g , h]-> ?y", KENYA),
+    ],
+)
+def test_what_cannot_be_read_is_a_named_problem(line: str, crp: Crp) -> None:
+    reading = parse_routerkgqa(MAIN + line)
+    assert reading.crp == crp
+    assert len(reading.problems) == 1
+
+
+def test_an_ordered_value_that_is_restricted_as_well_is_a_problem() -> None:
+    text = MAIN + 'Numeric Restrictions:\n ?x -[n , o]-> ?n\n FILTER (?n > "3")\n ORDER BY ?n'
+    reading = parse_routerkgqa(text)
+    assert reading.crp.constraints and reading.crp.order
+    assert reading.problems == ("ORDER BY: its variable is restricted as well",)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("", id="empty"),
+        pytest.param("Kenya", id="no section"),
+        pytest.param("Main Path:", id="no path"),
+        pytest.param("Main Path:\n ?y -[a , b]-> ?x", id="starts with a variable"),
+        pytest.param("Main Path:\n Kenya -[a , b]-> Nairobi", id="leads to no variable"),
+        pytest.param(MAIN + "\n" * 100, id="endless"),
+    ],
+)
+def test_a_text_without_main_path_is_refused(text: str) -> None:
+    with pytest.raises(CrpSyntaxError):
+        parse_routerkgqa(text)
+
+
+@pytest.mark.parametrize(
+    "crp",
+    [
+        pytest.param(replace(KENYA, differs_from=None), id="answer may be any node"),
+        pytest.param(replace(KENYA, topic=Entity("?x")), id="name that reads as a variable"),
+        pytest.param(replace(KENYA, topic=Entity("m.0abc")), id="name that reads as a mid"),
+        pytest.param(replace(KENYA, topic=Entity(" a")), id="name with a blank before it"),
+        pytest.param(replace(KENYA, topic=Entity("a -[b]-> c")), id="name that reads as a hop"),
+        pytest.param(replace(KENYA, topic=Entity("a\nb")), id="name of two lines"),
+        pytest.param(replace(KENYA, topic=Entity(mid="location.country")), id="schema id"),
+        pytest.param(replace(KENYA, path=(Hop("a.b__c"),)), id="relation with two underscores"),
+        pytest.param(
+            keep(Constraint(0, (Hop("e.f"),), IsEntity(Entity("A")))), id="constraint on the topic"
+        ),
+        pytest.param(
+            keep(Constraint(2, (Hop("e.f", inverse=True),), IsEntity(Entity("A")))),
+            id="branch backwards",
+        ),
+        pytest.param(keep(Constraint(2, (), IsEntity(Entity("A")))), id="the answer is"),
+        pytest.param(
+            keep(Constraint(2, (Hop("e.f"),), IsNotEntity(Entity("A")))), id="is not an entity"
+        ),
+        pytest.param(keep(Constraint(2, (Hop("e.f"),), TextEquals("A", "en"))), id="language"),
+        pytest.param(
+            keep(Constraint(2, (Hop("e.f"),), Compare("<=", Literal("2010-12-31")))),
+            id="an end of an interval that may not be missing",
+        ),
+        pytest.param(
+            keep(Constraint(2, (Hop("e.f"),), Compare("<", Literal("2010")), optional=True)),
+            id="comparison that may be missing",
+        ),
+        pytest.param(
+            keep(
+                Constraint(
+                    2,
+                    (Hop("e.f"),),
+                    Compare("<", Literal("2010")),
+                    (Constraint(1, (Hop("g.h"),), IsEntity(Entity("A"))),),
+                )
+            ),
+            id="test and branches",
+        ),
+        pytest.param(
+            keep(Constraint(2, (Hop("e.f"),), Compare("<", Literal("1980", "gYear")))),
+            id="datatype that looks do not tell",
+        ),
+        pytest.param(keep(order=Order(2, (), descending=True, offset=1)), id="offset"),
+        pytest.param(keep(order=Order(0, (Hop("e.f"),), descending=True)), id="topic ordered"),
+    ],
+)
+def test_what_the_form_cannot_say_is_not_written(crp: Crp) -> None:
+    assert render_routerkgqa(crp) is None
+
+
+def test_write() -> None:
+    crp = Crp(
+        Entity("Kenya", "m.019rg5"),
+        (Hop("a.b_c", inverse=True), Hop("d.e"), Hop("f.g")),
+        (
+            Constraint(3, (Hop("s.t"),), TextEquals("x")),
+            Constraint(1, (Hop("e.f"), Hop("g.h")), IsEntity(Entity("Male", "m.05zppz"))),
+            Constraint(3, (Hop("n.o"),), Compare("=", Literal("2.5", "float"))),
+        ),
+        Order(3, (Hop("n.p"),), descending=True),
+        differs_from=2,
+    )
+    assert render_routerkgqa(crp) == (
+        "Main Path:\n"
+        " Kenya -[R[a , b c]]-> ?k\n"
+        " ?k -[d , e]-> ?c\n"
+        " ?c -[f , g]-> ?x\n"
+        "Entity Restrictions:\n"
+        " ?k -[e , f]-> ?c2\n"
+        " ?c2 -[g , h]-> Male\n"
+        "Numeric Restrictions:\n"
+        " ?x -[n , o]-> ?number\n"
+        '  FILTER (?number = "2.5")\n'
+        " ?x -[n , p]-> ?sk0\n"
+        "  ORDER BY DESC(?sk0)\n"
+        "  LIMIT 1\n"
+        "String Restrictions:\n"
+        " ?x -[s , t]-> ?name\n"
+        '  FILTER (str(?name) = "x")'
+    )
+
+
+@settings(deadline=None, max_examples=100)
+@given(sayable_crps())
+def test_what_is_written_is_read_back(crp: Crp) -> None:
+    text = render_routerkgqa(crp)
+    if text is not None:
+        assert parse_routerkgqa(text) == (crp, ())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param("Kenya" + " " * 20_000 + "-[a , b]", id="blanks"),
+        pytest.param("-[" * 20_000, id="opened hops"),
+        pytest.param("FILTER (?x" + " " * 20_000 + "~", id="blanks in a filter"),
+        pytest.param("K" * 100_000, id="long name"),
+    ],
+)
+def test_long_lines_are_read_in_linear_time(line: str) -> None:
+    start = time.perf_counter()
+    parse_routerkgqa(f"{MAIN}Numeric Restrictions:\n{line}")
+    assert time.perf_counter() - start < 1
+
+
+def test_published_texts_are_read(shared: Path) -> None:
+    counts: Counter[str] = Counter()
+    for path in sorted((shared / "data/qa").glob("*.jsonl.gz")):
+        with gzip.open(path, "rt", encoding="utf-8") as lines:
+            for line in lines:
+                text = json.loads(line).get("crp_routerkgqa")
+                if text is not None:
+                    counts[_read_published(text)] += 1
+    assert counts.total() > 5_000
+    assert counts["fully"] / counts.total() >= 0.996
+    # Two are empty, and three have a heading with no main path under it.
+    assert counts["not"] <= 5
+
+
+def _read_published(text: str) -> str:
+    try:
+        crp, problems = parse_routerkgqa(text)
+    except CrpSyntaxError:
+        return "not"
+    if problems:
+        return "partly"
+    written = render_routerkgqa(crp)
+    assert written is not None, text
+    assert parse_routerkgqa(written) == (crp, ())
+    return "fully"
