@@ -15,6 +15,11 @@ from kbqa.sparql.words import describe_crp, describe_dropped
 Fate = Choice["unreadable", "unlinked", "unreachable", "reachable", "failed"]
 
 
+def term_text(term: Term) -> str:
+    """Write a term as its id, or as a literal's text."""
+    return term.text if isinstance(term, Literal) else term
+
+
 @dataclass(frozen=True, slots=True)
 class AnswerEntity:
     """One answer: an entity with its name, or a literal, whose name is its text."""
@@ -42,10 +47,10 @@ class EvidenceTriple:
     def to_dict(self) -> dict[str, str]:
         """Make a JSON record; a literal stands as its text."""
         return {
-            "subject": _text(self.subject),
+            "subject": term_text(self.subject),
             "subject_name": self.subject_name,
             "relation": self.relation,
-            "object": _text(self.object),
+            "object": term_text(self.object),
             "object_name": self.object_name,
         }
 
@@ -153,7 +158,3 @@ def _result_fields(result: Result | None) -> dict[str, Any]:
         "level": result.level,
         "dropped": describe_dropped(result.dropped, result.crp),
     }
-
-
-def _text(term: Term) -> str:
-    return term.text if isinstance(term, Literal) else term

@@ -69,8 +69,8 @@ class _Search:
 
     def _prune(self) -> None:
         self.finished = sorted(self.finished, key=lambda hypothesis: -hypothesis.logprob)[: self.n]
-        best = max(item.logprob for item in (*self.finished, *self.beams))
-        floor = best - HOPELESS
+        logprobs = [text.logprob for text in self.finished] + [beam.logprob for beam in self.beams]
+        floor = max(logprobs) - HOPELESS
         if len(self.finished) == self.n:
             floor = max(floor, self.finished[-1].logprob)
         self.beams = [beam for beam in self.beams if beam.logprob > floor]

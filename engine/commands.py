@@ -1,7 +1,9 @@
 """The commands `kbqa ask` and `kbqa eval`: they parse, call and print."""
 
 import json
+import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import click
@@ -9,9 +11,10 @@ import click
 from kbqa.engine.answer import Answer
 from kbqa.engine.options import ModelChoice, model_options
 from kbqa.engine.render import render_answer, render_summary
+from kbqa.kb.graph import Graph
 from kbqa.kb.options import GraphChoice, graph_options, json_option
 from kbqa.sparql.crp import Entity
-from kbqa.sparql.errors import InputError
+from kbqa.sparql.errors import GraphError, InputError
 from kbqa.sparql.terms import is_mid
 
 
@@ -36,25 +39,27 @@ def ask(
 ) -> None:
     """Answer QUESTION, with the reasoning path, the query and the triples that prove it.
 
-    With - as QUESTION, questions are read from standard input, one a line.
+    With - as QUESTION, questions are read from standard input, one a line. The exit code is 1 where
+    a single QUESTION gets no answer.
     """
     from kbqa.engine.engine import Engine
     from kbqa.engine.models import require_lm_extra
 
+    if not question.strip():
+        raise InputError("the question is empty")
     require_lm_extra()
     entities = [_topic(mid) for mid in topics]
     many = question == "-"
-    opened = graph.open()
-    engine = Engine(opened, model.load(), n=model.n, timeout_s=graph.timeout_s)
-    try:
-        unanswered = 0
-        for text in _questions(question):
-            answer = engine.ask(text, entities)
-            unanswered += not answer.answers
-            _print_answer(answer, as_json=as_json, is_one_of_many=many)
-    finally:
-        opened.close()
-    if unanswered and not many:
+    is_answered = False
+    with closing(graph.open()) as opened:
+        _check_answers(opened, graph.timeout_s)
+        generator = model.load()
+        with closing(Engine(opened, generator, n=model.n, timeout_s=graph.timeout_s)) as engine:
+            for text in _questions(question):
+                answer = engine.ask(text, entities)
+                is_answered = bool(answer.answers)
+                _print_answer(answer, as_json=as_json, is_one_of_many=many)
+    if not (is_answered or many):
         raise SystemExit(1)
 
 
@@ -76,7 +81,9 @@ def ask(
 )
 @graph_options
 @model_options
-@click.option("--gold-entities", is_flag=True, help="Give the gold topic entities; link nothing.")
+@click.option(
+    "--gold-entities", is_flag=True, help="Give the gold topic entities; link only what has none."
+)
 @click.option(
     "--beams",
     "beams_file",
@@ -84,7 +91,9 @@ def ask(
     metavar="FILE",
     help="Paths that `kbqa crp generate` wrote, instead of writing them anew.",
 )
-@click.option("--resume", is_flag=True, help="Go on with the run in --output.")
+@click.option(
+    "--resume", is_flag=True, help="Go on with the run in --output, and ask again what failed."
+)
 @click.option("--overwrite", is_flag=True, help="Replace the run in --output.")
 @click.option("--batch-size", type=click.IntRange(1), default=8, show_default=True)
 @json_option
@@ -108,29 +117,37 @@ def evaluate(
     from tqdm import tqdm
 
     from kbqa.engine.engine import Engine
-    from kbqa.engine.evaluate import EvaluationConfig, read_beams, summarise
+    from kbqa.engine.evaluate import EvaluationConfig, Row, read_beams, summarise
     from kbqa.engine.evaluate import evaluate as run
     from kbqa.engine.generate import SavedBeams
     from kbqa.engine.questions import read_questions
 
     questions = read_questions(file)
-    _make_way(output, resume=resume, overwrite=overwrite)
+    _check_output(output, resume=resume, overwrite=overwrite)
     beams = read_beams(beams_file) if beams_file is not None else {}
     is_written = all(question.id in beams for question in questions)
-    generator = SavedBeams(str(beams_file)) if is_written else model.load()
-    opened = graph.open()
-    config = EvaluationConfig(
-        questions=file,
-        graph=opened.description,
-        model=generator.name,
-        gold_entities=gold_entities,
-        n=model.n,
-        timeout_s=graph.timeout_s,
-        beams=beams_file,
-    )
-    engine = Engine(opened, generator, n=model.n, timeout_s=graph.timeout_s)
-    try:
-        with tqdm(total=len(questions), unit="question", disable=None) as bar:
+    with closing(graph.open()) as opened:
+        _check_answers(opened, graph.timeout_s)
+        generator = SavedBeams(str(beams_file)) if is_written else model.load()
+        config = EvaluationConfig(
+            questions=file,
+            graph=opened.description,
+            model=generator.name,
+            gold_entities=gold_entities,
+            n=model.n,
+            timeout_s=graph.timeout_s,
+            beams=beams_file,
+        )
+        if overwrite:
+            output.unlink(missing_ok=True)
+        with (
+            closing(Engine(opened, generator, n=model.n, timeout_s=graph.timeout_s)) as engine,
+            tqdm(total=len(questions), unit="question", disable=None) as bar,
+        ):
+
+            def advance(_: Row) -> None:
+                bar.update()
+
             rows = run(
                 engine,
                 questions,
@@ -138,10 +155,8 @@ def evaluate(
                 config,
                 beams=beams,
                 batch_size=batch_size,
-                report=lambda _: bar.update(),
+                report=advance,
             )
-    finally:
-        opened.close()
     click.echo(
         render_summary(
             summarise(rows),
@@ -155,13 +170,12 @@ def evaluate(
 
 def _questions(argument: str) -> Iterator[str]:
     if argument != "-":
-        if not argument.strip():
-            raise InputError("the question is empty")
-        yield argument
+        # Bytes that were no text in the user's locale come as lone surrogates.
+        yield argument.encode("utf-8", "replace").decode("utf-8")
         return
-    for line in click.get_text_stream("stdin"):
-        if line.strip():
-            yield line.strip()
+    for line in sys.stdin.buffer:
+        if text := line.decode("utf-8", "replace").strip():
+            yield text
 
 
 def _topic(mid: str) -> Entity:
@@ -172,14 +186,20 @@ def _topic(mid: str) -> Entity:
     return Entity(mid=mid)
 
 
-def _make_way(output: Path, *, resume: bool, overwrite: bool) -> None:
-    """Make sure that no run is overwritten or continued unasked."""
-    if not output.exists() or resume:
-        return
-    if not overwrite:
+def _check_output(output: Path, *, resume: bool, overwrite: bool) -> None:
+    """Make sure that a run can be written, and none is overwritten or continued unasked."""
+    if resume and overwrite:
+        raise InputError("choose one: --resume or --overwrite")
+    if not output.parent.is_dir():
+        raise InputError(f"there is no folder {output.parent} to write {output.name} to")
+    if output.exists() and not (resume or overwrite):
         raise InputError(f"{output} exists. Go on with --resume, or replace it with --overwrite.")
-    output.unlink()
-    output.with_suffix(".manifest.json").unlink(missing_ok=True)
+
+
+def _check_answers(graph: Graph, timeout_s: float) -> None:
+    """Make sure that a graph answers and holds something, before a model is loaded for it."""
+    if not graph.ask("ASK { ?s ?p ?o }", timeout_s=timeout_s):
+        raise GraphError(f"{graph.description} holds no triples")
 
 
 def _print_answer(answer: Answer, *, as_json: bool, is_one_of_many: bool) -> None:

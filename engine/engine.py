@@ -1,19 +1,20 @@
 """The way of a question: generate, link, ground, reach, execute, prove."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from kbqa.engine.answer import Answer, AnswerEntity, EvidenceTriple
+from kbqa.engine.answer import Answer, AnswerEntity, EvidenceTriple, term_text
 from kbqa.engine.clock import Clock
-from kbqa.engine.evidence import find_evidence
+from kbqa.engine.evidence import find_evidence, name_terms
 from kbqa.engine.execute import Executor
 from kbqa.engine.generate import DEFAULT_BEAMS, Candidate, Generator
 from kbqa.engine.ground import Grounder
 from kbqa.engine.linker import link_entities
-from kbqa.kb.entity_search import Names, open_names
+from kbqa.kb.entity_search import open_names
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import GraphError
-from kbqa.sparql.terms import Literal, Term
+from kbqa.sparql.terms import Term
 
 
 class Engine:
@@ -22,22 +23,23 @@ class Engine:
     Args:
         graph: The graph.
         generator: What writes CRPs.
-        names: The graph's names; found with the graph unless given.
         n: Candidates a question.
         timeout_s: Seconds for each query.
+
+    Raises:
+        StoreError: The store has no name index.
     """
 
     def __init__(
         self,
         graph: Graph,
         generator: Generator,
-        names: Names | None = None,
         *,
         n: int = DEFAULT_BEAMS,
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> None:
         self._graph, self._generator = graph, generator
-        self._names = names if names is not None else open_names(graph)
+        self._names = open_names(graph, timeout_s)
         self._n, self._timeout_s = n, timeout_s
 
     def ask(self, question: str, topics: Sequence[Entity] = ()) -> Answer:
@@ -70,6 +72,10 @@ class Engine:
         """Answer a question whose candidates have been written before; otherwise as `ask`."""
         return self._answer(question, candidates, topics, Clock())
 
+    def close(self) -> None:
+        """Close the graph's names, but not the graph; the engine is not used afterwards."""
+        self._names.close()
+
     def _answer(
         self,
         question: str,
@@ -79,17 +85,18 @@ class Engine:
     ) -> Answer:
         with clock.stage("link"):
             linked = link_entities(question, self._names)
-        grounder = Grounder(self._graph, self._names, linked, topics)
+        grounder = Grounder(self._graph, self._names, linked, self._named(topics))
         execution = Executor(self._graph, grounder, clock, self._timeout_s).execute(candidates)
         terms = [row[0] for row in execution.table.rows if row[0] is not None]
         evidence: tuple[EvidenceTriple, ...] = ()
+        names: Mapping[Term, str] = {}
         problem = None
-        with clock.stage("prove"):
-            answers = self._named(terms)
-            if execution.result is None:
-                problem = _why_not([beam.fate for beam in execution.beams], bool(linked))
-            else:
+        if execution.result is None:
+            problem = _why_not([beam.fate for beam in execution.beams], bool(linked))
+        else:
+            with clock.stage("prove"):
                 try:
+                    names = name_terms(self._graph, terms)
                     evidence = find_evidence(
                         self._graph, execution.result.executed, terms, self._timeout_s
                     )
@@ -97,7 +104,7 @@ class Engine:
                     problem = f"the proof could not be fetched: {error}"
         return Answer(
             question=question,
-            answers=answers,
+            answers=tuple(AnswerEntity(term, names.get(term, term_text(term))) for term in terms),
             result=execution.result,
             evidence=evidence,
             linked=tuple(linked),
@@ -107,12 +114,16 @@ class Engine:
             truncated=execution.table.truncated,
         )
 
-    def _named(self, terms: Sequence[Term]) -> tuple[AnswerEntity, ...]:
-        labels = self._graph.labels(term for term in terms if isinstance(term, str))
-        return tuple(
-            AnswerEntity(term, term.text if isinstance(term, Literal) else labels.get(term, term))
-            for term in terms
-        )
+    def _named(self, topics: Sequence[Entity]) -> list[Entity]:
+        """Name the topics that came as bare mids: names in CRPs are bound by likeness."""
+        mids = [topic.mid for topic in topics if topic.mid is not None]
+        names = name_terms(self._graph, mids)
+        return [
+            replace(topic, name=names[topic.mid])
+            if topic.name is None and topic.mid is not None
+            else topic
+            for topic in topics
+        ]
 
 
 def _why_not(fates: Sequence[str], is_linked: bool) -> str:

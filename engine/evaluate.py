@@ -1,7 +1,8 @@
 """Answer a question set, write a row for each question, and score the run.
 
 A question that fails is a row with its error, and the run goes on. Rows are written as they come,
-so that a run that was stopped can be resumed; a manifest beside them says what made them.
+so that a run that was stopped can be resumed, which also asks again what failed; a manifest beside
+them says what made them.
 """
 
 import hashlib
@@ -33,10 +34,10 @@ class EvaluationConfig:
     """What decides the result of a run, for its manifest.
 
     Attributes:
-        questions: The question file.
+        questions: The question file; its content decides, not its place.
         graph: The graph's description.
         model: The model's name.
-        gold_entities: Topics are given with the questions instead of linked.
+        gold_entities: Topics are given with the questions; only where one names none, it is linked.
         n: Candidates a question.
         timeout_s: Seconds for each query.
         beams: File of candidates written before, or None.
@@ -65,7 +66,7 @@ def evaluate(
 
     Args:
         engine: What answers.
-        questions: Those that `output` already has rows of are passed over.
+        questions: Those that `output` already has rows of without an error are passed over.
         output: JSON Lines file of rows; the manifest goes to the same name with ``.manifest.json``.
         config: For the manifest; a run that is resumed must have the same.
         beams: Candidates by question id; those that have none are generated.
@@ -76,10 +77,10 @@ def evaluate(
         All rows of the file, in the order of the questions.
 
     Raises:
-        InputError: `output` holds rows of a run with another configuration.
+        InputError: `output` cannot be written, or holds something else than a run with this
+            configuration.
     """
-    _claim(output, config)
-    rows = {row["id"]: row for _, row in read_rows(output)} if output.is_file() else {}
+    rows = _claim(output, config)
     open_questions = [question for question in questions if question.id not in rows]
     with output.open("a", encoding="utf-8") as file:
         for at in range(0, len(open_questions), batch_size):
@@ -87,7 +88,7 @@ def evaluate(
             for question, answer in _answers(engine, batch, config.gold_entities, beams):
                 row = _row(question, answer)
                 rows[question.id] = row
-                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+                file.write(_line(row))
                 file.flush()
                 report(row)
     return [rows[question.id] for question in questions]
@@ -128,7 +129,7 @@ def read_beams(path: Path) -> dict[str, list[Candidate]]:
     for number, row in read_rows(path):
         try:
             beams[str(row["id"])] = [
-                Candidate(crp["routerkgqa"], float(crp["logprob"]), int(crp["tokens"]))
+                Candidate(str(crp["routerkgqa"]), float(crp["logprob"]), int(crp["tokens"]))
                 for crp in row["crps"]
             ]
         except (KeyError, TypeError, ValueError) as error:
@@ -141,14 +142,15 @@ def _answers(
     batch: Sequence[Question],
     gold_entities: bool,
     beams: Mapping[str, Sequence[Candidate]] | None,
-) -> Iterator[tuple[Question, Answer | KbqaError]]:
+) -> Iterator[tuple[Question, Answer | Exception]]:
     """Answer a batch; what cannot be generated for together fails together."""
     unwritten = [q for q in batch if beams is None or q.id not in beams]
     candidates = dict(beams or {})
     try:
         written = engine.generate([question.text for question in unwritten])
-    except KbqaError as error:
+    except Exception as error:  # noqa: BLE001 – whatever it is, the run goes on
         for question in unwritten:
+            _log_failure(question, error)
             yield question, error
         batch = [question for question in batch if question not in unwritten]
     else:
@@ -157,12 +159,17 @@ def _answers(
         topics = question.topics if gold_entities else ()
         try:
             yield question, engine.answer(question.text, candidates[question.id], topics)
-        except KbqaError as error:
-            logger.warning("question %s failed: %s", question.id, error)
+        except Exception as error:  # noqa: BLE001 – whatever it is, the run goes on
+            _log_failure(question, error)
             yield question, error
 
 
-def _row(question: Question, outcome: Answer | KbqaError) -> Row:
+def _log_failure(question: Question, error: Exception) -> None:
+    is_bug = not isinstance(error, KbqaError)
+    logger.warning("question %s failed: %s", question.id, error, exc_info=is_bug)
+
+
+def _row(question: Question, outcome: Answer | Exception) -> Row:
     row: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "id": question.id,
@@ -171,45 +178,88 @@ def _row(question: Question, outcome: Answer | KbqaError) -> Row:
         "gold": [sorted(gold) for gold in question.golds],
         "error": None,
     }
-    predicted: list[str] = []
+    scores = Scores(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
     if isinstance(outcome, Answer):
         record = outcome.to_dict()
         predicted = [answer.get("mid") or answer["value"] for answer in record["answers"]]
         row.update(record)
         row["stage"] = "specialised" if outcome.result is not None else None
+        if question.golds:
+            scores = score_best(predicted, question.golds)
     else:
         row.update(answers=[], error=f"{type(outcome).__name__}: {outcome}")
-    row["scores"] = asdict(score_best(predicted, question.golds)) if question.golds else None
+    row["scores"] = asdict(scores) if question.golds else None
     return row
 
 
-def _claim(output: Path, config: EvaluationConfig) -> None:
-    """Write the run's manifest, or make sure that the rows found are of the same run."""
+def _claim(output: Path, config: EvaluationConfig) -> dict[str, Row]:
+    """Write a new run's manifest; of a run with the same settings, take over the rows by id."""
     settings = {
-        "questions_sha256": hashlib.sha256(config.questions.read_bytes()).hexdigest(),
-        **{
-            key: str(value) if isinstance(value, Path) else value
-            for key, value in asdict(config).items()
-        },
+        "questions_sha256": _sha256(config.questions),
+        "graph": config.graph,
+        "model": config.model,
+        "gold_entities": config.gold_entities,
+        "n": config.n,
+        "timeout_s": config.timeout_s,
+        "beams_sha256": None if config.beams is None else _sha256(config.beams),
     }
     path = output.with_suffix(".manifest.json")
-    if output.is_file() and path.is_file():
-        found = json.loads(path.read_text(encoding="utf-8"))
-        changed = sorted(key for key in settings if found.get(key) != settings[key])
-        if changed:
-            raise InputError(
-                f"{output} holds a run with other settings ({', '.join(changed)}). "
-                "Resume it with the same ones, or choose another --output."
-            )
-        return
+    if output.is_file():
+        _check_settings(output, path, settings)
+        return _finished_rows(output)
     record = {
         "schema_version": SCHEMA_VERSION,
         "kbqa": version("kbqa"),
         "git": _git_revision(),
         "python": platform.python_version(),
+        "questions": str(config.questions),
+        "beams": None if config.beams is None else str(config.beams),
         **settings,
     }
-    path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    try:
+        path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{output} cannot be written: {error}") from error
+    return {}
+
+
+def _check_settings(output: Path, manifest: Path, settings: Mapping[str, object]) -> None:
+    try:
+        found = json.loads(manifest.read_text(encoding="utf-8"))
+        changed = sorted(key for key in settings if found[key] != settings[key])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{output} cannot be told to be a run: {manifest} is missing or broken ({error!r}). "
+            "Choose another --output, or replace it with --overwrite."
+        ) from error
+    if changed:
+        raise InputError(
+            f"{output} holds a run with other settings ({', '.join(changed)}). "
+            "Resume it with the same ones, or choose another --output."
+        )
+
+
+def _finished_rows(output: Path) -> dict[str, Row]:
+    """Read the rows that stay, and take all else out of the file.
+
+    What goes: rows of questions that failed, and a last line that was being written when the run
+    was killed.
+    """
+    with output.open("r+b") as file:
+        file.truncate(file.read().rfind(b"\n") + 1)
+    rows = {row["id"]: row for _, row in read_rows(output) if row["error"] is None}
+    partial = output.with_name(f"{output.name}.partial")
+    partial.write_text("".join(map(_line, rows.values())), encoding="utf-8")
+    partial.replace(output)
+    return rows
+
+
+def _line(row: Row) -> str:
+    return json.dumps(row, ensure_ascii=False) + "\n"
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _git_revision() -> str | None:

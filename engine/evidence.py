@@ -1,12 +1,12 @@
 """Find the triples that prove answers: the way from the topic, and what the constraints demand."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from kbqa.engine.answer import EvidenceTriple
 from kbqa.kb.graph import Graph, Table
 from kbqa.sparql.compile import TriplePattern, compile_evidence
 from kbqa.sparql.crp import Crp
-from kbqa.sparql.terms import Literal, Term, resource_id
+from kbqa.sparql.terms import Term, is_well_formed, resource_id
 
 PROVEN_ANSWERS = 10
 """Answers that are proven, the first ones; the others are proven by the same query."""
@@ -32,11 +32,22 @@ def find_evidence(
     table = graph.select(query, timeout_s=timeout_s, limit=_MAX_ROWS)
     triples = list(dict.fromkeys(_triples(table, patterns)))
     ends = {term for triple in triples for term in (triple[0], triple[2])}
-    labels = graph.labels(term for term in ends if isinstance(term, str))
+    names = name_terms(graph, ends)
     return tuple(
-        EvidenceTriple(subject, relation, object_, _name(subject, labels), _name(object_, labels))
+        EvidenceTriple(subject, relation, object_, names[subject], names[object_])
         for subject, relation, object_ in triples
     )
+
+
+def name_terms(graph: Graph, terms: Collection[Term]) -> dict[Term, str]:
+    """Map terms to their names; what has none is called by its id or text.
+
+    Raises:
+        GraphError: The graph does not answer.
+    """
+    # A dump's odd IRIs are among the answers, but no query can hold them.
+    labels = graph.labels(term for term in terms if isinstance(term, str) and is_well_formed(term))
+    return {term: labels.get(term, term) if isinstance(term, str) else term.text for term in terms}
 
 
 def _triples(table: Table, patterns: Sequence[TriplePattern]) -> Iterator[tuple[Term, str, Term]]:
@@ -50,7 +61,3 @@ def _triples(table: Table, patterns: Sequence[TriplePattern]) -> Iterator[tuple[
 
 def _value(text: str, bound: Mapping[str, Term | None]) -> Term | None:
     return bound[text[1:]] if text.startswith("?") else resource_id(text[1:-1])
-
-
-def _name(term: Term, labels: Mapping[str, str]) -> str:
-    return term.text if isinstance(term, Literal) else labels.get(term, term)

@@ -16,7 +16,7 @@ from kbqa.engine.generate import Candidate
 from kbqa.engine.ground import Grounder, Grounding, ungrounded_entities
 from kbqa.kb.graph import Graph, Table
 from kbqa.sparql.compile import compile_crp, compile_skeleton
-from kbqa.sparql.errors import CrpSyntaxError, GraphError, InputError
+from kbqa.sparql.errors import GraphError, InputError
 from kbqa.sparql.relax import Relaxation, relaxations
 from kbqa.sparql.routerkgqa import parse_routerkgqa
 
@@ -73,18 +73,19 @@ class Executor:
         text, logprob = candidate.text, candidate.logprob
         try:
             crp, problems = parse_routerkgqa(text)
-            problem = "; ".join(problems) or None
             with self._clock.stage("ground"):
                 groundings = self._grounder.ground(crp)
             if not groundings:
                 return Beam(text, logprob, "unlinked", f"no entity for {crp.topic}"), None
+            unknown = (f"no entity is called {name!r}" for name in groundings[0].unlinked)
+            problem = "; ".join((*problems, *unknown)) or None
             with self._clock.stage("reach"):
                 for grounding in groundings:
                     query = compile_skeleton(grounding.crp)
                     if self._graph.ask(query, timeout_s=self._timeout_s):
                         return Beam(text, logprob, "reachable", problem), grounding
             return Beam(text, logprob, "unreachable", problem), None
-        except (CrpSyntaxError, InputError) as error:
+        except InputError as error:
             return Beam(text, logprob, "unreadable", str(error)), None
         except GraphError as error:
             return Beam(text, logprob, "failed", str(error)), None

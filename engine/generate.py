@@ -6,6 +6,7 @@ which runs on a CPU or a GPU; its candidates come from `kbqa.engine.beam_search`
 Source: RouterKGQA §3.2; appendix A.1 for what the model was trained on.
 """
 
+import hashlib
 import json
 import logging
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kbqa.engine.beam_search import Hypothesis, beam_search
 from kbqa.engine.models import base_model, quiet_transformers, require_lm_extra
-from kbqa.engine.prompt import load_prompt_format
+from kbqa.engine.prompt import PromptFormat, load_prompt_format
 from kbqa.sparql.errors import ModelError
 
 if TYPE_CHECKING:
@@ -82,12 +83,11 @@ class TransformersGenerator:
         self,
         model: "PreTrainedModel",
         tokenizer: "PreTrainedTokenizerBase",
-        adapter: Path,
+        prompt: PromptFormat,
         name: str,
     ) -> None:
         self._model, self._tokenizer = model, tokenizer
-        self._prompt = load_prompt_format(adapter)
-        self._name = name
+        self._prompt, self._name = prompt, name
 
     @classmethod
     def load(
@@ -104,11 +104,13 @@ class TransformersGenerator:
         """
         require_lm_extra()
         base = base or _base_name(adapter)
-        return cls(*_load_merged(base_model(base), adapter), adapter, f"{base} + {adapter.name}")
+        prompt, revision = load_prompt_format(adapter), _revision(adapter)
+        merged = _load_merged(base_model(base), adapter)
+        return cls(*merged, prompt, f"{base} + {adapter.resolve().name} {revision}")
 
     @property
     def name(self) -> str:
-        """The model and adapter, for reports."""
+        """The model, the adapter and the hash of its weights, for reports."""
         return self._name
 
     def generate(self, questions: Sequence[str], n: int = DEFAULT_BEAMS) -> list[list[Candidate]]:
@@ -153,7 +155,8 @@ def _load_merged(base: str, adapter: Path) -> _Merged:
         model = AutoModelForCausalLM.from_pretrained(base, dtype=dtype).to(device)
         merged = PeftModel.from_pretrained(model, str(adapter)).merge_and_unload()
     except (OSError, ValueError, RuntimeError, KeyError) as error:
-        raise ModelError(f"{base} with adapter {adapter} cannot be loaded: {error}") from error
+        reason = " ".join(str(error).split())
+        raise ModelError(f"{base} with adapter {adapter} cannot be loaded: {reason}") from error
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     merged.eval()
@@ -167,6 +170,14 @@ def has_fast_bf16(device: str) -> bool:
     if device == "cuda":
         return bool(torch.cuda.is_bf16_supported())
     return bool(torch.cpu._is_avx512_bf16_supported())
+
+
+def _revision(adapter: Path) -> str:
+    """Name an adapter's weights by the head of their hash."""
+    for name in ("adapter_model.safetensors", "adapter_model.bin"):
+        if (adapter / name).is_file():
+            return hashlib.sha256((adapter / name).read_bytes()).hexdigest()[:8]
+    raise ModelError(f"{adapter} holds no weights (adapter_model.safetensors)")
 
 
 def _base_name(adapter: Path) -> str:

@@ -128,7 +128,10 @@ def _ungrounded(constraint: Constraint) -> Iterator[Entity]:
 
 
 def _distinct(entities: Iterable[Entity]) -> list[Entity]:
-    return list({entity.mid: entity for entity in reversed(list(entities))}.values())[::-1]
+    first: dict[str | None, Entity] = {}
+    for entity in entities:
+        first.setdefault(entity.mid, entity)
+    return list(first.values())
 
 
 def _similarity(one: str, other: str) -> float:

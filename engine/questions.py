@@ -1,7 +1,8 @@
-"""Read question sets: JSON Lines, gzipped or not, or a JSON array of the same records."""
+"""Read question sets: JSON Lines, gzipped or not."""
 
 import gzip
 import json
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,13 +36,18 @@ def read_questions(path: Path) -> list[Question]:
     """Read a question set.
 
     Raises:
-        InputError: The file is missing, unreadable, or a record is not a question; the message
-            names the line.
+        InputError: The file is missing, unreadable or empty, or a record is not a question or has
+            the id of another; the message names the line.
     """
-    questions = [_question(row, path, number) for number, row in read_rows(path)]
+    questions: dict[str, Question] = {}
+    for number, row in read_rows(path):
+        question = _question(row, path, number)
+        if question.id in questions:
+            raise InputError(f"{path}, line {number}: there is a question {question.id!r} above")
+        questions[question.id] = question
     if not questions:
         raise InputError(f"{path} holds no question")
-    return questions
+    return list(questions.values())
 
 
 def read_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -65,15 +71,15 @@ def read_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
         raise InputError(f"there is no file {path}") from None
     except json.JSONDecodeError as error:
         raise InputError(f"{path}, line {number}: not JSON ({error})") from None
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         raise InputError(f"{path}, after line {number}, cannot be read: {error}") from None
 
 
 def _question(row: Mapping[str, Any], path: Path, number: int) -> Question:
     try:
-        text = row["question"]
-        if not isinstance(text, str):
-            raise TypeError("the question is no text")
+        text, tier = row["question"], row.get("evidence")
+        if not isinstance(text, str) or not isinstance(tier, str | None):
+            raise TypeError("the question and its tier of evidence are texts")
         return Question(
             id=str(row.get("id", number)),
             text=text,
@@ -83,7 +89,7 @@ def _question(row: Mapping[str, Any], path: Path, number: int) -> Question:
                 if entity.get("mid")
             ),
             golds=_golds(row),
-            tier=row.get("evidence"),
+            tier=tier,
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise InputError(

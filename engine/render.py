@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 
-from kbqa.engine.answer import Answer, AnswerEntity, EvidenceTriple, Result
+from kbqa.engine.answer import Answer, AnswerEntity, Beam, EvidenceTriple, Result
 from kbqa.engine.metrics import Mean
 from kbqa.sparql.terms import Literal, is_mid
 from kbqa.sparql.words import describe_crp, describe_dropped
@@ -20,9 +20,10 @@ def render_answer(answer: Answer) -> str:
         more = "+" if answer.truncated else ""
         lines.append(f"… and {len(answer.answers) - _SHOWN}{more} more (--json prints all)")
     if answer.problem is not None:
-        lines.append(f"{'Note' if answer.answers else 'No answer'}: {answer.problem}.")
+        kind = "Note" if answer.answers else "No answer"
+        lines.append(f"{kind}: {answer.problem.removesuffix('.')}.")
     if answer.result is not None:
-        lines += _proof(answer.result, answer.evidence)
+        lines += _proof(answer.result, answer.beams[answer.result.beam], answer.evidence)
     if not answer.answers:
         lines += _beam_lines(answer)
     seconds = ", ".join(f"{stage} {s:.2f} s" for stage, s in answer.seconds.items())
@@ -78,10 +79,12 @@ def _answer_line(item: AnswerEntity) -> str:
     return f"{item.name}  ({item.term})"
 
 
-def _proof(result: Result, evidence: tuple[EvidenceTriple, ...]) -> Iterator[str]:
+def _proof(result: Result, beam: Beam, evidence: tuple[EvidenceTriple, ...]) -> Iterator[str]:
     yield ""
     yield "Path:"
     yield from (f"  {sentence}" for sentence in describe_crp(result.crp))
+    if beam.problem is not None:
+        yield f"Not understood in what the model wrote: {beam.problem}."
     if result.dropped:
         yield "Dropped, because nothing satisfied all of it:"
         yield from (f"  {sentence}" for sentence in describe_dropped(result.dropped, result.crp))
