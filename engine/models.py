@@ -9,6 +9,7 @@ import importlib.util
 import logging
 import shutil
 import tempfile
+import warnings
 from importlib.metadata import version
 from pathlib import Path
 
@@ -86,6 +87,8 @@ def quiet_transformers() -> None:
     """Keep transformers from drawing progress bars of its own and from chatting on stderr."""
     from transformers.utils import logging as transformers_logging
 
+    # PEFT 0.21 asks transformers 5 for a property by a name that is to go in 6.
+    warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)
     transformers_logging.disable_progress_bar()
     transformers_logging.set_verbosity_error()
 

@@ -2,14 +2,18 @@
 
 import importlib.metadata
 import json
+import math
+import platform
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 from kbqa.training.data import ExampleSet, Split
-from kbqa.training.train import LOG_FILE, TrainingConfig, TrainingResult
+from kbqa.training.run_folder import LOG_FILE
+from kbqa.training.train import TrainingConfig, TrainingResult
 
 CARD_FILE = "README.md"
+_PACKAGES = ("kbqa", "torch", "transformers", "peft")
 
 
 def write_model_card(
@@ -19,7 +23,15 @@ def write_model_card(
     split: Split,
     result: TrainingResult,
 ) -> None:
-    """Write the card beside the adapter: what it is, what it was made from, how it went."""
+    """Write the card beside the adapter: what it is, what it was made from, how it went.
+
+    Args:
+        output: Folder of the run, with its log.
+        config: What the run was told.
+        gathered: The examples, and what was left out.
+        split: How they were divided.
+        result: What `train_adapter` returned.
+    """
     lines = [
         *_front_matter(config),
         "# CRP writer",
@@ -32,34 +44,41 @@ def write_model_card(
         "",
         *_data_table(gathered, split),
         "",
-        f"{result.too_long} training examples longer than {config.max_length} tokens were left",
-        "out. Rows left out before, by reason:",
+        f"Training examples left out because they are longer than {config.max_length} tokens:"
+        f" {result.too_long:,}.",
+        "Rows left out before, by reason:",
         "",
-        *(f"- {count:,}: {reason}" for reason, count in sorted(gathered.skipped.items())),
+        *_skipped(gathered),
         "",
-        "No test question is among the examples, nor one that a test question was made from or",
-        "that was made from one (rows marked `test_parent`).",
+        "Rows marked `test_parent` are never used: a question of a test set was made from each of",
+        "them, or it from one. No question is both trained on and held out.",
+        "",
+        *(f"- `{file.name}`: SHA-256 {file.sha256}" for file in gathered.files),
         "",
         "## Training",
         "",
         f"- base model: {config.base}",
         f"- LoRA: rank {config.lora_rank}, alpha {config.lora_alpha},"
-        f" on {', '.join(config.lora_targets)}; {result.trainable_parameters:,} parameters, saved in bf16",
-        f"- {config.epochs} epochs of {result.train_examples:,} examples, {result.steps:,} steps"
-        f" of {config.batch_size}, AdamW, highest learning rate {config.learning_rate:g},"
-        f" cosine schedule, seed {config.seed}",
-        "- loss on prompt tokens: none",
+        f" on {', '.join(config.lora_targets)};"
+        f" {result.trainable_parameters:,} parameters, saved in bf16",
+        f"- epochs: {config.epochs} of {result.train_examples:,} examples, {result.steps:,} steps"
+        f" of {config.batch_size}",
+        f"- AdamW, highest learning rate {config.learning_rate:g}, reached after"
+        f" {config.warmup:.0%} of the steps, cosine schedule down to a tenth; seed {config.seed}",
+        "- loss on target tokens alone, none on the prompt",
+        f"- {result.seconds:,.0f} seconds",
+        "",
+        "Mean loss per target token, natural log:",
+        "",
         *_curve(output),
         "",
         "## Versions",
         "",
+        f"- Python {platform.python_version()}",
         *(f"- {name} {importlib.metadata.version(name)}" for name in _PACKAGES),
         "",
     ]
     (output / CARD_FILE).write_text("\n".join(lines), encoding="utf-8")
-
-
-_PACKAGES = ("kbqa", "torch", "transformers", "peft")
 
 
 def _front_matter(config: TrainingConfig) -> Iterator[str]:
@@ -76,12 +95,25 @@ def _data_table(gathered: ExampleSet, split: Split) -> Iterator[str]:
         yield f"| {source} | {train[source]:,} | {valid[source]:,} |"
 
 
+def _skipped(gathered: ExampleSet) -> Iterator[str]:
+    if not gathered.skipped:
+        yield "- none"
+    for reason, count in sorted(gathered.skipped.items()):
+        yield f"- {count:,}: {reason}"
+
+
 def _curve(output: Path) -> Iterator[str]:
-    """Give the losses at the end of each epoch, from the run's log."""
-    log = (output / LOG_FILE).read_text(encoding="utf-8").splitlines()
-    rows = [json.loads(line) for line in log]
-    ends = [row for row in rows if row["valid_loss"] is not None]
-    if ends:
-        yield "- mean loss per target token on the held-out examples, by epoch: " + ", ".join(
-            f"{row['valid_loss']:.4f}" for row in ends
-        )
+    """Tabulate the losses of each epoch from the run's log, whose rows end with their epoch's."""
+    yield "| epoch | trained on | held out |"
+    yield "|---|---|---|"
+    last_step, loss, steps = 0, 0.0, 0
+    for line in (output / LOG_FILE).read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        loss += row["loss"] * (row["step"] - last_step)
+        steps += row["step"] - last_step
+        last_step = row["step"]
+        if row["epoch"] == math.floor(row["epoch"]):
+            valid = row["valid_loss"]
+            held_out = "–" if valid is None else f"{valid:.4f}"
+            yield f"| {row['epoch']:.0f} | {loss / steps:.4f} | {held_out} |"
+            loss, steps = 0.0, 0

@@ -19,7 +19,8 @@ _DEFAULT = TrainingConfig(base="smollm2-135m-instruct")
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     multiple=True,
     metavar="FILE",
-    help="Question set with SPARQL or CRPs, JSON Lines, gzipped or not; repeatable.",
+    help="Question set with SPARQL or CRPs, JSON Lines, gzipped or not; repeatable. Rows marked "
+    "test_parent are left out.",
 )
 @click.option(
     "--demo-questions",
@@ -37,14 +38,40 @@ _DEFAULT = TrainingConfig(base="smollm2-135m-instruct")
     metavar="DIR",
     help="Folder of the run; the same command resumes a run that was stopped there.",
 )
-@click.option("--epochs", type=click.IntRange(1), default=_DEFAULT.epochs, show_default=True)
 @click.option(
-    "--batch-size", type=click.IntRange(1), default=_DEFAULT.batch_size, show_default=True
+    "--epochs",
+    type=click.IntRange(1),
+    default=_DEFAULT.epochs,
+    show_default=True,
+    help="Passes over the examples.",
 )
-@click.option("--learning-rate", type=float, default=_DEFAULT.learning_rate, show_default=True)
-@click.option("--lora-rank", type=click.IntRange(1), default=_DEFAULT.lora_rank, show_default=True)
 @click.option(
-    "--lora-alpha", type=click.IntRange(1), default=_DEFAULT.lora_alpha, show_default=True
+    "--batch-size",
+    type=click.IntRange(1),
+    default=_DEFAULT.batch_size,
+    show_default=True,
+    help="Examples a step.",
+)
+@click.option(
+    "--learning-rate",
+    type=click.FloatRange(0, min_open=True),
+    default=_DEFAULT.learning_rate,
+    show_default=True,
+    help="The highest, reached at the end of the warm-up.",
+)
+@click.option(
+    "--lora-rank",
+    type=click.IntRange(1),
+    default=_DEFAULT.lora_rank,
+    show_default=True,
+    help="Rank of the update matrices.",
+)
+@click.option(
+    "--lora-alpha",
+    type=click.IntRange(1),
+    default=_DEFAULT.lora_alpha,
+    show_default=True,
+    help="Scale of the update, divided by the rank.",
 )
 @click.option(
     "--max-length",
@@ -58,10 +85,22 @@ _DEFAULT = TrainingConfig(base="smollm2-135m-instruct")
     type=click.IntRange(0),
     default=200,
     show_default=True,
-    help="Examples held out to watch the run by; at most a tenth.",
+    help="Questions held out to watch the run by; at most a tenth.",
 )
-@click.option("--checkpoint-steps", type=click.IntRange(1), default=_DEFAULT.checkpoint_steps)
-@click.option("--seed", type=int, default=_DEFAULT.seed, show_default=True)
+@click.option(
+    "--checkpoint-steps",
+    type=click.IntRange(1),
+    default=_DEFAULT.checkpoint_steps,
+    show_default=True,
+    help="Steps between checkpoints, besides the one at the end of each epoch.",
+)
+@click.option(
+    "--seed",
+    type=int,
+    default=_DEFAULT.seed,
+    show_default=True,
+    help="Decides initial weights, and which examples are drawn, held out and come when.",
+)
 @json_option
 def train_crp(
     files: tuple[Path, ...],
@@ -80,13 +119,14 @@ def train_crp(
     as_json: bool,
 ) -> None:
     """Fine-tune a model with LoRA to write reasoning paths for questions."""
-    from kbqa.engine.models import require_lm_extra
+    from kbqa.engine.models import base_model, require_lm_extra
     from kbqa.training.card import write_model_card
     from kbqa.training.examples import gather_examples
 
     if not files and not demo_questions:
         raise click.UsageError("nothing to train on: give --data FILE or --demo-questions N")
     require_lm_extra()
+    base_model(base)  # a missing model is told now, not after minutes of reading
     config = TrainingConfig(
         base=base,
         epochs=epochs,

@@ -8,6 +8,7 @@ Split hygiene: rows marked `test_parent` are left out. A CWQ question was made f
 it was made from a WebQSP one, that stands in a test set.
 """
 
+import hashlib
 import random
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -17,12 +18,9 @@ from typing import Any, NamedTuple
 
 from kbqa.engine.questions import read_rows
 from kbqa.sparql.crp import Crp, Entity
-from kbqa.sparql.errors import KbqaError
+from kbqa.sparql.errors import CrpConversionError, CrpSyntaxError, QuerySyntaxError
 from kbqa.sparql.from_sparql import crp_from_sparql
 from kbqa.sparql.routerkgqa import parse_routerkgqa, render_routerkgqa
-
-# What UTF-8 looks like when it was read as Latin-1: 72 CWQ questions are published so.
-_MOJIBAKE_MARKS = ("Ã", "Â", "Ä", "Å", "â\x80", "Ð", "Ñ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +47,30 @@ class Split(NamedTuple):
     valid: tuple[Example, ...]
 
 
+class DataFile(NamedTuple):
+    """A file that examples were read from: its name, and the SHA-256 of its bytes in hex."""
+
+    name: str
+    sha256: str
+
+
 @dataclass(slots=True)
 class ExampleSet:
-    """Examples, and how many rows were left out for which reason."""
+    """Examples, where they were read from, and how many rows were left out for which reason."""
 
     examples: list[Example] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
+    files: list[DataFile] = field(default_factory=list)
+    _seen: set[tuple[str, str]] = field(default_factory=set, repr=False)
+
+    def add(self, example: Example) -> None:
+        """Add an example, unless its question stands here already with the same target."""
+        key = (example.question.casefold(), example.target)
+        if key in self._seen:
+            self.skipped["repeated"] += 1
+            return
+        self._seen.add(key)
+        self.examples.append(example)
 
 
 def load_examples(paths: Iterable[Path]) -> ExampleSet:
@@ -63,27 +79,25 @@ def load_examples(paths: Iterable[Path]) -> ExampleSet:
     Raises:
         InputError: A file is missing, or holds a line that is no JSON object.
     """
-    examples = ExampleSet()
-    seen: set[tuple[str, str]] = set()
+    gathered = ExampleSet()
     for path in paths:
         source = path.name.split(".jsonl")[0]
         for _, row in read_rows(path):
             try:
-                example = _example(row, source)
+                gathered.add(_example(row, source))
             except _SkipError as skip:
-                examples.skipped[str(skip)] += 1
-                continue
-            key = (example.question.casefold(), example.target)
-            if key in seen:
-                examples.skipped["repeated"] += 1
-                continue
-            seen.add(key)
-            examples.examples.append(example)
-    return examples
+                gathered.skipped[str(skip)] += 1
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        gathered.files.append(DataFile(path.name, digest))
+    return gathered
 
 
 def split_examples(examples: Iterable[Example], valid_size: int, seed: int) -> Split:
-    """Hold out `valid_size` examples, chosen by the seed, and none whose question is trained on."""
+    """Hold out examples of `valid_size` questions, a tenth of all at most, chosen by the seed.
+
+    No question is both held out and trained on.
+    """
     pool = sorted(examples, key=lambda example: (example.source, example.id, example.target))
     questions = sorted({example.question.casefold() for example in pool})
     held_out = set(random.Random(seed).sample(questions, min(valid_size, len(questions) // 10)))
@@ -93,12 +107,14 @@ def split_examples(examples: Iterable[Example], valid_size: int, seed: int) -> S
 
 
 def mend_mojibake(text: str) -> str:
-    """Mend UTF-8 that was read as Latin-1; other text comes back as it is.
+    """Mend UTF-8 that was read as Latin-1, as in 72 CWQ questions; other text comes back as it is.
 
-    >>> mend_mojibake("Where is GoiÃ¡s?")
-    'Where is Goiás?'
+    Text that was not read wrongly hardly ever is Latin-1 whose bytes happen to be UTF-8.
+
+    >>> mend_mojibake("Where is GoiÃ¡s?"), mend_mojibake("Where is Goiás?")
+    ('Where is Goiás?', 'Where is Goiás?')
     """
-    if not any(mark in text for mark in _MOJIBAKE_MARKS):
+    if text.isascii():
         return text
     try:
         return text.encode("latin-1").decode("utf-8")
@@ -123,21 +139,36 @@ def _example(row: Mapping[str, Any], source: str) -> Example:
 
 
 def _named_crp(row: Mapping[str, Any]) -> Crp:
-    published = row.get("crp_routerkgqa")
-    try:
-        if published:
-            crp, problems = parse_routerkgqa(published)
-            if problems:
-                raise _SkipError("published CRP with problems")
-        elif row.get("sparql"):
-            crp = crp_from_sparql(row["sparql"])
-        else:
-            raise _SkipError("neither CRP nor SPARQL")
-    except KbqaError as error:
-        raise _SkipError(str(getattr(error, "reason", type(error).__name__))) from None
-    entities = [*(row.get("entities_in_sparql") or ()), *(row.get("topic_entities") or ())]
-    names = {entity["mid"]: entity["name"] for entity in entities if entity.get("name")}
-    crp = crp.with_entities(lambda e: e if e.name else Entity(names.get(e.mid or ""), e.mid))
+    names = _names(row)
+    crp = _crp(row).with_entities(lambda e: e if e.name else Entity(names.get(e.mid or ""), e.mid))
     if any(entity.name is None for entity in crp.entities()):
         raise _SkipError("an entity without a name")
     return crp
+
+
+def _crp(row: Mapping[str, Any]) -> Crp:
+    published, sparql = row.get("crp_routerkgqa"), row.get("sparql")
+    try:
+        if isinstance(published, str) and published:
+            crp, problems = parse_routerkgqa(published)
+            if problems:
+                raise _SkipError("published CRP with problems")
+            return crp
+        if isinstance(sparql, str) and sparql:
+            return crp_from_sparql(sparql)
+    except CrpConversionError as error:
+        raise _SkipError(error.reason) from None
+    except CrpSyntaxError:
+        raise _SkipError("published CRP that cannot be read") from None
+    except QuerySyntaxError:
+        raise _SkipError("SPARQL that does not parse") from None
+    raise _SkipError("neither CRP nor SPARQL")
+
+
+def _names(row: Mapping[str, Any]) -> dict[str, str]:
+    """Collect the names of the row's entities by mid."""
+    try:
+        entities = [*(row.get("entities_in_sparql") or ()), *(row.get("topic_entities") or ())]
+        return {e["mid"]: mend_mojibake(e["name"]) for e in entities if e.get("name")}
+    except (AttributeError, KeyError, TypeError):
+        raise _SkipError("malformed entities") from None

@@ -31,7 +31,5 @@ def gather_examples(files: Sequence[Path], *, demo_questions: int, seed: int) ->
             if target is None:
                 gathered.skipped["RouterKGQA's text form cannot say it"] += 1
                 continue
-            gathered.examples.append(
-                Example(f"demo-{number}", example.question, target, DEMO_SOURCE)
-            )
+            gathered.add(Example(f"demo-{number}", example.question, target, DEMO_SOURCE))
     return gathered

@@ -1,0 +1,118 @@
+"""The command `kbqa train-crp`, from end to end on a tiny model."""
+
+import importlib.util
+import json
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from kbqa.engine.cli import main
+from kbqa.engine.models import INSTALL_LM
+from kbqa.training.data import Example
+
+
+@pytest.fixture
+def questions(examples: Sequence[Example], tmp_path: Path) -> Path:
+    """Twelve rows, of which the last is of no use."""
+    rows: list[dict[str, object]] = [
+        {"id": one.id, "question": one.question, "crp_routerkgqa": one.target}
+        for one in examples[:11]
+    ]
+    rows.append({"id": "last", "question": "who?", "crp_routerkgqa": "?", "test_parent": True})
+    path = tmp_path / "questions.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def _train(questions: Path, base: Path | str, output: Path, *more: str) -> Result:
+    arguments = ["--data", str(questions), "--base", str(base), "--output", str(output)]
+    return CliRunner().invoke(
+        main, ["train-crp", *arguments, "--demo-questions", "0", "--epochs", "1", *more]
+    )
+
+
+def test_a_file_of_questions_becomes_an_adapter(
+    questions: Path, tiny_base: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "run"
+    result = _train(questions, tiny_base, output, "--json")
+    assert result.exit_code == 0, result.stderr
+    record = json.loads(result.stdout)
+    assert record["adapter"] == str(output)
+    assert (record["train_examples"], record["steps"]) == (10, 2)
+    assert "11 examples\n  left out 1: a test question was made from it" in result.stderr
+    assert "step 2/2  epoch 1.00  loss " in result.stderr
+    card = (output / "README.md").read_text(encoding="utf-8")
+    assert "| questions | 10 | 1 |" in card
+    assert {"adapter_config.json", "adapter_model.safetensors", "kbqa_prompt.json"} <= {
+        path.name for path in output.iterdir()
+    }
+
+    again = _train(questions, tiny_base, output)
+    assert again.exit_code == 0
+    assert f"kbqa ask --adapter {output}" in again.stdout
+    assert "step " not in again.stderr
+
+
+def test_a_bad_line_is_named(questions: Path, tiny_base: Path, tmp_path: Path) -> None:
+    with questions.open("a", encoding="utf-8") as lines:
+        lines.write("what?\n")
+    result = _train(questions, tiny_base, tmp_path / "run")
+    assert result.exit_code == 2
+    assert f"Error: {questions}, line 13: not JSON" in result.stderr
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "message"),
+    [
+        (["--valid-size", "0", "--max-length", "16"], 1, "no example to train on: 11 are longer"),
+        (["--learning-rate", "0"], 2, "Invalid value for '--learning-rate'"),
+        (["--data", "nowhere.jsonl"], 2, "File 'nowhere.jsonl' does not exist"),
+        (["--base", "./nowhere"], 1, "there is no model folder ./nowhere"),
+    ],
+    ids=["too long", "learning rate", "no file", "no model"],
+)
+def test_mistakes_end_in_one_line(
+    more: list[str], code: int, message: str, questions: Path, tiny_base: Path, tmp_path: Path
+) -> None:
+    result = _train(questions, tiny_base, tmp_path / "run", *more)
+    assert result.exit_code == code
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+    assert result.stdout == ""
+    assert not (tmp_path / "run").exists()
+
+
+def test_nothing_to_train_on(tmp_path: Path) -> None:
+    result = CliRunner().invoke(
+        main, ["train-crp", "--demo-questions", "0", "--output", str(tmp_path / "run")]
+    )
+    assert result.exit_code == 2
+    assert "nothing to train on" in result.stderr
+
+
+def test_a_model_folder_without_weights(questions: Path, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}", encoding="utf-8")
+    result = _train(questions, tmp_path, tmp_path / "run")
+    assert result.exit_code == 1
+    assert f"Error: {tmp_path} holds no weights" in result.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_without_the_lm_extra_it_says_what_to_install(
+    questions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = importlib.util.find_spec
+
+    def find_but_peft(name: str, package: str | None = None) -> ModuleSpec | None:
+        return None if name == "peft" else find(name, package)
+
+    monkeypatch.setattr(importlib.util, "find_spec", find_but_peft)
+    result = _train(questions, "smollm2-135m-instruct", tmp_path / "run")
+    assert result.exit_code == 1
+    assert f"the small model needs peft. Install: {INSTALL_LM}" in result.stderr
+    assert not (tmp_path / "run").exists()
