@@ -6,11 +6,12 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from kbqa.engine.generate import Candidate
 from kbqa.kb.demo_graph import demo_store_directory
 from kbqa.kb.load import load_freebase
 
@@ -63,7 +64,39 @@ location.country.currency_used type.property.schema location.country
 location.country.currency_used type.property.expected_type finance.currency
 location.country.currency_used type.property.reverse_property finance.currency.countries_used
 people.sibling_relationship freebase.type_hints.mediator "true"
+m.0odd1 type.object.name "Oddville"@en
+m.0odd1 common.topic.image en.not|an^iri
 """
+
+
+class ScriptedGenerator:
+    """The small model's stand-in, the only fake: each question takes the next reply of a queue.
+
+    A reply is a list of candidates, best first, each a text and its log-probability, or an error
+    that is raised in their place.
+    """
+
+    name = "scripted"
+
+    def __init__(self, *replies: Sequence[tuple[str, float]] | Exception) -> None:
+        self.replies = list(replies)
+        self.questions: list[str] = []
+
+    def generate(self, questions: Sequence[str], n: int = 5) -> list[list[Candidate]]:
+        self.questions += questions
+        return [self._reply()[:n] for _ in questions]
+
+    def _reply(self) -> list[Candidate]:
+        reply = self.replies.pop(0)
+        if isinstance(reply, Exception):
+            raise reply
+        return [Candidate(text, logprob, len(text.split())) for text, logprob in reply]
+
+
+@pytest.fixture(scope="session")
+def scripted() -> type[ScriptedGenerator]:
+    """The class of scripted models."""
+    return ScriptedGenerator
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,0 +1,193 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kbqa.engine.clock import Clock
+from kbqa.engine.execute import Execution, Executor
+from kbqa.engine.generate import Candidate
+from kbqa.engine.ground import Grounder
+from kbqa.kb.entity_search import open_names
+from kbqa.kb.graph import Graph
+from kbqa.kb.select_graph import open_graph
+
+MONEY = "Main Path:\n Jamaica -[location , country , currency used]-> ?x"
+SIBLINGS = """Main Path:
+ Justin Bieber -[people , person , sibling s]-> ?y
+ ?y -[people , sibling relationship , sibling]-> ?x"""
+POPULATION = """Main Path:
+ Jamaica -[location , statistical region , population]-> ?y
+ ?y -[measurement unit , dated integer , number]-> ?x"""
+MALE = "Entity Restrictions:\n ?x -[people , person , gender]-> Male"
+JAMAICAN = " ?x -[people , person , gender]-> Jamaica"
+NAMED = 'String Restrictions:\n ?x -[type , object , name]-> ?n\n FILTER(str(?n) = "{}")'
+BORN = 'Numeric Restrictions:\n ?x -[people , person , date of birth]-> ?d\n FILTER(?d < "1900")'
+LATE = "Numeric Restrictions:\n ?y -[measurement unit , dated integer , year]-> ?d\n FILTER(?d {})"
+MOST = "Numeric Restrictions:\n ORDER BY {}(?x)\n LIMIT {}"
+
+JAXON, JAZMYN = "m.0gxnnwq", "m.0gxnnwd"
+
+
+@pytest.fixture(scope="module", params=["store", "endpoint"])
+def graph(
+    request: pytest.FixtureRequest, small_store: Path, small_endpoint: str
+) -> Iterator[Graph]:
+    is_store = request.param == "store"
+    graph = open_graph(small_store) if is_store else open_graph(endpoint=small_endpoint)
+    yield graph
+    graph.close()
+
+
+def _execute(graph: Graph, *texts: str, timeout_s: float = 5) -> Execution:
+    names = open_names(graph)
+    grounder = Grounder(graph, names, ())
+    candidates = [Candidate(text, -float(rank), 9) for rank, text in enumerate(texts)]
+    try:
+        return Executor(graph, grounder, Clock(), timeout_s).execute(candidates)
+    finally:
+        names.close()
+
+
+def _lines(*parts: str) -> str:
+    return "\n".join(parts)
+
+
+def _answers(execution: Execution) -> list[str]:
+    return [str(getattr(term, "text", term)) for (term,) in execution.table.rows]
+
+
+@pytest.mark.parametrize(
+    ("text", "answers"),
+    [
+        (MONEY, ["m.04xc2m"]),
+        (_lines(SIBLINGS, MALE), [JAXON]),
+        (_lines(SIBLINGS, NAMED.format("Jazmyn Bieber")), [JAZMYN]),
+        (_lines(POPULATION, LATE.format('> "2010"')), ["2741052"]),
+        (_lines(POPULATION, LATE.format('< "2010"')), ["2695867"]),
+        (_lines(POPULATION, MOST.format("DESC", 1)), ["2741052"]),
+        (_lines(POPULATION, MOST.format("ASC", 1)), ["2695867"]),
+        (_lines(POPULATION, MOST.format("DESC", 2)), ["2741052", "2695867"]),
+        ("Main Path:\n Male -[R [people , person , gender]]-> ?x", ["m.06w2sn5", JAXON]),
+    ],
+    ids=[
+        "path",
+        "entity",
+        "string",
+        "after a year",
+        "before a year",
+        "largest",
+        "smallest",
+        "two largest in order",
+        "backwards",
+    ],
+)
+def test_a_crp_is_executed_in_full(graph: Graph, text: str, answers: list[str]) -> None:
+    execution = _execute(graph, text)
+    found = _answers(execution)
+    assert (found if "ORDER" in text else sorted(found)) == answers
+    assert execution.result is not None
+    assert (execution.result.level, execution.result.dropped) == ("full", ())
+    assert [(beam.fate, beam.problem) for beam in execution.beams] == [("reachable", None)]
+
+
+@pytest.mark.parametrize(
+    ("text", "level", "dropped", "answers"),
+    [
+        (_lines(SIBLINGS, MALE, NAMED.format("X")), "string", 1, [JAXON]),
+        (_lines(SIBLINGS, MALE, BORN), "numeric", 1, [JAXON]),
+        (_lines(SIBLINGS, MALE, BORN, NAMED.format("X")), "numeric", 2, [JAXON]),
+        (_lines(SIBLINGS, MALE, JAMAICAN), "entity", 1, [JAXON]),
+        (_lines(SIBLINGS, MALE.replace("Male", "Jamaica")), "main_path", 1, [JAZMYN, JAXON]),
+        (_lines(SIBLINGS, MALE.replace("Male", "Zorblax")), "main_path", 1, [JAZMYN, JAXON]),
+        (_lines(SIBLINGS, MALE, JAMAICAN.replace("Jamaica", "Zorblax")), "entity", 1, [JAXON]),
+    ],
+    ids=["string", "numeric", "both", "one entity", "every entity", "no such name", "one unknown"],
+)
+def test_constraints_are_relaxed_in_the_papers_order(
+    graph: Graph, text: str, level: str, dropped: int, answers: list[str]
+) -> None:
+    execution = _execute(graph, text)
+    assert sorted(_answers(execution)) == answers
+    assert execution.result is not None
+    assert (execution.result.level, len(execution.result.dropped)) == (level, dropped)
+    for constraint in execution.result.dropped:
+        assert constraint not in execution.result.executed.constraints
+
+
+def test_a_name_that_nobody_bears_is_told(graph: Graph) -> None:
+    [beam] = _execute(graph, _lines(SIBLINGS, MALE.replace("Male", "Zorblax"))).beams
+    assert (beam.fate, beam.problem) == ("reachable", "no entity is called 'Zorblax'")
+
+
+def test_a_line_that_cannot_be_read_is_told(graph: Graph) -> None:
+    [beam] = _execute(graph, _lines(SIBLINGS, MALE, " so that he is tall")).beams
+    assert beam.fate == "reachable"
+    assert "so that he is tall" in (beam.problem or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "fate"),
+    [
+        ("", "unreadable"),
+        ("I do not know.", "unreadable"),
+        ("Main Path:\n ?y -[people , person , gender]-> ?x", "unreadable"),
+        (MONEY.replace("Jamaica", "Zorblax"), "unlinked"),
+        (MONEY.replace("currency used", "anthem"), "unlinked"),
+        (SIBLINGS.replace("sibling]", "anthem]"), "unreachable"),
+        (MONEY.replace("Jamaica", "m.0nobody"), "unreachable"),
+    ],
+    ids=["empty", "prose", "no topic", "no such name", "no such edge", "no second hop", "no mid"],
+)
+def test_the_next_beam_is_tried_where_one_leads_nowhere(graph: Graph, text: str, fate: str) -> None:
+    execution = _execute(graph, text, MONEY, SIBLINGS)
+    assert [beam.fate for beam in execution.beams] == [fate, "reachable"]
+    assert execution.result is not None
+    assert execution.result.beam == 1
+    assert _answers(execution) == ["m.04xc2m"]
+
+
+def test_a_later_beam_in_full_goes_before_an_earlier_one_relaxed(graph: Graph) -> None:
+    execution = _execute(graph, _lines(SIBLINGS, MALE.replace("Male", "Jamaica")), MONEY)
+    assert execution.result is not None
+    assert (execution.result.beam, execution.result.level) == (1, "full")
+
+
+def test_without_a_path_there_is_no_result(graph: Graph) -> None:
+    execution = _execute(graph, "nonsense", MONEY.replace("Jamaica", "Zorblax"))
+    assert (execution.result, execution.table.rows) == (None, ())
+    assert len(execution.beams) == 2
+
+
+def test_without_candidates_there_is_no_result(graph: Graph) -> None:
+    execution = _execute(graph)
+    assert (execution.result, execution.beams) == (None, ())
+
+
+# Two men share a gender, so that a walk to it and back doubles with each round.
+_GENDER = ("R [people , person , gender]", "people , person , gender")
+ENDLESS = "\n".join(
+    [
+        "Main Path:",
+        " Justin Bieber -[people , person , gender]-> ?n0",
+        *(f" ?n{n} -[{_GENDER[n % 2]}]-> ?n{n + 1}" for n in range(59)),
+        " ?n59 -[R [people , person , gender]]-> ?x",
+        "Entity Restrictions:",
+        " ?x -[people , person , sibling s]-> Jamaica",
+    ]
+)
+
+
+def test_a_query_that_takes_too_long_costs_its_beam_only(graph: Graph) -> None:
+    execution = _execute(graph, ENDLESS, MONEY, timeout_s=1)
+    assert [beam.fate for beam in execution.beams] == ["failed", "reachable"]
+    assert "within 1 s" in (execution.beams[0].problem or "")
+    assert execution.result is not None
+    assert (execution.result.beam, _answers(execution)) == (1, ["m.04xc2m"])
+
+
+def test_stages_are_timed(graph: Graph) -> None:
+    clock, names = Clock(), open_names(graph)
+    Executor(graph, Grounder(graph, names, ()), clock, 5).execute([Candidate(MONEY, 0.0, 9)])
+    names.close()
+    assert set(clock.seconds) == {"ground", "reach", "execute"}
+    assert all(seconds > 0 for seconds in clock.seconds.values())

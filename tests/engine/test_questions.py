@@ -1,0 +1,134 @@
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from kbqa.engine.questions import Question, read_questions
+from kbqa.sparql.crp import Entity
+from kbqa.sparql.errors import InputError
+
+CWQ = {
+    "id": "CWQ-1",
+    "question": "what money?",
+    "topic_entities": [{"mid": "m.03_r3", "name": "Jamaica"}, {"mid": None, "name": "1990"}],
+    "answers": [{"arg": "m.04xc2m", "name": "Jamaican dollar"}, {"arg": None, "name": ""}],
+    "evidence": "independent",
+}
+
+
+def _parse(*answers: str, question: str = "Good", parse: str = "Complete") -> dict[str, object]:
+    return {
+        "AnnotatorComment": {"QuestionQuality": question, "ParseQuality": parse},
+        "Answers": [{"AnswerArgument": answer} for answer in answers],
+    }
+
+
+def _write(path: Path, *rows: object) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def test_a_question_is_read_with_what_its_set_says(tmp_path: Path) -> None:
+    assert read_questions(_write(tmp_path / "q.jsonl", CWQ)) == [
+        Question(
+            id="CWQ-1",
+            text="what money?",
+            topics=(Entity("Jamaica", "m.03_r3"),),
+            golds=(frozenset({"m.04xc2m"}),),
+            tier="independent",
+        )
+    ]
+
+
+def test_a_question_needs_nothing_but_its_text(tmp_path: Path) -> None:
+    path = _write(tmp_path / "q.jsonl", {"question": "a?"}, {"question": "b?"})
+    assert read_questions(path) == [Question("1", "a?", (), ()), Question("2", "b?", (), ())]
+
+
+def test_each_complete_parse_of_a_good_question_is_a_gold_set(tmp_path: Path) -> None:
+    parses = [
+        _parse("m.1", "m.2"),
+        _parse("m.3", parse="Partial"),
+        _parse("m.4", question="Bad"),
+        _parse(),
+    ]
+    [question] = read_questions(
+        _write(
+            tmp_path / "q.jsonl", {"question": "a?", "parses": parses, "answers": CWQ["answers"]}
+        )
+    )
+    assert question.golds == (frozenset({"m.1", "m.2"}), frozenset())
+
+
+def test_gzip_and_empty_lines(tmp_path: Path) -> None:
+    path = tmp_path / "q.jsonl.gz"
+    with gzip.open(path, "wt", encoding="utf-8") as file:
+        file.write(f'\n{json.dumps(CWQ)}\n\n{{"question": "é?", "id": 7}}\n')
+    assert [(question.id, question.text) for question in read_questions(path)] == [
+        ("CWQ-1", "what money?"),
+        ("7", "é?"),
+    ]
+
+
+GOOD = json.dumps({"question": "a?", "id": "1"})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "holds no question"),
+        (f"{GOOD}\nnonsense\n", "line 2: not JSON"),
+        (f"{GOOD}\n[]\n", "line 2: not a JSON object"),
+        (f'{GOOD}\n{{"id": "2"}}\n', "line 2: not a question record"),
+        ('{"question": 7}', "line 1: not a question record"),
+        ('{"question": "a?", "evidence": 7}', "line 1: not a question record"),
+        ('{"question": "a?", "topic_entities": ["m.1"]}', "line 1: not a question record"),
+        ('{"question": "a?", "answers": 7}', "line 1: not a question record"),
+        ('{"question": "a?", "parses": [{}]}', "line 1: not a question record"),
+        (f"{GOOD}\n\n{GOOD}\n", "line 3: there is a question '1' above"),
+    ],
+)
+def test_what_is_no_question_set_is_told_with_its_line(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    path = tmp_path / "q.jsonl"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=message):
+        read_questions(path)
+
+
+def _broken_gzip() -> bytes:
+    data = bytearray(gzip.compress(b"".join(b"%d" % (n * n) for n in range(9000)), mtime=0))
+    data[40:60] = b"\xff" * 20
+    return bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("q.jsonl", b'{"question": "\xff"}\n'),
+        ("q.jsonl.gz", b"no gzip"),
+        ("q.jsonl.gz", gzip.compress(GOOD.encode() * 999)[:-20]),
+        ("q.jsonl.gz", _broken_gzip()),
+    ],
+    ids=["no UTF-8", "no gzip", "cut short", "damaged"],
+)
+def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, name: str, content: bytes) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=f"{name}, .*line"):
+        read_questions(path)
+
+
+def test_a_missing_file_is_told(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no file"):
+        read_questions(tmp_path / "none.jsonl")
+
+
+@pytest.mark.parametrize(("name", "rows"), [("webqsp.test-half", 840), ("cwq.test-half", 1753)])
+def test_the_benchmarks_are_read_in_full(shared: Path, name: str, rows: int) -> None:
+    questions = read_questions(shared / "data" / "qa" / f"{name}.jsonl.gz")
+    assert len(questions) == rows
+    assert {question.tier for question in questions} == {"independent", "annotated", "none"}
+    assert sum(bool(question.golds) for question in questions) > 0.95 * rows
