@@ -168,7 +168,7 @@ class _Body:
 
     def _constraint(
         self, constraint: Constraint, nodes: Sequence[str], *, within_optional: bool = False
-    ) -> "_Clause":
+    ) -> _Clause:
         """Compile a constraint that hangs on one of these nodes.
 
         What an OPTIONAL holds decides whether it matches, not whether the constraint is met: there,

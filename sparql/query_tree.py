@@ -177,6 +177,9 @@ def _group(group: "CompValue") -> Group:
                 filters += _conjuncts(part.expr)
             case "GroupOrUnionGraphPattern" if len(part.graph) == 1:
                 inner = _group(part.graph[0])
+                if inner.filters and len(group.part) > 1:
+                    # They see their own group's variables alone, and would see more out here.
+                    raise CrpConversionError("unsupported pattern", "filters in a group of its own")
                 triples += inner.triples
                 filters += inner.filters
             case "GroupOrUnionGraphPattern":
@@ -202,7 +205,7 @@ def _relation(path: "CompValue") -> str:
         path = parts[0]
     node = _node(path)
     if not isinstance(node, str):
-        raise CrpConversionError("free relation", str(node))
+        raise CrpConversionError("free relation")
     return node
 
 
