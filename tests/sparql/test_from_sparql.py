@@ -256,7 +256,7 @@ def test_topic_and_main_path(
         ("MINUS { ?x ns:c.d ?y }", "unsupported pattern"),
         ("BIND (1 AS ?y)", "unsupported pattern"),
         ("VALUES ?x { ns:m.0b }", "unsupported pattern"),
-        ("} VALUES ?x { ns:m.0b #", "unsupported pattern"),
+        ("} VALUES ?x { ns:m.0b } #", "unsupported pattern"),
         ("GRAPH <http://g> { ?x ns:c.d ?y }", "unsupported pattern"),
         ("SERVICE <http://s> { ?x ns:c.d ?y }", "unsupported pattern"),
         ("{ FILTER (?x != ns:m.0a) }", "unsupported pattern"),
