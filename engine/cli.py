@@ -33,7 +33,7 @@ COMMANDS = {
     ),
     "sparql": LazyCommand("kbqa.kb.graph_commands", "sparql", "Run a read-only SPARQL query."),
     "crp": LazyCommand(
-        "kbqa.engine.crp_commands", "crp", "Convert, compile, run and show reasoning paths."
+        "kbqa.engine.crp_commands", "crp", "Write reasoning paths for question sets."
     ),
     "load-freebase": LazyCommand(
         "kbqa.kb.load_commands", "load_freebase", "Load a Freebase dump into a store."
@@ -59,7 +59,9 @@ class _LazyGroup(click.Group):
             return None
         command = COMMANDS[cmd_name]
         module = importlib.import_module(command.module)
-        return cast(click.Command, getattr(module, command.function))
+        found = cast(click.Command, getattr(module, command.function))
+        _name_variables(found, f"KBQA_{cmd_name}")
+        return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -85,6 +87,20 @@ class _LazyGroup(click.Group):
             raise failure(str(error)) from error
         except KeyboardInterrupt:
             raise click.exceptions.Exit(130) from None
+
+
+def _name_variables(command: click.Command, prefix: str) -> None:
+    """Name the options' environment variables after their long names.
+
+    click names them after its own names of the parameters: `--json` would be KBQA_ASK_AS_JSON.
+    """
+    for parameter in command.params:
+        if isinstance(parameter, click.Option) and parameter.envvar is None:
+            name = f"{prefix}_{max(parameter.opts, key=len).removeprefix('--')}"
+            parameter.envvar = name.replace("-", "_").upper()
+    if isinstance(command, click.Group):
+        for name, below in command.commands.items():
+            _name_variables(below, f"{prefix}_{name}")
 
 
 @click.group(

@@ -9,7 +9,7 @@ Source: RouterKGQA §3.2; appendix A.1 for what the model was trained on.
 import hashlib
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -42,6 +42,19 @@ class Candidate:
     text: str
     logprob: float
     tokens: int
+
+
+def rank_candidates(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Sort candidates by their mean log-probability per token, the likeliest first.
+
+    That is how Hugging Face's beam search, and so RouterKGQA, ranks finished texts. By the sum a
+    path without its constraints would mostly win, because it is shorter.
+
+    >>> short, long = Candidate("a", -1.2, 10), Candidate("b", -2.0, 40)
+    >>> [candidate.text for candidate in rank_candidates([short, long])]
+    ['b', 'a']
+    """
+    return sorted(candidates, key=lambda candidate: -candidate.logprob / candidate.tokens)
 
 
 class Generator(Protocol):
@@ -129,7 +142,7 @@ class TransformersGenerator:
             end=self._tokenizer.eos_token_id,
             max_new_tokens=_MAX_NEW_TOKENS,
         )
-        return [[self._candidate(hypothesis) for hypothesis in texts] for texts in found]
+        return [rank_candidates(map(self._candidate, texts)) for texts in found]
 
     def _candidate(self, hypothesis: Hypothesis) -> Candidate:
         text = self._tokenizer.decode(hypothesis.tokens, skip_special_tokens=True)
