@@ -68,8 +68,9 @@ class Grounder:
         if self.gold:
             return sorted(self.gold, key=lambda entity: -_similarity(name, str(entity)))
         candidates = _distinct(self._bearers(name))
-        reached = [entity for entity in candidates if self._has(entity, crp.path[0])]
-        return reached[:_TOPICS]
+        starts = [entity for entity in candidates if self._has(entity, crp.path[0])]
+        # Where nobody can start the path, the likeliest one stands for all: it is unreachable.
+        return starts[:_TOPICS] or candidates[:1]
 
     def _bearers(self, name: str) -> Iterator[Entity]:
         """Yield whom a name may mean: its bearers, the question's mentions, its near misses."""
