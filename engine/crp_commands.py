@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from kbqa.engine.options import ModelChoice, model_options
+from kbqa.sparql.errors import InputError
 
 
 @click.group()
@@ -40,9 +41,14 @@ def generate(file: Path, output: Path, model: ModelChoice, batch_size: int) -> N
     from tqdm import tqdm
 
     from kbqa.engine.evaluate import read_beams
-    from kbqa.engine.questions import read_questions
+    from kbqa.engine.questions import drop_unfinished_line, read_questions
 
-    written = read_beams(output) if output.is_file() else {}
+    if not output.parent.is_dir():
+        raise InputError(f"there is no folder {output.parent} to write {output.name} to")
+    written = {}
+    if output.is_file():
+        drop_unfinished_line(output)
+        written = read_beams(output)
     # Questions of like length are generated for together: padding is work without use.
     questions = sorted(
         (question for question in read_questions(file) if question.id not in written),

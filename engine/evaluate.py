@@ -20,7 +20,7 @@ from kbqa.engine.answer import Answer
 from kbqa.engine.engine import Engine
 from kbqa.engine.generate import Candidate
 from kbqa.engine.metrics import Mean, Scores, bootstrap_mean, score_best
-from kbqa.engine.questions import Question, read_rows
+from kbqa.engine.questions import Question, drop_unfinished_line, read_rows
 from kbqa.sparql.errors import InputError, KbqaError
 
 logger = logging.getLogger(__name__)
@@ -128,13 +128,16 @@ def read_beams(path: Path) -> dict[str, list[Candidate]]:
     beams = {}
     for number, row in read_rows(path):
         try:
-            beams[str(row["id"])] = [
-                Candidate(str(crp["routerkgqa"]), float(crp["logprob"]), int(crp["tokens"]))
-                for crp in row["crps"]
-            ]
+            beams[str(row["id"])] = [_candidate(crp) for crp in row["crps"]]
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"{path}, line {number}: not a row of beams ({error!r})") from None
     return beams
+
+
+def _candidate(crp: Mapping[str, Any]) -> Candidate:
+    if not isinstance(text := crp["routerkgqa"], str):
+        raise TypeError(f"routerkgqa is {text!r}")
+    return Candidate(text, float(crp["logprob"]), int(crp["tokens"]))
 
 
 def _answers(
@@ -245,8 +248,7 @@ def _finished_rows(output: Path) -> dict[str, Row]:
     What goes: rows of questions that failed, and a last line that was being written when the run
     was killed.
     """
-    with output.open("r+b") as file:
-        file.truncate(file.read().rfind(b"\n") + 1)
+    drop_unfinished_line(output)
     rows = {row["id"]: row for _, row in read_rows(output) if row["error"] is None}
     partial = output.with_name(f"{output.name}.partial")
     partial.write_text("".join(map(_line, rows.values())), encoding="utf-8")

@@ -75,6 +75,19 @@ def read_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
         raise InputError(f"{path}, after line {number}, cannot be read: {error}") from None
 
 
+def drop_unfinished_line(path: Path) -> None:
+    """Cut off a last line without an end, which a process that was killed has left.
+
+    Raises:
+        InputError: The file cannot be changed.
+    """
+    try:
+        with path.open("r+b") as file:
+            file.truncate(file.read().rfind(b"\n") + 1)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error}") from error
+
+
 def _question(row: Mapping[str, Any], path: Path, number: int) -> Question:
     try:
         text, tier = row["question"], row.get("evidence")

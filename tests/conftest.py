@@ -7,13 +7,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+from pyoxigraph import Store
 
 from kbqa.engine.generate import Candidate
 from kbqa.kb.demo_graph import demo_store_directory
 from kbqa.kb.load import load_freebase
+
+# A busy machine is no failure.
+settings.register_profile("kbqa", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("kbqa")
 
 NS = "http://rdf.freebase.com/ns/"
 
@@ -148,12 +155,26 @@ def demo_store() -> Path:
 @pytest.fixture(scope="session")
 def small_endpoint(small_store: Path) -> Iterator[str]:
     """The URL of a real oxigraph server over `small_store`."""
+    with _serve(small_store / "graph") as url:
+        yield url
+
+
+@pytest.fixture
+def empty_endpoint(tmp_path: Path) -> Iterator[str]:
+    """The URL of a real oxigraph server that holds nothing."""
+    Store(tmp_path / "empty")
+    with _serve(tmp_path / "empty") as url:
+        yield url
+
+
+@contextmanager
+def _serve(location: Path) -> Iterator[str]:
     program = shutil.which("oxigraph", path=str(Path(sys.executable).parent))
     if program is None:
         pytest.skip("needs the oxigraph server: pip install oxigraph")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    arguments = ["serve-read-only", "--location", str(small_store / "graph")]
+    arguments = ["serve-read-only", "--location", str(location)]
     server = subprocess.Popen(
         [program, *arguments, "--bind", f"127.0.0.1:{port}", "--timeout-s", "5"],
         stderr=subprocess.DEVNULL,

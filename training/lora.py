@@ -1,13 +1,14 @@
 """Load a base model with a fresh LoRA adapter on it, and write the adapter once it is trained."""
 
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbqa.engine.models import base_model, quiet_transformers
 from kbqa.sparql.errors import ModelError
-from kbqa.training.run_folder import ADAPTER_CONFIG_FILE
+from kbqa.training.run_folder import ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE
 
 if TYPE_CHECKING:
     import torch
@@ -77,6 +78,8 @@ def write_adapter(model: "PeftModel", base: str, directory: Path) -> None:
             parameter.data = parameter.data.to(torch.bfloat16)
     model.save_pretrained(str(directory), save_embedding_layers=False)
     path = directory / ADAPTER_CONFIG_FILE
+    # safetensors lets nobody but the owner read what it writes.
+    shutil.copymode(path, directory / ADAPTER_WEIGHTS_FILE)
     config = json.loads(path.read_text(encoding="utf-8"))
     config["base_model_name_or_path"] = base
     config["target_modules"].sort()  # PEFT writes a set

