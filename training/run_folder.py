@@ -6,11 +6,12 @@ training does with it is not known here.
 """
 
 import json
-import pickle
 import shutil
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from kbqa.engine.prompt import PROMPT_FILE
@@ -128,8 +129,10 @@ class RunFolder:
             return None
         path = checkpoints[-1] / _STATE_FILE
         try:
+            if not zipfile.is_zipfile(path):  # torch would take it for a bare pickle
+                raise EOFError("cut short or missing")
             state: Checkpoint = torch.load(path, map_location="cpu", weights_only=True)
-        except (OSError, EOFError, RuntimeError, pickle.UnpicklingError) as error:
+        except (OSError, EOFError, RuntimeError, UnpicklingError) as error:
             raise TrainingError(
                 f"{path} cannot be read ({' '.join(str(error).split())}). "
                 f"Delete {path.parent} to go on from the checkpoint before it, or from the start."

@@ -123,7 +123,8 @@ def test_the_adapter_generates_under_the_prompt_of_training(
     assert "<|im_start|>" in json.loads((run.folder / "kbqa_prompt.json").read_text())["template"]
     named = TransformersGenerator.load(run.folder)
     [written] = named.generate(["what is the capital of Kenya?"], n=2)
-    assert written[0].logprob >= written[-1].logprob
+    assert len(written) == 2
+    assert all("Main Path:" in candidate.text for candidate in written)
     chosen = TransformersGenerator.load(run.folder, config.base)
     assert chosen.generate(["what is the capital of Kenya?"], n=2) == [written]
 
