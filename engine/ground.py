@@ -81,7 +81,7 @@ class Grounder:
         by_likeness = sorted(self.linked, key=lambda e: -_similarity(name, e.name))
         yield from (Entity(e.name, e.mid) for e in by_likeness)
         if not exact:
-            yield from (Entity(m.name, m.mid) for m in self.names.search(name, 3))
+            yield from self._near_misses(name)
 
     def _constraint(self, constraint: Constraint) -> Constraint:
         branches = tuple(self._constraint(branch) for branch in constraint.branches)
@@ -97,16 +97,16 @@ class Grounder:
         near = [gold for gold in self.gold if _similarity(name, str(gold)) >= _MIN_SIMILARITY]
         bearers = [Entity(m.name, m.mid) for m in self.names.lookup(name, _BEARERS)]
         if not bearers:
-            bearers = [
-                Entity(m.name, m.mid)
-                for m in self.names.search(name, 3)
-                if m.score >= _MIN_SIMILARITY
-            ]
+            bearers = self._near_misses(name)
         candidates = _distinct((*near, *bearers))
         if hop is not None:
             backwards = Hop(hop.relation, not hop.inverse)
             candidates.sort(key=lambda candidate: not self._has(candidate, backwards))
         return candidates[0] if candidates else entity
+
+    def _near_misses(self, name: str) -> list[Entity]:
+        matches = self.names.search(name, 3)
+        return [Entity(m.name, m.mid) for m in matches if m.score >= _MIN_SIMILARITY]
 
     def _has(self, entity: Entity, hop: Hop) -> bool:
         direction: Direction = "in" if hop.inverse else "out"

@@ -50,8 +50,10 @@ def base_model(name: str) -> str:
     if directory.is_dir():
         if not (directory / "config.json").is_file():
             raise ModelError(f"{directory} holds no config.json: it is no model folder")
-        if not any(directory.glob("*.safetensors")) and not any(directory.glob("*.bin")):
-            raise ModelError(f"{directory} holds no weights (*.safetensors or *.bin)")
+        # An adapter's weights, which may lie in the same folder, are called adapter_model.
+        weights = ("model*.safetensors", "pytorch_model*.bin")
+        if not any(any(directory.glob(pattern)) for pattern in weights):
+            raise ModelError(f"{directory} holds no weights ({' or '.join(weights)})")
     elif name.startswith((".", "/", "~")):
         raise ModelError(f"there is no model folder {name}")
     return name

@@ -10,7 +10,7 @@ import json
 from typing import Literal as Choice
 
 from kbqa.kb.graph import Table
-from kbqa.sparql.terms import XSD_NS, Literal, Term, full_iri, sparql_term
+from kbqa.sparql.terms import FREEBASE_NS, XSD_NS, Literal, Term, is_well_formed, sparql_term
 
 Format = Choice["table", "json", "csv", "tsv"]
 
@@ -76,18 +76,25 @@ def _plain(term: Term) -> str:
 def _full(term: Term) -> str:
     if isinstance(term, Literal):
         return term.text
-    return term if term.startswith("_:") else full_iri(term)
+    return term if term.startswith("_:") else _iri(term)
+
+
+def _iri(resource: str) -> str:
+    """Write an IRI in full, also one that a dump should not hold: it is shown as it is."""
+    return resource if "://" in resource else FREEBASE_NS + resource
 
 
 def _turtle(term: Term) -> str:
-    return term if isinstance(term, str) and term.startswith("_:") else sparql_term(term)
+    if isinstance(term, str) and not is_well_formed(term):
+        return term if term.startswith("_:") else f"<{_iri(term)}>"
+    return sparql_term(term)
 
 
 def _binding(term: Term) -> dict[str, str]:
     if isinstance(term, str):
         if term.startswith("_:"):
             return {"type": "bnode", "value": term.removeprefix("_:")}
-        return {"type": "uri", "value": full_iri(term)}
+        return {"type": "uri", "value": _iri(term)}
     binding = {"type": "literal", "value": term.text}
     if term.language is not None:
         binding["xml:lang"] = term.language

@@ -8,7 +8,7 @@ from kbqa.engine.cli import main
 from kbqa.engine.options import ModelChoice
 
 TEXT = "Main Path:\n Jamaica -[location , country , capital]-> ?x"
-ROW = {"routerkgqa": TEXT, "logprob": -0.5, "tokens": 7}
+ROW = {"routerkgqa": TEXT, "logprob": -0.5, "tokens": 9}
 
 
 @pytest.fixture

@@ -132,7 +132,7 @@ def test_a_line_that_cannot_be_read_is_told(graph: Graph) -> None:
         ("I do not know.", "unreadable"),
         ("Main Path:\n ?y -[people , person , gender]-> ?x", "unreadable"),
         (MONEY.replace("Jamaica", "Zorblax"), "unlinked"),
-        (MONEY.replace("currency used", "anthem"), "unlinked"),
+        (MONEY.replace("currency used", "anthem"), "unreachable"),
         (SIBLINGS.replace("sibling]", "anthem]"), "unreachable"),
         (MONEY.replace("Jamaica", "m.0nobody"), "unreachable"),
     ],
