@@ -157,6 +157,7 @@ class _Merged(NamedTuple):
 def _load_merged(base: str, adapter: Path) -> _Merged:
     import torch
     from peft import PeftModel
+    from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     quiet_transformers()
@@ -167,7 +168,7 @@ def _load_merged(base: str, adapter: Path) -> _Merged:
         tokenizer = AutoTokenizer.from_pretrained(base, padding_side="left")
         model = AutoModelForCausalLM.from_pretrained(base, dtype=dtype).to(device)
         merged = PeftModel.from_pretrained(model, str(adapter)).merge_and_unload()
-    except (OSError, ValueError, RuntimeError, KeyError) as error:
+    except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
         reason = " ".join(str(error).split())
         raise ModelError(f"{base} with adapter {adapter} cannot be loaded: {reason}") from error
     if tokenizer.pad_token_id is None:

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import math
+import shutil
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from kbqa.engine.engine import Engine
 from kbqa.engine.generate import DEFAULT_ADAPTER, SavedBeams, TransformersGenerator
-from kbqa.engine.models import SMOLLM2
+from kbqa.engine.models import SMOLLM2, base_model
 from kbqa.kb.select_graph import open_graph
 from kbqa.sparql.errors import ModelError
 
@@ -123,6 +124,15 @@ def test_a_broken_adapter_is_told(adapter: Path, name: str, text: str | None, me
         (adapter / name).write_text(text, encoding="utf-8")
     with pytest.raises(ModelError, match=message):
         TransformersGenerator.load(adapter)
+
+
+@pytest.mark.usefixtures("generator")
+def test_damaged_weights_are_told(tmp_path: Path) -> None:
+    base = shutil.copytree(base_model(SMOLLM2), tmp_path / "base")
+    with (base / "model.safetensors").open("r+b") as weights:
+        weights.truncate(100_000)
+    with pytest.raises(ModelError, match=r"base with adapter .* cannot be loaded: "):
+        TransformersGenerator.load(DEFAULT_ADAPTER, str(base))
 
 
 def test_saved_beams_write_nothing() -> None:
