@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from kbqa.engine.answer import Answer
-from kbqa.engine.options import ModelChoice, model_options
+from kbqa.engine.options import ModelChoice, model_options, questions_option
 from kbqa.engine.render import render_answer, render_summary
 from kbqa.kb.graph import Graph
 from kbqa.kb.options import GraphChoice, graph_options, json_option
@@ -64,14 +64,7 @@ def ask(
 
 
 @click.command("eval")
-@click.option(
-    "--questions",
-    "file",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    required=True,
-    metavar="FILE",
-    help="Question set, JSON Lines, gzipped or not.",
-)
+@questions_option
 @click.option(
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),

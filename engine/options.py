@@ -1,4 +1,4 @@
-"""Command-line options that choose the small model."""
+"""Command-line options that several commands share: the small model, and the questions."""
 
 import functools
 from collections.abc import Callable
@@ -63,3 +63,15 @@ def model_options(command: Command) -> Command:
         command(*args, model=ModelChoice(base, adapter, n), **rest)
 
     return with_model
+
+
+def questions_option(command: Command) -> Command:
+    """Add `--questions`, a file that exists; the command takes it as `file: Path`."""
+    return click.option(
+        "--questions",
+        "file",
+        type=click.Path(path_type=Path, exists=True, dir_okay=False),
+        required=True,
+        metavar="FILE",
+        help="Question set, JSON Lines, gzipped or not.",
+    )(command)
