@@ -19,6 +19,9 @@ from kbqa.sparql.terms import Term
 _LABEL_BATCH = 500
 """Entities in one VALUES list: few enough for any server's limit on the length of a query."""
 
+_VIRTUOSO_ASK = "__ASK_RETVAL"
+"""The only column of Virtuoso 7's answer to ASK: one row for yes, none for no."""
+
 
 class SparqlEndpoint:
     """A `Graph` behind a URL.
@@ -54,9 +57,12 @@ class SparqlEndpoint:
     def ask(self, query: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> bool:
         """Run an ASK query; see `Graph.ask`."""
         answer = post_query(self._url, prepare_query(query, "ask"), timeout_s)
-        if not isinstance(boolean := answer.get("boolean"), bool):
+        if isinstance(boolean := answer.get("boolean"), bool):
+            return boolean
+        table = self._read_table(answer, None)
+        if table.variables != (_VIRTUOSO_ASK,):
             raise MalformedResult(f"{self.description} answered an ASK query with rows")
-        return boolean
+        return bool(table.rows)
 
     def relations(
         self, entity: str, direction: Direction, limit: int = DEFAULT_LIMIT
@@ -94,7 +100,9 @@ class SparqlEndpoint:
         return [row[0] for row in rows if row[0] is not None]
 
     def _table(self, query: str, timeout_s: float, limit: int | None) -> Table:
-        answer = post_query(self._url, query, timeout_s)
+        return self._read_table(post_query(self._url, query, timeout_s), limit)
+
+    def _read_table(self, answer: Mapping[str, object], limit: int | None) -> Table:
         try:
             # Cast, not checked: what is otherwise than the standard says raises right here.
             variables = tuple(cast(dict[str, list[str]], answer["head"])["vars"])

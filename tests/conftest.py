@@ -1,16 +1,12 @@
 """Parts that tests of several folders stand on: a small real graph, served in both ways."""
 
 import os
-import shutil
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
+from graph_servers import MissingServer, oxigraph_server, virtuoso_server
 from hypothesis import HealthCheck, settings
 from pyoxigraph import Store
 
@@ -155,7 +151,14 @@ def demo_store() -> Path:
 @pytest.fixture(scope="session")
 def small_endpoint(small_store: Path) -> Iterator[str]:
     """The URL of a real oxigraph server over `small_store`."""
-    with _serve(small_store / "graph") as url:
+    with _or_skip(oxigraph_server(small_store / "graph", timeout_s=5)) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def virtuoso_endpoint(small_dump: Path) -> Iterator[str]:
+    """The URL of a real Virtuoso over `SMALL_GRAPH`."""
+    with _or_skip(virtuoso_server([small_dump])) as url:
         yield url
 
 
@@ -163,36 +166,15 @@ def small_endpoint(small_store: Path) -> Iterator[str]:
 def empty_endpoint(tmp_path: Path) -> Iterator[str]:
     """The URL of a real oxigraph server that holds nothing."""
     Store(tmp_path / "empty")
-    with _serve(tmp_path / "empty") as url:
+    with _or_skip(oxigraph_server(tmp_path / "empty", timeout_s=5)) as url:
         yield url
 
 
 @contextmanager
-def _serve(location: Path) -> Iterator[str]:
-    program = shutil.which("oxigraph", path=str(Path(sys.executable).parent))
-    if program is None:
-        pytest.skip("needs the oxigraph server: pip install oxigraph")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    arguments = ["serve-read-only", "--location", str(location)]
-    server = subprocess.Popen(
-        [program, *arguments, "--bind", f"127.0.0.1:{port}", "--timeout-s", "5"],
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        _wait_for(port, server)
-        yield f"http://127.0.0.1:{port}/query"
-    finally:
-        server.terminate()
-        server.wait()
-
-
-def _wait_for(port: int, server: "subprocess.Popen[bytes]") -> None:
-    for _ in range(200):
+def _or_skip(server: AbstractContextManager[str]) -> Iterator[str]:
+    with ExitStack() as stack:
         try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            return
-        except ConnectionRefusedError:
-            assert server.poll() is None, "the oxigraph server ended at once"
-            time.sleep(0.05)
-    raise TimeoutError(f"no oxigraph server on port {port} within 10 s")
+            url = stack.enter_context(server)
+        except MissingServer as error:
+            pytest.skip(str(error))
+        yield url

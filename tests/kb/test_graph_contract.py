@@ -15,12 +15,13 @@ SLOW = """ASK { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l
 FILTER (CONCAT(STR(?a), STR(?d), STR(?g), STR(?j)) = "none") }"""
 
 
-@pytest.fixture(scope="module", params=["store", "endpoint"])
+@pytest.fixture(scope="module", params=["store", "oxigraph", "virtuoso"])
 def graph(request: pytest.FixtureRequest, small_store: Path) -> Iterator[Graph]:
     if request.param == "store":
         opened = open_graph(small_store)
     else:
-        opened = open_graph(endpoint=request.getfixturevalue("small_endpoint"))
+        fixture = "small_endpoint" if request.param == "oxigraph" else "virtuoso_endpoint"
+        opened = open_graph(endpoint=request.getfixturevalue(fixture))
     yield opened
     opened.close()
 

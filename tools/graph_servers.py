@@ -1,0 +1,183 @@
+"""Real SPARQL servers over a small graph, on loopback and thrown away: oxigraph and Virtuoso 7.
+
+Tests and measurements stand on these. Each runs in a context, whose value is the endpoint's URL:
+
+    with virtuoso_server([Path("graph.nt.gz")]) as url:
+        SparqlEndpoint(url).ask("ASK { ?s ?p ?o }")
+"""
+
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+_START_TIMEOUT_S = 60.0
+_STOP_TIMEOUT_S = 30.0
+_LOAD_TIMEOUT_S = 600.0
+_VIRTUOSO_PACKAGES = "apt-get install virtuoso-opensource-7 virtuoso-opensource-7-bin"
+_GRAPH = "http://rdf.freebase.com"
+
+# Zeros lift limits: without them Virtuoso refuses queries that it guesses to be slow, and cuts
+# results at 10,000 rows.
+_INI = """
+[Database]
+DatabaseFile = virtuoso.db
+ErrorLogFile = virtuoso.log
+LockFile = virtuoso.lck
+TransactionFile = virtuoso.trx
+xa_persistent_file = virtuoso.pxa
+[TempDatabase]
+DatabaseFile = temp.db
+TransactionFile = temp.trx
+[Parameters]
+ServerPort = 127.0.0.1:{sql_port}
+DisableUnixSocket = 1
+DirsAllowed = {folders}
+NumberOfBuffers = 40000
+MaxDirtyBuffers = 30000
+CheckpointInterval = 0
+[HTTPServer]
+ServerPort = 127.0.0.1:{http_port}
+ServerThreads = 8
+MaxKeepAlives = 8
+KeepAliveTimeout = 60
+[SPARQL]
+ResultSetMaxRows = 1000000
+MaxQueryCostEstimationTime = 0
+MaxQueryExecutionTime = 0
+"""
+
+
+class MissingServer(Exception):
+    """A server's program is not installed; the message says what installs it."""
+
+
+@contextmanager
+def oxigraph_server(location: Path, timeout_s: int | None = None) -> Iterator[str]:
+    """Serve a pyoxigraph store with the oxigraph server from PyPI, read-only.
+
+    Args:
+        location: The store's folder.
+        timeout_s: Seconds after which the server cancels a query; None for never.
+
+    Raises:
+        MissingServer: The program is not installed beside this Python.
+    """
+    program = shutil.which("oxigraph", path=str(Path(sys.executable).parent))
+    if program is None:
+        raise MissingServer("needs the oxigraph server: pip install oxigraph")
+    port = _free_port()
+    command = [program, "serve-read-only", "--location", str(location)]
+    command += ["--bind", f"127.0.0.1:{port}"]
+    if timeout_s is not None:
+        command += ["--timeout-s", str(timeout_s)]
+    server = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    with _stopped_in_the_end(server):
+        _wait_for(lambda: _listens(port), server, "oxigraph")
+        yield f"http://127.0.0.1:{port}/query"
+
+
+@contextmanager
+def virtuoso_server(dumps: Sequence[Path]) -> Iterator[str]:
+    """Load N-Triples files, gzipped or not, into a new Virtuoso and serve them as one graph.
+
+    Raises:
+        MissingServer: Virtuoso is not installed.
+        RuntimeError: It does not start, or cannot read a dump; its own words follow.
+    """
+    for program in ("virtuoso-t", "isql-vt"):
+        if shutil.which(program) is None:
+            raise MissingServer(f"needs {program} of Virtuoso 7: {_VIRTUOSO_PACKAGES}")
+    sql_port, http_port = _free_port(), _free_port()
+    dumps = [dump.resolve() for dump in dumps]
+    with TemporaryDirectory(prefix="virtuoso-") as folder:
+        readable = ", ".join(sorted({str(dump.parent) for dump in dumps}))
+        ini = _INI.format(sql_port=sql_port, http_port=http_port, folders=readable)
+        Path(folder, "virtuoso.ini").write_text(ini, encoding="utf-8")
+        server = subprocess.Popen(
+            ["virtuoso-t", "+foreground", "+configfile", "virtuoso.ini"],
+            cwd=folder,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        with _stopped_in_the_end(server):
+            _wait_for(lambda: _listens(sql_port) and _listens(http_port), server, "Virtuoso")
+            _load(sql_port, dumps)
+            # Beside the loaded graph Virtuoso holds some of its own, which a query sees by default.
+            yield f"http://127.0.0.1:{http_port}/sparql?default-graph-uri={_GRAPH}"
+
+
+def _load(sql_port: int, dumps: Sequence[Path]) -> None:
+    statements = [
+        f"ld_dir({_sql(str(dump.parent))}, {_sql(dump.name)}, {_sql(_GRAPH)})" for dump in dumps
+    ]
+    statements += ["rdf_loader_run()", "checkpoint"]
+    _isql(sql_port, "; ".join(statements))
+    loaded = _isql(
+        sql_port, "SELECT ll_file FROM load_list WHERE ll_state = 2 AND ll_error IS NULL"
+    )
+    if len(loaded.split()) < len(dumps):
+        raise RuntimeError(
+            "Virtuoso could not load everything: "
+            + _isql(sql_port, "SELECT ll_file, ll_state, ll_error FROM load_list")
+        )
+
+
+def _isql(sql_port: int, statements: str) -> str:
+    address = f"127.0.0.1:{sql_port}"
+    settings = ["VERBOSE=OFF", "BANNER=OFF", "PROMPT=OFF", "ERRORS=STDOUT", "BLOBS=ON"]
+    done = subprocess.run(
+        ["isql-vt", address, "dba", "dba", *settings, f"exec={statements};"],
+        capture_output=True,
+        text=True,
+        timeout=_LOAD_TIMEOUT_S,
+    )
+    if done.returncode != 0 or "*** Error" in done.stdout:
+        raise RuntimeError(f"Virtuoso cannot run {statements!r}: {done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def _sql(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+@contextmanager
+def _stopped_in_the_end(server: "subprocess.Popen[bytes]") -> Iterator[None]:
+    try:
+        yield
+    finally:
+        server.terminate()
+        try:
+            server.wait(_STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait()
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+        return port
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def _wait_for(is_ready: Callable[[], bool], server: "subprocess.Popen[bytes]", name: str) -> None:
+    deadline = time.monotonic() + _START_TIMEOUT_S
+    while not is_ready():
+        if server.poll() is not None:
+            raise RuntimeError(f"the {name} server ended at once, with code {server.returncode}")
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"the {name} server does not answer within {_START_TIMEOUT_S:g} s")
+        time.sleep(0.05)
