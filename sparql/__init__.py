@@ -23,8 +23,9 @@ from kbqa.sparql.crp import (
 from kbqa.sparql.dialect import check_read_only, repair_query
 from kbqa.sparql.errors import KbqaError
 from kbqa.sparql.from_sparql import crp_from_sparql
+from kbqa.sparql.reading import CrpReading
 from kbqa.sparql.relax import Relaxation, relaxations
-from kbqa.sparql.routerkgqa import RouterkgqaReading, parse_routerkgqa, render_routerkgqa
+from kbqa.sparql.routerkgqa import parse_routerkgqa, render_routerkgqa
 from kbqa.sparql.terms import Literal, Term
 from kbqa.sparql.words import describe_crp
 
@@ -32,6 +33,7 @@ __all__ = [
     "Compare",
     "Constraint",
     "Crp",
+    "CrpReading",
     "Entity",
     "Hop",
     "IsEntity",
@@ -40,7 +42,6 @@ __all__ = [
     "Literal",
     "Order",
     "Relaxation",
-    "RouterkgqaReading",
     "Term",
     "TextEquals",
     "check_read_only",

@@ -18,7 +18,7 @@ one end of an interval, which a missing value satisfies.
 Source: RouterKGQA, appendix B, and its published files.
 """
 
-from kbqa.sparql.routerkgqa_reader import RouterkgqaReading, parse_routerkgqa
+from kbqa.sparql.routerkgqa_reader import parse_routerkgqa
 from kbqa.sparql.routerkgqa_writer import render_routerkgqa
 
-__all__ = ["RouterkgqaReading", "parse_routerkgqa", "render_routerkgqa"]
+__all__ = ["parse_routerkgqa", "render_routerkgqa"]

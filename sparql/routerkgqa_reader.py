@@ -1,10 +1,11 @@
 """Read RouterKGQA's text form, leniently; `kbqa.sparql.routerkgqa` says what the form is."""
 
 import re
-from typing import NamedTuple, cast
+from typing import cast
 
 from kbqa.sparql.crp import Compare, Crp, Entity, Hop, IsEntity, Operator, Order, Test, TextEquals
 from kbqa.sparql.errors import CrpSyntaxError
+from kbqa.sparql.reading import CrpReading
 from kbqa.sparql.terms import Literal, is_mid, is_well_formed
 from kbqa.sparql.tree import BranchNode
 from kbqa.sparql.values import is_date
@@ -34,14 +35,7 @@ _VARIABLE = re.compile(r"\?\w++")
 _MAX_LINES = 100  # The published texts have eleven at most.
 
 
-class RouterkgqaReading(NamedTuple):
-    """What was read of a text, and what was not."""
-
-    crp: Crp
-    problems: tuple[str, ...]
-
-
-def parse_routerkgqa(text: str) -> RouterkgqaReading:
+def parse_routerkgqa(text: str) -> CrpReading:
     r"""Read a CRP in RouterKGQA's text form.
 
     >>> parse_routerkgqa("Main Path:\n Kenya -[location , country , capital]-> ?x").crp.path
@@ -107,7 +101,7 @@ class _Reader:
         elif not (self._section and self._read_restriction(line)):
             self._problems.append(f"line {number}: cannot read {line!r}")
 
-    def finish(self) -> RouterkgqaReading:
+    def finish(self) -> CrpReading:
         if not self._path:
             raise CrpSyntaxError("; ".join(self._problems) or "no main path")
         order = self._take_order()
@@ -122,7 +116,7 @@ class _Reader:
             order=order,
             differs_from=inner.index("?c") if "?c" in inner else 0,
         )
-        return RouterkgqaReading(crp, tuple(self._problems))
+        return CrpReading(crp, tuple(self._problems))
 
     def _read_hop(self, line: str, number: int) -> None:
         match = _TRIPLE.fullmatch(line)
