@@ -1,21 +1,55 @@
 """Relax a CRP's constraints step by step, while the main path stays as it is.
 
-The steps: nothing dropped; then without string constraints; then without numeric ones as well; then
-without one, two, … of the entity constraints; last the main path alone.
+What is dropped at a time is a leaf of the constraint tree: the test at a branch's end, wherever the
+branch hangs; an `AnyOf` as a whole; a negated branch as a whole; a branch that need only exist; the
+ordering. Branches that are left with nothing go as well, and so do labels that nothing refers to
+any longer. What is referred to stays, so no reference is ever left dangling.
 
-Source: RouterKGQA §3.4, "Constraint relaxation", and Table 9.
+The steps: the CRP as it is; without one string leaf, two, … all; then without the numeric leaves as
+well, one, two, … all, the ordering among them; then without the entity leaves; last the main path
+alone, with all its forks. Of as many leaves, the least trusted are dropped first. Among leaves that
+are trusted alike the ordering is dropped last of its class: without it one answer becomes
+all candidates, so no other leaf changes the answers as much.
+
+No relaxed form returns the topic, unless the CRP itself allows it by ``differs_from=None``. A CRP
+whose answer differs from another node may well return it (the benchmarks' ``?x != ?c``), but only
+while its constraints hold.
+
+Source: RouterKGQA §3.4, "Constraint relaxation", and Table 9. The paper drops strings and numbers
+all at once; the finer steps are ours.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from itertools import combinations, islice
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations, count, islice
 from typing import Literal as Choice
+from typing import NamedTuple, TypeAlias
 
-from kbqa.sparql.crp import Constraint, Crp, Order
+from kbqa.sparql.crp import (
+    AnyOf,
+    Compare,
+    Constraint,
+    Crp,
+    Entity,
+    Fork,
+    Hop,
+    IsNode,
+    IsNotEntity,
+    IsNotNode,
+    Kind,
+    NodeRef,
+    Order,
+    Step,
+    Test,
+    Way,
+    nested_constraints,
+)
 
 Level = Choice["full", "string", "numeric", "entity", "main_path"]
+Leaf: TypeAlias = Constraint | Order
 
-# Subsets of entity constraints grow as 2**n; no benchmark query has more than six.
+_KINDS: tuple[Kind, ...] = ("string", "numeric", "entity")
+# Subsets of a class grow as 2**n; no benchmark query has more than six leaves.
 _MAX_SUBSETS = 64
 
 
@@ -26,53 +60,225 @@ class Relaxation:
     Attributes:
         level: The last class of constraints that was dropped from; ``full`` where none was.
         crp: The CRP without what was dropped.
-        dropped: What was dropped, in the CRP's order.
+        dropped: The leaves that were dropped, in the CRP's order, as `leaves` writes them.
     """
 
     level: Level
     crp: Crp
-    dropped: tuple[Constraint | Order, ...]
+    dropped: tuple[Leaf, ...]
 
 
-def relaxations(crp: Crp) -> Iterator[Relaxation]:
+def relaxations(crp: Crp, trust: Callable[[Leaf], float] | None = None) -> Iterator[Relaxation]:
     """Yield the CRP itself, then every relaxed form of it; no form comes twice.
 
-    >>> from kbqa.sparql.crp import Constraint, Crp, Entity, Hop, IsEntity, TextEquals
+    Args:
+        crp: What to relax.
+        trust: How sure it is that the question means a leaf: the larger, the later it is dropped.
+            Of leaves that are trusted alike, as all are without it, those that were written later
+            are dropped first.
+
+    >>> from kbqa.sparql.crp import IsEntity, TextEquals
     >>> crp = Crp(Entity("Kenya"), (Hop("location.location.contains"),), (
     ...     Constraint(1, (Hop("type.object.type"),), IsEntity(Entity("City"))),
     ...     Constraint(1, (Hop("type.object.name"),), TextEquals("Nairobi"))))
     >>> [step.level for step in relaxations(crp)]
     ['full', 'string', 'main_path']
     """
-    seen = set()
-    for step in _steps(crp):
-        if step.crp not in seen:
-            seen.add(step.crp)
-            yield step
-
-
-def _steps(crp: Crp) -> Iterator[Relaxation]:
-    """Yield every step; one that finds nothing to drop repeats the step before."""
-    entity = tuple(c for c in crp.constraints if c.kind == "entity")
-    numeric = tuple(c for c in crp.constraints if c.kind == "numeric")
     yield Relaxation("full", crp, ())
-    if entity or numeric or crp.order is not None:
-        yield _keep("string", crp, (*entity, *numeric), crp.order)
-    if entity:
-        yield _keep("numeric", crp, entity, None)
-    kept_sets = (
-        kept for size in range(len(entity) - 1, 0, -1) for kept in combinations(entity, size)
+    found = tuple(leaves(crp))
+    seen = {_without(crp, found, frozenset())}
+    for kind, numbers in _drops(found, trust):
+        relaxed = _without(crp, found, numbers)
+        if relaxed not in seen:
+            seen.add(relaxed)
+            level: Level = "main_path" if len(numbers) == len(found) else kind
+            yield Relaxation(level, relaxed, tuple(found[number] for number in sorted(numbers)))
+
+
+def leaves(crp: Crp) -> Iterator[Leaf]:
+    """Yield what relaxation drops, in reading order: those inside forks, the others, the ordering.
+
+    Each is written as one constraint with all its hops from the main path, or from the entity that
+    it is anchored at. Where it stands behind a fork within a fork, its hops go the first way there.
+
+    >>> from kbqa.sparql.crp import IsEntity
+    >>> branch = Constraint(1, (Hop("e.f"),), None, (
+    ...     Constraint(1, (Hop("g.h"),), IsEntity(Entity("Male"))),))
+    >>> [leaf.hops for leaf in leaves(Crp(Entity("Kenya"), (Hop("a.b"),), (branch,)))]
+    [(Hop(relation='e.f', inverse=False), Hop(relation='g.h', inverse=False))]
+    """
+    for position, step in enumerate(crp.path):
+        yield from _step_leaves(step, _Place(position), _Place(position + 1))
+    for constraint in crp.constraints:
+        if not _keeps_off_topic(constraint, crp):
+            yield from _leaves(constraint, _Place(constraint.at))
+    if crp.order is not None:
+        yield crp.order
+
+
+class _Place(NamedTuple):
+    """A node: its distance, in hops, from a node of the main path or from an entity."""
+
+    at: int | Entity
+    hops: tuple[Hop, ...] = ()
+    optional: bool = False
+
+
+def _step_leaves(step: Step, start: _Place, end: _Place) -> Iterator[Constraint]:
+    if isinstance(step, Hop):
+        return
+    for way in step.ways:
+        places = [start]
+        for inner in way.path:
+            places.append(_Place(start.at, (*places[-1].hops, *_first_way(inner))))
+        places[-1] = end
+        for position, inner in enumerate(way.path):
+            yield from _step_leaves(inner, places[position], places[position + 1])
+        for constraint in way.constraints:
+            at = constraint.at
+            yield from _leaves(constraint, places[at] if isinstance(at, int) else _Place(at))
+
+
+def _first_way(step: Step) -> tuple[Hop, ...]:
+    if isinstance(step, Hop):
+        return (step,)
+    return tuple(hop for inner in step.ways[0].path for hop in _first_way(inner))
+
+
+def _leaves(constraint: Constraint, place: _Place) -> Iterator[Constraint]:
+    hops = (*place.hops, *constraint.hops)
+    optional = place.optional or constraint.optional
+    if _is_leaf(constraint):
+        yield replace(
+            constraint,
+            at=place.at,
+            hops=hops,
+            optional=optional,
+            test=_moved_test(constraint, len(hops)),
+            branches=_moved(constraint.branches, len(hops)),
+        )
+    else:
+        for branch in constraint.branches:
+            yield from _leaves(branch, _Place(place.at, hops, optional))
+
+
+def _is_leaf(constraint: Constraint) -> bool:
+    """Tell whether a constraint is dropped as a whole.
+
+    A branch that exists for its label alone is none: it goes with the last that refers to it.
+    """
+    return (
+        constraint.test is not None
+        or constraint.negated
+        or not (constraint.branches or constraint.label)
     )
-    for kept in islice(kept_sets, _MAX_SUBSETS):
-        yield _keep("entity", crp, kept, None)
-    yield _keep("main_path", crp, (), None)
 
 
-def _keep(
-    level: Level, crp: Crp, constraints: tuple[Constraint, ...], order: Order | None
-) -> Relaxation:
-    kept = tuple(c for c in crp.constraints if c in constraints)
-    dropped: tuple[Constraint | Order, ...] = tuple(c for c in crp.constraints if c not in kept)
-    if crp.order is not None and order is None:
-        dropped = (*dropped, crp.order)
-    return Relaxation(level, replace(crp, constraints=kept, order=order), dropped)
+def _moved_test(constraint: Constraint, at: int) -> Test | None:
+    if isinstance(constraint.test, AnyOf):
+        return AnyOf(tuple(_moved(inner, at) for inner in constraint.test.alternatives))
+    return constraint.test
+
+
+def _moved(constraints: tuple[Constraint, ...], at: int) -> tuple[Constraint, ...]:
+    return tuple(replace(constraint, at=at) for constraint in constraints)
+
+
+def _drops(
+    found: Sequence[Leaf], trust: Callable[[Leaf], float] | None
+) -> Iterator[tuple[Kind, frozenset[int]]]:
+    """Yield what each step drops, by number, and the class that it drops from."""
+
+    def surety(number: int) -> tuple[float, bool, int]:
+        leaf = found[number]
+        return (trust(leaf) if trust else 0.0, isinstance(leaf, Order), -number)
+
+    gone: tuple[int, ...] = ()
+    for kind in _KINDS:
+        numbers = (n for n, leaf in enumerate(found) if _kind(leaf) == kind)
+        least_first = sorted(numbers, key=surety)
+        sizes = range(1, len(least_first))
+        subsets = (subset for size in sizes for subset in combinations(least_first, size))
+        for subset in islice(subsets, _MAX_SUBSETS):
+            yield kind, frozenset((*gone, *subset))
+        gone = (*gone, *least_first)
+        yield kind, frozenset(gone)
+
+
+def _kind(leaf: Leaf) -> Kind:
+    return "numeric" if isinstance(leaf, Order) else leaf.kind
+
+
+def _without(crp: Crp, found: Sequence[Leaf], dropped: frozenset[int]) -> Crp:
+    """Make the CRP without these leaves, which differs from the topic if it differs at all."""
+    kept = [leaf for number, leaf in enumerate(found) if number not in dropped]
+    pruning = _Pruning(dropped, frozenset(label for leaf in kept for label in _references(leaf)))
+    path = tuple(pruning.step(step) for step in crp.path)
+    guards = [constraint for constraint in crp.constraints if _keeps_off_topic(constraint, crp)]
+    if not guards and crp.differs_from not in (None, 0):
+        guards = [_off_topic(crp)]
+    others = tuple(c for c in crp.constraints if not _keeps_off_topic(c, crp))
+    constraints = (*pruning.constraints(others), *guards)
+    order = crp.order if crp.order in kept else None
+    return replace(crp, path=path, constraints=constraints, order=order)
+
+
+def _off_topic(crp: Crp) -> Constraint:
+    return Constraint(crp.answer, (), IsNotNode(NodeRef(0)))
+
+
+def _keeps_off_topic(constraint: Constraint, crp: Crp) -> bool:
+    """Tell whether a constraint says that the answer is not the topic; such are never dropped."""
+    return constraint in (
+        _off_topic(crp),
+        Constraint(0, (), IsNotNode(NodeRef(crp.answer))),
+        Constraint(crp.answer, (), IsNotEntity(crp.topic)),
+    )
+
+
+def _references(leaf: Leaf) -> Iterator[int | str]:
+    if isinstance(leaf, Order):
+        yield leaf.at
+        return
+    for constraint in nested_constraints((leaf,)):
+        match constraint.test:
+            case IsNode(other) | IsNotNode(other) | Compare(_, NodeRef() as other):
+                yield other.node
+
+
+@dataclass(slots=True)
+class _Pruning:
+    """Cuts leaves off a CRP, meeting them in the order of `leaves`.
+
+    Repeated constraints become one, so that to drop one of them alone is no step.
+
+    Attributes:
+        dropped: The leaves to cut off, by number.
+        used: What those that stay refer to.
+    """
+
+    dropped: frozenset[int]
+    used: frozenset[int | str]
+    _number: Iterator[int] = field(default_factory=count)
+
+    def step(self, step: Step) -> Step:
+        if isinstance(step, Hop):
+            return step
+        return Fork(tuple(map(self._way, step.ways)))
+
+    def constraints(self, constraints: tuple[Constraint, ...]) -> tuple[Constraint, ...]:
+        kept = filter(None, map(self._constraint, constraints))
+        return tuple(dict.fromkeys(kept))
+
+    def _way(self, way: Way) -> Way:
+        path = tuple(map(self.step, way.path))
+        return Way(path, self.constraints(way.constraints))
+
+    def _constraint(self, constraint: Constraint) -> Constraint | None:
+        if _is_leaf(constraint):
+            return None if next(self._number) in self.dropped else constraint
+        branches = self.constraints(constraint.branches)
+        label = constraint.label if constraint.label in self.used else None
+        if not branches and label is None:
+            return None
+        return replace(constraint, branches=branches, label=label)

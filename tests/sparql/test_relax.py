@@ -1,20 +1,45 @@
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given, settings
 from strategies import crps
 
-from kbqa.sparql.crp import Compare, Constraint, Crp, Entity, Hop, IsEntity, Order, TextEquals
-from kbqa.sparql.relax import relaxations
+from kbqa.sparql.crp import (
+    AnyOf,
+    Compare,
+    Constraint,
+    Crp,
+    Entity,
+    Fork,
+    Hop,
+    IsEntity,
+    IsNode,
+    IsNotEntity,
+    IsNotNode,
+    NodeRef,
+    Order,
+    TextEquals,
+    Way,
+    path_relations,
+)
+from kbqa.sparql.relax import leaves, relaxations
 from kbqa.sparql.terms import Literal
 
 
-def entity(name: str) -> Constraint:
-    return Constraint(1, (Hop("a.b"),), IsEntity(Entity(name)))
+def entity(name: str, at: int = 1) -> Constraint:
+    return Constraint(at, (Hop("a.b"),), IsEntity(Entity(name)))
 
 
-NUMBER = Constraint(1, (Hop("c.d"),), Compare("<", Literal("12")))
+def number(value: str, at: int = 1, hops: tuple[Hop, ...] = (Hop("c.d"),)) -> Constraint:
+    return Constraint(at, hops, Compare("<", Literal(value)))
+
+
+NUMBER = number("12")
 TEXT = Constraint(1, (Hop("e.f"),), TextEquals("x"))
+LATER_TEXT = Constraint(1, (Hop("e.f"),), TextEquals("y"))
 ORDER = Order(1, (Hop("g.h"),), descending=True)
 A, B, C = map(entity, "ABC")
+NOT_TOPIC = Constraint(1, (), IsNotNode(NodeRef(0)))
 
 
 def crp(*constraints: Constraint, order: Order | None = None) -> Crp:
@@ -32,6 +57,8 @@ def crp(*constraints: Constraint, order: Order | None = None) -> Crp:
             [
                 ("full", (A, NUMBER, B, TEXT, ORDER)),
                 ("string", (A, NUMBER, B, ORDER)),
+                ("numeric", (A, B, ORDER)),
+                ("numeric", (A, NUMBER, B)),
                 ("numeric", (A, B)),
                 ("entity", (A,)),
                 ("entity", (B,)),
@@ -53,6 +80,17 @@ def crp(*constraints: Constraint, order: Order | None = None) -> Crp:
             ],
             id="one entity before two",
         ),
+        pytest.param(
+            crp(TEXT, A, LATER_TEXT),
+            [
+                ("full", (TEXT, A, LATER_TEXT)),
+                ("string", (TEXT, A)),
+                ("string", (A, LATER_TEXT)),
+                ("string", (A,)),
+                ("main_path", ()),
+            ],
+            id="one string before two",
+        ),
         pytest.param(crp(A, A), [("full", (A, A)), ("main_path", ())], id="the same one twice"),
     ],
 )
@@ -66,6 +104,260 @@ def test_steps(full: Crp, steps: list[tuple[str, tuple[Constraint | Order, ...]]
         assert set(step.dropped) == everything - set(kept)
 
 
+def from_(at: int, *branches: Constraint, label: str | None = None) -> Constraint:
+    return Constraint(at, (Hop("r.s"),), None, branches, label=label)
+
+
+INTERVAL = Constraint(
+    1,
+    (Hop("t.to"),),
+    None,
+    (number("2", 1, ()), Constraint(1, (), Compare(">", Literal("1")))),
+    optional=True,
+)
+EITHER = Constraint(1, (Hop("r.s"),), AnyOf(((entity("D"),), (entity("E"), number("3")))))
+NONE_SUCH = Constraint(1, (Hop("r.s"),), None, (entity("D"), number("3")), negated=True)
+LABELLED = Constraint(1, (Hop("r.s"),), None, label="a")
+ANCHORED = Constraint(Entity("War"), (Hop("r.s"),), None, label="a")
+BELOW_A = Constraint(1, (Hop("u.v"),), Compare("<", NodeRef("a")))
+BY_A = Order("a", (), descending=True)
+
+
+@pytest.mark.parametrize(
+    ("full", "steps"),
+    [
+        pytest.param(
+            crp(from_(1, entity("D"), number("3"))),
+            [("numeric", (from_(1, entity("D")),)), ("main_path", ())],
+            id="a branch's branches one by one",
+        ),
+        pytest.param(
+            crp(from_(1, from_(1, A)), B),
+            [("entity", (from_(1, from_(1, A)),)), ("entity", (B,)), ("main_path", ())],
+            id="a branch goes with the last that hangs on it",
+        ),
+        pytest.param(
+            crp(INTERVAL),
+            [
+                ("numeric", (Constraint(1, (Hop("t.to"),), None, INTERVAL.branches[:1], True),)),
+                ("numeric", (Constraint(1, (Hop("t.to"),), None, INTERVAL.branches[1:], True),)),
+                ("main_path", ()),
+            ],
+            id="an interval's ends",
+        ),
+        pytest.param(
+            crp(EITHER, NONE_SUCH),
+            [("entity", (EITHER,)), ("entity", (NONE_SUCH,)), ("main_path", ())],
+            id="alternatives and a negated branch are one leaf each",
+        ),
+        pytest.param(
+            crp(from_(1)), [("main_path", ())], id="a branch that need only exist is a leaf"
+        ),
+        pytest.param(
+            crp(LABELLED, A, order=BY_A),
+            [("numeric", (A,)), ("main_path", ())],
+            id="a branch for its label alone goes with what refers to it",
+        ),
+        pytest.param(
+            crp(LABELLED, BELOW_A, order=BY_A),
+            [("numeric", (LABELLED, BY_A)), ("numeric", (LABELLED, BELOW_A)), ("main_path", ())],
+            id="a branch stays while something refers to its label",
+        ),
+        pytest.param(
+            crp(from_(1, A, label="a"), order=BY_A),
+            [("numeric", (from_(1, A),)), ("main_path", ())],
+            id="a branch loses the label that nothing refers to",
+        ),
+        pytest.param(
+            crp(
+                from_(1, entity("D"), entity("E"), label="a"),
+                Constraint(1, (), IsNode(NodeRef("a"))),
+            ),
+            [
+                ("entity", (from_(1, entity("D"), entity("E")),)),
+                (
+                    "entity",
+                    (from_(1, entity("D"), label="a"), Constraint(1, (), IsNode(NodeRef("a")))),
+                ),
+                (
+                    "entity",
+                    (from_(1, entity("E"), label="a"), Constraint(1, (), IsNode(NodeRef("a")))),
+                ),
+                ("entity", (from_(1, entity("D")),)),
+                ("entity", (from_(1, entity("E")),)),
+                ("entity", (LABELLED, Constraint(1, (), IsNode(NodeRef("a"))))),
+                ("main_path", ()),
+            ],
+            id="a label that is referred to outlives the branches",
+        ),
+        pytest.param(crp(ANCHORED, BELOW_A), [("main_path", ())], id="an anchor goes with its use"),
+        pytest.param(
+            crp(from_(1, A), from_(1, A, B)),
+            [
+                ("entity", (from_(1, A),)),
+                ("entity", (from_(1, A), from_(1, B))),
+                ("entity", (from_(1, A, B),)),
+                ("entity", (from_(1, B),)),
+                ("main_path", ()),
+            ],
+            id="branches that become the same are one",
+        ),
+    ],
+)
+def test_nested_leaves(full: Crp, steps: list[tuple[str, tuple[Constraint | Order, ...]]]) -> None:
+    found = list(relaxations(full))
+    assert found[0].crp == full
+    assert [
+        (step.level, (*step.crp.constraints, *filter(None, [step.crp.order]))) for step in found[1:]
+    ] == steps
+
+
+def test_what_hangs_on_a_fork_is_dropped_and_the_fork_kept() -> None:
+    ways = (
+        Way((Hop("e.f"), Hop("g.h")), (entity("D"), number("3", 2))),
+        Way((Hop("i.j"),)),
+    )
+    full = Crp(Entity("Kenya"), (Hop("p.q"), Fork(ways)), (entity("A"),))
+    found = list(relaxations(full))
+    assert [(step.level, step.dropped) for step in found] == [
+        ("full", ()),
+        ("numeric", (number("3", 2),)),
+        ("entity", (number("3", 2), entity("A"))),
+        (
+            "entity",
+            (Constraint(1, (Hop("e.f"), Hop("a.b")), IsEntity(Entity("D"))), number("3", 2)),
+        ),
+        (
+            "main_path",
+            (
+                Constraint(1, (Hop("e.f"), Hop("a.b")), IsEntity(Entity("D"))),
+                number("3", 2),
+                entity("A"),
+            ),
+        ),
+    ]
+    bare = Fork((Way(ways[0].path), ways[1]))
+    assert found[-1].crp == Crp(Entity("Kenya"), (Hop("p.q"), bare))
+
+
+@pytest.mark.parametrize(
+    ("branch", "leaf"),
+    [
+        pytest.param(
+            from_(1, from_(1, A)),
+            Constraint(1, (Hop("r.s"), Hop("r.s"), Hop("a.b")), IsEntity(Entity("A"))),
+            id="hops",
+        ),
+        pytest.param(
+            Constraint(1, (Hop("t.to"),), None, (number("2", 1, ()),), optional=True),
+            Constraint(1, (Hop("t.to"),), Compare("<", Literal("2")), optional=True),
+            id="optional",
+        ),
+        pytest.param(
+            from_(1, NONE_SUCH),
+            Constraint(
+                1,
+                (Hop("r.s"), Hop("r.s")),
+                None,
+                (entity("D", 2), number("3", 2)),
+                negated=True,
+            ),
+            id="negated",
+        ),
+        pytest.param(
+            Constraint(Entity("War"), (Hop("r.s"),), None, (EITHER,)),
+            Constraint(
+                Entity("War"),
+                (Hop("r.s"), Hop("r.s")),
+                AnyOf(((entity("D", 2),), (entity("E", 2), number("3", 2)))),
+            ),
+            id="anchored alternatives",
+        ),
+    ],
+)
+def test_a_leaf_is_told_with_all_its_hops(branch: Constraint, leaf: Constraint) -> None:
+    assert list(leaves(crp(branch))) == [leaf]
+    assert list(relaxations(crp(branch)))[-1].dropped == (leaf,)
+
+
+def test_a_leaf_behind_two_forks_is_told_by_the_first_way() -> None:
+    inner = Fork((Way((Hop("e.f"),)), Way((Hop("g.h"),))))
+    outer = Fork((Way((inner, Hop("i.j")), (A,)), Way((Hop("k.l"),))))
+    (leaf,) = leaves(Crp(Entity("Kenya"), (outer,)))
+    assert leaf == Constraint(0, (Hop("e.f"), Hop("a.b")), IsEntity(Entity("A")))
+
+
+def test_the_least_trusted_leaf_goes_first() -> None:
+    trust = {A: 0.5, B: 1.0, C: 0.9}
+    steps = relaxations(crp(A, B, C), lambda leaf: trust.get(leaf, 1.0))
+    assert [step.dropped for step in steps] == [
+        (),
+        (A,),
+        (C,),
+        (B,),
+        (A, C),
+        (A, B),
+        (B, C),
+        (A, B, C),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("trust", "first"), [(lambda _: 1.0, NUMBER), (lambda leaf: leaf != ORDER, ORDER)]
+)
+def test_the_ordering_goes_last_of_those_trusted_alike(
+    trust: Callable[[Constraint | Order], float], first: Constraint | Order
+) -> None:
+    steps = list(relaxations(crp(NUMBER, order=ORDER), trust))
+    assert steps[1].dropped == (first,)
+
+
+PATH = (Hop("p.q"), Hop("p.r"))
+KEEPS_OFF = Constraint(2, (), IsNotNode(NodeRef(0)))
+
+
+@pytest.mark.parametrize(
+    ("full", "last"),
+    [
+        pytest.param(
+            Crp(Entity("Kenya"), PATH, (A,), differs_from=1),
+            Crp(Entity("Kenya"), PATH, (KEEPS_OFF,), differs_from=1),
+            id="an answer that differs from another node differs from the topic as well",
+        ),
+        pytest.param(
+            Crp(Entity("Kenya"), PATH, (A,)),
+            Crp(Entity("Kenya"), PATH),
+            id="one that differs from the topic does so already",
+        ),
+        pytest.param(
+            Crp(Entity("Kenya"), PATH, (A,), differs_from=None),
+            Crp(Entity("Kenya"), PATH, differs_from=None),
+            id="one that may be the topic still may",
+        ),
+        *(
+            pytest.param(
+                Crp(Entity("Kenya"), PATH, (said, A), differs_from=differs_from),
+                Crp(Entity("Kenya"), PATH, (said,), differs_from=differs_from),
+                id="what keeps the topic out is never dropped",
+            )
+            for said in (
+                KEEPS_OFF,
+                Constraint(0, (), IsNotNode(NodeRef(2))),
+                Constraint(2, (), IsNotEntity(Entity("Kenya"))),
+            )
+            for differs_from in (None, 1)
+        ),
+    ],
+)
+def test_no_relaxed_form_returns_the_topic(full: Crp, last: Crp) -> None:
+    assert [step.crp for step in relaxations(full)] == [full, last]
+
+
+def test_a_step_that_drops_nothing_is_none() -> None:
+    full = Crp(Entity("Kenya"), PATH, differs_from=1)
+    assert [step.crp for step in relaxations(full)] == [full]
+
+
 def test_many_entities_are_not_dropped_in_every_way() -> None:
     steps = list(relaxations(crp(*map(entity, "abcdefghijklmnop"))))
     assert len(steps) < 100
@@ -74,11 +366,29 @@ def test_many_entities_are_not_dropped_in_every_way() -> None:
 
 @settings(deadline=None)
 @given(crps())
-def test_no_form_comes_twice_and_the_main_path_comes_last(full: Crp) -> None:
+def test_every_step_keeps_what_it_does_not_drop(full: Crp) -> None:
     steps = list(relaxations(full))
     assert steps[0].crp == full
-    assert len({step.crp for step in steps}) == len(steps)
-    last = steps[-1].crp
-    assert (last.topic, last.path, last.differs_from) == (full.topic, full.path, full.differs_from)
-    assert not last.constraints
-    assert last.order is None
+    assert len({step.crp for step in steps}) == len(steps) < 200
+    everything = set(leaves(full))
+    for step in steps[1:]:
+        kept = set(leaves(step.crp))
+        assert kept | set(step.dropped) == everything
+        assert step.dropped
+    if everything:
+        assert set(steps[-1].dropped) == everything
+        assert not list(leaves(steps[-1].crp))
+
+
+@settings(deadline=None)
+@given(crps())
+def test_the_main_path_comes_last(full: Crp) -> None:
+    last = list(relaxations(full))[-1].crp
+    keeps_off = Constraint(full.answer, (), IsNotNode(NodeRef(0)))
+    assert list(path_relations(last.path)) == list(path_relations(full.path))
+    assert (last.topic, last.differs_from, last.order) == (full.topic, full.differs_from, None)
+    assert last.answer_language == full.answer_language
+    assert all(
+        constraint in full.constraints or constraint == keeps_off
+        for constraint in last.all_constraints()
+    )
