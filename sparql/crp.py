@@ -4,12 +4,15 @@ A CRP is a topic entity, a main path of relations that leads from it to the answ
 on the nodes along that path. This module holds the model alone; text forms, compilation and
 relaxation are modules of their own, each a rendering of it.
 
-Nodes of a main path are counted by position: 0 is the topic, ``len(path)`` the answer.
+Nodes of a main path are counted by position: 0 is the topic, ``len(path)`` the answer. The end of a
+branch can bear a label, by which other constraints and the ordering refer to it.
 
 Source: RouterKGQA §3.1–3.2. Beyond the paper: branches that carry branches, relations followed
-backwards anywhere, and constraints that a missing value satisfies.
+backwards anywhere, alternatives, constraints that a missing value satisfies or that forbid one, and
+comparisons between nodes.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal as Choice
@@ -19,6 +22,8 @@ from kbqa.sparql.terms import Literal
 
 Operator = Choice["=", "!=", "<", "<=", ">", ">="]
 Kind = Choice["entity", "numeric", "string"]
+
+_LABEL = re.compile(r"[a-z][a-z0-9_]*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,46 @@ class Hop:
 
 
 @dataclass(frozen=True, slots=True)
+class Way:
+    """One of the alternatives of a fork.
+
+    Attributes:
+        path: The steps from the fork's start to its end; at least one.
+        constraints: Constraints on the way's nodes: 0 is the fork's start, ``len(path)`` its end.
+            They refer to no node outside of the way, nor does anything outside refer into it.
+    """
+
+    path: tuple["Step", ...]
+    constraints: tuple["Constraint", ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.path:
+            raise ValueError("a way needs at least one step")
+        _check_positions(self.constraints, len(self.path))
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """A step of a path that can be taken in several ways (UNION)."""
+
+    ways: tuple[Way, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.ways) < 2:
+            raise ValueError("a fork needs at least two ways")
+
+
+Step: TypeAlias = Hop | Fork
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRef:
+    """Another node of the same CRP: its position on the main path, or its label."""
+
+    node: int | str
+
+
+@dataclass(frozen=True, slots=True)
 class IsEntity:
     """The node is this entity."""
 
@@ -73,32 +118,67 @@ class IsNotEntity:
 
 
 @dataclass(frozen=True, slots=True)
+class IsNode:
+    """The node is that other node: two branches meet."""
+
+    other: NodeRef
+
+
+@dataclass(frozen=True, slots=True)
+class IsNotNode:
+    """The node is any but that other node."""
+
+    other: NodeRef
+
+
+@dataclass(frozen=True, slots=True)
 class Compare:
     """The node is a number or date that stands in this relation to a value.
 
     Attributes:
         operator: Read with the node on the left: ``node < value``.
-        value: As written. Its datatype, where given, tells whether it is a date or a number;
-            without one a year such as ``1980`` is compared as the kind that the node has.
+        value: As written, or another node. A literal's datatype, where given, tells whether it is a
+            date or a number; without one a year such as ``1980`` is compared as the kind that the
+            node has.
     """
 
     operator: Operator
-    value: Literal
+    value: Literal | NodeRef
 
     def __post_init__(self) -> None:
-        if self.value.language is not None:
+        if isinstance(self.value, Literal) and self.value.language is not None:
             raise ValueError("a number or date has no language")
 
 
 @dataclass(frozen=True, slots=True)
 class TextEquals:
-    """The node is a string that reads exactly like this, in any language unless one is given."""
+    """The node is a string that reads exactly like this.
+
+    Attributes:
+        text: What it reads.
+        language: Its language tag; ``""`` where it must have none, None where any will do.
+    """
 
     text: str
     language: str | None = None
 
 
-Test: TypeAlias = IsEntity | IsNotEntity | Compare | TextEquals
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """The node satisfies all constraints of at least one alternative.
+
+    Attributes:
+        alternatives: Constraints that hang on the tested node, so with its position as their `at`.
+    """
+
+    alternatives: tuple[tuple["Constraint", ...], ...]
+
+    def __post_init__(self) -> None:
+        if len(self.alternatives) < 2 or not all(self.alternatives):
+            raise ValueError("alternatives are at least two, of at least one constraint each")
+
+
+Test: TypeAlias = IsEntity | IsNotEntity | IsNode | IsNotNode | Compare | TextEquals | AnyOf
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,31 +186,48 @@ class Constraint:
     """A branch that hangs on a node, and what must be true at its end.
 
     Attributes:
-        at: Position of the node that the branch hangs on.
+        at: Position of the node that the branch hangs on; or an entity of its own, where the branch
+            belongs to the question only through a comparison.
         hops: The way from that node to the tested one; empty to test the node itself.
-        test: What the last node must satisfy; None where it is enough that the branch exists.
-        branches: Constraints on the branch's own nodes; their `at` counts from 0, the node that
-            this branch hangs on, to ``len(hops)``, its end.
+        test: What the last node must satisfy; None where it is enough that the branch exists, or
+            where its end bears a label or further branches.
+        branches: Constraints that hang on the branch's end; their `at` is ``len(hops)``.
         optional: The constraint also holds where the branch does not exist: the benchmark's
             intervals accept an office without an end date. No further hops hang on such a branch.
+        negated: The constraint holds where no such branch exists.
+        label: Names the branch's end, for others to refer to.
     """
 
-    at: int
+    at: int | Entity
     hops: tuple[Hop, ...]
     test: Test | None
     branches: tuple["Constraint", ...] = ()
     optional: bool = False
+    negated: bool = False
+    label: str | None = None
 
     def __post_init__(self) -> None:
-        if self.at < 0:
+        if isinstance(self.at, int) and self.at < 0:
             raise ValueError(f"no node at position {self.at}")
         if not self.hops and self.test is None:
             raise ValueError("a constraint without hops needs a test")
-        if self.optional and not self.hops:
-            raise ValueError("a constraint without hops cannot be optional")
-        if self.optional and any(branch.hops for branch in self.branches):
+        if self.test is not None and (self.branches or self.label is not None):
+            raise ValueError("a branch ends in a test, or in a label and further branches")
+        if (self.optional or self.negated) and not self.hops:
+            raise ValueError("a constraint without hops can be neither optional nor negated")
+        if self.optional and self.negated:
+            raise ValueError("a constraint cannot be both optional and negated")
+        if self.label is not None and (self.optional or self.negated):
+            raise ValueError("the end of an optional or negated branch cannot bear a label")
+        if self.label is not None and _LABEL.fullmatch(self.label) is None:
+            raise ValueError(f"a label is made of small letters and digits, not {self.label!r}")
+        hanging = self.branches
+        if isinstance(self.test, AnyOf):
+            hanging = tuple(c for alternative in self.test.alternatives for c in alternative)
+        if any(branch.at != len(self.hops) for branch in hanging):
+            raise ValueError(f"what hangs on this branch's end is at position {len(self.hops)}")
+        if self.optional and any(inner.hops for inner in nested_constraints(hanging)):
             raise ValueError("no further hops can hang on an optional branch")
-        _check_positions(self.branches, len(self.hops))
 
     @property
     def kind(self) -> Kind:
@@ -143,6 +240,8 @@ class Constraint:
                 return "numeric"
             case TextEquals():
                 return "string"
+            case AnyOf(alternatives):
+                return alternatives[0][0].kind
             case None if self.branches:
                 return self.branches[0].kind
             case _:
@@ -154,21 +253,21 @@ class Order:
     """Keep the answers with the largest or smallest values of a branch's end.
 
     Attributes:
-        at: Position of the node that the branch hangs on.
+        at: The node that the branch hangs on: its position, or the label of a constraint's end.
         hops: The way from that node to the value; empty to order by the node itself.
         descending: Largest first.
         limit: How many answers to keep.
         offset: How many to pass over first.
     """
 
-    at: int
+    at: int | str
     hops: tuple[Hop, ...]
     descending: bool
     limit: int = 1
     offset: int = 0
 
     def __post_init__(self) -> None:
-        if self.at < 0:
+        if isinstance(self.at, int) and self.at < 0:
             raise ValueError(f"no node at position {self.at}")
         if self.limit < 1 or self.offset < 0:
             raise ValueError("limit is at least 1 and offset at least 0")
@@ -180,27 +279,28 @@ class Crp:
 
     Attributes:
         topic: Where the main path starts.
-        path: The hops to the answer; at least one.
+        path: The steps to the answer; at least one.
         constraints: Those on one node in the order in which they were written.
         order: The superlative, if the question has one.
         differs_from: Position of the node that the answer must not be: 0, the topic, in most
             questions; None where the answer may be any node.
+        answer_language: Answers that are texts in another language do not count; None where all do.
     """
 
     topic: Entity
-    path: tuple[Hop, ...]
+    path: tuple[Step, ...]
     constraints: tuple[Constraint, ...] = ()
     order: Order | None = None
     differs_from: int | None = 0
+    answer_language: str | None = "en"
 
     def __post_init__(self) -> None:
         if not self.path:
             raise ValueError("a CRP needs a main path of at least one hop")
         _check_positions(self.constraints, len(self.path))
-        if self.order is not None and self.order.at > len(self.path):
-            raise ValueError(f"no node at position {self.order.at}")
         if self.differs_from is not None and not 0 <= self.differs_from < len(self.path):
             raise ValueError(f"the answer cannot differ from position {self.differs_from}")
+        _check_labels(self)
 
     @property
     def answer(self) -> int:
@@ -210,46 +310,159 @@ class Crp:
     def entities(self) -> Iterator[Entity]:
         """Yield the topic and every entity that a constraint names, in reading order."""
         yield self.topic
-        yield from _entities(self.constraints)
+        for constraint in self.all_constraints():
+            if isinstance(constraint.at, Entity):
+                yield constraint.at
+            if isinstance(constraint.test, IsEntity | IsNotEntity):
+                yield constraint.test.entity
 
     def with_entities(self, change: Callable[[Entity], Entity]) -> "Crp":
         """Make a copy in which every entity, the topic included, is changed by a function."""
+
+        def changed(constraint: Constraint) -> Constraint:
+            test = constraint.test
+            if isinstance(test, IsEntity | IsNotEntity):
+                test = replace(test, entity=change(test.entity))
+            at = constraint.at
+            return replace(constraint, at=change(at) if isinstance(at, Entity) else at, test=test)
+
+        return replace(self, topic=change(self.topic)).with_constraints(changed)
+
+    def with_constraints(self, change: Callable[[Constraint], Constraint]) -> "Crp":
+        """Make a copy in which a function has changed every constraint, the innermost first."""
         return replace(
             self,
-            topic=change(self.topic),
-            constraints=tuple(_with_entities(c, change) for c in self.constraints),
+            path=tuple(_with_constraints(step, change) for step in self.path),
+            constraints=_changed(self.constraints, change),
         )
+
+    def all_constraints(self) -> Iterator[Constraint]:
+        """Yield every constraint at any depth, each before what hangs on it, the path's first."""
+        for step in self.path:
+            yield from _step_constraints(step)
+        yield from nested_constraints(self.constraints)
 
     def relations(self) -> Iterator[str]:
         """Yield every relation, in reading order, with repetitions."""
-        yield from (hop.relation for hop in self.path)
-        yield from _relations(self.constraints)
+        yield from path_relations(self.path)
+        for constraint in self.all_constraints():
+            yield from (hop.relation for hop in constraint.hops)
         if self.order is not None:
             yield from (hop.relation for hop in self.order.hops)
 
 
+def nested_constraints(constraints: tuple[Constraint, ...]) -> Iterator[Constraint]:
+    """Yield constraints and all that hang on them, each before what hangs on it."""
+    for constraint in constraints:
+        yield constraint
+        if isinstance(constraint.test, AnyOf):
+            for alternative in constraint.test.alternatives:
+                yield from nested_constraints(alternative)
+        yield from nested_constraints(constraint.branches)
+
+
+def path_relations(path: tuple[Step, ...]) -> Iterator[str]:
+    """Yield the relations of a path, through all ways of its forks."""
+    for step in path:
+        if isinstance(step, Hop):
+            yield step.relation
+        else:
+            for way in step.ways:
+                yield from path_relations(way.path)
+
+
+def _step_constraints(step: Step) -> Iterator[Constraint]:
+    if isinstance(step, Fork):
+        for way in step.ways:
+            for inner in way.path:
+                yield from _step_constraints(inner)
+            yield from nested_constraints(way.constraints)
+
+
+def _with_constraints(step: Step, change: Callable[[Constraint], Constraint]) -> Step:
+    if isinstance(step, Hop):
+        return step
+    ways = (
+        Way(
+            tuple(_with_constraints(inner, change) for inner in way.path),
+            _changed(way.constraints, change),
+        )
+        for way in step.ways
+    )
+    return Fork(tuple(ways))
+
+
+def _changed(
+    constraints: tuple[Constraint, ...], change: Callable[[Constraint], Constraint]
+) -> tuple[Constraint, ...]:
+    changed = []
+    for constraint in constraints:
+        test = constraint.test
+        if isinstance(test, AnyOf):
+            test = AnyOf(tuple(_changed(inner, change) for inner in test.alternatives))
+        branches = _changed(constraint.branches, change)
+        changed.append(change(replace(constraint, test=test, branches=branches)))
+    return tuple(changed)
+
+
 def _check_positions(constraints: tuple[Constraint, ...], last: int) -> None:
     for constraint in constraints:
-        if constraint.at > last:
+        if isinstance(constraint.at, int) and constraint.at > last:
             raise ValueError(f"no node at position {constraint.at}")
 
 
-def _entities(constraints: tuple[Constraint, ...]) -> Iterator[Entity]:
+def _check_labels(crp: Crp) -> None:
+    """See that every label is borne once and used, and every reference seen from where it stands.
+
+    A label is seen in its own way, alternative or negated branch, and in all that those hold. Ways
+    see nothing of what lies around them.
+    """
+    labels = [c.label for c in crp.all_constraints() if c.label is not None]
+    if len(set(labels)) < len(labels):
+        raise ValueError("two branches bear the same label")
+    used: set[int | str] = set()
+    for step in crp.path:
+        _check_step(step, used)
+    visible = set(range(len(crp.path) + 1)) | set(_labels(crp.constraints))
+    _check_references(crp.constraints, visible, used)
+    if crp.order is not None:
+        _use(crp.order.at, visible, used)
+    if unused := sorted(set(labels) - used, key=str):
+        raise ValueError(f"nothing refers to the label {unused[0]}")
+
+
+def _check_step(step: Step, used: set[int | str]) -> None:
+    if isinstance(step, Fork):
+        for way in step.ways:
+            for inner in way.path:
+                _check_step(inner, used)
+            _check_references(way.constraints, set(_labels(way.constraints)), used)
+
+
+def _labels(constraints: tuple[Constraint, ...]) -> Iterator[int | str]:
+    """Yield the labels that these constraints show to the outside."""
     for constraint in constraints:
-        if isinstance(constraint.test, IsEntity | IsNotEntity):
-            yield constraint.test.entity
-        yield from _entities(constraint.branches)
+        if not constraint.negated:
+            if constraint.label is not None:
+                yield constraint.label
+            yield from _labels(constraint.branches)
 
 
-def _with_entities(constraint: Constraint, change: Callable[[Entity], Entity]) -> Constraint:
-    test = constraint.test
-    if isinstance(test, IsEntity | IsNotEntity):
-        test = replace(test, entity=change(test.entity))
-    branches = tuple(_with_entities(branch, change) for branch in constraint.branches)
-    return replace(constraint, test=test, branches=branches)
-
-
-def _relations(constraints: tuple[Constraint, ...]) -> Iterator[str]:
+def _check_references(
+    constraints: tuple[Constraint, ...], visible: set[int | str], used: set[int | str]
+) -> None:
     for constraint in constraints:
-        yield from (hop.relation for hop in constraint.hops)
-        yield from _relations(constraint.branches)
+        match constraint.test:
+            case IsNode(other) | IsNotNode(other) | Compare(_, NodeRef() as other):
+                _use(other.node, visible, used)
+            case AnyOf(alternatives):
+                for inner in alternatives:
+                    _check_references(inner, visible | set(_labels(inner)), used)
+        shown = set(_labels(constraint.branches)) if constraint.negated else set()
+        _check_references(constraint.branches, visible | shown, used)
+
+
+def _use(node: int | str, visible: set[int | str], used: set[int | str]) -> None:
+    if node not in visible:
+        raise ValueError(f"no node {node} is to be seen here")
+    used.add(node)

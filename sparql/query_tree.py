@@ -62,6 +62,13 @@ class Or:
 
 
 @dataclass(frozen=True, slots=True)
+class And:
+    """Expressions that must all be true, within an `Or`."""
+
+    parts: tuple["Expression", ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Exists:
     """A group that must match, or must not where `negated`."""
 
@@ -69,15 +76,46 @@ class Exists:
     negated: bool
 
 
-Expression: TypeAlias = Variable | str | Literal | Call | Comparison | Or | Exists
+Expression: TypeAlias = Variable | str | Literal | Call | Comparison | Or | And | Exists
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """Groups of which at least one must match."""
+
+    alternatives: tuple["Group", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Triples and filters that hold together; conjunctions of filters are taken apart."""
+    """Triples, unions and filters that hold together.
 
-    triples: tuple[TriplePart, ...]
+    Attributes:
+        parts: Triples and unions, in reading order.
+        filters: With conjunctions taken apart.
+    """
+
+    parts: tuple[TriplePart | Union, ...]
     filters: tuple[Expression, ...]
+
+    @property
+    def triples(self) -> tuple[TriplePart, ...]:
+        """The group's own triples, without those of its unions."""
+        return tuple(part for part in self.parts if isinstance(part, TriplePart))
+
+    @property
+    def unions(self) -> tuple[Union, ...]:
+        """The group's unions."""
+        return tuple(part for part in self.parts if isinstance(part, Union))
+
+    def all_triples(self) -> Iterator[TriplePart]:
+        """Yield the triples of the group and of its unions, in reading order."""
+        for part in self.parts:
+            if isinstance(part, Union):
+                for alternative in part.alternatives:
+                    yield from alternative.all_triples()
+            else:
+                yield part
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +135,33 @@ class SelectTree:
     descending: bool
     limit: int | None
     offset: int
+
+
+def mentioned_variables(
+    part: "Expression | TriplePart | Union | Group", *, into_groups: bool = True
+) -> set[Variable]:
+    """Collect the variables in an expression or pattern.
+
+    Args:
+        part: Where to look.
+        into_groups: Look into the groups of EXISTS as well.
+    """
+    match part:
+        case Variable():
+            return {part}
+        case TriplePart(subject, _, object_):
+            return {node for node in (subject, object_) if isinstance(node, Variable)}
+        case Comparison(left, _, right):
+            inner: tuple[Expression | TriplePart | Union | Group, ...] = (left, right)
+        case Call(_, parts) | Or(parts) | And(parts) | Union(parts):
+            inner = parts
+        case Group(parts, filters):
+            inner = (*parts, *filters)
+        case Exists(group, _) if into_groups:
+            inner = (group,)
+        case _:
+            return set()
+    return {v for each in inner for v in mentioned_variables(each, into_groups=into_groups)}
 
 
 def parse_select(query: str) -> SelectTree:
@@ -167,12 +232,12 @@ def _slice(root: "CompValue") -> tuple[int | None, int]:
 def _group(group: "CompValue") -> Group:
     if group.name == "SubSelect":
         raise CrpConversionError("sub-select")
-    triples: list[TriplePart] = []
+    parts: list[TriplePart | Union] = []
     filters: list[Expression] = []
     for part in group.part or []:
         match part.name:
             case "TriplesBlock":
-                triples += _triples(part)
+                parts += _triples(part)
             case "Filter":
                 filters += _conjuncts(part.expr)
             case "GroupOrUnionGraphPattern" if len(part.graph) == 1:
@@ -180,13 +245,13 @@ def _group(group: "CompValue") -> Group:
                 if inner.filters and len(group.part) > 1:
                     # They see their own group's variables alone, and would see more out here.
                     raise CrpConversionError("unsupported pattern", "filters in a group of its own")
-                triples += inner.triples
+                parts += inner.parts
                 filters += inner.filters
             case "GroupOrUnionGraphPattern":
-                raise CrpConversionError("union")
+                parts.append(Union(tuple(map(_group, part.graph))))
             case name:
                 raise CrpConversionError("unsupported pattern", name)
-    return Group(tuple(triples), tuple(filters))
+    return Group(tuple(parts), tuple(filters))
 
 
 def _triples(block: "CompValue") -> Iterator[TriplePart]:
@@ -227,6 +292,10 @@ def _expression(expression: object) -> Expression:
         return _node(node)
     if name == "ConditionalOrExpression":
         return Or(tuple(map(_expression, (node["expr"], *node["other"]))))
+    if name == "ConditionalAndExpression":
+        return And(tuple(_conjuncts(node)))
+    if name == "AdditiveExpression" and list(node["op"]) == ["-"]:
+        return Call("minus", (_expression(node["expr"]), *map(_expression, node["other"])))
     if name == "RelationalExpression":
         return Comparison(_expression(node["expr"]), str(node["op"]), _expression(node["other"]))
     if name in ("Builtin_EXISTS", "Builtin_NOTEXISTS"):
@@ -269,6 +338,8 @@ def _node(term: object) -> Node:
 
     if isinstance(term, rdf.Variable):
         return Variable(str(term))
+    if isinstance(term, rdf.BNode):
+        return Variable(f"_:{term}")  # no name that a query can give a variable
     if isinstance(term, rdf.URIRef):
         return resource_id(str(term))
     if isinstance(term, dict) and _name(term) == "pname":

@@ -7,7 +7,7 @@ order. They hang them on nodes of this tree; `BranchNode.constraints` then cuts 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from kbqa.sparql.crp import Constraint, Hop, Test
+from kbqa.sparql.crp import AnyOf, Constraint, Entity, Hop, Test
 
 
 @dataclass(slots=True, eq=False)
@@ -17,17 +17,30 @@ class BranchNode:
     Attributes:
         edges: Hops that leave the node, with the node that each leads to.
         tests: Tests of the node itself.
+        any_of: Alternatives, of which one must hold; each draws its own tree around this node.
         optional: The way to this node need not exist; of no effect where anything hangs on it.
+        negated: The way to this node, with all that hangs on it, must not exist.
+        label: By what other nodes refer to this one.
     """
 
     edges: list[tuple[Hop, "BranchNode"]] = field(default_factory=list)
     tests: list[Test] = field(default_factory=list)
+    any_of: list[tuple["BranchNode", ...]] = field(default_factory=list)
     optional: bool = False
+    negated: bool = False
+    label: str | None = None
 
-    def constraints(self, at: int) -> Iterator[Constraint]:
+    @property
+    def is_bare(self) -> bool:
+        """Tell whether nothing hangs on the node or refers to it."""
+        return not (self.edges or self.tests or self.any_of) and self.label is None
+
+    def constraints(self, at: int | Entity) -> Iterator[Constraint]:
         """Yield the constraints that hang on this node, which stands at this position."""
         for test in self.tests:
             yield Constraint(at, (), test)
+        for alternatives in self.any_of:
+            yield Constraint(at, (), _any_of(alternatives, 0))
         for hop, child in self.edges:
             yield child._branch(at, (hop,))
 
@@ -35,14 +48,22 @@ class BranchNode:
     def _is_optional(self) -> bool:
         return self.optional and not self.edges
 
-    def _branch(self, at: int, hops: tuple[Hop, ...]) -> Constraint:
+    def _branch(self, at: int | Entity, hops: tuple[Hop, ...]) -> Constraint:
         """Make the constraint that these hops, and whatever hangs on their end, come to."""
-        match self.tests, self.edges:
-            case [test], []:
-                return Constraint(at, hops, test, optional=self._is_optional)
-            # An optional hop after a required one stays apart: only its own lack is forgiven.
-            case [], [(hop, child)] if not child._is_optional:
-                return child._branch(at, (*hops, hop))
-            case _:
-                branches = tuple(self.constraints(len(hops)))
-                return Constraint(at, hops, None, branches, optional=self._is_optional)
+        optional, negated, last = self._is_optional, self.negated, len(hops)
+        if self.label is None:
+            match self.tests, self.any_of, self.edges:
+                case [test], [], []:
+                    return Constraint(at, hops, test, optional=optional, negated=negated)
+                case [], [alternatives], []:
+                    test = _any_of(alternatives, last)
+                    return Constraint(at, hops, test, optional=optional, negated=negated)
+                # An optional hop after a required one stays apart: only its own lack is forgiven.
+                case [], [], [(hop, child)] if not (child._is_optional or child.negated or negated):
+                    return child._branch(at, (*hops, hop))
+        branches = tuple(self.constraints(last))
+        return Constraint(at, hops, None, branches, optional, negated, self.label)
+
+
+def _any_of(alternatives: tuple[BranchNode, ...], at: int) -> AnyOf:
+    return AnyOf(tuple(tuple(alternative.constraints(at)) for alternative in alternatives))

@@ -68,6 +68,30 @@ def comparison(variable: str, operator: Operator, value: Literal) -> str:
     return f"STR({variable}) {operator} {quote(value.text)}"
 
 
+def compare_variables(left: str, operator: Operator, right: str) -> str:
+    """Write the filter expression that compares two bound literals by value."""
+    numbers = f"{_DOUBLE}(STR({left})) {operator} {_DOUBLE}(STR({right}))"
+    dates = f"STR({left}) {operator} STR({right})"
+    return f"IF(DATATYPE({left}) IN ({_DATE_IRIS}), {dates}, {numbers})"
+
+
+def text_test(variable: str, text: str, language: str | None) -> str:
+    """Write the filter expression for a string that reads like this, in a language or in any."""
+    same = f"STR({variable}) = {quote(text)}"
+    return same if language is None else f"{same} && LCASE(LANG({variable})) = {quote(language)}"
+
+
+def text_literals(text: str, language: str | None) -> tuple[Literal, ...] | None:
+    """List the literals that read like this in a language; None where they cannot be listed."""
+    return None if language is None else (Literal(text, language=language or None),)
+
+
+def language_filter(variable: str, language: str) -> str:
+    """Write the benchmarks' filter on answers: entities, and texts in a language or in none."""
+    tag = f"LANG({variable})"
+    return f'!ISLITERAL({variable}) || {tag} = "" || LANGMATCHES({tag}, {quote(language)})'
+
+
 def equal_literals(value: Literal) -> tuple[Literal, ...]:
     """List the literals that say the same value, as a dump may have written them.
 

@@ -529,7 +529,7 @@ def test_no_text_changes_the_shape_of_a_query(text: str) -> None:
         return compile_crp(
             crp(
                 "a.b",
-                Constraint(1, hops("c.d"), TextEquals(word, word)),
+                Constraint(1, hops("c.d"), TextEquals(word, "en")),
                 Constraint(1, hops("e.f"), Compare("=", Literal(f"{word} "))),
                 Constraint(1, hops("g.h"), Compare("<", Literal(f"{word} ", "date"))),
                 Constraint(1, hops("i.j"), IsEntity(Entity(word, "m.0a"))),

@@ -1,0 +1,454 @@
+"""Hang what a query says beside its main path on the path's nodes, and cut it into constraints.
+
+Triples grow into branches. Where a triple comes back to a node that is there already, or a filter
+compares two nodes, one refers to the other by position or label. A union beside the main path, and
+a filter with ``||``, become alternatives on a node; a union on the main path becomes a fork, each
+of whose ways has branches of its own.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
+
+from kbqa.sparql.crp import (
+    Compare,
+    Constraint,
+    Entity,
+    Fork,
+    Hop,
+    IsEntity,
+    IsNode,
+    IsNotEntity,
+    IsNotNode,
+    NodeRef,
+    Operator,
+    Order,
+    Step,
+    Test,
+    TextEquals,
+    Way,
+)
+from kbqa.sparql.errors import CrpConversionError
+from kbqa.sparql.query_tree import (
+    And,
+    Call,
+    Comparison,
+    Exists,
+    Expression,
+    Group,
+    Node,
+    Or,
+    TriplePart,
+    Union,
+    Variable,
+    mentioned_variables,
+)
+from kbqa.sparql.terms import Literal
+from kbqa.sparql.tree import BranchNode
+from kbqa.sparql.values import is_date, is_number
+from kbqa.sparql.walk import TripleStep, Walk, WalkStep
+
+_OPERATORS: dict[str, tuple[Operator, Operator]] = {  # as written, and with the sides swapped
+    "=": ("=", "="),
+    "!=": ("!=", "!="),
+    "<": ("<", ">"),
+    "<=": ("<=", ">="),
+    ">": (">", "<"),
+    ">=": (">=", "<="),
+}
+_CASTS = frozenset(("dateTime", "date", "integer", "int", "float", "double", "decimal"))
+
+
+def strip_casts(expression: Expression) -> Expression:
+    """Take what a cast, or a row of casts, is applied to."""
+    match expression:
+        case Call(function, (argument,)) if function in _CASTS or function == "str":
+            return strip_casts(argument)
+        case _:
+            return expression
+
+
+class Branches:
+    """The branches on the nodes of one walk: the main path, or one way of a fork.
+
+    Args:
+        group: What the walk was found in; what it did not use is to be hung on it.
+        walk: The path.
+        labels: Where new labels are taken from; None on the main path. The nodes of a way cannot be
+            referred to.
+    """
+
+    def __init__(self, group: Group, walk: Walk, labels: Iterator[str] | None = None) -> None:
+        self._group, self._walk = group, walk
+        self._positions = {node: at for at, node in enumerate(walk.nodes)}
+        self._is_way = labels is not None
+        self._labels = labels or _letters()
+        self._nodes: dict[Node, BranchNode] = {node: BranchNode() for node in walk.nodes}
+        # Seen from an alternative or a negation, but not for it to hang anything on.
+        self._around: dict[Node, BranchNode] = {}
+        self._anchors: dict[str, BranchNode] | None = {}  # None where none may be made
+        self._parents: dict[BranchNode, tuple[BranchNode, Hop]] = {}
+        self._ways: dict[WalkStep, tuple[Way, ...]] = {}
+
+    def grow(self, filters: Sequence[Expression], elsewhere: Collection[Variable] = ()) -> None:
+        """Hang the group's other triples and unions, and these of its filters.
+
+        Args:
+            filters: Those that are not said otherwise.
+            elsewhere: Variables that are used outside of the group.
+
+        Raises:
+            CrpConversionError: No CRP says it; `reason` names why.
+        """
+        used = {step.part for step in self._walk.steps}
+        rest = [part for part in dict.fromkeys(self._group.parts) if part not in used]
+        known = {*elsewhere, *chain.from_iterable(map(mentioned_variables, filters))}
+        for start, step in zip(self._walk.nodes, self._walk.steps, strict=False):
+            if not isinstance(step, TripleStep):
+                self._check_privacy(step.part, {start, step.node}, known)
+                self._ways[step] = tuple(
+                    self._way(alternative, walk)
+                    for alternative, walk in zip(step.part.alternatives, step.walks, strict=True)
+                )
+        self._hang_triples([part for part in rest if isinstance(part, TriplePart)])
+        for part in rest:
+            if isinstance(part, Union):
+                self._check_privacy(part, self._nodes.keys(), known)
+                self._hang_alternatives(part.alternatives)
+        for expression in filters:
+            self._read_filter(expression)
+
+    def path(self) -> tuple[Step, ...]:
+        """Say the walk as steps, forks with what hangs on their ways."""
+        return tuple(
+            step.hop if isinstance(step, TripleStep) else Fork(self._ways[step])
+            for step in self._walk.steps
+        )
+
+    def constraints(self) -> tuple[Constraint, ...]:
+        """Cut what has grown into constraints on the walk's nodes."""
+        on_path = (
+            constraint
+            for at, node in enumerate(self._walk.nodes)
+            for constraint in self._nodes[node].constraints(at)
+        )
+        anchored = (
+            constraint
+            for entity, node in (self._anchors or {}).items()
+            for constraint in node.constraints(Entity(mid=entity))
+        )
+        return (*on_path, *anchored)
+
+    def take_order(self, variable: Expression, descending: bool, limit: int, offset: int) -> Order:
+        """Make the superlative, and cut off the branch that serves nothing else.
+
+        Raises:
+            CrpConversionError: The answers are not ordered by a variable of the query.
+        """
+        if not isinstance(variable, Variable) or variable not in self._nodes:
+            raise CrpConversionError("unsupported order", "ORDER BY is no variable of the query")
+        hops: tuple[Hop, ...] = ()
+        node = self._nodes[variable]
+        on_path = {self._nodes[node]: at for node, at in self._positions.items()}
+        while node not in on_path:
+            parent, hop = self._parents[node]
+            if not node.is_bare or parent in (self._anchors or {}).values():
+                return Order(self._label(node), hops, descending, limit, offset)
+            parent.edges.remove((hop, node))
+            hops = (hop, *hops)
+            node = parent
+        return Order(on_path[node], hops, descending, limit, offset)
+
+    def _way(self, alternative: Group, walk: Walk) -> Way:
+        branches = Branches(alternative, walk, self._labels)
+        _check_filters_see(alternative)
+        branches.grow(alternative.filters)
+        return Way(branches.path(), branches.constraints())
+
+    def _check_privacy(
+        self, union: Union, shared: Collection[Node], elsewhere: Collection[Variable]
+    ) -> None:
+        """Refuse a union that shares variables with what lies around it in ways we do not follow."""
+        around = set(elsewhere)
+        for part in self._group.parts:
+            if part != union:
+                around |= mentioned_variables(part)
+        if private := (mentioned_variables(union) & around) - set(shared):
+            name = min(variable.name for variable in private)
+            raise CrpConversionError("union", f"?{name} is used inside and outside of it")
+
+    def _hang_triples(self, triples: Sequence[TriplePart]) -> None:
+        """Hang each triple on a node that is already there, until none is left."""
+        while triples:
+            # One that holds an entity hangs on its other end if that can be reached in any way: the
+            # entity is then what that branch must lead to.
+            triple = next(filter(self._hang, triples), None) or next(
+                filter(self._hang_on_entity, triples), None
+            )
+            if triple is None:
+                raise CrpConversionError("disconnected", triples[0].relation)
+            triples = [other for other in triples if other is not triple]
+
+    def _hang(self, triple: TriplePart) -> bool:
+        subject, relation, object_ = triple
+        if isinstance(subject, Variable) and subject in self._nodes:
+            self._branch(self._nodes[subject], Hop(relation), object_)
+        elif isinstance(object_, Variable) and object_ in self._nodes:
+            self._branch(self._nodes[object_], Hop(relation, inverse=True), subject)
+        else:
+            return False
+        return True
+
+    def _hang_on_entity(self, triple: TriplePart) -> bool:
+        subject, relation, object_ = triple
+        for entity, hop, other in (
+            (subject, Hop(relation), object_),
+            (object_, Hop(relation, inverse=True), subject),
+        ):
+            if isinstance(entity, str) and (root := self._root(entity)) is not None:
+                self._branch(root, hop, other)
+                return True
+        return False
+
+    def _root(self, entity: str) -> BranchNode | None:
+        if entity in self._nodes or self._anchors is None:
+            return self._nodes.get(entity)
+        return self._anchors.setdefault(entity, BranchNode())
+
+    def _branch(self, parent: BranchNode, hop: Hop, child: Node) -> None:
+        node = BranchNode()
+        if not isinstance(child, Variable):
+            node.tests.append(_equality(child))
+        elif child in self._nodes or child in self._around:
+            node.tests.append(IsNode(self._reference(child)))
+        else:
+            self._nodes[child] = node
+            self._parents[node] = (parent, hop)
+        parent.edges.append((hop, node))
+
+    def _reference(self, node: Node) -> NodeRef:
+        at = self._positions.get(node)
+        if at is None:
+            return NodeRef(self._label(self._around.get(node) or self._nodes[node]))
+        if self._is_way:
+            raise CrpConversionError("union", "an alternative refers to a node on its own way")
+        return NodeRef(at)
+
+    def _label(self, node: BranchNode) -> str:
+        node.label = node.label or next(self._labels)
+        return node.label
+
+    def _read_filter(self, expression: Expression) -> None:
+        match expression:
+            case Or((Exists(absent, True), Exists(present, False))) if (
+                interval := _interval(absent, present, {*self._nodes, *self._around})
+            ) is not None:
+                self._hang_optional(*interval)
+            case Or(alternatives):
+                self._hang_alternatives(tuple(map(_as_group, alternatives)), in_filter=True)
+            case And(parts):
+                for part in parts:
+                    self._read_filter(part)
+            case Exists(group, False):
+                outer = dict(self._nodes)
+                self._grow_inside(group)
+                self._nodes = outer  # the variables of EXISTS are its own
+            case Exists(group, True):
+                self._hang_negated(group)
+            case _:
+                self._add_test(expression)
+
+    def _grow_inside(self, group: Group) -> None:
+        """Hang all of a group on what is there."""
+        self._hang_triples(list(dict.fromkeys(group.triples)))
+        for union in group.unions:
+            self._hang_alternatives(union.alternatives)
+        for expression in group.filters:
+            self._read_filter(expression)
+
+    def _hang_optional(self, triple: TriplePart, test: Expression) -> None:
+        """Hang one half of an interval: no such triple, or one whose object passes the test."""
+        outer = dict(self._nodes)
+        self._hang_triples([triple])
+        self._nodes[triple.object].optional = True
+        self._add_test(test)
+        self._nodes = outer
+
+    def _hang_negated(self, group: Group) -> None:
+        anchor = self._anchor(Group((), (Exists(group, True),)))
+        root = self._separate_tree(anchor, group)
+        if len(root.edges) != 1 or root.tests or root.any_of:
+            raise CrpConversionError("unsupported filter", "NOT EXISTS of more than one branch")
+        [(_, branch)] = root.edges
+        branch.negated = True
+        self._nodes[anchor].edges += root.edges
+
+    def _hang_alternatives(self, groups: Sequence[Group], *, in_filter: bool = False) -> None:
+        anchor = self._anchor(*groups)
+        roots = []
+        for group in groups:
+            if not in_filter:
+                _check_filters_see(group)
+            root = self._separate_tree(anchor, group)
+            if root.is_bare:
+                raise CrpConversionError("union", "one of its alternatives always holds")
+            roots.append(root)
+        self._nodes[anchor].any_of.append(tuple(roots))
+
+    def _anchor(self, *groups: Group) -> Variable:
+        """Choose the node that all of these groups speak of."""
+        first, *others = ([*dict.fromkeys(_in_order(group))] for group in groups)
+        for variable in first:
+            if variable in self._nodes and all(variable in other for other in others):
+                return variable
+        raise CrpConversionError("union", "its alternatives have no node in common")
+
+    def _separate_tree(self, anchor: Variable, group: Group) -> BranchNode:
+        """Grow a group around a node by itself, where what is there already can only be seen."""
+        outer = self._nodes, self._around, self._anchors
+        root = BranchNode()
+        self._around = {**self._around, **self._nodes}
+        self._nodes, self._anchors = {anchor: root}, None
+        self._grow_inside(group)
+        self._nodes, self._around, self._anchors = outer
+        return root
+
+    def _add_test(self, expression: Expression) -> None:
+        match expression:
+            case Comparison(left, operator, right) if operator in _OPERATORS:
+                as_written, swapped = _OPERATORS[operator]
+            case _:
+                raise CrpConversionError("unsupported filter", type(expression).__name__)
+        match left, right:  # the difference of two values against zero compares them
+            case Call("minus", (minuend, subtrahend)), Literal() as zero if _is_zero(zero):
+                left, right = minuend, subtrahend
+            case Literal() as zero, Call("minus", (minuend, subtrahend)) if _is_zero(zero):
+                left, right = subtrahend, minuend
+        match strip_casts(left), strip_casts(right):
+            case Variable() as one, Variable() as other:
+                if one not in self._nodes:
+                    one, other, as_written = other, one, swapped
+                is_plain = isinstance(left, Variable) and isinstance(right, Variable)
+                self._compare_nodes(one, as_written, other, is_plain=is_plain)
+            case (Variable() as one, str() as mid) | (str() as mid, Variable() as one) if (
+                operator in ("=", "!=")
+            ):
+                test = IsEntity if operator == "=" else IsNotEntity
+                self._node(one).tests.append(test(Entity(mid=mid)))
+            case Variable() as one, Literal() as value:
+                self._node(one).tests.append(_value_test(as_written, value, left))
+            case Literal() as value, Variable() as one:
+                self._node(one).tests.append(_value_test(swapped, value, right))
+            case _:
+                raise CrpConversionError("unsupported filter", operator)
+
+    def _compare_nodes(
+        self, one: Variable, operator: Operator, other: Variable, *, is_plain: bool
+    ) -> None:
+        node = self._node(one)
+        if other not in self._nodes and other not in self._around:
+            raise CrpConversionError("unbound variable", f"?{other.name}")
+        reference = self._reference(other)
+        if is_plain and operator in ("=", "!="):
+            node.tests.append((IsNode if operator == "=" else IsNotNode)(reference))
+        else:
+            node.tests.append(Compare(operator, reference))
+
+    def _node(self, variable: Variable) -> BranchNode:
+        node = self._nodes.get(variable)
+        if node is None:
+            raise CrpConversionError("unbound variable", f"?{variable.name}")
+        return node
+
+
+def _letters() -> Iterator[str]:
+    alphabet = "abcdefghijklmnopqrstuvw"  # x is the answer
+    yield from alphabet
+    for number in range(2, 1000):
+        yield from (f"{letter}{number}" for letter in alphabet)
+
+
+def _in_order(group: Group) -> Iterator[Variable]:
+    """Yield the variables that a group mentions, triples first, in reading order."""
+    for part in group.parts:
+        yield from sorted(mentioned_variables(part), key=lambda variable: variable.name)
+    for expression in group.filters:
+        yield from sorted(mentioned_variables(expression), key=lambda variable: variable.name)
+
+
+def _check_filters_see(group: Group) -> None:
+    """Refuse a filter on variables that only exist around its group, where SPARQL sees none."""
+    bound = {variable for part in group.parts for variable in mentioned_variables(part)}
+    for expression in group.filters:
+        if unseen := mentioned_variables(expression, into_groups=False) - bound:
+            name = min(variable.name for variable in unseen)
+            raise CrpConversionError("unbound variable", f"?{name}")
+
+
+def _as_group(expression: Expression) -> Group:
+    """Say one side of an ``||`` as a group."""
+    match expression:
+        case Exists(group, False):
+            return group
+        case And(parts):
+            groups = [_as_group(part) for part in parts]
+            return Group(
+                tuple(chain.from_iterable(group.parts for group in groups)),
+                tuple(chain.from_iterable(group.filters for group in groups)),
+            )
+        case _:
+            return Group((), (expression,))
+
+
+def _interval(
+    absent: Group, present: Group, known: Collection[Node]
+) -> tuple[TriplePart, Expression] | None:
+    """Read the interval idiom: no such triple, or one whose object passes the filter."""
+    match absent, present:
+        case (
+            Group((TriplePart(subject, relation, Variable() as nothing),), ()),
+            Group(
+                (TriplePart(same_subject, same_relation, Variable() as value) as triple,), (test,)
+            ),
+        ) if (
+            (subject, relation) == (same_subject, same_relation)
+            and subject in known
+            and nothing not in known
+            and value not in known
+        ):
+            return triple, test
+        case _:
+            return None
+
+
+def _is_zero(literal: Literal) -> bool:
+    return is_number(literal) and float(literal.text) == 0
+
+
+def _equality(term: str | Literal) -> Test:
+    """Say that a node is this term."""
+    if isinstance(term, str):
+        return IsEntity(Entity(mid=term))
+    if _is_value(term):
+        return Compare("=", _plain(term))
+    return TextEquals(term.text, term.language or "")
+
+
+def _value_test(operator: Operator, value: Literal, compared: Expression) -> Test:
+    is_text = isinstance(compared, Call) and compared.function == "str"
+    if not is_text and _is_value(value):
+        return Compare(operator, _plain(value))
+    if operator != "=":
+        raise CrpConversionError("unsupported filter", f"string {operator}")
+    return TextEquals(value.text, None if is_text else value.language or "")
+
+
+def _is_value(literal: Literal) -> bool:
+    return literal.language is None and (is_date(literal) or is_number(literal))
+
+
+def _plain(value: Literal) -> Literal:
+    """Leave a datatype out that the text tells by itself; integers keep theirs, as in RouterKGQA."""
+    plain = replace(value, datatype=None)
+    same = (is_date(plain), is_number(plain)) == (is_date(value), is_number(value))
+    return plain if same and value.datatype != "integer" else value

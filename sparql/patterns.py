@@ -1,0 +1,289 @@
+"""Write the parts of a CRP as SPARQL patterns and filters, for `kbqa.sparql.compile` to join.
+
+Every node has a variable of its own: ``?x`` the answer, ``?n1``, ``?n2``, … the main path's inner
+nodes, ``?v_a`` the node labelled ``a``, ``?b1``, ``?b2``, … all others.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from kbqa.sparql.crp import (
+    AnyOf,
+    Compare,
+    Constraint,
+    Crp,
+    Entity,
+    Fork,
+    Hop,
+    IsEntity,
+    IsNode,
+    IsNotEntity,
+    IsNotNode,
+    NodeRef,
+    Order,
+    Step,
+    TextEquals,
+)
+from kbqa.sparql.errors import InputError, UnlinkedName
+from kbqa.sparql.terms import Literal, iri, is_well_formed
+from kbqa.sparql.values import (
+    compare_variables,
+    comparison,
+    equal_literals,
+    text_literals,
+    text_test,
+    values_block,
+)
+
+ANSWER = "?x"
+"""The variable of the answers."""
+
+
+class TriplePattern(NamedTuple):
+    """A triple pattern: variables with a question mark, or IRIs in full."""
+
+    subject: str
+    predicate: str
+    object: str
+
+    def __str__(self) -> str:
+        return f"{self.subject} {self.predicate} {self.object} ."
+
+
+@dataclass(slots=True)
+class Clause:
+    """What a part of a CRP adds to a query.
+
+    Attributes:
+        patterns: What must match, as text.
+        tests: Expressions that must be true.
+        triples: The triple patterns that bind variables of the query, forbidden ones left out.
+    """
+
+    patterns: list[str] = field(default_factory=list)
+    tests: list[str] = field(default_factory=list)
+    triples: list[TriplePattern] = field(default_factory=list)
+
+    def add(self, other: "Clause") -> None:
+        """Demand what another clause demands as well."""
+        self.patterns += other.patterns
+        self.tests += other.tests
+        self.triples += other.triples
+
+    def lines(self) -> list[str]:
+        """Write the clause as lines of a group graph pattern."""
+        return [*self.patterns, *(f"FILTER ({test})" for test in self.tests)]
+
+    def group(self) -> str:
+        """Write the clause as a group of its own, on one line."""
+        return f"{{ {' '.join(self.lines())} }}"
+
+    def condition(self) -> str:
+        """Write the clause as an expression that is true where it can be met."""
+        return f"EXISTS {self.group()}" if self.patterns else _all(self.tests)
+
+
+class Ordering(NamedTuple):
+    """What the answers are ordered by: the patterns that lead there, and their variable."""
+
+    clause: Clause
+    variable: str
+
+
+@dataclass(slots=True)
+class PatternWriter:
+    """Writes the parts of one CRP, giving out variables as it goes.
+
+    Attributes:
+        crp: The CRP; its entities must be grounded.
+        shows_alternatives: Bind the triples by which alternatives are met, not only demand them.
+    """
+
+    crp: Crp
+    shows_alternatives: bool = False
+    main_nodes: Sequence[str] = field(init=False)
+    _fresh: int = 0
+
+    def __post_init__(self) -> None:
+        inner = (f"?n{position}" for position in range(1, self.crp.answer))
+        self.main_nodes = (_entity(self.crp.topic), *inner, ANSWER)
+
+    def main_path(self) -> Clause:
+        """Write the main path with the constraints of its forks."""
+        return self._path(self.crp.path, self.main_nodes)
+
+    def skeleton(self, length: int) -> Clause:
+        """Write the first steps of the main path without any constraint."""
+        return self._path(self.crp.path[:length], self.main_nodes, constrained=False)
+
+    def ordering(self, order: Order) -> Ordering:
+        """Write the branch that leads to what the answers are ordered by."""
+        nodes = self._branch_nodes(self._node(order.at), order.hops)
+        return Ordering(self._path(order.hops, nodes), nodes[-1])
+
+    def constraint(
+        self, constraint: Constraint, nodes: Sequence[str], *, filters_only: bool = False
+    ) -> Clause:
+        """Write a constraint that hangs on one of these nodes.
+
+        What an OPTIONAL holds decides whether it matches, not whether the constraint is met: there,
+        a test may never become part of a pattern (`filters_only`).
+        """
+        test, hops = constraint.test, constraint.hops
+        filters_only = filters_only or constraint.optional
+        at = constraint.at
+        start = nodes[at] if isinstance(at, int) else _entity(at)
+        branch = self._branch_nodes(start, hops)
+        if constraint.label is not None:
+            branch[-1] = self._node(constraint.label)
+        elif hops and not filters_only and (end := self._required_end(test)) is not None:
+            branch[-1], test = end, None
+        clause = self._path(hops, branch)
+        clause.add(self._test(test, branch, filters_only))
+        for inner in constraint.branches:
+            clause.add(self.constraint(inner, branch, filters_only=filters_only))
+        if constraint.negated:
+            return Clause(tests=[f"NOT EXISTS {clause.group()}"])
+        return _optional(clause, branch[1]) if constraint.optional else clause
+
+    def _path(
+        self, path: Sequence[Step], nodes: Sequence[str], *, constrained: bool = True
+    ) -> Clause:
+        clause = Clause()
+        for start, step, end in zip(nodes, path, nodes[1:], strict=False):
+            match step:
+                case Hop():
+                    triple = _triple(start, step, end)
+                    clause.add(Clause([str(triple)], triples=[triple]))
+                case Fork():
+                    clause.add(self._fork(start, step, end, constrained))
+        return clause
+
+    def _fork(self, start: str, fork: Fork, end: str, constrained: bool) -> Clause:
+        groups, triples = [], []
+        for way in fork.ways:
+            nodes = [start, *(self._variable() for _ in way.path[1:]), end]
+            clause = self._path(way.path, nodes, constrained=constrained)
+            for constraint in way.constraints if constrained else ():
+                clause.add(self.constraint(constraint, nodes))
+            groups.append(clause.group())
+            triples += clause.triples
+        return Clause([" UNION ".join(groups)], triples=triples)
+
+    def _required_end(self, test: object) -> str | None:
+        """Name the node that a branch must end in, where its test leaves no other."""
+        match test:
+            case IsEntity(entity):
+                return _entity(entity)
+            case IsNode(other):
+                return self._node(other.node)
+            case _:
+                return None
+
+    def _test(self, test: object, branch: Sequence[str], filters_only: bool) -> Clause:
+        """Write what must be true of a branch's last node."""
+        node = branch[-1]
+        binds = node.startswith("?") and not filters_only
+        match test:
+            case IsEntity(entity):
+                return Clause(tests=[f"{node} = {_entity(entity)}"])
+            case IsNotEntity(entity):
+                return Clause(tests=[f"{node} != {_entity(entity)}"])
+            case IsNode(other):
+                return Clause(tests=[f"{node} = {self._node(other.node)}"])
+            case IsNotNode(other):
+                return Clause(tests=[f"{node} != {self._node(other.node)}"])
+            case Compare(operator, NodeRef(other_node)):
+                return Clause(tests=[compare_variables(node, operator, self._node(other_node))])
+            case Compare("=", Literal() as value) if binds:
+                return Clause([values_block(node, equal_literals(_checked(value)))])
+            case Compare(operator, Literal() as value):
+                return Clause(tests=[comparison(node, operator, _checked(value))])
+            case TextEquals(text, language):
+                _checked(Literal(text, language=language or None))
+                literals = text_literals(text, language) if binds else None
+                if literals is not None:
+                    return Clause([values_block(node, literals)])
+                return Clause(tests=[text_test(node, text, language)])
+            case AnyOf(alternatives):
+                return self._any_of(alternatives, branch)
+            case _:
+                return Clause()
+
+    def _any_of(
+        self, alternatives: tuple[tuple[Constraint, ...], ...], branch: Sequence[str]
+    ) -> Clause:
+        conditions = [
+            self._alternative(constraints, branch).condition() for constraints in alternatives
+        ]
+        clause = Clause(tests=[_any(conditions)])
+        if self.shows_alternatives:
+            for constraints in alternatives:
+                shown = self._alternative(constraints, branch)
+                if shown.patterns:
+                    optional = f"OPTIONAL {shown.group()}"
+                    clause.add(Clause([optional], triples=shown.triples))
+        return clause
+
+    def _alternative(self, constraints: Iterable[Constraint], branch: Sequence[str]) -> Clause:
+        clause = Clause()
+        for constraint in constraints:
+            # Without hops it is a condition on the node: a pattern would have to bind it first.
+            inner = self.constraint(constraint, branch, filters_only=not constraint.hops)
+            clause.add(inner)
+        return clause
+
+    def _node(self, node: int | str) -> str:
+        return self.main_nodes[node] if isinstance(node, int) else f"?v_{node}"
+
+    def _branch_nodes(self, start: str, hops: Sequence[Hop]) -> list[str]:
+        return [start, *(self._variable() for _ in hops)]
+
+    def _variable(self) -> str:
+        self._fresh += 1
+        return f"?b{self._fresh}"
+
+
+def _optional(clause: Clause, variable: str) -> Clause:
+    """Accept a branch that does not exist, as the benchmarks' interval filters do.
+
+    With the patterns alone inside OPTIONAL and the tests outside of it, each row has its values or
+    none: it stays where it has none, or where one of them passes.
+    """
+    condition = _all(clause.tests) if clause.tests else "true"
+    return Clause(
+        [f"OPTIONAL {{ {' '.join(clause.patterns)} }}"],
+        [f"!BOUND({variable}) || ({condition})"],
+        clause.triples,
+    )
+
+
+def _all(tests: Sequence[str]) -> str:
+    return tests[0] if len(tests) == 1 else " && ".join(f"({test})" for test in tests)
+
+
+def _any(tests: Sequence[str]) -> str:
+    return " || ".join(test if test.startswith("EXISTS") else f"({test})" for test in tests)
+
+
+def _triple(subject: str, hop: Hop, object_: str) -> TriplePattern:
+    if not is_well_formed(hop.relation):
+        raise InputError(f"no relation can be called {hop.relation!r}")
+    if hop.inverse:
+        subject, object_ = object_, subject
+    return TriplePattern(subject, iri(hop.relation), object_)
+
+
+def _entity(entity: Entity) -> str:
+    if entity.mid is None:
+        raise UnlinkedName(str(entity), f"{str(entity)!r} is not grounded to an entity")
+    if not is_well_formed(entity.mid):
+        raise InputError(f"no entity has the id {entity.mid!r}")
+    return iri(entity.mid)
+
+
+def _checked(value: Literal) -> Literal:
+    if not is_well_formed(value):
+        raise InputError(f"no query can hold the literal {value!r}")
+    return value
