@@ -7,32 +7,20 @@ of whose ways has branches of its own.
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
 from itertools import chain
 
-from kbqa.sparql.crp import (
-    Compare,
-    Constraint,
-    Entity,
-    Fork,
-    Hop,
-    IsEntity,
-    IsNode,
-    IsNotEntity,
-    IsNotNode,
-    NodeRef,
-    Operator,
-    Order,
-    Step,
-    Test,
-    TextEquals,
-    Way,
-)
+from kbqa.sparql.crp import Constraint, Entity, Fork, Hop, IsNode, NodeRef, Order, Step, Way
 from kbqa.sparql.errors import CrpConversionError
+from kbqa.sparql.filters import (
+    NodeComparison,
+    NodeTest,
+    as_group,
+    equality,
+    read_comparison,
+    read_interval,
+)
 from kbqa.sparql.query_tree import (
     And,
-    Call,
-    Comparison,
     Exists,
     Expression,
     Group,
@@ -43,29 +31,8 @@ from kbqa.sparql.query_tree import (
     Variable,
     mentioned_variables,
 )
-from kbqa.sparql.terms import Literal
 from kbqa.sparql.tree import BranchNode
-from kbqa.sparql.values import is_date, is_number
 from kbqa.sparql.walk import TripleStep, Walk, WalkStep
-
-_OPERATORS: dict[str, tuple[Operator, Operator]] = {  # as written, and with the sides swapped
-    "=": ("=", "="),
-    "!=": ("!=", "!="),
-    "<": ("<", ">"),
-    "<=": ("<=", ">="),
-    ">": (">", "<"),
-    ">=": (">=", "<="),
-}
-_CASTS = frozenset(("dateTime", "date", "integer", "int", "float", "double", "decimal"))
-
-
-def strip_casts(expression: Expression) -> Expression:
-    """Take what a cast, or a row of casts, is applied to."""
-    match expression:
-        case Call(function, (argument,)) if function in _CASTS or function == "str":
-            return strip_casts(argument)
-        case _:
-            return expression
 
 
 class Branches:
@@ -168,7 +135,7 @@ class Branches:
     def _check_privacy(
         self, union: Union, shared: Collection[Node], elsewhere: Collection[Variable]
     ) -> None:
-        """Refuse a union that shares variables with what lies around it in ways we do not follow."""
+        """Refuse a union that shares more with what lies around it than these nodes."""
         around = set(elsewhere)
         for part in self._group.parts:
             if part != union:
@@ -218,7 +185,7 @@ class Branches:
     def _branch(self, parent: BranchNode, hop: Hop, child: Node) -> None:
         node = BranchNode()
         if not isinstance(child, Variable):
-            node.tests.append(_equality(child))
+            node.tests.append(equality(child))
         elif child in self._nodes or child in self._around:
             node.tests.append(IsNode(self._reference(child)))
         else:
@@ -241,11 +208,11 @@ class Branches:
     def _read_filter(self, expression: Expression) -> None:
         match expression:
             case Or((Exists(absent, True), Exists(present, False))) if (
-                interval := _interval(absent, present, {*self._nodes, *self._around})
+                interval := read_interval(absent, present, {*self._nodes, *self._around})
             ) is not None:
                 self._hang_optional(*interval)
             case Or(alternatives):
-                self._hang_alternatives(tuple(map(_as_group, alternatives)), in_filter=True)
+                self._hang_alternatives(tuple(map(as_group, alternatives)), in_filter=True)
             case And(parts):
                 for part in parts:
                     self._read_filter(part)
@@ -314,45 +281,16 @@ class Branches:
         return root
 
     def _add_test(self, expression: Expression) -> None:
-        match expression:
-            case Comparison(left, operator, right) if operator in _OPERATORS:
-                as_written, swapped = _OPERATORS[operator]
-            case _:
-                raise CrpConversionError("unsupported filter", type(expression).__name__)
-        match left, right:  # the difference of two values against zero compares them
-            case Call("minus", (minuend, subtrahend)), Literal() as zero if _is_zero(zero):
-                left, right = minuend, subtrahend
-            case Literal() as zero, Call("minus", (minuend, subtrahend)) if _is_zero(zero):
-                left, right = subtrahend, minuend
-        match strip_casts(left), strip_casts(right):
-            case Variable() as one, Variable() as other:
-                if one not in self._nodes:
-                    one, other, as_written = other, one, swapped
-                is_plain = isinstance(left, Variable) and isinstance(right, Variable)
-                self._compare_nodes(one, as_written, other, is_plain=is_plain)
-            case (Variable() as one, str() as mid) | (str() as mid, Variable() as one) if (
-                operator in ("=", "!=")
-            ):
-                test = IsEntity if operator == "=" else IsNotEntity
-                self._node(one).tests.append(test(Entity(mid=mid)))
-            case Variable() as one, Literal() as value:
-                self._node(one).tests.append(_value_test(as_written, value, left))
-            case Literal() as value, Variable() as one:
-                self._node(one).tests.append(_value_test(swapped, value, right))
-            case _:
-                raise CrpConversionError("unsupported filter", operator)
-
-    def _compare_nodes(
-        self, one: Variable, operator: Operator, other: Variable, *, is_plain: bool
-    ) -> None:
-        node = self._node(one)
-        if other not in self._nodes and other not in self._around:
-            raise CrpConversionError("unbound variable", f"?{other.name}")
-        reference = self._reference(other)
-        if is_plain and operator in ("=", "!="):
-            node.tests.append((IsNode if operator == "=" else IsNotNode)(reference))
-        else:
-            node.tests.append(Compare(operator, reference))
+        match read_comparison(expression):
+            case NodeTest(variable, test):
+                self._node(variable).tests.append(test)
+            case NodeComparison() as comparison:
+                if comparison.left not in self._nodes:
+                    comparison = comparison.swapped()
+                if comparison.right not in self._nodes and comparison.right not in self._around:
+                    raise CrpConversionError("unbound variable", f"?{comparison.right.name}")
+                node = self._node(comparison.left)
+                node.tests.append(comparison.test(self._reference(comparison.right)))
 
     def _node(self, variable: Variable) -> BranchNode:
         node = self._nodes.get(variable)
@@ -383,72 +321,3 @@ def _check_filters_see(group: Group) -> None:
         if unseen := mentioned_variables(expression, into_groups=False) - bound:
             name = min(variable.name for variable in unseen)
             raise CrpConversionError("unbound variable", f"?{name}")
-
-
-def _as_group(expression: Expression) -> Group:
-    """Say one side of an ``||`` as a group."""
-    match expression:
-        case Exists(group, False):
-            return group
-        case And(parts):
-            groups = [_as_group(part) for part in parts]
-            return Group(
-                tuple(chain.from_iterable(group.parts for group in groups)),
-                tuple(chain.from_iterable(group.filters for group in groups)),
-            )
-        case _:
-            return Group((), (expression,))
-
-
-def _interval(
-    absent: Group, present: Group, known: Collection[Node]
-) -> tuple[TriplePart, Expression] | None:
-    """Read the interval idiom: no such triple, or one whose object passes the filter."""
-    match absent, present:
-        case (
-            Group((TriplePart(subject, relation, Variable() as nothing),), ()),
-            Group(
-                (TriplePart(same_subject, same_relation, Variable() as value) as triple,), (test,)
-            ),
-        ) if (
-            (subject, relation) == (same_subject, same_relation)
-            and subject in known
-            and nothing not in known
-            and value not in known
-        ):
-            return triple, test
-        case _:
-            return None
-
-
-def _is_zero(literal: Literal) -> bool:
-    return is_number(literal) and float(literal.text) == 0
-
-
-def _equality(term: str | Literal) -> Test:
-    """Say that a node is this term."""
-    if isinstance(term, str):
-        return IsEntity(Entity(mid=term))
-    if _is_value(term):
-        return Compare("=", _plain(term))
-    return TextEquals(term.text, term.language or "")
-
-
-def _value_test(operator: Operator, value: Literal, compared: Expression) -> Test:
-    is_text = isinstance(compared, Call) and compared.function == "str"
-    if not is_text and _is_value(value):
-        return Compare(operator, _plain(value))
-    if operator != "=":
-        raise CrpConversionError("unsupported filter", f"string {operator}")
-    return TextEquals(value.text, None if is_text else value.language or "")
-
-
-def _is_value(literal: Literal) -> bool:
-    return literal.language is None and (is_date(literal) or is_number(literal))
-
-
-def _plain(value: Literal) -> Literal:
-    """Leave a datatype out that the text tells by itself; integers keep theirs, as in RouterKGQA."""
-    plain = replace(value, datatype=None)
-    same = (is_date(plain), is_number(plain)) == (is_date(value), is_number(value))
-    return plain if same and value.datatype != "integer" else value

@@ -10,9 +10,10 @@ SPARQL's scopes can say.
 Source: RouterKGQA, appendix B.
 """
 
-from kbqa.sparql.branches import Branches, strip_casts
+from kbqa.sparql.branches import Branches
 from kbqa.sparql.crp import Crp, Entity
 from kbqa.sparql.errors import CrpConversionError
+from kbqa.sparql.filters import strip_casts
 from kbqa.sparql.query_tree import (
     Call,
     Comparison,
