@@ -1,18 +1,31 @@
-"""Say a CRP in English, for people who check an answer."""
+"""Say a CRP in English, for people who check an answer.
 
-from collections.abc import Sequence
+Relations stay Freebase ids. The nodes of the main path are "the topic", "step 1 of the way" and
+"the answer"; the end of a branch that others refer to is called by its label, as ``?a``.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 
 from kbqa.sparql.crp import (
+    AnyOf,
     Compare,
     Constraint,
     Crp,
+    Entity,
+    Fork,
     Hop,
     IsEntity,
+    IsNode,
     IsNotEntity,
+    IsNotNode,
+    NodeRef,
     Order,
+    Step,
     Test,
     TextEquals,
+    Way,
 )
+from kbqa.sparql.terms import Literal
 
 _OPERATORS = {
     "=": "equal to",
@@ -27,13 +40,16 @@ _OPERATORS = {
 def describe_crp(crp: Crp) -> list[str]:
     """Say a CRP as a list of sentences: the way to the answers, then what they must satisfy.
 
-    >>> from kbqa.sparql.crp import Entity
+    Nothing is said of what holds for most questions: that the topic is no answer, and that answers
+    which are texts are English.
+
     >>> describe_crp(Crp(Entity("Kenya"), (Hop("location.country.capital"),)))
     ['From Kenya, follow location.country.capital to the answers.']
     """
-    way = " then ".join(_hop(hop) for hop in crp.path)
-    sentences = [f"From {crp.topic}, follow {way} to the answers."]
+    comma = "," if isinstance(crp.path[-1], Fork) else ""
+    sentences = [f"From {crp.topic}, follow {_path(crp.path)}{comma} to the answers."]
     sentences += [_constraint(constraint, crp.answer) for constraint in crp.constraints]
+    sentences += _scope(crp)
     if crp.order is not None:
         sentences.append(_order(crp.order, crp.answer))
     return sentences
@@ -47,46 +63,156 @@ def describe_dropped(dropped: Sequence[Constraint | Order], crp: Crp) -> list[st
     ]
 
 
-def _hop(hop: Hop) -> str:
-    return f"{hop.relation} backwards" if hop.inverse else hop.relation
+def _scope(crp: Crp) -> Iterator[str]:
+    if crp.differs_from is None:
+        yield "The topic itself may be an answer."
+    elif crp.differs_from:
+        yield f"The answers are not {_node(crp.differs_from, crp.answer)}."
+    if crp.answer_language is None:
+        yield "Answers that are texts may be in any language."
+    elif crp.answer_language != "en":
+        yield f"Answers that are texts are in {crp.answer_language}."
 
 
-def _place(at: int, answer: int) -> str:
-    if at == answer:
-        return "the answer"
-    return "the topic" if at == 0 else f"step {at} of the way"
+def _path(path: tuple[Step, ...], held: Mapping[int, str] | None = None) -> str:
+    """Say steps in a row, and behind each what else must be true of the node that it leads to.
+
+    >>> fork = Fork((Way((Hop("c.d"),)), Way((Hop("e.f"), Hop("g.h")))))
+    >>> _path((Hop("a.b"), fork, Hop("i.j", inverse=True)))
+    'a.b, then either c.d or e.f then g.h, then i.j backwards'
+    """
+    words = ""
+    for position, step in enumerate(path):
+        if position:
+            forks = isinstance(step, Fork) or isinstance(path[position - 1], Fork)
+            words += ", then " if forks else " then "
+        words += _step(step) + (held or {}).get(position + 1, "")
+    return words
+
+
+def _step(step: Step) -> str:
+    if isinstance(step, Hop):
+        return f"{step.relation} backwards" if step.inverse else step.relation
+    return "either " + " or ".join(map(_way, step.ways))
+
+
+def _way(way: Way) -> str:
+    held: dict[int, str] = {}
+    provided = ""
+    for constraint in way.constraints:
+        demand = _demand(constraint, None, inner=True)
+        if isinstance(constraint.at, int):
+            held[constraint.at] = held.get(constraint.at, "") + f" (which {demand})"
+        else:
+            provided += f" (provided that {constraint.at} {demand})"
+    start = f"from there{held[0]} " if 0 in held else ""
+    words = f"{start}{_path(way.path, held)}{provided}"
+    return f"({words})" if any(isinstance(step, Fork) for step in way.path) else words
+
+
+def _node(node: int | str | Entity, answer: int | None) -> str:
+    match node:
+        case str():
+            return f"?{node}"
+        case Entity():
+            return str(node)
+        case 0:
+            return "the topic"
+        case _:
+            return "the answer" if node == answer else f"step {node} of the way"
+
+
+def _hops(hops: tuple[Hop, ...]) -> str:
+    return " then ".join(map(_step, hops))
 
 
 def _constraint(constraint: Constraint, answer: int) -> str:
-    return f"Keep those where {_place(constraint.at, answer)} has {_demand(constraint)}."
+    place = _node(constraint.at, answer)
+    if constraint.label is not None and not constraint.branches:
+        return f"Let ?{constraint.label} be {_hops(constraint.hops)} of {place}."
+    return f"Keep those where {place} {_demand(constraint, answer)}."
 
 
-def _demand(constraint: Constraint) -> str:
-    way = " then ".join(_hop(hop) for hop in constraint.hops) or "a value"
-    missing = ", or none is known" if constraint.optional else ""
-    branches = " and ".join(map(_demand, constraint.branches))
-    return way + _test(constraint.test) + (f" with {branches}" if branches else "") + missing
+def _demand(constraint: Constraint, answer: int | None, *, inner: bool = False) -> str:
+    """Say what a node must be or have.
+
+    Args:
+        constraint: The constraint.
+        answer: Position of the answer; None inside of a fork, where no position is seen.
+        inner: The words stand among others of their kind, so that several in a row need brackets.
+    """
+    if not constraint.hops:
+        return _is(constraint.test, answer)
+    words = f"{'has no' if constraint.negated else 'has'} {_hops(constraint.hops)}"
+    if constraint.label is not None:
+        words += f" (call it ?{constraint.label})"
+    words += _ending(constraint.test, answer)
+    if constraint.branches:
+        words += f" that {_all_of(constraint.branches, answer, brackets=inner)}"
+    return f"{words}, or none is known" if constraint.optional else words
 
 
-def _test(test: Test | None) -> str:
+def _all_of(constraints: Sequence[Constraint], answer: int | None, *, brackets: bool = True) -> str:
+    words = " and ".join(_demand(constraint, answer, inner=True) for constraint in constraints)
+    return f"({words})" if brackets and len(constraints) > 1 else words
+
+
+def _either(test: AnyOf, answer: int | None) -> str:
+    return "either " + " or ".join(_all_of(each, answer) for each in test.alternatives)
+
+
+def _is(test: Test | None, answer: int | None) -> str:
+    """Say what a node itself must be."""
+    match test:
+        case IsNotEntity(entity):
+            return f"is not {entity}"
+        case IsNotNode(other):
+            return f"is not {_node(other.node, answer)}"
+        case IsNode(other):
+            return f"is {_node(other.node, answer)}"
+        case TextEquals():
+            return f"reads {_text(test)}"
+        case AnyOf():
+            return _either(test, answer)
+        case _:
+            return f"is{_ending(test, answer)}"
+
+
+def _ending(test: Test | None, answer: int | None) -> str:
+    """Say what a branch must end in, to stand behind its hops."""
     match test:
         case IsEntity(entity):
             return f" {entity}"
         case IsNotEntity(entity):
             return f" other than {entity}"
-        case Compare(operator, value):
-            return f" {_OPERATORS[operator]} {value.text}"
-        case TextEquals(text, language):
-            return f' reading "{text}"' + (f" (in {language})" if language else "")
-        case None:
+        case IsNode(other):
+            return f" that is {_node(other.node, answer)}"
+        case IsNotNode(other):
+            return f" other than {_node(other.node, answer)}"
+        case Compare(operator, Literal(value)):
+            return f" {_OPERATORS[operator]} {value}"
+        case Compare(operator, NodeRef(node)):
+            return f" {_OPERATORS[operator]} {_node(node, answer)}"
+        case TextEquals():
+            return f" reading {_text(test)}"
+        case AnyOf():
+            return f" that {_either(test, answer)}"
+        case _:
             return ""
 
 
+def _text(test: TextEquals) -> str:
+    if test.language is None:
+        return f'"{test.text}"'
+    return f'"{test.text}" ' + (f"(in {test.language})" if test.language else "(untagged)")
+
+
 def _order(order: Order, answer: int) -> str:
-    way = " then ".join(_hop(hop) for hop in order.hops)
     end = "largest" if order.descending else "smallest"
-    by = f" by {way} of {_place(order.at, answer)}"
-    if not way:
-        by = "" if order.at == answer else f" by {_place(order.at, answer)}"
+    place = _node(order.at, answer)
+    if order.hops:
+        by = f" by {_hops(order.hops)} of {place}"
+    else:
+        by = "" if order.at == answer else f" by {place}"
     skipped = f", after the first {order.offset}" if order.offset else ""
     return f"Take the {order.limit} {end}{by}{skipped}."
