@@ -1,7 +1,8 @@
 """The language of reasoning paths, and everything about SPARQL that is pure text.
 
 crp.py          what a constraint-aware reasoning path (CRP) is
-routerkgqa.py   its text form, read and written;  words.py   the same in English
+text.py         its text form, read and written;  routerkgqa.py  RouterKGQA's form
+words.py        the same in English;  reading.py  what readers hand back
 compile.py      CRP → SPARQL;  from_sparql.py   SPARQL → CRP
 relax.py        a CRP's constraints, dropped step by step
 dialect.py      handed-in queries, mended and refused
@@ -27,6 +28,7 @@ from kbqa.sparql.reading import CrpReading
 from kbqa.sparql.relax import Relaxation, relaxations
 from kbqa.sparql.routerkgqa import parse_routerkgqa, render_routerkgqa
 from kbqa.sparql.terms import Literal, Term
+from kbqa.sparql.text import parse_crp, read_crp, render_crp
 from kbqa.sparql.words import describe_crp
 
 __all__ = [
@@ -48,8 +50,11 @@ __all__ = [
     "compile_crp",
     "crp_from_sparql",
     "describe_crp",
+    "parse_crp",
     "parse_routerkgqa",
+    "read_crp",
     "relaxations",
+    "render_crp",
     "render_routerkgqa",
     "repair_query",
 ]

@@ -22,14 +22,17 @@ if TYPE_CHECKING:
     from kbqa.sparql.crp import Crp
     from kbqa.sparql.errors import KbqaError
     from kbqa.sparql.from_sparql import crp_from_sparql
+    from kbqa.sparql.reading import CrpReading
     from kbqa.sparql.relax import relaxations
     from kbqa.sparql.routerkgqa import parse_routerkgqa, render_routerkgqa
+    from kbqa.sparql.text import parse_crp, read_crp, render_crp
     from kbqa.sparql.words import describe_crp
 
 _HOMES = {
     "Answer": "kbqa.engine.answer",
     "Candidate": "kbqa.engine.generate",
     "Crp": "kbqa.sparql.crp",
+    "CrpReading": "kbqa.sparql.reading",
     "Engine": "kbqa.engine.engine",
     "Generator": "kbqa.engine.generate",
     "Graph": "kbqa.kb.graph",
@@ -39,8 +42,11 @@ _HOMES = {
     "crp_from_sparql": "kbqa.sparql.from_sparql",
     "describe_crp": "kbqa.sparql.words",
     "open_graph": "kbqa.kb.select_graph",
+    "parse_crp": "kbqa.sparql.text",
     "parse_routerkgqa": "kbqa.sparql.routerkgqa",
+    "read_crp": "kbqa.sparql.text",
     "relaxations": "kbqa.sparql.relax",
+    "render_crp": "kbqa.sparql.text",
     "render_routerkgqa": "kbqa.sparql.routerkgqa",
 }
 
@@ -48,6 +54,7 @@ __all__ = [
     "Answer",
     "Candidate",
     "Crp",
+    "CrpReading",
     "Engine",
     "Generator",
     "Graph",
@@ -57,8 +64,11 @@ __all__ = [
     "crp_from_sparql",
     "describe_crp",
     "open_graph",
+    "parse_crp",
     "parse_routerkgqa",
+    "read_crp",
     "relaxations",
+    "render_crp",
     "render_routerkgqa",
 ]
 
