@@ -1,0 +1,169 @@
+"""Measure what CRPs cost: conversion, compilation, and running them in process or over HTTP.
+
+    python tools/bench_crp.py --queries queries-half.jsonl.gz --graph graph.nt.gz [--limit 500]
+
+The compiled queries run on the embedded store in this process, through the store's own `select` (a
+process that can be killed), over Virtuoso's HTTP endpoint through one kept-alive connection, and
+through kbqa's `SparqlEndpoint`. Each query runs on every way in turn, once before it counts.
+"""
+
+import http.client
+import json
+import statistics
+import sys
+import time
+import urllib.parse
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import click
+import pyoxigraph
+from fidelity import spread
+from graph_servers import MissingServer, virtuoso_server
+from tqdm import tqdm
+
+from kbqa.engine.questions import read_rows
+from kbqa.kb.layout import StoreLayout
+from kbqa.kb.load import load_freebase
+from kbqa.kb.select_graph import open_graph
+from kbqa.sparql.compile import compile_crp
+from kbqa.sparql.errors import CrpConversionError
+from kbqa.sparql.from_sparql import crp_from_sparql
+
+IN_PROCESS = "in process"
+KEPT_ALIVE = "Virtuoso, kept-alive HTTP"
+BAR = 5.0
+
+
+@click.command()
+@click.option("--queries", type=click.Path(exists=True, path_type=Path), required=True)
+@click.option("--graph", "dump", type=click.Path(exists=True, path_type=Path), required=True)
+@click.option("--limit", type=int, help="Only as many queries, spread over the file.")
+@click.option("--rounds", default=3, show_default=True, help="Times that each query counts.")
+def main(queries: Path, dump: Path, limit: int | None, rounds: int) -> None:
+    """Run the measurements and print them."""
+    texts = [row["sparql"] for row in spread([row for _, row in read_rows(queries)], limit)]
+    compiled = _convert_and_compile(texts)
+    with ExitStack() as stack:
+        store = Path(stack.enter_context(TemporaryDirectory())) / "store"
+        load_freebase([dump], store)
+        embedded = open_graph(store)
+        stack.callback(embedded.close)
+        try:
+            url = stack.enter_context(virtuoso_server([dump]))
+        except MissingServer as error:
+            raise click.ClickException(str(error)) from error
+        endpoint = open_graph(endpoint=url)
+        seconds = _run_in_turn(
+            compiled,
+            {
+                IN_PROCESS: _in_process(StoreLayout(store).graph),
+                "store.select, worker process": lambda query: len(embedded.select(query).rows),
+                KEPT_ALIVE: _kept_alive(url),
+                "Virtuoso, SparqlEndpoint": lambda query: len(endpoint.select(query).rows),
+            },
+            rounds,
+        )
+    _print_runs(seconds, len(compiled))
+
+
+def _convert_and_compile(texts: Sequence[str]) -> list[str]:
+    converting, compiling, compiled = [], [], []
+    for text in texts:
+        started = time.perf_counter()
+        try:
+            crp = crp_from_sparql(text)
+        except CrpConversionError:
+            continue
+        converted = time.perf_counter()
+        compiled.append(compile_crp(crp))
+        converting.append(converted - started)
+        compiling.append(time.perf_counter() - converted)
+    print(f"{len(texts)} queries, {len(compiled)} of which a CRP says")
+    _print_times("SPARQL → CRP", converting)
+    _print_times("CRP → SPARQL", compiling)
+    return compiled
+
+
+def _in_process(graph_directory: Path) -> Callable[[str], int]:
+    store = pyoxigraph.Store.read_only(str(graph_directory))
+
+    def run(query: str) -> int:
+        solutions = store.query(query)
+        assert isinstance(solutions, pyoxigraph.QuerySolutions)
+        return len({solution[0].value for solution in solutions})
+
+    return run
+
+
+def _kept_alive(url: str) -> Callable[[str], int]:
+    parts = urllib.parse.urlsplit(url)
+    assert parts.hostname is not None
+    connection = http.client.HTTPConnection(parts.hostname, parts.port)
+    headers = {
+        "Content-Type": "application/x-www-form-urlencoded",
+        "Accept": "application/sparql-results+json",
+    }
+
+    def run(query: str) -> int:
+        body = urllib.parse.urlencode({"query": query})
+        connection.request("POST", f"{parts.path}?{parts.query}", body, headers)
+        response = connection.getresponse()
+        text = response.read()
+        if response.status != http.client.OK:
+            return 0  # Virtuoso's refusals are a matter of fidelity, not of speed.
+        return len({row["x"]["value"] for row in json.loads(text)["results"]["bindings"]})
+
+    return run
+
+
+def _run_in_turn(
+    compiled: Sequence[str], ways: dict[str, Callable[[str], int]], rounds: int
+) -> dict[str, list[float]]:
+    """Return each way's seconds per query, the mean of its rounds."""
+    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    for query in tqdm(compiled, disable=not sys.stderr.isatty(), unit="query"):
+        for run in ways.values():
+            run(query)
+        spent = dict.fromkeys(ways, 0.0)
+        for _ in range(rounds):
+            for name, run in ways.items():
+                started = time.perf_counter()
+                run(query)
+                spent[name] += time.perf_counter() - started
+        for name, total in spent.items():
+            seconds[name].append(total / rounds)
+    return seconds
+
+
+def _print_runs(seconds: dict[str, list[float]], n: int) -> None:
+    print(f"\n{n} compiled queries, warm, in turn")
+    for name, values in seconds.items():
+        _print_times(name, values)
+    print(f"\ntimes as long as {IN_PROCESS} (bar: {BAR:g})")
+    base = seconds[IN_PROCESS]
+    for name, values in seconds.items():
+        if name != IN_PROCESS:
+            per_query = statistics.median(
+                value / own for value, own in zip(values, base, strict=True)
+            )
+            means = statistics.mean(values) / statistics.mean(base)
+            medians = statistics.median(values) / statistics.median(base)
+            print(
+                f"  {name:30} ratio of means {means:6.1f}, of medians {medians:6.1f}, "
+                f"median of the queries' own ratios {per_query:6.1f}"
+            )
+
+
+def _print_times(name: str, values: Sequence[float]) -> None:
+    p95 = statistics.quantiles(values, n=20)[-1]
+    print(
+        f"  {name:30} median {1000 * statistics.median(values):8.3f} ms, "
+        f"mean {1000 * statistics.mean(values):8.3f} ms, p95 {1000 * p95:8.3f} ms"
+    )
+
+
+if __name__ == "__main__":
+    main()
