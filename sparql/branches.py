@@ -274,7 +274,7 @@ class Branches:
         """Grow a group around a node by itself, where what is there already can only be seen."""
         outer = self._nodes, self._around, self._anchors
         root = BranchNode()
-        self._around = {**self._around, **self._nodes}
+        self._around = {**self._nodes, **self._around}
         self._nodes, self._anchors = {anchor: root}, None
         self._grow_inside(group)
         self._nodes, self._around, self._anchors = outer

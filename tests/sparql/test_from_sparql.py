@@ -14,15 +14,21 @@ from hypothesis import strategies as st
 
 from kbqa.sparql.compile import compile_crp
 from kbqa.sparql.crp import (
+    AnyOf,
     Compare,
     Constraint,
     Crp,
     Entity,
+    Fork,
     Hop,
     IsEntity,
+    IsNode,
     IsNotEntity,
+    IsNotNode,
+    NodeRef,
     Order,
     TextEquals,
+    Way,
 )
 from kbqa.sparql.errors import CrpConversionError, KbqaError, QuerySyntaxError
 from kbqa.sparql.from_sparql import crp_from_sparql
@@ -30,7 +36,7 @@ from kbqa.sparql.routerkgqa import parse_routerkgqa
 from kbqa.sparql.terms import FREEBASE_NS, Literal
 
 LANGUAGE = "FILTER (!isLiteral(?x) OR lang(?x) = '' OR langMatches(lang(?x), 'en'))"
-BASE = Crp(Entity(mid="m.0a"), (Hop("a.b"),), differs_from=None)
+BASE = Crp(Entity(mid="m.0a"), (Hop("a.b"),), differs_from=None, answer_language=None)
 
 
 def keep(*constraints: Constraint, order: Order | None = None) -> Crp:
@@ -41,11 +47,21 @@ def about_answer(*hops: str, test: Any = None) -> Constraint:
     return Constraint(1, tuple(map(Hop, hops)), test)
 
 
+def branch(hop: str, *branches: Constraint) -> Constraint:
+    return Constraint(1, (Hop(hop),), None, branches)
+
+
+def on_node(*hops: str, test: Any = None) -> Constraint:
+    return replace(about_answer(*hops, test=test), at=0)
+
+
 @pytest.mark.parametrize(
     ("where", "crp"),
     [
         pytest.param("", BASE, id="main path"),
-        pytest.param(LANGUAGE, BASE, id="the benchmarks' language filter"),
+        pytest.param(
+            LANGUAGE, replace(BASE, answer_language="en"), id="the benchmarks' language filter"
+        ),
         pytest.param("FILTER (?x != ns:m.0a)", replace(BASE, differs_from=0), id="not the topic"),
         pytest.param("FILTER (ns:m.0a != ?x)", replace(BASE, differs_from=0), id="topic is not"),
         pytest.param(
@@ -114,14 +130,14 @@ def about_answer(*hops: str, test: Any = None) -> Constraint:
             keep(
                 about_answer("c.d", test=Compare("=", Literal("2004", "dateTime"))),
                 about_answer("e.f", test=Compare("=", Literal("34"))),
-                about_answer("g.h", test=TextEquals("JMD")),
+                about_answer("g.h", test=TextEquals("JMD", "")),
                 about_answer("i.j", test=TextEquals("1984", "en")),
             ),
             id="literals as objects",
         ),
         pytest.param(
             '?x ns:c.d ?d FILTER (xsd:datetime(?d) <= "2011-12-31" ^^ xsd:dateTime)',
-            keep(about_answer("c.d", test=Compare("<=", Literal("2011-12-31", "dateTime")))),
+            keep(about_answer("c.d", test=Compare("<=", Literal("2011-12-31")))),
             id="date compared",
         ),
         pytest.param(
@@ -132,7 +148,7 @@ def about_answer(*hops: str, test: Any = None) -> Constraint:
                     (Hop("c.d"),),
                     None,
                     (
-                        about_answer(test=Compare(">", Literal("5.5", "decimal"))),
+                        about_answer(test=Compare(">", Literal("5.5"))),
                         about_answer(test=Compare("!=", Literal("-7", "integer"))),
                     ),
                 )
@@ -183,6 +199,188 @@ def about_answer(*hops: str, test: Any = None) -> Constraint:
         ),
         pytest.param("} ORDER BY ?x #", BASE, id="order of a set"),
         pytest.param(
+            "?x ns:c.d ?c . ?c ns:e.f ns:m.0b . ?c ns:g.h ?n } ORDER BY DESC(?n) LIMIT 1 #",
+            keep(
+                replace(
+                    branch("c.d", about_answer("e.f", test=IsEntity(Entity(mid="m.0b")))), label="a"
+                ),
+                order=Order("a", (Hop("g.h"),), True),
+            ),
+            id="ordered by what hangs on a branch with a constraint",
+        ),
+        pytest.param(
+            "?x ns:c.d ?n FILTER (?n > 5) } ORDER BY ?n LIMIT 1 #",
+            keep(
+                replace(
+                    branch("c.d", about_answer(test=Compare(">", Literal("5", "integer")))),
+                    label="a",
+                ),
+                order=Order("a", (), False),
+            ),
+            id="ordered by what a constraint tests",
+        ),
+        pytest.param(
+            "?x ns:c.d ?y . ?y ns:e.f ?x",
+            keep(about_answer("c.d", "e.f", test=IsNode(NodeRef(1)))),
+            id="a circle back to the answer",
+        ),
+        pytest.param(
+            "?x ns:c.d ?y . ns:m.0a ns:e.f ?y",
+            keep(
+                Constraint(1, (Hop("c.d"), Hop("e.f", inverse=True)), IsEntity(Entity(mid="m.0a")))
+            ),
+            id="a circle over the topic",
+        ),
+        pytest.param(
+            "?x ns:c.d ?y . ?x ns:e.f ?z . ?z ns:g.h ?y",
+            keep(
+                replace(about_answer("c.d"), label="a"),
+                about_answer("e.f", "g.h", test=IsNode(NodeRef("a"))),
+            ),
+            id="two branches that meet",
+        ),
+        pytest.param(
+            "?x ns:c.d ?x", keep(about_answer("c.d", test=IsNode(NodeRef(1)))), id="of itself"
+        ),
+        pytest.param(
+            "?x ns:c.d ?n . ?x ns:e.f ?m FILTER (?n < ?m)",
+            keep(
+                about_answer("c.d", test=Compare("<", NodeRef("a"))),
+                replace(about_answer("e.f"), label="a"),
+            ),
+            id="two values compared",
+        ),
+        pytest.param(
+            "?x ns:c.d ?n . ?x ns:e.f ?m FILTER (xsd:dateTime(?n) - xsd:datetime(?m) <= 0)",
+            keep(
+                about_answer("c.d", test=Compare("<=", NodeRef("a"))),
+                replace(about_answer("e.f"), label="a"),
+            ),
+            id="the difference of two dates",
+        ),
+        pytest.param(
+            "?x ns:c.d ?n FILTER (0 < xsd:dateTime('2015-01-01') - xsd:dateTime(?n))",
+            keep(about_answer("c.d", test=Compare("<", Literal("2015-01-01")))),
+            id="the difference to a date",
+        ),
+        pytest.param(
+            "?x ns:c.d ?n . ?x ns:e.f ?m FILTER (?n = ?m && ?m != ?x)",
+            keep(
+                about_answer("c.d", test=IsNode(NodeRef("a"))),
+                replace(branch("e.f", about_answer(test=IsNotNode(NodeRef(1)))), label="a"),
+            ),
+            id="two nodes that are the same",
+        ),
+        pytest.param(
+            "?x ns:c.d ?n . ?x ns:e.f ?m FILTER (xsd:float(?n) = xsd:float(?m))",
+            keep(
+                about_answer("c.d", test=Compare("=", NodeRef("a"))),
+                replace(about_answer("e.f"), label="a"),
+            ),
+            id="two values that are the same",
+        ),
+        pytest.param(
+            "ns:m.0w ns:c.d ?from . ?x ns:e.f ?n FILTER (?n > ?from)",
+            keep(
+                about_answer("e.f", test=Compare(">", NodeRef("a"))),
+                replace(about_answer("c.d"), at=Entity(mid="m.0w"), label="a"),
+            ),
+            id="compared with a value of another entity",
+        ),
+        pytest.param(
+            "ns:m.0b ns:c.d ns:m.0c",
+            keep(Constraint(Entity(mid="m.0b"), (Hop("c.d"),), IsEntity(Entity(mid="m.0c")))),
+            id="a fact about other entities",
+        ),
+        pytest.param(
+            "FILTER NOT EXISTS { ?x ns:c.d [] }",
+            keep(replace(about_answer("c.d"), negated=True)),
+            id="nothing there",
+        ),
+        pytest.param(
+            "FILTER NOT EXISTS { ?x ns:c.d ?y . ?y ns:e.f ns:m.0b FILTER (?y != ns:m.0c) }",
+            keep(
+                replace(
+                    branch(
+                        "c.d",
+                        about_answer(test=IsNotEntity(Entity(mid="m.0c"))),
+                        about_answer("e.f", test=IsEntity(Entity(mid="m.0b"))),
+                    ),
+                    negated=True,
+                )
+            ),
+            id="no branch that is so",
+        ),
+        pytest.param(
+            "?x ns:c.d [ ns:e.f ns:m.0b ]",
+            keep(about_answer("c.d", "e.f", test=IsEntity(Entity(mid="m.0b")))),
+            id="a node without a name",
+        ),
+        pytest.param(
+            "?x ns:c.d ?k FILTER (?k = ns:m.0b || ns:m.0c = ?k)",
+            keep(
+                about_answer(
+                    "c.d",
+                    test=AnyOf(
+                        (
+                            (about_answer(test=IsEntity(Entity(mid="m.0b"))),),
+                            (about_answer(test=IsEntity(Entity(mid="m.0c"))),),
+                        )
+                    ),
+                )
+            ),
+            id="one of two entities",
+        ),
+        pytest.param(
+            "FILTER (?x = ns:m.0b || (EXISTS { ?x ns:c.d ?n FILTER (?n > 1.5) } && ?x != ns:m.0c))",
+            keep(
+                about_answer(
+                    test=AnyOf(
+                        (
+                            (on_node(test=IsEntity(Entity(mid="m.0b"))),),
+                            (
+                                on_node(test=IsNotEntity(Entity(mid="m.0c"))),
+                                on_node("c.d", test=Compare(">", Literal("1.5"))),
+                            ),
+                        )
+                    )
+                )
+            ),
+            id="either of two conditions",
+        ),
+        pytest.param(
+            "{ ?x ns:c.d ns:m.0b } UNION { ?x ns:e.f ?y . ?y ns:g.h ns:m.0c }",
+            keep(
+                about_answer(
+                    test=AnyOf(
+                        (
+                            (on_node("c.d", test=IsEntity(Entity(mid="m.0b"))),),
+                            (on_node("e.f", "g.h", test=IsEntity(Entity(mid="m.0c"))),),
+                        )
+                    )
+                )
+            ),
+            id="union beside the main path",
+        ),
+        pytest.param(
+            "?x ns:z.z ?z . { ?x ns:c.d ?z } UNION { ?x ns:e.f ?z FILTER (?z != ?x) }",
+            keep(
+                about_answer(
+                    test=AnyOf(
+                        (
+                            (on_node("c.d", test=IsNode(NodeRef("a"))),),
+                            (
+                                on_node(test=IsNotNode(NodeRef("a"))),
+                                on_node("e.f", test=IsNode(NodeRef("a"))),
+                            ),
+                        )
+                    )
+                ),
+                replace(about_answer("z.z"), label="a"),
+            ),
+            id="union between two nodes",
+        ),
+        pytest.param(
             "{ ?x ns:c.d ns:m.0b }",
             keep(about_answer("c.d", test=IsEntity(Entity(mid="m.0b")))),
             id="group",
@@ -212,10 +410,10 @@ def test_convert(where: str, crp: Crp) -> None:
         ),
         pytest.param(
             "ns:m.0z ns:e.f ns:m.0z . ns:location.country ns:g.h ?x . ns:m.0b ns:c.d ?x",
+            "m.0b",
+            "c.d",
             None,
-            "",
-            None,
-            id="what leads nowhere",
+            id="past what leads nowhere, and past what is no mid",
         ),
         pytest.param(
             "ns:m.0a ns:a.b ?y . ?y ns:c.d ?x . ?x ns:e.f ns:m.0a",
@@ -233,24 +431,79 @@ def test_convert(where: str, crp: Crp) -> None:
         ),
     ],
 )
-def test_topic_and_main_path(
-    where: str, topic: str | None, path: str, differs_from: int | None
-) -> None:
-    query = f"SELECT ?x {{ {where} }}"
-    if topic is None:
-        with pytest.raises(CrpConversionError, match="disconnected"):
-            crp_from_sparql(query)
-        return
-    crp = crp_from_sparql(query)
+def test_topic_and_main_path(where: str, topic: str, path: str, differs_from: int | None) -> None:
+    crp = crp_from_sparql(f"SELECT ?x {{ {where} }}")
     assert crp.topic.mid == topic
     assert " ".join("^" * hop.inverse + hop.relation for hop in crp.path) == path
     assert crp.differs_from == differs_from
 
 
+def way(*hops: str, **constraints: Any) -> Way:
+    return Way(tuple(map(Hop, hops)), **constraints)
+
+
+@pytest.mark.parametrize(
+    ("where", "path"),
+    [
+        pytest.param(
+            "{ ns:m.0a ns:a.b ?x } UNION { ns:m.0a ns:c.d ?y . ?y ns:e.f ?x }",
+            (Fork((way("a.b"), way("c.d", "e.f"))),),
+            id="from the topic to the answer",
+        ),
+        pytest.param(
+            "ns:m.0a ns:a.b ?c . { ?c ns:c.d ?y . ?y ns:e.f ?x } UNION { ?x ns:g.h ?c }",
+            (Hop("a.b"), Fork((way("c.d", "e.f"), Way((Hop("g.h", inverse=True),))))),
+            id="a part of the way",
+        ),
+        pytest.param(
+            "{ ns:m.0a ns:a.b ?y . ?y ns:c.d ?x . ?y ns:e.f ns:m.0v } UNION"
+            "{ ns:m.0a ns:g.h ?y . ?y ns:i.j ?x FILTER (?x != ns:m.0c) }",
+            (
+                Fork(
+                    (
+                        way(
+                            "a.b",
+                            "c.d",
+                            constraints=(about_answer("e.f", test=IsEntity(Entity(mid="m.0v"))),),
+                        ),
+                        way(
+                            "g.h",
+                            "i.j",
+                            constraints=(Constraint(2, (), IsNotEntity(Entity(mid="m.0c"))),),
+                        ),
+                    )
+                ),
+            ),
+            id="each with its own constraints",
+        ),
+        pytest.param(
+            "{ { ns:m.0a ns:a.b ?x } UNION { ns:m.0a ns:c.d ?x } } UNION { ns:m.0a ns:e.f ?x }",
+            (Fork((Way((Fork((way("a.b"), way("c.d"))),)), way("e.f"))),),
+            id="one in another",
+        ),
+    ],
+)
+def test_union_on_the_main_path(where: str, path: tuple[Any, ...]) -> None:
+    crp = crp_from_sparql(f"SELECT DISTINCT ?x WHERE {{ {where} }}")
+    assert (crp.topic.mid, crp.path, crp.constraints) == ("m.0a", path, ())
+
+
 @pytest.mark.parametrize(
     ("where", "reason"),
     [
-        ("{ ?x ns:c.d ?y } UNION { ?x ns:e.f ?y }", "union"),
+        ("?x ns:c.d ?y { ns:m.0b ns:e.f ?z } UNION { ns:m.0b ns:g.h ?z }", "union"),
+        (
+            "{ ?x ns:c.d ?y } UNION { ?x ns:e.f ?y } { ?x ns:g.h ?y } UNION { ?x ns:i.j ?z }",
+            "union",
+        ),
+        ("{ ?x ns:c.d ?y } UNION { ?x ns:e.f ?y } FILTER EXISTS { ?x ns:g.h ?y }", "union"),
+        ("{ ?x ns:c.d ns:m.0b } UNION { ?x ns:e.f ?y . ?z ns:g.h ?w }", "disconnected"),
+        (
+            "?x ns:c.d ?n { ?x ns:e.f ns:m.0b FILTER (?n > 1) } UNION { ?x ns:g.h ns:m.0c }",
+            "unbound variable",
+        ),
+        ("FILTER (?x = ns:m.0b || ns:m.0c = ns:m.0d)", "union"),
+        ("?x ns:c.d ?n FILTER (?x = ns:m.0b || ?n > 1)", "union"),
         ("{ SELECT ?y { ?x ns:c.d ?y } }", "sub-select"),
         ("OPTIONAL { ?x ns:c.d ?y }", "unsupported pattern"),
         ("MINUS { ?x ns:c.d ?y }", "unsupported pattern"),
@@ -266,43 +519,23 @@ def test_topic_and_main_path(
         ("?x ^ns:c.d ?y", "property path"),
         ("?x !ns:c.d ?y", "property path"),
         ("?x ?p ?y", "free relation"),
-        ("?x ns:c.d [ ns:e.f ?y ]", "unsupported term"),
-        ("?x ns:c.d (1 2)", "unsupported term"),
-        ("?x ns:c.d ?y . ?y ns:e.f ?x", "cycle"),
-        ("?x ns:c.d ?x", "cycle"),
         ("?y ns:c.d ?z", "disconnected"),
-        ("ns:m.0b ns:c.d ns:m.0c", "disconnected"),
-        ("?x ns:c.d ?n . ?x ns:e.f ?m FILTER (?n < ?m)", "comparison of two variables"),
-        ("FILTER (?x != ?x)", "comparison of two variables"),
         ("FILTER (?y > 1)", "unbound variable"),
         ("FILTER EXISTS { ?x ns:c.d ?v } FILTER (?v > 1)", "unbound variable"),
-        ("FILTER (?x > 1 || ?x < 0)", "unsupported filter"),
         ("FILTER (!isLiteral(?x) || lang(?x) = 'de')", "unsupported filter"),
         ("FILTER (regex(str(?x), 'a'))", "unsupported filter"),
         ("FILTER (str(?x) < 'a')", "unsupported filter"),
         ("FILTER (?x < ns:m.0b)", "unsupported filter"),
         ("FILTER (bound(?x))", "unsupported filter"),
-        ("FILTER NOT EXISTS { ?x ns:c.d ?y }", "unsupported filter"),
-        (
-            "FILTER (NOT EXISTS {?x ns:c ?v} || EXISTS {?x ns:d ?v FILTER(?v < 1)})",
-            "unsupported filter",
-        ),
-        (
-            "?x ns:c ?v FILTER (NOT EXISTS {?x ns:c ?v} || EXISTS {?x ns:c ?v FILTER(?v < 1)})",
-            "unsupported filter",
-        ),
         ("FILTER (?x IN (1, 2))", "unsupported term"),
-        ("FILTER (?x - 1 > 0)", "unsupported expression"),
+        ("FILTER (?x - 1 > 2)", "unsupported filter"),
+        ("FILTER (?x + 1 > 0)", "unsupported expression"),
         ("FILTER (-?x > 0)", "unsupported expression"),
         ("} LIMIT 3 #", "unsupported order"),
         ("} ORDER BY ?x LIMIT 0 #", "unsupported order"),
         ("} ORDER BY ?x OFFSET 1 #", "unsupported order"),
         ("} ORDER BY ?none LIMIT 1 #", "unsupported order"),
         ("?x ns:c.d ?n } ORDER BY ?n ?x LIMIT 1 #", "order by several keys"),
-        (
-            "?x ns:c.d ?n FILTER (?n > 1) } ORDER BY ?n LIMIT 1 #",
-            "order shares a branch with a constraint",
-        ),
         ("} GROUP BY ?x #", "aggregate"),
         ("} HAVING (?x > 1) #", "aggregate"),
         ("?x ns:c.d " + ", ".join(f"ns:m.0{i}" for i in range(100)), "too large"),
@@ -390,22 +623,16 @@ def sample(path: Path, size: int) -> list[dict[str, Any]]:
 
 
 def test_conversions_agree_with_the_published_main_paths(shared: Path) -> None:
-    unconverted: Counter[str] = Counter()
     agreed = 0
     for row in sample(shared / "data/qa/cwq.test-half.jsonl.gz", 150):
-        try:
-            crp = crp_from_sparql(row["sparql"])
-        except CrpConversionError as error:
-            unconverted[error.reason] += 1
-            continue
+        crp = crp_from_sparql(row["sparql"])
         entities = [*row.get("topic_entities", ()), *row["entities_in_sparql"]]
         names = {entity["mid"]: entity["name"] for entity in entities}
         published = parse_routerkgqa(row["crp_routerkgqa"]).crp
         agreed += crp.path == published.path
         # g.… ids have no names in the question sets.
         assert (names.get(crp.topic.mid) or str(published.topic)) == str(published.topic)
-    assert agreed + unconverted.total() == 150
-    assert unconverted.total() <= 6, unconverted
+    assert agreed >= 147  # of a union they kept the first alternative alone
 
 
 @pytest.fixture(scope="module")
@@ -419,16 +646,18 @@ def fidelity(shared: Path) -> Iterator[pyoxigraph.Store]:
 def test_a_query_that_became_a_crp_and_a_query_again_has_the_gold_answers(
     shared: Path, fidelity: pyoxigraph.Store
 ) -> None:
-    unconverted: Counter[str] = Counter()
-    for row in sample(shared / "data/fidelity/queries-half.jsonl.gz", 150):
+    refused: Counter[str] = Counter()
+    path = shared / "data/fidelity/queries-half.jsonl.gz"
+    unions = [row for row in sample(path, 10_000) if "UNION" in row["sparql"].upper()]
+    for row in (*sample(path, 150), *unions):
         try:
             query = compile_crp(crp_from_sparql(row["sparql"]))
         except CrpConversionError as error:
-            unconverted[error.reason] += 1
+            refused[error.reason] += 1
             continue
         solutions = fidelity.query(query)
         assert isinstance(solutions, pyoxigraph.QuerySolutions)
         found = {solution["x"].value.removeprefix(FREEBASE_NS) for solution in solutions}
         assert found == set(row["gold"]), row["id"]
-    # Over all 5,685: union 36, sub-select 8, circles 11, no topic 1; none is wrong.
-    assert unconverted.total() <= 3, unconverted
+    # Over all 5,685 (tools/fidelity.py): sub-select 8, no topic 1; none is wrong.
+    assert refused.keys() <= {"sub-select"} and refused.total() <= 2, refused
