@@ -72,7 +72,11 @@ def entity_in_text(text: str) -> Entity:
 
 def is_interval_end(test: Test | None) -> bool:
     """Tell whether a test reads as one end of an interval: a date with ``<=`` or ``>=``."""
-    return isinstance(test, Compare) and test.operator in ("<=", ">=") and is_date(test.value)
+    match test:
+        case Compare("<=" | ">=", Literal() as value):
+            return is_date(value)
+        case _:
+            return False
 
 
 class _Reader:
@@ -190,20 +194,24 @@ class _Reader:
         return True
 
     def _take_order(self) -> Order | None:
-        """Turn the ORDER BY variable into a branch, and cut that branch off the tree."""
+        """Turn the ORDER BY variable into a branch, and cut that branch off the tree.
+
+        Where a node on the way there is restricted as well, the order refers to that very node.
+        """
         node = self._order_node
         if node is None:
             return None
-        if node in self._ways and (node.tests or node.edges):
-            self._problems.append("ORDER BY: its variable is restricted as well")
-        hops: list[Hop] = []
+        hops: tuple[Hop, ...] = ()
         while node in self._ways:
+            if not node.is_bare:
+                node.label = "a"
+                node.optional = False  # what is missing has no place in an order
+                return Order(node.label, hops, self._descending, self._limit)
             parent, hop = self._ways[node]
-            hops.insert(0, hop)
-            if not node.tests and not node.edges:
-                parent.edges.remove((hop, node))
+            parent.edges.remove((hop, node))
+            hops = (hop, *hops)
             node = parent
-        return Order(self._main.index(node), tuple(hops), self._descending, self._limit)
+        return Order(self._main.index(node), hops, self._descending, self._limit)
 
 
 def _hop(match: re.Match[str]) -> Hop | None:

@@ -47,12 +47,13 @@ class _Writer:
         self._crp = crp
         self._names = _main_names(crp)
         self._used = set(self._names)
+        self._labels: dict[str, str] = {}  # to variables
 
     def write(self) -> str | None:
         crp = self._crp
         try:
             sections: dict[str, list[str]] = {"entity": [], "numeric": [], "string": []}
-            if crp.differs_from is None:
+            if crp.differs_from is None or crp.answer_language != "en":
                 raise _UnsayableError
             for constraint in crp.constraints:
                 sections[constraint.kind] += self._constraint(constraint, self._names)
@@ -69,44 +70,56 @@ class _Writer:
     def _main_path(self) -> Iterator[str]:
         subject = _name(self._crp.topic)
         for hop, name in zip(self._crp.path, self._names[1:], strict=True):
+            if not isinstance(hop, Hop):
+                raise _UnsayableError
             relation = _relation(hop)
             yield f" {subject} -[{f'R[{relation}]' if hop.inverse else relation}]-> {name}"
             subject = name
 
     def _constraint(self, constraint: Constraint, names: list[str]) -> list[str]:
-        test = constraint.test
-        if constraint.at == 0 or constraint.optional != _reads_as_optional(constraint):
+        at, hops = constraint.at, constraint.hops
+        if not isinstance(at, int) or at == 0 or constraint.negated:
             raise _UnsayableError  # the topic is no variable in this form
-        if test is not None and constraint.branches:
+        if constraint.label is None and constraint.optional != _reads_as_optional(constraint):
             raise _UnsayableError
-        match test:
-            case IsEntity(entity) if constraint.hops:
-                *inner, last = constraint.hops
-                lines, end = self._triples(names[constraint.at], tuple(inner), "?c")
-                lines.append(f" {end} -[{_forward(last)}]-> {_name(entity)}")
-            case Compare(operator, value):
-                lines, end = self._triples(
-                    names[constraint.at], constraint.hops, _value_name(constraint)
-                )
+        match constraint.test:
+            case IsEntity(entity) if hops:
+                lines, end = self._triples(names[at], hops[:-1], "?c")
+                lines.append(f" {end} -[{_forward(hops[-1])}]-> {_name(entity)}")
+            case Compare(operator, Literal() as value):
+                lines, end = self._triples(names[at], hops, _value_name(constraint))
                 lines.append(f"  FILTER ({_comparison(end, operator, value)})")
             case TextEquals(text, None):
-                lines, end = self._triples(names[constraint.at], constraint.hops, "?name")
+                lines, end = self._triples(names[at], hops, "?name")
                 lines.append(f'  FILTER (str({end}) = "{_text(text)}")')
-            case None if constraint.branches:
-                lines, end = self._triples(names[constraint.at], constraint.hops, "?c")
-                inner_names = [""] * len(constraint.hops) + [end]
-                for branch in constraint.branches:
-                    if branch.at != len(constraint.hops) or branch.kind != constraint.kind:
-                        raise _UnsayableError
-                    lines += self._constraint(branch, inner_names)
+            case None:
+                lines = self._branching(constraint, names[at])
             case _:
                 raise _UnsayableError
+        return lines
+
+    def _branching(self, constraint: Constraint, start: str) -> list[str]:
+        name, order = "?c", self._crp.order
+        if constraint.label is not None:
+            if order is None or order.at != constraint.label or constraint.kind == "string":
+                raise _UnsayableError  # a string's variable is not yet known where the order stands
+            name = "?c" if order.hops else "?sk0"
+        lines, end = self._triples(start, constraint.hops, name)
+        if constraint.label is not None:
+            self._labels[constraint.label] = end
+        inner_names = [""] * len(constraint.hops) + [end]
+        for branch in constraint.branches:
+            if branch.kind != constraint.kind:
+                raise _UnsayableError
+            lines += self._constraint(branch, inner_names)
         return lines
 
     def _order(self, order: Order) -> list[str]:
         if order.offset or order.at == 0:
             raise _UnsayableError
-        lines, end = self._triples(self._names[order.at], order.hops, "?sk0")
+        at = order.at
+        start = self._labels[at] if isinstance(at, str) else self._names[at]
+        lines, end = self._triples(start, order.hops, "?sk0")
         direction = "DESC" if order.descending else "ASC"
         return [*lines, f"  ORDER BY {direction}({end})", f"  LIMIT {order.limit}"]
 
