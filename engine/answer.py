@@ -5,11 +5,13 @@ from dataclasses import dataclass, field
 from typing import Any
 from typing import Literal as Choice
 
+from kbqa.engine.crp_records import written_record
 from kbqa.engine.linker import LinkedEntity
 from kbqa.sparql.crp import Constraint, Crp, Order
 from kbqa.sparql.relax import Level
 from kbqa.sparql.routerkgqa import render_routerkgqa
 from kbqa.sparql.terms import Literal, Term
+from kbqa.sparql.text import render_crp
 from kbqa.sparql.words import describe_crp, describe_dropped
 
 Fate = Choice["unreadable", "unlinked", "unreachable", "reachable", "failed"]
@@ -136,8 +138,13 @@ class Answer:
             for e in self.linked
         ]
         record["beams"] = [
-            {"crp": b.text, "logprob": round(b.logprob, 4), "fate": b.fate, "problem": b.problem}
-            for b in self.beams
+            {
+                **written_record(beam.text),
+                "logprob": round(beam.logprob, 4),
+                "fate": beam.fate,
+                "problem": beam.problem,
+            }
+            for beam in self.beams
         ]
         record["seconds"] = {stage: round(s, 4) for stage, s in self.seconds.items()}
         return record
@@ -146,11 +153,12 @@ class Answer:
 def _result_fields(result: Result | None) -> dict[str, Any]:
     if result is None:
         return dict.fromkeys(
-            ("topic", "routerkgqa", "crp_words", "sparql", "beam", "level", "dropped")
+            ("topic", "crp", "routerkgqa", "crp_words", "sparql", "beam", "level", "dropped")
         )
     topic = result.crp.topic
     return {
         "topic": {"mid": topic.mid, "name": str(topic)},
+        "crp": render_crp(result.crp),
         "routerkgqa": render_routerkgqa(result.crp),
         "crp_words": describe_crp(result.crp),
         "sparql": result.sparql,

@@ -33,7 +33,7 @@ COMMANDS = {
     ),
     "sparql": LazyCommand("kbqa.kb.graph_commands", "sparql", "Run a read-only SPARQL query."),
     "crp": LazyCommand(
-        "kbqa.engine.crp_commands", "crp", "Write reasoning paths for question sets."
+        "kbqa.engine.crp_commands", "crp", "Convert, compile, run, explain and write paths."
     ),
     "load-freebase": LazyCommand(
         "kbqa.kb.load_commands", "load_freebase", "Load a Freebase dump into a store."

@@ -52,7 +52,7 @@ def ask(
     many = question == "-"
     is_answered = False
     with closing(graph.open()) as opened:
-        _check_answers(opened, graph.timeout_s)
+        check_answers(opened, graph.timeout_s)
         generator = model.load()
         with closing(Engine(opened, generator, n=model.n, timeout_s=graph.timeout_s)) as engine:
             for text in _questions(question):
@@ -120,7 +120,7 @@ def evaluate(
     beams = read_beams(beams_file) if beams_file is not None else {}
     is_written = all(question.id in beams for question in questions)
     with closing(graph.open()) as opened:
-        _check_answers(opened, graph.timeout_s)
+        check_answers(opened, graph.timeout_s)
         generator = SavedBeams(str(beams_file)) if is_written else model.load()
         config = EvaluationConfig(
             questions=file,
@@ -161,6 +161,16 @@ def evaluate(
     )
 
 
+def check_answers(graph: Graph, timeout_s: float) -> None:
+    """Make sure that a graph answers and holds something, before work is begun for it.
+
+    Raises:
+        GraphError: It does not.
+    """
+    if not graph.ask("ASK { ?s ?p ?o }", timeout_s=timeout_s):
+        raise GraphError(f"{graph.description} holds no triples")
+
+
 def _questions(argument: str) -> Iterator[str]:
     if argument != "-":
         # Bytes that were no text in the user's locale come as lone surrogates.
@@ -187,12 +197,6 @@ def _check_output(output: Path, *, resume: bool, overwrite: bool) -> None:
         raise InputError(f"there is no folder {output.parent} to write {output.name} to")
     if output.exists() and not (resume or overwrite):
         raise InputError(f"{output} exists. Go on with --resume, or replace it with --overwrite.")
-
-
-def _check_answers(graph: Graph, timeout_s: float) -> None:
-    """Make sure that a graph answers and holds something, before a model is loaded for it."""
-    if not graph.ask("ASK { ?s ?p ?o }", timeout_s=timeout_s):
-        raise GraphError(f"{graph.description} holds no triples")
 
 
 def _print_answer(answer: Answer, *, as_json: bool, is_one_of_many: bool) -> None:

@@ -1,17 +1,105 @@
 """The commands `kbqa crp …`: tools for reasoning paths, JSON Lines in and out."""
 
+import gzip
 import json
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from kbqa.engine.options import ModelChoice, model_options, questions_option
+from kbqa.kb.options import GraphChoice, graph_options
 from kbqa.sparql.errors import InputError
+
+if TYPE_CHECKING:
+    from kbqa.engine.crp_tools import RowTool
+
+_rows_argument: Callable[[Callable[..., None]], Callable[..., None]] = click.argument(
+    "file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True),
+    default="-",
+)
 
 
 @click.group()
 def crp() -> None:
-    """Write reasoning paths and look into them."""
+    """Convert, compile, run, explain and write reasoning paths (CRPs).
+
+    CRPs are read in kbqa's text form or in RouterKGQA's. But for `generate`, these commands read
+    rows of JSON Lines from FILE, gzipped or not, or from standard input, and answer each with a row
+    of its own, at once. What is wrong with a row stands in the answer's "error"; the exit code is 0
+    all the same. "problems" lists what of a CRP could not be read.
+    """
+
+
+@crp.command("from-sparql")
+@_rows_argument
+def from_sparql(file: Path) -> None:
+    """Convert SPARQL queries to reasoning paths.
+
+    Reads {"id", "sparql"}, writes {"id", "crp", "sparql", "error"}: the path as text, and the query
+    that it compiles to.
+    """
+    from kbqa.engine.crp_tools import CONVERT
+
+    _answer_rows(file, CONVERT)
+
+
+@crp.command("compile")
+@_rows_argument
+def compile_(file: Path) -> None:
+    """Compile reasoning paths to SPARQL queries.
+
+    Reads {"id", "crp"}, writes {"id", "sparql", "problems", "error"}. The entities of a path must
+    be given by their mids; `kbqa crp run` finds names as well.
+    """
+    from kbqa.engine.crp_tools import COMPILE
+
+    _answer_rows(file, COMPILE)
+
+
+@crp.command()
+@_rows_argument
+def show(file: Path) -> None:
+    """Say reasoning paths in English.
+
+    Reads {"id", "crp"}, writes {"id", "text", "problems", "error"}.
+    """
+    from kbqa.engine.crp_tools import SHOW
+
+    _answer_rows(file, SHOW)
+
+
+@crp.command()
+@_rows_argument
+@graph_options
+@click.option(
+    "--gold-entities", is_flag=True, help='Bind names to a row\'s "topic_entities" first.'
+)
+@click.option(
+    "--no-relax", is_flag=True, help="Drop no constraint where nothing satisfies all of them."
+)
+def run(file: Path, graph: GraphChoice, gold_entities: bool, no_relax: bool) -> None:
+    """Run reasoning paths on a graph.
+
+    Reads {"id", "crp"}, or {"id", "crps"} with several paths, best first, of which the first that
+    has answers counts; rows of `kbqa crp generate` will do. Writes {"id", "answers", "truncated",
+    "level", "dropped", "sparql", "beam", "problems", "error"}: "beam" is the number, from 0, of the
+    path that answered, "level" how far it was relaxed, "dropped" what was dropped. Names are looked
+    up in the graph, and in the row's "question" where it has one.
+    """
+    from kbqa.engine.commands import check_answers
+    from kbqa.engine.crp_run import CrpRunner
+    from kbqa.kb.entity_search import open_names
+
+    with closing(graph.open()) as opened, closing(open_names(opened, graph.timeout_s)) as names:
+        check_answers(opened, graph.timeout_s)
+        runner = CrpRunner(opened, names, graph.timeout_s, gold_entities, relax=not no_relax)
+        _answer_rows(file, runner.tool)
 
 
 @crp.command()
@@ -28,11 +116,13 @@ def crp() -> None:
 def generate(file: Path, output: Path, model: ModelChoice, batch_size: int) -> None:
     """Write reasoning paths for a question set, for `kbqa eval --beams`.
 
-    A row is {"id", "crps": [{"routerkgqa", "logprob", "tokens"}]}, best path first. The same
-    command goes on with a file that is not complete.
+    A row is {"id", "crps": [{"crp", "routerkgqa", "logprob", "tokens"}]}, best path first;
+    "routerkgqa" is what the model wrote, "crp" what can be read of it. The same command goes on
+    with a file that is not complete.
     """
     from tqdm import tqdm
 
+    from kbqa.engine.crp_records import written_record
     from kbqa.engine.evaluate import read_beams
     from kbqa.engine.questions import drop_unfinished_line, read_questions
 
@@ -57,10 +147,37 @@ def generate(file: Path, output: Path, model: ModelChoice, batch_size: int) -> N
             found = generator.generate([question.text for question in batch], model.n)
             for question, candidates in zip(batch, found, strict=True):
                 crps = [
-                    {"routerkgqa": c.text, "logprob": round(c.logprob, 4), "tokens": c.tokens}
-                    for c in candidates
+                    {
+                        **written_record(candidate.text),
+                        "logprob": round(candidate.logprob, 4),
+                        "tokens": candidate.tokens,
+                    }
+                    for candidate in candidates
                 ]
                 row = {"id": question.id, "crps": crps}
                 rows.write(json.dumps(row, ensure_ascii=False) + "\n")
             rows.flush()
             bar.update(len(batch))
+
+
+def _answer_rows(file: Path, tool: "RowTool") -> None:
+    from kbqa.engine.crp_tools import answer_rows, json_line
+
+    for row in answer_rows(_lines(file), tool):
+        click.echo(json_line(row))
+
+
+def _lines(file: Path) -> Iterator[bytes]:
+    """Read lines as they come; `-` is standard input.
+
+    Raises:
+        InputError: The file cannot be read to its end.
+    """
+    if str(file) == "-":
+        yield from sys.stdin.buffer
+        return
+    try:
+        with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as lines:
+            yield from lines
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{file} cannot be read: {error}") from error

@@ -1,14 +1,13 @@
 """The way of a question: generate, link, ground, reach, execute, prove."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from kbqa.engine.answer import Answer, AnswerEntity, EvidenceTriple, term_text
 from kbqa.engine.clock import Clock
 from kbqa.engine.evidence import find_evidence, name_terms
 from kbqa.engine.execute import Executor
 from kbqa.engine.generate import DEFAULT_BEAMS, Candidate, Generator
-from kbqa.engine.ground import Grounder
+from kbqa.engine.ground import Grounder, name_topics
 from kbqa.engine.linker import link_entities
 from kbqa.kb.entity_search import open_names
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
@@ -85,7 +84,8 @@ class Engine:
     ) -> Answer:
         with clock.stage("link"):
             linked = link_entities(question, self._names)
-        grounder = Grounder(self._graph, self._names, linked, self._named(topics))
+        gold = name_topics(self._graph, topics)
+        grounder = Grounder(self._graph, self._names, linked, gold)
         execution = Executor(self._graph, grounder, clock, self._timeout_s).execute(candidates)
         terms = [row[0] for row in execution.table.rows if row[0] is not None]
         evidence: tuple[EvidenceTriple, ...] = ()
@@ -113,17 +113,6 @@ class Engine:
             problem=problem,
             truncated=execution.table.truncated,
         )
-
-    def _named(self, topics: Sequence[Entity]) -> list[Entity]:
-        """Name the topics that came as bare mids: names in CRPs are bound by likeness."""
-        mids = [topic.mid for topic in topics if topic.mid is not None]
-        names = name_terms(self._graph, mids)
-        return [
-            replace(topic, name=names[topic.mid])
-            if topic.name is None and topic.mid is not None
-            else topic
-            for topic in topics
-        ]
 
 
 def _why_not(fates: Sequence[str], is_linked: bool) -> str:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from kbqa.engine.answer import Answer
+from kbqa.engine.crp_records import written_text
 from kbqa.engine.engine import Engine
 from kbqa.engine.generate import Candidate
 from kbqa.engine.metrics import Mean, Scores, bootstrap_mean, score_best
@@ -129,15 +130,13 @@ def read_beams(path: Path) -> dict[str, list[Candidate]]:
     for number, row in read_rows(path):
         try:
             beams[str(row["id"])] = [_candidate(crp) for crp in row["crps"]]
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise InputError(f"{path}, line {number}: not a row of beams ({error!r})") from None
     return beams
 
 
 def _candidate(crp: Mapping[str, Any]) -> Candidate:
-    if not isinstance(text := crp["routerkgqa"], str):
-        raise TypeError(f"routerkgqa is {text!r}")
-    return Candidate(text, float(crp["logprob"]), int(crp["tokens"]))
+    return Candidate(written_text(crp), float(crp["logprob"]), int(crp["tokens"]))
 
 
 def _answers(

@@ -4,8 +4,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from kbqa.engine.answer import EvidenceTriple
 from kbqa.kb.graph import Graph, Table
-from kbqa.sparql.compile import TriplePattern, compile_evidence
+from kbqa.sparql.compile import compile_evidence
 from kbqa.sparql.crp import Crp
+from kbqa.sparql.patterns import TriplePattern
 from kbqa.sparql.terms import Term, is_well_formed, resource_id
 
 PROVEN_ANSWERS = 10

@@ -75,6 +75,19 @@ def read_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
         raise InputError(f"{path}, after line {number}, cannot be read: {error}") from None
 
 
+def topic_entities(row: Mapping[str, Any]) -> tuple[Entity, ...]:
+    """Collect a record's topic entities that have a mid.
+
+    Raises:
+        KeyError, TypeError, AttributeError: They are not records of entities.
+    """
+    return tuple(
+        Entity(entity.get("name"), entity["mid"])
+        for entity in row.get("topic_entities") or ()
+        if entity.get("mid")
+    )
+
+
 def drop_unfinished_line(path: Path) -> None:
     """Cut off a last line without an end, which a process that was killed has left.
 
@@ -96,11 +109,7 @@ def _question(row: Mapping[str, Any], path: Path, number: int) -> Question:
         return Question(
             id=str(row.get("id", number)),
             text=text,
-            topics=tuple(
-                Entity(entity.get("name"), entity["mid"])
-                for entity in row.get("topic_entities") or ()
-                if entity.get("mid")
-            ),
+            topics=topic_entities(row),
             golds=_golds(row),
             tier=tier,
         )

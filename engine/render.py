@@ -113,6 +113,7 @@ def _beam_lines(answer: Answer) -> Iterator[str]:
     yield ""
     yield "Paths that the model wrote:"
     for number, beam in enumerate(answer.beams, 1):
-        first = next((line for line in beam.text.splitlines()[1:] if line.strip()), "").strip()
+        lines = filter(None, map(str.strip, beam.text.splitlines()))
+        first = next((line for line in lines if line.lower() != "main path:"), "")
         problem = f" ({beam.problem})" if beam.problem else ""
         yield f"  {number}. {beam.fate}: {first}{problem}"

@@ -8,7 +8,8 @@ from kbqa.engine.cli import main
 from kbqa.engine.options import ModelChoice
 
 TEXT = "Main Path:\n Jamaica -[location , country , capital]-> ?x"
-ROW = {"routerkgqa": TEXT, "logprob": -0.5, "tokens": 9}
+OURS = "Jamaica -> location.country.capital"
+ROW = {"crp": OURS, "routerkgqa": TEXT, "logprob": -0.5, "tokens": 9}
 
 
 @pytest.fixture
@@ -38,7 +39,10 @@ def test_each_question_gets_a_row_of_paths(generate) -> None:
     assert (result.exit_code, result.output) == (0, "")
     assert asked == ["so why?", "so so why?", "so so so why?"]
     assert _written()[:2] == [{"id": "1", "crps": [ROW]}, {"id": "2", "crps": []}]
-    assert len(_written()[2]["crps"]) == 2
+    assert _written()[2]["crps"] == [
+        ROW,
+        {"crp": None, "routerkgqa": "nonsense", "logprob": -2.0, "tokens": 1},
+    ]
 
 
 @pytest.mark.parametrize("end", ["", '{"id": "2", "cr'], ids=["between rows", "within a row"])

@@ -92,7 +92,13 @@ def test_an_answer_as_a_record_is_json(graph, ask):
     assert record["topic"] == {"mid": "m.06w2sn5", "name": "Justin Bieber"}
     assert (record["beam"], record["level"], record["dropped"]) == (1, "full", [])
     assert record["crp_words"][0].startswith("From Justin Bieber, follow")
+    assert record["crp"] == (
+        "Justin Bieber (m.06w2sn5) -> people.person.sibling_s -> "
+        "people.sibling_relationship.sibling\n?x -> people.person.gender = Male (m.05zppz)"
+    )
     assert [beam["fate"] for beam in record["beams"]] == ["unreadable", "reachable"]
+    assert [beam["crp"] is None for beam in record["beams"]] == [True, False]
+    assert [beam["routerkgqa"] for beam in record["beams"]] == ["nonsense", BROTHER]
     assert {"subject", "subject_name", "relation", "object", "object_name"} == set(
         record["evidence"][0]
     )
@@ -143,6 +149,22 @@ def test_without_an_answer_a_sentence_says_why(graph, ask, texts, problem):
     assert (answer.answers, answer.result, answer.evidence) == ((), None, ())
     assert answer.problem is not None
     assert problem in answer.problem
+
+
+def test_paths_in_our_own_form_are_answered(graph, ask):
+    answer = ask(graph, "Jamaica -> location.country.currency_used\n?x -> a.b or none")
+    assert _names(answer) == ["Jamaican dollar"]
+    assert answer.to_dict()["routerkgqa"] is None
+
+
+def test_paths_are_told_where_they_break_when_none_answers(graph, ask):
+    broken = SIBLINGS.replace("sibling]", "anthem]")
+    beams = ask(graph, broken, "nonsense", MONEY.replace("currency used", "anthem")).beams
+    assert [beam.problem for beam in beams[::2]] == [
+        "breaks at hop 2: people.sibling_relationship.anthem leads nowhere from there",
+        "breaks at hop 1: location.country.anthem leads nowhere from Jamaica",
+    ]
+    assert ask(graph, broken, MONEY).beams[0].problem is None
 
 
 def test_a_question_without_a_known_name_is_told_so(graph, ask):

@@ -241,6 +241,13 @@ def test_beams_are_read(tmp_path):
     assert read_beams(path) == {"7": [Candidate("Main Path:", -1.5, 3)]}
 
 
+def test_beams_in_our_own_form_are_read(tmp_path):
+    path = tmp_path / "beams.jsonl"
+    crp = {"crp": "Kenya -> a.b", "routerkgqa": None, "logprob": -1.5, "tokens": 3}
+    path.write_text(json.dumps({"id": 7, "crps": [crp]}) + "\n", encoding="utf-8")
+    assert read_beams(path) == {"7": [Candidate("Kenya -> a.b", -1.5, 3)]}
+
+
 @pytest.mark.parametrize(
     "row",
     [

@@ -114,6 +114,13 @@ def test_constraints_are_relaxed_in_the_papers_order(
         assert constraint not in execution.result.executed.constraints
 
 
+def test_the_constraint_with_the_least_likely_name_is_relaxed_first(graph: Graph) -> None:
+    female = " ?x -[people , person , gender]-> m.02zsn"
+    for misspelt, kept in (("Malee", JAZMYN), ("Male", JAXON)):
+        execution = _execute(graph, _lines(SIBLINGS, MALE.replace("Male", misspelt), female))
+        assert _answers(execution) == [kept]
+
+
 def test_a_name_that_nobody_bears_is_told(graph: Graph) -> None:
     [beam] = _execute(graph, _lines(SIBLINGS, MALE.replace("Male", "Zorblax"))).beams
     assert (beam.fate, beam.problem) == ("reachable", "no entity is called 'Zorblax'")

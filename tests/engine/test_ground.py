@@ -1,13 +1,27 @@
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from kbqa.engine.ground import Grounder, ungrounded_entities
+from kbqa.engine.ground import Grounder, name_topics, ungrounded_entities
 from kbqa.engine.linker import LinkedEntity, link_entities
 from kbqa.kb.entity_search import open_names
 from kbqa.kb.select_graph import open_graph
-from kbqa.sparql.crp import Constraint, Crp, Entity, Hop, IsEntity, IsNotEntity
+from kbqa.sparql.crp import (
+    AnyOf,
+    Compare,
+    Constraint,
+    Crp,
+    Entity,
+    Fork,
+    Hop,
+    IsEntity,
+    IsNotEntity,
+    NodeRef,
+    Order,
+    Way,
+)
 
 CONTAINS = Hop("location.location.contains")
 WITHIN = Hop("location.location.containedby")
@@ -119,8 +133,9 @@ def test_names_that_nobody_bears_are_told_and_left(
     demo: Demo, test: type[IsEntity | IsNotEntity]
 ) -> None:
     inner = Constraint(1, (WITHIN,), test(Entity("Zorblax")))
-    outer = Constraint(1, (WITHIN,), test(Entity("Kenya")), (inner,))
-    [grounding] = demo.grounder().ground(Crp(Entity("Kenya"), (CONTAINS,), (outer,)))
+    outer = Constraint(1, (WITHIN,), None, (inner,))
+    other = Constraint(1, (WITHIN,), test(Entity("Kenya")))
+    [grounding] = demo.grounder().ground(Crp(Entity("Kenya"), (CONTAINS,), (outer, other)))
     assert grounding.unlinked == ("Zorblax",)
     assert ungrounded_entities(grounding.crp) == [Entity("Zorblax")]
     assert all(e.is_grounded for e in grounding.crp.entities() if str(e) == "Kenya")
@@ -132,3 +147,69 @@ def test_a_given_entity_also_binds_a_constraint_of_its_name(demo: Demo) -> None:
     crp = Crp(Entity("Kenya"), (CONTAINS,), (constraint,))
     best = demo.grounder(gold=gold).ground(crp)[0]
     assert [entity.mid for entity in best.crp.entities()] == ["m.0ke", "m.0eur"]
+
+
+KENYA = IsEntity(Entity("Kenya"))
+IN_KENYA = Constraint(1, (WITHIN,), KENYA)
+AREA = Constraint(0, (Hop("location.location.area"),), None)
+
+
+@pytest.mark.parametrize(
+    "crp",
+    [
+        Crp(
+            Entity("Nairobi"),
+            (Fork((Way((WITHIN,), (IN_KENYA,)), Way((CONTAINS,)))),),
+        ),
+        Crp(
+            Entity("Nairobi"),
+            (WITHIN,),
+            (Constraint(1, (), AnyOf(((replace(IN_KENYA, at=0),), (AREA,)))),),
+        ),
+        Crp(
+            Entity("Nairobi"),
+            (WITHIN,),
+            (
+                Constraint(Entity("Kenya"), (Hop("location.location.area"),), None, label="a"),
+                Constraint(1, (Hop("location.location.area"),), Compare("<", NodeRef("a"))),
+            ),
+        ),
+        Crp(
+            Entity("Nairobi"),
+            (WITHIN,),
+            (Constraint(1, (WITHIN,), None, (Constraint(1, (), KENYA),), negated=True),),
+        ),
+    ],
+    ids=["in a way", "in an alternative", "anchor", "in a branch"],
+)
+def test_names_are_bound_wherever_they_stand(demo: Demo, crp: Crp) -> None:
+    grounding = demo.grounder().ground(crp)[0]
+    kenya = demo.names.lookup("Kenya")[0].mid
+    assert {e.mid for e in grounding.crp.entities() if str(e) == "Kenya"} == {kenya}
+    assert (ungrounded_entities(grounding.crp), grounding.unlinked) == ([], ())
+
+
+def test_any_way_of_a_fork_may_start_the_path(demo: Demo) -> None:
+    fork = Fork((Way((Hop("a.b.c"),)), Way((Fork((Way((OF_COUNTRY,)), Way((Hop("a.b"),)))),))))
+    [grounding] = demo.grounder().ground(Crp(Entity("Georgia"), (fork,)))
+    assert STATE in demo.types(grounding.crp.topic)
+
+
+def test_constraints_are_trusted_as_far_as_their_names_are_alike(demo: Demo) -> None:
+    exact = IN_KENYA
+    near = Constraint(1, (WITHIN,), IsEntity(Entity("Ugandaa")))
+    unknown = Constraint(1, (WITHIN,), IsEntity(Entity("Zorblax")))
+    mid = Constraint(1, (WITHIN,), IsEntity(Entity(mid="m.0nobody")))
+    both = Constraint(1, (WITHIN,), None, (exact, near))
+    crp = Crp(Entity("Kenya"), (CONTAINS,), (exact, near, unknown, mid, both))
+    [grounding] = demo.grounder().ground(crp)
+    trust = [grounding.trust(constraint) for constraint in grounding.crp.constraints]
+    assert trust == [1.0, trust[1], 0.0, 1.0, trust[1]]
+    assert 0.8 <= trust[1] < 1.0
+    assert grounding.trust(Order(1, (), descending=True)) == 1.0
+
+
+def test_topics_without_names_are_named(demo: Demo) -> None:
+    kenya = demo.names.lookup("Kenya")[0].mid
+    named = [Entity("Nobody", "m.0nobody"), Entity("only a name")]
+    assert name_topics(demo.graph, [Entity(mid=kenya), *named]) == [Entity("Kenya", kenya), *named]

@@ -25,7 +25,10 @@ ANSWER = Answer(
         ),
     ),
     linked=(),
-    beams=(Beam("nonsense", -1.0, "unreadable", "no main path"), Beam("…", -2.0, "reachable")),
+    beams=(
+        Beam("nonsense", -1.0, "unreadable", "no main path"),
+        Beam("Main Path:\n Kenya -> a.b", -2.0, "reachable"),
+    ),
     seconds={"generate": 1.234, "execute": 0.001},
 )
 UNANSWERED = replace(
@@ -62,8 +65,9 @@ def test_no_answer_reads_like_this() -> None:
 No answer: none of the paths exists.
 
 Paths that the model wrote:
-  1. unreadable:  (no main path)
-  2. reachable: \n
+  1. unreadable: nonsense (no main path)
+  2. reachable: Kenya -> a.b
+
 Time: generate 1.23 s, execute 0.00 s"""
     )
 
