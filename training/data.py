@@ -1,8 +1,9 @@
 """Turn question sets into training examples: a question, and the CRP text that answers it.
 
 A row's CRP is the published RouterKGQA text where there is one, else the conversion of its SPARQL.
-Every target is written anew by `render_routerkgqa`, so that one meaning has one text. Rows that
-cannot be used are counted by reason and never end a run.
+Every target is written anew by `render_routerkgqa`, so that one meaning has one text. What a query
+says of languages, and of a topic that may be an answer, has no words in that form; targets leave it
+out, as the published texts do. Rows that cannot be used are counted by reason and never end a run.
 
 Split hygiene: rows marked `test_parent` are left out. A CWQ question was made from each of them, or
 it was made from a WebQSP one, that stands in a test set.
@@ -12,12 +13,12 @@ import hashlib
 import random
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from kbqa.engine.questions import read_rows
-from kbqa.sparql.crp import Crp, Entity
+from kbqa.sparql.crp import Constraint, Crp, Entity, TextEquals
 from kbqa.sparql.errors import CrpConversionError, CrpSyntaxError, QuerySyntaxError
 from kbqa.sparql.from_sparql import crp_from_sparql
 from kbqa.sparql.routerkgqa import parse_routerkgqa, render_routerkgqa
@@ -132,10 +133,22 @@ def _example(row: Mapping[str, Any], source: str) -> Example:
     question = row.get("question")
     if not isinstance(question, str) or not question.strip():
         raise _SkipError("no question")
-    target = render_routerkgqa(_named_crp(row))
+    target = render_routerkgqa(_nearest_sayable(_named_crp(row)))
     if target is None:
         raise _SkipError("RouterKGQA's text form cannot say it")
     return Example(str(row.get("id", "")), mend_mojibake(question.strip()), target, source)
+
+
+def _nearest_sayable(crp: Crp) -> Crp:
+    """Leave out what the published texts leave out: languages, and that the topic may answer."""
+
+    def in_any_language(constraint: Constraint) -> Constraint:
+        if not isinstance(constraint.test, TextEquals):
+            return constraint
+        return replace(constraint, test=TextEquals(constraint.test.text))
+
+    sayable = replace(crp, answer_language="en", differs_from=crp.differs_from or 0)
+    return sayable.with_constraints(in_any_language)
 
 
 def _named_crp(row: Mapping[str, Any]) -> Crp:

@@ -47,6 +47,26 @@ def test_a_row_becomes_an_example(fields: Mapping[str, object], tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
+    ("sparql", "target"),
+    [
+        (SPARQL.replace("FILTER (?x != ns:m.019rg5)", ""), CAPITAL),
+        (
+            SPARQL.replace("}", '?x ns:type.object.name "Nairobi"@en .\n}'),
+            f"{CAPITAL}\nString Restrictions:\n ?x -[type , object , name]-> ?name\n"
+            '  FILTER (str(?name) = "Nairobi")',
+        ),
+    ],
+    ids=["topic and languages", "language of a name"],
+)
+def test_what_the_published_texts_leave_out_is_left_out(
+    sparql: str, target: str, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "set.jsonl", row(sparql=sparql, topic_entities=KENYA))
+    [example] = load_examples([path]).examples
+    assert example.target == target
+
+
+@pytest.mark.parametrize(
     ("fields", "reason"),
     [
         ({"test_parent": True}, "a test question was made from it, or it from one"),
@@ -69,7 +89,9 @@ def test_a_row_becomes_an_example(fields: Mapping[str, object], tmp_path: Path) 
         (
             {
                 "crp_routerkgqa": None,
-                "sparql": SPARQL.replace("FILTER (?x != ns:m.019rg5)", ""),
+                "sparql": SPARQL.replace(
+                    "}", "?x ns:location.location.area ?a .\n} ORDER BY ?a LIMIT 1 OFFSET 1"
+                ),
                 "topic_entities": KENYA,
             },
             "RouterKGQA's text form cannot say it",
