@@ -97,17 +97,15 @@ class LineReader:
         used: All references in the line.
     """
 
-    def __init__(self, line: str, answer: int, ignored: frozenset[str]) -> None:
+    def __init__(self, line: str, answer: int) -> None:
         """Start at a line's beginning.
 
         Args:
             line: The line.
             answer: Position of the answer; -1 on the first line, whose ways see no positions.
-            ignored: Labels that are passed over, because nothing refers to them.
         """
         self._scanner = Scanner(line)
         self._answer = answer
-        self._ignored = ignored
         self._depth = 0
         self.scope = Scope()
         self.borne: set[str] = set()
@@ -226,8 +224,6 @@ class LineReader:
             if test is None and not hops:
                 raise self._scanner.unreadable("an arrow or a test")
         optional = self._scanner.take(_OR_NONE) is not None
-        if label in self._ignored:
-            label = None
         return Constraint(at, hops, test, branches, optional, label=label)
 
     def _alternatives(self, at: int) -> list[tuple[Constraint, ...]]:

@@ -1,8 +1,8 @@
 """Read kbqa's own text form, leniently; `kbqa.sparql.text` says what the form is."""
 
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, replace
 
+from kbqa.sparql.constraints import changed_constraints, changed_step
 from kbqa.sparql.crp import Constraint, Crp, Order
 from kbqa.sparql.errors import CrpSyntaxError
 from kbqa.sparql.reading import CrpReading
@@ -11,15 +11,12 @@ from kbqa.sparql.text_line import Distinct, Language, LineReader, Statement
 _MAX_LINES = 1000
 _ONLY_ONCE = (Order, Distinct, Language)
 
-_S = TypeVar("_S", bound=Statement)
-
 
 @dataclass(frozen=True, slots=True)
 class _Line:
     """A line that could be read, as far as that one line tells."""
 
     number: int
-    text: str
     reader: LineReader
     statement: Statement
 
@@ -50,24 +47,38 @@ def parse_crp(text: str) -> CrpReading:
         raise CrpSyntaxError(f"a CRP of {len(rows)} lines; {_MAX_LINES} are read")
     (number, first), *others = rows
     problems: dict[int, str] = {}
-    main = LineReader(first, -1, frozenset())
+    main = LineReader(first, -1)
     try:
-        answer = len(main.main_line().path)
+        topic, path = main.main_line()
     except ValueError as error:
         raise CrpSyntaxError(str(error), number) from None
-    lines = _read_lines(others, answer, problems)
+    lines = _read_lines(others, len(path), problems)
     lines = _without_repetitions(lines, main.borne, problems)
     lines = _without_dangling(lines, problems)
-    crp = _assemble(first, lines, answer, _unused(main, lines))
+    used = main.used.union(*(line.reader.used for line in lines))
+
+    def labelled(constraint: Constraint) -> Constraint:
+        return constraint if constraint.label in used else replace(constraint, label=None)
+
+    statements = [line.statement for line in lines]
+    constraints = tuple(s for s in statements if isinstance(s, Constraint))
+    crp = Crp(
+        topic,
+        tuple(changed_step(step, labelled) for step in path),
+        changed_constraints(constraints, labelled),
+        next((s for s in statements if isinstance(s, Order)), None),
+        next((s.node for s in statements if isinstance(s, Distinct)), 0),
+        next((s.tag for s in statements if isinstance(s, Language)), "en"),
+    )
     return CrpReading(crp, tuple(f"line {n}: {what}" for n, what in sorted(problems.items())))
 
 
 def _read_lines(rows: list[tuple[int, str]], answer: int, problems: dict[int, str]) -> list[_Line]:
     lines = []
     for number, row in rows:
-        reader = LineReader(row, answer, frozenset())
+        reader = LineReader(row, answer)
         try:
-            lines.append(_Line(number, row, reader, reader.statement()))
+            lines.append(_Line(number, reader, reader.statement()))
         except ValueError as error:
             problems[number] = str(error)
     return lines
@@ -105,34 +116,3 @@ def _without_dangling(lines: list[_Line], problems: dict[int, str]) -> list[_Lin
         if len(kept) == len(lines):
             return kept
         lines = kept
-
-
-def _unused(main: LineReader, lines: list[_Line]) -> frozenset[str]:
-    readers = [main, *(line.reader for line in lines)]
-    borne = {label for reader in readers for label in reader.borne}
-    return frozenset(borne.difference(*(reader.used for reader in readers)))
-
-
-def _assemble(first: str, lines: list[_Line], answer: int, unused: frozenset[str]) -> Crp:
-    """Make the CRP; lines with labels that nothing refers to are read once more without them."""
-    topic, path = LineReader(first, -1, unused).main_line()
-    statements = [
-        LineReader(line.text, answer, unused).statement()
-        if line.reader.borne & unused
-        else line.statement
-        for line in lines
-    ]
-    distinct = _the_one(Distinct, statements, Distinct(0))
-    language = _the_one(Language, statements, Language("en"))
-    return Crp(
-        topic,
-        path,
-        tuple(s for s in statements if isinstance(s, Constraint)),
-        next((s for s in statements if isinstance(s, Order)), None),
-        distinct.node,
-        language.tag,
-    )
-
-
-def _the_one(kind: type[_S], statements: list[Statement], default: _S) -> _S:
-    return next((s for s in statements if isinstance(s, kind)), default)

@@ -1,18 +1,29 @@
-"""CRPs for hypothesis: any that can be compiled, and those that RouterKGQA's form can say."""
+"""CRPs for hypothesis: all that the model can say, and those that RouterKGQA's form can say."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
 
+from kbqa.sparql.constraints import changed_constraints, changed_step
 from kbqa.sparql.crp import (
+    AnyOf,
     Compare,
     Constraint,
     Crp,
     Entity,
+    Fork,
     Hop,
     IsEntity,
+    IsNode,
     IsNotEntity,
+    IsNotNode,
+    NodeRef,
     Order,
+    Step,
     Test,
     TextEquals,
+    Way,
 )
 from kbqa.sparql.terms import Literal
 from kbqa.sparql.tree import BranchNode
@@ -35,64 +46,224 @@ HOSTILE = (
     "http://[",
     "Entity Restrictions:",
     "a -[b]-> c",
+    "Main Path:",
+    "a -> b",
+    "[a] (m.0a)",
+    "a (ns:b)",
+    "a, {-> b | -> c}",
+    "Male or none",
+    "or none",
+    "m.0a b",
+    "ns:location.country",
+    "1984",
+    "2010-12-31T00:00:00Z",
+    " a ",
+    "12^^integer",
 )
 
 OPERATORS = st.sampled_from(["=", "!=", "<", "<=", ">", ">="])
-_MIDS = st.from_regex(r"[mg]\.[0-9a-z_]{1,6}", fullmatch=True)
+_MIDS = st.sampled_from(["m.0a", "m.05zppz", "m.0_b", "g.11b6t1scwz"])
 _DATATYPES = st.sampled_from([None, "gYear", "date", "dateTime", "integer", "float", "string"])
-_SEGMENT = st.from_regex(r"[a-z]{1,4}(_[a-z]{1,3})?", fullmatch=True)
-_RELATIONS = st.lists(_SEGMENT, min_size=2, max_size=4).map(".".join)
+_RELATIONS = st.sampled_from(["a.b", "people.person.sibling_s", "no.is_not.or_none", "a.b.c.d"])
 _TEXTS = st.one_of(
     st.text(max_size=8), st.sampled_from([text for text in HOSTILE if text != "\ud800"])
 )
 _HOPS = st.builds(Hop, _RELATIONS, st.booleans())
-_MID_ENTITIES = _MIDS.map(lambda mid: Entity(mid=mid))
 _LITERALS = st.builds(
     Literal,
     st.one_of(_TEXTS, st.sampled_from(["1980", "1980-05", "-0044-03-15", "12", "-1.5e3"])),
     _DATATYPES,
 )
-_TESTS: st.SearchStrategy[Test] = st.one_of(
-    st.builds(IsEntity, _MID_ENTITIES),
-    st.builds(IsNotEntity, _MID_ENTITIES),
-    st.builds(Compare, OPERATORS, _LITERALS),
-    st.builds(TextEquals, _TEXTS, st.one_of(st.none(), _TEXTS)),
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What CRPs are made of."""
+
+    entities: st.SearchStrategy[Entity]
+    hops: st.SearchStrategy[Hop]
+    literals: st.SearchStrategy[Literal]
+    languages: st.SearchStrategy[str | None]
+
+
+# All that can be compiled.
+GROUNDED = Parts(
+    entities=_MIDS.map(lambda mid: Entity(mid=mid)),
+    hops=_HOPS,
+    literals=_LITERALS,
+    languages=st.one_of(st.sampled_from(["en", None, "", "de"]), _TEXTS),
 )
+_LABELS = ("x", "a", "b1", "the_end", "no", "none")
+_HOLE = NodeRef(-1)
 
 
 @st.composite
-def _constraints(draw: st.DrawFn, last: int, depth: int = 2) -> Constraint:
-    hops = tuple(draw(st.lists(_HOPS, max_size=2)))
-    test = draw(_TESTS if not hops else st.one_of(st.none(), _TESTS))
-    optional = bool(hops) and draw(st.booleans())
-    branches: list[Constraint] = []
-    if depth:
-        branches = draw(st.lists(_constraints(len(hops), depth - 1), max_size=2))
-    if optional:
-        branches = [branch for branch in branches if not branch.hops]
-    at = draw(st.integers(0, last))
-    return Constraint(at, hops, test, tuple(branches), optional)
-
-
-@st.composite
-def crps(draw: st.DrawFn) -> Crp:
-    """Any grounded CRP: nested, optional, with hostile texts."""
-    path = tuple(draw(st.lists(_HOPS, min_size=1, max_size=3)))
-    at = st.integers(0, len(path))
-    hops = st.lists(_HOPS, max_size=2).map(tuple)
-    order = st.builds(Order, at, hops, st.booleans(), st.integers(1, 9), st.integers(0, 3))
+def crps(draw: st.DrawFn, parts: Parts = GROUNDED) -> Crp:
+    """Any CRP of these parts: forks, nested and any-of, labels and what refers to them."""
+    builder = _Builder(draw, parts)
+    path = tuple(builder.steps(most=3, depth=2))
+    at = len(path)
+    constraints = builder.constraints(range(at + 1), 3, depth=2)
+    path = tuple(map(builder.filled_step, path))
+    visible = {*range(at + 1), *_shown(constraints)}
+    constraints = builder.filled(constraints, visible)
+    order = None
+    if draw(st.booleans()):
+        order = Order(
+            builder.node(visible),
+            tuple(draw(st.lists(parts.hops, max_size=2))),
+            draw(st.booleans()),
+            draw(st.integers(1, 9)),
+            draw(st.integers(0, 3)),
+        )
     return Crp(
-        topic=draw(_MID_ENTITIES),
-        path=path,
-        constraints=tuple(draw(st.lists(_constraints(len(path)), max_size=3))),
-        order=draw(st.one_of(st.none(), order)),
-        differs_from=draw(st.one_of(st.none(), st.integers(0, len(path) - 1))),
+        topic=draw(parts.entities),
+        path=tuple(changed_step(step, builder.tidied) for step in path),
+        constraints=changed_constraints(constraints, builder.tidied),
+        order=order,
+        differs_from=draw(st.one_of(st.none(), st.integers(0, at - 1))),
+        answer_language=draw(parts.languages),
     )
+
+
+class _Builder:
+    """Draws a CRP in three goes: its shape, who refers to whom, and away with unused labels."""
+
+    def __init__(self, draw: st.DrawFn, parts: Parts) -> None:
+        self._draw = draw
+        self._parts = parts
+        self._labels = list(draw(st.permutations(_LABELS)))
+        self._used: set[int | str] = set()
+        self._tests: st.SearchStrategy[Test] = st.one_of(
+            st.builds(IsEntity, parts.entities),
+            st.builds(IsNotEntity, parts.entities),
+            st.builds(Compare, OPERATORS, parts.literals),
+            st.builds(TextEquals, _TEXTS, parts.languages),
+            st.sampled_from([IsNode(_HOLE), IsNotNode(_HOLE), Compare("<", _HOLE)]),
+        )
+
+    def steps(self, most: int, depth: int) -> list[Step]:
+        return [self._step(depth) for _ in range(self._draw(st.integers(1, most)))]
+
+    def _step(self, depth: int) -> Step:
+        if not depth or self._draw(st.integers(0, 3)):
+            return self._draw(self._parts.hops)
+        return Fork(tuple(self._way(depth - 1) for _ in range(self._draw(st.integers(2, 3)))))
+
+    def _way(self, depth: int) -> Way:
+        path = tuple(self.steps(2, depth))
+        return Way(path, self.constraints(range(len(path) + 1), 2, depth))
+
+    def constraints(self, positions: range, most: int, depth: int) -> tuple[Constraint, ...]:
+        ats = st.one_of(
+            st.sampled_from(positions), st.sampled_from(positions), self._parts.entities
+        )
+        return tuple(
+            self._constraint(self._draw(ats), depth)
+            for _ in range(self._draw(st.integers(0, most)))
+        )
+
+    def _constraint(self, at: int | Entity, depth: int, longest: int = 2) -> Constraint:
+        draw = self._draw
+        hops = tuple(draw(st.lists(self._parts.hops, max_size=longest)))
+        ends = ["test", "any of"] if depth else ["test"]
+        if hops:
+            ends += ["nothing", "label", "branches"] if depth else ["nothing", "label"]
+        end = draw(st.sampled_from(ends))
+        manner = draw(st.sampled_from(["", "", "optional", "negated"])) if hops else ""
+        # No further hops may hang on a branch that may be missing.
+        inside = (len(hops), depth - 1, 0 if manner == "optional" else longest)
+        test: Test | None = None
+        branches: tuple[Constraint, ...] = ()
+        label = None
+        match end:
+            case "test":
+                test = draw(self._tests)
+            case "any of":
+                test = AnyOf(
+                    tuple(
+                        tuple(self._constraint(*inside) for _ in range(draw(st.integers(1, 2))))
+                        for _ in range(draw(st.integers(2, 3)))
+                    )
+                )
+            case "branches":
+                branches = tuple(self._constraint(*inside) for _ in range(draw(st.integers(1, 2))))
+        if end in ("label", "branches") and not manner and self._labels:
+            label = self._labels.pop()
+        return Constraint(
+            at, hops, test, branches, manner == "optional", manner == "negated", label
+        )
+
+    def node(self, visible: set[int | str]) -> int | str:
+        labels = sorted(node for node in visible if isinstance(node, str))
+        everything = st.sampled_from(sorted(visible, key=str))
+        node = self._draw(st.sampled_from(labels) | everything if labels else everything)
+        self._used.add(node)
+        return node
+
+    def filled_step(self, step: Step) -> Step:
+        if isinstance(step, Hop):
+            return step
+        ways = (
+            Way(
+                tuple(map(self.filled_step, way.path)),
+                self.filled(way.constraints, set(_shown(way.constraints))),
+            )
+            for way in step.ways
+        )
+        return Fork(tuple(ways))
+
+    def filled(
+        self, constraints: tuple[Constraint, ...], visible: set[int | str]
+    ) -> tuple[Constraint, ...]:
+        """Let every hole refer to a node that is seen from where it stands."""
+        return tuple(self._filled(constraint, visible) for constraint in constraints)
+
+    def _filled(self, constraint: Constraint, visible: set[int | str]) -> Constraint:
+        test = constraint.test
+        match test:
+            case IsNode() | IsNotNode() | Compare(value=NodeRef()) if not visible:
+                test = TextEquals("nothing to be seen")
+            case IsNode() | IsNotNode():
+                test = type(test)(NodeRef(self.node(visible)))
+            case Compare(value=NodeRef()):
+                test = replace(test, value=NodeRef(self.node(visible)))
+            case AnyOf(alternatives):
+                test = AnyOf(
+                    tuple(self.filled(inner, visible | {*_shown(inner)}) for inner in alternatives)
+                )
+        shown = set(_shown(constraint.branches)) if constraint.negated else set()
+        branches = self.filled(constraint.branches, visible | shown)
+        return replace(constraint, test=test, branches=branches)
+
+    def tidied(self, constraint: Constraint) -> Constraint:
+        """Take away a label that nothing refers to."""
+        return constraint if constraint.label in self._used else replace(constraint, label=None)
+
+
+def _shown(constraints: tuple[Constraint, ...]) -> Iterator[str]:
+    """Yield the labels that constraints show to what lies around them."""
+    for constraint in constraints:
+        if not constraint.negated:
+            if constraint.label is not None:
+                yield constraint.label
+            yield from _shown(constraint.branches)
 
 
 _NAMES = st.one_of(st.text(min_size=1, max_size=8), st.sampled_from(HOSTILE))
 _NAMED_ENTITIES = st.one_of(
     _MIDS.map(lambda mid: Entity(mid=mid)), _NAMES.map(lambda name: Entity(name=name))
+)
+# Whatever the model holds, well formed or not.
+ANY = Parts(
+    entities=st.one_of(
+        _NAMED_ENTITIES,
+        st.builds(Entity, _NAMES, st.one_of(_MIDS, _TEXTS)),
+        st.builds(Entity, st.none(), _NAMES),
+    ),
+    hops=st.one_of(_HOPS, st.builds(Hop, _NAMES, st.booleans())),
+    literals=st.one_of(_LITERALS, st.builds(Literal, _TEXTS, st.one_of(st.none(), _TEXTS))),
+    languages=GROUNDED.languages,
 )
 _FORWARD = st.builds(Hop, _RELATIONS)
 _PLAIN_VALUES = st.sampled_from(["1980", "2010-12-31", "2010-05", "-0044", "12", "-1.5", "a) "])
