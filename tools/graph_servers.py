@@ -16,10 +16,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+VIRTUOSO_IS_MISSING = (
+    "needs Virtuoso 7: apt-get install virtuoso-opensource-7 virtuoso-opensource-7-bin"
+)
+
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 30.0
 _LOAD_TIMEOUT_S = 600.0
-_VIRTUOSO_PACKAGES = "apt-get install virtuoso-opensource-7 virtuoso-opensource-7-bin"
 _GRAPH = "http://rdf.freebase.com"
 
 # Zeros lift limits: without them Virtuoso refuses queries that it guesses to be slow, and cuts
@@ -90,9 +93,8 @@ def virtuoso_server(dumps: Sequence[Path]) -> Iterator[str]:
         MissingServer: Virtuoso is not installed.
         RuntimeError: It does not start, or cannot read a dump; its own words follow.
     """
-    for program in ("virtuoso-t", "isql-vt"):
-        if shutil.which(program) is None:
-            raise MissingServer(f"needs {program} of Virtuoso 7: {_VIRTUOSO_PACKAGES}")
+    if shutil.which("virtuoso-t") is None or shutil.which("isql-vt") is None:
+        raise MissingServer(VIRTUOSO_IS_MISSING)
     sql_port, http_port = _free_port(), _free_port()
     dumps = [dump.resolve() for dump in dumps]
     with TemporaryDirectory(prefix="virtuoso-") as folder:
