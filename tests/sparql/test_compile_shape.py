@@ -1,0 +1,181 @@
+"""No text, name or id that a CRP holds changes the shape of the query that it compiles to."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pyoxigraph
+import pytest
+from hypothesis import given, settings
+from rdflib.plugins.sparql.parser import parseQuery
+from strategies import HOSTILE, crps
+
+from kbqa.sparql.compile import (
+    compile_crp,
+    compile_evidence,
+    compile_skeleton,
+    compile_skeleton_prefixes,
+)
+from kbqa.sparql.crp import (
+    AnyOf,
+    Compare,
+    Constraint,
+    Crp,
+    Entity,
+    Fork,
+    Hop,
+    IsEntity,
+    Order,
+    Step,
+    TextEquals,
+)
+from kbqa.sparql.errors import InputError, UnlinkedName
+from kbqa.sparql.terms import Literal, is_well_formed, quote
+from kbqa.sparql.values import is_date
+
+BASE = Crp(Entity(mid="m.t"), (Hop("a.b"),))
+# Other texts are ids that a graph may hold.
+NO_IDS = [text for text in HOSTILE if not is_well_formed(text)]
+# Dates are compared otherwise than texts.
+NO_DATES = [text for text in HOSTILE if not is_date(Literal(text))]
+
+
+def keep(*constraints: Constraint, order: Order | None = None) -> Crp:
+    return replace(BASE, constraints=constraints, order=order)
+
+
+def about_answer(relation: str, test: TextEquals | Compare | IsEntity | None) -> Constraint:
+    return Constraint(1, (Hop(relation),), test)
+
+
+@pytest.mark.parametrize("text", NO_DATES, ids=ascii)
+def test_no_text(text: str) -> None:
+    def compiled(word: str) -> str:
+        return compile_crp(
+            keep(
+                about_answer("c.d", TextEquals(word)),
+                about_answer("c.d", TextEquals(word, "en")),
+                about_answer("e.f", Compare("=", Literal(f"{word} "))),
+                about_answer("g.h", Compare("<", Literal(f"{word} ", "date"))),
+                about_answer("i.j", IsEntity(Entity(word, "m.0a"))),
+            )
+        )
+
+    if text == "\ud800":
+        with pytest.raises(InputError, match="literal"):
+            compiled(text)
+        return
+    query = compiled(text)
+    pyoxigraph.Store().query(query)
+    for end in (" ", " ~", ""):
+        query = query.replace(quote(text + end), quote("word" + end))
+    assert query == compiled("word")
+
+
+@pytest.mark.parametrize("text", NO_IDS, ids=ascii)
+@pytest.mark.parametrize(
+    "place", ["topic", "relation", "entity", "anchor", "branch", "order", "datatype", "language"]
+)
+def test_no_id(text: str, place: str) -> None:
+    match place:
+        case "topic":
+            found = replace(BASE, topic=Entity(mid=text))
+        case "relation":
+            found = replace(BASE, path=(Hop(text),))
+        case "entity":
+            found = keep(about_answer("c.d", IsEntity(Entity(mid=text))))
+        case "anchor":
+            found = keep(Constraint(Entity(mid=text), (Hop("c.d"),), None))
+        case "branch":
+            found = keep(about_answer(text, None))
+        case "order":
+            found = keep(order=Order(1, (Hop(text),), descending=True))
+        case "datatype":
+            found = keep(about_answer("c.d", Compare("=", Literal("1", text))))
+        case _:
+            found = keep(about_answer("c.d", TextEquals("word", text)))
+    with pytest.raises(InputError):
+        compile_crp(found)
+
+
+def test_a_name_is_not_compiled() -> None:
+    with pytest.raises(UnlinkedName, match="'Kenya' is not grounded"):
+        compile_crp(replace(BASE, topic=Entity("Kenya")))
+
+
+def test_a_long_text_is_compiled() -> None:
+    test = about_answer("a.b", TextEquals('"' * 10_000))
+    pyoxigraph.Store().query(compile_crp(keep(test)))
+
+
+@settings(deadline=None)
+@given(crps())
+def test_every_query_has_the_shape_of_its_crp(found: Crp) -> None:
+    try:
+        query = compile_crp(found)
+    except InputError:
+        assert not all(map(is_well_formed, _literals(found)))
+        return
+    store = pyoxigraph.Store()
+    store.query(query)
+    for skeleton in (compile_skeleton(found), *compile_skeleton_prefixes(found)):
+        store.query(skeleton)
+    store.query(compile_evidence(found, ["m.0a", Literal("1980", "gYear")]).query)
+    shape = Counter(_parts(parseQuery(query)[1]))
+    assert shape == Counter(_expected_parts(found)), query
+
+
+def _literals(found: Crp) -> Iterator[Literal]:
+    for constraint in found.all_constraints():
+        match constraint.test:
+            case Compare(value=Literal() as value):
+                yield value
+            case TextEquals(text, language):
+                yield Literal(text, language=language or None)
+
+
+def _parts(node: object) -> Iterator[str]:
+    """Yield a name for each pattern of a parsed query."""
+    name = getattr(node, "name", "")
+    if name == "TriplesBlock":
+        yield from ("triple" for run in node.triples for _ in run[::3])  # type: ignore[attr-defined]
+        return
+    if name == "GroupOrUnionGraphPattern":
+        yield from ("alternative" for _ in node.graph)  # type: ignore[attr-defined]
+    elif name in ("Builtin_EXISTS", "Builtin_NOTEXISTS") or (
+        name.endswith("GraphPattern") or name in ("SubSelect", "ServiceGraphPattern", "Bind")
+    ):
+        yield name
+    if isinstance(node, dict):
+        for inner in node.values():
+            yield from _parts(inner)
+    elif isinstance(node, list | tuple) or type(node).__name__ == "ParseResults":
+        for inner in node:  # type: ignore[attr-defined]
+            yield from _parts(inner)
+
+
+def _expected_parts(found: Crp) -> Iterator[str]:
+    order = found.order
+    yield from ("triple" for _ in order.hops) if order is not None else ()
+    for step in found.path:
+        yield from _step_parts(step)
+    for constraint in found.all_constraints():
+        yield from ("triple" for _ in constraint.hops)
+        if constraint.optional:
+            yield "OptionalGraphPattern"
+        if constraint.negated:
+            yield "Builtin_NOTEXISTS"
+        if isinstance(constraint.test, AnyOf):
+            for alternative in constraint.test.alternatives:
+                if any(inner.hops and not inner.negated for inner in alternative):
+                    yield "Builtin_EXISTS"
+
+
+def _step_parts(step: Step) -> Iterator[str]:
+    if isinstance(step, Fork):
+        for way in step.ways:
+            yield "alternative"
+            for inner in way.path:
+                yield from _step_parts(inner)
+    else:
+        yield "triple"
