@@ -75,8 +75,8 @@ class Scope:
     """Labels that are seen in a part of a line, and the references made in it.
 
     Attributes:
-        labels: Those that all of the part sees, and what lies around it as well.
-        references: Those that need a label from around it, if none of `labels` is meant.
+        labels: Labels of the part that are seen in all of it.
+        references: Labels that the part refers to, its own or those of what lies around it.
     """
 
     labels: set[str] = field(default_factory=set)
