@@ -108,7 +108,7 @@ def compare(converted: Outline, published: Outline, names: Mapping[str, str]) ->
 )
 @click.option(
     "--differences",
-    type=click.File("w", encoding="utf-8"),
+    type=click.File("w", encoding="utf-8", lazy=False),
     metavar="OUT.jsonl",
     help="Where to list each question whose CRPs differ.",
 )

@@ -84,7 +84,7 @@ def gold_queries(row: Mapping[str, Any]) -> list[str]:
 )
 @click.option(
     "--failures",
-    type=click.File("w", encoding="utf-8"),
+    type=click.File("w", encoding="utf-8", lazy=False),
     metavar="OUT.jsonl",
     help="Where to list each question with F1 < 1.",
 )
