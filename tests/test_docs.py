@@ -1,8 +1,8 @@
 """What the documents show is what happens.
 
-In README.md and docs/*.md, every `$ kbqa …` of a block of ``console`` is run, and every block of
-``python`` is a doctest. A line `…` stands for any lines, and a number of seconds for any other.
-Blocks of other languages are not run.
+In README.md and docs/*.md, every `$ kbqa …` of a block of ``console`` is run, with the
+here-document that it may have, and every block of ``python`` is a doctest. A line `…` stands for
+any lines, and a number of seconds for any other. Blocks of other languages are not run.
 """
 
 import doctest
@@ -20,6 +20,9 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 _BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _SECONDS = re.compile(r"\b\d+(\.\d+)? s\b")
+_HERE_DOCUMENT = re.compile(
+    r"(?P<command>.*) <<'(?P<end>\w+)'\n(?P<text>.*?\n)(?P=end)\n", re.DOTALL
+)
 
 
 class Snippet(NamedTuple):
@@ -44,6 +47,19 @@ CONSOLE = [snippet for snippet in SNIPPETS if snippet.language == "console"]
 PYTHON = [snippet for snippet in SNIPPETS if snippet.language == "python"]
 
 
+class Session(NamedTuple):
+    command: str
+    stdin: str
+    expected: str
+
+
+def _split_session(session: str) -> Session:
+    if (found := _HERE_DOCUMENT.match(session)) is not None:
+        return Session(found["command"], found["text"], session[found.end() :])
+    command, _, expected = session.partition("\n")
+    return Session(command, "", expected)
+
+
 def _comparable(output: str) -> str:
     return re.sub(r"^…$", "...", _SECONDS.sub("1 s", output), flags=re.MULTILINE)
 
@@ -53,12 +69,13 @@ def test_console(snippet: Snippet, tmp_path: Path) -> None:
     before, *sessions = re.split(r"^\$ ", snippet.text, flags=re.MULTILINE)
     assert not before
     for session in sessions:
-        command, _, expected = session.partition("\n")
+        command, stdin, expected = _split_session(session)
         program, *arguments = shlex.split(command)
         assert program == "kbqa", f"{command} is not kbqa: write it in a block of sh"
         run = subprocess.run(
             [sys.executable, "-m", "kbqa.engine.cli", *arguments],
             cwd=tmp_path,
+            input=stdin,
             capture_output=True,
             text=True,
             check=False,
