@@ -11,7 +11,7 @@ from typing import TypeAlias
 from kbqa.kb.demo_graph import DEMO_DUMP
 from kbqa.kb.dump import read_blocks
 from kbqa.kb.triples import literal_parts
-from kbqa.sparql.crp import Compare, Constraint, Crp, Hop, IsEntity, TextEquals
+from kbqa.sparql.crp import Compare, Constraint, Crp, Entity, Hop, IsEntity, Step, TextEquals
 from kbqa.sparql.terms import FREEBASE_NS, Literal
 
 _OPEN = len(f"<{FREEBASE_NS}")
@@ -36,7 +36,7 @@ class DemoFacts:
             for line in block.lines:
                 self._read(line)
         self._borne: dict[Constraint, frozenset[str]] = {}
-        self._walks: dict[tuple[str, tuple[Hop, ...]], list[_Path]] = {}
+        self._walks: dict[tuple[str, tuple[Step, ...]], list[_Path]] = {}
         self._ranked: dict[str, tuple[str, ...]] = {}
         self._best_known: dict[str, str] = {}
         named = [subject for subject, relation in self._ends if relation == _NAME]
@@ -76,7 +76,7 @@ class DemoFacts:
         values = [
             (float(value), path[-1])
             for path in kept
-            for value in self._follow([path[order.at]], order.hops)
+            for value in self._follow([_node(path, order.at)], order.hops)
         ]
         values.sort(reverse=order.descending)
         return frozenset(answer for _, answer in values[: order.limit])
@@ -91,11 +91,13 @@ class DemoFacts:
         self._ends[subject, relation].append(node)
         self._starts[node, relation].append(subject)
 
-    def _walk(self, topic: str, path: tuple[Hop, ...]) -> list[_Path]:
+    def _walk(self, topic: str, path: tuple[Step, ...]) -> list[_Path]:
         """Return every way along a main path, as the nodes on it."""
         if (topic, path) not in self._walks:
             ways: list[_Path] = [(topic,)]
             for hop in path:
+                if not isinstance(hop, Hop):
+                    raise ValueError("demo questions do not use forks")
                 ways = [(*way, end) for way in ways for end in self._follow([way[-1]], [hop])]
             self._walks[topic, path] = ways
         return self._walks[topic, path]
@@ -114,19 +116,20 @@ class DemoFacts:
         """Keep the paths on which a constraint holds."""
         at, hops = constraint.at, constraint.hops
         match constraint.test:
-            case Compare(">" | "<" as operator, value):
+            case Compare(">" | "<" as operator, Literal(text)):
                 sign = 1 if operator == ">" else -1
-                least = sign * float(value.text)
+                least = sign * float(text)
                 return [
                     path
                     for path in paths
                     if any(
-                        sign * float(number) > least for number in self._follow([path[at]], hops)
+                        sign * float(number) > least
+                        for number in self._follow([_node(path, at)], hops)
                     )
                 ]
             case _:
                 bearers = self._bearers(constraint)
-                return [path for path in paths if path[at] in bearers]
+                return [path for path in paths if _node(path, at) in bearers]
 
     def _bearers(self, constraint: Constraint) -> frozenset[str]:
         """Return all nodes of the graph that satisfy a constraint; found from its far end."""
@@ -141,3 +144,9 @@ class DemoFacts:
             back = [Hop(hop.relation, not hop.inverse) for hop in reversed(constraint.hops)]
             self._borne[constraint] = frozenset(self._follow(ends, back))
         return self._borne[constraint]
+
+
+def _node(path: _Path, at: int | str | Entity) -> str:
+    if not isinstance(at, int):
+        raise ValueError(f"demo questions do not refer to {at}")
+    return path[at]
