@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -59,7 +59,7 @@ class Outcome:
         seconds: How long each took.
     """
 
-    row: dict[str, Any]
+    row: Mapping[str, Any]
     constructs: tuple[str, ...]
     compiled: str | None = None
     refused: str | None = None
@@ -121,14 +121,14 @@ def open_engines(engines: Iterable[str], dump: Path) -> Iterator[dict[str, Graph
         yield graphs
 
 
-def spread(rows: Sequence[dict[str, Any]], limit: int | None) -> Sequence[dict[str, Any]]:
+def spread(rows: Sequence[Mapping[str, Any]], limit: int | None) -> Sequence[Mapping[str, Any]]:
     """Take as many rows, at even distances."""
     if limit is None or limit >= len(rows):
         return rows
     return [rows[number * len(rows) // limit] for number in range(limit)]
 
 
-def measure(row: dict[str, Any], graphs: dict[str, Graph]) -> Outcome:
+def measure(row: Mapping[str, Any], graphs: dict[str, Graph]) -> Outcome:
     """Convert and compile one query, and run it on every engine."""
     outcome = Outcome(row, query_constructs(row["sparql"]))
     try:
