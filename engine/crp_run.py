@@ -4,7 +4,8 @@ Grounding, linking and relaxation are those of `kbqa eval`. Where all entities o
 known by their mids, its question is not linked.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from kbqa.engine.answer import Beam, term_text
@@ -68,7 +69,7 @@ class CrpRunner:
         if result is None:
             answered["error"] = _failure(execution.beams)
             return
-        terms = (row[0] for row in execution.table.rows)
+        terms = (cells[0] for cells in execution.table.rows)
         answered["answers"] = [term_text(term) for term in terms if term is not None]
         answered["truncated"] = execution.table.truncated
         answered["level"] = result.level
@@ -91,11 +92,9 @@ class CrpRunner:
 def _texts(row: Row) -> list[str]:
     """Take the CRPs from a row: texts, or records as `kbqa crp generate` writes them."""
     crps = row["crps"] if "crps" in row else [row.get("crp")]
-    if isinstance(crps, list) and all(isinstance(crp, str | Mapping) for crp in crps):
-        try:
+    if isinstance(crps, list):
+        with suppress(AttributeError, TypeError):
             return [crp if isinstance(crp, str) else written_text(crp) for crp in crps]
-        except TypeError:
-            pass
     raise InputError('the row has neither a text "crp" nor a list of texts or records "crps"')
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from kbqa.engine.evaluate import read_beams
 from kbqa.engine.metrics import bootstrap_mean
 from kbqa.engine.questions import read_rows
-from kbqa.sparql.crp import Hop
+from kbqa.sparql.crp import Step
 from kbqa.sparql.errors import CrpSyntaxError
-from kbqa.sparql.routerkgqa import parse_routerkgqa
+from kbqa.sparql.text import read_crp
 
 
 def main() -> None:
@@ -33,9 +33,9 @@ def main() -> None:
         print(f"{name:16} {mean.mean:.3f} [{mean.low:.3f}, {mean.high:.3f}]  n = {mean.n}")
 
 
-def _main_path(text: str) -> tuple[Hop, ...] | None:
+def _main_path(text: str) -> tuple[Step, ...] | None:
     try:
-        return parse_routerkgqa(text).crp.path
+        return read_crp(text).crp.path
     except CrpSyntaxError:
         return None
 
