@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -74,7 +74,7 @@ def oxigraph_server(location: Path, timeout_s: int | None = None) -> Iterator[st
     program = shutil.which("oxigraph", path=str(Path(sys.executable).parent))
     if program is None:
         raise MissingServer("needs the oxigraph server: pip install oxigraph")
-    port = _free_port()
+    (port,) = _free_ports(1)
     command = [program, "serve-read-only", "--location", str(location)]
     command += ["--bind", f"127.0.0.1:{port}"]
     if timeout_s is not None:
@@ -95,20 +95,27 @@ def virtuoso_server(dumps: Sequence[Path]) -> Iterator[str]:
     """
     if shutil.which("virtuoso-t") is None or shutil.which("isql-vt") is None:
         raise MissingServer(VIRTUOSO_IS_MISSING)
-    sql_port, http_port = _free_port(), _free_port()
+    sql_port, http_port = _free_ports(2)
     dumps = [dump.resolve() for dump in dumps]
     with TemporaryDirectory(prefix="virtuoso-") as folder:
         readable = ", ".join(sorted({str(dump.parent) for dump in dumps}))
         ini = _INI.format(sql_port=sql_port, http_port=http_port, folders=readable)
         Path(folder, "virtuoso.ini").write_text(ini, encoding="utf-8")
-        server = subprocess.Popen(
-            ["virtuoso-t", "+foreground", "+configfile", "virtuoso.ini"],
-            cwd=folder,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        log = Path(folder, "output.log")
+        with log.open("wb") as output:
+            server = subprocess.Popen(
+                ["virtuoso-t", "+foreground", "+configfile", "virtuoso.ini"],
+                cwd=folder,
+                stdout=output,
+                stderr=output,
+            )
         with _stopped_in_the_end(server):
-            _wait_for(lambda: _listens(sql_port) and _listens(http_port), server, "Virtuoso")
+            # Not by connecting, as Virtuoso once crashed while it was asked during its start.
+            try:
+                _wait_for(lambda: b"Server online at" in log.read_bytes(), server, "Virtuoso")
+            except RuntimeError as error:
+                words = log.read_text(encoding="utf-8", errors="replace")[-1000:]
+                raise RuntimeError(f"{error}: {words}") from error
             _load(sql_port, dumps)
             # Beside the loaded graph Virtuoso holds some of its own, which a query sees by default.
             yield f"http://127.0.0.1:{http_port}/sparql?default-graph-uri={_GRAPH}"
@@ -161,10 +168,11 @@ def _stopped_in_the_end(server: "subprocess.Popen[bytes]") -> Iterator[None]:
             server.wait()
 
 
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-        return port
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as stack:
+        # All are held until the last is found: one at a time, the same may come twice.
+        held = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [server.getsockname()[1] for server in held]
 
 
 def _listens(port: int) -> bool:
