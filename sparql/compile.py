@@ -7,10 +7,10 @@ names never reach the text, ids and literals are checked and escaped.
 Source: RouterKGQA §3.4, "Execution with full constraints".
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from kbqa.sparql.crp import Crp
+from kbqa.sparql.crp import Constraint, Crp
 from kbqa.sparql.patterns import ANSWER, Clause, PatternWriter, TriplePattern
 from kbqa.sparql.terms import Term, is_well_formed, sparql_term
 from kbqa.sparql.values import language_filter, order_keys
@@ -29,12 +29,18 @@ class EvidenceQuery(NamedTuple):
     patterns: tuple[TriplePattern, ...]
 
 
-def compile_crp(crp: Crp) -> str:
+def compile_crp(crp: Crp, start: Constraint | None = None) -> str:
     """Write the query whose rows are the CRP's answers, as ``?x``.
+
+    Args:
+        crp: Grounded.
+        start: One of the CRP's constraints that demands an entity, where that entity has fewer
+            neighbours than the topic. Engines that keep no statistics then begin there; the
+            answers are the same.
 
     Raises:
         UnlinkedName: An entity of the CRP is not grounded.
-        InputError: A relation, id or literal is one that no query can hold.
+        InputError: A relation, id or literal is one that no query can hold, or forks multiply.
 
     >>> from kbqa.sparql.crp import Crp, Entity, Hop
     >>> print(compile_crp(Crp(Entity(mid="m.019rg5"), (Hop("a.b.capital"),))))
@@ -45,16 +51,19 @@ def compile_crp(crp: Crp) -> str:
     }
     """
     writer = PatternWriter(crp)
-    clauses = _body(crp, writer)
+    first = [writer.constraint(start, writer.main_nodes)] if start is not None else []
+    rest = [_answer_tests(crp, writer), *_constraints(crp, writer, start)]
     modifiers = []
     if (order := crp.order) is not None:
         ordering = writer.ordering(order)
-        clauses.append(ordering.clause)
+        rest.append(ordering.clause)
         modifiers = [f"ORDER BY {order_keys(ordering.variable, order.descending)}"]
         modifiers.append(f"LIMIT {order.limit}")
         if order.offset:
             modifiers.append(f"OFFSET {order.offset}")
-    return "\n".join([f"SELECT DISTINCT {ANSWER} WHERE {{", *_indented(clauses), "}", *modifiers])
+    paths = writer.main_paths(from_topic=start is None)
+    body = _union([*first, path, *rest] for path in paths)
+    return "\n".join([f"SELECT DISTINCT {ANSWER} WHERE {{", *body, "}", *modifiers])
 
 
 def compile_skeleton(crp: Crp) -> str:
@@ -62,12 +71,13 @@ def compile_skeleton(crp: Crp) -> str:
 
     Raises:
         UnlinkedName: The topic is not grounded.
-        InputError: A relation or id is one that no query can hold.
+        InputError: A relation or id is one that no query can hold, or forks multiply.
 
     Source: RouterKGQA §3.2, "Reachability verification".
     """
     writer = PatternWriter(crp)
-    return _ask(writer.skeleton(crp.answer), _answer_tests(crp, writer))
+    tests = _answer_tests(crp, writer)
+    return _ask([path, tests] for path in writer.skeletons(crp.answer))
 
 
 def compile_skeleton_prefixes(crp: Crp) -> tuple[str, ...]:
@@ -79,7 +89,10 @@ def compile_skeleton_prefixes(crp: Crp) -> tuple[str, ...]:
         UnlinkedName: The topic is not grounded.
         InputError: A relation or id is one that no query can hold.
     """
-    return tuple(_ask(PatternWriter(crp).skeleton(length)) for length in range(1, crp.answer + 1))
+    writer = PatternWriter(crp)
+    return tuple(
+        _ask([path] for path in writer.skeletons(length)) for length in range(1, crp.answer + 1)
+    )
 
 
 def compile_evidence(crp: Crp, answers: Sequence[Term]) -> EvidenceQuery:
@@ -93,22 +106,24 @@ def compile_evidence(crp: Crp, answers: Sequence[Term]) -> EvidenceQuery:
     """
     writer = PatternWriter(crp, shows_alternatives=True)
     terms = " ".join(sparql_term(answer) for answer in answers if is_well_formed(answer))
-    clauses = [Clause([f"VALUES {ANSWER} {{ {terms} }}"]), *_body(crp, writer)]
+    values = Clause([f"VALUES {ANSWER} {{ {terms} }}"])
+    rest = [_answer_tests(crp, writer), *_constraints(crp, writer)]
     if crp.order is not None:
-        clauses.append(writer.ordering(crp.order).clause)
-    triples = [triple for clause in clauses for triple in clause.triples]
+        rest.append(writer.ordering(crp.order).clause)
+    paths = writer.main_paths()
+    triples = tuple(triple for clause in (*paths, *rest) for triple in clause.triples)
     variables = sorted({term for triple in triples for term in triple if term.startswith("?")})
-    lines = [f"SELECT DISTINCT {' '.join(variables)} WHERE {{", *_indented(clauses), "}"]
-    return EvidenceQuery("\n".join(lines), tuple(triples))
+    body = _union([values, path, *rest] for path in paths)
+    query = "\n".join([f"SELECT DISTINCT {' '.join(variables)} WHERE {{", *body, "}"])
+    return EvidenceQuery(query, triples)
 
 
-def _body(crp: Crp, writer: PatternWriter) -> list[Clause]:
-    """Write everything but the ordering: the main path, what its end must be, the constraints."""
-    return [
-        writer.main_path(),
-        _answer_tests(crp, writer),
-        *(writer.constraint(constraint, writer.main_nodes) for constraint in crp.constraints),
-    ]
+def _constraints(
+    crp: Crp, writer: PatternWriter, start: Constraint | None = None
+) -> Iterator[Clause]:
+    for constraint in crp.constraints:
+        if constraint is not start:
+            yield writer.constraint(constraint, writer.main_nodes)
 
 
 def _answer_tests(crp: Crp, writer: PatternWriter) -> Clause:
@@ -120,9 +135,21 @@ def _answer_tests(crp: Crp, writer: PatternWriter) -> Clause:
     return clause
 
 
-def _ask(*clauses: Clause) -> str:
-    return "\n".join(["ASK {", *_indented(clauses), "}"])
+def _ask(bodies: Iterable[Iterable[Clause]]) -> str:
+    return "\n".join(["ASK {", *_union(bodies), "}"])
 
 
-def _indented(clauses: Iterable[Clause]) -> list[str]:
-    return [f"  {line}" for clause in clauses for line in clause.lines()]
+def _union(bodies: Iterable[Iterable[Clause]]) -> list[str]:
+    """Write bodies as alternatives of each other, each with everything that it must satisfy.
+
+    What stands beside a union is joined to it late: Oxigraph would list all of the union first.
+    """
+    first, *others = (
+        [f"  {line}" for clause in body for line in clause.lines()] for body in bodies
+    )
+    if not others:
+        return first
+    lines = ["  {", *(f"  {line}" for line in first)]
+    for other in others:
+        lines += ["  } UNION {", *(f"  {line}" for line in other)]
+    return [*lines, "  }"]

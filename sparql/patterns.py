@@ -14,7 +14,6 @@ from kbqa.sparql.crp import (
     Constraint,
     Crp,
     Entity,
-    Fork,
     Hop,
     IsEntity,
     IsNode,
@@ -24,6 +23,7 @@ from kbqa.sparql.crp import (
     Order,
     Step,
     TextEquals,
+    Way,
 )
 from kbqa.sparql.errors import InputError, UnlinkedName
 from kbqa.sparql.terms import Literal, iri, is_well_formed
@@ -38,6 +38,9 @@ from kbqa.sparql.values import (
 
 ANSWER = "?x"
 """The variable of the answers."""
+
+_TOPIC = "?t"
+_MAX_PATHS = 64
 
 
 class TriplePattern(NamedTuple):
@@ -65,11 +68,11 @@ class Clause:
     tests: list[str] = field(default_factory=list)
     triples: list[TriplePattern] = field(default_factory=list)
 
-    def add(self, other: "Clause") -> None:
-        """Demand what another clause demands as well."""
-        self.patterns += other.patterns
-        self.tests += other.tests
-        self.triples += other.triples
+    def __add__(self, other: "Clause") -> "Clause":
+        """Demand what both clauses demand."""
+        return Clause(
+            self.patterns + other.patterns, self.tests + other.tests, self.triples + other.triples
+        )
 
     def lines(self) -> list[str]:
         """Write the clause as lines of a group graph pattern."""
@@ -109,18 +112,27 @@ class PatternWriter:
         inner = (f"?n{position}" for position in range(1, self.crp.answer))
         self.main_nodes = (_entity(self.crp.topic), *inner, ANSWER)
 
-    def main_path(self) -> Clause:
-        """Write the main path with the constraints of its forks."""
-        return self._path(self.crp.path, self.main_nodes)
+    def main_paths(self, *, from_topic: bool = True) -> list[Clause]:
+        """Write the main path with the constraints of its forks; once for each way to take it.
 
-    def skeleton(self, length: int) -> Clause:
-        """Write the first steps of the main path without any constraint."""
-        return self._path(self.crp.path[:length], self.main_nodes, constrained=False)
+        Args:
+            from_topic: Let engines begin at the topic. Otherwise it is a condition on the node that
+                the path comes from, where that keeps engines from beginning there.
+        """
+        topic, *others = self.main_nodes
+        if from_topic or not _is_forward(self.crp.path[0]):
+            return self._paths(self.crp.path, self.main_nodes)
+        condition = Clause(tests=[f"{_TOPIC} = {topic}"])
+        return [path + condition for path in self._paths(self.crp.path, [_TOPIC, *others])]
+
+    def skeletons(self, length: int) -> list[Clause]:
+        """Write the first steps of the main path without any constraint, once for each way."""
+        return self._paths(self.crp.path[:length], self.main_nodes, constrained=False)
 
     def ordering(self, order: Order) -> Ordering:
         """Write the branch that leads to what the answers are ordered by."""
         nodes = self._branch_nodes(self._node(order.at), order.hops)
-        return Ordering(self._path(order.hops, nodes), nodes[-1])
+        return Ordering(_chain(order.hops, nodes), nodes[-1])
 
     def constraint(
         self, constraint: Constraint, nodes: Sequence[str], *, filters_only: bool = False
@@ -139,37 +151,39 @@ class PatternWriter:
             branch[-1] = self._node(constraint.label)
         elif hops and not filters_only and (end := self._required_end(test)) is not None:
             branch[-1], test = end, None
-        clause = self._path(hops, branch)
-        clause.add(self._test(test, branch, filters_only))
+        clause = _chain(hops, branch)
+        clause += self._test(test, branch, filters_only)
         for inner in constraint.branches:
-            clause.add(self.constraint(inner, branch, filters_only=filters_only))
+            clause += self.constraint(inner, branch, filters_only=filters_only)
         if constraint.negated:
             return Clause(tests=[f"NOT EXISTS {clause.group()}"])
         return _optional(clause, branch[1]) if constraint.optional else clause
 
-    def _path(
+    def _paths(
         self, path: Sequence[Step], nodes: Sequence[str], *, constrained: bool = True
-    ) -> Clause:
-        clause = Clause()
+    ) -> list[Clause]:
+        """Write a path once for each combination of the ways that its forks can be taken."""
+        paths = [Clause()]
         for start, step, end in zip(nodes, path, nodes[1:], strict=False):
-            match step:
-                case Hop():
-                    triple = _triple(start, step, end)
-                    clause.add(Clause([str(triple)], triples=[triple]))
-                case Fork():
-                    clause.add(self._fork(start, step, end, constrained))
-        return clause
+            if isinstance(step, Hop):
+                steps = [_chain([step], [start, end])]
+            else:
+                steps = [
+                    taken for way in step.ways for taken in self._way(way, start, end, constrained)
+                ]
+            paths = [before + after for before in paths for after in steps]
+            if len(paths) > _MAX_PATHS:
+                raise InputError(
+                    f"more than {_MAX_PATHS} ways lead from {self.crp.topic} to answers"
+                )
+        return paths
 
-    def _fork(self, start: str, fork: Fork, end: str, constrained: bool) -> Clause:
-        groups, triples = [], []
-        for way in fork.ways:
-            nodes = [start, *(self._variable() for _ in way.path[1:]), end]
-            clause = self._path(way.path, nodes, constrained=constrained)
-            for constraint in way.constraints if constrained else ():
-                clause.add(self.constraint(constraint, nodes))
-            groups.append(clause.group())
-            triples += clause.triples
-        return Clause([" UNION ".join(groups)], triples=triples)
+    def _way(self, way: Way, start: str, end: str, constrained: bool) -> list[Clause]:
+        nodes = [start, *(self._variable() for _ in way.path[1:]), end]
+        held = Clause()
+        for constraint in way.constraints if constrained else ():
+            held += self.constraint(constraint, nodes)
+        return [taken + held for taken in self._paths(way.path, nodes, constrained=constrained)]
 
     def _required_end(self, test: object) -> str | None:
         """Name the node that a branch must end in, where its test leaves no other."""
@@ -223,15 +237,14 @@ class PatternWriter:
                 shown = self._alternative(constraints, branch)
                 if shown.patterns:
                     optional = f"OPTIONAL {shown.group()}"
-                    clause.add(Clause([optional], triples=shown.triples))
+                    clause += Clause([optional], triples=shown.triples)
         return clause
 
     def _alternative(self, constraints: Iterable[Constraint], branch: Sequence[str]) -> Clause:
         clause = Clause()
         for constraint in constraints:
             # Without hops it is a condition on the node: a pattern would have to bind it first.
-            inner = self.constraint(constraint, branch, filters_only=not constraint.hops)
-            clause.add(inner)
+            clause += self.constraint(constraint, branch, filters_only=not constraint.hops)
         return clause
 
     def _node(self, node: int | str) -> str:
@@ -243,6 +256,10 @@ class PatternWriter:
     def _variable(self) -> str:
         self._fresh += 1
         return f"?b{self._fresh}"
+
+
+def _is_forward(step: Step) -> bool:
+    return isinstance(step, Hop) and not step.inverse
 
 
 def _optional(clause: Clause, variable: str) -> Clause:
@@ -265,6 +282,11 @@ def _all(tests: Sequence[str]) -> str:
 
 def _any(tests: Sequence[str]) -> str:
     return " || ".join(test if test.startswith("EXISTS") else f"({test})" for test in tests)
+
+
+def _chain(hops: Sequence[Hop], nodes: Sequence[str]) -> Clause:
+    triples = [_triple(*ends) for ends in zip(nodes, hops, nodes[1:], strict=False)]
+    return Clause(list(map(str, triples)), triples=triples)
 
 
 def _triple(subject: str, hop: Hop, object_: str) -> TriplePattern:

@@ -96,9 +96,7 @@ def _first_walk(start: Node, goal: Node, parts: Sequence[TriplePart | Union]) ->
     return None
 
 
-def _steps_from(
-    node: Node, goal: Node, parts: Sequence[TriplePart | Union]
-) -> Iterator[WalkStep]:
+def _steps_from(node: Node, goal: Node, parts: Sequence[TriplePart | Union]) -> Iterator[WalkStep]:
     for part in parts:
         if isinstance(part, Union):
             others = (mentioned_variables(other) for other in parts if other is not part)
