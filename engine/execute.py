@@ -17,6 +17,7 @@ from kbqa.engine.answer import Beam, Result
 from kbqa.engine.clock import Clock
 from kbqa.engine.generate import Candidate
 from kbqa.engine.ground import Grounder, Grounding, ungrounded_entities
+from kbqa.engine.join_start import choose_start
 from kbqa.engine.reach import find_break, is_reachable
 from kbqa.kb.graph import Graph, Table
 from kbqa.sparql.compile import compile_crp
@@ -126,7 +127,7 @@ class Executor:
     ) -> Execution | None:
         try:
             with self._clock.stage("execute"):
-                sparql = compile_crp(relaxation.crp)
+                sparql = compile_crp(relaxation.crp, choose_start(self._graph, relaxation.crp))
                 table = self._graph.select(sparql, timeout_s=self._timeout_s, limit=MAX_ANSWERS)
         except (GraphError, InputError) as error:
             beam = beams[number]
