@@ -13,17 +13,27 @@ import re
 from decimal import Decimal
 
 from kbqa.sparql.crp import Operator
+from kbqa.sparql.dates import (
+    DATE_IRIS,
+    DATE_TYPES,
+    compare_dates,
+    date_comparison,
+    date_literals,
+    date_order_keys,
+    date_test,
+    has_date_shape,
+)
 from kbqa.sparql.terms import XSD_NS, Literal, quote, sparql_term
 
-_DATE_TYPES = ("gYear", "gYearMonth", "date", "dateTime")
-_NUMBER_TYPES = ("integer", "int", "decimal", "float", "double")
-_DATE = re.compile(r"-?\d{4}(-\d\d(-\d\d(T[\d:.]+)?)?)?(Z|[+-]\d\d:\d\d)?", re.ASCII)
+_FRACTION_TYPES = ("decimal", "float", "double")
+_NUMBER_TYPES = ("integer", "int", *_FRACTION_TYPES)
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
-_YEAR = re.compile(r"\d{4}", re.ASCII)
-_YEAR_BCE = re.compile(r"-\d{4}", re.ASCII)
-_ZONE = re.compile(r"(Z|[+-]\d\d:\d\d)$", re.ASCII)
-_DATE_IRIS = ", ".join(f"<{XSD_NS}{name}>" for name in _DATE_TYPES)
+_NUMBER_SHAPE = "^[-+]?[0-9]*[.]?[0-9]+([eE][-+]?[0-9]+)?$"
+_WHOLE = re.compile(r"[-+]?\d+", re.ASCII)
 _DOUBLE = f"<{XSD_NS}double>"
+_STRING = f"<{XSD_NS}string>"
+# Without this, 1980 typed as a dateTime would be a number where an engine keeps its text as it is.
+_NO_NUMBERS = ", ".join(f"<{XSD_NS}{name}>" for name in DATE_TYPES if name != "gYear")
 
 
 def is_date(value: Literal) -> bool:
@@ -35,8 +45,8 @@ def is_date(value: Literal) -> bool:
     (True, False, False)
     """
     if value.datatype is not None:
-        return value.datatype in _DATE_TYPES
-    return _DATE.fullmatch(value.text) is not None
+        return value.datatype in DATE_TYPES
+    return has_date_shape(value.text)
 
 
 def is_number(value: Literal) -> bool:
@@ -49,7 +59,8 @@ def is_number(value: Literal) -> bool:
 def comparison(variable: str, operator: Operator, value: Literal) -> str:
     """Write the filter expression that compares a variable with a value.
 
-    Where the variable can be bound by `equal_literals`, that serves ``=`` from the index.
+    What is no value of the same kind passes ``!=`` alone. Where the variable can be bound by
+    `equal_literals`, that serves ``=`` from the index.
 
     Args:
         variable: With its question mark.
@@ -57,32 +68,48 @@ def comparison(variable: str, operator: Operator, value: Literal) -> str:
         value: A date; a number; a year of unknown kind, which is compared as the kind that each
             bound literal has; or a text, which is compared by its letters.
     """
+    if operator == "!=" and (is_date(value) or is_number(value)):
+        return f"COALESCE(!({comparison(variable, '=', value)}), true)"
+    number = f"{_number(variable)} {operator} {_DOUBLE}({quote(value.text)})"
+    number = f"IF({_number_test(variable)}, {number}, false)"
     if is_date(value):
-        date = _date_comparison(variable, operator, value.text)
-        if not _is_bare_year(value):
-            return date
-        number = _number_comparison(variable, operator, value.text)
-        return f"IF(DATATYPE({variable}) IN ({_DATE_IRIS}), {date}, {number})"
-    if is_number(value):
-        return _number_comparison(variable, operator, value.text)
-    return f"STR({variable}) {operator} {quote(value.text)}"
+        date = date_comparison(variable, operator, value.text)
+        return f"IF({date_test(variable)}, {date}, {number if is_number(value) else 'false'})"
+    return number if is_number(value) else f"STR({variable}) {operator} {quote(value.text)}"
 
 
 def compare_variables(left: str, operator: Operator, right: str) -> str:
-    """Write the filter expression that compares two bound literals by value."""
-    numbers = f"{_DOUBLE}(STR({left})) {operator} {_DOUBLE}(STR({right}))"
-    dates = f"STR({left}) {operator} STR({right})"
-    return f"IF(DATATYPE({left}) IN ({_DATE_IRIS}), {dates}, {numbers})"
+    """Write the filter expression that compares two bound literals by value.
+
+    Two dates are compared as dates. All else is compared as numbers, so also a year with a number.
+    """
+    if operator == "!=":
+        return f"COALESCE(!({compare_variables(left, '=', right)}), true)"
+    dates = f"{date_test(left)} && {date_test(right)}"
+    numbers = f"{_number_test(left)} && {_number_test(right)}"
+    number = f"IF({numbers}, {_number(left)} {operator} {_number(right)}, false)"
+    return f"IF({dates}, {compare_dates(left, operator, right)}, {number})"
 
 
 def text_test(variable: str, text: str, language: str | None) -> str:
-    """Write the filter expression for a string that reads like this, in a language or in any."""
+    """Write the filter expression for a string that reads exactly like this.
+
+    Args:
+        variable: With its question mark.
+        text: What the string reads.
+        language: Its language tag in any case; ``""`` for a string without one, None for any
+            literal that reads so.
+    """
     same = f"STR({variable}) = {quote(text)}"
-    return same if language is None else f"{same} && LCASE(LANG({variable})) = {quote(language)}"
+    if language is None:
+        return same
+    if language == "":
+        return f"{same} && DATATYPE({variable}) = {_STRING}"
+    return f"{same} && LCASE(LANG({variable})) = {quote(language.lower())}"
 
 
 def text_literals(text: str, language: str | None) -> tuple[Literal, ...] | None:
-    """List the literals that read like this in a language; None where they cannot be listed."""
+    """List the literals that `text_test` holds for; None where they cannot be listed."""
     return None if language is None else (Literal(text, language=language or None),)
 
 
@@ -97,16 +124,17 @@ def equal_literals(value: Literal) -> tuple[Literal, ...]:
 
     >>> sorted({literal.text for literal in equal_literals(Literal("12.0"))})
     ['12', '12.0']
-    >>> sorted({literal.text for literal in equal_literals(Literal("1980-01-01"))})
-    ['1980', '1980-01', '1980-01-01', '1980-01-01T00:00:00']
+    >>> sorted({literal.text for literal in equal_literals(Literal("1980"))})[:3]
+    ['1980', '1980-01', '1980-01-01']
     """
     literals = [Literal(value.text)]
     if is_date(value):
-        for text in (value.text, *_date_forms(value.text)):
-            literals += [Literal(text, datatype) for datatype in _DATE_TYPES]
-    if is_number(value) or _is_bare_year(value):
+        literals += date_literals(value.text)
+    if is_number(value):
         for text in (value.text, *_number_forms(value.text)):
-            literals += [Literal(text, datatype) for datatype in (None, *_NUMBER_TYPES)]
+            # Virtuoso reads "12.5" typed as an integer as 12.
+            datatypes = _NUMBER_TYPES if _WHOLE.fullmatch(text) else _FRACTION_TYPES
+            literals += [Literal(text, datatype) for datatype in (None, *datatypes)]
     literals.append(value)
     return tuple(dict.fromkeys(literals))
 
@@ -119,49 +147,21 @@ def values_block(variable: str, literals: tuple[Literal, ...]) -> str:
 def order_keys(variable: str, descending: bool) -> str:
     """Write ORDER BY keys that sort numbers and dates by value, and texts by their letters."""
     direction = "DESC" if descending else "ASC"
-    number = f"IF(DATATYPE({variable}) IN ({_DATE_IRIS}), {_year(variable)}, STR({variable}))"
-    return f"{direction}({_DOUBLE}({number})) {direction}(STR({variable}))"
+    era, instant = date_order_keys(variable)
+    # Only what is typed as a date: among other numbers, 1980 is a number. Texts come before both.
+    number = f'IF({_number_test(variable)}, {_number(variable)}, {_DOUBLE}("-INF"))'
+    first = f"IF(DATATYPE({variable}) IN ({DATE_IRIS}), {era}, {number})"
+    return " ".join(f"{direction}({key})" for key in (first, instant, f"STR({variable})"))
 
 
-def _is_bare_year(value: Literal) -> bool:
-    return value.datatype is None and _YEAR.fullmatch(value.text) is not None
+def _number_test(variable: str) -> str:
+    """Write the expression that tells a number, by its text; see `_NO_NUMBERS`."""
+    written = f'IF(DATATYPE({variable}) IN ({_NO_NUMBERS}), "", STR({variable}))'
+    return f"REGEX({written}, {quote(_NUMBER_SHAPE)})"
 
 
-def _number_comparison(variable: str, operator: Operator, text: str) -> str:
-    compared = f"{_DOUBLE}(STR({variable})) {operator} {_DOUBLE}({quote(text)})"
-    # What is no number differs from every number.
-    return f"COALESCE({compared}, true)" if operator == "!=" else compared
-
-
-def _date_comparison(variable: str, operator: Operator, text: str) -> str:
-    # A text that goes on where another ends is a later instant or the same one. So the shortest
-    # form of a value is the least text for its instant, and the longest with a tilde the greatest.
-    forms = _date_forms(text)
-    least, greatest = quote(forms[-1]), quote(f"{forms[0]}~")
-    written = f"STR({variable})"
-    if operator in ("=", "!="):
-        same = f"{written} >= {least} && {written} <= {greatest}"
-        return same if operator == "=" else f"!({same})"
-    if _YEAR_BCE.match(text):
-        return f"<{XSD_NS}integer>({_year(variable)}) {operator} {int(text[:5])}"
-    return f"{written} {operator} {least if operator in ('>=', '<') else greatest}"
-
-
-def _year(variable: str) -> str:
-    length = f'IF(STRSTARTS(STR({variable}), "-"), 5, 4)'
-    return f"SUBSTR(STR({variable}), 1, {length})"
-
-
-def _date_forms(text: str) -> list[str]:
-    """Write a date's first instant in every precision that names it, the finest first."""
-    text = _ZONE.sub("", text)
-    missing = {4: "-01-01T00:00:00", 7: "-01T00:00:00", 10: "T00:00:00"}
-    forms = [text + missing.get(len(text.removeprefix("-")), "")]
-    for ending in ("T00:00:00", "-01", "-01"):
-        if not forms[-1].endswith(ending):
-            break
-        forms.append(forms[-1].removesuffix(ending))
-    return forms
+def _number(variable: str) -> str:
+    return f"{_DOUBLE}(STR({variable}))"
 
 
 def _number_forms(text: str) -> list[str]:
