@@ -22,8 +22,7 @@ DATE_TYPES = ("gYear", "gYearMonth", "date", "dateTime")
 DATE_IRIS = ", ".join(f"<{XSD_NS}{name}>" for name in DATE_TYPES)
 _DATE_TIME = f"<{XSD_NS}dateTime>"
 _STRING = f"<{XSD_NS}string>"
-_DOUBLE = f"<{XSD_NS}double>"
-# What an untyped text must look like to count as a date, for Python and for SPARQL.
+# What an untyped text must look like to count as a date.
 _SHAPE = "^-?[0-9]{4}(-[0-9]{2}){0,2}(T|Z|[-+][0-9]{2}:|$)"
 # Engines prepare patterns anew for each query. Short ones that begin with ^ cost the least.
 _BEFORE_ZONE = "^([-0-9T:.]+?)"
@@ -64,7 +63,7 @@ def has_date_shape(text: str) -> bool:
     >>> has_date_shape("1980-05"), has_date_shape("80-05"), has_date_shape("2695867")
     (True, False, False)
     """
-    return re.match(_SHAPE, text) is not None
+    return re.match(_SHAPE, text) is not None and _DATE.fullmatch(text) is not None
 
 
 def date_test(variable: str) -> str:

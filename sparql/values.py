@@ -1,12 +1,14 @@
 """Compare, equate and order the dump's literals by value, in SPARQL that every engine reads alike.
 
 The dump types dates by precision (gYear, gYearMonth, date, dateTime) and numbers not at all, and
-Oxigraph and Virtuoso disagree on comparing across those types. Lexical forms of dates sort like the
-dates themselves when a date stands for its first instant (1980 = 1980-01-01T00:00:00, Virtuoso's
-reading), so dates are compared as strings; numbers are cast from their text.
+Oxigraph and Virtuoso disagree on comparing across those types; `kbqa.sparql.dates` says how dates
+compare. A number is what reads like one and is typed as no date but a year: numbers are cast from
+their text, and a year compares with a number as one. Dates compare with dates only. What is neither
+passes no comparison but ``!=``.
 
-Two dates before the common era, whose texts sort backwards, are told apart by year alone. Time
-zones are not reckoned with.
+Virtuoso fails the whole query at a text that it cannot cast, unless an IF keeps the cast from it
+(``&&`` and COALESCE do not), and inside IF takes ``unbound <= 1`` for true. So every cast here
+stands in an IF that lets only numbers through.
 """
 
 import re
