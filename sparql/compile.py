@@ -57,7 +57,9 @@ def compile_crp(crp: Crp, start: Constraint | None = None) -> str:
     if (order := crp.order) is not None:
         ordering = writer.ordering(order)
         rest.append(ordering.clause)
-        modifiers = [f"ORDER BY {order_keys(ordering.variable, order.descending)}"]
+        keys = order_keys(ordering.variable, order.descending)
+        # So that among equals every engine keeps the same.
+        modifiers = [f"ORDER BY {keys} ASC(STR({ANSWER}))"]
         modifiers.append(f"LIMIT {order.limit}")
         if order.offset:
             modifiers.append(f"OFFSET {order.offset}")

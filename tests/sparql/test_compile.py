@@ -513,7 +513,7 @@ SELECT DISTINCT ?x WHERE {{
   FILTER (!BOUND(?b2) || ({comparison("?b2", ">=", Literal("2015-08-10"))}))
   ?x <n.o> ?b3 .
 }}
-ORDER BY {order_keys("?b3", descending=True)}
+ORDER BY {order_keys("?b3", descending=True)} ASC(STR(?x))
 LIMIT 3
 OFFSET 1"""
     )
