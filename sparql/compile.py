@@ -53,19 +53,23 @@ def compile_crp(crp: Crp, start: Constraint | None = None) -> str:
     writer = PatternWriter(crp)
     first = [writer.constraint(start, writer.main_nodes)] if start is not None else []
     rest = [_answer_tests(crp, writer), *_constraints(crp, writer, start)]
-    modifiers = []
+    head, modifiers = f"SELECT DISTINCT {ANSWER}", []
     if (order := crp.order) is not None:
         ordering = writer.ordering(order)
         rest.append(ordering.clause)
         keys = order_keys(ordering.variable, order.descending)
-        # So that among equals every engine keeps the same.
-        modifiers = [f"ORDER BY {keys} ASC(STR({ANSWER}))"]
-        modifiers.append(f"LIMIT {order.limit}")
+        # Each answer once, ranked by its best value; and among equals the same on every engine.
+        head = f"SELECT {ANSWER}"
+        modifiers = [
+            f"GROUP BY {ANSWER}",
+            f"ORDER BY {keys} ASC(STR({ANSWER}))",
+            f"LIMIT {order.limit}",
+        ]
         if order.offset:
             modifiers.append(f"OFFSET {order.offset}")
     paths = writer.main_paths(from_topic=start is None)
     body = _union([*first, path, *rest] for path in paths)
-    return "\n".join([f"SELECT DISTINCT {ANSWER} WHERE {{", *body, "}", *modifiers])
+    return "\n".join([f"{head} WHERE {{", *body, "}", *modifiers])
 
 
 def compile_skeleton(crp: Crp) -> str:

@@ -4,7 +4,8 @@ The dump types dates by precision (gYear, gYearMonth, date, dateTime) and number
 Oxigraph and Virtuoso disagree on comparing across those types; `kbqa.sparql.dates` says how dates
 compare. A number is what reads like one and is typed as no date but a year: numbers are cast from
 their text, and a year compares with a number as one. Dates compare with dates only. What is neither
-passes no comparison but ``!=``.
+passes no comparison but ``!=``. An untyped number that begins with a zero is a code, as ISO's 012
+is, and equals only what reads the same.
 
 Virtuoso fails the whole query at a text that it cannot cast, unless an IF keeps the cast from it
 (``&&`` and COALESCE do not), and inside IF takes ``unbound <= 1`` for true. So every cast here
@@ -32,6 +33,7 @@ _NUMBER_TYPES = ("integer", "int", *_FRACTION_TYPES)
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 _NUMBER_SHAPE = "^[-+]?[0-9]*[.]?[0-9]+([eE][-+]?[0-9]+)?$"
 _WHOLE = re.compile(r"[-+]?\d+", re.ASCII)
+_CODE = re.compile(r"0\d+", re.ASCII)
 _DOUBLE = f"<{XSD_NS}double>"
 _STRING = f"<{XSD_NS}string>"
 # Without this, 1980 typed as a dateTime would be a number where an engine keeps its text as it is.
@@ -72,6 +74,8 @@ def comparison(variable: str, operator: Operator, value: Literal) -> str:
     """
     if operator == "!=" and (is_date(value) or is_number(value)):
         return f"COALESCE(!({comparison(variable, '=', value)}), true)"
+    if operator == "=" and _is_code(value):
+        return f"STR({variable}) = {quote(value.text)}"
     number = f"{_number(variable)} {operator} {_DOUBLE}({quote(value.text)})"
     number = f"IF({_number_test(variable)}, {number}, false)"
     if is_date(value):
@@ -133,7 +137,8 @@ def equal_literals(value: Literal) -> tuple[Literal, ...]:
     if is_date(value):
         literals += date_literals(value.text)
     if is_number(value):
-        for text in (value.text, *_number_forms(value.text)):
+        forms = [] if _is_code(value) else _number_forms(value.text)
+        for text in (value.text, *forms):
             # Virtuoso reads "12.5" typed as an integer as 12.
             datatypes = _NUMBER_TYPES if _WHOLE.fullmatch(text) else _FRACTION_TYPES
             literals += [Literal(text, datatype) for datatype in (None, *datatypes)]
@@ -147,13 +152,23 @@ def values_block(variable: str, literals: tuple[Literal, ...]) -> str:
 
 
 def order_keys(variable: str, descending: bool) -> str:
-    """Write ORDER BY keys that sort numbers and dates by value, and texts by their letters."""
-    direction = "DESC" if descending else "ASC"
+    """Write ORDER BY keys that sort groups by their largest or smallest value.
+
+    Numbers and dates are sorted by value, texts by their letters. It takes groups: of DISTINCT rows
+    that are ordered by a variable of many values, Virtuoso keeps any one.
+    """
+    direction, extreme = ("DESC", "MAX") if descending else ("ASC", "MIN")
     era, instant = date_order_keys(variable)
     # Only what is typed as a date: among other numbers, 1980 is a number. Texts come before both.
     number = f'IF({_number_test(variable)}, {_number(variable)}, {_DOUBLE}("-INF"))'
     first = f"IF(DATATYPE({variable}) IN ({DATE_IRIS}), {era}, {number})"
-    return " ".join(f"{direction}({key})" for key in (first, instant, f"STR({variable})"))
+    keys = (first, instant, f"STR({variable})")
+    return " ".join(f"{direction}({extreme}({key}))" for key in keys)
+
+
+def _is_code(value: Literal) -> bool:
+    """Tell whether an untyped number is more than its value, as the zeros of ISO's 012 are."""
+    return value.datatype is None and _CODE.fullmatch(value.text) is not None
 
 
 def _number_test(variable: str) -> str:

@@ -503,7 +503,7 @@ def test_query_text() -> None:
     assert (
         compile_crp(found).replace(FREEBASE_NS, "")
         == f"""\
-SELECT DISTINCT ?x WHERE {{
+SELECT ?x WHERE {{
   ?n1 <a.b> <m.t> .
   ?n1 <c.d> ?x .
   FILTER (?x != <m.t>)
@@ -513,6 +513,7 @@ SELECT DISTINCT ?x WHERE {{
   FILTER (!BOUND(?b2) || ({comparison("?b2", ">=", Literal("2015-08-10"))}))
   ?x <n.o> ?b3 .
 }}
+GROUP BY ?x
 ORDER BY {order_keys("?b3", descending=True)} ASC(STR(?x))
 LIMIT 3
 OFFSET 1"""

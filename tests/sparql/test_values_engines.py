@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import datetime, timedelta
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -304,11 +305,35 @@ def test_order(find: Find, kind: str, descending: bool) -> None:
 
     ordered = [at for at, value in enumerate(VALUES) if belongs(value)]
     nodes = " ".join(f"<{FREEBASE_NS}v{at}>" for at in ordered)
-    query = f"SELECT DISTINCT ?x WHERE {{ VALUES ?x {{ {nodes} }} {TRIPLE} }} ORDER BY "
-    found = find(query + order_keys("?v", descending))
+    by = f"GROUP BY ?x ORDER BY {order_keys('?v', descending)} ?x"
+    query = f"SELECT ?x WHERE {{ VALUES ?x {{ {nodes} }} {TRIPLE} }} {by}"
+    found = find(query)
     assert sorted(found) == ordered
     assert [key(at) for at in found] == sorted(map(key, ordered), reverse=descending)
-    assert find(f"{query}{order_keys('?v', descending)} LIMIT 3") == found[:3]
+    assert find(f"{query} LIMIT 3") == found[:3]
+
+
+@pytest.mark.parametrize("descending", [False, True])
+def test_order_of_what_has_several_values(find: Find, descending: bool) -> None:
+    """Each ?x has two of the values; it is ranked by the larger, or smaller, one."""
+    at = {value.text: place for place, value in enumerate(VALUES) if value.datatype is None}
+    given = [at[text] for text in ("17", "-3", "12.5", "2695867")]
+    pairs = list(pairwise(given))
+    rows = " ".join(
+        f"(<{FREEBASE_NS}v{one}> {sparql_term(VALUES[value])})"
+        for one, other in pairs
+        for value in (one, other)
+    )
+    by = f"GROUP BY ?x ORDER BY {order_keys('?v', descending)} ASC(STR(?x)) LIMIT 2"
+    extreme = max if descending else min
+
+    def rank(pair: tuple[int, int]) -> Fraction | float:
+        numbers = [Oracle.of(VALUES[place]).number for place in pair]
+        return extreme(number for number in numbers if number is not None)
+
+    ranked = sorted(pairs, key=lambda pair: (rank(pair) * (-1 if descending else 1), f"v{pair[0]}"))
+    found = find(f"SELECT ?x WHERE {{ VALUES (?x ?v) {{ {rows} }} }} {by}")
+    assert found == [one for one, _ in ranked[:2]]
 
 
 @pytest.mark.parametrize(
