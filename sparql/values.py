@@ -161,9 +161,10 @@ def order_keys(variable: str, descending: bool) -> str:
     era, instant = date_order_keys(variable)
     # Only what is typed as a date: among other numbers, 1980 is a number. Texts come before both.
     number = f'IF({_number_test(variable)}, {_number(variable)}, {_DOUBLE}("-INF"))'
-    first = f"IF(DATATYPE({variable}) IN ({DATE_IRIS}), {era}, {number})"
-    keys = (first, instant, f"STR({variable})")
-    return " ".join(f"{direction}({extreme}({key}))" for key in keys)
+    dated = f"DATATYPE({variable}) IN ({DATE_IRIS})"
+    first = f"IF({dated}, {era}, {number})"
+    second = f"IF({dated}, {instant}, STR({variable}))"
+    return " ".join(f"{direction}({extreme}({key}))" for key in (first, second))
 
 
 def _is_code(value: Literal) -> bool:
