@@ -4,13 +4,12 @@
 
 The compiled queries run on the embedded store in this process, through the store's own `select` (a
 process that can be killed), over Virtuoso's HTTP endpoint through one kept-alive connection, and
-through kbqa's `SparqlEndpoint`. Each query runs on every way in turn, once before it counts.
+through kbqa's `SparqlEndpoint`. The ways take turns, each with all queries, once before it counts.
 """
 
 import http.client
 import json
 import statistics
-import sys
 import time
 import urllib.parse
 from collections.abc import Callable, Sequence
@@ -122,24 +121,26 @@ def _kept_alive(url: str) -> Callable[[str], int]:
 def _run_in_turn(
     compiled: Sequence[str], ways: dict[str, Callable[[str], int]], rounds: int
 ) -> dict[str, list[float]]:
-    """Return each way's seconds per query, the mean of its rounds."""
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
-    for query in tqdm(compiled, disable=not sys.stderr.isatty(), unit="query"):
-        for run in ways.values():
-            run(query)
-        spent = dict.fromkeys(ways, 0.0)
-        for _ in range(rounds):
+    """Return each way's seconds per query, the mean of its rounds.
+
+    A way runs all queries, then the next does: queries that follow each other on one engine find
+    its memory in the processor's caches, as they would for a user.
+    """
+    seconds = {name: [0.0] * len(compiled) for name in ways}
+    with tqdm(total=(rounds + 1) * len(ways), disable=None, unit="pass") as bar:
+        for counts in [False] + [True] * rounds:
             for name, run in ways.items():
-                started = time.perf_counter()
-                run(query)
-                spent[name] += time.perf_counter() - started
-        for name, total in spent.items():
-            seconds[name].append(total / rounds)
+                for at, query in enumerate(compiled):
+                    started = time.perf_counter()
+                    run(query)
+                    if counts:
+                        seconds[name][at] += (time.perf_counter() - started) / rounds
+                bar.update()
     return seconds
 
 
 def _print_runs(seconds: dict[str, list[float]], n: int) -> None:
-    print(f"\n{n} compiled queries, warm, in turn")
+    print(f"\n{n} compiled queries, warm")
     for name, values in seconds.items():
         _print_times(name, values)
     print(f"\ntimes as long as {IN_PROCESS} (bar: {BAR:g})")
