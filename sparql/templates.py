@@ -10,6 +10,7 @@ here and "tail" is `in`.
 from collections.abc import Sequence
 from typing import Literal as Choice
 
+from kbqa.sparql.crp import Hop
 from kbqa.sparql.terms import iri
 
 Direction = Choice["out", "in"]
@@ -38,6 +39,22 @@ def neighbours_query(entity: str, relation: str, direction: Direction, limit: in
     """
     edge = _edge(entity, iri(relation), direction)
     return f"SELECT DISTINCT ?entity WHERE {{ {edge} }} LIMIT {limit}"
+
+
+def starts_query(hops: Sequence[Hop], end: str, limit: int) -> str:
+    """Write the search for the nodes from which hops lead to an entity; one may come repeatedly.
+
+    >>> starts_query((Hop("a.b"), Hop("c.d", inverse=True)), "m.0a", 5).replace(
+    ...     "http://rdf.freebase.com/ns/", ""
+    ... )
+    'SELECT ?entity WHERE { <m.0a> <c.d> ?n1 . ?entity <a.b> ?n1 } LIMIT 5'
+    """
+    nodes = ["?entity", *(f"?n{at}" for at in range(1, len(hops))), iri(end)]
+    edges: list[str] = []
+    for start, hop, other in zip(nodes, hops, nodes[1:], strict=False):
+        subject, object_ = (other, start) if hop.inverse else (start, other)
+        edges.insert(0, f"{subject} {iri(hop.relation)} {object_}")
+    return f"SELECT ?entity WHERE {{ {' . '.join(edges)} }} LIMIT {limit}"
 
 
 def labels_query(mids: Sequence[str]) -> str:

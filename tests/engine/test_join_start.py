@@ -23,6 +23,7 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
         triples += [("m.hub", "a.holds", node), (node, "a.of", "m.hub")]
         triples += [(node, "a.is", "m.common")] if number % 2 else []
         triples += [(node, "a.is", "m.rare")] if number in (7, 8, 9) else []
+        triples += [(node, "a.near", f"m.n{number + 2}")]
     folder = tmp_path_factory.mktemp("hub")
     dump = folder / "hub.nt"
     lines = (" ".join(map(iri, triple)) + " .\n" for triple in triples)
@@ -31,6 +32,10 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
     graph = open_graph(folder / "store")
     yield graph
     graph.close()
+
+
+def far(entity: Entity, *relations: str) -> Constraint:
+    return Constraint(1, tuple(map(Hop, relations)), IsEntity(entity))
 
 
 def keep(entity: Entity, **marks: bool) -> Constraint:
@@ -47,6 +52,16 @@ def keep(entity: Entity, **marks: bool) -> Constraint:
         pytest.param(HUB, OF, (keep(RARE, optional=True),), None, id="optional"),
         pytest.param(HUB, OF, (keep(RARE, negated=True),), None, id="negated"),
         pytest.param(RARE, Hop("a.is", inverse=True), (keep(COMMON),), None, id="no hub"),
+        pytest.param(
+            Entity(mid="m.n7"),
+            Hop("a.near", inverse=True),
+            (keep(COMMON), far(RARE, "a.near", "a.is")),
+            1,
+            id="far away, for few",
+        ),
+        pytest.param(
+            RARE, Hop("a.is", inverse=True), (far(HUB, "a.near", "a.of"),), None, id="for many"
+        ),
         pytest.param(HUB, Fork((Way((HOLDS,)), Way((OF,)))), (keep(RARE),), None, id="fork"),
     ],
 )
