@@ -1,11 +1,12 @@
 """Compare, equate and order the dump's literals by value, in SPARQL that every engine reads alike.
 
 The dump types dates by precision (gYear, gYearMonth, date, dateTime) and numbers not at all, and
-Oxigraph and Virtuoso disagree on comparing across those types; `kbqa.sparql.dates` says how dates
-compare. A number is what reads like one and is typed as no date but a year: numbers are cast from
-their text, and a year compares with a number as one. Dates compare with dates only. What is neither
-passes no comparison but ``!=``. An untyped number that begins with a zero is a code, as ISO's 012
-is, and equals only what reads the same.
+Oxigraph and Virtuoso disagree on comparing across those types. So a value is what it reads like,
+whatever its datatype or language; `kbqa.sparql.dates` says how dates compare. Numbers are cast from
+their text, and a year compares with a number as one; but whether a short text that is typed as a
+dateTime reads like a year depends on the engine, as Virtuoso completes it. What is neither passes
+no comparison but ``!=``. An untyped number that begins with a zero is a code, as ISO's 012 is, and
+equals only what reads the same.
 
 Virtuoso fails the whole query at a text that it cannot cast, unless an IF keeps the cast from it
 (``&&`` and COALESCE do not), and inside IF takes ``unbound <= 1`` for true. So every cast here
@@ -17,14 +18,13 @@ from decimal import Decimal
 
 from kbqa.sparql.crp import Operator
 from kbqa.sparql.dates import (
-    DATE_IRIS,
+    DATE_REST,
     DATE_TYPES,
-    compare_dates,
     date_comparison,
     date_literals,
-    date_order_keys,
-    date_test,
+    first_rest,
     has_date_shape,
+    leading_number,
 )
 from kbqa.sparql.terms import XSD_NS, Literal, quote, sparql_term
 
@@ -32,12 +32,11 @@ _FRACTION_TYPES = ("decimal", "float", "double")
 _NUMBER_TYPES = ("integer", "int", *_FRACTION_TYPES)
 _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 _NUMBER_SHAPE = "^[-+]?[0-9]*[.]?[0-9]+([eE][-+]?[0-9]+)?$"
+_NUMBER_OR_DATE = f"^[-+]?[0-9]*[.]?[0-9]+([eE][-+]?[0-9]+|{DATE_REST})?$"
 _WHOLE = re.compile(r"[-+]?\d+", re.ASCII)
 _CODE = re.compile(r"0\d+", re.ASCII)
 _DOUBLE = f"<{XSD_NS}double>"
 _STRING = f"<{XSD_NS}string>"
-# Without this, 1980 typed as a dateTime would be a number where an engine keeps its text as it is.
-_NO_NUMBERS = ", ".join(f"<{XSD_NS}{name}>" for name in DATE_TYPES if name != "gYear")
 
 
 def is_date(value: Literal) -> bool:
@@ -76,25 +75,27 @@ def comparison(variable: str, operator: Operator, value: Literal) -> str:
         return f"COALESCE(!({comparison(variable, '=', value)}), true)"
     if operator == "=" and _is_code(value):
         return f"STR({variable}) = {quote(value.text)}"
-    number = f"{_number(variable)} {operator} {_DOUBLE}({quote(value.text)})"
-    number = f"IF({_number_test(variable)}, {number}, false)"
-    if is_date(value):
-        date = date_comparison(variable, operator, value.text)
-        return f"IF({date_test(variable)}, {date}, {number if is_number(value) else 'false'})"
-    return number if is_number(value) else f"STR({variable}) {operator} {quote(value.text)}"
+    if not (is_date(value) or is_number(value)):
+        return f"STR({variable}) {operator} {quote(value.text)}"
+    date = date_comparison(variable, operator, value.text) if is_date(value) else "false"
+    if not is_number(value):
+        return date
+    is_like_it = f"REGEX(STR({variable}), {quote(_NUMBER_SHAPE)})"
+    number = f"{_DOUBLE}(STR({variable})) {operator} {_number(value.text)}"
+    return f"IF({is_like_it}, {number}, {date})"
 
 
 def compare_variables(left: str, operator: Operator, right: str) -> str:
     """Write the filter expression that compares two bound literals by value.
 
-    Two dates are compared as dates. All else is compared as numbers, so also a year with a number.
+    A date compares with a number by its year. Time zones do not count.
     """
     if operator == "!=":
         return f"COALESCE(!({compare_variables(left, '=', right)}), true)"
-    dates = f"{date_test(left)} && {date_test(right)}"
-    numbers = f"{_number_test(left)} && {_number_test(right)}"
-    number = f"IF({numbers}, {_number(left)} {operator} {_number(right)}, false)"
-    return f"IF({dates}, {compare_dates(left, operator, right)}, {number})"
+    numbers = leading_number(left), leading_number(right)
+    by_rest = f"{first_rest(left)} {operator} {first_rest(right)}"
+    by_value = f"IF({' = '.join(numbers)}, {by_rest}, {f' {operator} '.join(numbers)})"
+    return f"IF({_has_value(left)} && {_has_value(right)}, {by_value}, false)"
 
 
 def text_test(variable: str, text: str, language: str | None) -> str:
@@ -154,17 +155,14 @@ def values_block(variable: str, literals: tuple[Literal, ...]) -> str:
 def order_keys(variable: str, descending: bool) -> str:
     """Write ORDER BY keys that sort groups by their largest or smallest value.
 
-    Numbers and dates are sorted by value, texts by their letters. It takes groups: of DISTINCT rows
-    that are ordered by a variable of many values, Virtuoso keeps any one.
+    Numbers are sorted by value, dates by their year and then as they are written, texts by their
+    letters. It takes groups: of DISTINCT rows that are ordered by a variable of many values,
+    Virtuoso keeps any one.
     """
     direction, extreme = ("DESC", "MAX") if descending else ("ASC", "MIN")
-    era, instant = date_order_keys(variable)
-    # Only what is typed as a date: among other numbers, 1980 is a number. Texts come before both.
-    number = f'IF({_number_test(variable)}, {_number(variable)}, {_DOUBLE}("-INF"))'
-    dated = f"DATATYPE({variable}) IN ({DATE_IRIS})"
-    first = f"IF({dated}, {era}, {number})"
-    second = f"IF({dated}, {instant}, STR({variable}))"
-    return " ".join(f"{direction}({extreme}({key}))" for key in (first, second))
+    # Texts come before all numbers and dates.
+    number = f"IF({_has_value(variable)}, {leading_number(variable)}, -1e308)"
+    return " ".join(f"{direction}({extreme}({key}))" for key in (number, f"STR({variable})"))
 
 
 def _is_code(value: Literal) -> bool:
@@ -172,14 +170,15 @@ def _is_code(value: Literal) -> bool:
     return value.datatype is None and _CODE.fullmatch(value.text) is not None
 
 
-def _number_test(variable: str) -> str:
-    """Write the expression that tells a number, by its text; see `_NO_NUMBERS`."""
-    written = f'IF(DATATYPE({variable}) IN ({_NO_NUMBERS}), "", STR({variable}))'
-    return f"REGEX({written}, {quote(_NUMBER_SHAPE)})"
+def _has_value(variable: str) -> str:
+    """Write the expression that tells a number or a date, whose `leading_number` can be cast."""
+    return f"REGEX(STR({variable}), {quote(_NUMBER_OR_DATE)})"
 
 
-def _number(variable: str) -> str:
-    return f"{_DOUBLE}(STR({variable}))"
+def _number(text: str) -> str:
+    """Write a number as SPARQL does, where that is sure to mean the same."""
+    is_short = _WHOLE.fullmatch(text) is not None and len(text) < 16
+    return text if is_short else f"{_DOUBLE}({quote(text)})"
 
 
 def _number_forms(text: str) -> list[str]:

@@ -39,7 +39,7 @@ m.y date 1980^gYear
 m.ym date 1980-01^gYearMonth
 m.d date 1980-01-01^date
 m.dt date 1980-01-01T00:00:00^dateTime
-m.z date 1980-01-01-08:00^date
+m.z date 1980-01-01T08:00:00-08:00^dateTime
 m.jun date 1980-06-15^date
 m.79 date 1979-12-31^date
 m.81 date 1981^gYear

@@ -1,7 +1,7 @@
 import pytest
 
 from kbqa.sparql.terms import Literal
-from kbqa.sparql.values import equal_literals, is_date, is_number, values_block
+from kbqa.sparql.values import comparison, equal_literals, is_date, is_number, values_block
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_what_a_literal_is(literal: Literal, date: bool, number: bool) -> None:
         (Literal("1980-12-31T10:00:00"), "1980-12-31T10:00:00 1980-12-31T10:00:00Z"),
         (
             Literal("1968-03-29-08:00", "date"),
-            "1968-03-29-08:00 1968-03-29T08:00:00 1968-03-29T08:00:00Z",
+            "1968-03-29-08:00 1968-03-29T00:00:00Z 1968-03-29T00:00:00 1968-03-29",
         ),
         (
             Literal("1981-01-01T02:30:00.5+02:30", "dateTime"),
@@ -55,7 +55,7 @@ def test_what_a_literal_is(literal: Literal, date: bool, number: bool) -> None:
         ),
         (
             Literal("-0044-03-01-14:00", "date"),
-            "-0044-03-01-14:00 -0044-03-01T14:00:00 -0044-03-01T14:00:00Z",
+            "-0044-03-01-14:00 -0044-03-01T00:00:00Z -0044-03-01T00:00:00 -0044-03-01 -0044-03",
         ),
         (Literal("1980-02-31Z"), "1980-02-31Z 1980-02-31T00:00:00Z 1980-02-31T00:00:00 1980-02-31"),
         (
@@ -91,6 +91,16 @@ def test_a_bare_year_equals_dates_and_numbers() -> None:
     datatypes = {literal.datatype for literal in equal_literals(Literal("1980"))}
     assert datatypes >= {None, "gYear", "dateTime", "integer", "float"}
     assert "gYear" not in {one.datatype for one in equal_literals(Literal("1980", "integer"))}
+
+
+def test_comparisons_are_short_enough_to_read() -> None:
+    assert comparison("?v", "<", Literal("2004-03-26")) == (
+        'REGEX(STR(?v), "^(-?[0-9]|-)[0-9]{3}([-+Z][-+0-9T:.Z]*)?$") && STR(?v) < "2004-03-26"'
+    )
+    assert comparison("?v", ">=", Literal("50000")) == (
+        'IF(REGEX(STR(?v), "^[-+]?[0-9]*[.]?[0-9]+([eE][-+]?[0-9]+)?$"), '
+        "<http://www.w3.org/2001/XMLSchema#double>(STR(?v)) >= 50000, false)"
+    )
 
 
 def test_values_block() -> None:

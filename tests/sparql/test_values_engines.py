@@ -20,6 +20,7 @@ from kbqa.sparql.values import (
     compare_variables,
     comparison,
     equal_literals,
+    is_number,
     language_filter,
     order_keys,
     text_literals,
@@ -109,6 +110,7 @@ COMPARE: dict[Operator, Callable[[object, object], bool]] = {
 }
 
 DATE = re.compile(r"(-?\d{3,})(?:-(\d\d))?(?:-(\d\d))?(?:T([\d:]+)(\.\d+)?)?(Z|[-+]\d\d:\d\d)?")
+ZONED_DAY = re.compile(r"(\d{4}(?:-\d\d){0,2})(Z|[-+]\d\d:\d\d)")
 DATE_TYPES = ("gYear", "gYearMonth", "date", "dateTime")
 
 
@@ -128,22 +130,21 @@ ENTITY = len(VALUES)
 
 
 class Oracle(NamedTuple):
-    """What a literal says: an instant in seconds, a number, either or neither."""
+    """What a literal reads like: an instant in seconds, a number, either or neither."""
 
     date: Fraction | None
     number: float | None
 
     @classmethod
-    def of(cls, literal: Literal) -> "Oracle":
-        if literal.language is not None:
-            return cls(None, _number(literal.text))
-        typed_date = literal.datatype in DATE_TYPES
-        reads_so = literal.datatype is None and re.match(r"-?\d{4}(-\d\d|$)", literal.text)
-        no_number = typed_date and literal.datatype != "gYear"
-        return cls(
-            _instant(literal.text) if typed_date or reads_so else None,
-            None if no_number else _number(literal.text),
-        )
+    def of(cls, literal: Literal, *, zoned: bool = False) -> "Oracle":
+        """Read a literal, with the zone of its time only where zones count."""
+        reads_so = re.match(r"(-?\d|-)\d{3}(-\d\d|[-+Z]|$)", literal.text)
+        return cls(_instant(literal.text, zoned) if reads_so else None, _number(literal.text))
+
+    def with_year(self, literal: Literal) -> "Oracle":
+        """Let a date count as the number of its year."""
+        year = DATE.fullmatch(literal.text) if self.date is not None else None
+        return self if year is None else Oracle(self.date, float(year[1]))
 
     def holds(self, operator: Operator, other: "Oracle", *, by_kind: bool) -> bool:
         """Compare as dates where both are, else as numbers where `by_kind` lets the kind differ."""
@@ -155,10 +156,12 @@ class Oracle(NamedTuple):
         return operator == "!="
 
 
-def _instant(text: str) -> Fraction | None:
+def _instant(text: str, zoned: bool) -> Fraction | None:
     if (match := DATE.fullmatch(text)) is None:
         return None
     year, month, day, time, fraction, zone = match.groups()
+    if not zoned or time is None:
+        zone = None
     # The calendar repeats after 400 years.
     start = datetime.fromisoformat(
         f"{int(year) + 4000:04}-{month or '01'}-{day or '01'}T{time or '00:00:00'}"
@@ -178,13 +181,31 @@ def _number(text: str) -> float | None:
 
 
 def expected(operator: Operator, constant: Literal) -> set[int]:
-    other = Oracle.of(constant)
+    other = Oracle.of(constant, zoned=True)
     of_unknown_kind = constant.datatype is None and other.number is not None
     if constant.datatype == "integer" or other.date is None:
         as_numbers = [Oracle(None, Oracle.of(value).number) for value in VALUES]
         return places(as_numbers, operator, Oracle(None, other.number), by_kind=True)
-    oracles = [Oracle.of(value) for value in VALUES]
+    is_day = other.date % (24 * 60 * 60) == 0
+    zoned = not is_day and not constant.text.startswith("-")
+    oracles = [Oracle.of(value, zoned=zoned) for value in VALUES]
     return places(oracles, operator, other, by_kind=of_unknown_kind)
+
+
+def undecided(constant: Literal) -> set[int]:
+    """List the values that may be on either side of a constant.
+
+    Engines differ on numbers and short texts that are typed as dateTimes, which Virtuoso completes.
+    A zone that follows no time is read as letters: it counts where all before it is the same.
+    """
+    among_numbers = constant.datatype == "integer" or Oracle.of(constant).date is None
+    start = constant.text + "-01-01"[len(constant.text) - 4 :]
+    return {
+        at
+        for at, value in enumerate(VALUES)
+        if (among_numbers and value.datatype == "dateTime" and "-" not in value.text[1:])
+        or ((zoned := ZONED_DAY.fullmatch(value.text)) and start.startswith(zoned[1]))
+    }
 
 
 def places(oracles: list[Oracle], operator: Operator, other: Oracle, *, by_kind: bool) -> set[int]:
@@ -253,7 +274,8 @@ TRIPLE = f"<{FREEBASE_NS}all> <{FREEBASE_NS}has> ?x . ?x <{FREEBASE_NS}value> ?v
 def test_comparison(find: Find, constant: Literal) -> None:
     for operator in COMPARE:
         found = where(find, f"{TRIPLE} FILTER ({comparison('?v', operator, constant)})")
-        assert named(found) == named(expected(operator, constant)), operator
+        right = expected(operator, constant)
+        assert named(found - undecided(constant)) == named(right - undecided(constant)), operator
 
 
 @pytest.mark.parametrize(
@@ -264,21 +286,25 @@ def test_comparison(find: Find, constant: Literal) -> None:
 )
 def test_equality_from_the_index(find: Find, constant: Literal) -> None:
     found = where(find, f"{values_block('?v', equal_literals(constant))} {TRIPLE}")
-    assert named(found) <= named(expected("=", constant))
-    usual = {at for at in expected("=", constant) if _is_usual(VALUES[at], constant)}
+    right = expected("=", constant)
+    assert named(found) <= named(right | undecided(constant))
+    usual = {at for at in right - undecided(constant) if _is_usual(VALUES[at], constant)}
     assert named(found) >= named(usual)
 
 
 def _is_usual(literal: Literal, constant: Literal) -> bool:
     """Leave out what only a comparison finds: odd spellings, and a year that equals a number."""
     odd = literal.text in ("0012", "1.2e1", "-912", "-0912", "1980Z", "1980-08:00")
-    is_year = constant.datatype == "integer" and literal.datatype == "gYear"
+    # A date is not looked for among typed numbers, nor a typed number among years.
+    is_year = (constant.datatype == "integer" and literal.datatype == "gYear") or (
+        not is_number(constant) and literal.datatype == "integer"
+    )
     return literal.language is None and not odd and not is_year
 
 
 @pytest.mark.parametrize("operator", COMPARE)
 def test_comparison_of_two_values(find: Find, operator: Operator) -> None:
-    oracles = [Oracle.of(value) for value in VALUES]
+    oracles = [Oracle.of(value).with_year(value) for value in VALUES]
     for at, value in enumerate(VALUES):
         if value.text not in ("1980", "1980-05-04", "-0044-03", "-0001-12-31", "12", "abc"):
             continue
@@ -286,7 +312,8 @@ def test_comparison_of_two_values(find: Find, operator: Operator) -> None:
         other = f"<{FREEBASE_NS}v{at}> <{FREEBASE_NS}value> ?w ."
         found = where(find, f"{TRIPLE} {other} FILTER ({test})")
         right = places(oracles, operator, oracles[at], by_kind=True)
-        assert named(found) == named(right), sparql_term(value)
+        either = undecided(value)
+        assert named(found - either) == named(right - either), sparql_term(value)
 
 
 @pytest.mark.parametrize("descending", [False, True])
@@ -300,7 +327,7 @@ def test_order(find: Find, kind: str, descending: bool) -> None:
 
     def belongs(value: Literal) -> bool:
         if kind == "date":
-            return value.datatype in DATE_TYPES
+            return value.datatype in DATE_TYPES and not ZONED_DAY.fullmatch(value.text)
         return value.datatype not in DATE_TYPES and Oracle.of(value).number is not None
 
     ordered = [at for at, value in enumerate(VALUES) if belongs(value)]
