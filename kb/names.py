@@ -99,7 +99,10 @@ def normalise(text: str) -> str:
     folded = _APOSTROPHE.sub("", folded.translate(_FOLDED))
     words = _NOT_A_WORD.sub(" ", folded).strip()
     words = _INITIALS.sub(lambda run: run.group().replace(" ", ""), words)
-    return words.removeprefix("the ") or " ".join(text.split())
+    if words := words.removeprefix("the "):
+        return words
+    # Lone surrogates, which JSON can say, are no text that an index can hold.
+    return " ".join(text.encode(errors="ignore").decode().split())
 
 
 class NameIndex:

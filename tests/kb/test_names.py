@@ -75,6 +75,7 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> NameIndex:
         pytest.param("!!!", "!!!", id="punctuation only"),
         pytest.param("東京", "東京", id="other script"),
         pytest.param("", "", id="empty"),
+        pytest.param("\ud800 !", "!", id="lone surrogate"),
     ],
 )
 def test_normalise(text: str, key: str) -> None:
