@@ -80,12 +80,16 @@ def row_text(row: Row, key: str) -> str:
 
 def _read_row(line: bytes, number: int) -> Row:
     try:
-        row = json.loads(line.decode("utf-8-sig"))
+        row = json.loads(line.decode("utf-8-sig"), parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise InputError(f"line {number}: not JSON ({error})") from None
     if not isinstance(row, dict):
         raise InputError(f"line {number}: not a JSON object")
     return row
+
+
+def _refuse_constant(constant: str) -> None:
+    raise ValueError(f"{constant} is none of its values")
 
 
 def _convert(row: Row, answered: dict[str, object]) -> None:
