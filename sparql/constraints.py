@@ -14,6 +14,12 @@ from kbqa.sparql.terms import Literal
 Operator = Choice["=", "!=", "<", "<=", ">", ">="]
 Kind = Choice["entity", "numeric", "string"]
 
+MAX_DEPTH = 32
+"""How deep forks, branches and alternatives may hang in each other.
+
+That is further than anything that was ever asked; whatever recurses into a CRP can rely on it.
+"""
+
 _LABEL = re.compile(r"[a-z][a-z0-9_]*", re.ASCII)
 
 
@@ -305,3 +311,24 @@ def check_positions(constraints: tuple[Constraint, ...], last: int) -> None:
     for constraint in constraints:
         if isinstance(constraint.at, int) and constraint.at > last:
             raise ValueError(f"no node at position {constraint.at}")
+
+
+def check_depth(path: tuple[Step, ...], constraints: tuple[Constraint, ...]) -> None:
+    """See that nothing hangs deeper than `MAX_DEPTH`; this alone does not recurse.
+
+    Raises:
+        ValueError: Something does.
+    """
+    parts: list[tuple[int, Step | Constraint]] = [(0, part) for part in (*path, *constraints)]
+    while parts:
+        depth, part = parts.pop()
+        if depth > MAX_DEPTH:
+            raise ValueError(f"it is nested deeper than {MAX_DEPTH}")
+        match part:
+            case Fork(ways):
+                parts += [(depth + 1, step) for way in ways for step in way.path]
+                parts += [(depth + 2, inner) for way in ways for inner in way.constraints]
+            case Constraint(test=AnyOf(alternatives)):
+                parts += [(depth + 1, inner) for held in alternatives for inner in held]
+            case Constraint(branches=branches):
+                parts += [(depth + 1, inner) for inner in branches]

@@ -35,6 +35,7 @@ from kbqa.sparql.constraints import (
     Way,
     changed_constraints,
     changed_step,
+    check_depth,
     check_positions,
     nested_constraints,
     path_relations,
@@ -66,6 +67,10 @@ __all__ = [
 ]
 
 
+MAX_ROWS = 2**31 - 1
+"""The largest limit and offset: some engines count rows in 32 bits."""
+
+
 @dataclass(frozen=True, slots=True)
 class Order:
     """Keep the answers with the largest or smallest values of a branch's end.
@@ -87,8 +92,8 @@ class Order:
     def __post_init__(self) -> None:
         if isinstance(self.at, int) and self.at < 0:
             raise ValueError(f"no node at position {self.at}")
-        if self.limit < 1 or self.offset < 0:
-            raise ValueError("limit is at least 1 and offset at least 0")
+        if not (1 <= self.limit <= MAX_ROWS and 0 <= self.offset <= MAX_ROWS):
+            raise ValueError(f"limit is 1 to {MAX_ROWS}, and offset 0 to {MAX_ROWS}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +120,7 @@ class Crp:
     def __post_init__(self) -> None:
         if not self.path:
             raise ValueError("a CRP needs a main path of at least one hop")
+        check_depth(self.path, self.constraints)
         check_positions(self.constraints, len(self.path))
         if self.differs_from is not None and not 0 <= self.differs_from < len(self.path):
             raise ValueError(f"the answer cannot differ from position {self.differs_from}")

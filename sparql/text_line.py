@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeAlias, cast
 
+from kbqa.sparql.constraints import MAX_DEPTH
 from kbqa.sparql.crp import (
     AnyOf,
     Compare,
@@ -30,8 +31,6 @@ from kbqa.sparql.crp import (
 )
 from kbqa.sparql.terms import Literal
 from kbqa.sparql.text_scanner import Scanner, UnreadableError, word
-
-_MAX_DEPTH = 32  # Further than anything that was ever asked; no recursion ends in an error.
 
 _OPERATOR = word("(<=|>=|!=|<|>|=)")
 _IS = word(r"is\b(\s++not\b)?+")
@@ -304,7 +303,7 @@ class LineReader:
     @contextmanager
     def _deeper(self) -> Iterator[None]:
         self._depth += 1
-        if self._depth > _MAX_DEPTH:
-            raise UnreadableError(f"braces and parentheses deeper than {_MAX_DEPTH}")
+        if self._depth > MAX_DEPTH:
+            raise UnreadableError(f"braces and parentheses deeper than {MAX_DEPTH}")
         yield
         self._depth -= 1

@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import pytest
 
+from kbqa.sparql.constraints import MAX_DEPTH
 from kbqa.sparql.crp import (
     AnyOf,
     Compare,
@@ -17,10 +18,12 @@ from kbqa.sparql.crp import (
     IsNotNode,
     NodeRef,
     Order,
+    Step,
     TextEquals,
     Way,
 )
 from kbqa.sparql.terms import Literal
+from kbqa.sparql.text import parse_crp, render_crp
 
 HOP = (Hop("a.b"),)
 MALE = IsEntity(Entity("Male"))
@@ -294,3 +297,35 @@ def test_an_entity_reads_as_its_name_or_else_its_mid() -> None:
         "A",
         "m.0a",
     ]
+
+
+def _deep_branches(depth: int) -> Crp:
+    constraint = Constraint(1, (Hop("c.d"),), None)
+    for _ in range(depth):
+        constraint = Constraint(1, (Hop("c.d"),), None, (constraint,))
+    return Crp(Entity("Kenya"), (Hop("a.b"),), (constraint,))
+
+
+def _deep_alternatives(depth: int) -> Crp:
+    held = other = Constraint(0, (), IsEntity(Entity("Peru")))
+    for _ in range(depth):
+        held = Constraint(0, (), AnyOf(((held,), (other,))))
+    return Crp(Entity("Kenya"), (Hop("a.b"),), (held,))
+
+
+def _deep_forks(depth: int) -> Crp:
+    step: Step = Hop("a.b")
+    for _ in range(depth):
+        step = Fork((Way((step,)), Way((Hop("c.d"),))))
+    return Crp(Entity("Kenya"), (step,))
+
+
+@pytest.mark.parametrize("build", [_deep_branches, _deep_alternatives, _deep_forks])
+def test_what_is_nested_too_deep_is_refused_and_all_else_has_a_text(
+    build: Callable[[int], Crp],
+) -> None:
+    deepest = build(MAX_DEPTH)
+    assert parse_crp(render_crp(deepest)) == (deepest, ())
+    for depth in (MAX_DEPTH + 1, 2000):
+        with pytest.raises(ValueError, match="nested deeper than 32"):
+            build(depth)
