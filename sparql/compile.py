@@ -86,19 +86,19 @@ def compile_skeleton(crp: Crp) -> str:
     return _ask([path, tests] for path in writer.skeletons(crp.answer))
 
 
-def compile_skeleton_prefixes(crp: Crp) -> tuple[str, ...]:
+def compile_skeleton_prefixes(crp: Crp) -> Iterator[str]:
     """Write the ASK queries that tell where a main path breaks: its first step, its first two, ….
 
-    Unlike `compile_skeleton`, none asks anything of the node that it arrives at.
+    They are written one by one, as they are asked for. Unlike `compile_skeleton`, none asks
+    anything of the node that it arrives at.
 
     Raises:
         UnlinkedName: The topic is not grounded.
         InputError: A relation or id is one that no query can hold.
     """
     writer = PatternWriter(crp)
-    return tuple(
-        _ask([path] for path in writer.skeletons(length)) for length in range(1, crp.answer + 1)
-    )
+    for length in range(1, crp.answer + 1):
+        yield _ask([path] for path in writer.skeletons(length))
 
 
 def compile_evidence(crp: Crp, answers: Sequence[Term]) -> EvidenceQuery:
