@@ -72,7 +72,7 @@ class Branches:
         known = {*elsewhere, *chain.from_iterable(map(mentioned_variables, filters))}
         for start, step in zip(self._walk.nodes, self._walk.steps, strict=False):
             if not isinstance(step, TripleStep):
-                self._check_privacy(step.part, {start, step.node}, known)
+                _check_privacy(self._group, step.part, {start, step.node}, known)
                 self._ways[step] = tuple(
                     self._way(alternative, walk)
                     for alternative, walk in zip(step.part.alternatives, step.walks, strict=True)
@@ -80,7 +80,7 @@ class Branches:
         self._hang_triples([part for part in rest if isinstance(part, TriplePart)])
         for part in rest:
             if isinstance(part, Union):
-                self._check_privacy(part, self._nodes.keys(), known)
+                _check_privacy(self._group, part, self._nodes.keys(), known)
                 self._hang_alternatives(part.alternatives)
         for expression in filters:
             self._read_filter(expression)
@@ -131,18 +131,6 @@ class Branches:
         _check_filters_see(alternative)
         branches.grow(alternative.filters)
         return Way(branches.path(), branches.constraints())
-
-    def _check_privacy(
-        self, union: Union, shared: Collection[Node], elsewhere: Collection[Variable]
-    ) -> None:
-        """Refuse a union that shares more with what lies around it than these nodes."""
-        around = set(elsewhere)
-        for part in self._group.parts:
-            if part != union:
-                around |= mentioned_variables(part)
-        if private := (mentioned_variables(union) & around) - set(shared):
-            name = min(variable.name for variable in private)
-            raise CrpConversionError("union", f"?{name} is used inside and outside of it")
 
     def _hang_triples(self, triples: Sequence[TriplePart]) -> None:
         """Hang each triple on a node that is already there, until none is left."""
@@ -202,6 +190,8 @@ class Branches:
         return NodeRef(at)
 
     def _label(self, node: BranchNode) -> str:
+        if node.optional:
+            raise CrpConversionError("unsupported filter", "what need not exist, with itself")
         node.label = node.label or next(self._labels)
         return node.label
 
@@ -228,7 +218,9 @@ class Branches:
     def _grow_inside(self, group: Group) -> None:
         """Hang all of a group on what is there."""
         self._hang_triples(list(dict.fromkeys(group.triples)))
+        filtered = set(chain.from_iterable(map(mentioned_variables, group.filters)))
         for union in group.unions:
+            _check_privacy(group, union, {*self._nodes, *self._around}, filtered)
             self._hang_alternatives(union.alternatives)
         for expression in group.filters:
             self._read_filter(expression)
@@ -242,11 +234,15 @@ class Branches:
         self._nodes = outer
 
     def _hang_negated(self, group: Group) -> None:
-        anchor = self._anchor(Group((), (Exists(group, True),)))
+        anchor = next((each for each in _in_order(group) if each in self._nodes), None)
+        if anchor is None:
+            raise CrpConversionError("unsupported filter", "NOT EXISTS of no node around it")
         root = self._separate_tree(anchor, group)
         if len(root.edges) != 1 or root.tests or root.any_of:
             raise CrpConversionError("unsupported filter", "NOT EXISTS of more than one branch")
         [(_, branch)] = root.edges
+        if branch.label is not None:
+            raise CrpConversionError("unsupported filter", "NOT EXISTS that comes back to itself")
         branch.negated = True
         self._nodes[anchor].edges += root.edges
 
@@ -255,7 +251,7 @@ class Branches:
         roots = []
         for group in groups:
             if not in_filter:
-                _check_filters_see(group)
+                _check_filters_see(group, {*self._nodes, *self._around})
             root = self._separate_tree(anchor, group)
             if root.is_bare:
                 raise CrpConversionError("union", "one of its alternatives always holds")
@@ -285,8 +281,9 @@ class Branches:
             case NodeTest(variable, test):
                 self._node(variable).tests.append(test)
             case NodeComparison() as comparison:
-                if comparison.left not in self._nodes:
-                    comparison = comparison.swapped()
+                left, right = map(self._nodes.get, (comparison.left, comparison.right))
+                if left is None or (right is not None and right.optional):
+                    comparison = comparison.swapped()  # what may not exist bears no label
                 if comparison.right not in self._nodes and comparison.right not in self._around:
                     raise CrpConversionError("unbound variable", f"?{comparison.right.name}")
                 node = self._node(comparison.left)
@@ -314,10 +311,27 @@ def _in_order(group: Group) -> Iterator[Variable]:
         yield from sorted(mentioned_variables(expression), key=lambda variable: variable.name)
 
 
-def _check_filters_see(group: Group) -> None:
-    """Refuse a filter on variables that only exist around its group, where SPARQL sees none."""
+def _check_privacy(
+    group: Group, union: Union, shared: Collection[Node], elsewhere: Collection[Variable]
+) -> None:
+    """Refuse a union of a group that shares more with what lies around it than these nodes."""
+    around = set(elsewhere)
+    for part in group.parts:
+        if part != union:
+            around |= mentioned_variables(part)
+    if private := (mentioned_variables(union) & around) - set(shared):
+        name = min(variable.name for variable in private)
+        raise CrpConversionError("union", f"?{name} is used inside and outside of it")
+
+
+def _check_filters_see(group: Group, around: Collection[Node] = ()) -> None:
+    """Refuse a filter on variables that only exist around its group, where SPARQL sees none.
+
+    Those of EXISTS that do not exist around it either are its own.
+    """
     bound = {variable for part in group.parts for variable in mentioned_variables(part)}
     for expression in group.filters:
-        if unseen := mentioned_variables(expression, into_groups=False) - bound:
+        own = mentioned_variables(expression, into_groups=False)
+        if unseen := (own | (mentioned_variables(expression) & set(around))) - bound:
             name = min(variable.name for variable in unseen)
             raise CrpConversionError("unbound variable", f"?{name}")

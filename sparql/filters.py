@@ -6,7 +6,6 @@ a comparison one of texts.
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import cast
 
 from kbqa.sparql.crp import (
@@ -32,6 +31,7 @@ from kbqa.sparql.query_tree import (
     Node,
     TriplePart,
     Variable,
+    mentioned_variables,
 )
 from kbqa.sparql.terms import Literal
 from kbqa.sparql.values import is_date, is_number
@@ -114,7 +114,7 @@ def read_comparison(expression: Expression) -> NodeTest | NodeComparison:
         case (Variable() as one, str() as mid) | (str() as mid, Variable() as one) if operator in (
             "=",
             "!=",
-        ):
+        ) and not (_is_text(left) or _is_text(right)):
             return NodeTest(one, (IsEntity if operator == "=" else IsNotEntity)(Entity(mid=mid)))
         case Variable() as one, Literal() as value:
             return NodeTest(one, _value_test(as_written, value, left))
@@ -128,9 +128,7 @@ def equality(term: str | Literal) -> Test:
     """Say that a node is this term."""
     if isinstance(term, str):
         return IsEntity(Entity(mid=term))
-    if _is_value(term):
-        return Compare("=", _plain(term))
-    return TextEquals(term.text, term.language or "")
+    return _value_test("=", term, compared=None)
 
 
 def as_group(expression: Expression) -> Group:
@@ -138,12 +136,8 @@ def as_group(expression: Expression) -> Group:
     match expression:
         case Exists(group, False):
             return group
-        case And(parts):
-            groups = [as_group(part) for part in parts]
-            return Group(
-                tuple(chain.from_iterable(group.parts for group in groups)),
-                tuple(chain.from_iterable(group.filters for group in groups)),
-            )
+        case And(parts):  # each EXISTS has variables of its own
+            return Group((), parts)
         case _:
             return Group((), (expression,))
 
@@ -151,7 +145,7 @@ def as_group(expression: Expression) -> Group:
 def read_interval(
     absent: Group, present: Group, known: Collection[Node]
 ) -> tuple[TriplePart, Expression] | None:
-    """Read the interval idiom: no such triple, or one whose object passes the filter."""
+    """Read the interval idiom: no such triple, or one whose object passes the comparison."""
     match absent, present:
         case (
             Group((TriplePart(subject, relation, Variable() as nothing),), ()),
@@ -163,6 +157,8 @@ def read_interval(
             and subject in known
             and nothing not in known
             and value not in known
+            and isinstance(test, Comparison)
+            and value in mentioned_variables(test)
         ):
             return triple, test
         case _:
@@ -173,15 +169,19 @@ def _is_zero(literal: Literal) -> bool:
     return is_number(literal) and float(literal.text) == 0
 
 
-def _value_test(operator: Operator, value: Literal, compared: Expression) -> Test:
+def _value_test(operator: Operator, value: Literal, compared: Expression | None) -> Test:
     if not _is_text(compared) and _is_value(value):
         return Compare(operator, _plain(value))
     if operator != "=":
         raise CrpConversionError("unsupported filter", f"string {operator}")
-    return TextEquals(value.text, None if _is_text(compared) else value.language or "")
+    if _is_text(compared):
+        return TextEquals(value.text)
+    if value.datatype not in (None, "string"):
+        return Compare(operator, value)
+    return TextEquals(value.text, value.language or "")
 
 
-def _is_text(expression: Expression) -> bool:
+def _is_text(expression: Expression | None) -> bool:
     return isinstance(expression, Call) and expression.function == "str"
 
 

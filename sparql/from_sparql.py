@@ -11,7 +11,8 @@ Source: RouterKGQA, appendix B.
 """
 
 from kbqa.sparql.branches import Branches
-from kbqa.sparql.crp import Crp, Entity
+from kbqa.sparql.constraints import check_depth
+from kbqa.sparql.crp import MAX_ROWS, Crp, Entity
 from kbqa.sparql.errors import CrpConversionError
 from kbqa.sparql.filters import strip_casts
 from kbqa.sparql.query_tree import (
@@ -67,16 +68,20 @@ def _convert(tree: SelectTree, walk: Walk) -> Crp:
     if tree.limit is not None or tree.offset:
         if tree.order_by is None or not tree.limit:
             raise CrpConversionError("unsupported order", f"LIMIT {tree.limit}")
+        if max(tree.limit, tree.offset) > MAX_ROWS:
+            raise CrpConversionError("unsupported order", f"more than {MAX_ROWS} rows")
+        if not tree.distinct and (tree.limit, tree.offset) != (1, 0):
+            raise CrpConversionError("unsupported order", "LIMIT of rows that are not DISTINCT")
+        if tree.order_by == Call("str", (strip_casts(tree.order_by),)):
+            raise CrpConversionError("unsupported order", "ORDER BY letters")
         variable = strip_casts(tree.order_by)
         order = branches.take_order(variable, tree.descending, tree.limit, tree.offset)
-    return Crp(
-        topic=Entity(mid=topic),
-        path=branches.path(),
-        constraints=branches.constraints(),
-        order=order,
-        differs_from=differs_from,
-        answer_language=language,
-    )
+    path, constraints = branches.path(), branches.constraints()
+    try:
+        check_depth(path, constraints)
+    except ValueError as error:
+        raise CrpConversionError("too large", str(error)) from None
+    return Crp(Entity(mid=topic), path, constraints, order, differs_from, language)
 
 
 def _excluded(expression: Expression, answer: Variable, walk: Walk) -> int | None:

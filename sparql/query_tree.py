@@ -127,6 +127,7 @@ class SelectTree:
         order_by: What the rows are sorted by; None where they are not.
         limit: How many rows are kept; None where all are.
         offset: How many rows are passed over first.
+        distinct: Each row counts once.
     """
 
     answer: Variable
@@ -135,6 +136,7 @@ class SelectTree:
     descending: bool
     limit: int | None
     offset: int
+    distinct: bool
 
 
 def mentioned_variables(
@@ -192,6 +194,7 @@ def parse_select(query: str) -> SelectTree:
         descending=descending,
         limit=limit,
         offset=offset,
+        distinct=root.modifier == "DISTINCT",
     )
 
 
@@ -297,6 +300,8 @@ def _expression(expression: object) -> Expression:
     if name == "AdditiveExpression" and list(node["op"]) == ["-"]:
         return Call("minus", (_expression(node["expr"]), *map(_expression, node["other"])))
     if name == "RelationalExpression":
+        if "IN" in node["op"]:
+            raise CrpConversionError("unsupported expression", str(node["op"]))
         return Comparison(_expression(node["expr"]), str(node["op"]), _expression(node["other"]))
     if name in ("Builtin_EXISTS", "Builtin_NOTEXISTS"):
         return Exists(_group(node["graph"]), negated=name == "Builtin_NOTEXISTS")
