@@ -155,13 +155,16 @@ def values_block(variable: str, literals: tuple[Literal, ...]) -> str:
 def order_keys(variable: str, descending: bool) -> str:
     """Write ORDER BY keys that sort groups by their largest or smallest value.
 
-    Numbers are sorted by value, dates by their year and then as they are written, texts by their
-    letters. It takes groups: of DISTINCT rows that are ordered by a variable of many values,
-    Virtuoso keeps any one.
+    Numbers are sorted by value; what is typed as a date, by its year and then as it is written.
+    Texts come before both, sorted by their letters. It takes groups: of DISTINCT rows that are
+    ordered by a variable of many values, Virtuoso keeps any one.
     """
     direction, extreme = ("DESC", "MAX") if descending else ("ASC", "MIN")
-    # Texts come before all numbers and dates.
-    number = f"IF({_has_value(variable)}, {leading_number(variable)}, -1e308)"
+    # As a cast to a number fails for it, a text that reads like a date is a text here.
+    typed = f'COALESCE(IF(DATATYPE({variable}) = {_STRING}, "", STR({variable})), "")'
+    numeric = f"REGEX(STR({variable}), {quote(_NUMBER_SHAPE)})"
+    dated = f"REGEX({typed}, {quote(_NUMBER_OR_DATE)})"
+    number = f"IF({numeric} || {dated}, {leading_number(variable)}, -1e308)"
     return " ".join(f"{direction}({extreme}({key}))" for key in (number, f"STR({variable})"))
 
 

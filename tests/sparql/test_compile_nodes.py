@@ -213,3 +213,18 @@ def test_evidence_shows_the_way_and_the_alternative_that_hold(store: pyoxigraph.
 def test_ways_that_multiply_are_refused() -> None:
     with pytest.raises(InputError, match="more than 64 ways"):
         compile_crp(read("m.china" + " (-> a.b | -> c.d)" * 7))
+
+
+@pytest.mark.parametrize(("superlative", "expected"), [("largest", "japan"), ("smallest", "kenya")])
+def test_what_no_number_can_be_cast_from_comes_before_the_smallest(
+    superlative: str, expected: str
+) -> None:
+    """As where SPARQL orders by a cast: what that fails for comes first."""
+    store = pyoxigraph.Store()
+    for subject, value in (("japan", '"9"'), ("laos", '"5"'), ("kenya", '"9327-05-03"')):
+        store.add(pyoxigraph.Quad(_iri("m.asia"), _iri("holds"), _iri(f"m.{subject}")))
+        store.add(pyoxigraph.Quad(_iri(f"m.{subject}"), _iri("people"), _term(value)))
+    if superlative == "largest":  # one that is no literal must not hide the number beside it
+        store.add(pyoxigraph.Quad(_iri("m.japan"), _iri("people"), _iri("m.unknown")))
+    crp = read(f"m.asia -> holds\n{superlative} ?x -> people")
+    assert answers(store, compile_crp(crp)) == expected
