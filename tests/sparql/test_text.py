@@ -367,7 +367,7 @@ def test_lenient_reading(text: str, crp: Crp | None) -> None:
         ("?x {-> e.f ?v | -> g.h}\n?x is ?v", "no node ?v is to be seen here"),
         ("?x -> e.f {-> g.h ?v, -> g.h ?v}", "two branches bear the label ?v"),
         ("?x -> e.f ?v\n?x -> g.h ?v\nlargest ?v", "two branches bear the label ?v"),
-        ("largest 0 ?x", "limit is at least 1 and offset at least 0"),
+        ("largest 0 ?x", "limit is 1 to 2147483647, and offset 0 to 2147483647"),
         ("largest ?x\nsmallest ?x", "this was said before, in another way"),
         ("distinct from ?x", "no node ?x is to be seen here"),
         ("any language\nanswers in de", "this was said before, in another way"),
