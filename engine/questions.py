@@ -88,6 +88,22 @@ def topic_entities(row: Mapping[str, Any]) -> tuple[Entity, ...]:
     )
 
 
+def scored_parses(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """List a WebQSP record's parses that count: complete ones of a good question.
+
+    The official script passes over questions that have none.
+
+    Raises:
+        KeyError, TypeError: The record's parses are not as the official files have them.
+    """
+    return [
+        parse
+        for parse in row["parses"]
+        if parse["AnnotatorComment"]["QuestionQuality"] == "Good"
+        and parse["AnnotatorComment"]["ParseQuality"] == "Complete"
+    ]
+
+
 def drop_unfinished_line(path: Path) -> None:
     """Cut off a last line without an end, which a process that was killed has left.
 
@@ -121,16 +137,11 @@ def _question(row: Mapping[str, Any], path: Path, number: int) -> Question:
 
 
 def _golds(row: Mapping[str, Any]) -> tuple[frozenset[str], ...]:
-    """Collect the gold sets: the answers, or for WebQSP those of each parse that counts.
-
-    The official script passes over questions without a complete parse of a good question.
-    """
+    """Collect the gold sets: the answers, or for WebQSP those of each parse that counts."""
     if "parses" in row:
         return tuple(
             frozenset(answer["AnswerArgument"] for answer in parse["Answers"])
-            for parse in row["parses"]
-            if parse["AnnotatorComment"]["QuestionQuality"] == "Good"
-            and parse["AnnotatorComment"]["ParseQuality"] == "Complete"
+            for parse in scored_parses(row)
         )
     answers = frozenset(a["arg"] for a in row.get("answers") or () if a.get("arg"))
     return (answers,) if answers else ()

@@ -22,6 +22,7 @@ from kbqa.sparql.crp import (
     NodeRef,
     Order,
     Step,
+    Test,
     TextEquals,
     Way,
 )
@@ -185,7 +186,7 @@ class PatternWriter:
             held += self.constraint(constraint, nodes)
         return [taken + held for taken in self._paths(way.path, nodes, constrained=constrained)]
 
-    def _required_end(self, test: object) -> str | None:
+    def _required_end(self, test: Test | None) -> str | None:
         """Name the node that a branch must end in, where its test leaves no other."""
         match test:
             case IsEntity(entity):
@@ -195,7 +196,7 @@ class PatternWriter:
             case _:
                 return None
 
-    def _test(self, test: object, branch: Sequence[str], filters_only: bool) -> Clause:
+    def _test(self, test: Test | None, branch: Sequence[str], filters_only: bool) -> Clause:
         """Write what must be true of a branch's last node."""
         node = branch[-1]
         binds = node.startswith("?") and not filters_only

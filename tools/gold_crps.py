@@ -27,7 +27,7 @@ from kbqa.engine.answer import term_text
 from kbqa.engine.evaluate import summarise
 from kbqa.engine.execute import MAX_ANSWERS
 from kbqa.engine.metrics import Mean, Scores, normalise_answer, score_best
-from kbqa.engine.questions import Question, read_questions, read_rows
+from kbqa.engine.questions import Question, read_questions, read_rows, scored_parses
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
 from kbqa.kb.select_graph import open_graph
 from kbqa.sparql.compile import compile_crp
@@ -60,15 +60,9 @@ class Attempt:
 
 def gold_queries(row: Mapping[str, Any]) -> list[str]:
     """List the queries that a question record holds: the parses that count, or the only query."""
-    if "parses" not in row:
-        return [row["sparql"]]
-    # Which parses count is the rule of `kbqa.engine.questions`, and of the official script.
-    return [
-        parse["Sparql"]
-        for parse in row["parses"]
-        if parse["AnnotatorComment"]["QuestionQuality"] == "Good"
-        and parse["AnnotatorComment"]["ParseQuality"] == "Complete"
-    ]
+    if "parses" in row:
+        return [parse["Sparql"] for parse in scored_parses(row)]
+    return [row["sparql"]]
 
 
 @click.command(help=__doc__)
