@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -50,10 +50,13 @@ ServerThreads = 8
 MaxKeepAlives = 8
 KeepAliveTimeout = 60
 [SPARQL]
-ResultSetMaxRows = 1000000
-MaxQueryCostEstimationTime = 0
-MaxQueryExecutionTime = 0
+{limits}
 """
+_NO_LIMITS = {
+    "ResultSetMaxRows": 1_000_000,
+    "MaxQueryCostEstimationTime": 0,
+    "MaxQueryExecutionTime": 0,
+}
 
 
 class MissingServer(Exception):
@@ -86,8 +89,14 @@ def oxigraph_server(location: Path, timeout_s: int | None = None) -> Iterator[st
 
 
 @contextmanager
-def virtuoso_server(dumps: Sequence[Path]) -> Iterator[str]:
+def virtuoso_server(
+    dumps: Sequence[Path], limits: Mapping[str, int] | None = None
+) -> Iterator[str]:
     """Load N-Triples files, gzipped or not, into a new Virtuoso and serve them as one graph.
+
+    Args:
+        dumps: The files.
+        limits: Settings of the ini's section ``[SPARQL]``, over those that lift its limits.
 
     Raises:
         MissingServer: Virtuoso is not installed.
@@ -99,7 +108,10 @@ def virtuoso_server(dumps: Sequence[Path]) -> Iterator[str]:
     dumps = [dump.resolve() for dump in dumps]
     with TemporaryDirectory(prefix="virtuoso-") as folder:
         readable = ", ".join(sorted({str(dump.parent) for dump in dumps}))
-        ini = _INI.format(sql_port=sql_port, http_port=http_port, folders=readable)
+        lines = [f"{name} = {value}" for name, value in (_NO_LIMITS | dict(limits or {})).items()]
+        ini = _INI.format(
+            sql_port=sql_port, http_port=http_port, folders=readable, limits="\n".join(lines)
+        )
         Path(folder, "virtuoso.ini").write_text(ini, encoding="utf-8")
         log = Path(folder, "output.log")
         with log.open("wb") as output:
