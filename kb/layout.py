@@ -91,6 +91,11 @@ class StoreLayout:
         return self.directory / "schema.json"
 
     @property
+    def statistics(self) -> Path:
+        """The counts and the hubs' relations, SQLite."""
+        return self.directory / "statistics.sqlite"
+
+    @property
     def manifest(self) -> Path:
         """The manifest, written last."""
         return self.directory / "manifest.json"

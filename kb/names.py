@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from kbqa.sparql.errors import StoreError
+from kbqa.kb.sqlite_files import open_read_only
 
 MAX_SPAN_TOKENS = 8
 """Longest name that is looked for in a question, in tokens, unless the caller says otherwise."""
@@ -121,16 +121,8 @@ class NameIndex:
         Raises:
             StoreError: The file is missing, or is no name index.
         """
-        if not path.is_file():
-            raise StoreError(f"there is no name index at {path}. Load the store anew.")
-        try:
-            connection = sqlite3.connect(
-                f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=False
-            )
-            connection.execute("SELECT 1 FROM key, name, entity, trigram LIMIT 0").fetchall()
-        except sqlite3.DatabaseError as error:
-            raise StoreError(f"{path} is no name index ({error}). Load the store anew.") from error
-        return cls(connection)
+        probe = "SELECT 1 FROM key, name, entity, trigram LIMIT 0"
+        return cls(open_read_only(path, "name index", probe))
 
     def close(self) -> None:
         """Close the file; the index is not used afterwards."""

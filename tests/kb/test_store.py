@@ -1,12 +1,18 @@
 import shutil
+import subprocess
+import sys
+from contextlib import closing
 from pathlib import Path
 
 import pyoxigraph
 import pytest
 
+from kbqa.kb.layout import StoreLayout
 from kbqa.kb.select_graph import open_graph
+from kbqa.kb.statistics import Hub, index_hubs, write_statistics
 from kbqa.kb.store import OxigraphStore
 from kbqa.sparql.errors import InputError, StoreError
+from kbqa.sparql.terms import full_iri
 
 
 @pytest.fixture
@@ -54,3 +60,81 @@ def test_a_store_is_opened_beside_its_writer(copy: Path) -> None:
 def test_only_one_graph_is_chosen(small_store: Path) -> None:
     with pytest.raises(InputError, match="not both"):
         open_graph(small_store, "http://localhost:7878/query")
+
+
+@pytest.fixture
+def hub_store(copy: Path) -> Path:
+    """A store whose statistics list for one entity what the graph does not hold."""
+    path = StoreLayout(copy).statistics
+    write_statistics(path, {}, [])
+    graph = pyoxigraph.Store()
+    for relation, ends in (("z.rare", 1), ("a.frequent", 3), ("c.middling", 2)):
+        edge = pyoxigraph.NamedNode(full_iri(relation))
+        hub = pyoxigraph.NamedNode(full_iri("m.03_r3"))
+        for end in range(ends):
+            node = pyoxigraph.NamedNode(full_iri(f"m.{end}"))
+            graph.add(pyoxigraph.Quad(node, edge, hub))
+    index_hubs(graph, path, [Hub("m.03_r3", "in", 6)], threads=1)
+    return copy
+
+
+def test_relations_of_hubs_come_from_the_statistics(hub_store: Path) -> None:
+    with closing(OxigraphStore.open(hub_store)) as store:
+        assert store.relations("m.03_r3", "in") == ["a.frequent", "c.middling", "z.rare"]
+        assert store.relations("m.03_r3", "in", limit=2) == ["a.frequent", "c.middling"]
+
+
+def test_relations_of_others_come_from_the_graph(hub_store: Path) -> None:
+    with closing(OxigraphStore.open(hub_store)) as store:
+        assert "location.country.capital" in store.relations("m.03_r3", "out")
+        assert store.relations("m.03yl7", "in") == ["location.country.capital"]
+
+
+def test_a_store_without_statistics_answers(copy: Path) -> None:
+    StoreLayout(copy).statistics.unlink(missing_ok=True)
+    with closing(OxigraphStore.open(copy)) as store:
+        assert "finance.currency.countries_used" in store.relations("m.03_r3", "in")
+
+
+def test_statistics_that_cannot_be_read(copy: Path) -> None:
+    StoreLayout(copy).statistics.write_bytes(b"")
+    with pytest.raises(StoreError, match="no file of statistics"):
+        OxigraphStore.open(copy)
+
+
+_READER = """
+import sys
+from pathlib import Path
+from kbqa.kb.store import OxigraphStore
+
+store = OxigraphStore.open(Path(sys.argv[1]))
+store.ask("ASK { ?s ?p ?o }")
+print("open", flush=True)
+sys.stdin.readline()
+for _ in range(50):
+    rows = store.select("SELECT ?x { ns:m.03_r3 ns:location.country.capital ?x }").rows
+    print(*rows[0], *store.types("m.03yl7"), len(store.relations("m.03_r3", "out")))
+store.close()
+"""
+
+
+def test_many_processes_read_at_once(small_store: Path) -> None:
+    readers = [
+        subprocess.Popen(
+            [sys.executable, "-c", _READER, small_store],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(4)
+    ]
+    for reader in readers:
+        assert reader.stdout is not None and reader.stdout.readline() == "open\n"
+    # Each has the store open, in two processes; now all begin.
+    for reader in readers:
+        assert reader.stdin is not None
+        reader.stdin.write("go\n")
+        reader.stdin.flush()
+    outputs = [reader.communicate()[0] for reader in readers]
+    assert [reader.returncode for reader in readers] == [0] * 4
+    assert outputs == ["m.03yl7 location.citytown 5\n" * 50] * 4
