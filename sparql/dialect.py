@@ -76,7 +76,16 @@ _SERVICE_IN_IRI = re.compile(r"\).*\bSERVICE\b", re.IGNORECASE)
 _LOCAL_ESCAPE = re.compile(r"\\(.)")
 
 
-class _Token(NamedTuple):
+class Token(NamedTuple):
+    """A piece of a query's text.
+
+    Attributes:
+        kind: The name of its group in the grammar of tokens: ``"iri"``, ``"word"``, ``"other"``, …
+        text: As written.
+        prefix: Of a prefixed name, else empty.
+        local: The rest of a prefixed name, else empty.
+    """
+
     kind: str
     text: str
     prefix: str
@@ -101,7 +110,7 @@ def repair_query(text: str) -> str:
     declaring: str | None = None  # the prefix that waits for its IRI
     last = ""  # the keyword just before, over blanks and comments
     after_typed = False
-    for token in _tokens(text):
+    for token in tokens(text):
         kind, piece = token.kind, token.text
         if kind == "blank":
             if not after_typed:
@@ -139,7 +148,7 @@ def check_read_only(text: str) -> QueryForm:
         QuerySyntaxError: It does not begin like a query.
     """
     form: str | None = None
-    for token in _tokens(text):
+    for token in tokens(text):
         if token.kind == "iri" and _SERVICE_IN_IRI.search(token.text):
             word = "SERVICE"
         elif token.kind == "word":
@@ -170,7 +179,7 @@ def cap_rows(query: str, limit: int) -> str:
     'SELECT ?x { { SELECT ?x { ?x ?y ?z } LIMIT 9 } }\nLIMIT 5'
     """
     depth = 0
-    for token in _tokens(query):
+    for token in tokens(query):
         if token.text in ("{", "}"):
             depth += 1 if token.text == "{" else -1
         elif depth == 0 and token.kind == "word" and token.text.upper() in ("LIMIT", "VALUES"):
@@ -178,13 +187,14 @@ def cap_rows(query: str, limit: int) -> str:
     return f"{query}\nLIMIT {limit}"
 
 
-def _tokens(text: str) -> Iterator[_Token]:
+def tokens(text: str) -> Iterator[Token]:
+    """Cut any text into tokens, blanks and comments among them; joined they are the text again."""
     for match in _TOKEN.finditer(text):
         # lastgroup would name `local`, the last group that closed, for a prefixed name.
         if match["prefixed"] is not None:
-            yield _Token("prefixed", match.group(), match["prefix"], match["local"])
+            yield Token("prefixed", match.group(), match["prefix"], match["local"])
         else:
-            yield _Token(cast(str, match.lastgroup), match.group(), "", "")
+            yield Token(cast(str, match.lastgroup), match.group(), "", "")
 
 
 def _expand(namespace: str, local: str) -> str:

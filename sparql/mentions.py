@@ -1,0 +1,102 @@
+"""Tell which relations and entities a query speaks of, without parsing all of it.
+
+The tokens of a query suffice to tell where the relation of a triple stands, and are read a hundred
+times faster than rdflib parses the query; a test holds the two to the same relations.
+"""
+
+from typing import NamedTuple
+
+from kbqa.sparql.dialect import KNOWN_PREFIXES, check_read_only, repair_query, tokens
+from kbqa.sparql.errors import QuerySyntaxError
+from kbqa.sparql.terms import is_mid, resource_id
+
+_SUBJECT, _RELATION, _OBJECT, _END = range(4)
+_NO_TRIPLES = -1
+"""Where terms are no part of a triple: expressions, data, and all that stands outside of braces."""
+
+_TERMS = frozenset({"iri", "prefixed", "string", "variable", "node"})
+
+
+class Mentions(NamedTuple):
+    """What a query speaks of.
+
+    Attributes:
+        relations: The relations of its triples; variables are none.
+        entities: The mids in it, wherever they stand.
+    """
+
+    relations: frozenset[str]
+    entities: frozenset[str]
+
+
+def query_mentions(query: str) -> Mentions:
+    """Collect the relations and entities of a query.
+
+    >>> query_mentions("SELECT ?x { ns:m.0a ns:film.film.directed_by ?x }").relations
+    frozenset({'film.film.directed_by'})
+
+    Raises:
+        QuerySyntaxError: It is no query, a prefix is not declared, or brackets do not close.
+        QueryRefused: It is an update, or uses SERVICE or FROM.
+    """
+    check_read_only(query)
+    relations: set[str] = set()
+    entities: set[str] = set()
+    places = [_NO_TRIPLES]
+    after_word = ""  # a keyword that says what the next bracket holds
+    declares = False
+    for token in tokens(repair_query(query)):
+        kind, text = token.kind, token.text
+        place = places[-1]
+        if kind in ("blank", "comment", "typed"):
+            continue
+        if kind == "word":
+            word = text.upper()
+            declares = word == "PREFIX"
+            if word in ("FILTER", "VALUES"):
+                after_word = word
+            if text == "a" and place == _RELATION:
+                relations.add(f"{KNOWN_PREFIXES['rdf']}type")
+                places[-1] = _OBJECT
+        elif kind in _TERMS:
+            if kind == "prefixed" and not declares:
+                raise QuerySyntaxError(f"the prefix {token.prefix}: is not declared")
+            if kind == "iri" and is_mid(resource := resource_id(text[1:-1])):
+                entities.add(resource)
+            if _SUBJECT <= place <= _OBJECT and not after_word:
+                if kind == "iri" and place == _RELATION:
+                    relations.add(resource_id(text[1:-1]))
+                places[-1] += 1
+            declares = declares and kind == "prefixed"
+        elif text in ("{", "(", "["):
+            places.append(_place_within(text, place, after_word))
+            after_word = ""
+        elif text in ("}", ")", "]"):
+            _close(places, text)
+        elif text in _NEXT_PLACE and place != _NO_TRIPLES:
+            places[-1] = _NEXT_PLACE[text]
+    if len(places) > 1:
+        raise QuerySyntaxError("not a SPARQL query: a bracket is not closed")
+    return Mentions(frozenset(relations), frozenset(entities))
+
+
+_NEXT_PLACE = {".": _SUBJECT, ";": _RELATION, ",": _OBJECT, "/": _RELATION, "|": _RELATION}
+
+
+def _place_within(bracket: str, around: int, after_word: str) -> int:
+    if after_word == "VALUES" or (bracket == "(" and (after_word or around != _RELATION)):
+        return _NO_TRIPLES
+    # Round brackets where a relation stands hold a property path.
+    return _SUBJECT if bracket == "{" else _RELATION
+
+
+def _close(places: list[int], bracket: str) -> None:
+    places.pop()
+    if not places:
+        raise QuerySyntaxError("not a SPARQL query: a bracket closes that was not opened")
+    if places[-1] == _NO_TRIPLES:
+        return
+    if bracket == "}":
+        places[-1] = _SUBJECT
+    elif bracket == "]" or places[-1] == _RELATION:
+        places[-1] += 1
