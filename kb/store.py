@@ -44,7 +44,7 @@ class OxigraphStore:
         graph = StoreLayout(directory).graph
         try:
             store = pyoxigraph.Store.read_only(str(graph))
-        except OSError as error:
+        except (OSError, RuntimeError) as error:  # the latter where files are damaged
             raise StoreError(f"the store at {directory} cannot be opened: {error}") from error
         if next(store.quads_for_pattern(None, None, None, pyoxigraph.DefaultGraph()), None) is None:
             raise StoreError(f"the store at {directory} is empty. Load a dump with --overwrite.")
