@@ -44,9 +44,11 @@ class OxigraphStore:
         graph = StoreLayout(directory).graph
         try:
             store = pyoxigraph.Store.read_only(str(graph))
+            triples = store.quads_for_pattern(None, None, None, pyoxigraph.DefaultGraph())
+            is_empty = next(triples, None) is None
         except (OSError, RuntimeError) as error:  # the latter where files are damaged
             raise StoreError(f"the store at {directory} cannot be opened: {error}") from error
-        if next(store.quads_for_pattern(None, None, None, pyoxigraph.DefaultGraph()), None) is None:
+        if is_empty:
             raise StoreError(f"the store at {directory} is empty. Load a dump with --overwrite.")
         statistics = StoreLayout(directory).statistics
         # The loader of layout version 1 writes no statistics.
