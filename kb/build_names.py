@@ -1,113 +1,133 @@
-"""Build the name index from the names and aliases that a dump states; `kbqa.kb.names` reads it."""
+"""Build the name index from the names of entities; `kbqa.kb.names` reads it.
+
+Nothing is held in memory that grows with the number of names: they are staged in a second file,
+SQLite sorts them on disk, and each table is then written from its beginning to its end.
+"""
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
-from kbqa.kb.names import normalise
+from kbqa.kb.names import POPULARITY_MASK, name_weight, normalise
 
-# The file is thrown away with the whole unfinished store if the machine stops: no journal.
-_OPEN = """
+_CACHE_KIB = 64 << 10
+_HASH_BYTES = 16 << 20
+
+# No journal: the file is thrown away with the whole unfinished store if the machine stops.
+# Trigrams gather in a larger hash and are merged once, at the end.
+_TABLES = f"""
+    PRAGMA page_size = 8192;
     PRAGMA journal_mode = OFF;
     PRAGMA synchronous = OFF;
-    CREATE TABLE stated (
-        mid TEXT NOT NULL, key TEXT NOT NULL, text TEXT NOT NULL, is_alias INTEGER NOT NULL
-    );
-    CREATE TABLE entity (
-        mid TEXT PRIMARY KEY, name TEXT, popularity INTEGER NOT NULL
-    ) WITHOUT ROWID;
-    CREATE TABLE key (id INTEGER PRIMARY KEY, key TEXT NOT NULL);
+    PRAGMA cache_size = -{_CACHE_KIB};
+    PRAGMA temp_store = FILE;
     CREATE TABLE name (
-        key_id INTEGER NOT NULL, place INTEGER NOT NULL,
-        mid TEXT NOT NULL, text TEXT NOT NULL, is_alias INTEGER NOT NULL,
-        PRIMARY KEY (key_id, place)
+        key TEXT NOT NULL, weight INTEGER NOT NULL, mid TEXT NOT NULL,
+        text TEXT NOT NULL, own_name TEXT,
+        PRIMARY KEY (key, weight DESC, mid)
     ) WITHOUT ROWID;
-    CREATE VIRTUAL TABLE trigram USING fts5(key, content='', detail=none, tokenize='trigram');
+    CREATE TABLE key (id INTEGER PRIMARY KEY, key TEXT NOT NULL, popularity INTEGER NOT NULL);
+    CREATE VIRTUAL TABLE trigram USING fts5(
+        key, content='', columnsize=0, detail=none, tokenize='trigram case_sensitive 1'
+    );
+    INSERT INTO trigram (trigram, rank) VALUES ('hashsize', {_HASH_BYTES});
+    INSERT INTO trigram (trigram, rank) VALUES ('automerge', 0);
+    INSERT INTO trigram (trigram, rank) VALUES ('crisismerge', 1000);
 """
 
-# min() makes SQLite take `text` from the row it found: an own name where there is one.
-_FINISH = """
-    CREATE TABLE bearer AS
-        SELECT key, stated.mid AS mid, text, min(is_alias) AS is_alias,
-               popularity, standing(popularity, min(is_alias)) AS standing
-        FROM stated JOIN entity ON entity.mid = stated.mid GROUP BY key, stated.mid;
-    DROP TABLE stated;
-    INSERT INTO key (key)
-        SELECT key FROM bearer GROUP BY key ORDER BY max(popularity) DESC, key;
-    CREATE UNIQUE INDEX key_key ON key (key);
-    INSERT INTO name
-        SELECT key.id, row_number() OVER (
-                   PARTITION BY key.id ORDER BY standing DESC, is_alias, popularity DESC, mid
-               ) - 1, mid, text, is_alias
-        FROM bearer JOIN key ON key.key = bearer.key;
-    DROP TABLE bearer;
-    INSERT INTO trigram (rowid, key) SELECT id, key FROM key;
-    INSERT INTO trigram (trigram) VALUES ('optimize');
-    VACUUM;
+_STAGING = """
+    PRAGMA staging.page_size = 8192;
+    PRAGMA staging.journal_mode = OFF;
+    PRAGMA staging.synchronous = OFF;
+    CREATE TABLE staging.stated (key TEXT, weight INTEGER, mid TEXT, text TEXT, own_name TEXT);
+    BEGIN;
 """
 
+_FINISH = (
+    "INSERT INTO name SELECT * FROM stated ORDER BY key, weight DESC, mid",
+    f"INSERT INTO key (key, popularity) SELECT key, max(weight & {POPULARITY_MASK}) AS popularity "
+    "FROM name GROUP BY key ORDER BY popularity DESC, key",
+    "INSERT INTO trigram (rowid, key) SELECT id, key FROM key",
+    "INSERT INTO trigram (trigram) VALUES ('optimize')",
+    "COMMIT",
+)
 
-def standing(popularity: int, is_alias: int) -> int:
-    """Weigh an entity among those that bear the same name; higher goes first.
+_Row: TypeAlias = tuple[str, int, str, str, str | None]
 
-    Popularity counts in classes of a factor of two, and an alias as a quarter of it: on the 3,097
-    questions of webqsp.train this puts the topic entity first in 93.0 % of the spans that name it,
-    against 90.8 % without; other weights give no more than that.
+
+class NamedEntity(NamedTuple):
+    """An entity and its names.
+
+    Attributes:
+        mid: Its id.
+        popularity: The number of triples that hold it.
+        names: Texts as in the graph, each with whether it is an alias, in the dump's order; the
+            first own name is what the entity is called by.
     """
-    return popularity.bit_length() - 2 * is_alias
-
-
-class StatedName(NamedTuple):
-    """A name or alias, as the dump states it of an entity."""
 
     mid: str
-    text: str
-    is_alias: bool
+    popularity: int
+    names: list[tuple[str, bool]]
 
 
 class NameIndexBuilder:
-    """Takes names as they are read, then the entities' popularity, and writes the index."""
+    """Takes entities with their names, then writes the index; not more than 100 MB of memory."""
 
     def __init__(self, path: Path) -> None:
+        """Begin an index; what a killed build has left at the path is deleted."""
+        self._staging = path.with_name(f"{path.name}.staging")
+        path.unlink(missing_ok=True)
+        self._staging.unlink(missing_ok=True)
         self._connection = sqlite3.connect(path, isolation_level=None)
-        self._connection.executescript(_OPEN)
-        self._connection.create_function("standing", 2, standing, deterministic=True)
+        self._connection.executescript(_TABLES)
+        self._connection.execute("ATTACH ? AS staging", (str(self._staging),))
+        self._connection.executescript(_STAGING)
+        self._count = 0
 
-    def add(self, names: Iterable[StatedName]) -> None:
-        """Take names, in any order; the first own name of an entity is the one it is called by."""
-        rows = [(mid, normalise(text), text, is_alias) for mid, text, is_alias in names]
-        self._connection.execute("BEGIN")
-        self._connection.executemany("INSERT INTO stated VALUES (?, ?, ?, ?)", rows)
-        self._connection.execute("COMMIT")
+    def add(self, entities: Iterable[NamedEntity]) -> None:
+        """Take entities in any order, each of them once."""
+        added = self._connection.executemany(
+            "INSERT INTO stated VALUES (?, ?, ?, ?, ?)", _rows(entities)
+        )
+        self._count += added.rowcount
 
-    def finish(self, popularity: Mapping[str, int]) -> int:
+    def finish(self) -> int:
         """Write the index and close the file.
-
-        Args:
-            popularity: The number of triples that hold each entity.
 
         Returns:
             How many names and aliases the index holds; those of one entity that normalise to the
             same count once.
         """
-        run = self._connection.execute
-        named: Sequence[tuple[str, str | None]] = run(
-            "SELECT mid, (SELECT text FROM stated own WHERE own.rowid = first) FROM "
-            "(SELECT mid, min(CASE WHEN is_alias THEN NULL ELSE rowid END) AS first "
-            "FROM stated GROUP BY mid)"
-        ).fetchall()
-        run("BEGIN")
-        self._connection.executemany(
-            "INSERT INTO entity VALUES (?, ?, ?)",
-            ((mid, name, popularity.get(mid, 0)) for mid, name in named),
-        )
-        run("COMMIT")
-        self._connection.executescript(_FINISH)
-        (count,) = run("SELECT count(*) FROM name").fetchone()
-        self.close()
-        return int(count)
+        # SQLite would sort in /tmp, which may be small, or memory.
+        directory = str(self._staging.parent.resolve()).replace("'", "''")
+        self._connection.execute(f"PRAGMA temp_store_directory = '{directory}'")
+        try:
+            for statement in _FINISH:
+                self._connection.execute(statement)
+        finally:
+            self._connection.execute("PRAGMA temp_store_directory = ''")
+            self.close()
+        return self._count
 
     def close(self) -> None:
         """Close the file, finished or not."""
         self._connection.close()
+        self._staging.unlink(missing_ok=True)
+
+
+def _rows(entities: Iterable[NamedEntity]) -> Iterator[_Row]:
+    for mid, popularity, names in entities:
+        if len(names) == 1:
+            ((text, is_alias),) = names
+            yield normalise(text), name_weight(popularity, is_alias), mid, text, None
+            continue
+        called = next((text for text, is_alias in names if not is_alias), None)
+        keys: set[str] = set()
+        # Own names first: an alias that normalises to the same adds nothing.
+        for text, is_alias in sorted(names, key=lambda name: name[1]):
+            key = normalise(text)
+            if key not in keys:
+                keys.add(key)
+                own_name = called if called != text else None
+                yield key, name_weight(popularity, is_alias), mid, text, own_name

@@ -3,10 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from kbqa.kb.build_names import standing
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
 from kbqa.kb.layout import StoreLayout
-from kbqa.kb.names import MAX_SPAN_TOKENS, NameIndex, NameMatch, Span
+from kbqa.kb.names import MAX_SPAN_TOKENS, NameIndex, NameMatch, Span, standing
 from kbqa.kb.store import OxigraphStore
 from kbqa.sparql.terms import Literal, iri, sparql_term
 

@@ -15,7 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Literal as Choice
 
-from kbqa.kb.build_names import NameIndexBuilder, StatedName
+from kbqa.kb.build_names import NamedEntity, NameIndexBuilder
 from kbqa.kb.dump import Block, dump_size_bytes, read_blocks
 from kbqa.kb.layout import DumpFile, LoadSummary, Manifest, StoreLayout, write_manifest
 from kbqa.kb.schema import SchemaBuilder
@@ -133,6 +133,7 @@ class _Load:
         self._popularity: Counter[bytes] = Counter()
         self._schema = SchemaBuilder()
         self._names = NameIndexBuilder(work.names)
+        self._stated_names: dict[str, list[tuple[str, bool]]] = {}
         self._shards = ShardLoader(work.graph, work.directory)
         self._bytes_before = 0
 
@@ -162,7 +163,11 @@ class _Load:
             term[len(_NS_OPEN) : -1].decode("utf-8"): count
             for term, count in self._popularity.items()
         }
-        names = self._names.finish(popularity)
+        self._names.add(
+            NamedEntity(mid, popularity.get(mid, 0), stated)
+            for mid, stated in self._stated_names.items()
+        )
+        names = self._names.finish()
         schema = self._schema.build()
         schema.save(self._work.schema)
         return LoadSummary(
@@ -213,7 +218,6 @@ class _Load:
         return kept
 
     def _note(self, triples: Sequence[RawTriple]) -> None:
-        stated: list[StatedName] = []
         for subject, predicate, object_ in triples:
             subject_id = resource_name(subject)
             if subject_id is None:
@@ -224,12 +228,12 @@ class _Load:
                 self._counts.other_names += subject.startswith(_MID_OPEN)
             elif subject.startswith(_MID_OPEN):
                 if is_name and literal is not None and literal.text.strip():
-                    stated.append(StatedName(subject_id, literal.text, predicate == _ALIAS))
+                    stated = self._stated_names.setdefault(subject_id, [])
+                    stated.append((literal.text, predicate == _ALIAS))
             elif predicate != _ALIAS:
                 value = resource_name(object_) if literal is None else literal.text
                 if value is not None:
                     self._schema.add(subject_id, predicate[len(_NS_OPEN) : -1].decode(), value)
-        self._names.add(stated)
 
     def _is_chosen(self, language: str | None) -> bool:
         return language is None or language.lower().partition("-")[0] in self._languages

@@ -2,10 +2,9 @@
 
 Read here, built by `kbqa.kb.build_names`. It is one SQLite file:
 
-    key(id, key)                               normalised names, the most popular first
-    name(key_id, place, mid, text, is_alias)   who bears them; place 0 is the best entity
-    entity(mid, name, popularity)              own names
-    trigram                                    FTS5 over `key`, for prefixes and typing errors
+    name(key, weight, mid, text, own_name)   who bears a normalised name, the best entity first
+    key(id, key, popularity)                 normalised names, the most popular first
+    trigram                                  FTS5 over `key`, for words inside and typing errors
 
 Ids ascend as popularity falls, so that whatever reads only the first rows reads the best ones.
 """
@@ -15,7 +14,7 @@ import sqlite3
 import threading
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -27,6 +26,8 @@ MAX_SPAN_TOKENS = 8
 
 _CANDIDATES = 200
 _TRIGRAM_ROWS = 2000
+_PREFIX_ROWS = 20_000
+_TRIGRAM = 3
 _MIN_SCORE = 0.6
 _PART_SCORE = 0.9
 
@@ -40,18 +41,22 @@ _FOLDED = str.maketrans(
         "æ": "ae",
         "œ": "oe",
         "ı": "i",
-        "&": " and ",
     }
 )
+_ASCII_WORDS = bytes(c if chr(c).isalnum() else ord(" ") for c in range(128)).lower() + bytes(128)
+"""Translation of an ASCII text: its letters in lower case and its digits, blanks for the rest."""
+
 _APOSTROPHE = re.compile(r"\s*['’ʼ`´](?=s\b)|['’ʼ`´]")
 _POSSESSIVE = re.compile(r"\s*['’ʼ`´]s?\s*$", re.IGNORECASE)
 _NOT_A_WORD = re.compile(r"[\W_]+")
 _INITIALS = re.compile(r"\b(?:\w )+\w\b")
 
-_SELECT = """
-    SELECT key.key, name.mid, entity.name, name.text, name.is_alias, entity.popularity
-    FROM key JOIN name ON name.key_id = key.id JOIN entity ON entity.mid = name.mid
-"""
+_POPULARITY_BITS = 40
+
+POPULARITY_MASK = (1 << _POPULARITY_BITS) - 1
+"""The part of a name's weight that is the popularity of who bears it."""
+
+_OWN = 1 << _POPULARITY_BITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +101,45 @@ def normalise(text: str) -> str:
     if not folded.isascii():
         decomposed = unicodedata.normalize("NFKD", folded).casefold()
         folded = "".join(c for c in decomposed if not unicodedata.combining(c))
-    folded = _APOSTROPHE.sub("", folded.translate(_FOLDED))
-    words = _NOT_A_WORD.sub(" ", folded).strip()
-    words = _INITIALS.sub(lambda run: run.group().replace(" ", ""), words)
+        folded = folded.translate(_FOLDED)
+    if "&" in folded:
+        folded = folded.replace("&", " and ")
+    is_ascii = folded.isascii()
+    if not is_ascii or "'" in folded or "`" in folded:
+        folded = _APOSTROPHE.sub("", folded)
+    # Nearly all names are ASCII, and a table of bytes takes a quarter of the expression's time.
+    if is_ascii:
+        parts = folded.encode().translate(_ASCII_WORDS).decode().split()
+    else:
+        parts = _NOT_A_WORD.sub(" ", folded).split()
+    words = " ".join(parts)
+    if 1 in map(len, parts):
+        words = _INITIALS.sub(lambda run: run.group().replace(" ", ""), words)
     if words := words.removeprefix("the "):
         return words
     # Lone surrogates, which JSON can say, are no text that an index can hold.
     return " ".join(text.encode(errors="ignore").decode().split())
+
+
+def standing(popularity: int, is_alias: int) -> int:
+    """Weigh an entity among those that bear the same name; higher goes first.
+
+    Popularity counts in classes of a factor of two, and an alias as a quarter of it: on the 3,097
+    questions of webqsp.train this puts the topic entity first in 93.0 % of the spans that name it,
+    against 90.8 % without; other weights give no more than that.
+    """
+    return popularity.bit_length() - 2 * is_alias
+
+
+def name_weight(popularity: int, is_alias: bool) -> int:
+    """Put what orders the bearers of a name into one number; higher goes first.
+
+    It is the standing; then an own name before an alias; then the popularity.
+    """
+    # Two more, as the standing of an alias may be -2.
+    return (standing(popularity, is_alias) + 2) << (_POPULARITY_BITS + 1) | (
+        popularity if is_alias else popularity | _OWN
+    )
 
 
 class NameIndex:
@@ -121,7 +158,7 @@ class NameIndex:
         Raises:
             StoreError: The file is missing, or is no name index.
         """
-        probe = "SELECT 1 FROM key, name, entity, trigram LIMIT 0"
+        probe = "SELECT weight, popularity FROM name, key, trigram LIMIT 0"
         return cls(open_read_only(path, "name index", probe))
 
     def close(self) -> None:
@@ -154,11 +191,11 @@ class NameIndex:
             return []
         words = set(query.split())
         scored: list[tuple[float, int, str]] = []
-        for key_id, key in self._similar(query):
+        for key, popularity in self._similar(query):
             is_part = key.startswith(query) or words <= set(key.split())
             score = max(fuzz.ratio(query, key) / 100, _PART_SCORE if is_part else 0)
             if score >= _MIN_SCORE and key != query:
-                scored.append((-score, key_id, key))
+                scored.append((-score, -popularity, key))
         for negative_score, _, key in sorted(scored)[:limit]:
             if len(found) >= limit:
                 break
@@ -181,7 +218,7 @@ class NameIndex:
             for end in range(min(len(tokens), start + max_tokens), start, -1):
                 spans.append((start, end, _keys(" ".join(tokens[start:end]))))
         wanted = {key for _, _, keys in spans for key in keys}
-        bearers = self._equal_to_any(wanted, limit)
+        bearers = {key: found for key in wanted if (found := self._equal(key, limit))}
         matched = []
         for start, end, keys in spans:
             matches = next((bearers[key] for key in keys if key in bearers), None)
@@ -191,42 +228,47 @@ class NameIndex:
 
     def _equal(self, key: str, limit: int, score: float = 1.0) -> list[NameMatch]:
         rows = self._rows(
-            f"{_SELECT} WHERE key.key = ? AND name.place < ? ORDER BY name.place", (key, limit)
+            "SELECT mid, text, own_name, weight FROM name WHERE key = ? "
+            "ORDER BY weight DESC, mid LIMIT ?",
+            (key, limit),
         )
         return [_match(row, score) for row in rows]
 
-    def _equal_to_any(self, keys: Iterable[str], limit: int) -> dict[str, list[NameMatch]]:
-        wanted = sorted(keys)
-        matches: dict[str, list[NameMatch]] = {}
-        # SQLite takes 32,766 parameters; a question of 100 words has under 1,000 spans.
-        for start in range(0, len(wanted), 10_000):
-            part = wanted[start : start + 10_000]
-            places = ",".join("?" * len(part))
-            rows = self._rows(
-                f"{_SELECT} WHERE key.key IN ({places}) AND name.place < ? ORDER BY name.place",
-                (*part, limit),
-            )
-            for row in rows:
-                matches.setdefault(row["key"], []).append(_match(row, 1.0))
-        return matches
+    def _similar(self, query: str) -> list[tuple[str, int]]:
+        """Collect keys that share a beginning, all words or many trigrams with the query.
 
-    def _similar(self, query: str) -> list[tuple[int, str]]:
-        """Collect keys that share a beginning, all words or many trigrams with the query."""
-        rows = self._rows(
-            "SELECT id, key FROM key WHERE key >= ? AND key < ? ORDER BY id LIMIT ?",
-            (query, query + "\U0010ffff", _CANDIDATES),
-        )
+        Each comes with the popularity of its most popular bearer.
+        """
+        rows = self._beginning_with(query)
         trigrams = sorted(
             {
-                word[i : i + 3]
+                word[i : i + _TRIGRAM]
                 for word in (*query.split(), query)
-                for i in range(len(word) - 2)
+                for i in range(len(word) - _TRIGRAM + 1)
                 if '"' not in word
             }
         )
         if trigrams:
             rows += self._by_id(self._holding_all(trigrams) + self._holding_many(trigrams))
-        return list({(row["id"], row["key"]) for row in rows})
+        return list({(row["key"], row["popularity"]) for row in rows})
+
+    def _beginning_with(self, query: str) -> list[sqlite3.Row]:
+        # Bounded, as a million names begin with "j": of those that follow in the alphabet, and of
+        # the most popular of all. Where a longer beginning is that frequent, the trigrams help.
+        bounds = (query, query + "\U0010ffff")
+        rows = self._rows(
+            f"SELECT key, max(weight & {POPULARITY_MASK}) AS popularity FROM "
+            "(SELECT key, weight FROM name WHERE key >= ? AND key < ? ORDER BY key LIMIT ?) "
+            "GROUP BY key ORDER BY popularity DESC, key LIMIT ?",
+            (*bounds, _PREFIX_ROWS, _CANDIDATES),
+        )
+        if len(query) < _TRIGRAM:
+            rows += self._rows(
+                "SELECT key, popularity FROM (SELECT * FROM key ORDER BY id LIMIT ?) "
+                "WHERE key >= ? AND key < ? LIMIT ?",
+                (_PREFIX_ROWS, *bounds, _CANDIDATES),
+            )
+        return rows
 
     def _holding_all(self, trigrams: Sequence[str]) -> list[int]:
         # Only those within a word: the query's words may stand in another order, or apart.
@@ -253,7 +295,7 @@ class NameIndex:
 
     def _by_id(self, key_ids: Sequence[int]) -> list[sqlite3.Row]:
         places = ",".join("?" * len(key_ids))
-        return self._rows(f"SELECT id, key FROM key WHERE id IN ({places})", tuple(key_ids))
+        return self._rows(f"SELECT key, popularity FROM key WHERE id IN ({places})", tuple(key_ids))
 
     def _rows(self, sql: str, parameters: tuple[str | int, ...]) -> list[sqlite3.Row]:
         with self._lock:
@@ -269,11 +311,12 @@ def _keys(text: str) -> list[str]:
 
 
 def _match(row: sqlite3.Row, score: float) -> NameMatch:
+    weight: int = row["weight"]
     return NameMatch(
         mid=row["mid"],
-        name=row["name"] or row["text"],
+        name=row["own_name"] or row["text"],
         matched=row["text"],
-        is_alias=bool(row["is_alias"]),
-        popularity=row["popularity"],
+        is_alias=not weight & _OWN,
+        popularity=weight & POPULARITY_MASK,
         score=score,
     )

@@ -1,9 +1,13 @@
+import re
 import threading
+import unicodedata
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from kbqa.kb.build_names import NameIndexBuilder, StatedName
+from kbqa.kb.build_names import NamedEntity, NameIndexBuilder
 from kbqa.kb.names import NameIndex, normalise
 from kbqa.sparql.errors import StoreError
 
@@ -48,11 +52,19 @@ NAMES = [
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> NameIndex:
     path = tmp_path_factory.mktemp("names") / "names.sqlite"
+    entities = [
+        NamedEntity(
+            mid, popularity, [(text, is_alias) for of, text, is_alias in NAMES if of == mid]
+        )
+        for mid, popularity in POPULARITY.items()
+    ]
     builder = NameIndexBuilder(path)
-    builder.add(StatedName(*name) for name in NAMES[:7])
-    builder.add(StatedName(*name) for name in NAMES[7:])
+    builder.add(entities[:4])
+    builder.add(iter(entities[4:]))
     # "US" and "U.S." of one entity are one name.
-    assert builder.finish(POPULARITY) == len(NAMES) - 1
+    assert builder.finish() == len(NAMES) - 1
+    # Nothing is left of the building but the index.
+    assert list(path.parent.iterdir()) == [path]
     return NameIndex.open(path)
 
 
@@ -81,6 +93,39 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> NameIndex:
 def test_normalise(text: str, key: str) -> None:
     assert normalise(text) == key
     assert normalise(key) == key
+
+
+_REFERENCE_FOLDED = str.maketrans(
+    dict(zip("øłđðıæœþ&", ["o", "l", "d", "d", "i", "ae", "oe", "th", " and "], strict=True))
+)
+
+
+def reference_key(text: str) -> str:
+    """Normalise step by step, every text alike."""
+    folded = unicodedata.normalize("NFKD", text.casefold()).casefold()
+    folded = "".join(c for c in folded if not unicodedata.combining(c))
+    folded = folded.translate(_REFERENCE_FOLDED)
+    folded = re.sub(r"\s*['’ʼ`´](?=s\b)|['’ʼ`´]", "", folded)
+    words = re.sub(r"[\W_]+", " ", folded).strip()
+    words = re.sub(r"\b(?:\w )+\w\b", lambda run: run.group().replace(" ", ""), words)
+    return words.removeprefix("the ") or " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    "alphabet",
+    [
+        pytest.param(st.characters(max_codepoint=127), id="ASCII"),
+        pytest.param(st.sampled_from("aBs '`&.-_ 1\t\x1cthe"), id="what is treated apart"),
+        pytest.param(st.characters(exclude_categories=["Cs"]), id="any"),
+        pytest.param(st.sampled_from("aé s’'´ø&ＡＢ．ßİ東 "), id="accents and wide letters"),
+    ],
+)
+@given(data=st.data())
+def test_the_short_way_for_ascii_changes_no_key(
+    alphabet: st.SearchStrategy[str], data: st.DataObject
+) -> None:
+    text = data.draw(st.text(alphabet, max_size=20))
+    assert normalise(text) == reference_key(text)
 
 
 @pytest.mark.parametrize(
@@ -183,3 +228,44 @@ def test_what_is_no_index_is_refused(tmp_path: Path) -> None:
     other.write_text("not SQLite")
     with pytest.raises(StoreError, match="is no name index"):
         NameIndex.open(other)
+
+
+def test_an_entity_is_called_by_its_first_own_name(tmp_path: Path) -> None:
+    builder = NameIndexBuilder(tmp_path / "names.sqlite")
+    names = [("the bard", True), ("Will", False), ("Bard", True), ("WILL", True), ("Bill", False)]
+    builder.add([NamedEntity("m.will", 0, names)])
+    assert builder.finish() == 3
+    index = NameIndex.open(tmp_path / "names.sqlite")
+    matches = [index.lookup(text)[0] for text in ("bard", "will", "bill")]
+    assert [(match.name, match.matched, match.is_alias) for match in matches] == [
+        ("Will", "the bard", True),
+        ("Will", "Will", False),
+        ("Will", "Bill", False),
+    ]
+    assert {match.popularity for match in matches} == {0}
+
+
+def test_a_build_that_was_killed_is_built_anew(tmp_path: Path) -> None:
+    path = tmp_path / "names.sqlite"
+    for leftover in (path, tmp_path / "names.sqlite.staging"):
+        leftover.write_bytes(b"half an index")
+    builder = NameIndexBuilder(path)
+    builder.add([NamedEntity("m.kenya", 1, [("Kenya", False)])])
+    assert builder.finish() == 1
+    assert [match.mid for match in NameIndex.open(path).lookup("kenya")] == ["m.kenya"]
+
+
+def test_a_build_that_is_given_up_leaves_no_staged_names(tmp_path: Path) -> None:
+    builder = NameIndexBuilder(tmp_path / "names.sqlite")
+    builder.add([NamedEntity("m.kenya", 1, [("Kenya", False)])])
+    builder.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["names.sqlite"]
+
+
+def test_short_beginnings_find_the_popular_first_among_many(tmp_path: Path) -> None:
+    builder = NameIndexBuilder(tmp_path / "names.sqlite")
+    builder.add(NamedEntity(f"m.{n}", 1, [(f"a{n:06}", False)]) for n in range(30_000))
+    builder.add([NamedEntity("m.az", 9, [("Azores", False)])])
+    builder.finish()
+    index = NameIndex.open(tmp_path / "names.sqlite")
+    assert index.search("a")[0].mid == "m.az"
