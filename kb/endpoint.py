@@ -2,22 +2,30 @@
 
 The search operations are the same as those of an embedded store, as queries. How the other side
 may fail, and which error each failure becomes, stands in `kbqa.kb.sparql_protocol`.
+
+Many servers cut results at a number of rows, most of them without a word. So a result of a
+suspicious size, smaller than what was asked for, is not taken for whole before a second query, for
+one row beyond it, has come back empty.
 """
 
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 from kbqa.kb.graph import DEFAULT_LIMIT, DEFAULT_TIMEOUT_S, Direction, Table
 from kbqa.kb.queries import prepare_query
 from kbqa.kb.rows import pick_label, term_from_json
-from kbqa.kb.sparql_protocol import post_query
-from kbqa.sparql.dialect import cap_rows
-from kbqa.sparql.errors import InputError, MalformedResult
+from kbqa.kb.sparql_protocol import Answer, post_query
+from kbqa.sparql.errors import InputError, MalformedResult, ResultTruncated
+from kbqa.sparql.row_limits import cap_rows, row_beyond, row_limit
 from kbqa.sparql.templates import labels_query, neighbours_query, relations_query, types_query
 from kbqa.sparql.terms import Term
 
 _LABEL_BATCH = 500
 """Entities in one VALUES list: few enough for any server's limit on the length of a query."""
+
+_ROUND = 1000
+"""Servers' limits on rows are its multiples: 10,000 is Virtuoso's and that of public endpoints."""
 
 _VIRTUOSO_ASK = "__ASK_RETVAL"
 """The only column of Virtuoso 7's answer to ASK: one row for yes, none for no."""
@@ -57,9 +65,9 @@ class SparqlEndpoint:
     def ask(self, query: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> bool:
         """Run an ASK query; see `Graph.ask`."""
         answer = post_query(self._url, prepare_query(query, "ask"), timeout_s)
-        if isinstance(boolean := answer.get("boolean"), bool):
+        if isinstance(boolean := answer.json.get("boolean"), bool):
             return boolean
-        table = self._read_table(answer, None)
+        table = self._read_table(answer)
         if table.variables != (_VIRTUOSO_ASK,):
             raise MalformedResult(f"{self.description} answered an ASK query with rows")
         return bool(table.rows)
@@ -81,8 +89,7 @@ class SparqlEndpoint:
         wanted = list(dict.fromkeys(mids))
         names: dict[str, list[Term]] = {}
         for start in range(0, len(wanted), _LABEL_BATCH):
-            query = labels_query(wanted[start : start + _LABEL_BATCH])
-            for mid, name in self._table(query, self._timeout_s, None).rows:
+            for mid, name in self._names(wanted[start : start + _LABEL_BATCH]):
                 if isinstance(mid, str) and name is not None:
                     names.setdefault(mid, []).append(name)
         labels = {mid: pick_label(names.get(mid, ())) for mid in wanted}
@@ -95,26 +102,54 @@ class SparqlEndpoint:
     def close(self) -> None:
         """Do nothing: no connection is kept."""
 
+    def _names(self, mids: Sequence[str]) -> Sequence[tuple[Term | None, ...]]:
+        """Fetch all names, in two halves where they are more than the server sends."""
+        try:
+            return self._table(labels_query(mids), self._timeout_s, None).rows
+        except ResultTruncated:
+            if len(mids) == 1:
+                raise
+            half = len(mids) // 2
+            return (*self._names(mids[:half]), *self._names(mids[half:]))
+
     def _column(self, query: str) -> list[Term]:
         rows = self._table(query, self._timeout_s, None).rows
         return [row[0] for row in rows if row[0] is not None]
 
     def _table(self, query: str, timeout_s: float, limit: int | None) -> Table:
-        return self._read_table(post_query(self._url, query, timeout_s), limit)
+        """Run a query that asks for one row more than the limit, and cut that off.
 
-    def _read_table(self, answer: Mapping[str, object], limit: int | None) -> Table:
+        Raises:
+            ResultTruncated: The server sends fewer rows than exist and were asked for.
+        """
+        deadline = time.monotonic() + timeout_s
+        answer = post_query(self._url, query, timeout_s)
+        table = self._read_table(answer)
+        count, asked = len(table.rows), row_limit(query)
+        is_truncated = limit is not None and count > limit
+        is_less = count > 0 and not is_truncated and (asked is None or count < asked)
+        if is_less and (count == answer.max_rows or count % _ROUND == 0):
+            left_s = max(deadline - time.monotonic(), 0.001)
+            beyond = post_query(self._url, row_beyond(query, count), left_s)
+            if self._read_table(beyond).rows:
+                if limit is None or count < limit:
+                    raise ResultTruncated(query, count, self.description)
+                is_truncated = True
+        return Table(table.variables, table.rows[:limit], is_truncated)
+
+    def _read_table(self, answer: Answer) -> Table:
         try:
             # Cast, not checked: what is otherwise than the standard says raises right here.
-            variables = tuple(cast(dict[str, list[str]], answer["head"])["vars"])
-            bindings = cast(dict[str, list[dict[str, dict[str, str]]]], answer["results"])[
+            variables = tuple(cast(dict[str, list[str]], answer.json["head"])["vars"])
+            bindings = cast(dict[str, list[dict[str, dict[str, str]]]], answer.json["results"])[
                 "bindings"
             ]
             rows = tuple(
                 tuple(term_from_json(row[name]) if name in row else None for name in variables)
-                for row in bindings[:limit]
+                for row in bindings
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise MalformedResult(
                 f"{self.description} answered with JSON that is no SPARQL result ({error!r})"
             ) from error
-        return Table(variables, rows, truncated=limit is not None and len(bindings) > limit)
+        return Table(variables, rows)

@@ -5,9 +5,18 @@
 - Slow, stalled or trickling: `QueryTimeout`, at the limit and not later. SPARQLWrapper's own
   timeout bounds each read from the socket: a trickling server could hold a query for ever.
 - Cut off in the middle: oxigraph, when it cancels a query, has sent ``200 OK`` already and ends its
-  JSON with a message; Virtuoso sends the rows it has, and says so in a header. Both are
-  `QueryTimeout`; other broken JSON is `MalformedResult`.
+  JSON with a message: `QueryTimeout`; other broken JSON is `MalformedResult`.
 - HTML and the like with ``200 OK``: `EndpointError`, as this is no SPARQL endpoint.
+
+Virtuoso has limits of its own, told here as release 7.2.5 keeps them:
+
+- ``MaxQueryExecutionTime`` ends a query with status 500 and SQL state S1T00: `QueryTimeout`.
+- ``timeout=`` in the URL asks for what is found by then. Groups come with status 200 and S1TAT in a
+  header, other rows with status 500 and S1TAT after them: `PartialResult`. But the rows of a SELECT
+  DISTINCT may come with status 200 and no word; so a URL with ``timeout=`` is an `EndpointError`.
+- ``MaxQueryCostEstimationTime`` refuses with status 500 and SQL state 42000: `QueryTooCostly`.
+- ``ResultSetMaxRows`` is named in a header where a result has just so many rows. Whether rows are
+  missing is for the caller to find out.
 
 Not here: retries, keep-alive connections, authentication.
 """
@@ -17,26 +26,34 @@ import contextlib
 import http.client
 import json
 import os
+import re
 import socket
 import threading
 import time
 import urllib.error
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import cast
+from typing import NamedTuple, cast
+from urllib.parse import parse_qs, urlsplit
 
 from kbqa.sparql.errors import (
     EndpointError,
     KbqaError,
     MalformedResult,
+    PartialResult,
     QuerySyntaxError,
     QueryTimeout,
+    QueryTooCostly,
 )
 
+_PARTIAL_CONTENT = 206
 _BAD_REQUEST = 400
 _TIMEOUT_CODES = (408, 504)
+_VIRTUOSO_ERROR = re.compile(r"Virtuoso (?P<state>[0-9A-Z]{5}) Error (?P<words>.*)")
 _VIRTUOSO_TIMEOUT = "S1T00"
 _VIRTUOSO_PARTIAL = "S1TAT"
+_VIRTUOSO_SYNTAX = "37000"
+_VIRTUOSO_COST = re.compile(r"estimated execution time .* exceeds the limit of (\d+)")
 _TIMEOUT_WORDS = ("cancel", "timeout", "timed out", "time out")
 
 
@@ -45,9 +62,23 @@ class _Reply:
     body: bytes
     content_type: str
     is_partial: bool
+    is_virtuoso: bool
+    max_rows: int | None
 
 
-def post_query(url: str, query: str, timeout_s: float) -> dict[str, object]:
+class Answer(NamedTuple):
+    """What an endpoint says to a query.
+
+    Attributes:
+        json: The object of the result.
+        max_rows: The server's limit on rows, where it says that the result has just so many.
+    """
+
+    json: dict[str, object]
+    max_rows: int | None
+
+
+def post_query(url: str, query: str, timeout_s: float) -> Answer:
     """Send a SELECT or ASK query and decode the JSON object of its result.
 
     Args:
@@ -56,21 +87,27 @@ def post_query(url: str, query: str, timeout_s: float) -> dict[str, object]:
         timeout_s: Seconds from sending to the last byte.
 
     Raises:
-        EndpointError: The endpoint is down, refuses the query, or does not speak SPARQL.
+        EndpointError: The endpoint is down, refuses the query, or does not speak SPARQL; or it is
+            a Virtuoso whose URL asks for partial results.
         QuerySyntaxError: The endpoint says that the query does not parse.
-        QueryTimeout: The limit passed, here or on the server.
+        QueryTimeout: A time limit passed, here or on the server, or would by the server's guess.
         MalformedResult: The answer is broken JSON, or no JSON object.
     """
     reply = _send(url, query, timeout_s)
     if reply.is_partial:
-        raise QueryTimeout(query, timeout_s, _where(url))
+        raise PartialResult(query, timeout_s, _where(url))
+    if reply.is_virtuoso and "timeout" in parse_qs(urlsplit(url).query):
+        raise EndpointError(
+            f"{_where(url)} is a Virtuoso, which may leave out rows without a word where timeout= "
+            "is given. Take that out of the URL; --timeout limits each query."
+        )
     try:
         answer = json.loads(reply.body)
     except ValueError as error:
         raise _undecodable(url, query, timeout_s, reply) from error
     if not isinstance(answer, dict):
         raise MalformedResult(f"{_where(url)} answered with JSON that is no SPARQL result")
-    return cast(dict[str, object], answer)
+    return Answer(cast(dict[str, object], answer), reply.max_rows)
 
 
 def _send(url: str, query: str, timeout_s: float) -> _Reply:
@@ -86,10 +123,15 @@ def _send(url: str, query: str, timeout_s: float) -> _Reply:
     try:
         response = wrapper.query().response
         with response, _hang_up_at(deadline, response):
+            headers = response.headers
+            max_rows = headers.get("X-SPARQL-MaxRows", "")
             return _Reply(
                 response.read(),
-                response.headers.get("Content-Type", ""),
-                response.headers.get("X-SQL-State") == _VIRTUOSO_PARTIAL,
+                headers.get("Content-Type", ""),
+                response.status == _PARTIAL_CONTENT
+                or headers.get("X-SQL-State") == _VIRTUOSO_PARTIAL,
+                headers.get("Server", "").startswith("Virtuoso"),
+                int(max_rows) if max_rows.isdecimal() else None,
             )
     except SPARQLWrapperException as error:
         # SPARQLWrapper raises its own class for some statuses; the HTTP error is underneath.
@@ -136,13 +178,30 @@ def _hang_up_at(deadline: float, response: http.client.HTTPResponse) -> Iterator
 
 
 def _refused(url: str, query: str, timeout_s: float, code: int, text: str) -> KbqaError:
-    if code in _TIMEOUT_CODES or _VIRTUOSO_TIMEOUT in text:
-        return QueryTimeout(query, timeout_s, _where(url))
-    words = _excerpt(text)
-    # Virtuoso answers 400 to everything that goes wrong; 37000 is its code for syntax errors.
-    if code == _BAD_REQUEST and (not words.startswith("Virtuoso") or "37000" in words):
-        return QuerySyntaxError(f"{_where(url)} cannot parse the query: {words}")
-    return EndpointError(f"{_where(url)} refuses the query with HTTP status {code}: {words}")
+    where, words = _where(url), _excerpt(text)
+    if code in _TIMEOUT_CODES:
+        return QueryTimeout(query, timeout_s, where)
+    is_syntax = code == _BAD_REQUEST
+    # Searched, as rows may stand before it.
+    if (error := _VIRTUOSO_ERROR.search(text)) is not None:
+        state, words = error["state"], _excerpt(text[error.start() :])
+        if state == _VIRTUOSO_TIMEOUT:
+            return QueryTimeout(
+                query,
+                timeout_s,
+                where,
+                f"{where} stopped the query at a time limit of its own: {words}. "
+                "Raise MaxQueryExecutionTime in virtuoso.ini, or make the query more selective.",
+            )
+        if state == _VIRTUOSO_PARTIAL:
+            return PartialResult(query, timeout_s, where)
+        if (cost := _VIRTUOSO_COST.search(error["words"])) is not None:
+            return QueryTooCostly(query, float(cost[1]), where, error["words"])
+        # Virtuoso answers 400 to much else that goes wrong.
+        is_syntax = is_syntax and state == _VIRTUOSO_SYNTAX
+    if is_syntax:
+        return QuerySyntaxError(f"{where} cannot parse the query: {words}")
+    return EndpointError(f"{where} refuses the query with HTTP status {code}: {words}")
 
 
 def _server_text(message: str) -> str:

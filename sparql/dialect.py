@@ -170,23 +170,6 @@ def check_read_only(text: str) -> QueryForm:
     return cast(QueryForm, form)
 
 
-def cap_rows(query: str, limit: int) -> str:
-    r"""Add a LIMIT to a SELECT query that has none of its own, where that can be done safely.
-
-    A query with a LIMIT, or with VALUES after its pattern, comes back as it is: the caller cuts.
-
-    >>> cap_rows("SELECT ?x { { SELECT ?x { ?x ?y ?z } LIMIT 9 } }", 5)
-    'SELECT ?x { { SELECT ?x { ?x ?y ?z } LIMIT 9 } }\nLIMIT 5'
-    """
-    depth = 0
-    for token in tokens(query):
-        if token.text in ("{", "}"):
-            depth += 1 if token.text == "{" else -1
-        elif depth == 0 and token.kind == "word" and token.text.upper() in ("LIMIT", "VALUES"):
-            return query
-    return f"{query}\nLIMIT {limit}"
-
-
 def tokens(text: str) -> Iterator[Token]:
     """Cut any text into tokens, blanks and comments among them; joined they are the text again."""
     for match in _TOKEN.finditer(text):

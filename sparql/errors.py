@@ -10,6 +10,9 @@
     │   ├── StoreError          an embedded store that is missing, empty, unfinished or locked
     │   ├── EndpointError       an endpoint that is down, refuses, or does not speak SPARQL
     │   ├── QueryTimeout        no result within the time limit
+    │   │   ├── PartialResult   the server's time limit passed, and it sent what it had by then
+    │   │   └── QueryTooCostly  the server guesses that it would take too long, and does not try
+    │   ├── ResultTruncated     the server sends only so many rows, and there are more
     │   └── MalformedResult     an answer that is not a SPARQL result
     ├── DumpError               a dump that cannot be read or loaded
     ├── AnsweringError          a question that got no answer, though the graph and model work
@@ -83,15 +86,62 @@ class QueryTimeout(GraphError):
         timeout_s: The limit in seconds.
     """
 
-    def __init__(self, query: str, timeout_s: float, where: str) -> None:
-        head = " ".join(query.split())
-        head = head if len(head) <= 120 else head[:117] + "…"
+    def __init__(
+        self, query: str, timeout_s: float, where: str, message: str | None = None
+    ) -> None:
         super().__init__(
-            f"no result from {where} within {timeout_s:g} s ({head}). "
+            message
+            or f"no result from {where} within {timeout_s:g} s ({_head(query)}). "
             "Raise --timeout, or make the query more selective."
         )
         self.query = query
         self.timeout_s = timeout_s
+
+
+class PartialResult(QueryTimeout):
+    """The server's own time limit passed, and what it sent is only a part of the result."""
+
+    def __init__(self, query: str, timeout_s: float, where: str) -> None:
+        message = (
+            f"{where} reached a time limit of its own and sent a part of the result "
+            f"({_head(query)}). Take timeout= out of the endpoint's URL, raise the server's "
+            "limit, or make the query more selective."
+        )
+        super().__init__(query, timeout_s, where, message)
+
+
+class QueryTooCostly(QueryTimeout):
+    """The server guesses that a query would take too long, and does not try.
+
+    Attributes:
+        timeout_s: The server's limit for its guess, in seconds.
+    """
+
+    def __init__(self, query: str, timeout_s: float, where: str, words: str) -> None:
+        message = (
+            f"{where} does not try the query ({_head(query)}): {words} Such guesses are often far "
+            "off: set MaxQueryCostEstimationTime = 0 in virtuoso.ini, or make the query more "
+            "selective."
+        )
+        super().__init__(query, timeout_s, where, message)
+
+
+class ResultTruncated(GraphError):
+    """The server sends only so many rows of a result, and there are more.
+
+    Attributes:
+        query: The query.
+        max_rows: The rows that the server sent, its limit.
+    """
+
+    def __init__(self, query: str, max_rows: int, where: str) -> None:
+        super().__init__(
+            f"{where} sends {max_rows} rows at most, and the result has more ({_head(query)}). "
+            "Raise the server's limit (ResultSetMaxRows in virtuoso.ini), or ask for fewer rows: "
+            "with --limit, or page by page with ORDER BY, LIMIT and OFFSET."
+        )
+        self.query = query
+        self.max_rows = max_rows
 
 
 class MalformedResult(GraphError):
@@ -128,3 +178,8 @@ class ModelError(KbqaError):
 
 class TrainingError(KbqaError):
     """Training cannot start, resume or go on."""
+
+
+def _head(query: str) -> str:
+    words = " ".join(query.split())
+    return words if len(words) <= 120 else words[:117] + "…"

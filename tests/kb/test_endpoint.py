@@ -2,9 +2,11 @@
 
 import http.server
 import json
+import re
 import socket
 import threading
 import time
+import urllib.parse
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -16,9 +18,13 @@ from kbqa.sparql.errors import (
     GraphError,
     InputError,
     MalformedResult,
+    PartialResult,
     QuerySyntaxError,
     QueryTimeout,
+    QueryTooCostly,
+    ResultTruncated,
 )
+from kbqa.sparql.row_limits import row_limit
 
 QUERY = "SELECT ?x { ?x ?y ?z }"
 JSON = "application/sparql-results+json"
@@ -31,20 +37,26 @@ ROWS = {
         ]
     },
 }
+TOO_COSTLY = (
+    "Virtuoso 42000 Error The estimated execution time 41 (sec) exceeds the limit of 1 (sec).\n\n"
+    "SPARQL query:\nSELECT ?x { ?x ?y ?z }"
+)
 
 Answer = Callable[[http.server.BaseHTTPRequestHandler], None]
 
 
 class _Server:
-    """A server that answers every POST in the way that a test sets."""
+    """A server that answers every POST in the way that a test sets, and keeps the last query."""
 
     def __init__(self) -> None:
         self.answer: Answer = _reply(200, JSON, "{}")
+        self.query = ""
         outer = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                self.rfile.read(int(self.headers["Content-Length"]))
+                body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+                (outer.query,) = urllib.parse.parse_qs(body)["query"]
                 outer.answer(self)
 
             def log_message(self, *args: object) -> None:
@@ -64,7 +76,7 @@ class _Server:
 def _reply(status: int, kind: str, body: str, **headers: str) -> Answer:
     def answer(handler: http.server.BaseHTTPRequestHandler) -> None:
         data = body.encode()
-        handler.send_response(status)
+        handler.send_response_only(status)
         handler.send_header("Content-Type", kind)
         handler.send_header("Content-Length", str(len(data)))
         for name, value in headers.items():
@@ -129,10 +141,17 @@ def server() -> Iterator[_Server]:
         ),
         pytest.param(
             _reply(200, JSON, json.dumps(ROWS), X_SQL_State="S1TAT"),
-            QueryTimeout,
-            "within 5 s",
-            id="Virtuoso's partial result",
+            PartialResult,
+            "sent a part of the result",
+            id="Virtuoso's partial groups",
         ),
+        pytest.param(
+            _reply(500, "text/plain", f"{json.dumps(ROWS)[:-9]}Virtuoso S1TAT Error RC...: Ret"),
+            PartialResult,
+            "sent a part of the result",
+            id="Virtuoso's partial rows",
+        ),
+        pytest.param(_reply(206, JSON, json.dumps(ROWS)), PartialResult, "a part", id="206"),
         pytest.param(_reply(200, JSON, "[]"), MalformedResult, "no SPARQL result", id="a list"),
         pytest.param(_reply(200, JSON, "{}"), MalformedResult, "no SPARQL result", id="no rows"),
         pytest.param(
@@ -148,15 +167,21 @@ def server() -> Iterator[_Server]:
             id="a syntax error",
         ),
         pytest.param(
-            _reply(400, "text/plain", "Virtuoso 42000 Error The estimated execution time 900"),
-            EndpointError,
-            "HTTP status 400: Virtuoso 42000",
+            _reply(500, "text/plain", TOO_COSTLY),
+            QueryTooCostly,
+            r"time 41 \(sec\) exceeds the limit of 1 \(sec\)\. Such guesses",
             id="Virtuoso's refusal",
+        ),
+        pytest.param(
+            _reply(500, "text/plain", "Virtuoso 42000 Error SR186: No permission"),
+            EndpointError,
+            "HTTP status 500: Virtuoso 42000 Error SR186",
+            id="Virtuoso's other refusals",
         ),
         pytest.param(
             _reply(500, "text/plain", "Virtuoso S1T00 Error SR171: Transaction timed out"),
             QueryTimeout,
-            "within 5 s",
+            "a time limit of its own: Virtuoso S1T00 Error SR171.*Raise MaxQueryExecutionTime",
             id="Virtuoso's time-out",
         ),
         pytest.param(
@@ -190,6 +215,65 @@ def test_the_time_limit_is_real(server: _Server, answer: Answer) -> None:
     with pytest.raises(QueryTimeout):
         SparqlEndpoint(server.url).select(QUERY, timeout_s=0.3)
     assert time.monotonic() - started < 0.9
+
+
+def _capped(server: _Server, rows: int, cap: int, **headers: str) -> Answer:
+    """Answer as a server does that has so many rows and sends at most `cap` of them."""
+
+    def answer(handler: http.server.BaseHTTPRequestHandler) -> None:
+        asked = row_limit(server.query)
+        skipped = int((re.search(r"OFFSET (\d+)", server.query) or ["", "0"])[1])
+        count = min(max(rows - skipped, 0), cap if asked is None else min(cap, asked))
+        bindings = [{"x": {"type": "uri", "value": "http://x/y"}}] * count
+        body = json.dumps({"head": {"vars": ["x"]}, "results": {"bindings": bindings}})
+        _reply(200, JSON, body, **(headers if count == cap else {}))(handler)
+
+    return answer
+
+
+CAPS = pytest.mark.parametrize(
+    ("cap", "headers"),
+    [(7, {"X_SPARQL_MaxRows": "7"}), (1000, {})],
+    ids=["Virtuoso's header", "without a word"],
+)
+
+
+@CAPS
+def test_rows_that_the_server_keeps_back_are_an_error(
+    server: _Server, cap: int, headers: dict[str, str]
+) -> None:
+    graph = SparqlEndpoint(server.url)
+    server.answer = _capped(server, cap + 1, cap, **headers)
+    for query, limit in [
+        (QUERY, None),
+        (QUERY, cap + 1),
+        (f"{QUERY} LIMIT {cap + 1}", None),
+        (f"{QUERY} ORDER BY ?x LIMIT {cap + 5}", cap + 3),
+    ]:
+        with pytest.raises(ResultTruncated, match=f"{cap} rows at most") as caught:
+            graph.select(query, limit=limit)
+        assert caught.value.max_rows == cap
+
+
+@CAPS
+def test_rows_that_nobody_asked_for_are_not_missed(
+    server: _Server, cap: int, headers: dict[str, str]
+) -> None:
+    graph = SparqlEndpoint(server.url)
+    server.answer = _capped(server, cap + 1, cap, **headers)
+    table = graph.select(QUERY, limit=cap)
+    assert (len(table.rows), table.truncated) == (cap, True)
+    assert len(graph.select(f"{QUERY} LIMIT {cap}").rows) == cap
+    server.answer = _capped(server, cap, cap, **headers)
+    for limit in (None, cap, cap + 1):
+        table = graph.select(QUERY, limit=limit)
+        assert (len(table.rows), table.truncated) == (cap, False)
+
+
+def test_a_virtuoso_is_not_asked_for_parts(server: _Server) -> None:
+    server.answer = _reply(200, JSON, json.dumps(ROWS), Server="Virtuoso/07.20.3229 (Linux)")
+    with pytest.raises(EndpointError, match=r"leave out rows .* Take that out of the URL"):
+        SparqlEndpoint(f"{server.url}?timeout=30000").select(QUERY)
 
 
 def test_search_has_the_time_limit_of_the_endpoint(server: _Server) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pyoxigraph
 import pytest
 
-from kbqa.sparql.dialect import cap_rows, check_read_only, repair_query
+from kbqa.sparql.dialect import check_read_only, repair_query
 from kbqa.sparql.errors import QueryRefused, QuerySyntaxError
 
 NS = "http://rdf.freebase.com/ns/"
@@ -86,22 +86,6 @@ def test_writing_and_reaching_out_are_refused(query: str) -> None:
 def test_what_is_no_query_is_said_so(text: str) -> None:
     with pytest.raises(QuerySyntaxError, match="not a SPARQL query"):
         check_read_only(text)
-
-
-@pytest.mark.parametrize(
-    ("query", "is_capped"),
-    [
-        ("SELECT ?x { ?x ?y ?z }", True),
-        ("SELECT ?x { ?x ?y ?z } # end", True),
-        ("SELECT ?x { { SELECT ?x { ?x ?y ?z } LIMIT 3 } } OFFSET 2", True),
-        ("SELECT ?x { ?x ?y ?z } limit 3", False),
-        ("SELECT ?x { ?x ?y ?z } VALUES ?x { <a:a> }", False),
-    ],
-)
-def test_cap_rows(query: str, is_capped: bool) -> None:
-    capped = cap_rows(query, 7)
-    assert (capped != query) == is_capped
-    pyoxigraph.Store().query(capped)
 
 
 @pytest.mark.parametrize("name", ["qa/webqsp.train", "qa/cwq.dev", "fidelity/queries-half"])
