@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from generated.lines import END, Ints, Lines
 from generated.plan import NO_COUNTRY, Plan
 from generated.schema import Kind, Schema, Type
-from generated.values import NAMES_A_LANGUAGE, Values
+from generated.values import Values
 from generated.vocabulary import (
     ALIAS,
     DESCRIPTION,
@@ -29,7 +29,7 @@ from generated.vocabulary import (
     Vocabulary,
     iri_object,
 )
-from generated.words import COUNTRIES, GENDERS, LANGUAGES, OTHER_LANGUAGES
+from generated.words import COUNTRIES, GENDERS, LANGUAGES
 
 NODES_A_BLOCK = 15_000
 

@@ -101,7 +101,8 @@ class Plan:
     def mediator_types(self, mediators: Ints) -> Ints:
         """Return each mediator's type."""
         places = self._mediators.place(mediators)
-        return np.searchsorted(self._mediator_starts, places, side="right") - 1
+        types: Ints = np.searchsorted(self._mediator_starts, places, side="right") - 1
+        return types
 
     def topic_places(self, topic_type: int, country: int | None = None) -> range:
         """Return where the topics of a type lie, of all or of one country, for `topics_at`."""
@@ -126,8 +127,8 @@ class Plan:
 
     def popular_ranks(self, draws: NDArray[np.float64]) -> Ints:
         """Turn draws in [0, 1) into ranks of popularity, Zipf's law with exponent 1.05."""
-        ranks = (1 - draws * self._zipf_span) ** (1 / (1 - _ZIPF))
-        return np.minimum(ranks.astype(np.int64), self.topic_count) - 1
+        ranks: Ints = ((1 - draws * self._zipf_span) ** (1 / (1 - _ZIPF))).astype(np.int64)
+        return np.clip(ranks, 1, self.topic_count) - 1
 
     def popular_nodes(self, ranks: Ints) -> Ints:
         """Return the nodes of ranks."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from generated.lines import END, Lines
 from generated.plan import Plan
-from generated.schema import Kind, Property, Schema, Type
+from generated.schema import Kind, Property, Schema
 from generated.values import NAMES_A_LANGUAGE
 from generated.vocabulary import (
     DOMAIN,

@@ -61,12 +61,7 @@ def make_values(seed: int) -> Values:
             Kind.WHOLE: encoded(
                 [f'"{int(10 ** random.uniform(0, 8))}"{end}' for _ in range(_MANY)]
             ),
-            Kind.DECIMAL: encoded(
-                [
-                    f'"{random.uniform(0, 10 ** random.randint(0, 6)):.{random.randint(1, 4)}f}"{end}'
-                    for _ in range(_MANY)
-                ]
-            ),
+            Kind.DECIMAL: encoded([f'"{_decimal(random)}"{end}' for _ in range(_MANY)]),
             Kind.TRUTH: encoded([f'"true"{end}', f'"false"{end}']),
             Kind.TEXT: encoded([f'"{text}"{random.choice(("@en", ""))}{end}' for text in texts]),
         },
@@ -99,6 +94,10 @@ def _date(random: Random) -> str:
         return f'"-{random.randint(1, 900):04}"{_XSD}gYear>'
     hour, minute = random.randint(0, 23), random.randint(0, 59)
     return f'"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:00Z"{_XSD}dateTime>'
+
+
+def _decimal(random: Random) -> str:
+    return f"{random.uniform(0, 10 ** random.randint(0, 6)):.{random.randint(1, 4)}f}"
 
 
 def _key_escaped(text: str) -> bytes:

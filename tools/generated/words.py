@@ -1,64 +1,80 @@
 """The words of a made-up dump: English names and texts, and names in thirty scripts and tongues.
 
-Everything is bytes in UTF-8 and free of what N-Triples would want escaped, unless it says so.
+What N-Triples wants escaped is escaped already.
 """
 
 import itertools
 
-FIRST_WORDS = tuple(
-    "Ada Agnes Albert Alice Amara Anders Andrea Anita Anton Arthur Astrid Barbara Beatrice Benjamin "
-    "Bernard Boris Carla Carlos Caroline Cecil Charles Charlotte Clara Claude Daniel David Diana "
-    "Dmitri Dorothy Edgar Edith Edward Elena Elias Elizabeth Emma Enrique Erik Esther Eva Felix "
-    "Fiona Frances Frank Fred George Gloria Grace Greta Hannah Harold Helen Henry Hugo Ibrahim Ida "
-    "Igor Irene Isaac Ivan Jack Jacob James Jane Jean Joan Johan John José Joseph Julia Karim Karl "
-    "Katherine Kenji Laura Leo Leonard Lily Linda Louis Lucia Luis Magnus Marco Margaret Maria Mark "
-    "Martha Martin Mary Matthew Max Michael Miriam Mohammed Nadia Nancy Nathan Nicholas Nina Nora "
-    "Olga Oliver Oscar Otto Pablo Patricia Paul Pedro Peter Philip Rachel Ralph Raymond Rebecca "
-    "Richard Robert Rosa Ruth Samuel Sandra Sarah Sergei Simon Sofia Sophie Stefan Stephen Susan "
-    "Sven Teresa Thomas Tomás Ursula Vera Victor Viktor Vincent Virginia Walter William Yasmin Yuki "
-    "North South East West New Old Upper Lower Great Little Saint Port Fort Mount Lake River Royal "
-    "Golden Silver Black White Red Blue Green Dark Bright Silent Last First Second Lost Hidden "
-    "Broken Secret Wild Eternal American British Canadian French German Italian Russian Japanese "
-    "Indian National International Modern Ancient Public Central United The A Return Song Night "
-    "Day Children House Legend Story History Battle Order Book Art Journal Best Live".split()
+
+def _words(text: str) -> list[str]:
+    return text.split()
+
+
+FIRST_WORDS = _words(
+    """
+    Ada Agnes Albert Alice Amara Anders Andrea Anita Anton Arthur Astrid Barbara Beatrice Benjamin
+    Bernard Boris Carla Carlos Caroline Cecil Charles Charlotte Clara Claude Daniel David Diana
+    Dmitri Dorothy Edgar Edith Edward Elena Elias Elizabeth Emma Enrique Erik Esther Eva Felix
+    Fiona Frances Frank Fred George Gloria Grace Greta Hannah Harold Helen Henry Hugo Ibrahim Ida
+    Igor Irene Isaac Ivan Jack Jacob James Jane Jean Joan Johan John José Joseph Julia Karim Karl
+    Katherine Kenji Laura Leo Leonard Lily Linda Louis Lucia Luis Magnus Marco Margaret Maria Mark
+    Martha Martin Mary Matthew Max Michael Miriam Mohammed Nadia Nancy Nathan Nicholas Nina Nora
+    Olga Oliver Oscar Otto Pablo Patricia Paul Pedro Peter Philip Rachel Ralph Raymond Rebecca
+    Richard Robert Rosa Ruth Samuel Sandra Sarah Sergei Simon Sofia Sophie Stefan Stephen Susan
+    Sven Teresa Thomas Tomás Ursula Vera Victor Viktor Vincent Virginia Walter William Yasmin Yuki
+    North South East West New Old Upper Lower Great Little Saint Port Fort Mount Lake River Royal
+    Golden Silver Black White Red Blue Green Dark Bright Silent Last First Second Lost Hidden
+    Broken Secret Wild Eternal American British Canadian French German Italian Russian Japanese
+    Indian National International Modern Ancient Public Central United The A Return Song Night
+    Day Children House Legend Story History Battle Order Book Art Journal Best Live
+    """
 )
 
-_STEMS = (
-    "Ash Atter Beck Birch Black Brad Bridge Brook Burn Cald Carl Chap Chester Clay Cole Cran Dal "
-    "Dun East Edge Fair Farn Glen Green Hamp Hart Haver Hawk Hazel Holm Hunt Kel Kings Lang Lin "
-    "Marl May Mil Nor Oak Pem Pres Quin Rad Rams Rose Rother Sal Sand Shel Stan Stock Strat Sut "
-    "Thorn Under Wake Wal Ware Wen Whit Wil Win Wood York"
-).split()
-_ENDINGS = (
-    "beck berg borough bourne bridge brook bury by castle church combe cott croft dale den don "
-    "field fold ford gate grove ham hill hurst land ley man mere mont more mouth port ridge sby "
-    "shaw shire side sley smith son stead stein stone ston ton vale ville ward water well wick "
-    "wood worth"
-).split()
-_NOUNS = (
-    "Academy Album Alliance Archive Army Association Avenue Award Band Bank Bay Beach Bird Bridge "
-    "Camp Canal Castle Cathedral Championship Church City Club Coast College Company Conference "
-    "Council County Creek Crown Dance Desert District Dream Empire Engine Express Factory Falls "
-    "Family Festival Forest Foundation Garden Gate Group Harbour Heart Hill Hospital Hotel Hour "
-    "Island Journey King Kingdom Lake Law League Library Light Line Machine Market Memory Mile "
-    "Mirror Mission Moon Mountain Museum Music Night Ocean Office Orchestra Palace Paper Park Party "
-    "Path Peak Planet Point Prison Project Queen Race Railway Rain River Road Rock Room School Sea "
-    "Season Shadow Ship Sky Society Song Square Stadium Star Station Storm Street Summer Sun Sword "
-    "Symphony Teacher Temple Theatre Time Tower Town Train Tree Trio Union University Valley "
-    "Village Voice Wall War Water Wind Window Winter Woman World Year"
-).split()
+_STEMS = _words(
+    """
+    Ash Atter Beck Birch Black Brad Bridge Brook Burn Cald Carl Chap Chester Clay Cole Cran Dal
+    Dun East Edge Fair Farn Glen Green Hamp Hart Haver Hawk Hazel Holm Hunt Kel Kings Lang Lin
+    Marl May Mil Nor Oak Pem Pres Quin Rad Rams Rose Rother Sal Sand Shel Stan Stock Strat Sut
+    Thorn Under Wake Wal Ware Wen Whit Wil Win Wood York
+    """
+)
+_ENDINGS = _words(
+    """
+    beck berg borough bourne bridge brook bury by castle church combe cott croft dale den don
+    field fold ford gate grove ham hill hurst land ley man mere mont more mouth port ridge sby
+    shaw shire side sley smith son stead stein stone ston ton vale ville ward water well wick
+    wood worth
+    """
+)
+_NOUNS = _words(
+    """
+    Academy Album Alliance Archive Army Association Avenue Award Band Bank Bay Beach Bird Bridge
+    Camp Canal Castle Cathedral Championship Church City Club Coast College Company Conference
+    Council County Creek Crown Dance Desert District Dream Empire Engine Express Factory Falls
+    Family Festival Forest Foundation Garden Gate Group Harbour Heart Hill Hospital Hotel Hour
+    Island Journey King Kingdom Lake Law League Library Light Line Machine Market Memory Mile
+    Mirror Mission Moon Mountain Museum Music Night Ocean Office Orchestra Palace Paper Park Party
+    Path Peak Planet Point Prison Project Queen Race Railway Rain River Road Rock Room School Sea
+    Season Shadow Ship Sky Society Song Square Stadium Star Station Storm Street Summer Sun Sword
+    Symphony Teacher Temple Theatre Time Tower Town Train Tree Trio Union University Valley
+    Village Voice Wall War Water Wind Window Winter Woman World Year
+    """
+)
 
 LAST_WORDS = tuple(
     [stem + ending for stem, ending in itertools.product(_STEMS, _ENDINGS)]
     + _NOUNS
-    + [f"{stem}{ending} {noun}" for stem, ending, noun in zip(_STEMS * 3, _ENDINGS * 5, _NOUNS * 2)]
+    + [
+        f"{stem}{ending} {noun}"
+        for stem, ending, noun in zip(_STEMS * 3, _ENDINGS * 5, _NOUNS * 2, strict=False)
+    ]
 )
 
 NAME_TAILS = tuple(
     [f" {number}" for number in range(2, 400)]
     + [f" ({year} film)" for year in range(1920, 2015)]
     + [f" ({year})" for year in range(1900, 2015)]
-    + [f", {stem}{ending}" for stem, ending in zip(_STEMS * 2, _ENDINGS * 3)]
+    + [f", {stem}{ending}" for stem, ending in zip(_STEMS * 2, _ENDINGS * 3, strict=False)]
     + [f" {word}" for word in ("II", "III", "IV", "Jr.", "Sr.", "& Sons", "No. 1", r"\"Live\"")]
     + [f" and the {noun}" for noun in _NOUNS]
     + [f" of the {noun}s" for noun in _NOUNS]
@@ -82,33 +98,39 @@ SENTENCES = tuple(
     )
 )
 
-PROPERTY_WORDS = (
-    "origin founder member period title parent kind author editor series region rating material "
-    "inventor owner role height width depth volume capacity speed power opened closed began ended "
-    "released recorded published produced featured location subject purpose symbol style colour "
-    "status category format source target host sponsor teacher student successor predecessor "
-    "neighbour ingredient instrument vehicle station route season episode chapter version score "
-    "rank winner loser participant event venue date_founded date_of_death place_of_origin works "
-    "parts awards records editions programs services products branches affiliations"
-).split()
+PROPERTY_WORDS = _words(
+    """
+    origin founder member period title parent kind author editor series region rating material
+    inventor owner role height width depth volume capacity speed power opened closed began ended
+    released recorded published produced featured location subject purpose symbol style colour
+    status category format source target host sponsor teacher student successor predecessor
+    neighbour ingredient instrument vehicle station route season episode chapter version score
+    rank winner loser participant event venue date_founded date_of_death place_of_origin works
+    parts awards records editions programs services products branches affiliations
+    """
+)
 
-DOMAIN_WORDS = (
-    "film music people location book sports award education government business tv biology medicine "
-    "computer military architecture aviation transportation religion law language food astronomy "
-    "chemistry physics geography media_common organization broadcast cvg games comic_books theater "
-    "visual_art royalty time travel measurement_unit influence internet fictional_universe soccer "
-    "baseball basketball american_football tennis ice_hockey boats automotive rail spaceflight "
-    "meteorology conferences library digicams dining celebrities wine opera martial_arts "
-    "olympics zoos bicycles skiing fashion interests symbols engineering finance"
-).split()
+DOMAIN_WORDS = _words(
+    """
+    film music people location book sports award education government business tv biology medicine
+    computer military architecture aviation transportation religion law language food astronomy
+    chemistry physics geography media_common organization broadcast cvg games comic_books theater
+    visual_art royalty time travel measurement_unit influence internet fictional_universe soccer
+    baseball basketball american_football tennis ice_hockey boats automotive rail spaceflight
+    meteorology conferences library digicams dining celebrities wine opera martial_arts
+    olympics zoos bicycles skiing fashion interests symbols engineering finance
+    """
+)
 
-TYPE_WORDS = (
-    "work artist group place genre event character series edition member maker award_winner record "
-    "club team venue school leader company product species structure region division facility "
-    "period position role format instrument vehicle body substance device document program topic "
-    "honour organism route station system category style theme movement object collection source "
-    "profession competition tournament season contest mission building area feature variety"
-).split()
+TYPE_WORDS = _words(
+    """
+    work artist group place genre event character series edition member maker award_winner record
+    club team venue school leader company product species structure region division facility
+    period position role format instrument vehicle body substance device document program topic
+    honour organism route station system category style theme movement object collection source
+    profession competition tournament season contest mission building area feature variety
+    """
+)
 
 COUNTRIES = (
     ("m.09c7w0", "United States of America"),
