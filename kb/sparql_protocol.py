@@ -48,6 +48,7 @@ from kbqa.sparql.errors import (
 
 _PARTIAL_CONTENT = 206
 _BAD_REQUEST = 400
+_TOO_MANY_REQUESTS = 429
 _TIMEOUT_CODES = (408, 504)
 _VIRTUOSO_ERROR = re.compile(r"Virtuoso (?P<state>[0-9A-Z]{5}) Error (?P<words>.*)")
 _VIRTUOSO_TIMEOUT = "S1T00"
@@ -179,7 +180,8 @@ def _hang_up_at(deadline: float, response: http.client.HTTPResponse) -> Iterator
 
 def _refused(url: str, query: str, timeout_s: float, code: int, text: str) -> KbqaError:
     where, words = _where(url), _excerpt(text)
-    if code in _TIMEOUT_CODES:
+    # QLever says 429 where it has cancelled a query, see ad-freiburg/qlever issue 2957.
+    if code in _TIMEOUT_CODES or (code == _TOO_MANY_REQUESTS and _speaks_of_time(text)):
         return QueryTimeout(query, timeout_s, where)
     is_syntax = code == _BAD_REQUEST
     # Searched, as rows may stand before it.
@@ -218,9 +220,13 @@ def _undecodable(url: str, query: str, timeout_s: float, reply: _Reply) -> KbqaE
             "The URL of an endpoint often ends in /sparql or /query."
         )
     end = reply.body[-200:].decode(errors="replace")
-    if any(word in end.lower() for word in _TIMEOUT_WORDS):
+    if _speaks_of_time(end):
         return QueryTimeout(query, timeout_s, _where(url))
     return MalformedResult(f"{_where(url)} broke off in the middle of its answer: …{_excerpt(end)}")
+
+
+def _speaks_of_time(text: str) -> bool:
+    return any(word in text.lower() for word in _TIMEOUT_WORDS)
 
 
 def _where(url: str) -> str:

@@ -197,6 +197,18 @@ def server() -> Iterator[_Server]:
             id="overloaded",
         ),
         pytest.param(_reply(504, "text/plain", ""), QueryTimeout, "within 5 s", id="gateway"),
+        pytest.param(
+            _reply(429, JSON, '{"exception": "Operation timed out."}'),
+            QueryTimeout,
+            "within 5 s",
+            id="QLever's time-out",
+        ),
+        pytest.param(
+            _reply(429, "text/plain", "slow down"),
+            EndpointError,
+            "HTTP status 429: slow down",
+            id="too many requests",
+        ),
         pytest.param(_break_off, EndpointError, "does not answer", id="connection lost"),
     ],
 )
