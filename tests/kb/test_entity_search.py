@@ -1,10 +1,14 @@
+from contextlib import closing
 from pathlib import Path
 
+import pyoxigraph
 import pytest
+from graph_servers import oxigraph_server
 
 from kbqa.kb.entity_search import open_names
 from kbqa.kb.select_graph import open_graph
 from kbqa.sparql.errors import EndpointError
+from kbqa.sparql.terms import FREEBASE_NS as NS
 
 
 @pytest.mark.parametrize(
@@ -45,6 +49,29 @@ def test_spans_of_a_question(small_store: Path, small_endpoint: str) -> None:
         assert names.match_spans([]) == []
         names.close()
         graph.close()
+
+
+def test_virtuoso_finds_names_with_and_without_a_language(virtuoso_endpoint: str) -> None:
+    graph = open_graph(endpoint=virtuoso_endpoint)
+    tokens = ["justin", "bieber", "and", "jaxon", "bieber", "of", "Jamaica"]
+    spans = open_names(graph).match_spans(tokens)
+    found = [(span.matches[0].mid, span.matches[0].popularity) for span in spans]
+    assert found == [("m.06w2sn5", 7), ("m.0gxnnwq", 3), ("m.03_r3", 10)]
+    graph.close()
+
+
+def test_a_name_of_many_at_an_endpoint(tmp_path: Path) -> None:
+    store = pyoxigraph.Store(tmp_path / "many")
+    lines = [f'<{NS}m.p{number}> <{NS}type.object.name> "Pilot"@en .' for number in range(120)]
+    lines += [f"<{NS}m.e{number}> <{NS}tv.episode.pilot> <{NS}m.p77> ." for number in range(3)]
+    lines += [f'<{NS}m.p5> <{NS}common.topic.description> "the second" .']
+    store.load("\n".join(lines), pyoxigraph.RdfFormat.N_TRIPLES)
+    store.flush()
+    with oxigraph_server(tmp_path / "many") as url, closing(open_graph(endpoint=url)) as graph:
+        matches = open_names(graph).lookup("pilot", limit=20)
+    assert len(matches) == 20
+    found = [(match.mid, match.popularity) for match in matches]
+    assert found[:3] == [("m.p77", 4), ("m.p5", 2), ("m.p0", 1)]
 
 
 def test_nobody_of_that_name(small_store: Path, small_endpoint: str) -> None:
