@@ -14,15 +14,15 @@ from kbqa.kb.cleaning_terms import BARE, IRI, LITERAL, NAME, PREFIXES, Unmendabl
 
 _STATEMENT = re.compile(
     rf"({IRI}|{NAME})[ \t]*+({IRI}|{NAME})[ \t]*+({IRI}|{LITERAL}|{NAME}|{BARE})[ \t]*+"
-    r"(?:(\.)[ \t]*+(?:#.*+)?+)?+",
+    r"(?:(\.)[ \t]*+(?:#.*+)?+)?+[ \t\r\n]*+",
     flags=re.DOTALL,
 )
 _DIRECTIVE = re.compile(r"(?:@(?:prefix|base)|(?i:prefix|base))[ \t]")
 _PREFIX_DIRECTIVE = re.compile(r"(?i:@?prefix)[ \t]+([^\s:]*):[ \t]*<([^<>]*)>")
 
 _TOKEN = re.compile(
-    rf"(?P<iri>{IRI})|(?P<literal>{LITERAL})|(?P<node>_:[^ \t]++)|(?P<name>{NAME})"
-    rf"|(?P<bare>{BARE})(?![^ \t.])|(?P<dot>\.)|(?P<scrap>[^ \t]++)",
+    rf"(?P<iri>{IRI})|(?P<literal>{LITERAL})|(?P<node>_:[^ \t\r\n]++)|(?P<name>{NAME})"
+    rf"|(?P<bare>{BARE})(?![^ \t\r\n.])|(?P<dot>\.)|(?P<scrap>[^ \t\r\n]++)",
     flags=re.DOTALL,
 )
 _SCRAP_REASONS = {
@@ -91,10 +91,9 @@ def clean_line(line: bytes) -> Cleaned:
     except UnicodeDecodeError:
         return Rejected("not UTF-8")
     defects: list[str] = []
-    text = text.strip(" \t\r\n")
     if text.startswith("\ufeff"):
         defects.append("byte order mark")
-        text = text.lstrip("\ufeff \t")
+    text = text.lstrip("\ufeff \t\r\n")
     if not text:
         return Skipped("blank line")
     if text.startswith("#"):
@@ -146,7 +145,7 @@ def _reason(text: str) -> str:
         end_of_literal = token.end() if token.lastgroup == "literal" else -1
     if "node" in kinds:
         return "blank node"
-    if text.endswith((";", ",")):
+    if text.rstrip().endswith((";", ",")):
         return "Turtle list"
     if "literal" in kinds[:2]:
         return "literal as subject" if kinds[0] == "literal" else "literal as predicate"

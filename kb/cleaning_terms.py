@@ -81,7 +81,9 @@ def mend_term(term: str) -> MendedTerm:
     """
     if term.startswith('"'):
         return _mend_literal(term)
-    return _mend_resource(term) if ":" in term else MendedTerm(f'"{term}"', ("bare value",))
+    if term.startswith("<") or ":" in term:
+        return _mend_resource(term)
+    return MendedTerm(f'"{term}"', ("bare value",))
 
 
 # Dumps are grouped by subject and have few predicates: most terms come again and again.
