@@ -53,8 +53,9 @@ def query_mentions(query: str) -> Mentions:
         if kind == "word":
             word = text.upper()
             declares = word == "PREFIX"
-            if word in ("FILTER", "VALUES"):
+            if word in ("FILTER", "VALUES", "BIND"):
                 after_word = word
+                places[-1] = place if place == _NO_TRIPLES else _SUBJECT  # a triple ends here
             if text == "a" and place == _RELATION:
                 relations.add(f"{KNOWN_PREFIXES['rdf']}type")
                 places[-1] = _OBJECT

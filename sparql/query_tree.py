@@ -173,7 +173,7 @@ def parse_select(query: str) -> SelectTree:
         QuerySyntaxError: It does not parse.
         CrpConversionError: It holds a construct that no CRP can say.
     """
-    root = _parse(query)
+    root = parse_query(query)
     if root.name != "SelectQuery":
         raise CrpConversionError("not a SELECT", root.name)
     if root.groupby or root.having:
@@ -198,7 +198,12 @@ def parse_select(query: str) -> SelectTree:
     )
 
 
-def _parse(query: str) -> "CompValue":
+def parse_query(query: str) -> "CompValue":
+    """Parse a query of any form into rdflib's parse tree.
+
+    Raises:
+        QuerySyntaxError: It does not parse.
+    """
     import rdflib
     from pyparsing.exceptions import ParseBaseException
     from rdflib.plugins.sparql.parser import parseQuery
