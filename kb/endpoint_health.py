@@ -9,7 +9,14 @@ from urllib.parse import urlencode, urlsplit, urlunsplit
 from kbqa.kb.endpoint import SparqlEndpoint
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S
 from kbqa.kb.health import Finding, from_error, ok, problem, warning
-from kbqa.sparql.errors import GraphError, InputError, KbqaError, MalformedResult, QueryTimeout
+from kbqa.sparql.errors import (
+    GraphError,
+    InputError,
+    KbqaError,
+    MalformedResult,
+    QueryTimeout,
+    ResultTruncated,
+)
 from kbqa.sparql.templates import NAME
 from kbqa.sparql.terms import FREEBASE_NS, iri
 
@@ -159,7 +166,10 @@ def _check_default_graph(graph: SparqlEndpoint, url: str, timeout_s: float) -> I
 def _check_row_cap(graph: SparqlEndpoint, timeout_s: float) -> Finding:
     """Ask for many rows; fewer are all there are, or all that the server gives."""
     query = f"SELECT ?s {{ ?s ?p ?o }} LIMIT {_ROWS_WANTED}"
-    n = len(graph.select(query, timeout_s=timeout_s).rows)
+    try:
+        n = len(graph.select(query, timeout_s=timeout_s).rows)
+    except ResultTruncated as error:
+        return _capped(f"it cuts results at {error.max_rows:,} rows")
     rest = f"SELECT ?s {{ ?s ?p ?o }} OFFSET {n} LIMIT 1"
     if n < _ROWS_WANTED and graph.select(rest, timeout_s=timeout_s).rows:
         return _capped(f"it cuts results at {n:,} rows")
