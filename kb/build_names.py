@@ -72,7 +72,7 @@ class NamedEntity(NamedTuple):
 
 
 class NameIndexBuilder:
-    """Takes entities with their names, then writes the index; not more than 100 MB of memory."""
+    """Takes entities with their names, then writes the index; takes some 150 MB of memory."""
 
     def __init__(self, path: Path) -> None:
         """Begin an index; what a killed build has left at the path is deleted."""

@@ -1,50 +1,53 @@
-"""Read dumps as blocks of raw lines: gzip, bzip2, xz or plain, from files or standard input.
+"""Read dumps as blocks of whole lines, compressed or not, from files or standard input.
 
-What a line says is not looked at here (`kbqa.kb.triples` does); only a file that is no N-Triples
-at all is refused, at its first lines.
+What a line says is not looked at here (`kbqa.kb.filter_block` does); only a file whose first lines
+hold nothing that could be mended into a triple is refused.
 """
 
-import bz2
-import gzip
-import lzma
 import sys
-import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Protocol, cast
 
-from kbqa.kb.triples import is_blank_or_comment, parse_line
+from kbqa.kb.cleaning import Mended, Rejected, Skipped, clean_line
+from kbqa.kb.compression import READ_ERRORS, HashedFile, decompress
 from kbqa.sparql.errors import DumpError, InputError
 
 STDIN = "-"
 
-_BLOCK_BYTES = 1 << 20
-_MAGIC_BYTES = 6
-_PROBED_LINES = 100
+BLOCK_BYTES = 16 << 20
+"""Usual size of a block: some 125,000 lines of Freebase."""
+
+_PROBED_LINES = 1000
 _LONGEST_LINE_BYTES = 64 << 20
 """No Freebase literal comes near it (the longest seen has 56,153 characters): binary data does."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Whole lines of a dump, in order.
+    r"""Whole lines of a dump, in order.
 
     Attributes:
         dump: The file, as it was called.
         first_line: Number of the first line, 1-based.
-        lines: The lines, each with its end of line; the last of a file may lack it.
+        data: The lines, each with its ``\n``; the last of a file may lack it.
+        end: Where the block ends in the content, in bytes of it, decompressed.
         bytes_read: How far the file has been read, in bytes as they lie on disk.
     """
 
     dump: str
     first_line: int
-    lines: list[bytes]
+    data: bytes
+    end: int
     bytes_read: int
 
-
-class _Readable(Protocol):
-    def read(self, size: int, /) -> bytes: ...
+    @property
+    def lines(self) -> list[bytes]:
+        """The lines one by one, each with its end."""
+        # Not splitlines: it would also cut at a carriage return inside a literal.
+        *whole, rest = self.data.split(b"\n")
+        return [line + b"\n" for line in whole] + ([rest] if rest else [])
 
 
 def dump_size_bytes(dump: str) -> int | None:
@@ -63,117 +66,157 @@ def dump_size_bytes(dump: str) -> int | None:
     return path.stat().st_size if path.is_file() else None
 
 
-def read_blocks(dump: str) -> Iterator[Block]:
-    """Read a dump block by block. The compression is told by the content, not by the name.
-
-    Args:
-        dump: A path, or ``-`` for standard input.
-
-    Raises:
-        InputError: There is no such file.
-        DumpError: It cannot be read, is cut short, is empty, or holds no N-Triples.
-    """
-    dump_size_bytes(dump)
-    try:
-        if dump == STDIN:
-            yield from _read(sys.stdin.buffer, dump)
-        else:
-            with Path(dump).open("rb") as raw:
-                yield from _read(raw, dump)
-    except PermissionError as error:
-        raise DumpError(f"{dump} cannot be read: {error.strerror}.") from error
+def read_blocks(
+    dump: str, *, block_bytes: int = BLOCK_BYTES, skip_bytes: int = 0, skip_lines: int = 0
+) -> Iterator[Block]:
+    """Read a dump block by block, as `DumpReader.blocks` says."""
+    with closing(DumpReader(dump)) as reader:
+        yield from reader.blocks(
+            block_bytes=block_bytes, skip_bytes=skip_bytes, skip_lines=skip_lines
+        )
 
 
-def _read(raw: BinaryIO, dump: str) -> Iterator[Block]:
-    counted = _Counted(raw)
-    content = _decompressed(counted, dump)
-    line_number = 1
-    for lines in _whole_lines(content, dump):
-        if line_number == 1:
-            _check_is_ntriples(lines, dump)
-        yield Block(dump, line_number, lines, counted.bytes_read)
-        line_number += len(lines)
-    if line_number == 1:
-        raise DumpError(f"{dump} is empty.")
+class DumpReader:
+    """A dump that is open: read its blocks, then ask for its size and hash, then close it."""
 
+    def __init__(self, dump: str) -> None:
+        """Open a dump.
 
-def _whole_lines(content: _Readable, dump: str) -> Iterator[list[bytes]]:
-    count = 0
-    rest = b""
-    while True:
+        Args:
+            dump: A path, or ``-`` for standard input.
+
+        Raises:
+            InputError: There is no such file.
+            DumpError: It cannot be read.
+        """
+        dump_size_bytes(dump)
+        self._dump = dump
         try:
-            chunk = content.read(_BLOCK_BYTES)
-        except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+            # Closed by `close`.
+            self._raw = sys.stdin.buffer if dump == STDIN else Path(dump).open("rb")  # noqa: SIM115
+            self._file = HashedFile(self._raw)
+        except OSError as error:
+            raise DumpError(f"{dump} cannot be read: {error.strerror}.") from error
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of the file as it lies on disk, once all blocks have been read."""
+        return self._file.sha256
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the file as it lies on disk, once all blocks have been read."""
+        return self._file.size_bytes
+
+    def close(self) -> None:
+        """Close the file, read to its end or not."""
+        self._file.close()
+        if self._dump != STDIN:
+            self._raw.close()
+
+    def blocks(
+        self, *, block_bytes: int = BLOCK_BYTES, skip_bytes: int = 0, skip_lines: int = 0
+    ) -> Iterator[Block]:
+        """Read the dump, once. The compression is told by the content, not by the name.
+
+        Args:
+            block_bytes: Size at which a block ends, with the line that reaches it. Where the blocks
+                after one end does not depend on whether those before were read or passed over.
+            skip_bytes: Pass over the blocks up to the one with this `Block.end`.
+            skip_lines: The number of lines in them.
+
+        Raises:
+            DumpError: It is damaged or cut short, is empty, holds no triple in its first lines, or
+                ends before `skip_bytes`.
+        """
+        if self._file.is_archive:
+            raise DumpError(f"{self._dump} is an archive. Unpack it and load the file inside.")
+        line, end = skip_lines + 1, skip_bytes
+        gathered: list[bytes] = []
+        size = 0
+        try:
+            for piece in self._skip(skip_bytes):
+                start = 0
+                while (newline := piece.find(b"\n", start + max(block_bytes - size - 1, 0))) >= 0:
+                    gathered.append(piece[start : newline + 1])
+                    block = self._block(line, gathered, end)
+                    yield block
+                    line, end = line + block.data.count(b"\n"), block.end
+                    gathered, size, start = [], 0, newline + 1
+                gathered.append(piece[start:])
+                size += len(piece) - start
+                if size > block_bytes + _LONGEST_LINE_BYTES:
+                    line += _count_lines(gathered)
+                    raise DumpError(f"{self._dump}, line {line}: no line ends here.")
+        except READ_ERRORS as error:
+            # Lines that are passed over are not counted.
+            is_counted = gathered or not skip_bytes
+            line += _count_lines(gathered)
+            place = f"after line {line - 1}" if is_counted else f"before line {line}"
             raise DumpError(
-                f"{dump} is damaged or cut short after line {count}: {error}. "
+                f"{self._dump} is damaged or cut short {place}: {error}. "
                 "Download it again, or compare its checksum."
             ) from error
-        if not chunk:
-            break
-        head, newline, rest = (rest + chunk).rpartition(b"\n")
-        if newline:
-            # Not splitlines: it would also cut at a carriage return inside a literal.
-            lines = [line + b"\n" for line in head.split(b"\n")]
-            count += len(lines)
-            yield lines
-        elif len(rest) > _LONGEST_LINE_BYTES:
-            raise DumpError(f"{dump}, line {count + 1}: no line ends here. Is it N-Triples?")
-    if rest:
-        yield [rest]
+        if size:
+            yield self._block(line, gathered, end)
+        elif not end:
+            raise DumpError(f"{self._dump} is empty.")
+
+    def _skip(self, skip_bytes: int) -> Iterator[bytes]:
+        left = skip_bytes
+        for piece in decompress(self._file):
+            if left < len(piece):
+                yield piece[left:]
+            left = max(left - len(piece), 0)
+        if left:
+            raise DumpError(
+                f"{self._dump} ends {left} bytes before the place that was reached in it: "
+                "it changed since the load began. Load it anew with --overwrite."
+            )
+
+    def _block(self, line: int, gathered: list[bytes], start: int) -> Block:
+        data = b"".join(gathered)
+        if not start:
+            _check_is_ntriples(data, self._dump)
+        return Block(self._dump, line, data, start + len(data), self._file.size_bytes)
 
 
-class _Counted:
-    """A file that knows its first bytes and how far it was read; standard input tells neither."""
-
-    def __init__(self, raw: BinaryIO) -> None:
-        self._raw = raw
-        self.magic = raw.read(_MAGIC_BYTES)
-        self.bytes_read = len(self.magic)
-        self._unread = self.magic
-
-    def read(self, size: int, /) -> bytes:
-        head, self._unread = self._unread[:size], self._unread[size:]
-        tail = self._raw.read(size - len(head)) if size > len(head) else b""
-        self.bytes_read += len(tail)
-        return head + tail
+def _count_lines(pieces: Iterable[bytes]) -> int:
+    return sum(piece.count(b"\n") for piece in pieces)
 
 
-def _decompressed(counted: _Counted, dump: str) -> _Readable:
-    # The three modules ask a file object for `read` alone, though their types say more.
-    file = cast(BinaryIO, counted)
-    if counted.magic.startswith(b"\x1f\x8b"):
-        return gzip.GzipFile(fileobj=file)
-    if counted.magic.startswith(b"BZh"):
-        return bz2.BZ2File(file)
-    if counted.magic.startswith(b"\xfd7zXZ\x00"):
-        return lzma.LZMAFile(file)
-    if counted.magic.startswith(b"\x28\xb5\x2f\xfd"):
+def _check_is_ntriples(data: bytes, dump: str) -> None:
+    rejected: list[tuple[int, bytes, str]] = []
+    lines = data.split(b"\n", _PROBED_LINES)[:_PROBED_LINES]
+    for number, line in enumerate(lines, start=1):
+        match clean_line(line):
+            case Mended():
+                return
+            case Rejected(reason):
+                rejected.append((number, line, reason))
+            case Skipped():
+                pass
+    if rejected:
+        number, line, reason = rejected[0]
+        start = line.strip()[:60].decode("utf-8", "replace")
         raise DumpError(
-            f"{dump} is compressed with Zstandard, which this version does not read. "
-            f"Try `zstd -dc {dump} | kbqa load-freebase - --store DIR`."
+            f"{dump}, line {number}: not N-Triples ({start!r}). {_advice(line, reason)}"
         )
-    if counted.magic.startswith((b"PK\x03\x04", b"7z\xbc\xaf")):
-        raise DumpError(f"{dump} is an archive. Unpack it and load the file inside.")
-    return counted
 
 
-def _check_is_ntriples(lines: list[bytes], dump: str) -> None:
-    content = [line for line in lines if not is_blank_or_comment(line)][:_PROBED_LINES]
-    if not content or any(parse_line(line) is not None for line in content):
-        return
-    number = lines.index(content[0]) + 1
-    start = content[0].strip()[:60].decode("utf-8", "replace")
-    raise DumpError(f"{dump}, line {number}: not N-Triples ({start!r}). {_advice(content)}")
-
-
-def _advice(content: list[bytes]) -> str:
-    start = content[0].lstrip(b"\xef\xbb\xbf \t").lower()
+def _advice(line: bytes, reason: str) -> str:
+    start = line.lstrip(b"\xef\xbb\xbf \t").lower()
     if start.startswith((b"<!doctype", b"<html")):
         return "It is a web page: was the download refused or redirected?"
     if start.startswith((b"<?xml", b"<rdf")):
         return "It is XML: turn RDF/XML into N-Triples first."
     if start.startswith((b"{", b"[")):
         return "It looks like JSON; a dump has one `<subject> <predicate> <object> .` a line."
-    if any(line.lstrip().lower().startswith((b"@prefix", b"prefix", b"@base")) for line in content):
-        return "It is Turtle, as the dumps before November 2013: turn it into N-Triples first."
-    return "A dump has one `<subject> <predicate> <object> .` a line."
+    if reason == "Turtle list":
+        return "It is Turtle with lists of `;` or `,`: turn it into N-Triples first."
+    if reason.endswith("not RDF"):
+        return (
+            f"It is one of the data sets made from Freebase ({reason}), "
+            "or a dump from before 2012: load one of the RDF dumps of 2013 to 2015."
+        )
+    return f"A dump has one `<subject> <predicate> <object> .` a line; here: {reason}."
