@@ -54,6 +54,7 @@ class Graph(Protocol):
             QuerySyntaxError: The query does not parse.
             QueryRefused: The query is not a SELECT, or uses SERVICE or FROM.
             QueryTimeout: The limit passed; nothing of the query is left running.
+            ResultTruncated: A server keeps rows back that exist and were asked for.
         """
 
     def ask(self, query: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> bool:
