@@ -10,7 +10,16 @@ What is mended and what not: docs/freebase.md. Defects by number: tests/kb/test_
 import re
 from typing import NamedTuple, TypeAlias
 
-from kbqa.kb.cleaning_terms import BARE, IRI, LITERAL, NAME, PREFIXES, Unmendable, mend_term
+from kbqa.kb.cleaning_terms import (
+    BARE,
+    IRI,
+    LITERAL,
+    NAME,
+    PREFIXES,
+    Unmendable,
+    mend_resource,
+    mend_term,
+)
 
 _STATEMENT = re.compile(
     rf"({IRI}|{NAME})[ \t]*+({IRI}|{NAME})[ \t]*+({IRI}|{LITERAL}|{NAME}|{BARE})[ \t]*+"
@@ -43,9 +52,10 @@ class Mended(NamedTuple):
     r"""A triple.
 
     Attributes:
-        line: ``<s>\t<p>\t<o>\t.`` without an end of line, as every store takes it.
+        line: ``<s>\t<p>\t<o>\t.`` without an end of line, as every store takes it; no tab but
+            these three.
         defects: What was mended, by short stable names; empty where the line was legal
-            N-Triples and at most its spacing is new.
+            N-Triples and at most its spacing is new, or a raw tab in a text is now ``\t``.
     """
 
     line: bytes
@@ -107,12 +117,11 @@ def clean_line(line: bytes) -> Cleaned:
             return Rejected("no final dot")
         defects.append("missing final dot")
     try:
-        terms = (mend_term(subject), mend_term(predicate), mend_term(object_))
+        start, middle, end = mend_resource(subject), mend_resource(predicate), mend_term(object_)
     except Unmendable as error:
         return Rejected(str(error))
-    for term in terms:
-        defects += term.defects
-    canonical = "\t".join((terms[0].text, terms[1].text, terms[2].text, "."))
+    defects += start.defects + middle.defects + end.defects
+    canonical = f"{start.text}\t{middle.text}\t{end.text}\t."
     return Mended(canonical.encode("utf-8"), tuple(dict.fromkeys(defects)))
 
 

@@ -32,8 +32,8 @@ BARE = r"(?:[+-]?+(?:[0-9]++(?:\.[0-9]++)?+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+|tr
 
 _GOOD_IRI = re.compile(r'<[A-Za-z][A-Za-z0-9+.\-]*+:[^\x00-\x20<>"{}|^`\\]*+>')
 _GOOD_TEXT = (
-    r'[^"\\\r]*+(?:\\(?:[tbnrf"\'\\]|u(?![dD][89A-Fa-f])[0-9A-Fa-f]{4}'
-    r"|U(?:0000(?![dD][89A-Fa-f])|000[1-9A-Fa-f]|0010)[0-9A-Fa-f]{4})[^\"\\\r]*+)*+"
+    r'[^"\\\r\t]*+(?:\\(?:[tbnrf"\'\\]|u(?![dD][89A-Fa-f])[0-9A-Fa-f]{4}'
+    r"|U(?:0000(?![dD][89A-Fa-f])|000[1-9A-Fa-f]|0010)[0-9A-Fa-f]{4})[^\"\\\r\t]*+)*+"
 )
 _GOOD_TAG = r"[A-Za-z]++(?:-[A-Za-z0-9]++)*+"
 _GOOD_LITERAL = re.compile(rf'"{_GOOD_TEXT}"(?:@{_GOOD_TAG})?+')
@@ -44,14 +44,14 @@ _LITERAL_PARTS = re.compile(
 _SURROGATE_PAIR = r"\\u([dD][89ABab][0-9A-Fa-f]{2})\\u([dD][C-Fc-f][0-9A-Fa-f]{2})"
 _CODE = r"\\u([0-9A-Fa-f]{4})|\\U([0-9A-Fa-f]{8})"
 _TEXT_FAULT = re.compile(
-    rf"{_SURROGATE_PAIR}|{_CODE}|((?:\\x[0-9A-Fa-f]{{2}})++)|\\[tbnrf\"'\\]|(\\)|\r"
+    rf"{_SURROGATE_PAIR}|{_CODE}|((?:\\x[0-9A-Fa-f]{{2}})++)|\\[tbnrf\"'\\]|(\\)|[\r\t]"
 )
 _IRI_FAULT = re.compile(rf'{_SURROGATE_PAIR}|{_CODE}|[\x00-\x20"{{}}|^`\\]')
 _NOT_IN_IRI = frozenset(map(chr, range(0x21))) | frozenset('<>"{}|^`\\')
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*+:")
 _ESCAPED_IN_NAME = re.compile(r"\\(.)")
 _ESCAPABLE_IN_NAME = frozenset("_~.-!$&'()*+,;=/?#@%")
-_ESCAPES = str.maketrans({'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r"})
+_ESCAPES = str.maketrans({'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"})
 
 
 class MendedTerm(NamedTuple):
@@ -82,13 +82,14 @@ def mend_term(term: str) -> MendedTerm:
     if term.startswith('"'):
         return _mend_literal(term)
     if term.startswith("<") or ":" in term:
-        return _mend_resource(term)
+        return mend_resource(term)
     return MendedTerm(f'"{term}"', ("bare value",))
 
 
 # Dumps are grouped by subject and have few predicates: most terms come again and again.
 @lru_cache(maxsize=1 << 15)
-def _mend_resource(term: str) -> MendedTerm:
+def mend_resource(term: str) -> MendedTerm:
+    """Write what `IRI` or `NAME` matches as N-Triples has it, as `mend_term` does."""
     if term.startswith("<"):
         return _mend_iri(term)
     prefix, _, local = term.partition(":")
@@ -134,7 +135,7 @@ def _mend_literal(literal: str) -> MendedTerm:
     written, tag, datatype = parts.groups()
     text, defects = _mend_text(written)
     if datatype is not None:
-        iri, of_datatype = _mend_resource(datatype)
+        iri, of_datatype = mend_resource(datatype)
         return MendedTerm(f'"{text}"^^{iri}', defects + of_datatype)
     if tag is None:
         return MendedTerm(f'"{text}"', defects)
@@ -147,8 +148,6 @@ def _mend_literal(literal: str) -> MendedTerm:
 
 
 def _mend_text(text: str) -> MendedTerm:
-    if "\\" not in text and "\r" not in text:
-        return MendedTerm(text)
     defects = []
 
     def mended(match: re.Match[str]) -> str:
@@ -166,7 +165,8 @@ def _mend_text(text: str) -> MendedTerm:
         elif match[0] == "\r":
             defects.append("raw carriage return")
             return "\\r"
-        return match[0]
+        # Legal as it stands, but then a line could not be split at its tabs.
+        return "\\t" if match[0] == "\t" else match[0]
 
     return MendedTerm(_TEXT_FAULT.sub(mended, text), tuple(defects))
 
