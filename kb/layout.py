@@ -9,47 +9,57 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from kbqa.kb.durable import write_safely
 from kbqa.sparql.errors import StoreError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Version of the layout and of every file in it; a store of another version is loaded anew."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadSummary:
-    """What a load read and what became of it; ``read = kept + dropped + rejected``.
+    """What a load read and what became of it; ``read = kept + filtered + rejected``.
 
     Attributes:
         read: Lines of the dumps.
         kept: Triples handed to the store, repetitions included.
-        dropped: Lines left out on purpose, by reason.
+        filtered: Lines left out on purpose, by reason.
         rejected: Lines that are no triples, by reason.
+        mended: Defects that were mended, by name; their lines count as kept or filtered.
         entities: Distinct machine ids among the triples, mediators included.
         names: Names and aliases in the index.
-        other_names: Names and aliases left out for their language.
         properties: Properties in the schema.
-        seconds: Wall time.
+        hubs: Nodes whose relations are listed, counted once in each direction.
+        seconds: Time spent, over all runs of a load that was resumed.
         size_bytes: The store on disk.
     """
 
     read: int
     kept: int
-    dropped: Mapping[str, int]
+    filtered: Mapping[str, int]
     rejected: Mapping[str, int]
+    mended: Mapping[str, int]
     entities: int
     names: int
-    other_names: int
     properties: int
+    hubs: int
     seconds: float
     size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
 class DumpFile:
-    """A file that a store was loaded from, as it was called; ``-`` is standard input."""
+    """A file that a store was loaded from.
+
+    Attributes:
+        name: As it was called; ``-`` is standard input.
+        size_bytes: Its size as it lies on disk, compressed or not.
+        sha256: Of those bytes, in hexadecimal.
+    """
 
     name: str
-    size_bytes: int | None
+    size_bytes: int
+    sha256: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +67,15 @@ class Manifest:
     """What a finished store is made of.
 
     Attributes:
-        kbqa_version: The version that loaded it.
+        versions: The versions of kbqa and pyoxigraph that loaded it.
+        rules: What the load left out, as `kbqa.kb.rules` writes it.
         languages: The languages of its name index.
         dumps: What it was loaded from, in order.
         summary: The counts of the load.
     """
 
-    kbqa_version: str
+    versions: Mapping[str, str]
+    rules: str
     languages: tuple[str, ...]
     dumps: tuple[DumpFile, ...]
     summary: LoadSummary
@@ -96,14 +108,38 @@ class StoreLayout:
         return self.directory / "statistics.sqlite"
 
     @property
+    def rejects(self) -> Path:
+        """The lines that are no triples, with reasons; tab-separated values."""
+        return self.directory / "rejects.tsv"
+
+    @property
     def manifest(self) -> Path:
         """The manifest, written last."""
         return self.directory / "manifest.json"
 
     @property
     def building(self) -> Path:
-        """The folder in which a load works; it is gone when the load has ended."""
+        """The folder in which a load works, laid out alike; it is gone when the load has ended."""
         return self.directory / "building"
+
+    @property
+    def checkpoint(self) -> Path:
+        """How far the load is that works in this folder, JSON."""
+        return self.directory / "checkpoint.json"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the load that works in this folder."""
+        return self.directory / "lock"
+
+    @property
+    def runs(self) -> Path:
+        """What the shards say for the side indexes."""
+        return self.directory / "runs"
+
+    def shard(self, number: int) -> Path:
+        """A shard of the load that works in this folder: plain N-Triples."""
+        return self.directory / f"shard-{number:05}.nt"
 
     @property
     def is_finished(self) -> bool:
@@ -112,11 +148,9 @@ class StoreLayout:
 
 
 def write_manifest(path: Path, manifest: Manifest) -> None:
-    """Write a manifest at once: a reader sees all of it or none."""
-    text = json.dumps({"schema_version": SCHEMA_VERSION, **asdict(manifest)}, indent=2)
-    unfinished = path.with_suffix(".tmp")
-    unfinished.write_text(text + "\n", encoding="utf-8")
-    unfinished.replace(path)
+    """Write a manifest at once: a reader, or a crash, sees all of it or none."""
+    fields = {"schema_version": SCHEMA_VERSION, **asdict(manifest)}
+    write_safely(path, json.dumps(fields, indent=2) + "\n")
 
 
 def read_manifest(directory: Path) -> Manifest:
@@ -142,7 +176,8 @@ def read_manifest(directory: Path) -> Manifest:
         version = fields["schema_version"]
         if version == SCHEMA_VERSION:
             return Manifest(
-                kbqa_version=fields["kbqa_version"],
+                versions=fields["versions"],
+                rules=fields["rules"],
                 languages=tuple(fields["languages"]),
                 dumps=tuple(DumpFile(**dump) for dump in fields["dumps"]),
                 summary=LoadSummary(**fields["summary"]),

@@ -1,242 +1,127 @@
-"""Turn dumps into a store: the wanted triples, the name index and the schema, in one pass.
+"""Turn dumps into a store: what `kbqa load-freebase` does.
 
-A load works in a folder inside the store's directory and moves the parts into place at its end,
-the manifest last. Loading again after a kill starts from nothing; resuming is not done here yet.
+The triples go through a pipeline of shards (`kbqa.kb.shard_pipeline`) into a process that writes
+the store (`kbqa.kb.store_writer`); then names, schema and statistics are built from what the shards
+left (`kbqa.kb.side_indexes`); then the parts are moved into place, the manifest last. All of it
+happens in a folder inside the store's directory, with a checkpoint after every step: a load that
+was killed goes on when it is asked for again.
 """
 
 import logging
 import shutil
 import sqlite3
 import time
-from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from importlib.metadata import version
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Literal as Choice
 
-from kbqa.kb.build_names import NamedEntity, NameIndexBuilder
-from kbqa.kb.dump import Block, dump_size_bytes, read_blocks
-from kbqa.kb.layout import DumpFile, LoadSummary, Manifest, StoreLayout, write_manifest
-from kbqa.kb.schema import SchemaBuilder
-from kbqa.kb.shards import ShardLoader
-from kbqa.kb.triples import (
-    BLANK,
-    DROPPED_PREDICATES,
-    RawTriple,
-    is_utf8,
-    literal_parts,
-    parse_line,
-    reject_reason,
-    resource_name,
-)
+from kbqa.kb.checkpoint import locked
+from kbqa.kb.layout import LoadSummary, Manifest, StoreLayout, read_manifest, write_manifest
+from kbqa.kb.load_forecast import Forecast
+from kbqa.kb.load_job import LoadJob, LoadSettings, Progress, cores, versions
+from kbqa.kb.rules import Rules, profile
+from kbqa.kb.shard_pipeline import Stage
+from kbqa.kb.side_indexes import build_side_indexes, index_languages
+from kbqa.kb.store_writer import StoreWriter, drop_orphans
 from kbqa.sparql.errors import DumpError, InputError
-from kbqa.sparql.terms import FREEBASE_NS
 
 logger = logging.getLogger(__name__)
-
-Stage = Choice["reading", "loading", "indexing"]
-Progress = Callable[[Stage, int], None]
-"""Told what the load is doing, and how many bytes it has read of all dumps, as they lie on disk."""
-
-_NS_OPEN = f"<{FREEBASE_NS}".encode()
-_MID_OPEN = (_NS_OPEN + b"m.", _NS_OPEN + b"g.")
-_NAME = _NS_OPEN + b"type.object.name>"
-_ALIAS = _NS_OPEN + b"common.topic.alias>"
-_NOTED = frozenset(
-    {_NS_OPEN + name.encode() + b">" for name in SchemaBuilder.PREDICATES} | {_NAME, _ALIAS}
-)
 
 
 def load_freebase(
     dumps: Sequence[str | Path],
     store_directory: Path,
     *,
+    rules: Rules | None = None,
     overwrite: bool = False,
-    languages: Sequence[str] = ("en",),
+    settings: LoadSettings = LoadSettings(),  # noqa: B008 (frozen)
     progress: Progress | None = None,
 ) -> LoadSummary:
-    """Load dumps into a store.
+    """Load dumps into a store, or go on with a load of them that was stopped.
 
     Args:
         dumps: Paths of N-Triples files, compressed or not; ``-`` is standard input.
         store_directory: Where the store goes; made if it is missing.
-        overwrite: Replace a finished store. It stays in use until the new one is complete.
-        languages: Languages of the name index, as primary tags; untagged names always count.
+        rules: What to leave out; None for the profile ``qa``.
+        overwrite: Replace a finished store, which stays in use until the new one is complete, or
+            an unfinished one that was begun from something else.
+        settings: How to go about it.
         progress: Told how far the load is.
 
     Raises:
-        InputError: A dump does not exist, or the directory holds a store or something else.
+        InputError: A dump does not exist, the directory holds a store or something else, another
+            load is at work there, or the disk is too small.
         DumpError: A dump cannot be read or holds no triple, or the store cannot be written.
     """
-    started = time.monotonic()
-    names = [str(dump) for dump in dumps]
-    if not names:
-        raise InputError("no dump was named.")
-    files = tuple(DumpFile(name, dump_size_bytes(name)) for name in names)
     layout = StoreLayout(store_directory)
+    work = StoreLayout(layout.building)
+    job = LoadJob(
+        [str(dump) for dump in dumps],
+        work,
+        rules or profile("qa"),
+        settings,
+        progress or SilentProgress(),
+    )
     _check_directory(layout, overwrite)
-
-    try:
-        summary = _build(names, layout.building, frozenset(languages), progress, started)
-        _move_into_place(StoreLayout(layout.building), layout)
-        write_manifest(
-            layout.manifest, Manifest(version("kbqa"), tuple(sorted(languages)), files, summary)
-        )
-    except (OSError, sqlite3.Error) as error:
-        raise DumpError(
-            f"the store at {store_directory} cannot be written: {error}. "
-            "Is the disk full, or the folder not yours?"
-        ) from error
-    finally:
-        # Half a store is of no use to anybody; Ctrl-C too leaves the directory as it was.
-        shutil.rmtree(layout.building, ignore_errors=True)
+    with locked(work):
+        try:
+            job.begin("store", overwrite)
+            if not job.state.is_built:
+                _build(job)
+            _move_into_place(work, layout)
+        except (OSError, sqlite3.Error) as error:
+            raise DumpError(
+                f"the store at {store_directory} cannot be written: {error}. Is the disk full, or "
+                "the folder not yours? Run the same command again to go on."
+            ) from error
+        finally:
+            job.clear_if_fruitless()
+    summary = read_manifest(store_directory).summary
     logger.info("loaded %s triples into %s", summary.kept, store_directory)
     return summary
 
 
-def _build(
-    dumps: Sequence[str],
-    directory: Path,
-    languages: frozenset[str],
-    progress: Progress | None,
-    started: float,
-) -> LoadSummary:
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
-    run = _Load(StoreLayout(directory), languages, progress or _say_nothing)
-    try:
-        for dump in dumps:
-            run.read(dump)
-        return run.finish(started)
-    finally:
-        run.close()
+class SilentProgress:
+    """Says nothing of how far a load is."""
+
+    def begin(self, expected: Forecast | None, triples_loaded: int) -> None:
+        """Pass over the beginning."""
+
+    def advance(self, stage: Stage, bytes_read: int, triples_loaded: int) -> None:
+        """Pass over a step."""
 
 
-@dataclass(slots=True)
-class _Counts:
-    read: int = 0
-    kept: int = 0
-    other_names: int = 0
-    dropped: Counter[str] = field(default_factory=Counter)
-    rejected: Counter[str] = field(default_factory=Counter)
-
-
-class _Load:
-    """One load under way: everything that a line of a dump adds to."""
-
-    def __init__(self, work: StoreLayout, languages: frozenset[str], progress: Progress) -> None:
-        self._work = work
-        self._languages = languages
-        self._progress = progress
-        self._counts = _Counts()
-        self._popularity: Counter[bytes] = Counter()
-        self._schema = SchemaBuilder()
-        self._names = NameIndexBuilder(work.names)
-        self._stated_names: dict[str, list[tuple[str, bool]]] = {}
-        self._shards = ShardLoader(work.graph, work.directory)
-        self._bytes_before = 0
-
-    def read(self, dump: str) -> None:
-        """Take in one dump."""
-        bytes_read = 0
-        for block in read_blocks(dump):
-            kept = self._wanted(block)
-            self._counts.kept += len(kept)
-            self._shards.add(kept)
-            bytes_read = block.bytes_read
-            self._progress("reading", self._bytes_before + bytes_read)
-        self._bytes_before += bytes_read
-
-    def finish(self, started: float) -> LoadSummary:
-        """Load what is left, write the indexes, and sum up."""
-        counts = self._counts
-        self._progress("loading", self._bytes_before)
-        refused = self._shards.finish()
-        if refused:
-            counts.kept -= refused
-            counts.rejected["refused by the store's parser"] += refused
-        if not counts.kept:
-            raise DumpError(f"none of the {counts.read} lines read is a triple to keep.")
-        self._progress("indexing", self._bytes_before)
-        popularity = {
-            term[len(_NS_OPEN) : -1].decode("utf-8"): count
-            for term, count in self._popularity.items()
-        }
-        self._names.add(
-            NamedEntity(mid, popularity.get(mid, 0), stated)
-            for mid, stated in self._stated_names.items()
-        )
-        names = self._names.finish()
-        schema = self._schema.build()
-        schema.save(self._work.schema)
-        return LoadSummary(
-            read=counts.read,
-            kept=counts.kept,
-            dropped=dict(counts.dropped),
-            rejected=dict(counts.rejected),
-            entities=len(popularity),
-            names=names,
-            other_names=counts.other_names,
-            properties=len(schema.properties),
-            seconds=round(time.monotonic() - started, 3),
-            size_bytes=_size_bytes(self._work.directory),
-        )
-
-    def close(self) -> None:
-        """Let go of the files, finished or not."""
-        self._shards.close()
-        self._names.close()
-
-    def _wanted(self, block: Block) -> list[bytes]:
-        """Sort out a block's lines; note what those that are kept say."""
-        counts = self._counts
-        counts.read += len(block.lines)
-        is_clean = is_utf8(b"".join(block.lines))
-        kept: list[bytes] = []
-        mids: list[bytes] = []
-        noted: list[RawTriple] = []
-        for line in block.lines:
-            triple = parse_line(line) if is_clean or is_utf8(line) else None
-            if triple is None:
-                reason = reject_reason(line)
-                (counts.dropped if reason == BLANK else counts.rejected)[reason] += 1
-                continue
-            subject, predicate, object_ = triple
-            if predicate in DROPPED_PREDICATES:
-                counts.dropped[DROPPED_PREDICATES[predicate]] += 1
-                continue
-            kept.append(line)
-            if subject.startswith(_MID_OPEN):
-                mids.append(subject)
-            if object_.startswith(_MID_OPEN):
-                mids.append(object_)
-            if predicate in _NOTED:
-                noted.append(triple)
-        self._popularity.update(mids)
-        self._note(noted)
-        return kept
-
-    def _note(self, triples: Sequence[RawTriple]) -> None:
-        for subject, predicate, object_ in triples:
-            subject_id = resource_name(subject)
-            if subject_id is None:
-                continue
-            literal = literal_parts(object_)
-            is_name = predicate in (_NAME, _ALIAS)
-            if is_name and (literal is None or not self._is_chosen(literal.language)):
-                self._counts.other_names += subject.startswith(_MID_OPEN)
-            elif subject.startswith(_MID_OPEN):
-                if is_name and literal is not None and literal.text.strip():
-                    stated = self._stated_names.setdefault(subject_id, [])
-                    stated.append((literal.text, predicate == _ALIAS))
-            elif predicate != _ALIAS:
-                value = resource_name(object_) if literal is None else literal.text
-                if value is not None:
-                    self._schema.add(subject_id, predicate[len(_NS_OPEN) : -1].decode(), value)
-
-    def _is_chosen(self, language: str | None) -> bool:
-        return language is None or language.lower().partition("-")[0] in self._languages
+def _build(job: LoadJob) -> None:
+    work, state = job.work, job.state
+    if state.unloaded or not state.is_read:
+        # A load that was killed has left files in the store; one that begins has no store.
+        drop_orphans(work.graph)
+    with StoreWriter(work.graph, job.settings.sinks) as writer:
+        job.fill(writer)
+        writer.finish()
+    indexing_since = time.monotonic()
+    bytes_read = sum(dump.size_bytes for dump in state.dumps)
+    job.progress.advance("indexing", bytes_read, state.triples_loaded)
+    counts = state.counts
+    indexes = build_side_indexes(work, state.node_rows, counts, job.rules, cores())
+    parts = (work.graph, work.names, work.schema, work.statistics, work.rejects)
+    state.seconds = round(state.seconds + time.monotonic() - indexing_since, 3)
+    summary = LoadSummary(
+        read=counts.read,
+        kept=counts.kept,
+        filtered=dict(counts.filtered),
+        rejected=dict(counts.rejected),
+        mended=dict(counts.mended),
+        **asdict(indexes),
+        seconds=state.seconds,
+        size_bytes=sum(_size_bytes(part) for part in parts),
+    )
+    manifest = Manifest(
+        versions(), job.rules.to_toml(), index_languages(job.rules), job.dump_files(), summary
+    )
+    write_manifest(work.manifest, manifest)
+    state.is_built = True
+    state.save(work.checkpoint)
 
 
 def _check_directory(layout: StoreLayout, overwrite: bool) -> None:
@@ -246,7 +131,7 @@ def _check_directory(layout: StoreLayout, overwrite: bool) -> None:
     if layout.is_finished and not overwrite:
         raise InputError(f"{directory} holds a finished store. Replace it with --overwrite.")
     if directory.is_dir():
-        ours = {layout.graph, layout.names, layout.schema, layout.manifest, layout.building}
+        ours = {*_parts(layout), layout.manifest, layout.building}
         if foreign := sorted(set(directory.iterdir()) - ours):
             raise InputError(
                 f"{directory} is no store: it holds {foreign[0].name}. Name an empty folder."
@@ -254,20 +139,22 @@ def _check_directory(layout: StoreLayout, overwrite: bool) -> None:
 
 
 def _move_into_place(work: StoreLayout, layout: StoreLayout) -> None:
-    # From here until the new manifest is written the directory is no finished store.
+    """Move what was built to where it is read; done again after a kill, it ends what it began."""
+    # From here until the new manifest is there the directory is no finished store.
     layout.manifest.unlink(missing_ok=True)
-    shutil.rmtree(layout.graph, ignore_errors=True)
-    for built, final in (
-        (work.graph, layout.graph),
-        (work.names, layout.names),
-        (work.schema, layout.schema),
-    ):
-        built.replace(final)
+    for built, final in zip(_parts(work), _parts(layout), strict=True):
+        if built.exists():
+            if final.is_dir():
+                shutil.rmtree(final)
+            built.replace(final)
+    work.manifest.replace(layout.manifest)
+    shutil.rmtree(work.directory)
 
 
-def _size_bytes(directory: Path) -> int:
-    return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+def _parts(layout: StoreLayout) -> tuple[Path, ...]:
+    return (layout.graph, layout.names, layout.schema, layout.statistics, layout.rejects)
 
 
-def _say_nothing(stage: Stage, bytes_read: int) -> None:
-    del stage, bytes_read
+def _size_bytes(path: Path) -> int:
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.is_file())

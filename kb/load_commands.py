@@ -4,22 +4,29 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from kbqa.kb.dump import dump_size_bytes
 from kbqa.kb.layout import LoadSummary
-from kbqa.kb.load import Progress, Stage
-from kbqa.kb.load import load_freebase as load_dumps
 from kbqa.kb.names import NameMatch
 from kbqa.kb.options import GraphChoice, graph_options, json_option
+from kbqa.kb.rules import PROFILES, Rules, profile, read_rules
 
-_STAGES: Mapping[Stage, str] = {
+if TYPE_CHECKING:
+    from tqdm import tqdm
+
+    from kbqa.kb.load_forecast import Forecast
+    from kbqa.kb.load_job import Progress
+    from kbqa.kb.shard_pipeline import Stage
+
+_STAGES: "Mapping[Stage, str]" = {
     "reading": "reading",
     "loading": "loading the last triples",
-    "indexing": "writing names and schema",
+    "indexing": "writing names, schema and statistics",
 }
 
 
@@ -28,13 +35,55 @@ _STAGES: Mapping[Stage, str] = {
 @click.option(
     "--store",
     type=click.Path(path_type=Path, file_okay=False),
-    required=True,
     envvar="KBQA_STORE",
     show_envvar=True,
     metavar="DIR",
     help="Folder that the store is written to.",
 )
-@click.option("--overwrite", is_flag=True, help="Replace a finished store in that folder.")
+@click.option(
+    "--emit-shards",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Write the filtered triples there as gzipped N-Triples, for another store, and load none.",
+)
+@click.option(
+    "--profile",
+    "profile_name",
+    type=click.Choice(PROFILES),
+    default=PROFILES[0],
+    show_default=True,
+    help="What is left out: qa keeps what question answering needs, full keeps everything.",
+)
+@click.option(
+    "--rules",
+    "rules_file",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    metavar="FILE",
+    help="What is left out, in TOML, in place of a profile; --show prints one to begin with.",
+)
+@click.option(
+    "--language",
+    "languages",
+    multiple=True,
+    metavar="TAG",
+    help="Keep texts in this language, in place of those of the profile or rules; repeatable.",
+)
+@click.option("--show", is_flag=True, help="Print the rules and a forecast, and load nothing.")
+@click.option("--strict", is_flag=True, help="Stop at the first line that is defective.")
+@click.option("--overwrite", is_flag=True, help="Replace a finished store, or start anew.")
+@click.option(
+    "--shard-triples",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Triples between checkpoints.  [default: by the size of the dump]",
+)
+@click.option(
+    "--loaders",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Shards loaded at the same time; each takes memory.  [default: by the machine's cores]",
+)
+@click.option("--no-disk-check", is_flag=True, help="Begin though the disk seems too small.")
 @click.option(
     "--progress/--no-progress",
     "shows_progress",
@@ -43,20 +92,51 @@ _STAGES: Mapping[Stage, str] = {
 )
 @json_option
 def load_freebase(
-    dumps: Sequence[str], store: Path, overwrite: bool, shows_progress: bool | None, as_json: bool
+    dumps: Sequence[str],
+    store: Path | None,
+    emit_shards: Path | None,
+    profile_name: str,
+    rules_file: Path | None,
+    languages: Sequence[str],
+    show: bool,
+    strict: bool,
+    overwrite: bool,
+    shard_triples: int | None,
+    loaders: int | None,
+    no_disk_check: bool,
+    shows_progress: bool | None,
+    as_json: bool,
 ) -> None:
-    """Load Freebase dumps into a store: its triples, names and schema.
+    """Load Freebase dumps into a store: triples, names, schema, statistics.
 
-    DUMP is N-Triples: plain, gzip, bzip2 or xz; `-` is standard input.
+    DUMP is N-Triples: plain, gzip, bzip2, xz or Zstandard; `-` is standard input. A load that was
+    stopped, however it was, goes on when the same command is run again. Lines that are no triples
+    are set aside in the store's rejects.tsv.
     """
-    if shows_progress is None:
-        shows_progress = sys.stderr.isatty()
-    with _bar(dumps, shows_progress) as progress:
-        summary = load_dumps(dumps, store, overwrite=overwrite, progress=progress)
-    if as_json:
-        click.echo(json.dumps({"store": str(store), **asdict(summary)}))
+    from kbqa.kb import load
+    from kbqa.kb.load_job import LoadSettings
+
+    rules = _rules(profile_name, rules_file, languages)
+    if show:
+        _show(dumps, rules, store or emit_shards or Path())
+        return
+    if emit_shards is not None:
+        from kbqa.kb.emit_shards import emit_shards as write
+
+        target = emit_shards
+    elif store is not None:
+        write, target = load.load_freebase, store
     else:
-        click.echo("\n".join(_summary_lines(summary, store)))
+        raise click.UsageError("name a folder for the store: --store DIR.")
+    settings = LoadSettings(strict, shard_triples, loaders, not no_disk_check)
+    with _progress(dumps, shows_progress) as progress:
+        summary = write(
+            dumps, target, rules=rules, overwrite=overwrite, settings=settings, progress=progress
+        )
+    if as_json:
+        click.echo(json.dumps({"store": str(target), **asdict(summary)}))
+    else:
+        click.echo("\n".join(_summary_lines(summary, target)))
 
 
 @click.command()
@@ -91,33 +171,92 @@ def entities(name: str, limit: int, graph: GraphChoice, as_json: bool) -> None:
         click.echo(f"no entity of the graph is called anything like {name!r}", err=True)
 
 
+def _rules(name: str, file: Path | None, languages: Sequence[str]) -> Rules:
+    rules = profile(name) if file is None else read_rules(file)
+    if not languages:
+        return rules
+    try:
+        return replace(rules, languages=tuple(languages))
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--language") from error
+
+
+def _show(dumps: Sequence[str], rules: Rules, directory: Path) -> None:
+    from kbqa.kb.filter_block import BlockFilter
+    from kbqa.kb.load_forecast import forecast
+
+    expected = forecast(dumps, directory, BlockFilter(rules))
+    click.echo(rules.to_toml(), nl=False)
+    click.echo(f"\n# {_forecast_line(expected)}")
+
+
+def _forecast_line(expected: "Forecast | None") -> str:
+    if expected is None:
+        return "no forecast: standard input cannot be read twice"
+    return (
+        f"about {expected.triples:,} triples of {expected.lines:,} lines: "
+        f"{expected.store_bytes / 1e9:,.1f} GB of disk, {expected.peak_bytes / 1e9:,.1f} GB while "
+        f"loading; {expected.free_bytes / 1e9:,.1f} GB are free"
+    )
+
+
 @contextmanager
-def _bar(dumps: Sequence[str], is_shown: bool) -> Iterator[Progress | None]:
+def _progress(dumps: Sequence[str], is_shown: bool | None) -> "Iterator[Progress]":
+    if is_shown is None:
+        is_shown = sys.stderr.isatty()
     if not is_shown:
-        yield None
+        from kbqa.kb.load import SilentProgress
+
+        yield SilentProgress()
         return
     from tqdm import tqdm
 
     sizes = [dump_size_bytes(dump) for dump in dumps]
     total = None if None in sizes else sum(size for size in sizes if size is not None)
     with tqdm(total=total, unit="B", unit_scale=True, file=sys.stderr) as bar:
+        yield _BarProgress(bar)
 
-        def advance(stage: Stage, bytes_read: int) -> None:
-            bar.set_description(_STAGES[stage], refresh=stage != "reading")
-            bar.update(bytes_read - bar.n)
 
-        yield advance
+class _BarProgress:
+    """A progress bar over the bytes of the dumps, with the triples loaded so far."""
+
+    def __init__(self, bar: "tqdm[None]") -> None:
+        self._bar = bar
+        self._is_resumed = False
+
+    def begin(self, expected: "Forecast | None", triples_loaded: int) -> None:
+        """Say what is to be expected, above the bar."""
+        self._is_resumed = triples_loaded > 0
+        if self._is_resumed:
+            self._bar.write(f"going on with {triples_loaded:,} triples loaded", file=sys.stderr)
+        else:
+            self._bar.write(_forecast_line(expected), file=sys.stderr)
+
+    def advance(self, stage: "Stage", bytes_read: int, triples_loaded: int) -> None:
+        """Move the bar."""
+        if self._is_resumed:
+            # What was read before is not read at today's rate: it is no part of the ETA.
+            self._bar.initial = self._bar.n = bytes_read
+            self._is_resumed = False
+        self._bar.set_description(_STAGES[stage], refresh=stage != "reading")
+        self._bar.set_postfix_str(f"{triples_loaded / 1e6:,.1f} M triples loaded", refresh=False)
+        self._bar.update(max(bytes_read - self._bar.n, 0))
 
 
 def _summary_lines(summary: LoadSummary, store: Path) -> Iterator[str]:
-    yield f"{store}: {summary.kept:,} triples loaded of {summary.read:,} lines read"
-    for verb, counts in (("dropped", summary.dropped), ("rejected", summary.rejected)):
+    yield f"{store}: {summary.kept:,} triples of {summary.read:,} lines read"
+    for verb, counts in (
+        ("filtered", summary.filtered),
+        ("rejected", summary.rejected),
+        ("mended", summary.mended),
+    ):
         for reason, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
             yield f"  {verb} {count:,}: {reason}"
+    if summary.rejected:
+        yield f"  the rejected lines are in {store / 'rejects.tsv'}"
     yield (
-        f"  {summary.entities:,} entities, {summary.names:,} names and aliases "
-        f"({summary.other_names:,} in other languages left out), "
-        f"{summary.properties:,} properties"
+        f"  {summary.entities:,} entities, {summary.names:,} names and aliases, "
+        f"{summary.properties:,} properties, {summary.hubs:,} hubs"
     )
     yield f"  {summary.seconds:.1f} s, {summary.size_bytes / 1e6:,.1f} MB on disk"
 

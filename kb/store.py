@@ -24,9 +24,7 @@ from kbqa.sparql.terms import Term, full_iri
 class OxigraphStore:
     """A `Graph` in a directory of this machine; open it with `OxigraphStore.open`."""
 
-    def __init__(
-        self, directory: Path, store: pyoxigraph.Store, statistics: Statistics | None
-    ) -> None:
+    def __init__(self, directory: Path, store: pyoxigraph.Store, statistics: Statistics) -> None:
         self._directory = directory
         self._store = store
         self._statistics = statistics
@@ -50,9 +48,7 @@ class OxigraphStore:
             raise StoreError(f"the store at {directory} cannot be opened: {error}") from error
         if is_empty:
             raise StoreError(f"the store at {directory} is empty. Load a dump with --overwrite.")
-        statistics = StoreLayout(directory).statistics
-        # The loader of layout version 1 writes no statistics.
-        return cls(directory, store, Statistics.open(statistics) if statistics.exists() else None)
+        return cls(directory, store, Statistics.open(StoreLayout(directory).statistics))
 
     @property
     def description(self) -> str:
@@ -81,10 +77,9 @@ class OxigraphStore:
 
         A hub's come from the statistics; where they are more than `limit`, those of the most edges.
         """
-        if self._statistics is not None:
-            listed = self._statistics.hub_relations(entity, direction, limit)
-            if listed is not None:
-                return sorted(listed)
+        listed = self._statistics.hub_relations(entity, direction, limit)
+        if listed is not None:
+            return sorted(listed)
         # SPARQL takes half the time of iterating here, because it removes duplicates in Rust.
         solutions = self._store.query(relations_query(entity, direction, limit))
         assert isinstance(solutions, pyoxigraph.QuerySolutions)
@@ -112,8 +107,7 @@ class OxigraphStore:
     def close(self) -> None:
         """End the worker process and close the statistics."""
         self._worker.close()
-        if self._statistics is not None:
-            self._statistics.close()
+        self._statistics.close()
 
     def _ends(self, entity: str, relation: str, direction: Direction) -> Iterator[Term]:
         node = pyoxigraph.NamedNode(full_iri(entity))

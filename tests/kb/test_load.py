@@ -1,4 +1,5 @@
 import gzip
+import hashlib
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,12 +7,13 @@ from pathlib import Path
 import pytest
 from pyoxigraph import Store
 
-from kbqa.kb import shards
-from kbqa.kb.layout import StoreLayout, read_manifest
-from kbqa.kb.load import load_freebase
+from kbqa.kb.layout import DumpFile, StoreLayout, read_manifest
+from kbqa.kb.load import LoadSettings, load_freebase
+from kbqa.kb.load_forecast import Forecast
 from kbqa.kb.names import NameIndex
+from kbqa.kb.rules import Rules, profile
 from kbqa.kb.schema import Schema
-from kbqa.kb.triples import BLANK
+from kbqa.kb.shard_pipeline import Stage
 from kbqa.sparql.errors import DumpError, InputError, StoreError
 from kbqa.sparql.terms import FREEBASE_NS
 
@@ -65,19 +67,39 @@ def triples_of(directory: Path) -> list[str]:
     return sorted(str(quad.triple) for quad in store)
 
 
+class RecordedProgress:
+    """Notes what it is told; may interrupt the load where `stop_at` triples are loaded."""
+
+    def __init__(self, stop_at: int | None = None) -> None:
+        self.expected: Forecast | None = None
+        self.loaded_before = 0
+        self.steps: list[tuple[Stage, int, int]] = []
+        self._stop_at = stop_at
+
+    def begin(self, expected: Forecast | None, triples_loaded: int) -> None:
+        self.expected = expected
+        self.loaded_before = triples_loaded
+
+    def advance(self, stage: Stage, bytes_read: int, triples_loaded: int) -> None:
+        self.steps.append((stage, bytes_read, triples_loaded))
+        if self._stop_at is not None and triples_loaded >= self._stop_at:
+            raise KeyboardInterrupt
+
+
 def test_a_dump_becomes_a_store_with_names_and_schema(dump: Path, tmp_path: Path) -> None:
     summary = load_freebase([dump], tmp_path / "store")
 
     assert summary.read == 17
-    assert summary.kept == 14 == len(triples_of(tmp_path / "store"))
-    assert summary.dropped == {
+    assert summary.kept == 12 == len(triples_of(tmp_path / "store"))
+    assert summary.filtered == {
+        "a literal in another language": 2,
         "rdf:type repeats type.object.type": 1,
         "rdfs:label repeats type.object.name": 1,
         "type.type.instance repeats type.object.type": 1,
     }
     assert summary.rejected == {}
-    assert (summary.entities, summary.names, summary.other_names) == (2, 4, 1)
-    assert summary.properties == 1
+    assert (summary.entities, summary.names) == (2, 4)
+    assert (summary.properties, summary.hubs) == (1, 0)
 
     layout = StoreLayout(tmp_path / "store")
     assert summary.size_bytes <= sum(
@@ -85,7 +107,7 @@ def test_a_dump_becomes_a_store_with_names_and_schema(dump: Path, tmp_path: Path
     )
     index = NameIndex.open(layout.names)
     kenya = index.lookup("kenya")[0]
-    assert (kenya.mid, kenya.name, kenya.popularity) == ("m.019rg5", "Kenya", 8)
+    assert (kenya.mid, kenya.name, kenya.popularity) == ("m.019rg5", "Kenya", 7)
     assert index.lookup("republic of kenya")[0].is_alias
     assert index.lookup("home")[0].matched == '"Home"'
     assert index.lookup("kenia") == []
@@ -103,72 +125,111 @@ def test_the_store_keeps_lexical_forms(dump: Path, tmp_path: Path) -> None:
     assert '"047564296"' in text
 
 
-def test_languages_of_the_name_index_can_be_chosen(dump: Path, tmp_path: Path) -> None:
-    load_freebase([dump], tmp_path / "store", languages=("en", "de"))
+def test_languages_can_be_chosen(dump: Path, tmp_path: Path) -> None:
+    rules = Rules("both", languages=("de", "en"))
+    summary = load_freebase([dump], tmp_path / "store", rules=rules)
+    assert (summary.kept, summary.filtered) == (17, {})
     index = NameIndex.open(StoreLayout(tmp_path / "store").names)
     assert index.lookup("kenia")[0].name == "Kenya"
     assert read_manifest(tmp_path / "store").languages == ("de", "en")
+
+
+def test_the_full_profile_keeps_everything(dump: Path, tmp_path: Path) -> None:
+    summary = load_freebase([dump], tmp_path / "store", rules=profile("full"))
+    assert (summary.read, summary.kept) == (17, 17)
+    assert read_manifest(tmp_path / "store").languages == ("en",)
 
 
 def test_the_manifest_tells_what_was_loaded(dump: Path, tmp_path: Path) -> None:
     summary = load_freebase([str(dump)], tmp_path / "store")
     manifest = read_manifest(tmp_path / "store")
     assert manifest.summary == summary
-    assert [(file.name, file.size_bytes) for file in manifest.dumps] == [
-        (str(dump), dump.stat().st_size)
-    ]
-
-
-def test_lines_that_are_no_triples_are_counted_by_reason(tmp_path: Path) -> None:
-    defects = [
-        b"\n",
-        b"# a note\n",
-        b'<a:s>\t<a:p>\t"\xff"\t.\n',
-        b"<a:s>\t<a:p>\t\t.\n",
-        b'<a:s>\t<a:p>\t"x"\n',
-        b"<a:s>\t<a:p>\t<a:o>",
-    ]
-    dump = tmp_path / "dump"
-    dump.write_bytes(DUMP.encode() + b"".join(defects))
-    summary = load_freebase([dump], tmp_path / "store")
-    assert summary.kept == 14
-    assert summary.dropped[BLANK] == 2
-    assert summary.rejected == {"not UTF-8": 1, "empty object": 1, "no final dot": 2}
-    assert summary.read == summary.kept + sum(summary.dropped.values()) + sum(
-        summary.rejected.values()
+    content = dump.read_bytes()
+    assert manifest.dumps == (
+        DumpFile(str(dump), len(content), hashlib.sha256(content).hexdigest()),
     )
+    assert manifest.rules == profile("qa").to_toml()
 
 
-def test_lines_that_only_the_parser_refuses_are_left_out(tmp_path: Path) -> None:
-    lines = [triple("m.0a", "a.b.c", f'"{number}"') for number in range(1000)]
-    loader = shards.ShardLoader(tmp_path / "graph", tmp_path)
-    for position in (0, 500, 999):
-        lines[position] = "<a:s> <a:p> nonsense .\n"
-    loader.add([line.encode() for line in lines])
-    loader.add([triple("m.0b", "a.b.c", "m.0a").encode()])
-    assert loader.finish() == 3
-    assert [path.name for path in tmp_path.iterdir()] == ["graph"]
-    assert len(Store.read_only(str(tmp_path / "graph"))) == 998
+DEFECTS = [
+    b"\n",
+    b"# a note\n",
+    b'<a:s>\t<a:p>\t"\xff"\t.\n',
+    b"<a:s>\t<a:p>\t\t.\n",
+    b'<a:s>\t<a:p>\t"mended"\n',
+    b"<a:s>\t<a:p>\t<a:o",
+]
 
 
-def test_shards_and_several_dumps_make_one_store(
-    dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def defective(tmp_path: Path) -> Path:
+    path = tmp_path / "defective.nt"
+    path.write_bytes(DUMP.encode() + b"".join(DEFECTS))
+    return path
+
+
+def test_every_line_is_accounted_for(defective: Path, tmp_path: Path) -> None:
+    summary = load_freebase([defective], tmp_path / "store")
+    assert (summary.read, summary.kept) == (23, 13)
+    assert summary.filtered["blank line"] == summary.filtered["comment"] == 1
+    assert summary.mended == {"missing final dot": 1}
+    assert sum(summary.rejected.values()) == 3
+    assert summary.read == summary.kept + sum(summary.filtered.values()) + 3
+
+
+def test_rejected_lines_are_set_aside_with_number_and_reason(
+    defective: Path, tmp_path: Path
 ) -> None:
+    summary = load_freebase([defective], tmp_path / "store")
+    header, *rows = StoreLayout(tmp_path / "store").rejects.read_bytes().splitlines()
+    assert header == b"dump\tline\treason\ttext"
+    fields = [row.split(b"\t", 3) for row in rows]
+    assert [int(number) for _, number, _, _ in fields] == [20, 21, 23]
+    assert {dump.decode() for dump, _, _, _ in fields} == {str(defective)}
+    assert sorted(reason.decode() for _, _, reason, _ in fields) == sorted(summary.rejected)
+    assert [text for _, _, _, text in fields] == [
+        DEFECTS[at].removesuffix(b"\n") for at in (2, 3, 5)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("defect", "message"),
+    [
+        pytest.param(DEFECTS[3], r"line 18: empty object\. Without --strict", id="rejected"),
+        pytest.param(DEFECTS[4], r"line 18: missing final dot\. Without --strict", id="mended"),
+    ],
+)
+def test_a_strict_load_stops_at_the_first_defect(
+    defect: bytes, message: str, tmp_path: Path
+) -> None:
+    dump = tmp_path / "dump.nt"
+    dump.write_bytes(DUMP.encode() + defect + DEFECTS[5])
+    with pytest.raises(DumpError, match=message):
+        load_freebase([dump], tmp_path / "store", settings=LoadSettings(strict=True))
+
+
+def test_shards_and_several_dumps_make_one_store(dump: Path, tmp_path: Path) -> None:
     load_freebase([dump], tmp_path / "one")
-    monkeypatch.setattr(shards, "SHARD_TRIPLES", 3)
     lines = DUMP.splitlines(keepends=True)
     random.Random(7).shuffle(lines)
     parts = [tmp_path / "part1", tmp_path / "part2", tmp_path / "part3"]
     for number, part in enumerate(parts):
         part.write_text("".join(lines[number::3]))
-    stages: list[tuple[str, int]] = []
-    load_freebase(parts, tmp_path / "many", progress=lambda *event: stages.append(event))
+    progress = RecordedProgress()
+    load_freebase(
+        parts, tmp_path / "many", settings=LoadSettings(shard_triples=3), progress=progress
+    )
 
     assert triples_of(tmp_path / "many") == triples_of(tmp_path / "one")
-    assert list(dict(stages)) == ["reading", "loading", "indexing"]
-    read = [count for _, count in stages]
-    assert read == sorted(read)
-    assert read[-1] == sum(part.stat().st_size for part in parts)
+    assert list(dict.fromkeys(stage for stage, _, _ in progress.steps)) == [
+        "reading",
+        "loading",
+        "indexing",
+    ]
+    _, read, loaded = progress.steps[-1]
+    assert (read, loaded) == (sum(part.stat().st_size for part in parts), 12)
+    assert progress.expected is not None
+    assert (progress.expected.lines, progress.expected.triples) == (17, 12)
 
 
 def test_a_finished_store_is_replaced_only_when_asked(dump: Path, tmp_path: Path) -> None:
@@ -199,28 +260,13 @@ def test_a_failed_load_leaves_the_old_store_and_nothing_of_itself(
     with pytest.raises(DumpError, match="web page"):
         load_freebase([dump, page], store, overwrite=True)
     assert sorted(path.name for path in store.iterdir()) == before
-    assert len(triples_of(store)) == 14
+    assert len(triples_of(store)) == 12
 
 
-def test_an_interrupted_load_is_no_store(dump: Path, tmp_path: Path) -> None:
-    def interrupt(*event: object) -> None:
-        raise KeyboardInterrupt
-
+def test_a_load_interrupted_at_once_leaves_nothing(dump: Path, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        load_freebase([dump], tmp_path / "store", progress=interrupt)
-    with pytest.raises(StoreError, match="is not a finished store"):
-        read_manifest(tmp_path / "store")
+        load_freebase([dump], tmp_path / "store", progress=RecordedProgress(stop_at=0))
     assert list((tmp_path / "store").iterdir()) == []
-
-
-def test_a_killed_load_is_no_store_and_is_loaded_anew(dump: Path, tmp_path: Path) -> None:
-    layout = StoreLayout(tmp_path / "store")
-    layout.building.mkdir(parents=True)
-    (layout.building / "shard.nt").write_text("half a li")
-    with pytest.raises(StoreError, match="the load has not finished"):
-        read_manifest(layout.directory)
-    assert load_freebase([dump], layout.directory).kept == 14
-    assert not layout.building.exists()
 
 
 @pytest.mark.parametrize(
@@ -258,7 +304,7 @@ def test_a_dump_with_nothing_to_keep_makes_no_store(tmp_path: Path) -> None:
     [
         pytest.param("{", "cannot be read", id="broken"),
         pytest.param('{"schema_version": 0}', "version 0", id="old"),
-        pytest.param('{"schema_version": 1}', "cannot be read", id="incomplete"),
+        pytest.param('{"schema_version": 2}', "cannot be read", id="incomplete"),
     ],
 )
 def test_a_bad_manifest_is_named(tmp_path: Path, content: str, message: str) -> None:
@@ -286,7 +332,7 @@ def test_the_whole_slice_loads(shared: Path, tmp_path: Path) -> None:
         [data / "freebase-slice.nt.gz", data / "witness.nt.gz"], tmp_path / "store"
     )
     assert summary.read == 3_909_260
-    assert summary.kept == 3_524_238
+    assert summary.kept == 3_517_542
     assert summary.rejected == {}
     index = NameIndex.open(StoreLayout(tmp_path / "store").names)
     assert index.lookup("Jamaica")[0].mid == "m.03_r3"

@@ -39,9 +39,10 @@ def test_loading_ends_with_a_summary(tmp_path: Path) -> None:
     dump.write_text(DUMP + "nonsense\n")
     result = run("load-freebase", dump, "--store", tmp_path / "store")
     first, *rest = result.stdout.splitlines()
-    assert first == f"{tmp_path / 'store'}: 5 triples loaded of 6 lines read"
-    assert rest[0] == "  rejected 1: no final dot"
-    assert rest[1].startswith("  2 entities, 3 names and aliases (0 in other languages left out)")
+    assert first == f"{tmp_path / 'store'}: 5 triples of 6 lines read"
+    assert rest[0].startswith("  rejected 1: ")
+    assert rest[1] == f"  the rejected lines are in {tmp_path / 'store' / 'rejects.tsv'}"
+    assert rest[2].startswith("  2 entities, 3 names and aliases, 0 properties")
     assert result.stderr == ""
 
 
@@ -56,7 +57,7 @@ def test_progress_goes_to_stderr(tmp_path: Path) -> None:
     dump = tmp_path / "dump.nt"
     dump.write_text(DUMP)
     result = run("load-freebase", dump, "--store", tmp_path / "store", "--progress", "--json")
-    assert "writing names and schema: 100%" in result.stderr
+    assert "writing names, schema and statistics: 100%" in result.stderr
     json.loads(result.stdout)
 
 

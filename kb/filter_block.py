@@ -1,0 +1,257 @@
+r"""Sort out the lines of a dump, a block at a time: which are kept, filtered or rejected.
+
+Almost all lines have the form ``<subject>\t<predicate>\t<object>\t.``: polars takes those by
+column, without holding the interpreter. The few others go one by one to `kbqa.kb.cleaning`. What
+the side indexes need of the kept triples is taken along.
+"""
+
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import polars as pl
+
+from kbqa.kb.checkpoint import Counts
+from kbqa.kb.cleaning import Cleaned, Mended, Rejected, Skipped, clean_line
+from kbqa.kb.dump import Block
+from kbqa.kb.rules import Rules
+from kbqa.kb.schema import SchemaBuilder
+from kbqa.sparql.errors import DumpError
+from kbqa.sparql.templates import NAME, TYPE
+from kbqa.sparql.terms import FREEBASE_NS
+
+ALIAS = "common.topic.alias"
+
+_NS_OPEN = f"<{FREEBASE_NS}"
+_NOTED = [f"{_NS_OPEN}{name}>" for name in sorted(SchemaBuilder.PREDICATES | {NAME, ALIAS})]
+_TYPE = f"{_NS_OPEN}{TYPE}>"
+
+_COLUMNS = dict.fromkeys(("subject", "predicate", "object", "dot", "rest"), pl.String)
+_TRIPLE = dict.fromkeys(("subject", "predicate", "object"), pl.String)
+
+# Stricter than N-Triples asks: what does not match is looked at by `clean_line`, and may be fine.
+_PLAIN_IRI = r"<[^<>\"{}|^`\\\x00-\x20\x7F]+>"
+_PLAIN_LITERAL = (
+    r'"(?:[^"\\\n\r]|\\[tbnrf"\'\\])*"'
+    r"(?:@[A-Za-z]{1,8}(?:-[A-Za-z0-9]{1,8})*|\^\^" + _PLAIN_IRI + r")?"
+)
+_IS_IRI = f"^{_PLAIN_IRI}$"
+_IS_TERM = f"^(?:{_PLAIN_IRI}|{_PLAIN_LITERAL})$"
+
+_LANGUAGE_TAG = '"@([A-Za-z0-9-]+)$'
+_OTHER_LANGUAGE = "a literal in another language"
+
+
+class RejectedLine(NamedTuple):
+    """A line that is no triple.
+
+    Attributes:
+        number: Where it stands in its dump, 1-based.
+        reason: Why, in a few stable words.
+        line: The line as it stands there, without its end.
+    """
+
+    number: int
+    reason: str
+    line: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class FilteredBlock:
+    """What became of a block's lines.
+
+    Attributes:
+        counts: How many of them went which way.
+        content: The triples that are kept, as canonical N-Triples in UTF-8.
+        rejected: The lines that are no triples.
+        nodes: Every node of the kept triples: ``key`` (a hash of its IRI), ``node`` (its id),
+            ``out`` and ``in`` (triples that leave and enter it); a node may come repeatedly.
+        noted: Kept triples that names and schema come from: ``key`` of the subject, ``subject``
+            and ``predicate`` as ids, ``object`` as in the dump.
+    """
+
+    counts: Counts
+    content: bytes
+    rejected: Sequence[RejectedLine]
+    nodes: pl.DataFrame
+    noted: pl.DataFrame
+
+
+class BlockFilter:
+    """Filters blocks by rules; any number of threads may use one.
+
+    Args:
+        rules: What is left out.
+        strict: Stop at the first line that has to be mended or rejected.
+    """
+
+    def __init__(self, rules: Rules, *, strict: bool = False) -> None:
+        self._rules = rules
+        self._strict = strict
+        self._reasons: dict[str, str | None] = {}
+
+    def __call__(self, block: Block) -> FilteredBlock:
+        """Sort out the lines of a block.
+
+        Raises:
+            DumpError: A line is defective, and the filter is strict.
+        """
+        table = _read_table(block.data)
+        counts = Counts(read=table.height)
+        rejected: list[RejectedLine] = []
+        has_form = pl.col("dot").eq_missing(".") & pl.col("rest").is_null()
+        has_form &= pl.all_horizontal(pl.col(*_TRIPLE).is_not_null())
+        formed = table.filter(has_form)
+        odd = [table.filter(~has_form)["line"]] if formed.height < table.height else []
+        # A line whose predicate is unwanted is not looked at any further.
+        wanted = self._wanted(formed, counts)
+        is_plain = _is_plain(wanted)
+        plain = wanted.filter(is_plain)
+        if plain.height < wanted.height:
+            odd.append(wanted.filter(~is_plain)["line"])
+        triples = plain.select(*_TRIPLE)
+        if odd:
+            numbers = sorted(pl.concat(odd))
+            triples = pl.concat([triples, self._clean(block, numbers, counts, rejected)])
+        return _sum_up(self._in_chosen_language(triples, counts), counts, rejected)
+
+    def _wanted(self, table: pl.DataFrame, counts: Counts) -> pl.DataFrame:
+        """Leave out triples whose predicate the rules drop."""
+        unwanted = []
+        for predicate, lines in table.group_by("predicate").len().iter_rows():
+            if predicate not in self._reasons:
+                self._reasons[predicate] = self._rules.reason_to_drop(predicate[1:-1])
+            if (reason := self._reasons[predicate]) is not None:
+                counts.filtered[reason] += lines
+                unwanted.append(predicate)
+        return table.filter(~pl.col("predicate").is_in(unwanted)) if unwanted else table
+
+    def _in_chosen_language(self, triples: pl.DataFrame, counts: Counts) -> pl.DataFrame:
+        if not self._rules.languages:
+            return triples
+        may_have_tag = ~(pl.col("object").str.ends_with(">") | pl.col("object").str.ends_with('"'))
+        tagged = triples.filter(may_have_tag)
+        tag = pl.col("object").str.extract(_LANGUAGE_TAG)
+        tags = tagged.select(tag.unique()).to_series()
+        unwanted = [found for found in tags if not self._rules.keeps_language(found)]
+        if not unwanted:
+            return triples
+        spoken = tagged.filter(~tag.is_in(unwanted))
+        counts.filtered[_OTHER_LANGUAGE] += tagged.height - spoken.height
+        return pl.concat([triples.filter(~may_have_tag), spoken])
+
+    def _clean(
+        self, block: Block, numbers: Sequence[int], counts: Counts, rejected: list[RejectedLine]
+    ) -> pl.DataFrame:
+        """Mend or reject the lines that polars does not recognise, and filter what is mended."""
+        lines = block.data.split(b"\n")
+        mended: list[list[str]] = []
+        for number in numbers:
+            line = lines[number].removesuffix(b"\r")
+            cleaned = clean_line(line)
+            if self._strict:
+                _check(cleaned, f"{block.dump}, line {block.first_line + number}")
+            if isinstance(cleaned, Mended):
+                counts.mended.update(cleaned.defects)
+                mended.append(cleaned.line.decode("utf-8").split("\t")[:3])
+            elif isinstance(cleaned, Skipped):
+                counts.filtered[cleaned.reason] += 1
+            else:
+                counts.rejected[cleaned.reason] += 1
+                rejected.append(RejectedLine(block.first_line + number, cleaned.reason, line))
+        return self._wanted(pl.DataFrame(mended, schema=_TRIPLE, orient="row"), counts)
+
+
+def _check(cleaned: Cleaned, where: str) -> None:
+    if isinstance(cleaned, Rejected):
+        raise DumpError(f"{where}: {cleaned.reason}. Without --strict it would be set aside.")
+    if isinstance(cleaned, Mended) and cleaned.defects:
+        defects = ", ".join(cleaned.defects)
+        raise DumpError(f"{where}: {defects}. Without --strict it would be mended.")
+
+
+def _read_table(data: bytes) -> pl.DataFrame:
+    """Split lines at their tabs: a row a line, with its number in the block."""
+    try:
+        table = pl.read_csv(
+            data,
+            separator="\t",
+            has_header=False,
+            quote_char=None,
+            schema=_COLUMNS,
+            missing_columns="insert",
+            truncate_ragged_lines=True,
+        )
+    except pl.exceptions.ComputeError:
+        # Some line is not UTF-8. Here it is left empty; `_clean` sees it as it is.
+        return _read_table(
+            b"\n".join(line if _is_utf8(line) else b"" for line in data.split(b"\n"))
+        )
+    return table.with_row_index("line")
+
+
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _is_plain(table: pl.DataFrame) -> pl.Expr:
+    """Tell the triples that need no cleaning. Subjects come in runs: each run is looked at once."""
+    subjects = table["subject"]
+    is_plain = pl.col("object").str.contains(_IS_TERM)
+    for terms in (
+        subjects.filter(subjects.ne_missing(subjects.shift())),
+        table["predicate"].unique(),
+    ):
+        strange = terms.filter(~terms.str.contains(_IS_IRI))
+        if not strange.is_empty():
+            is_plain &= ~pl.col(terms.name).is_in(strange.implode())
+    return is_plain
+
+
+def _sum_up(
+    triples: pl.DataFrame, counts: Counts, rejected: Sequence[RejectedLine]
+) -> FilteredBlock:
+    counts.kept = triples.height
+    counts.relations.update(_count(triples["predicate"]))
+    counts.types.update(_count(triples.filter(pl.col("predicate") == _TYPE)["object"]))
+    content = io.BytesIO()
+    triples.select(*_TRIPLE, pl.lit(".").alias("dot")).write_csv(
+        content, separator="\t", include_header=False, quote_style="never"
+    )
+    noted = triples.filter(pl.col("predicate").is_in(_NOTED)).select(
+        _key("subject"), _id("subject"), _id("predicate"), "object"
+    )
+    return FilteredBlock(counts, content.getvalue(), rejected, _nodes(triples), noted)
+
+
+def _nodes(triples: pl.DataFrame) -> pl.DataFrame:
+    """Count the triples of each node; grouped by hashes, which costs a fifth of doing it by ids."""
+    is_node = pl.col("node").str.starts_with(_NS_OPEN)
+    key = _key("node")
+    runs = triples["subject"].rle().struct.unnest()
+    subjects = runs.select(pl.col("value").alias("node"), pl.col("len").alias("out"))
+    subjects = subjects.filter(is_node).select(key, _id("node"), "out")
+    objects = triples.select(pl.col("object").alias("node")).filter(is_node).with_columns(key)
+    objects = objects.group_by("key").agg(pl.col("node").first(), pl.len().alias("in"))
+    return pl.concat([subjects, objects.with_columns(_id("node"))], how="diagonal")
+
+
+def _key(column: str) -> pl.Expr:
+    return pl.col(column).hash(seed=0).alias("key")
+
+
+def _count(terms: pl.Series) -> dict[str, int]:
+    counted = terms.alias("term").to_frame().group_by("term").len()
+    return dict(counted.select(_id("term"), "len").iter_rows())
+
+
+def _id(column: str) -> pl.Expr:
+    """Shorten Freebase's IRIs to their ids; of others the IRI stands."""
+    term = pl.col(column)
+    is_ours = term.str.starts_with(_NS_OPEN)
+    return term.str.slice(pl.when(is_ours).then(len(_NS_OPEN)).otherwise(1)).str.head(-1)

@@ -1,0 +1,169 @@
+"""What loads have in common, into a store or into shards: plan, checkpoint and pipeline."""
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Protocol
+
+from kbqa.kb.checkpoint import Checkpoint, find_unfinished
+from kbqa.kb.dump import dump_size_bytes
+from kbqa.kb.filter_block import BlockFilter
+from kbqa.kb.layout import SCHEMA_VERSION, DumpFile, StoreLayout
+from kbqa.kb.load_forecast import Forecast, check_disk, forecast, shard_size
+from kbqa.kb.rejects import RejectsFile
+from kbqa.kb.rules import Rules
+from kbqa.kb.shard_pipeline import PipelineSettings, ShardPipeline, ShardSink, Stage
+from kbqa.sparql.errors import DumpError, InputError
+
+
+class Progress(Protocol):
+    """Told how far a load is."""
+
+    def begin(self, expected: Forecast | None, triples_loaded: int) -> None:
+        """A load begins, or goes on with so many triples loaded before."""
+
+    def advance(self, stage: Stage, bytes_read: int, triples_loaded: int) -> None:
+        """The load is in this stage, with so many bytes read of all dumps as they lie on disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSettings:
+    """How a load works; what comes out is the same.
+
+    Attributes:
+        strict: Stop at the first line that has to be mended or rejected.
+        shard_triples: Triples of a shard; None to choose by the size of the dumps.
+        loaders: Shards that are loaded at the same time; None to choose by the machine's cores.
+        checks_disk: Refuse to begin where the disk will not hold it, as far as can be told.
+    """
+
+    strict: bool = False
+    shard_triples: int | None = None
+    loaders: int | None = None
+    checks_disk: bool = True
+
+    @property
+    def sinks(self) -> int:
+        """Shards that are loaded at the same time: one for each two cores, at most six.
+
+        Each takes two cores for a part of its time, and memory (docs/freebase.md).
+        """
+        return self.loaders or max(1, min(6, cores() // 2))
+
+
+class LoadJob:
+    """A load, up to the point where every shard is taken.
+
+    Args:
+        dumps: Paths, or ``-`` for standard input.
+        work: The folder in which it works; the caller holds its lock.
+        rules: What is left out.
+        settings: How to go about it.
+        progress: Told how far the load is.
+
+    Attributes:
+        state: The checkpoint.
+
+    Raises:
+        InputError: No dump was named, or one does not exist.
+    """
+
+    state: Checkpoint
+
+    def __init__(
+        self,
+        dumps: Sequence[str],
+        work: StoreLayout,
+        rules: Rules,
+        settings: LoadSettings,
+        progress: Progress,
+    ) -> None:
+        if not dumps:
+            raise InputError("no dump was named.")
+        self.work = work
+        self.rules = rules
+        self.settings = settings
+        self.progress = progress
+        self._dumps = dumps
+        self._filter = BlockFilter(rules, strict=settings.strict)
+        self._sizes = [dump_size_bytes(dump) for dump in dumps]
+
+    def begin(self, output: str, overwrite: bool) -> None:
+        """Find where to go on, or begin.
+
+        Args:
+            output: What the load makes: a load of something else is not gone on with.
+            overwrite: Give up an unfinished load that has another plan.
+
+        Raises:
+            InputError: An unfinished load has another plan, or the disk is too small.
+            DumpError: A dump, or the state of the load, cannot be read.
+        """
+        plan = self._plan(output)
+        found = find_unfinished(self.work, plan, overwrite)
+        if found is not None:
+            self.state = found
+            self.progress.begin(None, found.triples_loaded)
+            return
+        expected = forecast(self._dumps, self.work.directory, BlockFilter(self.rules))
+        self.progress.begin(expected, 0)
+        if expected is not None and self.settings.checks_disk:
+            check_disk(expected, self.work.directory.parent)
+        self.state = Checkpoint(plan, self.settings.shard_triples or shard_size(expected))
+
+    def fill(self, sink: ShardSink) -> None:
+        """Read what is left of the dumps and have every shard taken.
+
+        Raises:
+            DumpError: A dump cannot be read or holds no triple to keep, or the sink failed.
+        """
+        settings = PipelineSettings(
+            shard_triples=self.settings.shard_triples or self.state.shard_triples,
+            filters=cores(),
+            sinks=self.settings.sinks,
+        )
+        advance = self.progress.advance
+        ShardPipeline(self._dumps, self.work, self.state, self._filter, settings, advance).run(sink)
+        counts = self.state.counts
+        if not counts.kept:
+            raise DumpError(f"none of the {counts.read} lines read is a triple to keep.")
+        # What the sink refused has no place among the lines until no more of them come.
+        rejects = RejectsFile(self.work.rejects, self.state.rejects_bytes)
+        rejects.add_refused(self.state.refused)
+        rejects.close()
+
+    def dump_files(self) -> tuple[DumpFile, ...]:
+        """Describe the dumps, which were read to their end."""
+        return tuple(
+            DumpFile(name, read.size_bytes, read.sha256)
+            for name, read in zip(self._dumps, self.state.dumps, strict=True)
+        )
+
+    def clear_if_fruitless(self) -> None:
+        """Leave nothing behind where no shard is complete: there is nothing to go on with."""
+        if not self.work.checkpoint.exists():
+            shutil.rmtree(self.work.directory, ignore_errors=True)
+
+    def _plan(self, output: str) -> dict[str, object]:
+        return {
+            "output": output,
+            "dumps": [
+                [dump if size is None else str(Path(dump).resolve()), size]
+                for dump, size in zip(self._dumps, self._sizes, strict=True)
+            ],
+            "rules": self.rules.to_toml(),
+            "versions": versions() | {"layout": SCHEMA_VERSION},
+        }
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that what a load writes hangs on."""
+    return {package: version(package) for package in ("kbqa", "polars", "pyoxigraph")}
+
+
+def cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0))

@@ -1,0 +1,248 @@
+"""Load shards into a store from a process of its own.
+
+`StoreWriter` is the parent's side; run as a module, this file is the child's, which alone holds the
+store open for writing. So a load can be given up at once, though pyoxigraph cannot be interrupted,
+and its memory goes with it. A shard is a plain N-Triples file: `bulk_load` reads it without holding
+the interpreter, several at a time, and takes all of it or nothing. A line that its parser refuses
+is found and left out.
+
+The parent writes a path a line, the child answers with JSON, a line for each shard. When the
+parent ends, however it ends, the pipe closes and the child exits in the middle of its work.
+"""
+
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from types import TracebackType
+
+from pyoxigraph import RdfFormat, Store, parse
+
+from kbqa.kb.shard_pipeline import TakenShard
+from kbqa.sparql.errors import DumpError
+
+_FINISH = ""
+_OPEN_FILES = 1 << 16
+_STOP_TIMEOUT_S = 60.0
+
+
+class StoreWriter:
+    """A process that loads shards into a store, several at a time.
+
+    Args:
+        graph: The store's directory; made if it is missing.
+        threads: Shards that are loaded at the same time.
+    """
+
+    def __init__(self, graph: Path, threads: int) -> None:
+        self._graph = graph
+        self._answers: SimpleQueue[str] = SimpleQueue()
+        self._pending = 0
+        self._child = subprocess.Popen(
+            # -P: the working directory is no place to import from.
+            [sys.executable, "-P", "-m", "kbqa.kb.store_writer", str(graph), str(threads)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+        )
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    @property
+    def pending(self) -> int:
+        """Shards that were submitted and not returned by `take` yet."""
+        return self._pending
+
+    def submit(self, shard: Path) -> None:
+        """Have a shard loaded."""
+        self._say(str(shard))
+        self._pending += 1
+
+    def take(self, *, wait: bool) -> TakenShard | None:
+        """Return a shard that was loaded; None where there is none, or not yet.
+
+        Args:
+            wait: Wait for one, if any is pending.
+
+        Raises:
+            DumpError: A shard could not be loaded.
+        """
+        if not self._pending:
+            return None
+        try:
+            answer = self._answers.get(block=wait)
+        except Empty:
+            return None
+        if not answer:
+            raise DumpError(
+                f"the process that writes {self._graph} died"
+                f" (code {self._child.wait(_STOP_TIMEOUT_S)}). Was it killed, or memory short? "
+                "Run the same command again to go on."
+            )
+        fields = json.loads(answer)
+        if "error" in fields:
+            raise DumpError(
+                f"the store at {self._graph} cannot be written: {fields['error']}. Is the disk "
+                "full, or the store in use? Run the same command again to go on."
+            )
+        self._pending -= 1
+        refused = {int(number): line for number, line in fields["refused"].items()}
+        return TakenShard(Path(fields["shard"]), refused)
+
+    def finish(self) -> None:
+        """Close the store, after everything was loaded.
+
+        Raises:
+            DumpError: It cannot be closed in order.
+        """
+        assert not self._pending, "shards are still being loaded"
+        self._say(_FINISH)
+        if code := self._child.wait():
+            raise DumpError(f"the store at {self._graph} could not be closed (code {code}).")
+
+    def __enter__(self) -> "StoreWriter":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._child.kill()
+        self._child.wait()
+        self._listener.join()
+        for pipe in (self._child.stdin, self._child.stdout):
+            assert pipe is not None
+            pipe.close()
+
+    def _say(self, line: str) -> None:
+        assert self._child.stdin is not None
+        with suppress(BrokenPipeError):  # It has died; `take` and `finish` say so.
+            self._child.stdin.write(line + "\n")
+
+    def _listen(self) -> None:
+        assert self._child.stdout is not None
+        for line in self._child.stdout:
+            self._answers.put(line)
+        self._answers.put("")
+
+
+def drop_orphans(graph: Path) -> None:
+    """Delete the files that a killed process left in a store and that are no part of it.
+
+    RocksDB never does: what it was told to take in, and did not, stays. A backup holds hard links
+    to the files in use, so it takes no time and no disk, and can take the store's place.
+
+    Raises:
+        OSError: The store cannot be opened.
+    """
+    clean, old = graph.with_suffix(".clean"), graph.with_suffix(".old")
+    if graph.exists():
+        shutil.rmtree(clean, ignore_errors=True)
+        Store(str(graph)).backup(str(clean))
+        shutil.rmtree(old, ignore_errors=True)
+        graph.rename(old)
+    if clean.exists():
+        clean.rename(graph)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _load(store: Store, shard: Path) -> dict[int, str]:
+    refused: dict[int, str] = {}
+    try:
+        _bulk_load(store, shard)
+    except SyntaxError:
+        refused = _refused_lines(shard)
+        cleaned = shard.with_suffix(".cleaned")
+        _leave_out(shard, refused, cleaned)
+        _bulk_load(store, cleaned)
+        cleaned.unlink()
+    return refused
+
+
+def _bulk_load(store: Store, shard: Path) -> None:
+    store.bulk_load(path=shard, format=RdfFormat.N_TRIPLES, lenient=True)
+
+
+def _refused_lines(shard: Path) -> dict[int, str]:
+    numbers: set[int] = set()
+    quads = parse(path=shard, format=RdfFormat.N_TRIPLES, lenient=True)
+    while True:
+        try:
+            # The iterator goes on after an error, at the next line.
+            for _ in quads:
+                pass
+        except SyntaxError as error:
+            assert error.lineno is not None, "pyoxigraph says which line"
+            numbers.add(error.lineno)
+        else:
+            break
+    with shard.open("rb") as lines:
+        return {
+            number: line.rstrip(b"\n").decode("utf-8", "replace")
+            for number, line in enumerate(lines, start=1)
+            if number in numbers
+        }
+
+
+def _leave_out(shard: Path, numbers: Iterable[int], cleaned: Path) -> None:
+    left_out = frozenset(numbers)
+    with shard.open("rb") as lines, cleaned.open("wb") as kept:
+        kept.writelines(
+            line for number, line in enumerate(lines, start=1) if number not in left_out
+        )
+
+
+def _raise_open_files() -> None:
+    # RocksDB keeps every file of the store open, about one for each million triples.
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def main() -> None:
+    """Serve as the child: ``python -m kbqa.kb.store_writer GRAPH THREADS``."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle.
+    _raise_open_files()
+    saying = threading.Lock()
+
+    def say(answer: dict[str, object]) -> None:
+        with saying:
+            print(json.dumps(answer), flush=True)  # noqa: T201 (its channel to the parent)
+
+    def load(shard: str) -> None:
+        try:
+            refused = _load(store, Path(shard))
+        except OSError as error:
+            say({"shard": shard, "error": str(error)})
+        else:
+            say({"shard": shard, "refused": refused})
+
+    try:
+        store = Store(sys.argv[1])
+    except OSError as error:
+        say({"shard": "", "error": str(error)})
+        return
+    pool = ThreadPoolExecutor(int(sys.argv[2]))
+    for line in sys.stdin:
+        if line == _FINISH + "\n":
+            pool.shutdown()
+            store.flush()
+            return
+        pool.submit(load, line.rstrip("\n"))
+    os._exit(1)  # The parent is gone.
+
+
+if __name__ == "__main__":
+    main()
