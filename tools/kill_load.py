@@ -1,0 +1,222 @@
+"""Kill loads at random moments and compare what they end with to a load that was left alone.
+
+    python tools/make_dump.py --lines 3000000 --output dump.nt.gz --defects 0.01
+    python tools/kill_load.py dump.nt.gz --work FOLDER [--kills 20] [--seed 1]
+
+One load after the other is killed and gone on with by the same command until it ends, until there
+were as many kills as wanted. Kills come at a random second, while the side indexes are written, and
+while the parts are moved into place; they hit the whole tree of processes, or the first process
+alone. Each finished store must hold the very same triples, names, statistics, schema and rejected
+lines as the one that was left alone, on a disk of at most 1.2 times its size, with no process left
+behind. Ends with code 1 where anything differs.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import cycle
+from pathlib import Path
+from random import Random
+
+import click
+from measured_run import disk_bytes, machine, process_tree
+from store_content import Content, store_content
+
+from kbqa.kb.layout import StoreLayout
+
+_DISK_BAR = 1.2
+_POLL_S = 0.002
+_END_TIMEOUT_S = 20.0
+_AT_A_SECOND = "at a random second"
+_INDEXING = "while indexes are written"
+_MOVING = "while parts are moved"
+# Half of the kills are at any time, so that one load is killed in all its stages.
+_MOMENTS = (_AT_A_SECOND, _AT_A_SECOND, _INDEXING, _AT_A_SECOND, _AT_A_SECOND, _MOVING)
+
+
+@dataclass(frozen=True, slots=True)
+class Killed:
+    """A run of the command that was killed, or not.
+
+    Attributes:
+        seconds: How long it ran.
+        finished: It ended by itself before it was killed.
+        left: Processes of it that were left after the first was killed, and did not end.
+    """
+
+    seconds: float
+    finished: bool
+    left: int
+
+
+@click.command()
+@click.argument("dump", type=click.Path(exists=True, path_type=Path))
+@click.option("--work", required=True, type=click.Path(path_type=Path, file_okay=False))
+@click.option("--kills", default=20, show_default=True, type=click.IntRange(min=1))
+@click.option("--seed", default=1, show_default=True, help="Other seed, other moments.")
+@click.option("--shard-triples", default=100_000, show_default=True, type=click.IntRange(min=1))
+def main(dump: Path, work: Path, kills: int, seed: int, shard_triples: int) -> None:
+    """Kill loads, go on with them, and compare."""
+    print(f"{machine()}; {dump.name}, {dump.stat().st_size / 1e6:,.0f} MB; seed {seed}")
+    work.mkdir(parents=True, exist_ok=True)
+    command = [str(Path(sys.executable).with_name("kbqa")), "load-freebase", str(dump)]
+    command += ["--shard-triples", str(shard_triples), "--no-progress", "--store"]
+
+    alone = work / "alone"
+    shutil.rmtree(alone, ignore_errors=True)
+    started = time.monotonic()
+    subprocess.run([*command, str(alone)], check=True, stdout=subprocess.DEVNULL)
+    whole_s = time.monotonic() - started
+    expected = store_content(alone)
+    size = disk_bytes(alone)
+    print(
+        f"left alone: {whole_s:.1f} s, {size / 1e6:,.0f} MB, {expected['triples'].total:,} triples"
+    )
+
+    store = work / "killed"
+    shutil.rmtree(store, ignore_errors=True)
+    random = Random(seed)
+    moments = cycle(_MOMENTS)
+    killed = loads = 0
+    problems: list[str] = []
+    print(f"\n{'kill':>5}{'load':>5}{'after s':>9}  {'of':14}{'':28}found at the kill")
+    while True:
+        moment = next(moments) if killed < kills else None
+        first_alone = killed % 2 == 1
+        run = _run([*command, str(store)], store, moment, first_alone, random, whole_s)
+        if run.left:
+            problems.append(f"kill {killed + 1}: {run.left} processes were left behind")
+        if not run.finished:
+            killed += 1
+            what = "first process" if first_alone else "all processes"
+            found = ", ".join(_found(store))
+            print(f"{killed:5}{loads + 1:5}{run.seconds:9.2f}  {what:14}{moment:28}{found}")
+            continue
+        loads += 1
+        differences = _compare(expected, store, size)
+        problems += [f"load {loads}: {difference}" for difference in differences]
+        ratio = disk_bytes(store) / size
+        verdict = "; ".join(differences) or "the same store"
+        print(f"  load {loads} ended: {verdict}, {ratio:.3f} times the disk")
+        shutil.rmtree(store)
+        if killed >= kills:
+            break
+    shutil.rmtree(alone)
+    print(f"\n{killed} kills, {loads} loads: " + ("; ".join(problems) or "nothing differs"))
+    sys.exit(1 if problems else 0)
+
+
+def _run(
+    command: Sequence[str],
+    store: Path,
+    moment: str | None,
+    first_alone: bool,
+    random: Random,
+    whole_s: float,
+) -> Killed:
+    """Run the command and kill it at a moment, if it gets there."""
+    started = time.monotonic()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
+    if moment is None:
+        process.wait()
+    else:
+        delay_s = random.uniform(0, whole_s) if moment == _AT_A_SECOND else 0.0
+        if moment == _INDEXING:
+            delay_s = random.uniform(0, whole_s / 10)
+        if _comes(_is_at(moment, store), process):
+            _wait(delay_s, process)
+    if process.poll() is not None:
+        if process.returncode != 0:
+            raise click.ClickException(f"the load failed with code {process.returncode}")
+        return Killed(time.monotonic() - started, True, 0)
+    tree = process_tree(process.pid)
+    if first_alone:
+        process.kill()
+    else:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    seconds = time.monotonic() - started
+    # Half of the time go on at once, while the others may still be about to end.
+    left = 0 if random.random() < 0.5 else _still_running(tree)
+    return Killed(seconds, False, left)
+
+
+def _is_at(moment: str, store: Path) -> Callable[[], bool]:
+    layout = StoreLayout(store)
+    work = StoreLayout(layout.building)
+    if moment == _INDEXING:
+        return work.names.exists
+    if moment == _MOVING:
+        # The manifest is the last to be moved.
+        return lambda: (
+            work.manifest.exists()
+            and not all(
+                part.exists() for part in (work.graph, work.names, work.schema, work.statistics)
+            )
+        )
+    return lambda: True
+
+
+def _comes(is_there: Callable[[], bool], process: "subprocess.Popen[bytes]") -> bool:
+    while not is_there():
+        if process.poll() is not None:
+            return False
+        time.sleep(_POLL_S)
+    return True
+
+
+def _wait(seconds: float, process: "subprocess.Popen[bytes]") -> None:
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(seconds)
+
+
+def _still_running(tree: Sequence[int]) -> int:
+    """Count the processes that do not end."""
+    deadline = time.monotonic() + _END_TIMEOUT_S
+    while time.monotonic() < deadline:
+        left = sum(_is_alive(pid) for pid in tree)
+        if not left:
+            return 0
+        time.sleep(_POLL_S)
+    return left
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def _found(store: Path) -> list[str]:
+    """List what lies in a store's directory and in the folder where the load works."""
+    names = sorted(path.name for path in store.glob("*") if path.name != "building")
+    working = sorted(path.name for path in StoreLayout(store).building.glob("*"))
+    shards = [name for name in working if name.startswith("shard-")]
+    others = [name for name in working if name not in shards and not name.endswith(".lock")]
+    return names + ["building:", *others] + ([f"{len(shards)} shards"] if shards else [])
+
+
+def _compare(expected: dict[str, Content], store: Path, size: int) -> list[str]:
+    found = store_content(store)
+    differences = [
+        f"{name} differ ({expected[name].total:,} → {found[name].total:,})"
+        for name in expected
+        if found[name] != expected[name]
+    ]
+    if disk_bytes(store) > _DISK_BAR * size:
+        differences.append(f"the disk is over {_DISK_BAR} times")
+    if StoreLayout(store).building.exists():
+        differences.append("the folder of the load is still there")
+    return differences
+
+
+if __name__ == "__main__":
+    main()
