@@ -1,8 +1,8 @@
 """Every numbered defect of notes/freebase-dump.md, by its line.
 
 Not about lines, and nothing to test: 1 (size and hash of the final dump), 21 (benchmarks of other
-dumps), 22 (artefacts of stores in gold answers: tests/sparql/test_values.py has dates). What is left
-out on purpose (15, 16, 18, 20) is in tests/kb/test_rules.py, too.
+dumps), 22 (artefacts of stores in gold answers; tests/sparql/test_values.py has dates). What is
+left out on purpose (15, 16, 18, 20) is in tests/kb/test_rules.py, too.
 """
 
 from collections import Counter
