@@ -11,7 +11,7 @@ import click
 
 from kbqa.engine.coverage import Coverage, measure_coverage
 from kbqa.engine.options import weights_options
-from kbqa.kb.health import Finding, from_error, ok, warning
+from kbqa.kb.findings import Finding, from_error, ok, warning
 from kbqa.kb.options import GraphChoice, graph_options, json_option
 from kbqa.sparql.errors import GraphError, InputError, KbqaError
 

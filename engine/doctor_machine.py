@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
 from kbqa.kb.cache import cache_directory
-from kbqa.kb.health import Finding, ok, problem, warning
+from kbqa.kb.findings import Finding, ok, problem, warning
 from kbqa.kb.layout import StoreLayout
 
 _LOW_DISK_BYTES = 1_000_000_000

@@ -9,7 +9,7 @@ from pathlib import Path
 from kbqa.engine.generate import DEFAULT_ADAPTER, adapter_base, adapter_revision
 from kbqa.engine.models import SMOLLM2, base_model, require_lm_extra, smollm2_files
 from kbqa.engine.prompt import load_prompt_format
-from kbqa.kb.health import Finding, from_error, ok, problem, warning
+from kbqa.kb.findings import Finding, from_error, ok, problem, warning
 from kbqa.sparql.errors import ModelError
 
 # In every family that transformers calls a causal model with rotary embeddings.

@@ -7,14 +7,16 @@ from collections.abc import Iterator
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
 from kbqa.kb.endpoint import SparqlEndpoint
+from kbqa.kb.findings import Finding, from_error, ok, problem, warning
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S
-from kbqa.kb.health import Finding, from_error, ok, problem, warning
 from kbqa.sparql.errors import (
     GraphError,
     InputError,
     KbqaError,
     MalformedResult,
+    PartialResult,
     QueryTimeout,
+    QueryTooCostly,
     ResultTruncated,
 )
 from kbqa.sparql.templates import NAME
@@ -25,6 +27,8 @@ _NAMED = f"ASK {{ ?s {iri(NAME)} ?name }}"
 _ROWS_WANTED = 20_000
 """More than Virtuoso's own setting gives, 10,000; still a small answer."""
 
+# Virtuoso guesses this to take for ever, and answers at once where it may; others do take long.
+_SEEMS_LONG = "SELECT ?a { ?a ?p ?b . ?c ?q ?d . ?e ?r ?f FILTER (1 = 2) }"
 _SLOW_S = 0.5
 # Virtuoso mixes triples of its own into the data unless a default graph is named.
 _VIRTUOSO_OWN = "ASK { ?s a <http://www.openlinksw.com/schemas/virtrdf#QuadMap> }"
@@ -68,6 +72,7 @@ def check_endpoint(url: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> Iterator[F
         yield ok("vocabulary", "it holds names of Freebase's entities")
         yield from _check_default_graph(graph, url, timeout_s)
         yield _check_row_cap(graph, timeout_s)
+        yield from _check_cost(graph, url, timeout_s)
     except (GraphError, InputError) as error:
         yield from_error("endpoint", error)
 
@@ -82,7 +87,7 @@ def _no_answer(error: KbqaError) -> Finding:
             return problem("endpoint", _first_sentence(error), advice)
         if isinstance(cause, socket.gaierror):
             return problem("endpoint", _first_sentence(error), "No host has that name: mend it.")
-    if isinstance(error, QueryTimeout):
+    if isinstance(error, QueryTimeout) and not isinstance(error, PartialResult | QueryTooCostly):
         return problem(
             "endpoint",
             f"it gives no answer to {_ANY} within {error.timeout_s:g} s",
@@ -133,13 +138,17 @@ def _without_data(check: str, finding: str, url: str, timeout_s: float) -> Findi
 
 def _graph_of_names(url: str, timeout_s: float) -> str | None:
     """Find a named graph that holds names; None where there is none, or the server cannot say."""
-    everything = SparqlEndpoint(urlunsplit(urlsplit(url)._replace(query="")), timeout_s)
     query = f"SELECT ?g {{ GRAPH ?g {{ ?s {iri(NAME)} ?name }} }} LIMIT 1"
     try:
-        rows = everything.select(query, timeout_s=timeout_s).rows
+        rows = _whole_server(url, timeout_s).select(query, timeout_s=timeout_s).rows
     except (GraphError, InputError):
         return None
     return str(rows[0][0]) if rows else None
+
+
+def _whole_server(url: str, timeout_s: float) -> SparqlEndpoint:
+    """Return the endpoint without what its URL says of graphs."""
+    return SparqlEndpoint(urlunsplit(urlsplit(url)._replace(query="")), timeout_s)
 
 
 def _with_default_graph(url: str, graph: str) -> str:
@@ -168,17 +177,28 @@ def _check_row_cap(graph: SparqlEndpoint, timeout_s: float) -> Finding:
     query = f"SELECT ?s {{ ?s ?p ?o }} LIMIT {_ROWS_WANTED}"
     try:
         n = len(graph.select(query, timeout_s=timeout_s).rows)
+        rest = f"SELECT ?s {{ ?s ?p ?o }} OFFSET {n} LIMIT 1"
+        is_capped = n < _ROWS_WANTED and bool(graph.select(rest, timeout_s=timeout_s).rows)
     except ResultTruncated as error:
-        return _capped(f"it cuts results at {error.max_rows:,} rows")
-    rest = f"SELECT ?s {{ ?s ?p ?o }} OFFSET {n} LIMIT 1"
-    if n < _ROWS_WANTED and graph.select(rest, timeout_s=timeout_s).rows:
-        return _capped(f"it cuts results at {n:,} rows")
-    return ok("rows", f"it gives {n:,} rows in one answer")
+        n, is_capped = error.max_rows, True
+    if is_capped:
+        return warning(
+            "rows",
+            f"the server cuts results at {n:,} rows",
+            "Raise its limit: ResultSetMaxRows in the section [SPARQL] of virtuoso.ini.",
+        )
+    return ok("rows", f"{n:,} rows come in one answer")
 
 
-def _capped(finding: str) -> Finding:
-    return warning(
-        "rows",
-        finding,
-        "Raise the limit: ResultSetMaxRows in the section [SPARQL] of virtuoso.ini.",
-    )
+def _check_cost(graph: SparqlEndpoint, url: str, timeout_s: float) -> Iterator[Finding]:
+    """Find out whether a Virtuoso refuses what it guesses to be slow."""
+    if not _whole_server(url, timeout_s).ask(_VIRTUOSO_OWN, timeout_s=timeout_s):
+        return
+    try:
+        graph.select(_SEEMS_LONG, timeout_s=timeout_s)
+    except QueryTooCostly as error:
+        yield warning(
+            "cost",
+            f"the server refuses queries that it guesses to take over {error.timeout_s:g} s",
+            "Its guesses are often far off: set MaxQueryCostEstimationTime = 0 in virtuoso.ini.",
+        )

@@ -7,73 +7,37 @@ the sample stays unseen.
 import fcntl
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Literal as Choice
 
 import pyoxigraph
 
+from kbqa.kb.findings import Finding, from_error, ok, problem, warning
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
-from kbqa.kb.layout import DumpFile, Manifest, StoreLayout, read_manifest
+from kbqa.kb.layout import LoadSummary, Manifest, StoreLayout, read_manifest
+from kbqa.kb.load_health import check_load, is_held
 from kbqa.kb.names import NameIndex
 from kbqa.kb.schema import Schema
 from kbqa.kb.statistics import Statistics
 from kbqa.kb.store import OxigraphStore
-from kbqa.sparql.errors import GraphError, KbqaError, StoreError
+from kbqa.sparql.errors import GraphError, StoreError
 from kbqa.sparql.templates import NAME
 from kbqa.sparql.terms import FREEBASE_NS, full_iri, is_mid, resource_id
-
-Status = Choice["ok", "warning", "problem"]
 
 FINAL_DUMP_BYTES = 32_191_685_487
 """Size of freebase-rdf-2015-08-09-00-01.gz, the last dump that Google made."""
 
+FINAL_DUMP_SHA256 = "b3d21c80dc512c8ed3c37279516340ef7a77027d593932c7c3fb22d40dfd47f4"
+"""Of the same file, as reported by others who hold it."""
+
 _OFFICIAL_NAME = "freebase-rdf"
+_MANY_REJECTED = 0.01
 _SAMPLE_TRIPLES = 2000
 _SAMPLE_ENTITIES = 20
 _SLOW_S = 1.0
 _SQLITE_HEADER_BYTES = 100
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What a check found.
-
-    Attributes:
-        check: What was looked at, in a word.
-        status: A warning lets kbqa work; a problem does not.
-        finding: What is so.
-        advice: What to do about it; empty where nothing is to be done.
-    """
-
-    check: str
-    status: Status
-    finding: str
-    advice: str = ""
-
-
-def ok(check: str, finding: str) -> Finding:
-    """Make a finding that nothing is wrong."""
-    return Finding(check, "ok", finding)
-
-
-def warning(check: str, finding: str, advice: str) -> Finding:
-    """Make a finding of something that kbqa works with, but not well."""
-    return Finding(check, "warning", finding, advice)
-
-
-def problem(check: str, finding: str, advice: str) -> Finding:
-    """Make a finding of something that keeps kbqa from working."""
-    return Finding(check, "problem", finding, advice)
-
-
-def from_error(check: str, error: KbqaError, advice: str = "") -> Finding:
-    """Make a problem of an error; where it does not say itself what to do, `advice` does."""
-    finding, _, last = str(error).rpartition(". ")
-    return problem(check, finding, last) if finding else problem(check, last, advice)
 
 
 def check_store(directory: Path, timeout_s: float = DEFAULT_TIMEOUT_S) -> Iterator[Finding]:
@@ -84,7 +48,7 @@ def check_store(directory: Path, timeout_s: float = DEFAULT_TIMEOUT_S) -> Iterat
         timeout_s: Seconds for a query that goes through the store's query process.
     """
     layout = StoreLayout(directory)
-    unfinished = _check_load(layout)
+    unfinished = check_load(layout)
     if unfinished is not None:
         yield unfinished
     if not layout.is_finished:
@@ -100,10 +64,11 @@ def check_store(directory: Path, timeout_s: float = DEFAULT_TIMEOUT_S) -> Iterat
         yield ok(
             "store",
             f"{graph.description}: {summary.kept:,} triples, {summary.entities:,} entities, "
-            f"loaded by kbqa {manifest.kbqa_version}",
+            f"loaded by kbqa {manifest.versions['kbqa']}",
         )
         yield _check_files(layout, manifest)
         yield _check_dump(manifest)
+        yield _check_lines(layout, summary)
         if is_held(layout.graph / "LOCK", fcntl.lockf):
             yield warning(
                 "lock",
@@ -113,60 +78,7 @@ def check_store(directory: Path, timeout_s: float = DEFAULT_TIMEOUT_S) -> Iterat
         yield from _check_graph(layout, graph, timeout_s)
         yield _check_names(layout, manifest)
         yield _check_schema(layout)
-        if layout.statistics.exists():
-            yield _check_statistics(layout)
-
-
-def is_held(path: Path, lock: Callable[[int, int], object]) -> bool:
-    """Tell whether another process holds a file under an exclusive lock.
-
-    Args:
-        path: The file; one that does not exist is not held.
-        lock: How that process locks it: `fcntl.flock`, or `fcntl.lockf` as RocksDB does.
-    """
-    try:
-        with path.open("rb") as file:
-            lock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except BlockingIOError:
-        return True
-    return False
-
-
-def _check_load(layout: StoreLayout) -> Finding | None:
-    """Say what keeps a store from being finished, or that one is being replaced."""
-    directory = layout.directory
-    command = f"kbqa load-freebase DUMP --store {directory}"
-    if not directory.is_dir():
-        what = "is a file" if directory.exists() else "does not exist"
-        return problem("store", f"{directory} {what}", f"Make a store: `{command}`.")
-    if layout.building.exists():
-        state = _load_state(layout)
-        if is_held(layout.building / "lock", fcntl.flock):
-            advice = "Wait until it ends, or ask another store meanwhile."
-            if layout.is_finished:
-                return warning("load", f"the store is being replaced now: {state}", advice)
-            return problem("load", f"the store is being loaded now: {state}", advice)
-        if layout.is_finished:
-            return warning(
-                "load",
-                f"a load that was to replace the store has not finished: {state}",
-                f"Go on with it: `{command} --overwrite`; or delete {layout.building}.",
-            )
-        return problem(
-            "load", f"the load has not finished: {state}", f"The same command goes on: `{command}`."
-        )
-    if not layout.is_finished:
-        is_empty = not any(directory.iterdir())
-        what = "is empty" if is_empty else "holds no finished store"
-        return problem("store", f"{directory} {what}", f"Make a store: `{command}`.")
-    return None
-
-
-def _load_state(layout: StoreLayout) -> str:
-    shards = len(list(layout.building.glob("shard-*")))
-    return f"{shards} shards lie in {layout.building}"
+        yield _check_statistics(layout)
 
 
 def _check_files(layout: StoreLayout, manifest: Manifest) -> Finding:
@@ -191,11 +103,17 @@ def _files(layout: StoreLayout) -> Iterator[Path]:
 
 def _check_dump(manifest: Manifest) -> Finding:
     dumps = manifest.dumps
-    if any(dump.size_bytes == FINAL_DUMP_BYTES for dump in dumps):
+    if any(dump.sha256 == FINAL_DUMP_SHA256 for dump in dumps):
         return ok("dump", "loaded from the final dump of 2015-08-09")
     named = ", ".join(Path(dump.name).name for dump in dumps)
+    if any(dump.size_bytes == FINAL_DUMP_BYTES for dump in dumps):
+        return problem(
+            "dump",
+            f"{named} has the size of the final dump, but not its SHA-256",
+            f"It is damaged: fetch it anew; `sha256sum` should say {FINAL_DUMP_SHA256}.",
+        )
     for dump in dumps:
-        if _looks_official(dump) and dump.size_bytes is not None:
+        if Path(dump.name).name.startswith(_OFFICIAL_NAME):
             return warning(
                 "dump",
                 f"{named} has {dump.size_bytes:,} bytes, the final dump {FINAL_DUMP_BYTES:,}",
@@ -208,8 +126,14 @@ def _check_dump(manifest: Manifest) -> Finding:
     )
 
 
-def _looks_official(dump: DumpFile) -> bool:
-    return Path(dump.name).name.startswith(_OFFICIAL_NAME)
+def _check_lines(layout: StoreLayout, summary: LoadSummary) -> Finding:
+    rejected = sum(summary.rejected.values())
+    finding = f"{summary.read:,} lines were read, {rejected:,} rejected"
+    if rejected > _MANY_REJECTED * summary.read:
+        return warning(
+            "lines", finding, f"{layout.rejects} holds them with reasons: is the dump damaged?"
+        )
+    return ok("lines", finding)
 
 
 def _check_graph(layout: StoreLayout, graph: Graph, timeout_s: float) -> Iterator[Finding]:

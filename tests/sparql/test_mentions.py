@@ -33,7 +33,7 @@ RDF_TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
         ("VALUES (?x ?y) { (ns:m.0a ns:m.0b) } ?x ns:a.b ?y", {"a.b"}),
         ("{ SELECT ?y { ?y ns:a.b ?z } ORDER BY xsd:int(?z) } ?x ns:c.d ?y", {"a.b", "c.d"}),
         ("?x ns:a.b ?y BIND (ns:m.0a AS ?z) ?z ns:c.d ?y", {"a.b", "c.d"}),
-        ("?x ns:a.b ?y . # ?x ns:c.d ?y", {"a.b"}),
+        ("?x ns:a.b ?y . # ?x ns:c.d ?y\n", {"a.b"}),
     ],
 )  # fmt: skip
 def test_relations_stand_where_relations_stand(pattern: str, relations: set[str]) -> None:
