@@ -5,7 +5,7 @@ text.py         its text form, read and written;  routerkgqa.py  RouterKGQA's fo
 words.py        the same in English;  reading.py  what readers hand back
 compile.py      CRP → SPARQL;  from_sparql.py   SPARQL → CRP
 relax.py        a CRP's constraints, dropped step by step
-dialect.py      handed-in queries, mended and refused
+dialect.py      handed-in queries, mended and refused;  row_limits.py   their LIMIT and OFFSET
 errors.py       the one tree of errors
 """
 
