@@ -12,12 +12,12 @@ def write_safely(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     unfinished.replace(path)
-    sync_directory(path.parent)
+    sync(path.parent)
 
 
-def sync_directory(directory: Path) -> None:
-    """Have a directory's entries on the disk."""
-    descriptor = os.open(directory, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """Have a file's content, or a directory's entries, on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

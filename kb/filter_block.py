@@ -31,7 +31,7 @@ _COLUMNS = dict.fromkeys(("subject", "predicate", "object", "dot", "rest"), pl.S
 _TRIPLE = dict.fromkeys(("subject", "predicate", "object"), pl.String)
 
 # Stricter than N-Triples asks: what does not match is looked at by `clean_line`, and may be fine.
-_PLAIN_IRI = r"<[^<>\"{}|^`\\\x00-\x20\x7F]+>"
+_PLAIN_IRI = r"<[A-Za-z][A-Za-z0-9+.-]*:[^<>\"{}|^`\\\x00-\x20\x7F]+>"
 _PLAIN_LITERAL = (
     r'"(?:[^"\\\n\r]|\\[tbnrf"\'\\])*"'
     r"(?:@[A-Za-z]{1,8}(?:-[A-Za-z0-9]{1,8})*|\^\^" + _PLAIN_IRI + r")?"

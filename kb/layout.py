@@ -17,7 +17,7 @@ SCHEMA_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
-class LoadSummary:
+class LineCounts:
     """What a load read and what became of it; ``read = kept + filtered + rejected``.
 
     Attributes:
@@ -26,12 +26,8 @@ class LoadSummary:
         filtered: Lines left out on purpose, by reason.
         rejected: Lines that are no triples, by reason.
         mended: Defects that were mended, by name; their lines count as kept or filtered.
-        entities: Distinct machine ids among the triples, mediators included.
-        names: Names and aliases in the index.
-        properties: Properties in the schema.
-        hubs: Nodes whose relations are listed, counted once in each direction.
         seconds: Time spent, over all runs of a load that was resumed.
-        size_bytes: The store on disk.
+        size_bytes: What came of it, on disk.
     """
 
     read: int
@@ -39,12 +35,25 @@ class LoadSummary:
     filtered: Mapping[str, int]
     rejected: Mapping[str, int]
     mended: Mapping[str, int]
+    seconds: float
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSummary(LineCounts):
+    """What came of loading a store.
+
+    Attributes:
+        entities: Distinct machine ids among the triples, mediators included.
+        names: Names and aliases in the index.
+        properties: Properties in the schema.
+        hubs: Nodes whose relations are listed, counted once in each direction.
+    """
+
     entities: int
     names: int
     properties: int
     hubs: int
-    seconds: float
-    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

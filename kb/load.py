@@ -17,10 +17,8 @@ from pathlib import Path
 
 from kbqa.kb.checkpoint import locked
 from kbqa.kb.layout import LoadSummary, Manifest, StoreLayout, read_manifest, write_manifest
-from kbqa.kb.load_forecast import Forecast
-from kbqa.kb.load_job import LoadJob, LoadSettings, Progress, cores, versions
+from kbqa.kb.load_job import LoadJob, LoadSettings, Progress, SilentProgress, cores, versions
 from kbqa.kb.rules import Rules, profile
-from kbqa.kb.shard_pipeline import Stage
 from kbqa.kb.side_indexes import build_side_indexes, index_languages
 from kbqa.kb.store_writer import StoreWriter, drop_orphans
 from kbqa.sparql.errors import DumpError, InputError
@@ -34,7 +32,7 @@ def load_freebase(
     *,
     rules: Rules | None = None,
     overwrite: bool = False,
-    settings: LoadSettings = LoadSettings(),  # noqa: B008 (frozen)
+    settings: LoadSettings | None = None,
     progress: Progress | None = None,
 ) -> LoadSummary:
     """Load dumps into a store, or go on with a load of them that was stopped.
@@ -45,7 +43,7 @@ def load_freebase(
         rules: What to leave out; None for the profile ``qa``.
         overwrite: Replace a finished store, which stays in use until the new one is complete, or
             an unfinished one that was begun from something else.
-        settings: How to go about it.
+        settings: How to go about it; None for the defaults.
         progress: Told how far the load is.
 
     Raises:
@@ -59,7 +57,7 @@ def load_freebase(
         [str(dump) for dump in dumps],
         work,
         rules or profile("qa"),
-        settings,
+        settings or LoadSettings(),
         progress or SilentProgress(),
     )
     _check_directory(layout, overwrite)
@@ -81,16 +79,6 @@ def load_freebase(
     return summary
 
 
-class SilentProgress:
-    """Says nothing of how far a load is."""
-
-    def begin(self, expected: Forecast | None, triples_loaded: int) -> None:
-        """Pass over the beginning."""
-
-    def advance(self, stage: Stage, bytes_read: int, triples_loaded: int) -> None:
-        """Pass over a step."""
-
-
 def _build(job: LoadJob) -> None:
     work, state = job.work, job.state
     if state.unloaded or not state.is_read:
@@ -102,20 +90,10 @@ def _build(job: LoadJob) -> None:
     indexing_since = time.monotonic()
     bytes_read = sum(dump.size_bytes for dump in state.dumps)
     job.progress.advance("indexing", bytes_read, state.triples_loaded)
-    counts = state.counts
-    indexes = build_side_indexes(work, state.node_rows, counts, job.rules, cores())
-    parts = (work.graph, work.names, work.schema, work.statistics, work.rejects)
+    indexes = build_side_indexes(work, state.node_rows, state.counts, job.rules, cores())
     state.seconds = round(state.seconds + time.monotonic() - indexing_since, 3)
-    summary = LoadSummary(
-        read=counts.read,
-        kept=counts.kept,
-        filtered=dict(counts.filtered),
-        rejected=dict(counts.rejected),
-        mended=dict(counts.mended),
-        **asdict(indexes),
-        seconds=state.seconds,
-        size_bytes=sum(_size_bytes(part) for part in parts),
-    )
+    size_bytes = sum(_size_bytes(part) for part in _parts(work))
+    summary = LoadSummary(**asdict(job.line_counts(size_bytes)), **asdict(indexes))
     manifest = Manifest(
         versions(), job.rules.to_toml(), index_languages(job.rules), job.dump_files(), summary
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kbqa.kb.dump import dump_size_bytes
-from kbqa.kb.layout import LoadSummary
+from kbqa.kb.layout import LineCounts, LoadSummary
 from kbqa.kb.names import NameMatch
 from kbqa.kb.options import GraphChoice, graph_options, json_option
 from kbqa.kb.rules import PROFILES, Rules, profile, read_rules
@@ -113,30 +113,31 @@ def load_freebase(
     stopped, however it was, goes on when the same command is run again. Lines that are no triples
     are set aside in the store's rejects.tsv.
     """
-    from kbqa.kb import load
-    from kbqa.kb.load_job import LoadSettings
-
     rules = _rules(profile_name, rules_file, languages)
     if show:
         _show(dumps, rules, store or emit_shards or Path())
         return
-    if emit_shards is not None:
-        from kbqa.kb.emit_shards import emit_shards as write
-
-        target = emit_shards
-    elif store is not None:
-        write, target = load.load_freebase, store
-    else:
+    directory = emit_shards or store
+    if directory is None:
         raise click.UsageError("name a folder for the store: --store DIR.")
+    from kbqa.kb.emit_shards import emit_shards as emit
+    from kbqa.kb.load import load_freebase as load
+    from kbqa.kb.load_job import LoadSettings
+
     settings = LoadSettings(strict, shard_triples, loaders, not no_disk_check)
     with _progress(dumps, shows_progress) as progress:
-        summary = write(
-            dumps, target, rules=rules, overwrite=overwrite, settings=settings, progress=progress
+        counts = (load if emit_shards is None else emit)(
+            dumps,
+            directory,
+            rules=rules,
+            overwrite=overwrite,
+            settings=settings,
+            progress=progress,
         )
     if as_json:
-        click.echo(json.dumps({"store": str(target), **asdict(summary)}))
+        click.echo(json.dumps({"directory": str(directory), **asdict(counts)}))
     else:
-        click.echo("\n".join(_summary_lines(summary, target)))
+        click.echo("\n".join(_summary_lines(counts, directory)))
 
 
 @click.command()
@@ -205,7 +206,7 @@ def _progress(dumps: Sequence[str], is_shown: bool | None) -> "Iterator[Progress
     if is_shown is None:
         is_shown = sys.stderr.isatty()
     if not is_shown:
-        from kbqa.kb.load import SilentProgress
+        from kbqa.kb.load_job import SilentProgress
 
         yield SilentProgress()
         return
@@ -243,22 +244,23 @@ class _BarProgress:
         self._bar.update(max(bytes_read - self._bar.n, 0))
 
 
-def _summary_lines(summary: LoadSummary, store: Path) -> Iterator[str]:
-    yield f"{store}: {summary.kept:,} triples of {summary.read:,} lines read"
-    for verb, counts in (
-        ("filtered", summary.filtered),
-        ("rejected", summary.rejected),
-        ("mended", summary.mended),
+def _summary_lines(counts: LineCounts, directory: Path) -> Iterator[str]:
+    yield f"{directory}: {counts.kept:,} triples of {counts.read:,} lines read"
+    for verb, reasons in (
+        ("filtered", counts.filtered),
+        ("rejected", counts.rejected),
+        ("mended", counts.mended),
     ):
-        for reason, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        for reason, count in sorted(reasons.items(), key=lambda item: (-item[1], item[0])):
             yield f"  {verb} {count:,}: {reason}"
-    if summary.rejected:
-        yield f"  the rejected lines are in {store / 'rejects.tsv'}"
-    yield (
-        f"  {summary.entities:,} entities, {summary.names:,} names and aliases, "
-        f"{summary.properties:,} properties, {summary.hubs:,} hubs"
-    )
-    yield f"  {summary.seconds:.1f} s, {summary.size_bytes / 1e6:,.1f} MB on disk"
+    if counts.rejected:
+        yield f"  the rejected lines are in {directory / 'rejects.tsv'}"
+    if isinstance(counts, LoadSummary):
+        yield (
+            f"  {counts.entities:,} entities, {counts.names:,} names and aliases, "
+            f"{counts.properties:,} properties, {counts.hubs:,} hubs"
+        )
+    yield f"  {counts.seconds:.1f} s, {counts.size_bytes / 1e6:,.1f} MB on disk"
 
 
 def _entity_line(match: NameMatch, types: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ from typing import Protocol
 from kbqa.kb.checkpoint import Checkpoint, find_unfinished
 from kbqa.kb.dump import dump_size_bytes
 from kbqa.kb.filter_block import BlockFilter
-from kbqa.kb.layout import SCHEMA_VERSION, DumpFile, StoreLayout
+from kbqa.kb.layout import SCHEMA_VERSION, DumpFile, LineCounts, StoreLayout
 from kbqa.kb.load_forecast import Forecast, check_disk, forecast, shard_size
 from kbqa.kb.rejects import RejectsFile
 from kbqa.kb.rules import Rules
@@ -27,6 +27,16 @@ class Progress(Protocol):
 
     def advance(self, stage: Stage, bytes_read: int, triples_loaded: int) -> None:
         """The load is in this stage, with so many bytes read of all dumps as they lie on disk."""
+
+
+class SilentProgress:
+    """Says nothing of how far a load is."""
+
+    def begin(self, expected: Forecast | None, triples_loaded: int) -> None:
+        """Pass over the beginning."""
+
+    def advance(self, stage: Stage, bytes_read: int, triples_loaded: int) -> None:
+        """Pass over a step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +150,19 @@ class LoadJob:
         return tuple(
             DumpFile(name, read.size_bytes, read.sha256)
             for name, read in zip(self._dumps, self.state.dumps, strict=True)
+        )
+
+    def line_counts(self, size_bytes: int) -> LineCounts:
+        """Sum up the lines, which were all read; `size_bytes` is what came of them."""
+        counts = self.state.counts
+        return LineCounts(
+            read=counts.read,
+            kept=counts.kept,
+            filtered=dict(counts.filtered),
+            rejected=dict(counts.rejected),
+            mended=dict(counts.mended),
+            seconds=self.state.seconds,
+            size_bytes=size_bytes,
         )
 
     def clear_if_fruitless(self) -> None:

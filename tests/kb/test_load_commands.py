@@ -49,7 +49,7 @@ def test_loading_ends_with_a_summary(tmp_path: Path) -> None:
 def test_the_summary_as_json_is_the_manifest_s(tmp_path: Path) -> None:
     result = run("load-freebase", "-", "--store", tmp_path / "store", "--json", stdin=DUMP)
     fields = json.loads(result.stdout)
-    assert fields["store"] == str(tmp_path / "store")
+    assert fields["directory"] == str(tmp_path / "store")
     assert fields["kept"] == read_manifest(tmp_path / "store").summary.kept == 5
 
 
