@@ -118,7 +118,8 @@ def _misfit(adapter: Path, name: str) -> str:
         config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
         with weights.open("rb") as file:
             length = int.from_bytes(file.read(_HEADER_LENGTH_BYTES), "little")
-            header = json.loads(file.read(length))
+            # Of a damaged file the length may be anything.
+            header = json.loads(file.read(min(length, weights.stat().st_size)))
     except ModelError:
         return ""
     except (OSError, ValueError) as error:

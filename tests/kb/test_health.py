@@ -37,7 +37,7 @@ def test_nothing_is_wrong_with_a_finished_store(small_store: Path) -> None:
     findings = _findings(StoreLayout(small_store))
     assert {finding.status for finding in findings.values()} == {"ok"}
     assert {"store", "files", "dump", "vocabulary", "queries", "names"} <= findings.keys()
-    assert "44 triples" in findings["store"].finding
+    assert "13 entities" in findings["store"].finding
     assert "not from the final dump" in findings["dump"].finding
 
 
