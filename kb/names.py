@@ -26,7 +26,7 @@ MAX_SPAN_TOKENS = 8
 
 _CANDIDATES = 200
 _TRIGRAM_ROWS = 2000
-_PREFIX_ROWS = 20_000
+_PREFIX_ROWS = 5000
 _TRIGRAM = 3
 _MIN_SCORE = 0.6
 _PART_SCORE = 0.9
@@ -257,9 +257,10 @@ class NameIndex:
         # the most popular of all. Where a longer beginning is that frequent, the trigrams help.
         bounds = (query, query + "\U0010ffff")
         rows = self._rows(
-            f"SELECT key, max(weight & {POPULARITY_MASK}) AS popularity FROM "
-            "(SELECT key, weight FROM name WHERE key >= ? AND key < ? ORDER BY key LIMIT ?) "
-            "GROUP BY key ORDER BY popularity DESC, key LIMIT ?",
+            "SELECT * FROM "
+            f"(SELECT key, max(weight & {POPULARITY_MASK}) AS popularity FROM name "
+            "WHERE key >= ? AND key < ? GROUP BY key LIMIT ?) "
+            "ORDER BY popularity DESC, key LIMIT ?",
             (*bounds, _PREFIX_ROWS, _CANDIDATES),
         )
         if len(query) < _TRIGRAM:
