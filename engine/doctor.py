@@ -99,7 +99,9 @@ def _coverage_finding(coverage: Coverage) -> Finding:
     if coverage.is_complete:
         return ok("coverage", finding)
     return warning(
-        "coverage", finding, "What is missing stands below; the whole of Freebase holds all of it."
+        "coverage",
+        finding,
+        "Questions whose parts are missing may go unanswered there: load a fuller dump.",
     )
 
 

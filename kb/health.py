@@ -226,9 +226,13 @@ def _stated_names(layout: StoreLayout, manifest: Manifest) -> list[str]:
         if isinstance(quad.object, pyoxigraph.Literal)
         and isinstance(quad.subject, pyoxigraph.NamedNode)
         and is_mid(resource_id(quad.subject.value))
-        and (quad.object.language or manifest.languages[0]) in manifest.languages
+        and _is_indexed(quad.object.language, manifest)
         and quad.object.value.strip()
     ][:_SAMPLE_ENTITIES]
+
+
+def _is_indexed(language: str | None, manifest: Manifest) -> bool:
+    return language is None or language.partition("-")[0] in manifest.languages
 
 
 def _check_schema(layout: StoreLayout) -> Finding:
