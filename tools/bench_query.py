@@ -3,8 +3,9 @@
     python tools/bench_query.py STORE [--entities 1000] [--seed 1] [--virtuoso FOLDER]
 
 Searches go through the store's operations, paths through queries in this process. Each runs once
-before it counts, and then three times, whose median counts. FOLDER holds the store's triples as N-Triples (``kbqa load-freebase DUMP
---emit-shards FOLDER``): with it the same queries are put to a Virtuoso with a plain SPARQLWrapper.
+before it counts, and then three times, of which the median counts. FOLDER holds the store's triples
+as N-Triples (``kbqa load-freebase DUMP --emit-shards FOLDER``): with it the same queries are put to
+a Virtuoso with a plain SPARQLWrapper.
 """
 
 import sqlite3
