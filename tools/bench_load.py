@@ -173,9 +173,10 @@ def _show_memory(dumps: Sequence[Path], work: Path, loaders: int | None) -> None
 def _filtered(dump: Path, work: Path) -> Filtered:
     """Make the filtered files of a dump, or find those of the last time."""
     folder = work / f"{dump.name}-filtered"
-    counts = folder / "counts.json"
+    told = folder / "told.json"
     whole = folder / "whole.nt"
-    if not counts.exists():
+    size = dump.stat().st_size
+    if not told.exists() or json.loads(told.read_text(encoding="utf-8"))["dump_bytes"] != size:
         shutil.rmtree(folder, ignore_errors=True)
         packed = folder / "packed"
         command: list[str | Path] = [_KBQA, "load-freebase", dump, "--emit-shards", packed]
@@ -188,8 +189,9 @@ def _filtered(dump: Path, work: Path) -> Filtered:
                 with plain.open("rb") as source:
                     shutil.copyfileobj(source, all_of_it, _COPY_BYTES)
         shutil.rmtree(packed)
-        counts.write_text(json.dumps({"triples": summary["kept"]}), encoding="utf-8")
-    triples = json.loads(counts.read_text(encoding="utf-8"))["triples"]
+        known = {"dump_bytes": size, "triples": summary["kept"]}
+        told.write_text(json.dumps(known), encoding="utf-8")
+    triples = json.loads(told.read_text(encoding="utf-8"))["triples"]
     return Filtered(whole, sorted(folder.glob("shard-*.nt")), triples)
 
 

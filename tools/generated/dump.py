@@ -14,7 +14,7 @@ from generated.schema_blocks import SchemaBlocks
 from generated.values import make_values
 from generated.vocabulary import Vocabulary
 
-_LINES_PER_NODE = 21.3
+_LINES_PER_NODE = 21.6
 _LINES_PER_PROPERTY = 10.0
 
 

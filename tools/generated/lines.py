@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 
 END = b"\t.\n"
-_REPEATED = 0.006
+_REPEATED = 0.0035
 
 
 @dataclass(frozen=True, slots=True)

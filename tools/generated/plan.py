@@ -23,7 +23,7 @@ _KIND_AT = _OPEN.index(b"m.0")
 _FIRST_NUMBER = 10 << 25  # Made-up ids go on with a letter, the hubs' with a digit.
 _NUMBERS = 22 << 25
 _ZIPF = 1.05
-_US_SHARE = 0.5
+_US_SHARE = 0.6
 _IN_A_COUNTRY = 0.85
 
 

@@ -10,7 +10,8 @@ _MOST_TYPES = 2000
 _FEWEST_TYPES = 60
 _LINES_PER_TYPE = 2500
 _MEDIATOR_SHARE = 0.35
-_COUNTRY_REVERSES = 0.25
+_LISTED_BY_COUNTRIES = 0.15, 0.1
+"""The share of frequent types whose topics countries list, and that of the others."""
 
 
 class Kind(IntEnum):
@@ -185,11 +186,12 @@ class Schema:
 
     def _topic_type(self, number: int, type_id: str) -> Type:
         country = self._add(type_id, "country", Kind.COUNTRY)
-        if self._random.random() < _COUNTRY_REVERSES or number < len(_FIRST_TYPES):
+        frequent, others = _LISTED_BY_COUNTRIES
+        if number < frequent * self._topic_count or self._random.random() < others:
             word = type_id.replace(".", "_") + "_here"
             self._pair(country, self._add("location.country", word, Kind.LINK, number))
         language = -1
-        if self._random.random() < 0.4 or type_id == "film.film":
+        if self._random.random() < 0.7 or type_id == "film.film":
             language = self._add(type_id, "language", Kind.LANGUAGE)
         wanted = list(_FIRST_PROPERTIES.get(type_id, ()))
         wanted += [
