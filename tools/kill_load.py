@@ -5,7 +5,7 @@
 
 One load after the other is killed and gone on with by the same command until it ends, until there
 were as many kills as wanted. Kills come at a random second, while the side indexes are written, and
-while the parts are moved into place; they hit the whole tree of processes, or the first process
+as the parts are moved into place; they hit the whole tree of processes, or the first process
 alone. Each finished store must hold the very same triples, names, statistics, schema and rejected
 lines as the one that was left alone, on a disk of at most 1.2 times its size, with no process left
 behind. Ends with code 1 where anything differs.
@@ -31,7 +31,8 @@ from store_content import Content, store_content
 from kbqa.kb.layout import StoreLayout
 
 _DISK_BAR = 1.2
-_POLL_S = 0.002
+_POLL_S = 0.0005
+_LONGEST_MOVE_S = 0.01
 _END_TIMEOUT_S = 20.0
 _AT_A_SECOND = "at a random second"
 _INDEXING = "while indexes are written"
@@ -46,12 +47,12 @@ class Killed:
 
     Attributes:
         seconds: How long it ran.
-        finished: It ended by itself before it was killed.
+        code: What it ended with, if it did by itself before it was killed; else None.
         left: Processes of it that were left after the first was killed, and did not end.
     """
 
     seconds: float
-    finished: bool
+    code: int | None
     left: int
 
 
@@ -92,14 +93,17 @@ def main(dump: Path, work: Path, kills: int, seed: int, shard_triples: int) -> N
         run = _run([*command, str(store)], store, moment, first_alone, random, whole_s)
         if run.left:
             problems.append(f"kill {killed + 1}: {run.left} processes were left behind")
-        if not run.finished:
+        if run.code is None:
             killed += 1
             what = "first process" if first_alone else "all processes"
             found = ", ".join(_found(store))
             print(f"{killed:5}{loads + 1:5}{run.seconds:9.2f}  {what:14}{moment:28}{found}")
             continue
         loads += 1
-        differences = _compare(expected, store, size)
+        is_finished = StoreLayout(store).is_finished
+        differences = _compare(expected, store, size) if is_finished else ["no finished store"]
+        if run.code != 0:
+            differences.append(f"the command ended with code {run.code}")
         problems += [f"load {loads}: {difference}" for difference in differences]
         ratio = disk_bytes(store) / size
         verdict = "; ".join(differences) or "the same store"
@@ -126,15 +130,11 @@ def _run(
     if moment is None:
         process.wait()
     else:
-        delay_s = random.uniform(0, whole_s) if moment == _AT_A_SECOND else 0.0
-        if moment == _INDEXING:
-            delay_s = random.uniform(0, whole_s / 10)
-        if _comes(_is_at(moment, store), process):
-            _wait(delay_s, process)
+        delays_s = {_AT_A_SECOND: whole_s, _INDEXING: whole_s / 10, _MOVING: _LONGEST_MOVE_S}
+        if _comes(_has_begun(moment, store), process):
+            _wait(random.uniform(0, delays_s[moment]), process)
     if process.poll() is not None:
-        if process.returncode != 0:
-            raise click.ClickException(f"the load failed with code {process.returncode}")
-        return Killed(time.monotonic() - started, True, 0)
+        return Killed(time.monotonic() - started, process.returncode, 0)
     tree = process_tree(process.pid)
     if first_alone:
         process.kill()
@@ -144,22 +144,15 @@ def _run(
     seconds = time.monotonic() - started
     # Half of the time go on at once, while the others may still be about to end.
     left = 0 if random.random() < 0.5 else _still_running(tree)
-    return Killed(seconds, False, left)
+    return Killed(seconds, None, left)
 
 
-def _is_at(moment: str, store: Path) -> Callable[[], bool]:
-    layout = StoreLayout(store)
-    work = StoreLayout(layout.building)
+def _has_begun(moment: str, store: Path) -> Callable[[], bool]:
+    work = StoreLayout(StoreLayout(store).building)
     if moment == _INDEXING:
         return work.names.exists
     if moment == _MOVING:
-        # The manifest is the last to be moved.
-        return lambda: (
-            work.manifest.exists()
-            and not all(
-                part.exists() for part in (work.graph, work.names, work.schema, work.statistics)
-            )
-        )
+        return work.manifest.exists  # It is written when all else is, and moved last.
     return lambda: True
 
 
@@ -196,12 +189,12 @@ def _is_alive(pid: int) -> bool:
 
 
 def _found(store: Path) -> list[str]:
-    """List what lies in a store's directory and in the folder where the load works."""
+    """List what lies in a store's directory, and in the folder in which the load works."""
     names = sorted(path.name for path in store.glob("*") if path.name != "building")
     working = sorted(path.name for path in StoreLayout(store).building.glob("*"))
     shards = [name for name in working if name.startswith("shard-")]
     others = [name for name in working if name not in shards and not name.endswith(".lock")]
-    return names + ["building:", *others] + ([f"{len(shards)} shards"] if shards else [])
+    return names + ["building:", *others] + ([f"shards: {len(shards)}"] if shards else [])
 
 
 def _compare(expected: dict[str, Content], store: Path, size: int) -> list[str]:
