@@ -27,6 +27,7 @@ READ_ERRORS: tuple[type[Exception], ...] = (
 
 _MAGIC_BYTES = 6
 _PIECE_BYTES = 1 << 20
+_GZIP_BYTES = 256 << 10
 _PACKED_BYTES = 128 << 10
 """Read of a compressed file at once: what comes of it at a ratio of 13 is 1.7 MB."""
 
@@ -112,8 +113,8 @@ def decompress(file: HashedFile) -> Iterator[bytes]:
 
 
 def _gzip(file: HashedFile) -> Iterator[bytes]:
-    # It decompresses in a thread of its own, one or two pieces ahead.
-    opened = igzip_threaded.open(file, "rb", block_size=_PIECE_BYTES)  # type: ignore[no-untyped-call]
+    # It decompresses in a thread of its own, two or three pieces ahead, and reads 8 at once.
+    opened = igzip_threaded.open(file, "rb", block_size=_GZIP_BYTES)  # type: ignore[no-untyped-call]
     with opened as content:
         while piece := content.read(_PIECE_BYTES):
             yield piece

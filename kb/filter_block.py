@@ -6,6 +6,7 @@ the side indexes need of the kept triples is taken along.
 """
 
 import io
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -65,6 +66,8 @@ class FilteredBlock:
         counts: How many of them went which way.
         content: The triples that are kept, as canonical N-Triples in UTF-8.
         rejected: The lines that are no triples.
+        relations: Kept triples of each relation: ``id``, ``count``.
+        types: Kept statements that something is of a type, by type: ``id``, ``count``.
         nodes: Every node of the kept triples: ``key`` (a hash of its IRI), ``node`` (its id),
             ``out`` and ``in`` (triples that leave and enter it); a node may come repeatedly.
         noted: Kept triples that names and schema come from: ``key`` of the subject, ``subject``
@@ -74,8 +77,15 @@ class FilteredBlock:
     counts: Counts
     content: bytes
     rejected: Sequence[RejectedLine]
+    relations: pl.DataFrame
+    types: pl.DataFrame
     nodes: pl.DataFrame
     noted: pl.DataFrame
+
+
+class _Split(NamedTuple):
+    true: pl.DataFrame
+    false: pl.DataFrame
 
 
 class BlockFilter:
@@ -89,7 +99,12 @@ class BlockFilter:
     def __init__(self, rules: Rules, *, strict: bool = False) -> None:
         self._rules = rules
         self._strict = strict
-        self._reasons: dict[str, str | None] = {}
+        exact = [f"<{drop.iri}>" for drop in rules.drops if not drop.iri.endswith("*")]
+        families = [re.escape(drop.iri[:-1]) for drop in rules.drops if drop.iri.endswith("*")]
+        predicate = pl.col("predicate")
+        self._is_unwanted = predicate.is_in(exact)
+        if families:
+            self._is_unwanted |= predicate.str.contains(f"^<(?:{'|'.join(families)})")
 
     def __call__(self, block: Block) -> FilteredBlock:
         """Sort out the lines of a block.
@@ -102,44 +117,37 @@ class BlockFilter:
         rejected: list[RejectedLine] = []
         has_form = pl.col("dot").eq_missing(".") & pl.col("rest").is_null()
         has_form &= pl.all_horizontal(pl.col(*_TRIPLE).is_not_null())
-        formed = table.filter(has_form)
-        odd = [table.filter(~has_form)["line"]] if formed.height < table.height else []
+        formed, malformed = _split(table, has_form)
         # A line whose predicate is unwanted is not looked at any further.
         wanted = self._wanted(formed, counts)
-        is_plain = _is_plain(wanted)
-        plain = wanted.filter(is_plain)
-        if plain.height < wanted.height:
-            odd.append(wanted.filter(~is_plain)["line"])
+        plain, unclear = _split(wanted, _is_plain(wanted))
+        numbers = sorted(pl.concat([malformed["line"], unclear["line"]]))
         triples = plain.select(*_TRIPLE)
-        if odd:
-            numbers = sorted(pl.concat(odd))
+        if numbers:
             triples = pl.concat([triples, self._clean(block, numbers, counts, rejected)])
         return _sum_up(self._in_chosen_language(triples, counts), counts, rejected)
 
     def _wanted(self, table: pl.DataFrame, counts: Counts) -> pl.DataFrame:
         """Leave out triples whose predicate the rules drop."""
-        unwanted = []
-        for predicate, lines in table.group_by("predicate").len().iter_rows():
-            if predicate not in self._reasons:
-                self._reasons[predicate] = self._rules.reason_to_drop(predicate[1:-1])
-            if (reason := self._reasons[predicate]) is not None:
-                counts.filtered[reason] += lines
-                unwanted.append(predicate)
-        return table.filter(~pl.col("predicate").is_in(unwanted)) if unwanted else table
+        unwanted, wanted = _split(table, self._is_unwanted)
+        for predicate, lines in unwanted["predicate"].value_counts().iter_rows():
+            reason = self._rules.reason_to_drop(predicate[1:-1])
+            assert reason is not None, "the rules drop it"
+            counts.filtered[reason] += lines
+        return wanted
 
     def _in_chosen_language(self, triples: pl.DataFrame, counts: Counts) -> pl.DataFrame:
         if not self._rules.languages:
             return triples
         may_have_tag = ~(pl.col("object").str.ends_with(">") | pl.col("object").str.ends_with('"'))
-        tagged = triples.filter(may_have_tag)
-        tag = pl.col("object").str.extract(_LANGUAGE_TAG)
-        tags = tagged.select(tag.unique()).to_series()
-        unwanted = [found for found in tags if not self._rules.keeps_language(found)]
+        tagged, untagged = _split(triples, may_have_tag)
+        tags = tagged["object"].str.extract(_LANGUAGE_TAG)
+        unwanted = [tag for tag in tags.unique() if not self._rules.keeps_language(tag)]
         if not unwanted:
             return triples
-        spoken = tagged.filter(~tag.is_in(unwanted))
+        spoken = tagged.filter(~tags.is_in(unwanted))
         counts.filtered[_OTHER_LANGUAGE] += tagged.height - spoken.height
-        return pl.concat([triples.filter(~may_have_tag), spoken])
+        return pl.concat([untagged, spoken])
 
     def _clean(
         self, block: Block, numbers: Sequence[int], counts: Counts, rejected: list[RejectedLine]
@@ -199,6 +207,14 @@ def _is_utf8(line: bytes) -> bool:
     return True
 
 
+def _split(table: pl.DataFrame, claim: pl.Expr) -> _Split:
+    """Part the rows of which a claim is true from the others; quickly, where it is of all."""
+    mask = table.select(claim.alias("claim")).to_series()
+    if mask.all():
+        return _Split(table, table.clear())
+    return _Split(table.filter(mask), table.filter(~mask))
+
+
 def _is_plain(table: pl.DataFrame) -> pl.Expr:
     """Tell the triples that need no cleaning. Subjects come in runs: each run is looked at once."""
     subjects = table["subject"]
@@ -217,8 +233,6 @@ def _sum_up(
     triples: pl.DataFrame, counts: Counts, rejected: Sequence[RejectedLine]
 ) -> FilteredBlock:
     counts.kept = triples.height
-    counts.relations.update(_count(triples["predicate"]))
-    counts.types.update(_count(triples.filter(pl.col("predicate") == _TYPE)["object"]))
     content = io.BytesIO()
     triples.select(*_TRIPLE, pl.lit(".").alias("dot")).write_csv(
         content, separator="\t", include_header=False, quote_style="never"
@@ -226,7 +240,16 @@ def _sum_up(
     noted = triples.filter(pl.col("predicate").is_in(_NOTED)).select(
         _key("subject"), _id("subject"), _id("predicate"), "object"
     )
-    return FilteredBlock(counts, content.getvalue(), rejected, _nodes(triples), noted)
+    types = triples.filter(pl.col("predicate") == _TYPE)["object"]
+    return FilteredBlock(
+        counts,
+        content.getvalue(),
+        rejected,
+        relations=_count(triples["predicate"]),
+        types=_count(types),
+        nodes=_nodes(triples),
+        noted=noted,
+    )
 
 
 def _nodes(triples: pl.DataFrame) -> pl.DataFrame:
@@ -245,9 +268,9 @@ def _key(column: str) -> pl.Expr:
     return pl.col(column).hash(seed=0).alias("key")
 
 
-def _count(terms: pl.Series) -> dict[str, int]:
-    counted = terms.alias("term").to_frame().group_by("term").len()
-    return dict(counted.select(_id("term"), "len").iter_rows())
+def _count(terms: pl.Series) -> pl.DataFrame:
+    counted = terms.alias("id").value_counts(name="count")
+    return counted.select(_id("id"), "count")
 
 
 def _id(column: str) -> pl.Expr:

@@ -183,10 +183,9 @@ def _rules(name: str, file: Path | None, languages: Sequence[str]) -> Rules:
 
 
 def _show(dumps: Sequence[str], rules: Rules, directory: Path) -> None:
-    from kbqa.kb.filter_block import BlockFilter
     from kbqa.kb.load_forecast import forecast
 
-    expected = forecast(dumps, directory, BlockFilter(rules))
+    expected = forecast(dumps, directory, rules)
     click.echo(rules.to_toml(), nl=False)
     click.echo(f"\n# {_forecast_line(expected)}")
 

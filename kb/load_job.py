@@ -118,7 +118,7 @@ class LoadJob:
             self.state = found
             self.progress.begin(None, found.triples_loaded)
             return
-        expected = forecast(self._dumps, self.work.directory, BlockFilter(self.rules))
+        expected = forecast(self._dumps, self.work.directory, self.rules)
         self.progress.begin(expected, 0)
         if expected is not None and self.settings.checks_disk:
             check_disk(expected, self.work.directory.parent)

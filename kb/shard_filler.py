@@ -1,6 +1,7 @@
 """Fill a shard: the kept triples of a run of blocks, in one file, with what they count."""
 
 import os
+from collections.abc import Sequence
 
 import polars as pl
 
@@ -19,7 +20,7 @@ class ShardFiller:
 
     Attributes:
         path: Its file.
-        counts: What became of the blocks' lines.
+        counts: What became of the blocks' lines; of relations and types, when it is finished.
         size_bytes: The file's size.
     """
 
@@ -31,6 +32,8 @@ class ShardFiller:
         self._number = number
         self._nodes: list[pl.DataFrame] = []
         self._noted: list[pl.DataFrame] = []
+        self._relations: list[pl.DataFrame] = []
+        self._types: list[pl.DataFrame] = []
         self._file = self.path.open("wb")
 
     def add(self, block: FilteredBlock) -> None:
@@ -38,6 +41,8 @@ class ShardFiller:
         self.size_bytes += self._file.write(block.content)
         self._nodes.append(block.nodes)
         self._noted.append(block.noted)
+        self._relations.append(block.relations)
+        self._types.append(block.types)
         self.counts.add(block.counts)
 
     def finish(self) -> int:
@@ -49,8 +54,14 @@ class ShardFiller:
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
+        self.counts.relations.update(_sum(self._relations))
+        self.counts.types.update(_sum(self._types))
         return write_run(self._runs, self._number, self._nodes, self._noted)
 
     def close(self) -> None:
         """Let go of the file, finished or not."""
         self._file.close()
+
+
+def _sum(counted: Sequence[pl.DataFrame]) -> dict[str, int]:
+    return dict(pl.concat(counted).group_by("id").agg(pl.col("count").sum()).iter_rows())
