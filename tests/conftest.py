@@ -13,6 +13,7 @@ from pyoxigraph import Store
 from kbqa.engine.generate import Candidate
 from kbqa.kb.demo_graph import demo_store_directory
 from kbqa.kb.load import load_freebase
+from kbqa.kb.rules import profile
 
 # A busy machine is no failure.
 settings.register_profile("kbqa", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -138,7 +139,7 @@ def small_dump(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def small_store(small_dump: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished store of `SMALL_GRAPH`; nobody writes to it."""
     directory = tmp_path_factory.mktemp("stores") / "small"
-    load_freebase([small_dump], directory)
+    load_freebase([small_dump], directory, rules=profile("full"))
     return directory
 
 
