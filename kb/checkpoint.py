@@ -8,7 +8,7 @@ import fcntl
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -165,9 +165,10 @@ def find_unfinished(
                 "start anew with --overwrite."
             )
         state = None
-    if state is not None and state.is_built and not work.manifest.exists():
+    if state is not None and state.is_built and not work.manifest.exists() and overwrite:
         state = None  # Its parts are all in place; only this folder was left.
-    _clear(work, state)
+    _clear(work, _known_files(work, state))
+    work.runs.mkdir(exist_ok=True)
     return state
 
 
@@ -193,25 +194,35 @@ def read_checkpoint(path: Path) -> Checkpoint:
         ) from error
 
 
+def discard(work: StoreLayout) -> None:
+    """Delete the folder in which a load worked; what says that all was done, last."""
+    _clear(work, {work.lock, work.checkpoint})
+    work.checkpoint.unlink(missing_ok=True)
+    shutil.rmtree(work.directory)
+
+
 def _fields(value: object) -> dict[str, object]:
     # Not dataclasses.asdict, which takes a Counter for a list of pairs.
     assert isinstance(value, Checkpoint | Counts), "what else is in a checkpoint, JSON knows"
     return {member.name: getattr(value, member.name) for member in fields(value)}
 
 
-def _clear(work: StoreLayout, state: Checkpoint | None) -> None:
-    known = {work.lock}
-    if state is not None:
-        known |= {work.checkpoint, work.graph, work.rejects, work.manifest, work.runs}
-        known |= {work.shard(number) for number in state.unloaded}
-        # A store whose orphans were being dropped.
-        known |= {work.graph.with_suffix(suffix) for suffix in (".clean", ".old")}
-        if state.is_built:
-            known |= {work.names, work.schema, work.statistics}
+def _clear(work: StoreLayout, known: Collection[Path]) -> None:
     for path in work.directory.iterdir():
         if path not in known:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-    work.runs.mkdir(exist_ok=True)
+
+
+def _known_files(work: StoreLayout, state: Checkpoint | None) -> set[Path]:
+    if state is None:
+        return {work.lock}
+    known = {work.lock, work.checkpoint, work.graph, work.rejects, work.manifest, work.runs}
+    known |= {work.shard(number) for number in state.unloaded}
+    # A store whose orphans were being dropped.
+    known |= {work.graph.with_suffix(suffix) for suffix in (".clean", ".old")}
+    if state.is_built:
+        known |= {work.names, work.schema, work.statistics}
+    return known
 
 
 def _differences(one: Mapping[str, object], other: Mapping[str, object]) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from isal import igzip
 
-from kbqa.kb.checkpoint import locked
+from kbqa.kb.checkpoint import discard, locked
 from kbqa.kb.durable import sync, write_safely
 from kbqa.kb.layout import SCHEMA_VERSION, LineCounts, StoreLayout
 from kbqa.kb.load_job import LoadJob, LoadSettings, Progress, SilentProgress, versions
@@ -72,7 +72,7 @@ def emit_shards(
             counts = job.line_counts(sum(part.stat().st_size for part in parts))
             shutil.copyfile(work.rejects, StoreLayout(directory).rejects)
             _write_manifest(directory, job, parts, counts)
-            shutil.rmtree(work.directory)
+            discard(work)
         except OSError as error:
             raise DumpError(
                 f"the shards in {directory} cannot be written: {error}. Is the disk full, or the "
@@ -116,7 +116,8 @@ class _Emitter:
 def _compress(shard: Path, directory: Path) -> Path:
     target = _part(directory, int(shard.stem.removeprefix("shard-")))
     unfinished = target.with_suffix(".tmp")
-    with shard.open("rb") as lines, igzip.open(unfinished, "wb", compresslevel=_LEVEL) as packed:
+    packed = igzip.open(unfinished, "wb", compresslevel=_LEVEL)  # type: ignore[no-untyped-call]
+    with shard.open("rb") as lines, packed:
         shutil.copyfileobj(lines, packed, _COPY_BYTES)
     sync(unfinished)
     unfinished.replace(target)

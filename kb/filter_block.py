@@ -28,7 +28,7 @@ _NS_OPEN = f"<{FREEBASE_NS}"
 _NOTED = [f"{_NS_OPEN}{name}>" for name in sorted(SchemaBuilder.PREDICATES | {NAME, ALIAS})]
 _TYPE = f"{_NS_OPEN}{TYPE}>"
 
-_COLUMNS = dict.fromkeys(("subject", "predicate", "object", "dot", "rest"), pl.String)
+_COLUMNS = dict.fromkeys(("subject", "predicate", "object", "dot"), pl.String)
 _TRIPLE = dict.fromkeys(("subject", "predicate", "object"), pl.String)
 
 # Stricter than N-Triples asks: what does not match is looked at by `clean_line`, and may be fine.
@@ -40,6 +40,7 @@ _PLAIN_LITERAL = (
 _IS_IRI = f"^{_PLAIN_IRI}$"
 _IS_TERM = f"^(?:{_PLAIN_IRI}|{_PLAIN_LITERAL})$"
 
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LANGUAGE_TAG = '"@([A-Za-z0-9-]+)$'
 _OTHER_LANGUAGE = "a literal in another language"
 
@@ -115,7 +116,7 @@ class BlockFilter:
         table = _read_table(block.data)
         counts = Counts(read=table.height)
         rejected: list[RejectedLine] = []
-        has_form = pl.col("dot").eq_missing(".") & pl.col("rest").is_null()
+        has_form = pl.col("dot").eq_missing(".")
         has_form &= pl.all_horizontal(pl.col(*_TRIPLE).is_not_null())
         formed, malformed = _split(table, has_form)
         # A line whose predicate is unwanted is not looked at any further.
@@ -181,30 +182,36 @@ def _check(cleaned: Cleaned, where: str) -> None:
 
 def _read_table(data: bytes) -> pl.DataFrame:
     """Split lines at their tabs: a row a line, with its number in the block."""
+    if data.startswith(_BYTE_ORDER_MARK):
+        data = _BYTE_ORDER_MARK + data  # polars passes over one, which is to be seen.
     try:
-        table = pl.read_csv(
-            data,
-            separator="\t",
-            has_header=False,
-            quote_char=None,
-            schema=_COLUMNS,
-            missing_columns="insert",
-            truncate_ragged_lines=True,
-        )
-    except pl.exceptions.ComputeError:
-        # Some line is not UTF-8. Here it is left empty; `_clean` sees it as it is.
-        return _read_table(
-            b"\n".join(line if _is_utf8(line) else b"" for line in data.split(b"\n"))
+        table = _read_csv(data)
+    except (pl.exceptions.ComputeError, pl.exceptions.SchemaError):
+        # Some line is not UTF-8, or has more tabs. `_clean` sees it as it is.
+        lines = data.removesuffix(b"\n").split(b"\n")
+        table = _read_csv(
+            b"".join((line if _is_readable(line) else b"?") + b"\n" for line in lines)
         )
     return table.with_row_index("line")
 
 
-def _is_utf8(line: bytes) -> bool:
+def _read_csv(data: bytes) -> pl.DataFrame:
+    return pl.read_csv(
+        data,
+        separator="\t",
+        has_header=False,
+        quote_char=None,
+        schema=_COLUMNS,
+        missing_columns="insert",
+    )
+
+
+def _is_readable(line: bytes) -> bool:
     try:
         line.decode("utf-8")
     except UnicodeDecodeError:
         return False
-    return True
+    return line.count(b"\t") < len(_COLUMNS)
 
 
 def _split(table: pl.DataFrame, claim: pl.Expr) -> _Split:

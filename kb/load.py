@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from kbqa.kb.checkpoint import locked
+from kbqa.kb.checkpoint import discard, locked
 from kbqa.kb.layout import LoadSummary, Manifest, StoreLayout, read_manifest, write_manifest
 from kbqa.kb.load_job import LoadJob, LoadSettings, Progress, SilentProgress, cores, versions
 from kbqa.kb.rules import Rules, profile
@@ -64,9 +64,15 @@ def load_freebase(
     with locked(work):
         try:
             job.begin("store", overwrite)
-            if not job.state.is_built:
-                _build(job)
-            _move_into_place(work, layout)
+            if job.state.is_built and not work.manifest.exists():
+                pass  # Killed when all was in place.
+            elif layout.is_finished and not overwrite:
+                raise _is_finished(store_directory)
+            else:
+                if not job.state.is_built:
+                    _build(job)
+                _move_into_place(work, layout)
+            discard(work)
         except (OSError, sqlite3.Error) as error:
             raise DumpError(
                 f"the store at {store_directory} cannot be written: {error}. Is the disk full, or "
@@ -106,14 +112,18 @@ def _check_directory(layout: StoreLayout, overwrite: bool) -> None:
     directory = layout.directory
     if directory.exists() and not directory.is_dir():
         raise InputError(f"{directory} is a file. Name a folder for the store.")
-    if layout.is_finished and not overwrite:
-        raise InputError(f"{directory} holds a finished store. Replace it with --overwrite.")
+    if layout.is_finished and not overwrite and not layout.building.exists():
+        raise _is_finished(directory)
     if directory.is_dir():
         ours = {*_parts(layout), layout.manifest, layout.building}
         if foreign := sorted(set(directory.iterdir()) - ours):
             raise InputError(
                 f"{directory} is no store: it holds {foreign[0].name}. Name an empty folder."
             )
+
+
+def _is_finished(directory: Path) -> InputError:
+    return InputError(f"{directory} holds a finished store. Replace it with --overwrite.")
 
 
 def _move_into_place(work: StoreLayout, layout: StoreLayout) -> None:
@@ -126,7 +136,6 @@ def _move_into_place(work: StoreLayout, layout: StoreLayout) -> None:
                 shutil.rmtree(final)
             built.replace(final)
     work.manifest.replace(layout.manifest)
-    shutil.rmtree(work.directory)
 
 
 def _parts(layout: StoreLayout) -> tuple[Path, ...]:

@@ -8,7 +8,7 @@ deleted once the sink has taken it and the checkpoint says so.
 import shutil
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
@@ -202,7 +202,7 @@ class ShardPipeline:
                 "it and run the same command again: the load goes on where it is."
             )
 
-    def _in_order(self) -> Iterator[_Sorted]:
+    def _in_order(self) -> Generator[_Sorted]:
         """Filter blocks in threads; a few are under way, and the first of them comes out first."""
         waiting: deque[_Submitted] = deque()
         pool = ThreadPoolExecutor(self._settings.filters)
