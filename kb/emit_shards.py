@@ -66,6 +66,7 @@ def emit_shards(
             (directory / MANIFEST).unlink(missing_ok=True)
             with _Emitter(directory, job.settings.sinks) as emitter:
                 job.fill(emitter)
+                job.drain(emitter)
             parts = [_part(directory, number) for number in range(job.state.shards)]
             for left_over in set(directory.glob("part-*")) - set(parts):
                 left_over.unlink()

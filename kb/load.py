@@ -10,8 +10,8 @@ was killed goes on when it is asked for again.
 import logging
 import shutil
 import sqlite3
-import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from kbqa.kb.checkpoint import discard, locked
 from kbqa.kb.layout import LoadSummary, Manifest, StoreLayout, read_manifest, write_manifest
 from kbqa.kb.load_job import LoadJob, LoadSettings, Progress, SilentProgress, cores, versions
 from kbqa.kb.rules import Rules, profile
-from kbqa.kb.side_indexes import build_side_indexes, index_languages
+from kbqa.kb.side_indexes import index_languages, index_runs, index_store
 from kbqa.kb.store_writer import StoreWriter, drop_orphans
 from kbqa.sparql.errors import DumpError, InputError
 
@@ -90,14 +90,15 @@ def _build(job: LoadJob) -> None:
     if state.unloaded or not state.is_read:
         # A load that was killed has left files in the store; one that begins has no store.
         drop_orphans(work.graph)
-    with StoreWriter(work.graph, job.settings.sinks) as writer:
+    with ThreadPoolExecutor(1) as pool, StoreWriter(work.graph, job.settings.sinks) as writer:
         job.fill(writer)
+        # Names and schema need only what the shards have left, while the last are being loaded.
+        draining = pool.submit(job.drain, writer)
+        indexed = index_runs(work, state.node_rows, job.rules)
+        draining.result()
         writer.finish()
-    indexing_since = time.monotonic()
-    bytes_read = sum(dump.size_bytes for dump in state.dumps)
-    job.progress.advance("indexing", bytes_read, state.triples_loaded)
-    indexes = build_side_indexes(work, state.node_rows, state.counts, job.rules, cores())
-    state.seconds = round(state.seconds + time.monotonic() - indexing_since, 3)
+    job.progress.advance("indexing", job.bytes_read, state.triples_loaded)
+    indexes = index_store(work, state.counts, indexed, cores())
     size_bytes = sum(_size_bytes(part) for part in _parts(work))
     summary = LoadSummary(**asdict(job.line_counts(size_bytes)), **asdict(indexes))
     manifest = Manifest(

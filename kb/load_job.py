@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -99,6 +100,8 @@ class LoadJob:
         self.progress = progress
         self._dumps = dumps
         self._filter = BlockFilter(rules, strict=settings.strict)
+        self._pipeline: ShardPipeline | None = None
+        self._started = time.monotonic()
         self._sizes = [dump_size_bytes(dump) for dump in dumps]
 
     def begin(self, output: str, overwrite: bool) -> None:
@@ -116,6 +119,7 @@ class LoadJob:
         found = find_unfinished(self.work, plan, overwrite)
         if found is not None:
             self.state = found
+            self._started -= found.seconds
             self.progress.begin(None, found.triples_loaded)
             return
         expected = forecast(self._dumps, self.work.directory, self.rules)
@@ -125,7 +129,7 @@ class LoadJob:
         self.state = Checkpoint(plan, self.settings.shard_triples or shard_size(expected))
 
     def fill(self, sink: ShardSink) -> None:
-        """Read what is left of the dumps and have every shard taken.
+        """Read what is left of the dumps, and hand the sink every shard that it has not taken.
 
         Raises:
             DumpError: A dump cannot be read or holds no triple to keep, or the sink failed.
@@ -135,15 +139,31 @@ class LoadJob:
             filters=cores(),
             sinks=self.settings.sinks,
         )
-        advance = self.progress.advance
-        ShardPipeline(self._dumps, self.work, self.state, self._filter, settings, advance).run(sink)
+        self._pipeline = ShardPipeline(
+            self._dumps, self.work, self.state, self._filter, settings, self.progress.advance
+        )
+        self._pipeline.fill(sink)
         counts = self.state.counts
         if not counts.kept:
             raise DumpError(f"none of the {counts.read} lines read is a triple to keep.")
+
+    def drain(self, sink: ShardSink) -> None:
+        """Wait until the sink has taken every shard.
+
+        Raises:
+            DumpError: The sink failed.
+        """
+        assert self._pipeline is not None, "there is something to drain"
+        self._pipeline.drain(sink)
         # What the sink refused has no place among the lines until no more of them come.
         rejects = RejectsFile(self.work.rejects, self.state.rejects_bytes)
         rejects.add_refused(self.state.refused)
         rejects.close()
+
+    @property
+    def bytes_read(self) -> int:
+        """Size of the dumps that were read to their end, as they lie on disk."""
+        return sum(dump.size_bytes for dump in self.state.dumps)
 
     def dump_files(self) -> tuple[DumpFile, ...]:
         """Describe the dumps, which were read to their end."""
@@ -161,7 +181,7 @@ class LoadJob:
             filtered=dict(counts.filtered),
             rejected=dict(counts.rejected),
             mended=dict(counts.mended),
-            seconds=self.state.seconds,
+            seconds=round(time.monotonic() - self._started, 3),
             size_bytes=size_bytes,
         )
 

@@ -120,22 +120,17 @@ class ShardPipeline:
         self._bytes_read = 0
         self._started = time.monotonic() - checkpoint.seconds
 
-    def run(self, sink: ShardSink) -> None:
-        """Read what is left of the dumps, and have every shard taken.
+    def fill(self, sink: ShardSink) -> None:
+        """Read what is left of the dumps, and submit every shard that was not taken yet.
 
         Raises:
             DumpError: A dump cannot be read, the sink fails, or the disk is nearly full.
         """
-        for number in self._checkpoint.unloaded:
-            sink.submit(self._work.shard(number))
-        if not self._checkpoint.is_read:
-            self._fill(sink)
-        bytes_read = sum(dump.size_bytes for dump in self._checkpoint.dumps)
-        self._advance("loading", bytes_read, self._checkpoint.triples_loaded)
-        self._take(sink, 0)
-
-    def _fill(self, sink: ShardSink) -> None:
         state = self._checkpoint
+        for number in state.unloaded:
+            sink.submit(self._work.shard(number))
+        if state.is_read:
+            return
         rejects = RejectsFile(self._work.rejects, state.rejects_bytes)
         shard = ShardFiller(self._work, state.shards)
         position = state.position
@@ -159,6 +154,18 @@ class ShardPipeline:
             shard.close()
             rejects.close()
 
+    def drain(self, sink: ShardSink) -> None:
+        """Wait until every shard is taken.
+
+        Raises:
+            DumpError: The sink failed.
+        """
+        state = self._checkpoint
+        bytes_read = sum(dump.size_bytes for dump in state.dumps)
+        while state.unloaded:
+            self._advance("loading", bytes_read, state.triples_loaded)
+            self._take(sink, sink.pending - 1)
+
     def _complete(
         self, shard: ShardFiller, position: Position, rejects: RejectsFile, sink: ShardSink
     ) -> None:
@@ -172,9 +179,9 @@ class ShardPipeline:
         state.shards += 1
         self._save()
         sink.submit(shard.path)
-        # One shard waits while the sink is busy with the others: no more, for the disk's sake.
-        self._take(sink, self._settings.sinks)
         if not state.is_read:
+            # One shard waits while the sink is busy with the others: no more, for the disk's sake.
+            self._take(sink, self._settings.sinks)
             self._check_disk(shard.path.parent, shard.size_bytes)
 
     def _take(self, sink: ShardSink, allowed: int) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
+from typing import NamedTuple
 
 import polars as pl
 from pyoxigraph import Store
@@ -16,12 +17,13 @@ from kbqa.kb.rules import Rules
 from kbqa.kb.schema import SchemaBuilder
 from kbqa.kb.side_runs import NodeRange, merge_runs
 from kbqa.kb.statistics import HUB_DEGREE, Hub, index_hubs, write_statistics
-from kbqa.kb.triples import literal_parts
+from kbqa.kb.triples import literal_parts, unescape
 from kbqa.sparql.templates import NAME
 from kbqa.sparql.terms import resource_id
 
 _INDEXED_WITHOUT_CHOICE = ("en",)
 _MID = r"^[mg]\."
+_TEXT = r'^"(?P<text>(?s:.*))"(?:@(?P<tag>[A-Za-z0-9-]+))?$'
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,28 +43,38 @@ class IndexCounts:
     hubs: int
 
 
+class Indexed(NamedTuple):
+    """What the runs of a load gave, before the store is looked at.
+
+    Attributes:
+        entities: Distinct machine ids among the triples.
+        names: Names and aliases in the index.
+        properties: Properties of the schema.
+        hubs: The nodes that the statistics list.
+    """
+
+    entities: int
+    names: int
+    properties: int
+    hubs: list[Hub]
+
+
 def index_languages(rules: Rules) -> tuple[str, ...]:
     """Return the languages of the name index: those kept; English where all are."""
     return rules.languages or _INDEXED_WITHOUT_CHOICE
 
 
-def build_side_indexes(
-    work: StoreLayout, rows: int, counts: Counts, rules: Rules, threads: int
-) -> IndexCounts:
-    """Write the name index, the schema and the statistics, in place of what is there.
+def index_runs(work: StoreLayout, rows: int, rules: Rules) -> Indexed:
+    """Write the name index and the schema, in place of what is there.
 
     Args:
-        work: The folder in which a load works; its store is complete.
+        work: The folder in which a load works; all shards have left their runs.
         rows: Rows of the shards' node counts.
-        counts: What the load counted.
-        rules: The rules that it filtered by.
-        threads: Hubs that are looked up at the same time.
+        rules: The rules that the load filtered by.
 
     Raises:
         OSError, sqlite3.Error: A file cannot be written.
     """
-    for path in (work.names, work.schema, work.statistics):
-        path.unlink(missing_ok=True)
     languages = frozenset(index_languages(rules))
     names = NameIndexBuilder(work.names)
     schema = SchemaBuilder()
@@ -79,29 +91,49 @@ def build_side_indexes(
         names.close()
     built = schema.build()
     built.save(work.schema)
+    return Indexed(entities, names_count, len(built.properties), hubs)
+
+
+def index_store(work: StoreLayout, counts: Counts, indexed: Indexed, threads: int) -> IndexCounts:
+    """Write the statistics, in place of what is there.
+
+    Args:
+        work: The folder in which a load works; its store is complete.
+        counts: What the load counted.
+        indexed: What the runs gave.
+        threads: Hubs that are looked up at the same time.
+
+    Raises:
+        OSError, sqlite3.Error: A file cannot be written.
+    """
     write_statistics(work.statistics, counts.relations, counts.types.items())
-    index_hubs(Store.read_only(str(work.graph)), work.statistics, hubs, threads)
-    return IndexCounts(entities, names_count, len(built.properties), len(hubs))
+    store = Store.read_only(str(work.graph))
+    index_hubs(store, work.statistics, indexed.hubs, threads)
+    return IndexCounts(indexed.entities, indexed.names, indexed.properties, len(indexed.hubs))
 
 
 def _named_entities(part: NodeRange, languages: frozenset[str]) -> Iterator[NamedEntity]:
     is_name = pl.col("predicate").is_in([NAME, ALIAS])
-    named = part.noted.filter(is_name & pl.col("subject").str.contains(_MID))
     popularity = part.nodes.select("key", popularity=pl.col("out") + pl.col("in"))
+    parts = pl.col("object").str.extract_groups(_TEXT).struct
+    named = (
+        part.noted.filter(is_name & pl.col("subject").str.contains(_MID))
+        .join(popularity, on="key", how="left", maintain_order="left")
+        .with_columns(
+            parts.field("text"), parts.field("tag"), is_alias=pl.col("predicate") == ALIAS
+        )
+    )
+    foreign = [tag for tag in named["tag"].unique() if tag and not _is_chosen(tag, languages)]
     rows = (
-        named.join(popularity, on="key", how="left", maintain_order="left")
-        .select("subject", "popularity", "predicate", "object")
+        named.filter(pl.col("text").is_not_null() & ~pl.col("tag").is_in(foreign).fill_null(False))
+        .select("subject", "popularity", "text", "is_alias")
         .iter_rows()
     )
     for (mid, count), stated in groupby(rows, key=itemgetter(0, 1)):
-        names = []
-        for _, _, predicate, term in stated:
-            literal = literal_parts(term.encode())
-            if literal is None or not _is_chosen(literal.language, languages):
-                continue
-            if literal.text.strip():
-                names.append((literal.text, predicate == ALIAS))
-        if names:
+        names = [
+            (unescape(text) if "\\" in text else text, is_alias) for _, _, text, is_alias in stated
+        ]
+        if names := [name for name in names if name[0].strip()]:
             yield NamedEntity(mid, count, names)
 
 

@@ -124,7 +124,16 @@ def literal_parts(term: bytes) -> LiteralParts | None:
     quoted, _, suffix = term.decode("utf-8").rpartition('"')
     language = suffix[1:] if suffix.startswith("@") else None
     text = quoted[1:]
-    return LiteralParts(_ESCAPE.sub(_unescape, text) if "\\" in text else text, language)
+    return LiteralParts(unescape(text) if "\\" in text else text, language)
+
+
+def unescape(text: str) -> str:
+    r"""Read the escapes of N-Triples.
+
+    >>> unescape(r"say \"hi\"")
+    'say "hi"'
+    """
+    return _ESCAPE.sub(_unescape, text)
 
 
 def _are_characters(line: bytes) -> bool:

@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 from pyoxigraph import Store
+from recorded_progress import RecordedProgress
 
 from kbqa.kb.layout import DumpFile, StoreLayout, read_manifest
 from kbqa.kb.load import LoadSettings, load_freebase
-from kbqa.kb.load_forecast import Forecast
 from kbqa.kb.names import NameIndex
 from kbqa.kb.rules import Rules, profile
 from kbqa.kb.schema import Schema
-from kbqa.kb.shard_pipeline import Stage
 from kbqa.sparql.errors import DumpError, InputError, StoreError
 from kbqa.sparql.terms import FREEBASE_NS
 
@@ -65,25 +64,6 @@ def dump(tmp_path: Path) -> Path:
 def triples_of(directory: Path) -> list[str]:
     store = Store.read_only(str(StoreLayout(directory).graph))
     return sorted(str(quad.triple) for quad in store)
-
-
-class RecordedProgress:
-    """Notes what it is told; may interrupt the load where `stop_at` triples are loaded."""
-
-    def __init__(self, stop_at: int | None = None) -> None:
-        self.expected: Forecast | None = None
-        self.loaded_before = 0
-        self.steps: list[tuple[Stage, int, int]] = []
-        self._stop_at = stop_at
-
-    def begin(self, expected: Forecast | None, triples_loaded: int) -> None:
-        self.expected = expected
-        self.loaded_before = triples_loaded
-
-    def advance(self, stage: Stage, bytes_read: int, triples_loaded: int) -> None:
-        self.steps.append((stage, bytes_read, triples_loaded))
-        if self._stop_at is not None and triples_loaded >= self._stop_at:
-            raise KeyboardInterrupt
 
 
 def test_a_dump_becomes_a_store_with_names_and_schema(dump: Path, tmp_path: Path) -> None:
