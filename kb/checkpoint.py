@@ -147,16 +147,16 @@ def find_unfinished(
     Args:
         work: The folder in which it works, locked.
         plan: What is to be loaded.
-        overwrite: Give up a load with another plan.
+        overwrite: Give up a load with another plan, or whose state cannot be read.
 
     Returns:
         Its state, or None where nothing is begun.
 
     Raises:
         InputError: An unfinished load has another plan.
-        DumpError: Its state cannot be read.
+        DumpError: Its state cannot be read, and it is not to be given up.
     """
-    state = None if not work.checkpoint.exists() else read_checkpoint(work.checkpoint)
+    state = _found(work.checkpoint, overwrite)
     if state is not None and state.plan != plan:
         if not overwrite:
             raise InputError(
@@ -199,6 +199,15 @@ def discard(work: StoreLayout) -> None:
     _clear(work, {work.lock, work.checkpoint})
     work.checkpoint.unlink(missing_ok=True)
     shutil.rmtree(work.directory)
+
+
+def _found(path: Path, overwrite: bool) -> Checkpoint | None:
+    try:
+        return read_checkpoint(path) if path.exists() else None
+    except DumpError:
+        if overwrite:
+            return None
+        raise
 
 
 def _fields(value: object) -> dict[str, object]:

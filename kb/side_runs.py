@@ -78,6 +78,9 @@ def _sum(nodes: pl.LazyFrame) -> pl.LazyFrame:
 
 def _write(table: pl.DataFrame, path: Path) -> None:
     with path.open("wb") as file:
-        table.write_parquet(file, compression="lz4", row_group_size=_GROUP_ROWS)
+        try:
+            table.write_parquet(file, compression="lz4", row_group_size=_GROUP_ROWS)
+        except pl.exceptions.ComputeError as error:
+            raise OSError(str(error)) from error  # So polars tells that the disk is full.
         file.flush()
         os.fsync(file.fileno())
