@@ -1,0 +1,471 @@
+"""Loads that are stopped, one way or another, and gone on with by the same command."""
+
+import gzip
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from recorded_progress import RecordedProgress
+from store_content import store_content
+
+from kbqa.kb.checkpoint import locked
+from kbqa.kb.dump import DumpReader
+from kbqa.kb.emit_shards import emit_shards
+from kbqa.kb.layout import StoreLayout, read_manifest
+from kbqa.kb.load import load_freebase
+from kbqa.kb.load_job import LoadSettings
+from kbqa.kb.rules import profile
+from kbqa.kb.shard_pipeline import Stage
+from kbqa.sparql.errors import DumpError, InputError, StoreError
+from kbqa.sparql.terms import FREEBASE_NS
+
+ENTITIES = 300
+BLOCK_BYTES = 5000
+SETTINGS = LoadSettings(shard_triples=150, loaders=2)
+TIMEOUT_S = 60.0
+
+# The real command, with blocks so small that a small dump has many.
+COMMAND = f"""
+from kbqa.kb.dump import DumpReader
+DumpReader.blocks.__kwdefaults__["block_bytes"] = {BLOCK_BYTES}
+from kbqa.engine.cli import main
+main()
+"""
+
+Content = dict[str, tuple[int, str]]
+
+
+def made_up_lines() -> Iterator[str]:
+    def triple(subject: str, predicate: str, object_: str) -> str:
+        object_ = object_ if object_.startswith('"') else f"<{FREEBASE_NS}{object_}>"
+        return f"<{FREEBASE_NS}{subject}>\t<{FREEBASE_NS}{predicate}>\t{object_}\t.\n"
+
+    yield triple("a.b.c", "type.property.schema", "a.b")
+    yield triple("a.b.c", "type.property.expected_type", "a.b")
+    for number in range(ENTITIES):
+        mid = f"m.0{number}"
+        yield triple(mid, "type.object.name", f'"Entity {number}"@en')
+        yield triple(mid, "type.object.name", f'"Wesen {number}"@de')
+        yield triple(mid, "common.topic.alias", f'"The {number % 17}th"@en')
+        yield triple(mid, "type.object.type", "a.b")
+        # A hub, and what is said twice.
+        yield from [triple(mid, f"a.b.{kind}", "m.0hub") for kind in "cdd"]
+        yield triple(mid, "a.b.c", f"m.0{number * 7 % ENTITIES}")
+        if number % 9 == 0:
+            yield f"<{FREEBASE_NS}{mid}>\t<{FREEBASE_NS}a.b.c>\t\t.\n"
+            yield f'<{FREEBASE_NS}{mid}>\t<{FREEBASE_NS}a.b.e>\t"\\xe9 {number}"\t.\n'
+            yield "\n"
+
+
+LINES = "".join(made_up_lines()).encode()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _small_blocks() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        defaults = DumpReader.blocks.__kwdefaults__
+        assert defaults is not None
+        patch.setitem(defaults, "block_bytes", BLOCK_BYTES)
+        yield
+
+
+@pytest.fixture(scope="module")
+def dump(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("dump") / "dump.gz"
+    path.write_bytes(gzip.compress(LINES))
+    return path
+
+
+@pytest.fixture(scope="module")
+def expected(_small_blocks: None, dump: Path, tmp_path_factory: pytest.TempPathFactory) -> Content:
+    """What an uninterrupted load makes."""
+    store = tmp_path_factory.mktemp("stores") / "alone"
+    load_freebase([dump], store, settings=SETTINGS)
+    return content(store)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return tmp_path / "store"
+
+
+def content(store: Path) -> Content:
+    assert not StoreLayout(store).building.exists()
+    # The dump may have another name; `test_rejected_lines…` has the first column.
+    parts: Content = dict(store_content(store))
+    rejects = StoreLayout(store).rejects.read_bytes().splitlines()
+    rows = [row.split(b"\t", 1)[1].decode() for row in rejects]
+    return parts | {"rejects": (len(rows), "\n".join(rows))}
+
+
+def stop(
+    dumps: Sequence[Path | str],
+    store: Path,
+    at: int,
+    stage: Stage | None = None,
+    *,
+    overwrite: bool = False,
+) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        load_freebase(
+            dumps,
+            store,
+            overwrite=overwrite,
+            settings=SETTINGS,
+            progress=RecordedProgress(at, stage),
+        )
+    assert (StoreLayout(store).building / "checkpoint.json").exists()
+
+
+def go_on(dumps: Sequence[Path | str], store: Path, *, overwrite: bool = False) -> int:
+    """Load to the end; return how many triples were loaded before."""
+    progress = RecordedProgress()
+    load_freebase(dumps, store, overwrite=overwrite, settings=SETTINGS, progress=progress)
+    return progress.loaded_before
+
+
+@pytest.mark.parametrize(
+    ("stage", "at"),
+    [
+        pytest.param("reading", 1, id="reading-at-the-beginning"),
+        pytest.param("reading", 1500, id="reading-in-the-middle"),
+        pytest.param("loading", 0, id="loading-the-last"),
+        pytest.param("indexing", 0, id="indexing"),
+    ],
+)
+def test_an_interrupted_load_ends_with_the_same_store(
+    dump: Path, store: Path, expected: Content, stage: Stage, at: int
+) -> None:
+    stop([dump], store, at, stage)
+    with pytest.raises(StoreError, match="the load has not finished"):
+        read_manifest(store)
+    assert go_on([dump], store) >= at
+    assert content(store) == expected
+
+
+def test_a_load_may_be_interrupted_again_and_again(
+    dump: Path, store: Path, expected: Content
+) -> None:
+    loaded = [0]
+    for at in (300, 900, 1800):
+        stop([dump], store, at)
+        state = json.loads((StoreLayout(store).building / "checkpoint.json").read_text())
+        loaded.append(state["triples_loaded"])
+    assert loaded == sorted(set(loaded))
+    assert go_on([dump], store) == loaded[-1]
+    assert content(store) == expected
+
+
+@pytest.mark.parametrize(
+    "part", ["graph", "names.sqlite", "statistics.sqlite", "rejects.tsv", "manifest.json"]
+)
+@pytest.mark.parametrize("is_replacing", [False, True], ids=["new", "replacing"])
+def test_a_load_stopped_while_its_parts_are_moved_ends_that(
+    dump: Path,
+    store: Path,
+    expected: Content,
+    part: str,
+    is_replacing: bool,
+    small_store: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if is_replacing:
+        if part not in ("graph", "manifest.json"):
+            pytest.skip("as when there is nothing to replace")
+        shutil.copytree(small_store, store)
+    replace = Path.replace
+
+    def fail(self: Path, target: Path) -> Path:
+        if target == store / part:
+            raise KeyboardInterrupt
+        return replace(self, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", fail)
+        with pytest.raises(KeyboardInterrupt):
+            load_freebase([dump], store, settings=SETTINGS, overwrite=is_replacing)
+    assert not StoreLayout(store).is_finished
+    progress = RecordedProgress()
+    load_freebase([dump], store, settings=SETTINGS, overwrite=is_replacing, progress=progress)
+    assert progress.steps == []  # Nothing is built a second time.
+    assert content(store) == expected
+
+
+def test_a_load_stopped_when_all_is_in_place_only_clears_up(
+    dump: Path, store: Path, expected: Content, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("kbqa.kb.load.discard", fail)
+        with pytest.raises(KeyboardInterrupt):
+            load_freebase([dump], store, settings=SETTINGS)
+    assert StoreLayout(store).is_finished
+    go_on([dump], store)
+    assert content(store) == expected
+
+
+def run_until(command: Sequence[str], is_there: Callable[[], bool], *, whole_group: bool) -> None:
+    """Run a command and kill it -9 when something is there."""
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
+    deadline = time.monotonic() + TIMEOUT_S
+    while not is_there():
+        assert process.poll() is None, "it ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    if whole_group:
+        os.killpg(process.pid, signal.SIGKILL)
+    else:
+        process.kill()
+    process.wait()
+
+
+def test_a_killed_command_goes_on(dump: Path, store: Path, expected: Content) -> None:
+    command = [sys.executable, "-c", COMMAND, "load-freebase", str(dump), "--no-progress"]
+    command += ["--store", str(store), "--shard-triples", "150", "--loaders", "2"]
+    work = StoreLayout(StoreLayout(store).building)
+
+    def has_loaded(triples: int) -> Callable[[], bool]:
+        def is_so() -> bool:
+            return (
+                work.checkpoint.exists()
+                and json.loads(work.checkpoint.read_text())["triples_loaded"] >= triples
+            )
+
+        return is_so
+
+    run_until(command, work.lock.exists, whole_group=True)
+    run_until(command, has_loaded(200), whole_group=True)
+    run_until(command, has_loaded(1200), whole_group=False)
+    run_until(command, work.names.exists, whole_group=False)
+    assert has_loaded(1500)()
+    assert not StoreLayout(store).is_finished
+    ended = subprocess.run([*command, "--json"], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert json.loads(ended.stdout)["kept"] == expected["triples"][0] + ENTITIES
+    assert content(store) == expected
+
+
+def test_a_load_is_gone_on_with_as_it_was_begun(dump: Path, store: Path, tmp_path: Path) -> None:
+    stop([dump], store, 500)
+    other = tmp_path / "other.nt"
+    other.write_bytes(LINES[: LINES.index(b"\n") + 1])
+    with pytest.raises(InputError, match=r"unfinished load with other dumps\. .*--overwrite"):
+        go_on([other], store)
+    with pytest.raises(InputError, match="with other rules"):
+        load_freebase([dump], store, rules=profile("full"), settings=SETTINGS)
+    with pytest.raises(InputError, match="with other dumps and rules"):
+        load_freebase([dump, other], store, rules=profile("full"), settings=SETTINGS)
+    assert go_on([other], store, overwrite=True) == 0
+    assert store_content(store)["triples"].total == 1
+    assert StoreLayout(store).rejects.read_bytes().count(b"\n") == 1
+
+
+def test_shards_are_not_gone_on_with_as_a_store(dump: Path, store: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        emit_shards([dump], store, settings=SETTINGS, progress=RecordedProgress(500))
+    with pytest.raises(InputError):
+        go_on([dump], store)
+
+
+def test_two_loads_at_once_are_one_too_many(dump: Path, store: Path, expected: Content) -> None:
+    stop([dump], store, 500)
+    with locked(StoreLayout(StoreLayout(store).building)):
+        with pytest.raises(InputError, match=r"another load is at work in .*store"):
+            go_on([dump], store)
+        with pytest.raises(InputError, match="another load is at work"):
+            go_on([dump], store, overwrite=True)
+    assert go_on([dump], store) > 0
+    assert content(store) == expected
+
+
+def test_a_finished_store_stays_in_use_while_its_successor_is_stopped(
+    dump: Path, store: Path, expected: Content, small_store: Path
+) -> None:
+    shutil.copytree(small_store, store)
+    before = read_manifest(store)
+    stop([dump], store, 500, overwrite=True)
+    assert read_manifest(store) == before
+    with pytest.raises(InputError, match="finished store"):
+        go_on([dump], store)
+    assert read_manifest(store) == before
+    assert go_on([dump], store, overwrite=True) >= 500
+    assert content(store) == expected
+
+
+def test_a_dump_that_changed_is_not_gone_on_with(store: Path, tmp_path: Path) -> None:
+    dump = tmp_path / "dump.nt"
+    dump.write_bytes(LINES)
+    stop([dump], store, 500)
+    dump.write_bytes(LINES + LINES)
+    with pytest.raises(InputError, match="other dumps"):
+        go_on([dump], store)
+
+
+def test_a_load_stopped_within_its_second_dump_goes_on_there(
+    dump: Path, store: Path, expected: Content, tmp_path: Path
+) -> None:
+    cuts = [LINES.rindex(b"\n", 0, len(LINES) * share // 10) + 1 for share in (4, 8)]
+    parts = [tmp_path / f"part{number}.nt" for number in range(3)]
+    for part, start, end in zip(parts, [0, *cuts], [*cuts, None], strict=True):
+        part.write_bytes(LINES[start:end])
+    stop(parts, store, 1700)
+    state = json.loads((StoreLayout(store).building / "checkpoint.json").read_text())
+    assert (state["position"][0], len(state["dumps"])) == (1, 1)
+    go_on(parts, store)
+    found = content(store)
+    assert found.keys() == expected.keys()
+    assert {name for name in found if found[name] != expected[name]} == {"rejects"}
+    assert [one.size_bytes for one in read_manifest(store).dumps] == [
+        part.stat().st_size for part in parts
+    ]
+    load_freebase(parts, tmp_path / "alone", settings=SETTINGS)
+    assert content(tmp_path / "alone") == found
+    assert read_manifest(tmp_path / "alone").dumps == read_manifest(store).dumps
+
+
+class Piped:
+    """Standard input with a dump in it."""
+
+    def __init__(self, lines: bytes) -> None:
+        self.buffer = io.BytesIO(lines)
+
+
+def test_standard_input_is_piped_in_again(
+    store: Path, expected: Content, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", Piped(LINES))
+    stop(["-"], store, 1500)
+    monkeypatch.setattr(sys, "stdin", Piped(LINES[:1000]))
+    with pytest.raises(DumpError, match="it changed since the load began"):
+        go_on(["-"], store)
+    monkeypatch.setattr(sys, "stdin", Piped(LINES))
+    assert go_on(["-"], store) >= 1500
+    assert content(store) == expected
+
+
+class KillsTheWriter(RecordedProgress):
+    """Kills the process that writes the store, once, when a number of triples is loaded."""
+
+    def advance(self, stage: Stage, bytes_read: int, triples_loaded: int) -> None:
+        super().advance(stage, bytes_read, triples_loaded)
+        if triples_loaded >= 500:
+            children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text()
+            for pid in map(int, children.split()):
+                if b"kbqa.kb.store_writer" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    os.kill(pid, signal.SIGKILL)
+
+
+def test_a_killed_writer_is_named_and_the_load_goes_on(
+    dump: Path, store: Path, expected: Content
+) -> None:
+    with pytest.raises(DumpError, match=r"the process that writes .* died \(code -9\)"):
+        load_freebase([dump], store, settings=SETTINGS, progress=KillsTheWriter())
+    assert go_on([dump], store) >= 500
+    assert content(store) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", "{}", '{"plan": {}, "shard_triples": 1}'],
+    ids=["empty", "cut", "list", "of-nothing", "incomplete"],
+)
+def test_a_state_that_cannot_be_read_is_named(dump: Path, store: Path, text: str) -> None:
+    work = StoreLayout(StoreLayout(store).building)
+    work.directory.mkdir(parents=True)
+    work.checkpoint.write_text(text)
+    with pytest.raises(DumpError, match=r"checkpoint\.json, cannot be read .*--overwrite"):
+        go_on([dump], store)
+
+
+def test_a_state_that_cannot_be_read_is_overwritten(
+    dump: Path, store: Path, expected: Content
+) -> None:
+    stop([dump], store, 500)
+    (StoreLayout(store).building / "checkpoint.json").write_text("{")
+    assert go_on([dump], store, overwrite=True) == 0
+    assert content(store) == expected
+
+
+class Disk:
+    """The room on a disk as it is told: all there is, until a number of questions were asked."""
+
+    def __init__(self, answers: int, free_bytes: int) -> None:
+        self._answers = answers
+        self._free_bytes = free_bytes
+
+    def __call__(self, path: Path) -> "Disk":
+        self._answers -= 1
+        return self
+
+    @property
+    def free(self) -> int:
+        return 10**12 if self._answers >= 0 else self._free_bytes
+
+
+def test_a_disk_too_small_is_refused_before(
+    dump: Path, store: Path, expected: Content, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "disk_usage", Disk(0, 100_000))
+        with pytest.raises(
+            InputError, match=r"about 2,\d{3} triples takes 0\.0 GB of disk.* 0\.0 GB free"
+        ):
+            go_on([dump], store)
+        assert list(store.iterdir()) == []
+        patch.setattr(shutil, "disk_usage", Disk(0, 200_000))
+        load_freebase([dump], store, settings=LoadSettings(shard_triples=150, checks_disk=False))
+    assert content(store) == expected
+
+
+def test_a_disk_nearly_full_stops_a_load_that_then_goes_on(
+    dump: Path, store: Path, expected: Content, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "disk_usage", Disk(8, 1000))
+        with pytest.raises(DumpError, match=r"nearly full \(0\.0 GB left\).*the same command"):
+            go_on([dump], store)
+    assert go_on([dump], store) > 0
+    assert content(store) == expected
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A folder on a disk of its own that holds but little."""
+    directory = tmp_path / "disk"
+    directory.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=400k", "kbqa-test", directory],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if mounted.returncode:
+        pytest.skip(f"may not mount a small disk: {mounted.stderr.strip()}")
+    yield directory
+    subprocess.run(["umount", "-l", directory], check=True)
+
+
+def test_a_full_disk_is_named_and_with_more_room_the_load_goes_on(
+    dump: Path, small_disk: Path, expected: Content
+) -> None:
+    store = small_disk / "store"
+    command = [sys.executable, "-c", COMMAND, "load-freebase", str(dump), "--no-progress"]
+    command += ["--store", str(store), "--shard-triples", "150", "--no-disk-check"]
+    failed = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert failed.returncode == 1
+    assert "Traceback" not in failed.stderr
+    assert "the same command again" in failed.stderr
+    assert not StoreLayout(store).is_finished
+    subprocess.run(["mount", "-o", "remount,size=50m", small_disk], check=True)
+    subprocess.run(command, capture_output=True, check=True)
+    assert content(store) == expected
