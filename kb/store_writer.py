@@ -138,7 +138,8 @@ class StoreWriter:
         self._listener.join()
         for pipe in (self._child.stdin, self._child.stdout):
             assert pipe is not None
-            pipe.close()
+            with suppress(BrokenPipeError):  # A line was left that a dead child never read.
+                pipe.close()
 
     def _say(self, line: str) -> None:
         assert self._child.stdin is not None
@@ -238,7 +239,7 @@ def main() -> None:
     def load(shard: str) -> None:
         try:
             refused = _load(store, Path(shard))
-        except OSError as error:
+        except (OSError, SyntaxError) as error:
             say({"shard": shard, "error": str(error)})
         else:
             say({"shard": shard, "refused": refused})
