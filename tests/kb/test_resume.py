@@ -136,7 +136,7 @@ def go_on(dumps: Sequence[Path | str], store: Path, *, overwrite: bool = False) 
     ("stage", "at"),
     [
         pytest.param("reading", 1, id="reading-at-the-beginning"),
-        pytest.param("reading", 1500, id="reading-in-the-middle"),
+        pytest.param("reading", 1000, id="reading-in-the-middle"),
         pytest.param("loading", 0, id="loading-the-last"),
         pytest.param("indexing", 0, id="indexing"),
     ],
@@ -155,7 +155,7 @@ def test_a_load_may_be_interrupted_again_and_again(
     dump: Path, store: Path, expected: Content
 ) -> None:
     loaded = [0]
-    for at in (300, 900, 1800):
+    for at in (300, 700, 1200):
         stop([dump], store, at)
         state = json.loads((StoreLayout(store).building / "checkpoint.json").read_text())
         loaded.append(state["triples_loaded"])
@@ -318,7 +318,7 @@ def test_a_load_stopped_within_its_second_dump_goes_on_there(
     parts = [tmp_path / f"part{number}.nt" for number in range(3)]
     for part, start, end in zip(parts, [0, *cuts], [*cuts, None], strict=True):
         part.write_bytes(LINES[start:end])
-    stop(parts, store, 1700)
+    stop(parts, store, 1100)
     state = json.loads((StoreLayout(store).building / "checkpoint.json").read_text())
     assert (state["position"][0], len(state["dumps"])) == (1, 1)
     go_on(parts, store)
@@ -344,12 +344,12 @@ def test_standard_input_is_piped_in_again(
     store: Path, expected: Content, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdin", Piped(LINES))
-    stop(["-"], store, 1500)
+    stop(["-"], store, 1000)
     monkeypatch.setattr(sys, "stdin", Piped(LINES[:1000]))
     with pytest.raises(DumpError, match="it changed since the load began"):
         go_on(["-"], store)
     monkeypatch.setattr(sys, "stdin", Piped(LINES))
-    assert go_on(["-"], store) >= 1500
+    assert go_on(["-"], store) >= 1000
     assert content(store) == expected
 
 
