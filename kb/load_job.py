@@ -58,11 +58,11 @@ class LoadSettings:
 
     @property
     def sinks(self) -> int:
-        """Shards that are loaded at the same time: one for each two cores, at most six.
+        """Shards that are loaded at the same time: one for each core, at most eight.
 
-        Each takes two cores for a part of its time, and memory (docs/freebase.md).
+        Each takes a core for most of its time, and memory (docs/freebase.md).
         """
-        return self.loaders or max(1, min(6, cores() // 2))
+        return self.loaders or min(8, cores())
 
 
 class LoadJob:
