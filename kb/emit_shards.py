@@ -67,7 +67,8 @@ def emit_shards(
             with _Emitter(directory, job.settings.sinks) as emitter:
                 job.fill(emitter)
                 job.drain(emitter)
-            parts = [_part(directory, number) for number in range(job.state.shards)]
+            numbered = (_part(directory, number) for number in range(job.state.shards))
+            parts = [part for part in numbered if part.exists()]
             for left_over in set(directory.glob("part-*")) - set(parts):
                 left_over.unlink()
             counts = job.line_counts(sum(part.stat().st_size for part in parts))
@@ -116,6 +117,9 @@ class _Emitter:
 
 def _compress(shard: Path, directory: Path) -> Path:
     target = _part(directory, int(shard.stem.removeprefix("shard-")))
+    if not shard.stat().st_size:
+        target.unlink(missing_ok=True)  # No store takes an empty file for a dump.
+        return shard
     unfinished = target.with_suffix(".tmp")
     packed = igzip.open(unfinished, "wb", compresslevel=_LEVEL)  # type: ignore[no-untyped-call]
     with shard.open("rb") as lines, packed:
@@ -146,7 +150,7 @@ def _write_manifest(
 def _check_directory(directory: Path, work: StoreLayout, overwrite: bool) -> None:
     if directory.exists() and not directory.is_dir():
         raise InputError(f"{directory} is a file. Name a folder for the shards.")
-    if (directory / MANIFEST).exists() and not overwrite:
+    if (directory / MANIFEST).exists() and not overwrite and not work.directory.exists():
         raise InputError(f"{directory} holds finished shards. Replace them with --overwrite.")
     if directory.is_dir():
         rejects = StoreLayout(directory).rejects

@@ -13,11 +13,11 @@ from kbqa.kb.build_names import NamedEntity, NameIndexBuilder
 from kbqa.kb.checkpoint import Counts
 from kbqa.kb.filter_block import ALIAS
 from kbqa.kb.layout import StoreLayout
+from kbqa.kb.literals import literal_parts, unescape
 from kbqa.kb.rules import Rules
 from kbqa.kb.schema import SchemaBuilder
 from kbqa.kb.side_runs import NodeRange, merge_runs
 from kbqa.kb.statistics import HUB_DEGREE, Hub, index_hubs, write_statistics
-from kbqa.kb.triples import literal_parts, unescape
 from kbqa.sparql.templates import NAME
 from kbqa.sparql.terms import resource_id
 

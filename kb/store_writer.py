@@ -18,8 +18,9 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -227,6 +228,13 @@ def _raise_open_files() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
+def _end_at_an_error(loading: Future[None]) -> None:
+    # One that has no answer: the parent is not to wait for it.
+    if (error := loading.exception()) is not None:
+        traceback.print_exception(error)
+        os._exit(1)
+
+
 def main() -> None:
     """Serve as the child: ``python -m kbqa.kb.store_writer GRAPH THREADS``."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle.
@@ -256,7 +264,7 @@ def main() -> None:
             pool.shutdown()
             store.flush()
             return
-        pool.submit(load, line.rstrip("\n"))
+        pool.submit(load, line.rstrip("\n")).add_done_callback(_end_at_an_error)
     os._exit(1)  # The parent is gone.
 
 

@@ -106,7 +106,7 @@ def main(
         _OXIGRAPH: lambda store: _load_oxigraph(filtered, store),
     }
     if virtuoso:
-        ways[_WRITER] = lambda store: _load_shards(filtered, store, loaders or 1)
+        ways[_WRITER] = lambda store: _load_shards(filtered, store, loaders or 2)
         ways[_VIRTUOSO] = lambda store: _load_virtuoso(filtered, store)
     try:
         runs = _in_turn(ways, work / "store", repeats)

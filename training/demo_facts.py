@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from kbqa.kb.demo_graph import DEMO_DUMP
 from kbqa.kb.dump import read_blocks
-from kbqa.kb.triples import literal_parts
+from kbqa.kb.literals import literal_parts
 from kbqa.sparql.crp import Compare, Constraint, Crp, Entity, Hop, IsEntity, Step, TextEquals
 from kbqa.sparql.terms import FREEBASE_NS, Literal
 

@@ -3,6 +3,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -13,7 +14,6 @@ from kbqa.kb.layout import StoreLayout
 from kbqa.kb.names import NameIndex
 from kbqa.kb.schema import Schema
 from kbqa.kb.store import OxigraphStore
-from kbqa.kb.triples import RawTriple, parse_line, resource_name
 from kbqa.sparql.errors import DumpError
 
 CAPITAL = "location.country.capital"
@@ -22,10 +22,21 @@ OFFICIAL = "location.country.official_language"
 OF_THE_GRAPH_ITSELF = ("type.property.", "freebase.type_hints.")
 
 
+class RawTriple(NamedTuple):
+    subject: bytes
+    predicate: bytes
+    object: bytes
+
+    @property
+    def relation(self) -> str:
+        return self.predicate.removeprefix(b"<http://rdf.freebase.com/ns/")[:-1].decode()
+
+
 @pytest.fixture(scope="module")
 def triples() -> list[RawTriple]:
-    lines = (line for block in read_blocks(str(DEMO_DUMP)) for line in block.lines)
-    return [triple for line in lines if (triple := parse_line(line)) is not None]
+    lines = [line for block in read_blocks(str(DEMO_DUMP)) for line in block.lines]
+    assert all(line.endswith(b"\t.\n") for line in lines)
+    return [RawTriple(*line.removesuffix(b"\t.\n").split(b"\t")) for line in lines]
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +80,7 @@ def test_every_line_is_a_triple_that_the_store_holds(
 
 
 def test_every_property_has_a_schema(triples: list[RawTriple], schema: Schema) -> None:
-    used = {resource_name(triple.predicate) or "" for triple in triples}
+    used = {triple.relation for triple in triples}
     facts = {name for name in used if not name.startswith(OF_THE_GRAPH_ITSELF)}
     assert facts == set(schema.properties)
     for name in facts:
@@ -84,7 +95,7 @@ def test_pairs_of_properties_say_the_same_in_both_directions(
 ) -> None:
     pairs: dict[str, set[tuple[bytes, bytes]]] = defaultdict(set)
     for triple in triples:
-        pairs[resource_name(triple.predicate) or ""].add((triple.subject, triple.object))
+        pairs[triple.relation].add((triple.subject, triple.object))
     reversible = {one.id: one.reverse for one in schema.properties.values() if one.reverse}
     assert len(reversible) == 30
     for forward, backward in reversible.items():
@@ -96,7 +107,7 @@ def test_unique_properties_have_one_value(triples: list[RawTriple], schema: Sche
     subjects = [
         (triple.subject, triple.predicate)
         for triple in triples
-        if resource_name(triple.predicate) in unique
+        if triple.relation in unique
     ]
     assert len(subjects) == len(set(subjects))
 

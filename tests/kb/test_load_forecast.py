@@ -73,8 +73,8 @@ def test_a_disk_that_will_not_hold_it_is_refused(tmp_path: Path) -> None:
     [
         pytest.param(None, 500_000, id="unknown"),
         pytest.param(10, 100_000, id="small"),
-        pytest.param(8_000_000, 1_000_000, id="an-eighth"),
-        pytest.param(10**9, 4_000_000, id="large"),
+        pytest.param(2_000_000, 250_000, id="an-eighth"),
+        pytest.param(10**9, 500_000, id="large"),
     ],
 )
 def test_shards_are_at_least_eight_and_neither_small_nor_large(
