@@ -92,21 +92,27 @@ def _build(job: LoadJob) -> None:
         drop_orphans(work.graph)
     with ThreadPoolExecutor(1) as pool, StoreWriter(work.graph, job.settings.sinks) as writer:
         job.fill(writer)
-        # Names and schema need only what the shards have left, while the last are being loaded.
-        draining = pool.submit(job.drain, writer)
+        # Names and schema need only what the shards have left, and take a core for a while.
+        completing = pool.submit(_complete_store, job, writer)
         indexed = index_runs(work, state.node_rows, job.rules)
-        draining.result()
-        writer.finish()
-    job.progress.advance("indexing", job.bytes_read, state.triples_loaded)
-    indexes = index_store(work, state.counts, indexed, cores())
+        hubs = completing.result()
     size_bytes = sum(_size_bytes(part) for part in _parts(work))
-    summary = LoadSummary(**asdict(job.line_counts(size_bytes)), **asdict(indexes))
+    summary = LoadSummary(**asdict(job.line_counts(size_bytes)), **asdict(indexed), hubs=hubs)
     manifest = Manifest(
         versions(), job.rules.to_toml(), index_languages(job.rules), job.dump_files(), summary
     )
     write_manifest(work.manifest, manifest)
     state.is_built = True
     state.save(work.checkpoint)
+
+
+def _complete_store(job: LoadJob, writer: StoreWriter) -> int:
+    """Load the last shards and count the hubs' relations; returns the number of hubs."""
+    job.drain(writer)
+    writer.finish()
+    state = job.state
+    job.progress.advance("indexing", job.bytes_read, state.triples_loaded)
+    return index_store(job.work, state.node_rows, state.counts, cores())
 
 
 def _check_directory(layout: StoreLayout, overwrite: bool) -> None:

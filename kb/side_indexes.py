@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
-from typing import NamedTuple
 
 import polars as pl
 from pyoxigraph import Store
@@ -16,7 +15,7 @@ from kbqa.kb.layout import StoreLayout
 from kbqa.kb.literals import literal_parts, unescape
 from kbqa.kb.rules import Rules
 from kbqa.kb.schema import SchemaBuilder
-from kbqa.kb.side_runs import NodeRange, merge_runs
+from kbqa.kb.side_runs import NodeRange, merge_nodes, merge_runs
 from kbqa.kb.statistics import HUB_DEGREE, Hub, index_hubs, write_statistics
 from kbqa.sparql.templates import NAME
 from kbqa.sparql.terms import resource_id
@@ -27,36 +26,18 @@ _TEXT = r'^"(?P<text>(?s:.*))"(?:@(?P<tag>[A-Za-z0-9-]+))?$'
 
 
 @dataclass(frozen=True, slots=True)
-class IndexCounts:
-    """What the side indexes hold.
+class RunCounts:
+    """What the runs of a load say.
 
     Attributes:
         entities: Distinct machine ids among the triples, mediators included.
-        names: Names and aliases.
-        properties: Properties of the schema.
-        hubs: Nodes, counted once in each direction, whose relations are listed.
-    """
-
-    entities: int
-    names: int
-    properties: int
-    hubs: int
-
-
-class Indexed(NamedTuple):
-    """What the runs of a load gave, before the store is looked at.
-
-    Attributes:
-        entities: Distinct machine ids among the triples.
         names: Names and aliases in the index.
         properties: Properties of the schema.
-        hubs: The nodes that the statistics list.
     """
 
     entities: int
     names: int
     properties: int
-    hubs: list[Hub]
 
 
 def index_languages(rules: Rules) -> tuple[str, ...]:
@@ -64,7 +45,7 @@ def index_languages(rules: Rules) -> tuple[str, ...]:
     return rules.languages or _INDEXED_WITHOUT_CHOICE
 
 
-def index_runs(work: StoreLayout, rows: int, rules: Rules) -> Indexed:
+def index_runs(work: StoreLayout, rows: int, rules: Rules) -> RunCounts:
     """Write the name index and the schema, in place of what is there.
 
     Args:
@@ -78,38 +59,39 @@ def index_runs(work: StoreLayout, rows: int, rules: Rules) -> Indexed:
     languages = frozenset(index_languages(rules))
     names = NameIndexBuilder(work.names)
     schema = SchemaBuilder()
-    hubs: list[Hub] = []
     entities = 0
     try:
         for part in merge_runs(work.runs, rows):
             names.add(_named_entities(part, languages))
             _note_schema(schema, part, languages)
-            hubs += _hubs(part)
             entities += part.nodes.filter(pl.col("node").str.contains(_MID)).height
         names_count = names.finish()
     finally:
         names.close()
     built = schema.build()
     built.save(work.schema)
-    return Indexed(entities, names_count, len(built.properties), hubs)
+    return RunCounts(entities, names_count, len(built.properties))
 
 
-def index_store(work: StoreLayout, counts: Counts, indexed: Indexed, threads: int) -> IndexCounts:
+def index_store(work: StoreLayout, rows: int, counts: Counts, threads: int) -> int:
     """Write the statistics, in place of what is there.
 
     Args:
         work: The folder in which a load works; its store is complete.
+        rows: Rows of the shards' node counts.
         counts: What the load counted.
-        indexed: What the runs gave.
         threads: Hubs that are looked up at the same time.
+
+    Returns:
+        The number of hubs, counted once in each direction.
 
     Raises:
         OSError, sqlite3.Error: A file cannot be written.
     """
     write_statistics(work.statistics, counts.relations, counts.types.items())
-    store = Store.read_only(str(work.graph))
-    index_hubs(store, work.statistics, indexed.hubs, threads)
-    return IndexCounts(indexed.entities, indexed.names, indexed.properties, len(indexed.hubs))
+    hubs = [hub for nodes in merge_nodes(work.runs, rows) for hub in _hubs(nodes)]
+    index_hubs(Store.read_only(str(work.graph)), work.statistics, hubs, threads)
+    return len(hubs)
 
 
 def _named_entities(part: NodeRange, languages: frozenset[str]) -> Iterator[NamedEntity]:
@@ -148,9 +130,9 @@ def _note_schema(schema: SchemaBuilder, part: NodeRange, languages: frozenset[st
             schema.add(subject, predicate, literal.text)
 
 
-def _hubs(part: NodeRange) -> Iterator[Hub]:
+def _hubs(nodes: pl.DataFrame) -> Iterator[Hub]:
     for direction in ("out", "in"):
-        large = part.nodes.filter(pl.col(direction) >= HUB_DEGREE)
+        large = nodes.filter(pl.col(direction) >= HUB_DEGREE)
         for node, degree in large.select("node", direction).iter_rows():
             yield Hub(node, direction, degree)
 

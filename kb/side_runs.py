@@ -56,20 +56,25 @@ def merge_runs(directory: Path, rows: int) -> Iterator[NodeRange]:
         directory: Where the runs are.
         rows: Rows of their node counts, all together.
     """
-    if not rows:
-        return
-    parts = -(-rows // _RANGE_ROWS)
     # A list of files and no pattern: the order of shards is the order of the dump.
-    nodes, noted = (sorted(directory.glob(f"*.{kind}.parquet")) for kind in ("nodes", "noted"))
+    noted = sorted(directory.glob("*.noted.parquet"))
+    for nodes, is_inside in zip(merge_nodes(directory, rows), _ranges(rows), strict=True):
+        part = pl.scan_parquet(noted).filter(is_inside).collect()
+        yield NodeRange(nodes, part.sort("key", maintain_order=True))
+
+
+def merge_nodes(directory: Path, rows: int) -> Iterator[pl.DataFrame]:
+    """Merge the node counts of all shards; arguments as of `merge_runs`, `NodeRange.nodes` out."""
+    nodes = sorted(directory.glob("*.nodes.parquet"))
+    for is_inside in _ranges(rows):
+        yield _sum(pl.scan_parquet(nodes).filter(is_inside)).collect()
+
+
+def _ranges(rows: int) -> Iterator[pl.Expr]:
+    parts = -(-rows // _RANGE_ROWS)
     for part in range(parts):
         low, high = (_HASHES * bound // parts for bound in (part, part + 1))
-        is_inside = pl.col("key").is_between(
-            pl.lit(low, pl.UInt64), pl.lit(high - 1, pl.UInt64), closed="both"
-        )
-        yield NodeRange(
-            _sum(pl.scan_parquet(nodes).filter(is_inside)).collect(),
-            pl.scan_parquet(noted).filter(is_inside).collect().sort("key", maintain_order=True),
-        )
+        yield pl.col("key").is_between(pl.lit(low, pl.UInt64), pl.lit(high - 1, pl.UInt64))
 
 
 def _sum(nodes: pl.LazyFrame) -> pl.LazyFrame:

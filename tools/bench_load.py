@@ -1,14 +1,15 @@
 """Measure loading: all of `kbqa load-freebase` against `oxigraph load` and Virtuoso's loader.
 
     python tools/make_dump.py --lines 34500000 --output dump.nt.gz
-    python tools/bench_load.py dump.nt.gz --work FOLDER [--virtuoso] [--repeats 3]
+    python tools/bench_load.py dump.nt.gz --work FOLDER [--against virtuoso] [--repeats 3]
     python tools/bench_load.py small.nt.gz large.nt.gz --work FOLDER --memory
 
-The first form loads one dump in several ways, which take turns. kbqa gets the dump as it is, and
-does everything: gunzip, cleaning, filtering, names, schema, statistics, hubs. oxigraph gets the
-triples that are left, ready in a plain file; Virtuoso and kbqa's writer alone get them in several
+The first form loads one dump in two ways, which take turns. Against oxigraph, kbqa gets the dump as
+it is and does everything: gunzip, cleaning, filtering, names, schema, statistics, hubs; oxigraph
+gets the triples that are left, ready in a plain file. Against Virtuoso, both get these, in several
 files, as each of them loads a file at a time in each of its threads. A rate counts the triples that
-are left. The second form loads each dump once with kbqa and shows how memory grows.
+are left. The second form loads each dump once with kbqa and shows how memory grows; the store of
+the last one stays in the folder.
 """
 
 import gzip
@@ -31,6 +32,8 @@ from measured_run import (
     run_measured,
     watched_memory,
 )
+
+from kbqa.kb.load_job import cores
 
 _KBQA = Path(sys.executable).with_name("kbqa")
 _OXIGRAPH_PROGRAM = Path(sys.executable).with_name("oxigraph")
@@ -77,14 +80,20 @@ class Run:
 )
 @click.option("--repeats", default=3, show_default=True, type=click.IntRange(min=1))
 @click.option("--loaders", type=click.IntRange(min=1), help="kbqa's loaders; else it chooses.")
-@click.option("--virtuoso", is_flag=True, help="Measure Virtuoso and kbqa's writer alone too.")
+@click.option(
+    "--against",
+    type=click.Choice(["oxigraph", "virtuoso"]),
+    default="oxigraph",
+    show_default=True,
+    help="The whole load against oxigraph's loader, or the writer alone against Virtuoso's.",
+)
 @click.option("--memory", is_flag=True, help="Load each dump once with kbqa and show its memory.")
 def main(
     dumps: Sequence[Path],
     work: Path,
     repeats: int,
     loaders: int | None,
-    virtuoso: bool,
+    against: str,
     memory: bool,
 ) -> None:
     """Measure loading."""
@@ -101,13 +110,17 @@ def main(
         f"{filtered.triples:,} triples are left in {filtered.whole.stat().st_size / 1e6:,.0f} MB, "
         f"in {len(filtered.shards)} shards; medians of {repeats}"
     )
-    ways: dict[str, Callable[[Path], Run]] = {
-        _OURS: lambda store: _load_all(dumps[0], store, loaders),
-        _OXIGRAPH: lambda store: _load_oxigraph(filtered, store),
-    }
-    if virtuoso:
-        ways[_WRITER] = lambda store: _load_shards(filtered, store, loaders or 2)
-        ways[_VIRTUOSO] = lambda store: _load_virtuoso(filtered, store)
+    ways: dict[str, Callable[[Path], Run]]
+    if against == "virtuoso":
+        ways = {
+            _WRITER: lambda store: _load_shards(filtered, store, loaders or cores()),
+            _VIRTUOSO: lambda store: _load_virtuoso(filtered, store),
+        }
+    else:
+        ways = {
+            _OURS: lambda store: _load_all(dumps[0], store, loaders),
+            _OXIGRAPH: lambda store: _load_oxigraph(filtered, store),
+        }
     try:
         runs = _in_turn(ways, work / "store", repeats)
     except MissingServer as error:
@@ -167,7 +180,6 @@ def _show_memory(dumps: Sequence[Path], work: Path, loaders: int | None) -> None
             f"{dump.name:24}{triples:13,}{run.measured.wall_s:9.1f}{run.measured.peak_mb:9,.0f}"
             f"{run.disk_mb:9,.0f}"
         )
-    shutil.rmtree(store, ignore_errors=True)
 
 
 def _filtered(dump: Path, work: Path) -> Filtered:

@@ -316,3 +316,15 @@ def test_the_whole_slice_loads(shared: Path, tmp_path: Path) -> None:
     assert summary.rejected == {}
     index = NameIndex.open(StoreLayout(tmp_path / "store").names)
     assert index.lookup("Jamaica")[0].mid == "m.03_r3"
+
+
+def test_the_excerpts_of_real_dumps_load_whole(shared: Path, tmp_path: Path) -> None:
+    excerpts = shared / "data/dump-excerpts.nt"
+    summary = load_freebase([excerpts], tmp_path / "store", rules=profile("full"))
+    # Every line is a triple; four are stated twice.
+    assert (summary.read, summary.kept, summary.rejected) == (243, 243, {})
+    assert summary.mended == {"Python escape": 2, "missing final dot": 2, "prefixed name": 1}
+    assert len(triples_of(tmp_path / "store")) == 239
+
+    filtered = load_freebase([excerpts], tmp_path / "filtered")
+    assert filtered.read == filtered.kept + sum(filtered.filtered.values()) == 243
