@@ -170,15 +170,15 @@ def _print_runs(runs: dict[str, list[Run]], triples: int) -> None:
 
 
 def _show_memory(dumps: Sequence[Path], work: Path, loaders: int | None) -> None:
-    print(f"\n{'':24}{'triples':>13}{'wall s':>9}{'peak MB':>9}{'disk MB':>9}")
+    print(f"\n{'':24}{'triples':>13}{'wall s':>9}{'CPU s':>9}{'peak MB':>9}{'disk MB':>9}")
     store = work / "store"
     for dump in dumps:
         shutil.rmtree(store, ignore_errors=True)
         run = _load_all(dump, store, loaders)
         triples = json.loads(run.measured.output.splitlines()[-1])["kept"]
         print(
-            f"{dump.name:24}{triples:13,}{run.measured.wall_s:9.1f}{run.measured.peak_mb:9,.0f}"
-            f"{run.disk_mb:9,.0f}"
+            f"{dump.name:24}{triples:13,}{run.measured.wall_s:9.1f}{run.measured.cpu_s:9.1f}"
+            f"{run.measured.peak_mb:9,.0f}{run.disk_mb:9,.0f}"
         )
 
 

@@ -105,9 +105,7 @@ def test_pairs_of_properties_say_the_same_in_both_directions(
 def test_unique_properties_have_one_value(triples: list[RawTriple], schema: Schema) -> None:
     unique = {one.id for one in schema.properties.values() if one.is_unique}
     subjects = [
-        (triple.subject, triple.predicate)
-        for triple in triples
-        if triple.relation in unique
+        (triple.subject, triple.predicate) for triple in triples if triple.relation in unique
     ]
     assert len(subjects) == len(set(subjects))
 
