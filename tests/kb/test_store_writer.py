@@ -40,6 +40,15 @@ def test_shards_are_loaded_once_however_often(shard: Path, tmp_path: Path) -> No
     assert len(triples(tmp_path / "graph")) == 90
 
 
+def test_a_shard_that_is_in_the_store_takes_no_disk_again(shard: Path, tmp_path: Path) -> None:
+    graph = tmp_path / "graph"
+    load(graph, shard)
+    before = {path.name for path in graph.glob("*.sst")}
+    assert before
+    assert load(graph, shard) == {shard: {}}
+    assert {path.name for path in graph.glob("*.sst")} == before
+
+
 def test_refused_lines_are_left_out_and_told(shard: Path, tmp_path: Path) -> None:
     lines = shard.read_text().splitlines(keepends=True)
     lines[3:3] = ["no triple\n"]
