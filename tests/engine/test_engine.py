@@ -124,10 +124,10 @@ def test_a_mediator_is_an_answer_by_its_mid(graph, ask):
     assert {triple.object_name for triple in answer.evidence} == {"m.0pop1", "m.0pop2"}
 
 
-def test_an_id_that_no_query_can_hold_is_an_answer(graph, ask):
+def test_an_id_that_was_mended_is_an_answer(graph, ask):
     answer = ask(graph, "Main Path:\n Oddville -[common , topic , image]-> ?x")
-    assert _names(answer) == ["en.not|an^iri"]
-    assert answer.evidence == ()
+    assert _names(answer) == ["en.not%7Can%5Eiri"]
+    assert [triple.object_name for triple in answer.evidence] == _names(answer)
 
 
 @pytest.mark.parametrize(
