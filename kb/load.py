@@ -63,15 +63,18 @@ def load_freebase(
     _check_directory(layout, overwrite)
     with locked(work):
         try:
-            job.begin("store", overwrite)
-            if job.state.is_built and not work.manifest.exists():
-                pass  # Killed when all was in place.
-            elif layout.is_finished and not overwrite:
-                raise _is_finished(store_directory)
+            if layout.is_finished and not overwrite and not work.checkpoint.exists():
+                # Killed as it tidied up.
+                if not job.has_dumps([dump.name for dump in read_manifest(store_directory).dumps]):
+                    raise _is_finished(store_directory)
             else:
+                job.begin("store", overwrite)
+                if layout.is_finished and not overwrite and not job.has_all_in_place:
+                    raise _is_finished(store_directory)
                 if not job.state.is_built:
                     _build(job)
-                _move_into_place(work, layout)
+                if not job.has_all_in_place:
+                    _move_into_place(work, layout)
             discard(work)
         except (OSError, sqlite3.Error) as error:
             raise DumpError(

@@ -185,6 +185,15 @@ class LoadJob:
             size_bytes=size_bytes,
         )
 
+    def has_dumps(self, names: Sequence[str]) -> bool:
+        """Tell whether these are the dumps that are loaded."""
+        return list(names) == list(self._dumps)
+
+    @property
+    def has_all_in_place(self) -> bool:
+        """Tell whether all that is left to do is to tidy up."""
+        return self.state.is_built and not self.work.manifest.exists()
+
     def clear_if_fruitless(self) -> None:
         """Leave nothing behind where no shard is complete: there is nothing to go on with."""
         if not self.work.checkpoint.exists():
