@@ -1,0 +1,33 @@
+from pathlib import Path
+
+from bench_query import main
+from click.testing import CliRunner
+
+from kbqa.kb.load import load_freebase
+from kbqa.kb.statistics import HUB_DEGREE
+from kbqa.sparql.templates import NAME
+from kbqa.sparql.terms import iri
+
+
+def test_every_template_is_measured(tmp_path: Path, made_dump: Path) -> None:
+    hub = tmp_path / "hub.nt"
+    hub.write_text(
+        "".join(
+            f"{iri(f'm.0{at}')} {iri('a.b.c')} {iri('m.0hub')} .\n"
+            f'{iri(f"m.0{at}")} {iri(NAME)} "{at}"@en .\n'
+            for at in range(HUB_DEGREE)
+        )
+    )
+    load_freebase([made_dump, hub], tmp_path / "store")
+    told = CliRunner().invoke(main, [str(tmp_path / "store"), "--entities", "50"])
+    assert told.exit_code == 0, told.output
+    rows = {line[:42].strip(): line[42:].split() for line in told.output.splitlines()[4:]}
+    assert {"T1 relations out", "T3 two hops over a mediator, name"} <= set(rows)
+    for capped in ("neighbours", "rows"):
+        assert float(rows[f"hub: names, {capped} capped, in"][1]) == HUB_DEGREE
+    assert rows["hub: relations in"][1] == rows["hub: relations by SPARQL alone, in"][1] == "1.0"
+    assert rows["T4 of no such entity"][1] == "0.0"
+    assert [name for name, row in rows.items() if row[-1] not in ("ok", "over")] == [
+        "T4 of no such entity",
+        "hub: relations by SPARQL alone, in",
+    ]
