@@ -1,0 +1,129 @@
+"""Measure what a load's stages take of the processors: what docs/freebase.md estimates from.
+
+    python tools/bench_stages.py DUMP --work FOLDER [--loaders 2]
+
+First the dump is only read: unpacked, hashed and cut into blocks. Then it is loaded. This process
+reads, filters, and makes the side indexes; its child writes the store. Names and schema are made
+while the child is still loading the last shards and compacting, so that one line of the table can
+hold parts of both.
+"""
+
+import os
+import resource
+import shutil
+import time
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+from measured_run import cpu_seconds, machine, process_tree
+
+from kbqa.kb.dump import DumpReader
+from kbqa.kb.load import load_freebase
+from kbqa.kb.load_forecast import Forecast
+from kbqa.kb.load_job import LoadSettings
+from kbqa.kb.shard_pipeline import Stage
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The clocks at the beginning of a stage.
+
+    Attributes:
+        stage: The stage that begins.
+        wall_s: What a clock on the wall shows.
+        own_s: Processor time of this process.
+        children_s: Processor time of its children.
+    """
+
+    stage: str
+    wall_s: float
+    own_s: float
+    children_s: float
+
+
+class StageClock:
+    """A load's progress that notes when each stage begins.
+
+    Attributes:
+        marks: One for each stage so far.
+    """
+
+    def __init__(self) -> None:
+        self.marks: list[Mark] = []
+
+    def begin(self, expected: Forecast | None, triples_loaded: int) -> None:
+        """Pass over the beginning."""
+
+    def advance(self, stage: Stage, bytes_read: int, triples_loaded: int) -> None:
+        """Note the first step of a stage."""
+        if stage not in [mark.stage for mark in self.marks]:
+            self.mark(stage)
+
+    def mark(self, stage: str) -> None:
+        """Note that a stage begins."""
+        own = time.process_time()
+        ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+        running = sum(cpu_seconds(child) for child in process_tree(os.getpid())[1:])
+        children = ended.ru_utime + ended.ru_stime + running
+        self.marks.append(Mark(stage, time.monotonic(), own, children))
+
+
+@click.command()
+@click.argument("dump", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--work",
+    required=True,
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Folder for the store, which is deleted in the end.",
+)
+@click.option("--loaders", type=click.IntRange(min=1), help="Else the load chooses.")
+def main(dump: Path, work: Path, loaders: int | None) -> None:
+    """Measure what a load's stages take."""
+    print(f"{machine()}; {time.strftime('%Y-%m-%d')}")
+    store = work / "stages"
+    clock = StageClock()
+    clock.mark("only reading")
+    with closing(DumpReader(str(dump))) as reader:
+        for _ in reader.blocks():
+            pass
+    clock.mark("starting")
+    try:
+        summary = load_freebase(
+            [dump], store, settings=LoadSettings(loaders=loaders), progress=clock
+        )
+        clock.mark("end")
+    finally:
+        shutil.rmtree(store, ignore_errors=True)
+    print(
+        f"{dump.name}: {summary.read:,} lines, {summary.kept:,} triples, "
+        f"{summary.names:,} names and aliases, {summary.hubs:,} hubs"
+    )
+    print(f"\n{'':16}{'wall s':>9}{'this, CPU s':>13}{'writer, CPU s':>15}")
+    for mark, following in zip(clock.marks, clock.marks[1:], strict=False):
+        print(
+            f"{mark.stage:16}{following.wall_s - mark.wall_s:9.1f}"
+            f"{following.own_s - mark.own_s:13.1f}"
+            f"{following.children_s - mark.children_s:15.1f}"
+        )
+    at = {mark.stage: mark for mark in clock.marks}
+    reading_s = at["starting"].own_s - at["only reading"].own_s
+    filling_s = at["loading"].own_s - at["starting"].own_s
+    writing_s = at["compacting"].children_s - at["starting"].children_s
+    compacting_s = at["indexing"].children_s - at["compacting"].children_s
+    indexing_s = at["end"].own_s - at["loading"].own_s
+    microseconds = {
+        "g, reading alone, a line": (reading_s, summary.read),
+        "f, reading and filtering, a line": (filling_s, summary.read),
+        "w, writing, a triple": (writing_s, summary.kept),
+        "c, compacting, a triple": (compacting_s, summary.kept),
+        "n, side indexes, a name": (indexing_s, summary.names),
+    }
+    print()
+    for name, (cpu_s, count) in microseconds.items():
+        print(f"{name:34}{1e6 * cpu_s / count:8.2f} µs of CPU")
+
+
+if __name__ == "__main__":
+    main()
