@@ -25,8 +25,13 @@ from kbqa.sparql.terms import FREEBASE_NS
 ALIAS = "common.topic.alias"
 
 _NS_OPEN = f"<{FREEBASE_NS}"
+_IS_NODE = pl.col("node").str.starts_with(_NS_OPEN)
+
+# Predicates are told apart by hashes: comparing texts takes several times as long.
+_CODE = pl.col("predicate").hash(seed=1).alias("code")
 _NOTED = [f"{_NS_OPEN}{name}>" for name in sorted(SchemaBuilder.PREDICATES | {NAME, ALIAS})]
-_TYPE = f"{_NS_OPEN}{TYPE}>"
+_NOTED_CODES = pl.DataFrame({"predicate": _NOTED}).select(_CODE)["code"].implode()
+_TYPE_CODE = pl.DataFrame({"predicate": [f"{_NS_OPEN}{TYPE}>"]}).select(_CODE).item()
 
 _COLUMNS = dict.fromkeys(("subject", "predicate", "object", "dot"), pl.String)
 _TRIPLE = dict.fromkeys(("subject", "predicate", "object"), pl.String)
@@ -40,9 +45,13 @@ _PLAIN_LITERAL = (
 _IS_IRI = f"^{_PLAIN_IRI}$"
 _IS_TERM = f"^(?:{_PLAIN_IRI}|{_PLAIN_LITERAL})$"
 
+
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LANGUAGE_TAG = '"@([A-Za-z0-9-]+)$'
 _OTHER_LANGUAGE = "a literal in another language"
+
+_LONG_RUN = 64
+"""Triples with one subject, one after the other, from which its relations are counted."""
 
 
 class RejectedLine(NamedTuple):
@@ -60,6 +69,28 @@ class RejectedLine(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class BlockTables:
+    """What the kept triples of a block say for the side indexes.
+
+    Attributes:
+        relations: Triples of each relation: ``id``, ``code`` (a hash of it), ``count``.
+        types: Statements that something is of a type, by type: ``id``, ``count``.
+        nodes: Every node: ``key`` (a hash of its IRI), ``node`` (its id), ``out`` and ``in``
+            (triples that leave and enter it); a node may come repeatedly.
+        edges: Of which relations those triples are: ``key``, ``code``, ``out``, ``in``. All that
+            enter a node are counted; of those that leave it, long runs alone.
+        noted: The triples that names and schema come from: ``key`` of the subject, ``subject``
+            and ``predicate`` as ids, ``object`` as in the dump.
+    """
+
+    relations: pl.DataFrame
+    types: pl.DataFrame
+    nodes: pl.DataFrame
+    edges: pl.DataFrame
+    noted: pl.DataFrame
+
+
+@dataclass(frozen=True, slots=True)
 class FilteredBlock:
     """What became of a block's lines.
 
@@ -67,21 +98,13 @@ class FilteredBlock:
         counts: How many of them went which way.
         content: The triples that are kept, as canonical N-Triples in UTF-8.
         rejected: The lines that are no triples.
-        relations: Kept triples of each relation: ``id``, ``count``.
-        types: Kept statements that something is of a type, by type: ``id``, ``count``.
-        nodes: Every node of the kept triples: ``key`` (a hash of its IRI), ``node`` (its id),
-            ``out`` and ``in`` (triples that leave and enter it); a node may come repeatedly.
-        noted: Kept triples that names and schema come from: ``key`` of the subject, ``subject``
-            and ``predicate`` as ids, ``object`` as in the dump.
+        tables: What the kept triples say.
     """
 
     counts: Counts
     content: bytes
     rejected: Sequence[RejectedLine]
-    relations: pl.DataFrame
-    types: pl.DataFrame
-    nodes: pl.DataFrame
-    noted: pl.DataFrame
+    tables: BlockTables
 
 
 class _Split(NamedTuple):
@@ -119,23 +142,30 @@ class BlockFilter:
         has_form = pl.col("dot").eq_missing(".")
         has_form &= pl.all_horizontal(pl.col(*_TRIPLE).is_not_null())
         formed, malformed = _split(table, has_form)
+        formed = formed.with_columns(_CODE)
+        predicates = _predicates(formed)
         # A line whose predicate is unwanted is not looked at any further.
-        wanted = self._wanted(formed, counts)
-        plain, unclear = _split(wanted, _is_plain(wanted))
+        wanted = self._wanted(formed, predicates, counts)
+        plain, unclear = _split(wanted, _is_plain(wanted, predicates))
         numbers = sorted(pl.concat([malformed["line"], unclear["line"]]))
-        triples = plain.select(*_TRIPLE)
+        triples = plain.drop("line", "dot")
         if numbers:
-            triples = pl.concat([triples, self._clean(block, numbers, counts, rejected)])
-        return _sum_up(self._in_chosen_language(triples, counts), counts, rejected)
+            mended = self._clean(block, numbers, counts, rejected).with_columns(_CODE)
+            triples = pl.concat([triples, self._wanted(mended, _predicates(mended), counts)])
+        kept = self._in_chosen_language(triples, counts)
+        counts.kept = kept.height
+        return FilteredBlock(counts, _write_lines(kept), rejected, _sum_up(kept))
 
-    def _wanted(self, table: pl.DataFrame, counts: Counts) -> pl.DataFrame:
+    def _wanted(
+        self, table: pl.DataFrame, predicates: pl.DataFrame, counts: Counts
+    ) -> pl.DataFrame:
         """Leave out triples whose predicate the rules drop."""
-        unwanted, wanted = _split(table, self._is_unwanted)
-        for predicate, lines in unwanted["predicate"].value_counts().iter_rows():
+        unwanted = predicates.filter(self._is_unwanted)
+        for predicate, lines in unwanted.select("predicate", "count").iter_rows():
             reason = self._rules.reason_to_drop(predicate[1:-1])
             assert reason is not None, "the rules drop it"
             counts.filtered[reason] += lines
-        return wanted
+        return table.filter(~pl.col("code").is_in(unwanted["code"].implode()))
 
     def _in_chosen_language(self, triples: pl.DataFrame, counts: Counts) -> pl.DataFrame:
         if not self._rules.languages:
@@ -153,7 +183,7 @@ class BlockFilter:
     def _clean(
         self, block: Block, numbers: Sequence[int], counts: Counts, rejected: list[RejectedLine]
     ) -> pl.DataFrame:
-        """Mend or reject the lines that polars does not recognise, and filter what is mended."""
+        """Mend or reject the lines that polars does not recognise."""
         lines = block.data.split(b"\n")
         mended: list[list[str]] = []
         for number in numbers:
@@ -169,7 +199,7 @@ class BlockFilter:
             else:
                 counts.rejected[cleaned.reason] += 1
                 rejected.append(RejectedLine(block.first_line + number, cleaned.reason, line))
-        return self._wanted(pl.DataFrame(mended, schema=_TRIPLE, orient="row"), counts)
+        return pl.DataFrame(mended, schema=_TRIPLE, orient="row")
 
 
 def _check(cleaned: Cleaned, where: str) -> None:
@@ -222,66 +252,88 @@ def _split(table: pl.DataFrame, claim: pl.Expr) -> _Split:
     return _Split(table.filter(mask), table.filter(~mask))
 
 
-def _is_plain(table: pl.DataFrame) -> pl.Expr:
+def _predicates(table: pl.DataFrame) -> pl.DataFrame:
+    return table.group_by("code").agg(pl.col("predicate").first(), pl.len().alias("count"))
+
+
+def _is_plain(table: pl.DataFrame, predicates: pl.DataFrame) -> pl.Expr:
     """Tell the triples that need no cleaning. Subjects come in runs: each run is looked at once."""
     subjects = table["subject"]
+    subjects = subjects.filter(subjects.ne_missing(subjects.shift()))
     is_plain = pl.col("object").str.contains(_IS_TERM)
-    for terms in (
-        subjects.filter(subjects.ne_missing(subjects.shift())),
-        table["predicate"].unique(),
+    for terms, column in (
+        (subjects, pl.col("subject")),
+        (predicates["predicate"], pl.col("predicate")),
     ):
         strange = terms.filter(~terms.str.contains(_IS_IRI))
         if not strange.is_empty():
-            is_plain &= ~pl.col(terms.name).is_in(strange.implode())
+            is_plain &= ~column.is_in(strange.implode())
     return is_plain
 
 
-def _sum_up(
-    triples: pl.DataFrame, counts: Counts, rejected: Sequence[RejectedLine]
-) -> FilteredBlock:
-    counts.kept = triples.height
+def _write_lines(triples: pl.DataFrame) -> bytes:
     content = io.BytesIO()
-    triples.select(*_TRIPLE, pl.lit(".").alias("dot")).write_csv(
-        content, separator="\t", include_header=False, quote_style="never"
+    triples.select(*_TRIPLE).write_csv(
+        content,
+        separator="\t",
+        line_terminator="\t.\n",
+        include_header=False,
+        quote_style="never",
     )
-    noted = triples.filter(pl.col("predicate").is_in(_NOTED)).select(
-        _key("subject"), _id("subject"), _id("predicate"), "object"
-    )
-    types = triples.filter(pl.col("predicate") == _TYPE)["object"]
-    return FilteredBlock(
-        counts,
-        content.getvalue(),
-        rejected,
-        relations=_count(triples["predicate"]),
-        types=_count(types),
-        nodes=_nodes(triples),
-        noted=noted,
+    return content.getvalue()
+
+
+def _sum_up(triples: pl.DataFrame) -> BlockTables:
+    types = triples["object"].filter(triples["code"] == _TYPE_CODE).alias("id")
+    types = types.filter(types.str.starts_with("<"))
+    noted = triples.filter(pl.col("code").is_in(_NOTED_CODES))
+    leaving, entering = _leaving(triples), _entering(triples)
+    return BlockTables(
+        relations=_predicates(triples).select(_id("predicate").alias("id"), "code", "count"),
+        types=types.value_counts(name="count").select(_id("id"), "count"),
+        nodes=pl.concat([leaving.nodes, entering.nodes], how="diagonal"),
+        edges=pl.concat([leaving.edges, entering.edges], how="diagonal"),
+        noted=noted.select(_key("subject"), _id("subject"), _id("predicate"), "object"),
     )
 
 
-def _nodes(triples: pl.DataFrame) -> pl.DataFrame:
-    """Count the triples of each node; grouped by hashes, which costs a fifth of doing it by ids."""
-    is_node = pl.col("node").str.starts_with(_NS_OPEN)
-    key = _key("node")
+class _Counted(NamedTuple):
+    nodes: pl.DataFrame
+    edges: pl.DataFrame
+
+
+def _leaving(triples: pl.DataFrame) -> _Counted:
+    """Count the triples that leave each node, run by run."""
     runs = triples["subject"].rle().struct.unnest()
-    subjects = runs.select(pl.col("value").alias("node"), pl.col("len").alias("out"))
-    subjects = subjects.filter(is_node).select(key, _id("node"), "out")
-    objects = triples.select(pl.col("object").alias("node")).filter(is_node).with_columns(key)
-    objects = objects.group_by("key").agg(pl.col("node").first(), pl.len().alias("in"))
-    return pl.concat([subjects, objects.with_columns(_id("node"))], how="diagonal")
+    runs = runs.select(pl.col("value").alias("node"), pl.col("len").alias("out"))
+    runs = runs.filter(_IS_NODE)
+    long = runs.filter(pl.col("out") >= _LONG_RUN)["node"]
+    edges = (
+        triples.filter(pl.col("subject").is_in(long.implode()))
+        .group_by(_key("subject"), "code")
+        .agg(pl.len().alias("out"))
+    )
+    return _Counted(runs.select(_key("node"), _id("node"), "out"), edges)
+
+
+def _entering(triples: pl.DataFrame) -> _Counted:
+    """Count the triples that enter each node; by hashes, which costs a fifth of doing it by ids."""
+    edges = (
+        triples.select(pl.col("object").alias("node"), "code")
+        .filter(_IS_NODE)
+        .with_columns(_key("node"))
+        .with_columns(edge=pl.col("key") ^ pl.col("code"))
+        .group_by("edge")
+        .agg(pl.col("key", "code", "node").first(), pl.len().alias("in"))
+    )
+    nodes = edges.group_by("key").agg(pl.col("node").first(), pl.col("in").sum())
+    return _Counted(nodes.with_columns(_id("node")), edges.select("key", "code", "in"))
 
 
 def _key(column: str) -> pl.Expr:
     return pl.col(column).hash(seed=0).alias("key")
 
 
-def _count(terms: pl.Series) -> pl.DataFrame:
-    counted = terms.alias("id").value_counts(name="count")
-    return counted.select(_id("id"), "count")
-
-
 def _id(column: str) -> pl.Expr:
     """Shorten Freebase's IRIs to their ids; of others the IRI stands."""
-    term = pl.col(column)
-    is_ours = term.str.starts_with(_NS_OPEN)
-    return term.str.slice(pl.when(is_ours).then(len(_NS_OPEN)).otherwise(1)).str.head(-1)
+    return pl.col(column).str.strip_suffix(">").str.strip_prefix(_NS_OPEN).str.strip_prefix("<")

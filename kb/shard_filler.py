@@ -1,12 +1,12 @@
 """Fill a shard: the kept triples of a run of blocks, in one file, with what they count."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import polars as pl
 
 from kbqa.kb.checkpoint import Counts
-from kbqa.kb.filter_block import FilteredBlock
+from kbqa.kb.filter_block import BlockTables, FilteredBlock
 from kbqa.kb.layout import StoreLayout
 from kbqa.kb.side_runs import write_run
 
@@ -30,19 +30,13 @@ class ShardFiller:
         self.size_bytes = 0
         self._runs = work.runs
         self._number = number
-        self._nodes: list[pl.DataFrame] = []
-        self._noted: list[pl.DataFrame] = []
-        self._relations: list[pl.DataFrame] = []
-        self._types: list[pl.DataFrame] = []
+        self._tables: list[BlockTables] = []
         self._file = self.path.open("wb")
 
     def add(self, block: FilteredBlock) -> None:
         """Take a block's triples."""
         self.size_bytes += self._file.write(block.content)
-        self._nodes.append(block.nodes)
-        self._noted.append(block.noted)
-        self._relations.append(block.relations)
-        self._types.append(block.types)
+        self._tables.append(block.tables)
         self.counts.add(block.counts)
 
     def finish(self) -> int:
@@ -54,14 +48,14 @@ class ShardFiller:
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
-        self.counts.relations.update(_sum(self._relations))
-        self.counts.types.update(_sum(self._types))
-        return write_run(self._runs, self._number, self._nodes, self._noted)
+        self.counts.relations.update(_sum(tables.relations for tables in self._tables))
+        self.counts.types.update(_sum(tables.types for tables in self._tables))
+        return write_run(self._runs, self._number, self._tables)
 
     def close(self) -> None:
         """Let go of the file, finished or not."""
         self._file.close()
 
 
-def _sum(counted: Sequence[pl.DataFrame]) -> dict[str, int]:
+def _sum(counted: Iterable[pl.DataFrame]) -> dict[str, int]:
     return dict(pl.concat(counted).group_by("id").agg(pl.col("count").sum()).iter_rows())

@@ -13,10 +13,17 @@ from kbqa.kb.checkpoint import Counts
 from kbqa.kb.filter_block import ALIAS
 from kbqa.kb.layout import StoreLayout
 from kbqa.kb.literals import literal_parts, unescape
+from kbqa.kb.rejects import REFUSED
 from kbqa.kb.rules import Rules
 from kbqa.kb.schema import SchemaBuilder
-from kbqa.kb.side_runs import NodeRange, merge_nodes, merge_runs
-from kbqa.kb.statistics import HUB_DEGREE, Hub, index_hubs, write_statistics
+from kbqa.kb.side_runs import NodeRange, merge_hubs, merge_runs
+from kbqa.kb.statistics import (
+    HUB_DEGREE,
+    Hub,
+    add_hub_relations,
+    count_hub_relations,
+    write_statistics,
+)
 from kbqa.sparql.templates import NAME
 from kbqa.sparql.terms import resource_id
 
@@ -89,9 +96,19 @@ def index_store(work: StoreLayout, rows: int, counts: Counts, threads: int) -> i
         OSError, sqlite3.Error: A file cannot be written.
     """
     write_statistics(work.statistics, counts.relations, counts.types.items())
-    hubs = [hub for nodes in merge_nodes(work.runs, rows) for hub in _hubs(nodes)]
-    index_hubs(Store.read_only(str(work.graph)), work.statistics, hubs, threads)
-    return len(hubs)
+    # Lines that the store has refused are among the edges that the shards noted.
+    is_exact = REFUSED not in counts.rejected
+    hubs = 0
+    uncounted: list[Hub] = []
+    for part in merge_hubs(work.runs, rows, HUB_DEGREE):
+        hubs += part.degrees.height
+        counted = part.relations.filter(is_exact)
+        add_hub_relations(work.statistics, counted.iter_rows())
+        rest = part.degrees.join(counted, on=["node", "direction"], how="anti")
+        uncounted += [Hub(*row) for row in rest.iter_rows()]
+    store = Store.read_only(str(work.graph))
+    add_hub_relations(work.statistics, count_hub_relations(store, uncounted, threads))
+    return hubs
 
 
 def _named_entities(part: NodeRange, languages: frozenset[str]) -> Iterator[NamedEntity]:
@@ -128,13 +145,6 @@ def _note_schema(schema: SchemaBuilder, part: NodeRange, languages: frozenset[st
             schema.add(subject, predicate, resource_id(term[1:-1]))
         elif _is_chosen(literal.language, languages):
             schema.add(subject, predicate, literal.text)
-
-
-def _hubs(nodes: pl.DataFrame) -> Iterator[Hub]:
-    for direction in ("out", "in"):
-        large = nodes.filter(pl.col(direction) >= HUB_DEGREE)
-        for node, degree in large.select("node", direction).iter_rows():
-            yield Hub(node, direction, degree)
 
 
 def _is_chosen(language: str | None, languages: frozenset[str]) -> bool:

@@ -1,8 +1,9 @@
 """What each shard says for the side indexes: small sorted files, merged range by range.
 
-A shard leaves two files: how many triples hold each node, and the triples that names and schema
-come from. Both are sorted by a hash of the node's IRI, so that any range of hashes is read from all
-of them without the rest: memory holds one range, whatever the size of the dump.
+A shard leaves three files: how many triples hold each node, of which relations these are, and the
+triples that names and schema come from. All are sorted by a hash of the node's IRI, so that any
+range of hashes is read from all of them without the rest: memory holds one range, whatever the size
+of the dump.
 
 The hash is polars' own and stable within one version of it; a load goes on only with the same one.
 Two of 100 million nodes share a hash with probability 3 in 10,000; they would count as one.
@@ -14,6 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
+
+from kbqa.kb.filter_block import BlockTables
+
+_FEW_EDGES = 8
+"""Edges of a node in one shard below which their relations are not written: hardly a hub's."""
 
 _RANGE_ROWS = 4_000_000
 _GROUP_ROWS = 65_536
@@ -34,19 +40,33 @@ class NodeRange:
     noted: pl.DataFrame
 
 
-def write_run(
-    directory: Path, shard: int, nodes: Sequence[pl.DataFrame], noted: Sequence[pl.DataFrame]
-) -> int:
+@dataclass(frozen=True, slots=True)
+class HubRange:
+    """The hubs in a range of hashes, each direction of a node by itself.
+
+    Attributes:
+        degrees: ``node`` (id), ``direction`` (``out``, ``in``), ``degree`` (edges that way).
+        relations: ``node``, ``direction``, ``edges``, ``relation`` (id): the relations of those
+            hubs of which the shards have noted every edge.
+    """
+
+    degrees: pl.DataFrame
+    relations: pl.DataFrame
+
+
+def write_run(directory: Path, shard: int, tables: Sequence[BlockTables]) -> int:
     """Write what the blocks of a shard say.
 
     Returns:
         The number of distinct nodes.
     """
-    summed = _sum(pl.concat(nodes, how="diagonal").lazy()).sort("key").collect()
-    _write(summed, directory / f"{shard:05}.nodes.parquet")
-    ordered = pl.concat(noted).sort("key", maintain_order=True)
-    _write(ordered, directory / f"{shard:05}.noted.parquet")
-    return summed.height
+    counted = pl.concat([block.nodes for block in tables], how="diagonal").lazy()
+    nodes = _sum(counted).sort("key").collect()
+    _write(nodes, directory / f"{shard:05}.nodes.parquet")
+    _write(_edges(tables, nodes), directory / f"{shard:05}.edges.parquet")
+    noted = pl.concat([block.noted for block in tables]).sort("key", maintain_order=True)
+    _write(noted, directory / f"{shard:05}.noted.parquet")
+    return nodes.height
 
 
 def merge_runs(directory: Path, rows: int) -> Iterator[NodeRange]:
@@ -58,16 +78,62 @@ def merge_runs(directory: Path, rows: int) -> Iterator[NodeRange]:
     """
     # A list of files and no pattern: the order of shards is the order of the dump.
     noted = sorted(directory.glob("*.noted.parquet"))
-    for nodes, is_inside in zip(merge_nodes(directory, rows), _ranges(rows), strict=True):
+    for nodes, is_inside in zip(_merge_nodes(directory, rows), _ranges(rows), strict=True):
         part = pl.scan_parquet(noted).filter(is_inside).collect()
         yield NodeRange(nodes, part.sort("key", maintain_order=True))
 
 
-def merge_nodes(directory: Path, rows: int) -> Iterator[pl.DataFrame]:
-    """Merge the node counts of all shards; arguments as of `merge_runs`, `NodeRange.nodes` out."""
+def merge_hubs(directory: Path, rows: int, degree: int) -> Iterator[HubRange]:
+    """Find the hubs among the nodes of all shards.
+
+    Args:
+        directory: Where the runs are.
+        rows: Rows of their node counts, all together.
+        degree: Edges in one direction that make a hub.
+    """
+    edges = sorted(directory.glob("*.edges.parquet"))
+    for nodes, is_inside in zip(_merge_nodes(directory, rows), _ranges(rows), strict=True):
+        hubs = _by_direction(nodes, "degree").filter(pl.col("degree") >= degree)
+        noted = pl.scan_parquet(edges).filter(is_inside).join(hubs.lazy(), on="key", how="semi")
+        summed = noted.group_by("key", "relation").agg(pl.col("out", "in").sum()).collect()
+        relations = _by_direction(summed, "edges").join(hubs, on=["key", "direction"])
+        is_complete = pl.col("edges").sum().over("key", "direction") == pl.col("degree")
+        yield HubRange(
+            hubs.select("node", "direction", "degree"),
+            relations.filter(is_complete).select("node", "direction", "edges", "relation"),
+        )
+
+
+def _merge_nodes(directory: Path, rows: int) -> Iterator[pl.DataFrame]:
     nodes = sorted(directory.glob("*.nodes.parquet"))
     for is_inside in _ranges(rows):
         yield _sum(pl.scan_parquet(nodes).filter(is_inside)).collect()
+
+
+def _edges(tables: Sequence[BlockTables], nodes: pl.DataFrame) -> pl.DataFrame:
+    """Sum up the edges of a shard's larger nodes, with the names of the relations."""
+    large = nodes.filter(pl.max_horizontal("out", "in") >= _FEW_EDGES)
+    relations = pl.concat([block.relations for block in tables]).unique("code")
+    return (
+        pl.concat([block.edges for block in tables], how="diagonal")
+        .join(large, on="key", how="semi")
+        .group_by("key", "code")
+        .agg(pl.col("out", "in").sum())
+        .join(relations, on="code")
+        .select("key", pl.col("id").alias("relation"), "out", "in")
+        .sort("key")
+    )
+
+
+def _by_direction(table: pl.DataFrame, value: str) -> pl.DataFrame:
+    """Make rows of the columns ``out`` and ``in``."""
+    rows = table.unpivot(
+        on=["out", "in"],
+        index=[name for name in table.columns if name not in ("out", "in")],
+        variable_name="direction",
+        value_name=value,
+    )
+    return rows.filter(pl.col(value) > 0)
 
 
 def _ranges(rows: int) -> Iterator[pl.Expr]:

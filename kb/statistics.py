@@ -2,7 +2,8 @@
 
 A hub is a node with `HUB_DEGREE` edges or more in one direction. Finding its distinct relations in
 the store takes 0.4–0.9 µs an edge, and a hub has up to millions; so they are listed once, when the
-store is loaded. It is one SQLite file:
+store is loaded: counted as the lines go by, or, of hubs whose edges lie scattered over the dump,
+by asking the store. Lines that repeat a statement count each time. It is one SQLite file:
 
     relation(id, triples)
     type(id, entities)
@@ -13,11 +14,11 @@ The graph answers alike without it, only slower.
 
 import sqlite3
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import pyoxigraph
 
@@ -37,6 +38,10 @@ _TABLES = """
         PRIMARY KEY (node, direction, edges DESC, relation)
     ) WITHOUT ROWID;
 """
+
+
+HubRow: TypeAlias = tuple[str, str, int, str]
+"""A relation of a hub: node, direction, edges, relation."""
 
 
 class Hub(NamedTuple):
@@ -115,7 +120,7 @@ class Statistics:
 def write_statistics(
     path: Path, relations: Mapping[str, int], types: Iterable[tuple[str, int]]
 ) -> None:
-    """Write a new file of statistics, without hubs; `index_hubs` adds them.
+    """Write a new file of statistics, without hubs.
 
     Args:
         path: The file; replaced if it exists.
@@ -129,39 +134,47 @@ def write_statistics(
         connection.executemany("INSERT INTO type VALUES (?, ?)", types)
 
 
-def index_hubs(store: pyoxigraph.Store, path: Path, hubs: Iterable[Hub], threads: int) -> None:
-    """List the relations of hubs in a file of statistics; what it lists of hubs is replaced.
+def add_hub_relations(path: Path, rows: Iterable[HubRow]) -> None:
+    """Add relations of hubs to a file of statistics: all, or none where the rows fail.
 
-    The store counts them, at 0.4–0.9 µs an edge. Looking every relation up instead takes 12–39 µs
-    for each relation of the store, whatever the degree, but counts nothing, and is quicker only
-    for the few hubs with more than 40 edges for each relation.
+    Args:
+        path: A file that `write_statistics` made.
+        rows: Each relation of a node and direction once. Nodes that no query can name are left
+            out.
+    """
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.executemany(
+            "INSERT INTO hub_relation VALUES (?, ?, ?, ?)",
+            (row for row in rows if is_well_formed(row[0])),
+        )
+
+
+def count_hub_relations(
+    store: pyoxigraph.Store, hubs: Iterable[Hub], threads: int
+) -> Iterator[HubRow]:
+    """Ask a store for the relations of hubs, at 0.4–0.9 µs an edge.
+
+    Looking every relation up instead takes 12–39 µs for each relation of the store, whatever the
+    degree, but counts nothing, and is quicker only for the few hubs with more than 40 edges for
+    each relation.
 
     Args:
         store: Holds the whole graph.
-        path: A file that `write_statistics` made.
-        hubs: Each node and direction once. Those that no query can name are left out.
+        hubs: Each node and direction once.
         threads: Hubs to count at the same time; the store releases the interpreter meanwhile.
+
+    Returns:
+        Rows for `add_hub_relations`.
     """
-    lock = threading.Lock()
-    connection = sqlite3.connect(path, check_same_thread=False)
-
-    def index(hub: Hub) -> None:
-        rows = _count_relations(store, hub)
-        with lock:
-            connection.executemany("INSERT INTO hub_relation VALUES (?, ?, ?, ?)", rows)
-
+    queue = [hub for hub in hubs if is_well_formed(hub.node)]
     # The biggest first, so that no thread is left with one at the end.
-    queue = sorted(
-        (hub for hub in hubs if is_well_formed(hub.node)), key=lambda hub: hub.degree, reverse=True
-    )
-    with closing(connection), ThreadPoolExecutor(threads) as pool:
-        connection.execute("DELETE FROM hub_relation")
-        for _ in pool.map(index, queue):
-            pass
-        connection.commit()
+    queue.sort(key=lambda hub: hub.degree, reverse=True)
+    with ThreadPoolExecutor(threads) as pool:
+        for rows in pool.map(lambda hub: _count_relations(store, hub), queue):
+            yield from rows
 
 
-def _count_relations(store: pyoxigraph.Store, hub: Hub) -> list[tuple[str, Direction, int, str]]:
+def _count_relations(store: pyoxigraph.Store, hub: Hub) -> list[HubRow]:
     hub_iri = iri(hub.node)
     edge = f"{hub_iri} ?relation ?end" if hub.direction == "out" else f"?end ?relation {hub_iri}"
     solutions = store.query(

@@ -88,6 +88,10 @@ def short(term: bytes) -> str:
     return text[1:-1].removeprefix(FREEBASE_NS)
 
 
+def nodes_of(filtered: FilteredBlock) -> pl.DataFrame:
+    return filtered.tables.nodes.unique("key").select("key", "node")
+
+
 def as_counter(table: pl.DataFrame) -> Counter[str]:
     return Counter(dict(table.iter_rows()))
 
@@ -117,23 +121,49 @@ def test_nodes_relations_and_types_are_those_of_the_kept_triples(data: bytes) ->
     filtered = sort_out(data)
     leaving, entering = Counter[str](), Counter[str]()
     relations, types = Counter[str](), Counter[str]()
+    edges = Counter[tuple[str, str]]()
     ours = f"<{FREEBASE_NS}".encode()
     for line in filtered.content.splitlines():
         subject, predicate, object_, _ = line.split(b"\t")
         relations[short(predicate)] += 1
-        if short(predicate) == "type.object.type":
+        if short(predicate) == "type.object.type" and object_.startswith(b"<"):
             types[short(object_)] += 1
         if subject.startswith(ours):
             leaving[short(subject)] += 1
         if object_.startswith(ours):
             entering[short(object_)] += 1
-    nodes = filtered.nodes.group_by("node").agg(pl.col("out", "in").sum(), pl.col("key").n_unique())
+            edges[short(object_), short(predicate)] += 1
+    nodes = filtered.tables.nodes.group_by("node").agg(
+        pl.col("out", "in").sum(), pl.col("key").n_unique()
+    )
     assert Counter(dict(nodes.filter(pl.col("out") > 0).select("node", "out").rows())) == leaving
     assert Counter(dict(nodes.filter(pl.col("in") > 0).select("node", "in").rows())) == entering
     assert set(nodes["key"]) <= {1}
-    assert filtered.nodes["key"].n_unique() == nodes.height
-    assert as_counter(filtered.relations) == relations
-    assert as_counter(filtered.types) == types
+    assert filtered.tables.nodes["key"].n_unique() == nodes.height
+    named = filtered.tables.edges.join(nodes_of(filtered), on="key").join(
+        filtered.tables.relations, on="code"
+    )
+    entered = named.filter(pl.col("in") > 0).select("node", "id", "in")
+    assert Counter({(node, relation): n for node, relation, n in entered.rows()}) == edges
+    assert as_counter(filtered.tables.relations.select("id", "count")) == relations
+    assert as_counter(filtered.tables.types) == types
+
+
+def test_relations_of_long_runs_of_a_subject_are_counted() -> None:
+    def lines(subject: str, count: int) -> str:
+        return "".join(
+            f'<{FREEBASE_NS}{subject}>\t<{FREEBASE_NS}a.r{n % 3}>\t"{n}"\t.\n' for n in range(count)
+        )
+
+    filtered = sort_out((lines("m.0a", 63) + lines("m.0b", 64) + lines("m.0c", 1)).encode())
+    named = filtered.tables.edges.join(nodes_of(filtered), on="key").join(
+        filtered.tables.relations, on="code"
+    )
+    assert sorted(named.select("node", "id", "out").rows()) == [
+        ("m.0b", "a.r0", 22),
+        ("m.0b", "a.r1", 21),
+        ("m.0b", "a.r2", 21),
+    ]
 
 
 def test_names_and_schema_are_noted_in_the_order_of_the_dump() -> None:
@@ -148,7 +178,7 @@ def test_names_and_schema_are_noted_in_the_order_of_the_dump() -> None:
             line("a.b", "type.property.schema", f"<{FREEBASE_NS}a>"),
         ]
     )
-    noted = sort_out(data.encode()).noted
+    noted = sort_out(data.encode()).tables.noted
     assert noted.select("subject", "predicate", "object").rows() == [
         ("m.0b", "type.object.name", '"B"@en'),
         ("m.0a", "common.topic.alias", r'"\"A\""@en'),
@@ -221,4 +251,4 @@ def test_one_odd_line_in_a_large_block_is_found(odd: bytes) -> None:
     filtered = sort_out(plain * 30_000 + odd + plain * 30_000)
     assert [line.number for line in filtered.rejected] == [FIRST_LINE + 30_000]
     assert (filtered.counts.read, filtered.counts.kept) == (60_001, 60_000)
-    assert filtered.nodes["out"].sum() == 60_000
+    assert filtered.tables.nodes["out"].sum() == 60_000

@@ -9,7 +9,7 @@ import pytest
 
 from kbqa.kb.layout import StoreLayout
 from kbqa.kb.select_graph import open_graph
-from kbqa.kb.statistics import Hub, index_hubs, write_statistics
+from kbqa.kb.statistics import Hub, add_hub_relations, count_hub_relations, write_statistics
 from kbqa.kb.store import OxigraphStore
 from kbqa.sparql.errors import InputError, StoreError
 from kbqa.sparql.terms import full_iri
@@ -74,7 +74,8 @@ def hub_store(copy: Path) -> Path:
         for end in range(ends):
             node = pyoxigraph.NamedNode(full_iri(f"m.{end}"))
             graph.add(pyoxigraph.Quad(node, edge, hub))
-    index_hubs(graph, path, [Hub("m.03_r3", "in", 6)], threads=1)
+    hubs = [Hub("m.03_r3", "in", 6)]
+    add_hub_relations(path, count_hub_relations(graph, hubs, threads=1))
     return copy
 
 
