@@ -106,6 +106,26 @@ def main(store: Path, count: int, seed: int, shards: Path | None) -> None:
             _measure(template, virtuoso)
 
 
+def draw_entities(store: pyoxigraph.Store, random: Random, count: int) -> list[str]:
+    """Draw topics from a store, as many as there are at most."""
+    of_type = store.quads_for_pattern(None, _node(TYPE), _node(_TOPIC), pyoxigraph.DefaultGraph())
+    # The store keeps subjects by their hashes: the first are as good as any.
+    first = [quad.subject for quad in islice(of_type, count * _CANDIDATES)]
+    mids = [_id(node) for node in first if isinstance(node, pyoxigraph.NamedNode)]
+    return random.sample(mids, min(count, len(mids)))
+
+
+def median_ms(runs: Sequence[Callable[[], object]]) -> list[float]:
+    """Return the median of each query's rounds; a round runs all of them."""
+    taken: list[list[float]] = [[] for _ in runs]
+    for _ in range(_ROUNDS):
+        for times, run in zip(taken, runs, strict=True):
+            started = time.perf_counter()
+            run()
+            times.append(1000 * (time.perf_counter() - started))
+    return [statistics.median(times) for times in taken]
+
+
 class _Queries:
     """Draws queries that have answers from a store."""
 
@@ -115,7 +135,7 @@ class _Queries:
         self._store = pyoxigraph.Store.read_only(str(layout.graph))
         self._schema = Schema.open(layout.schema)
         self._random = Random(seed)
-        self._entities = self._draw_entities(count)
+        self._entities = draw_entities(self._store, self._random, count)
         with closing(sqlite3.connect(f"file:{layout.statistics}?mode=ro", uri=True)) as connection:
             # Each hub's relation of the most edges stands for the hub.
             rows = connection.execute(
@@ -137,15 +157,6 @@ class _Queries:
             made += self._on_hubs(direction)
         made.append(self._between())
         return [template for template in made if template.runs]
-
-    def _draw_entities(self, count: int) -> list[str]:
-        of_type = self._store.quads_for_pattern(
-            None, _node(TYPE), _node(_TOPIC), pyoxigraph.DefaultGraph()
-        )
-        # The store keeps subjects by their hashes: the first are as good as any.
-        first = [quad.subject for quad in islice(of_type, count * _CANDIDATES)]
-        mids = [_id(node) for node in first if isinstance(node, pyoxigraph.NamedNode)]
-        return self._random.sample(mids, min(count, len(mids)))
 
     def _relations(self, direction: Direction) -> Template:
         template = Template(f"T1 relations {direction}", _QUICK_MS)
@@ -300,7 +311,7 @@ def _id(node: pyoxigraph.NamedNode) -> str:
 
 def _measure(template: Template, virtuoso: Virtuoso | None) -> None:
     rows = sum(run() for run in template.runs)
-    ours = _median_ms(template.runs)
+    ours = median_ms(template.runs)
     median, slowest = statistics.median(ours), max(ours)
     p95 = sorted(ours)[int(0.95 * (len(ours) - 1))]
     line = (
@@ -316,7 +327,7 @@ def _measure(template: Template, virtuoso: Virtuoso | None) -> None:
         asks = [_asker(virtuoso, text) for text in template.texts]
         for ask in asks:
             ask()
-        theirs = statistics.median(_median_ms(asks))
+        theirs = statistics.median(median_ms(asks))
         line += f"{theirs:10.3f}{theirs / median:8.1f}"
     print(line)
 
@@ -324,17 +335,6 @@ def _measure(template: Template, virtuoso: Virtuoso | None) -> None:
 def _print_head(compares: bool) -> None:
     head = f"\n{'':42}{'n':>6}{'rows':>8}{'median':>9}{'p95':>10}{'max':>10}{'bar':>7}{'':5}"
     print(head + (f"{'Virtuoso':>10}{'ratio':>8}" if compares else ""))
-
-
-def _median_ms(runs: Sequence[Callable[[], int]]) -> list[float]:
-    """Return the median of each query's rounds; a round runs all of them."""
-    taken: list[list[float]] = [[] for _ in runs]
-    for _ in range(_ROUNDS):
-        for times, run in zip(taken, runs, strict=True):
-            started = time.perf_counter()
-            run()
-            times.append(1000 * (time.perf_counter() - started))
-    return [statistics.median(times) for times in taken]
 
 
 def _asker(virtuoso: Virtuoso, text: str) -> Callable[[], int]:

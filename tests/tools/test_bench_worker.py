@@ -1,0 +1,20 @@
+from pathlib import Path
+
+from bench_worker import main
+from click.testing import CliRunner
+
+from kbqa.kb.load import load_freebase
+
+
+def test_each_form_is_asked_in_each_way(tmp_path: Path, made_dump: Path) -> None:
+    load_freebase([made_dump], tmp_path / "store")
+    told = CliRunner().invoke(main, [str(tmp_path / "store"), "--entities", "20"])
+    assert told.exit_code == 0, told.output
+    _, times, limited = told.output.split("\n\n")
+    rows = [line[38:].split() for line in times.splitlines()[1:]]
+    assert [len(row) for row in rows] == [1 + 3 * 3] * 3
+    # So few triples are sorted within the limit.
+    assert [line.split(" after ")[0] for line in limited.splitlines()[1:]] == [
+        "worker: answered",
+        "oxigraph server: answered",
+    ]
