@@ -97,6 +97,7 @@ class Checkpoint:
         dumps: The dumps that were read to their end, in order.
         node_rows: Rows of the shards' node counts.
         is_read: Every dump was read to its end.
+        is_compacted: The store holds all and was compacted.
         is_built: The store and all beside it are complete, and are being moved into place.
         seconds: Time spent.
     """
@@ -113,6 +114,7 @@ class Checkpoint:
     dumps: list[ReadDump] = field(default_factory=list)
     node_rows: int = 0
     is_read: bool = False
+    is_compacted: bool = False
     is_built: bool = False
     seconds: float = 0.0
 

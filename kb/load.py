@@ -19,7 +19,7 @@ from kbqa.kb.checkpoint import discard, locked
 from kbqa.kb.layout import LoadSummary, Manifest, StoreLayout, read_manifest, write_manifest
 from kbqa.kb.load_job import LoadJob, LoadSettings, Progress, SilentProgress, cores, versions
 from kbqa.kb.rules import Rules, profile
-from kbqa.kb.side_indexes import index_languages, index_runs, index_store
+from kbqa.kb.side_indexes import index_hubs, index_languages, index_runs
 from kbqa.kb.store_writer import StoreWriter, drop_orphans
 from kbqa.sparql.errors import DumpError, InputError
 
@@ -90,32 +90,37 @@ def load_freebase(
 
 def _build(job: LoadJob) -> None:
     work, state = job.work, job.state
-    if state.unloaded or not state.is_read:
+    if not state.is_compacted:
         # A load that was killed has left files in the store; one that begins has no store.
         drop_orphans(work.graph)
     with ThreadPoolExecutor(1) as pool, StoreWriter(work.graph, job.settings.sinks) as writer:
         job.fill(writer)
         # Names and schema need only what the shards have left, and take a core for a while.
         completing = pool.submit(_complete_store, job, writer)
-        indexed = index_runs(work, state.node_rows, job.rules)
-        hubs = completing.result()
+        indexed = index_runs(work, state.node_rows, state.counts, job.rules)
+        completing.result()
+    index_hubs(work, indexed.scattered, cores())
     size_bytes = sum(_size_bytes(part) for part in _parts(work))
-    summary = LoadSummary(**asdict(job.line_counts(size_bytes)), **asdict(indexed), hubs=hubs)
+    summary = LoadSummary(**asdict(job.line_counts(size_bytes)), **asdict(indexed.counts))
     manifest = Manifest(
         versions(), job.rules.to_toml(), index_languages(job.rules), job.dump_files(), summary
     )
     write_manifest(work.manifest, manifest)
     state.is_built = True
-    state.save(work.checkpoint)
+    job.save()
 
 
-def _complete_store(job: LoadJob, writer: StoreWriter) -> int:
-    """Load the last shards and count the hubs' relations; returns the number of hubs."""
+def _complete_store(job: LoadJob, writer: StoreWriter) -> None:
+    """Load the last shards and compact the store."""
     job.drain(writer)
-    writer.finish()
     state = job.state
-    job.progress.advance("indexing", job.bytes_read, state.triples_loaded)
-    return index_store(job.work, state.node_rows, state.counts, cores())
+    if job.settings.compacts and not state.is_compacted:
+        job.advance("compacting")
+        writer.compact()
+        state.is_compacted = True
+        job.save()
+    writer.finish()
+    job.advance("indexing")
 
 
 def _check_directory(layout: StoreLayout, overwrite: bool) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _STAGES: "Mapping[Stage, str]" = {
     "reading": "reading",
     "loading": "loading the last triples",
+    "compacting": "compacting the store",
     "indexing": "writing names, schema and statistics",
 }
 
@@ -83,6 +84,11 @@ _STAGES: "Mapping[Stage, str]" = {
     metavar="N",
     help="Shards loaded at the same time; each takes memory.  [default: by the machine's cores]",
 )
+@click.option(
+    "--no-compact",
+    is_flag=True,
+    help="Leave the store as the loaders wrote it: sooner ready, slower to query, larger.",
+)
 @click.option("--no-disk-check", is_flag=True, help="Begin though the disk seems too small.")
 @click.option(
     "--progress/--no-progress",
@@ -103,6 +109,7 @@ def load_freebase(
     overwrite: bool,
     shard_triples: int | None,
     loaders: int | None,
+    no_compact: bool,
     no_disk_check: bool,
     shows_progress: bool | None,
     as_json: bool,
@@ -124,7 +131,7 @@ def load_freebase(
     from kbqa.kb.load import load_freebase as load
     from kbqa.kb.load_job import LoadSettings
 
-    settings = LoadSettings(strict, shard_triples, loaders, not no_disk_check)
+    settings = LoadSettings(strict, shard_triples, loaders, not no_disk_check, not no_compact)
     with _progress(dumps, shows_progress) as progress:
         counts = (load if emit_shards is None else emit)(
             dumps,

@@ -49,12 +49,14 @@ class LoadSettings:
         shard_triples: Triples of a shard; None to choose by the size of the dumps.
         loaders: Shards that are loaded at the same time; None to choose by the machine's cores.
         checks_disk: Refuse to begin where the disk will not hold it, as far as can be told.
+        compacts: Merge the store's files at the end: queries are faster then, and it is smaller.
     """
 
     strict: bool = False
     shard_triples: int | None = None
     loaders: int | None = None
     checks_disk: bool = True
+    compacts: bool = True
 
     @property
     def sinks(self) -> int:
@@ -160,10 +162,15 @@ class LoadJob:
         rejects.add_refused(self.state.refused)
         rejects.close()
 
-    @property
-    def bytes_read(self) -> int:
-        """Size of the dumps that were read to their end, as they lie on disk."""
-        return sum(dump.size_bytes for dump in self.state.dumps)
+    def advance(self, stage: Stage) -> None:
+        """Tell the progress that all dumps are read and this stage begins."""
+        bytes_read = sum(dump.size_bytes for dump in self.state.dumps)
+        self.progress.advance(stage, bytes_read, self.state.triples_loaded)
+
+    def save(self) -> None:
+        """Write the checkpoint."""
+        self.state.seconds = self._seconds
+        self.state.save(self.work.checkpoint)
 
     def dump_files(self) -> tuple[DumpFile, ...]:
         """Describe the dumps, which were read to their end."""
@@ -181,7 +188,7 @@ class LoadJob:
             filtered=dict(counts.filtered),
             rejected=dict(counts.rejected),
             mended=dict(counts.mended),
-            seconds=round(time.monotonic() - self._started, 3),
+            seconds=self._seconds,
             size_bytes=size_bytes,
         )
 
@@ -198,6 +205,10 @@ class LoadJob:
         """Leave nothing behind where no shard is complete: there is nothing to go on with."""
         if not self.work.checkpoint.exists():
             shutil.rmtree(self.work.directory, ignore_errors=True)
+
+    @property
+    def _seconds(self) -> float:
+        return round(time.monotonic() - self._started, 3)
 
     def _plan(self, output: str) -> dict[str, object]:
         return {

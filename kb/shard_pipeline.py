@@ -24,7 +24,7 @@ from kbqa.kb.rejects import REFUSED, RejectsFile
 from kbqa.kb.shard_filler import ShardFiller
 from kbqa.sparql.errors import DumpError
 
-Stage = Choice["reading", "loading", "indexing"]
+Stage = Choice["reading", "loading", "compacting", "indexing"]
 Advance = Callable[[Stage, int, int], None]
 """Told the stage, the bytes read of all dumps as they lie on disk, and the triples loaded."""
 

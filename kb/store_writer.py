@@ -4,9 +4,9 @@
 store open for writing. So a load can be given up at once, though pyoxigraph cannot be interrupted,
 and its memory goes with it. A shard is a plain N-Triples file: `bulk_load` reads it without holding
 the interpreter, several at a time, and takes all of it or nothing. A line that its parser refuses
-is found and left out.
+is found and left out. Last of all, the files that the loading left are merged into one order.
 
-The parent writes a path a line, the child answers with JSON, a line for each shard. When the
+The parent writes a path or a command a line, the child answers each with a line of JSON. When the
 parent ends, however it ends, the pipe closes and the child exits in the middle of its work.
 """
 
@@ -25,6 +25,7 @@ from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import TracebackType
+from typing import Any
 
 from pyoxigraph import RdfFormat, Store, parse
 
@@ -45,6 +46,7 @@ _MALLOC = ":".join(
 bulk loader sorts millions of small keys, and would otherwise spend a fifth of its time on having
 the same memory cleared again."""
 
+_COMPACT = "compact"
 _FINISH = ""
 _FORMAT = RdfFormat.N_TRIPLES
 _OPEN_FILES = 1 << 16
@@ -97,24 +99,26 @@ class StoreWriter:
         if not self._pending:
             return None
         try:
-            answer = self._answers.get(block=wait)
+            line = self._answers.get(block=wait)
         except Empty:
             return None
-        if not answer:
-            raise DumpError(
-                f"the process that writes {self._graph} died"
-                f" (code {self._child.wait(_STOP_TIMEOUT_S)}). Was it killed, or memory short? "
-                "Run the same command again to go on."
-            )
-        fields = json.loads(answer)
-        if "error" in fields:
-            raise DumpError(
-                f"the store at {self._graph} cannot be written: {fields['error']}. Is the disk "
-                "full, or the store in use? Run the same command again to go on."
-            )
+        answer = self._read(line)
         self._pending -= 1
-        refused = {int(number): line for number, line in fields["refused"].items()}
-        return TakenShard(Path(fields["shard"]), refused)
+        refused = {int(number): line for number, line in answer["refused"].items()}
+        return TakenShard(Path(answer["shard"]), refused)
+
+    def compact(self) -> None:
+        """Merge the files of the store, after everything was loaded.
+
+        Each of them holds triples from anywhere in the order of the keys, and a query looks into
+        all of them. Merged, there are fewer, smaller, and without overlap.
+
+        Raises:
+            DumpError: They cannot be merged.
+        """
+        assert not self._pending, "shards are still being loaded"
+        self._say(_COMPACT)
+        self._read(self._answers.get())
 
     def finish(self) -> None:
         """Close the store, after everything was loaded.
@@ -148,6 +152,21 @@ class StoreWriter:
         assert self._child.stdin is not None
         with suppress(BrokenPipeError):  # It has died; `take` and `finish` say so.
             self._child.stdin.write(line + "\n")
+
+    def _read(self, line: str) -> dict[str, Any]:
+        if not line:
+            raise DumpError(
+                f"the process that writes {self._graph} died"
+                f" (code {self._child.wait(_STOP_TIMEOUT_S)}). Was it killed, or memory short? "
+                "Run the same command again to go on."
+            )
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise DumpError(
+                f"the store at {self._graph} cannot be written: {answer['error']}. Is the disk "
+                "full, or the store in use? Run the same command again to go on."
+            )
+        return answer
 
     def _listen(self) -> None:
         assert self._child.stdout is not None
@@ -240,9 +259,9 @@ def _raise_open_files() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def _end_at_an_error(loading: Future[None]) -> None:
+def _end_at_an_error(task: Future[None]) -> None:
     # One that has no answer: the parent is not to wait for it.
-    if (error := loading.exception()) is not None:
+    if (error := task.exception()) is not None:
         traceback.print_exception(error)
         os._exit(1)
 
@@ -261,22 +280,32 @@ def main() -> None:
         try:
             refused = _load(store, Path(shard))
         except (OSError, SyntaxError) as error:
-            say({"shard": shard, "error": str(error)})
+            say({"error": str(error)})
         else:
             say({"shard": shard, "refused": refused})
+
+    def compact() -> None:
+        try:
+            store.optimize()
+        except OSError as error:
+            say({"error": f"{error}, while it was compacted (--no-compact leaves that out)"})
+        else:
+            say({})
 
     try:
         store = Store(sys.argv[1])
     except OSError as error:
-        say({"shard": "", "error": str(error)})
+        say({"error": str(error)})
         return
     pool = ThreadPoolExecutor(int(sys.argv[2]))
     for line in sys.stdin:
-        if line == _FINISH + "\n":
+        order = line.removesuffix("\n")
+        if order == _FINISH:
             pool.shutdown()
             store.flush()
             return
-        pool.submit(load, line.rstrip("\n")).add_done_callback(_end_at_an_error)
+        task = pool.submit(compact) if order == _COMPACT else pool.submit(load, order)
+        task.add_done_callback(_end_at_an_error)
     os._exit(1)  # The parent is gone.
 
 

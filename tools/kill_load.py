@@ -4,8 +4,8 @@
     python tools/kill_load.py dump.nt.gz --work FOLDER [--kills 20] [--seed 1]
 
 One load after the other is killed and gone on with by the same command until it ends, until there
-were as many kills as wanted. Kills come at a random second, while the side indexes are written, and
-as the parts are moved into place; they hit the whole tree of processes, or the first process
+were as many kills as wanted. Kills come at a random second, while the side indexes are written,
+while the store is compacted, and as the parts are moved into place; they hit the whole tree of processes, or the first process
 alone. Each finished store must hold the very same triples, names, statistics, schema and rejected
 lines as the one that was left alone, on a disk of at most 1.2 times its size, with no process left
 behind. Ends with code 1 where anything differs.
@@ -36,9 +36,19 @@ _LONGEST_MOVE_S = 0.01
 _END_TIMEOUT_S = 20.0
 _AT_A_SECOND = "at a random second"
 _INDEXING = "while indexes are written"
+_COMPACTING = "while the store is compacted"
 _MOVING = "while parts are moved"
 # Half of the kills are at any time, so that one load is killed in all its stages.
-_MOMENTS = (_AT_A_SECOND, _AT_A_SECOND, _INDEXING, _AT_A_SECOND, _AT_A_SECOND, _MOVING)
+_MOMENTS = (
+    _AT_A_SECOND,
+    _AT_A_SECOND,
+    _INDEXING,
+    _COMPACTING,
+    _AT_A_SECOND,
+    _AT_A_SECOND,
+    _COMPACTING,
+    _MOVING,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +140,12 @@ def _run(
     if moment is None:
         process.wait()
     else:
-        delays_s = {_AT_A_SECOND: whole_s, _INDEXING: whole_s / 10, _MOVING: _LONGEST_MOVE_S}
+        delays_s = {
+            _AT_A_SECOND: whole_s,
+            _INDEXING: whole_s / 10,
+            _COMPACTING: whole_s / 20,
+            _MOVING: _LONGEST_MOVE_S,
+        }
         if _comes(_has_begun(moment, store), process):
             _wait(random.uniform(0, delays_s[moment]), process)
     if process.poll() is not None:
@@ -151,6 +166,9 @@ def _has_begun(moment: str, store: Path) -> Callable[[], bool]:
     work = StoreLayout(StoreLayout(store).building)
     if moment == _INDEXING:
         return work.names.exists
+    if moment == _COMPACTING:
+        # It begins when names are being indexed and the last shard is loaded and gone.
+        return lambda: work.names.exists() and not list(work.directory.glob("shard-*"))
     if moment == _MOVING:
         return work.manifest.exists  # It is written when all else is, and moved last.
     return lambda: True

@@ -19,6 +19,11 @@ class RecordedProgress:
         self._stop_at = stop_at
         self._stop_in = stop_in
 
+    @property
+    def stages(self) -> list[Stage]:
+        """The stages, in the order in which they began."""
+        return list(dict.fromkeys(stage for stage, _, _ in self.steps))
+
     def begin(self, expected: Forecast | None, triples_loaded: int) -> None:
         self.expected = expected
         self.loaded_before = triples_loaded

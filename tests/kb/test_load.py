@@ -201,11 +201,7 @@ def test_shards_and_several_dumps_make_one_store(dump: Path, tmp_path: Path) -> 
     )
 
     assert triples_of(tmp_path / "many") == triples_of(tmp_path / "one")
-    assert list(dict.fromkeys(stage for stage, _, _ in progress.steps)) == [
-        "reading",
-        "loading",
-        "indexing",
-    ]
+    assert progress.stages == ["reading", "loading", "compacting", "indexing"]
     _, read, loaded = progress.steps[-1]
     assert (read, loaded) == (sum(part.stat().st_size for part in parts), 12)
     assert progress.expected is not None

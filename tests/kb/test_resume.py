@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -138,6 +139,7 @@ def go_on(dumps: Sequence[Path | str], store: Path, *, overwrite: bool = False) 
         pytest.param("reading", 1, id="reading-at-the-beginning"),
         pytest.param("reading", 1000, id="reading-in-the-middle"),
         pytest.param("loading", 0, id="loading-the-last"),
+        pytest.param("compacting", 0, id="compacting"),
         pytest.param("indexing", 0, id="indexing"),
     ],
 )
@@ -148,6 +150,29 @@ def test_an_interrupted_load_ends_with_the_same_store(
     with pytest.raises(StoreError, match="the load has not finished"):
         read_manifest(store)
     assert go_on([dump], store) >= at
+    assert content(store) == expected
+
+
+@pytest.mark.parametrize("compacts", [True, False], ids=["again", "never"])
+def test_what_a_stopped_compaction_left_is_dropped(
+    dump: Path, store: Path, expected: Content, compacts: bool
+) -> None:
+    stop([dump], store, 0, "compacting")
+    graph = StoreLayout(StoreLayout(store).building).graph
+    (graph / "900001.sst").write_bytes(next(graph.glob("*.sst")).read_bytes())
+    progress = RecordedProgress()
+    settings = replace(SETTINGS, compacts=compacts)
+    load_freebase([dump], store, settings=settings, progress=progress)
+    assert ("compacting" in progress.stages) == compacts
+    assert not (StoreLayout(store).graph / "900001.sst").exists()
+    assert content(store) == expected
+
+
+def test_a_store_is_compacted_once(dump: Path, store: Path, expected: Content) -> None:
+    stop([dump], store, 0, "indexing")
+    progress = RecordedProgress()
+    load_freebase([dump], store, settings=SETTINGS, progress=progress)
+    assert progress.stages == ["indexing"]
     assert content(store) == expected
 
 
@@ -243,9 +268,14 @@ def test_a_killed_command_goes_on(dump: Path, store: Path, expected: Content) ->
 
         return is_so
 
+    def has_loaded_all() -> bool:
+        state = json.loads(work.checkpoint.read_text())
+        return state["is_read"] and not state["unloaded"]
+
     run_until(command, work.lock.exists, whole_group=True)
     run_until(command, has_loaded(200), whole_group=True)
     run_until(command, has_loaded(1200), whole_group=False)
+    run_until(command, has_loaded_all, whole_group=True)  # While it compacts the store.
     run_until(command, work.names.exists, whole_group=False)
     assert has_loaded(1500)()
     assert not StoreLayout(store).is_finished
@@ -354,22 +384,27 @@ def test_standard_input_is_piped_in_again(
 
 
 class KillsTheWriter(RecordedProgress):
-    """Kills the process that writes the store, once, when a number of triples is loaded."""
+    """Kills the process that writes the store when 500 triples are loaded and a stage is on."""
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__()
+        self._stage = stage
 
     def advance(self, stage: Stage, bytes_read: int, triples_loaded: int) -> None:
         super().advance(stage, bytes_read, triples_loaded)
-        if triples_loaded >= 500:
+        if triples_loaded >= 500 and stage == self._stage:
             children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text()
             for pid in map(int, children.split()):
                 if b"kbqa.kb.store_writer" in Path(f"/proc/{pid}/cmdline").read_bytes():
                     os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.parametrize("stage", ["reading", "compacting"])
 def test_a_killed_writer_is_named_and_the_load_goes_on(
-    dump: Path, store: Path, expected: Content
+    dump: Path, store: Path, expected: Content, stage: Stage
 ) -> None:
     with pytest.raises(DumpError, match=r"the process that writes .* died \(code -9\)"):
-        load_freebase([dump], store, settings=SETTINGS, progress=KillsTheWriter())
+        load_freebase([dump], store, settings=SETTINGS, progress=KillsTheWriter(stage))
     assert go_on([dump], store) >= 500
     assert content(store) == expected
 

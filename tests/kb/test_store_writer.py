@@ -40,6 +40,20 @@ def test_shards_are_loaded_once_however_often(shard: Path, tmp_path: Path) -> No
     assert len(triples(tmp_path / "graph")) == 90
 
 
+def test_a_compacted_store_holds_the_same_in_as_few_files_as_if_loaded_at_once(
+    tmp_path: Path,
+) -> None:
+    load(tmp_path / "once", shard_of(range(90), tmp_path / "shard-00000.nt"))
+    graph = tmp_path / "graph"
+    load(graph, *(shard_of(range(n, 90, 3), tmp_path / f"shard-0000{n}.nt") for n in range(3)))
+    files = len(list(graph.glob("*.sst")))
+    with StoreWriter(graph, 1) as writer:
+        writer.compact()
+        writer.finish()
+    assert triples(graph) == triples(tmp_path / "once")
+    assert len(list(graph.glob("*.sst"))) == len(list((tmp_path / "once").glob("*.sst"))) < files
+
+
 def test_a_shard_that_is_in_the_store_takes_no_disk_again(shard: Path, tmp_path: Path) -> None:
     graph = tmp_path / "graph"
     load(graph, shard)
