@@ -5,10 +5,10 @@
 
 One load after the other is killed and gone on with by the same command until it ends, until there
 were as many kills as wanted. Kills come at a random second, while the side indexes are written,
-while the store is compacted, and as the parts are moved into place; they hit the whole tree of processes, or the first process
-alone. Each finished store must hold the very same triples, names, statistics, schema and rejected
-lines as the one that was left alone, on a disk of at most 1.2 times its size, with no process left
-behind. Ends with code 1 where anything differs.
+while the store is compacted, and as the parts are moved into place; they hit the whole tree of
+processes, or the first process alone. Each finished store must hold the very same triples, names,
+statistics, schema and rejected lines as the one that was left alone, on a disk of at most 1.2 times
+its size, with no process left behind. Ends with code 1 where anything differs.
 """
 
 import os
