@@ -5,9 +5,9 @@ SQLite sorts them on disk, and each table is then written from its beginning to 
 """
 
 import sqlite3
-from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+
+import polars as pl
 
 from kbqa.kb.names import POPULARITY_MASK, name_weight, normalise
 
@@ -53,22 +53,8 @@ _FINISH = (
     "COMMIT",
 )
 
-_Row: TypeAlias = tuple[str, int, str, str, str | None]
-
-
-class NamedEntity(NamedTuple):
-    """An entity and its names.
-
-    Attributes:
-        mid: Its id.
-        popularity: The number of triples that hold it.
-        names: Texts as in the graph, each with whether it is an alias, in the dump's order; the
-            first own name is what the entity is called by.
-    """
-
-    mid: str
-    popularity: int
-    names: list[tuple[str, bool]]
+_PLAIN_NAME = "^[A-Za-z0-9]{2,}(?: [A-Za-z0-9]{2,})*$"
+"""Names of which normalisation changes nothing but the case and a leading "the"."""
 
 
 class NameIndexBuilder:
@@ -85,12 +71,28 @@ class NameIndexBuilder:
         self._connection.executescript(_STAGING)
         self._count = 0
 
-    def add(self, entities: Iterable[NamedEntity]) -> None:
-        """Take entities in any order, each of them once."""
-        added = self._connection.executemany(
-            "INSERT INTO stated VALUES (?, ?, ?, ?, ?)", _rows(entities)
+    def add(self, names: pl.DataFrame) -> None:
+        """Take names and aliases, all those of an entity at once.
+
+        Args:
+            names: ``mid``, ``popularity`` (triples that hold the entity), ``text`` (as in the
+                graph), ``is_alias``. An entity is called by its first own name.
+        """
+        weights = names.select("popularity", "is_alias").unique()
+        weight = pl.Series([name_weight(*row) for row in weights.iter_rows()], dtype=pl.Int64)
+        own_names = names.filter(~pl.col("is_alias")).unique("mid", keep="first")
+        rows = (
+            names.with_columns(_keys(names["text"]).alias("key"))
+            # Own names first: an alias that normalises to the same adds nothing.
+            .sort("is_alias", maintain_order=True)
+            .unique(["mid", "key"], keep="first")
+            .join(weights.with_columns(weight=weight), on=["popularity", "is_alias"])
+            .join(own_names.select("mid", own_name="text"), on="mid", how="left")
+            .with_columns(own_name=pl.when(pl.col("own_name") != pl.col("text")).then("own_name"))
+            .select("key", "weight", "mid", "text", "own_name")
         )
-        self._count += added.rowcount
+        self._connection.executemany("INSERT INTO stated VALUES (?, ?, ?, ?, ?)", rows.iter_rows())
+        self._count += rows.height
 
     def finish(self) -> int:
         """Write the index and close the file.
@@ -116,18 +118,9 @@ class NameIndexBuilder:
         self._staging.unlink(missing_ok=True)
 
 
-def _rows(entities: Iterable[NamedEntity]) -> Iterator[_Row]:
-    for mid, popularity, names in entities:
-        if len(names) == 1:
-            ((text, is_alias),) = names
-            yield normalise(text), name_weight(popularity, is_alias), mid, text, None
-            continue
-        called = next((text for text, is_alias in names if not is_alias), None)
-        keys: set[str] = set()
-        # Own names first: an alias that normalises to the same adds nothing.
-        for text, is_alias in sorted(names, key=lambda name: name[1]):
-            key = normalise(text)
-            if key not in keys:
-                keys.add(key)
-                own_name = called if called != text else None
-                yield key, name_weight(popularity, is_alias), mid, text, own_name
+def _keys(names: pl.Series) -> pl.Series:
+    """Normalise names: the plain ones all together, which takes a tenth of the time."""
+    lower = names.str.to_lowercase()
+    is_plain = names.str.contains(_PLAIN_NAME) & ~lower.str.starts_with("the ")
+    others = (~is_plain).arg_true()
+    return lower.scatter(others, [normalise(name) for name in names.gather(others)])

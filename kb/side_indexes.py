@@ -1,22 +1,20 @@
 """Build what stands beside a store from the runs of a load: names, schema, statistics."""
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from operator import itemgetter
+from typing import NamedTuple
 
 import polars as pl
 from pyoxigraph import Store
 
-from kbqa.kb.build_names import NamedEntity, NameIndexBuilder
+from kbqa.kb.build_names import NameIndexBuilder
 from kbqa.kb.checkpoint import Counts
 from kbqa.kb.filter_block import ALIAS
 from kbqa.kb.layout import StoreLayout
 from kbqa.kb.literals import literal_parts, unescape
-from kbqa.kb.rejects import REFUSED
 from kbqa.kb.rules import Rules
 from kbqa.kb.schema import SchemaBuilder
-from kbqa.kb.side_runs import NodeRange, merge_hubs, merge_runs
+from kbqa.kb.side_runs import NodeRange, merge_runs
 from kbqa.kb.statistics import (
     HUB_DEGREE,
     Hub,
@@ -40,11 +38,20 @@ class RunCounts:
         entities: Distinct machine ids among the triples, mediators included.
         names: Names and aliases in the index.
         properties: Properties of the schema.
+        hubs: Nodes with many edges, counted once in each direction.
     """
 
     entities: int
     names: int
     properties: int
+    hubs: int
+
+
+class IndexedRuns(NamedTuple):
+    """What indexing the runs gave, and the hubs whose relations it left to `index_hubs`."""
+
+    counts: RunCounts
+    scattered: list[Hub]
 
 
 def index_languages(rules: Rules) -> tuple[str, ...]:
@@ -52,88 +59,75 @@ def index_languages(rules: Rules) -> tuple[str, ...]:
     return rules.languages or _INDEXED_WITHOUT_CHOICE
 
 
-def index_runs(work: StoreLayout, rows: int, rules: Rules) -> RunCounts:
-    """Write the name index and the schema, in place of what is there.
+def index_runs(work: StoreLayout, rows: int, counts: Counts, rules: Rules) -> IndexedRuns:
+    """Write the name index, the schema and the statistics, in place of what is there.
 
     Args:
         work: The folder in which a load works; all shards have left their runs.
         rows: Rows of the shards' node counts.
-        rules: The rules that the load filtered by.
+        counts: What the load counted.
+        rules: The rules that it filtered by.
 
     Raises:
         OSError, sqlite3.Error: A file cannot be written.
     """
     languages = frozenset(index_languages(rules))
+    write_statistics(work.statistics, counts.relations, counts.types.items())
     names = NameIndexBuilder(work.names)
     schema = SchemaBuilder()
-    entities = 0
+    entities = hubs = 0
+    scattered: list[Hub] = []
     try:
-        for part in merge_runs(work.runs, rows):
-            names.add(_named_entities(part, languages))
+        for part in merge_runs(work.runs, rows, HUB_DEGREE):
+            names.add(_names(part, languages))
             _note_schema(schema, part, languages)
             entities += part.nodes.filter(pl.col("node").str.contains(_MID)).height
+            hubs += part.hubs.height
+            add_hub_relations(work.statistics, part.hub_relations.iter_rows())
+            rest = part.hubs.join(part.hub_relations, on=["node", "direction"], how="anti")
+            scattered += [Hub(*row) for row in rest.iter_rows()]
         names_count = names.finish()
     finally:
         names.close()
     built = schema.build()
     built.save(work.schema)
-    return RunCounts(entities, names_count, len(built.properties))
+    return IndexedRuns(RunCounts(entities, names_count, len(built.properties), hubs), scattered)
 
 
-def index_store(work: StoreLayout, rows: int, counts: Counts, threads: int) -> int:
-    """Write the statistics, in place of what is there.
+def index_hubs(work: StoreLayout, hubs: Sequence[Hub], threads: int) -> None:
+    """Add the relations of hubs to the statistics, by asking the store, which is complete.
 
     Args:
-        work: The folder in which a load works; its store is complete.
-        rows: Rows of the shards' node counts.
-        counts: What the load counted.
+        work: The folder in which a load works.
+        hubs: Those that `index_runs` left.
         threads: Hubs that are looked up at the same time.
 
-    Returns:
-        The number of hubs, counted once in each direction.
-
     Raises:
-        OSError, sqlite3.Error: A file cannot be written.
+        OSError, sqlite3.Error: A file cannot be read or written.
     """
-    write_statistics(work.statistics, counts.relations, counts.types.items())
-    # Lines that the store has refused are among the edges that the shards noted.
-    is_exact = REFUSED not in counts.rejected
-    hubs = 0
-    uncounted: list[Hub] = []
-    for part in merge_hubs(work.runs, rows, HUB_DEGREE):
-        hubs += part.degrees.height
-        counted = part.relations.filter(is_exact)
-        add_hub_relations(work.statistics, counted.iter_rows())
-        rest = part.degrees.join(counted, on=["node", "direction"], how="anti")
-        uncounted += [Hub(*row) for row in rest.iter_rows()]
     store = Store.read_only(str(work.graph))
-    add_hub_relations(work.statistics, count_hub_relations(store, uncounted, threads))
-    return hubs
+    add_hub_relations(work.statistics, count_hub_relations(store, hubs, threads))
 
 
-def _named_entities(part: NodeRange, languages: frozenset[str]) -> Iterator[NamedEntity]:
+def _names(part: NodeRange, languages: frozenset[str]) -> pl.DataFrame:
+    """Pick out names and aliases, as `NameIndexBuilder.add` takes them."""
     is_name = pl.col("predicate").is_in([NAME, ALIAS])
     popularity = part.nodes.select("key", popularity=pl.col("out") + pl.col("in"))
     parts = pl.col("object").str.extract_groups(_TEXT).struct
-    named = (
-        part.noted.filter(is_name & pl.col("subject").str.contains(_MID))
-        .join(popularity, on="key", how="left", maintain_order="left")
-        .with_columns(
-            parts.field("text"), parts.field("tag"), is_alias=pl.col("predicate") == ALIAS
-        )
+    named = part.noted.filter(is_name & pl.col("subject").str.contains(_MID)).with_columns(
+        parts.field("text"), parts.field("tag"), is_alias=pl.col("predicate") == ALIAS
     )
     foreign = [tag for tag in named["tag"].unique() if tag and not _is_chosen(tag, languages)]
-    rows = (
-        named.filter(pl.col("text").is_not_null() & ~pl.col("tag").is_in(foreign).fill_null(False))
-        .select("subject", "popularity", "text", "is_alias")
-        .iter_rows()
-    )
-    for (mid, count), stated in groupby(rows, key=itemgetter(0, 1)):
-        names = [
-            (unescape(text) if "\\" in text else text, is_alias) for _, _, text, is_alias in stated
-        ]
-        if names := [name for name in names if name[0].strip()]:
-            yield NamedEntity(mid, count, names)
+    chosen = named.filter(
+        pl.col("text").is_not_null() & ~pl.col("tag").is_in(foreign).fill_null(False)
+    ).join(popularity, on="key", maintain_order="left")
+    texts = [unescape(text) if "\\" in text else text for text in chosen["text"]]
+    return chosen.select(
+        pl.col("subject").alias("mid"),
+        "popularity",
+        pl.Series("text", texts, pl.String),
+        "is_alias",
+    ).filter(pl.col("text").str.strip_chars() != "")
 
 
 def _note_schema(schema: SchemaBuilder, part: NodeRange, languages: frozenset[str]) -> None:

@@ -18,6 +18,8 @@ import polars as pl
 
 from kbqa.kb.filter_block import BlockTables
 
+_KINDS = ("nodes", "edges", "noted")
+
 _FEW_EDGES = 8
 """Edges of a node in one shard below which their relations are not written: hardly a hub's."""
 
@@ -34,24 +36,16 @@ class NodeRange:
         nodes: ``key``, ``node`` (id), ``out`` and ``in`` (triples that leave and enter it).
         noted: ``key``, ``subject`` and ``predicate`` (ids), ``object`` (as in the dump): in the
             order of the dump for each subject.
+        hubs: ``node``, ``direction`` (``out``, ``in``), ``degree`` (edges that way): nodes with
+            many edges in one direction.
+        hub_relations: ``node``, ``direction``, ``edges``, ``relation`` (id): the relations of those
+            hubs of which the shards have noted every edge.
     """
 
     nodes: pl.DataFrame
     noted: pl.DataFrame
-
-
-@dataclass(frozen=True, slots=True)
-class HubRange:
-    """The hubs in a range of hashes, each direction of a node by itself.
-
-    Attributes:
-        degrees: ``node`` (id), ``direction`` (``out``, ``in``), ``degree`` (edges that way).
-        relations: ``node``, ``direction``, ``edges``, ``relation`` (id): the relations of those
-            hubs of which the shards have noted every edge.
-    """
-
-    degrees: pl.DataFrame
-    relations: pl.DataFrame
+    hubs: pl.DataFrame
+    hub_relations: pl.DataFrame
 
 
 def write_run(directory: Path, shard: int, tables: Sequence[BlockTables]) -> int:
@@ -69,45 +63,39 @@ def write_run(directory: Path, shard: int, tables: Sequence[BlockTables]) -> int
     return nodes.height
 
 
-def merge_runs(directory: Path, rows: int) -> Iterator[NodeRange]:
+def merge_runs(directory: Path, rows: int, hub_degree: int) -> Iterator[NodeRange]:
     """Merge the runs of all shards.
 
     Args:
         directory: Where the runs are.
         rows: Rows of their node counts, all together.
+        hub_degree: Edges in one direction that make a hub.
     """
-    # A list of files and no pattern: the order of shards is the order of the dump.
-    noted = sorted(directory.glob("*.noted.parquet"))
-    for nodes, is_inside in zip(_merge_nodes(directory, rows), _ranges(rows), strict=True):
-        part = pl.scan_parquet(noted).filter(is_inside).collect()
-        yield NodeRange(nodes, part.sort("key", maintain_order=True))
-
-
-def merge_hubs(directory: Path, rows: int, degree: int) -> Iterator[HubRange]:
-    """Find the hubs among the nodes of all shards.
-
-    Args:
-        directory: Where the runs are.
-        rows: Rows of their node counts, all together.
-        degree: Edges in one direction that make a hub.
-    """
-    edges = sorted(directory.glob("*.edges.parquet"))
-    for nodes, is_inside in zip(_merge_nodes(directory, rows), _ranges(rows), strict=True):
-        hubs = _by_direction(nodes, "degree").filter(pl.col("degree") >= degree)
-        noted = pl.scan_parquet(edges).filter(is_inside).join(hubs.lazy(), on="key", how="semi")
-        summed = noted.group_by("key", "relation").agg(pl.col("out", "in").sum()).collect()
-        relations = _by_direction(summed, "edges").join(hubs, on=["key", "direction"])
-        is_complete = pl.col("edges").sum().over("key", "direction") == pl.col("degree")
-        yield HubRange(
+    # Lists of files and no patterns: the order of shards is the order of the dump.
+    files = {kind: sorted(directory.glob(f"*.{kind}.parquet")) for kind in _KINDS}
+    for is_inside in _ranges(rows):
+        nodes, edges, noted = (pl.scan_parquet(files[kind]).filter(is_inside) for kind in _KINDS)
+        summed = _sum(nodes).collect()
+        large = summed.filter(pl.max_horizontal("out", "in") >= hub_degree)
+        hubs = _by_direction(large, "degree").filter(pl.col("degree") >= hub_degree)
+        yield NodeRange(
+            summed,
+            noted.collect().sort("key", maintain_order=True),
             hubs.select("node", "direction", "degree"),
-            relations.filter(is_complete).select("node", "direction", "edges", "relation"),
+            _hub_relations(edges, hubs),
         )
 
 
-def _merge_nodes(directory: Path, rows: int) -> Iterator[pl.DataFrame]:
-    nodes = sorted(directory.glob("*.nodes.parquet"))
-    for is_inside in _ranges(rows):
-        yield _sum(pl.scan_parquet(nodes).filter(is_inside)).collect()
+def _hub_relations(edges: pl.LazyFrame, hubs: pl.DataFrame) -> pl.DataFrame:
+    noted = edges.join(hubs.lazy(), on="key", how="semi")
+    summed = noted.group_by("key", "relation").agg(pl.col("out", "in").sum()).collect()
+    is_complete = pl.col("edges").sum().over("key", "direction") == pl.col("degree")
+    return (
+        _by_direction(summed, "edges")
+        .join(hubs, on=["key", "direction"])
+        .filter(is_complete)
+        .select("node", "direction", "edges", "relation")
+    )
 
 
 def _edges(tables: Sequence[BlockTables], nodes: pl.DataFrame) -> pl.DataFrame:

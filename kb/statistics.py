@@ -17,6 +17,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -142,10 +143,11 @@ def add_hub_relations(path: Path, rows: Iterable[HubRow]) -> None:
         rows: Each relation of a node and direction once. Nodes that no query can name are left
             out.
     """
+    can_be_named = cache(is_well_formed)
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.executemany(
             "INSERT INTO hub_relation VALUES (?, ?, ?, ?)",
-            (row for row in rows if is_well_formed(row[0])),
+            (row for row in rows if can_be_named(row[0])),
         )
 
 

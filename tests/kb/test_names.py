@@ -1,13 +1,17 @@
 import re
+import sqlite3
 import threading
 import unicodedata
+from contextlib import closing
+from itertools import product
 from pathlib import Path
 
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbqa.kb.build_names import NamedEntity, NameIndexBuilder
+from kbqa.kb.build_names import NameIndexBuilder
 from kbqa.kb.names import NameIndex, normalise
 from kbqa.sparql.errors import StoreError
 
@@ -49,18 +53,17 @@ NAMES = [
 ]
 
 
+def names(*rows: tuple[str, int, str, bool]) -> pl.DataFrame:
+    return pl.DataFrame(rows, ["mid", "popularity", "text", "is_alias"], orient="row")
+
+
 @pytest.fixture(scope="module")
 def index(tmp_path_factory: pytest.TempPathFactory) -> NameIndex:
     path = tmp_path_factory.mktemp("names") / "names.sqlite"
-    entities = [
-        NamedEntity(
-            mid, popularity, [(text, is_alias) for of, text, is_alias in NAMES if of == mid]
-        )
-        for mid, popularity in POPULARITY.items()
-    ]
+    rows = [(mid, POPULARITY[mid], text, is_alias) for mid, text, is_alias in NAMES]
     builder = NameIndexBuilder(path)
-    builder.add(entities[:4])
-    builder.add(iter(entities[4:]))
+    builder.add(names(*rows[:5]))
+    builder.add(names(*rows[5:]))
     # "US" and "U.S." of one entity are one name.
     assert builder.finish() == len(NAMES) - 1
     # Nothing is left of the building but the index.
@@ -232,8 +235,8 @@ def test_what_is_no_index_is_refused(tmp_path: Path) -> None:
 
 def test_an_entity_is_called_by_its_first_own_name(tmp_path: Path) -> None:
     builder = NameIndexBuilder(tmp_path / "names.sqlite")
-    names = [("the bard", True), ("Will", False), ("Bard", True), ("WILL", True), ("Bill", False)]
-    builder.add([NamedEntity("m.will", 0, names)])
+    stated = [("the bard", True), ("Will", False), ("Bard", True), ("WILL", True), ("Bill", False)]
+    builder.add(names(*(("m.will", 0, text, is_alias) for text, is_alias in stated)))
     assert builder.finish() == 3
     index = NameIndex.open(tmp_path / "names.sqlite")
     matches = [index.lookup(text)[0] for text in ("bard", "will", "bill")]
@@ -245,27 +248,38 @@ def test_an_entity_is_called_by_its_first_own_name(tmp_path: Path) -> None:
     assert {match.popularity for match in matches} == {0}
 
 
+def test_names_that_are_treated_together_are_normalised_as_one_by_one(tmp_path: Path) -> None:
+    words = ["The", "the", "Other", "a", "B", "12", "7", "é", "US", "O'Neil", ""]
+    texts = [" ".join(words) for words in product(words, repeat=3)]
+    builder = NameIndexBuilder(tmp_path / "names.sqlite")
+    builder.add(names(*((f"m.{n}", 1, text, False) for n, text in enumerate(texts))))
+    builder.finish()
+    with closing(sqlite3.connect(tmp_path / "names.sqlite")) as connection:
+        keys = dict(connection.execute("SELECT text, key FROM name"))
+    assert keys == {text: normalise(text) for text in texts}
+
+
 def test_a_build_that_was_killed_is_built_anew(tmp_path: Path) -> None:
     path = tmp_path / "names.sqlite"
     for leftover in (path, tmp_path / "names.sqlite.staging"):
         leftover.write_bytes(b"half an index")
     builder = NameIndexBuilder(path)
-    builder.add([NamedEntity("m.kenya", 1, [("Kenya", False)])])
+    builder.add(names(("m.kenya", 1, "Kenya", False)))
     assert builder.finish() == 1
     assert [match.mid for match in NameIndex.open(path).lookup("kenya")] == ["m.kenya"]
 
 
 def test_a_build_that_is_given_up_leaves_no_staged_names(tmp_path: Path) -> None:
     builder = NameIndexBuilder(tmp_path / "names.sqlite")
-    builder.add([NamedEntity("m.kenya", 1, [("Kenya", False)])])
+    builder.add(names(("m.kenya", 1, "Kenya", False)))
     builder.close()
     assert [path.name for path in tmp_path.iterdir()] == ["names.sqlite"]
 
 
 def test_short_beginnings_find_the_popular_first_among_many(tmp_path: Path) -> None:
     builder = NameIndexBuilder(tmp_path / "names.sqlite")
-    builder.add(NamedEntity(f"m.{n}", 1, [(f"a{n:06}", False)]) for n in range(30_000))
-    builder.add([NamedEntity("m.az", 9, [("Azores", False)])])
+    builder.add(names(*((f"m.{n}", 1, f"a{n:06}", False) for n in range(30_000))))
+    builder.add(names(("m.az", 9, "Azores", False)))
     builder.finish()
     index = NameIndex.open(tmp_path / "names.sqlite")
     assert index.search("a")[0].mid == "m.az"

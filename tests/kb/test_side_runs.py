@@ -36,7 +36,7 @@ def test_many_ranges_make_the_indexes_of_one(
 
 
 def test_no_rows_are_no_range(tmp_path: Path) -> None:
-    assert list(merge_runs(StoreLayout(tmp_path).runs, 0)) == []
+    assert list(merge_runs(StoreLayout(tmp_path).runs, 0, hub_degree=1000)) == []
 
 
 @pytest.fixture
