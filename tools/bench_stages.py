@@ -1,11 +1,12 @@
 """Measure what a load's stages take of the processors: what docs/freebase.md estimates from.
 
-    python tools/bench_stages.py DUMP --work FOLDER [--loaders 2]
+    python tools/bench_stages.py DUMP [LARGER] --work FOLDER [--loaders 1]
 
-First the dump is only read: unpacked, hashed and cut into blocks. Then it is loaded. This process
+First a dump is only read: unpacked, hashed and cut into blocks. Then it is loaded. This process
 reads, filters, and makes the side indexes; its child writes the store. Names and schema are made
 while the child is still loading the last shards and compacting, so that one line of the table can
-hold parts of both.
+hold parts of both. Of two dumps the growth shows, and from it follows the estimate for the full
+dump (`load_estimate.py`).
 """
 
 import os
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
+from load_estimate import StageCosts, at_full_size, estimate
 from measured_run import cpu_seconds, machine, process_tree
 
 from kbqa.kb.dump import DumpReader
@@ -24,6 +26,8 @@ from kbqa.kb.load import load_freebase
 from kbqa.kb.load_forecast import Forecast
 from kbqa.kb.load_job import LoadSettings
 from kbqa.kb.shard_pipeline import Stage
+
+_CORES = (4, 16, 64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +76,24 @@ class StageClock:
 
 @click.command()
 @click.argument("dump", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("larger", required=False, type=click.Path(exists=True, path_type=Path))
 @click.option(
     "--work",
     required=True,
     type=click.Path(path_type=Path, file_okay=False),
-    help="Folder for the store, which is deleted in the end.",
+    help="Folder for the stores, which are deleted in the end.",
 )
 @click.option("--loaders", type=click.IntRange(min=1), help="Else the load chooses.")
-def main(dump: Path, work: Path, loaders: int | None) -> None:
+def main(dump: Path, larger: Path | None, work: Path, loaders: int | None) -> None:
     """Measure what a load's stages take."""
     print(f"{machine()}; {time.strftime('%Y-%m-%d')}")
-    store = work / "stages"
+    costs = _measure(dump, work / "stages", loaders)
+    if larger is not None:
+        _print_estimate(costs, _measure(larger, work / "stages", loaders))
+
+
+def _measure(dump: Path, store: Path, loaders: int | None) -> StageCosts:
+    """Read a dump, load it, and print what both took."""
     clock = StageClock()
     clock.mark("only reading")
     with closing(DumpReader(str(dump))) as reader:
@@ -90,17 +101,16 @@ def main(dump: Path, work: Path, loaders: int | None) -> None:
             pass
     clock.mark("starting")
     try:
-        summary = load_freebase(
-            [dump], store, settings=LoadSettings(loaders=loaders), progress=clock
-        )
+        settings = LoadSettings(loaders=loaders)
+        summary = load_freebase([dump], store, settings=settings, progress=clock)
         clock.mark("end")
     finally:
         shutil.rmtree(store, ignore_errors=True)
     print(
-        f"{dump.name}: {summary.read:,} lines, {summary.kept:,} triples, "
+        f"\n{dump.name}: {summary.read:,} lines, {summary.kept:,} triples, "
         f"{summary.names:,} names and aliases, {summary.hubs:,} hubs"
     )
-    print(f"\n{'':16}{'wall s':>9}{'this, CPU s':>13}{'writer, CPU s':>15}")
+    print(f"{'':16}{'wall s':>9}{'this, CPU s':>13}{'writer, CPU s':>15}")
     for mark, following in zip(clock.marks, clock.marks[1:], strict=False):
         print(
             f"{mark.stage:16}{following.wall_s - mark.wall_s:9.1f}"
@@ -111,18 +121,44 @@ def main(dump: Path, work: Path, loaders: int | None) -> None:
     reading_s = at["starting"].own_s - at["only reading"].own_s
     filling_s = at["loading"].own_s - at["starting"].own_s
     writing_s = at["compacting"].children_s - at["starting"].children_s
-    compacting_s = at["indexing"].children_s - at["compacting"].children_s
+    compacting_s = at["end"].children_s - at["compacting"].children_s
     indexing_s = at["end"].own_s - at["loading"].own_s
-    microseconds = {
-        "g, reading alone, a line": (reading_s, summary.read),
-        "f, reading and filtering, a line": (filling_s, summary.read),
-        "w, writing, a triple": (writing_s, summary.kept),
-        "c, compacting, a triple": (compacting_s, summary.kept),
-        "n, side indexes, a name": (indexing_s, summary.names),
+    costs = StageCosts(
+        triples=summary.kept,
+        reading=1e6 * reading_s / summary.read,
+        filling=1e6 * filling_s / summary.read,
+        writing=1e6 * writing_s / summary.kept,
+        compacting=1e6 * compacting_s / summary.kept,
+        indexing=1e6 * indexing_s / summary.names,
+    )
+    print("µs of CPU:")
+    print(f"  g, reading alone, a line                  {costs.reading:8.2f}")
+    print(f"  f, reading, filtering and shards, a line  {costs.filling:8.2f}")
+    print(f"  w, writing, a triple                      {costs.writing:8.2f}")
+    print(f"  c, compacting, a triple                   {costs.compacting:8.2f}")
+    print(f"  n, side indexes, a name                   {costs.indexing:8.2f}")
+    return costs
+
+
+def _print_estimate(small: StageCosts, large: StageCosts) -> None:
+    triples = small.triples, large.triples
+    writing = at_full_size(small.writing, large.writing, *triples)
+    compacting = at_full_size(small.compacting, large.compacting, *triples)
+    print("\nThe full dump, an estimate:")
+    print(f"  w′, writing, a triple: {writing:.1f} µs; c′, compacting: {compacting:.1f} µs")
+    each = [estimate(large, writing, compacting, cores) for cores in _CORES]
+    print(f"{'minutes on':34}" + "".join(f"{cores:>4} cores" for cores in _CORES))
+    rows = {
+        "reading, one stream": [one.reading for one in each],
+        "all the work through all cores": [one.work for one in each],
+        "the loaders by themselves": [one.writing for one in each],
+        "→ triples in the store": [one.loading for one in each],
+        "compacting": [one.compacting for one in each],
+        "side indexes, meanwhile": [one.indexing for one in each],
+        "in all": [one.total for one in each],
     }
-    print()
-    for name, (cpu_s, count) in microseconds.items():
-        print(f"{name:34}{1e6 * cpu_s / count:8.2f} µs of CPU")
+    for name, seconds in rows.items():
+        print(f"{name:34}" + "".join(f"{value / 60:10.0f}" for value in seconds))
 
 
 if __name__ == "__main__":
