@@ -20,7 +20,7 @@ import click
 import pyoxigraph
 from bench_query import draw_entities, median_ms
 from graph_servers import oxigraph_server
-from measured_run import cpu_seconds, machine, process_tree
+from measured_run import cpu_seconds, machine, memory_bytes, process_tree
 
 from kbqa.kb.endpoint import SparqlEndpoint
 from kbqa.kb.graph import Graph
@@ -54,20 +54,22 @@ def main(store: Path, count: int, seed: int) -> None:
         templates = _templates(graph, draw_entities(here, Random(seed), count), Random(seed))
         with oxigraph_server(location, timeout_s=_LIMIT_S) as url:
             server = SparqlEndpoint(url)
+            # The worker starts with its first query, so that the server is the only child yet.
+            (server_pid,) = _children()
             ways = {
                 "in process": partial(_answer_here, here),
                 "worker": partial(_answer, graph),
                 "oxigraph server": partial(_answer, server),
             }
             _print_times(templates, ways)
+            (worker_pid,) = (pid for pid in _children() if pid != server_pid)
+            for name, pid in (("worker", worker_pid), ("oxigraph server", server_pid)):
+                print(f"memory of the {name}: {memory_bytes(pid) / 1e6:.0f} MB")
             print(f"\nORDER BY over all triples, with a limit of {_LIMIT_S} s")
             some = templates["ASK, 1 hop"][0]
             print(f"worker: {_stop(graph, some)}")
-            graph.close()
-            # The worker has ended with the graph: the server is the only child.
-            (pid,) = process_tree(os.getpid())[1:]
-            before_s = cpu_seconds(pid)
-            print(f"oxigraph server: {_stop(server, some)}; {_watch(pid, before_s)}")
+            before_s = cpu_seconds(server_pid)
+            print(f"oxigraph server: {_stop(server, some)}; {_watch(server_pid, before_s)}")
 
 
 def _templates(
@@ -124,6 +126,10 @@ def _answer_here(store: pyoxigraph.Store, text: str) -> object:
 
 def _answer(graph: Graph, text: str) -> object:
     return graph.ask(text) if text.startswith("ASK") else graph.select(text)
+
+
+def _children() -> list[int]:
+    return process_tree(os.getpid())[1:]
 
 
 def _stop(graph: Graph, following: str) -> str:

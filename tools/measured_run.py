@@ -76,7 +76,7 @@ def watched_memory(pid: int) -> Iterator[Memory]:
 
     def watch() -> None:
         while not ended.wait(_INTERVAL_S):
-            used = sum(_memory_bytes(one) for one in process_tree(pid))
+            used = sum(memory_bytes(one) for one in process_tree(pid))
             memory.peak_bytes = max(memory.peak_bytes, used)
 
     watcher = threading.Thread(target=watch, daemon=True)
@@ -106,6 +106,19 @@ def cpu_seconds(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+def memory_bytes(pid: int) -> int:
+    """Return the resident set of a process; 0 where it has ended."""
+    # Not the proportional set of smaps_rollup: reading that takes 10 ms for each GB, and the
+    # process cannot touch new memory meanwhile.
+    try:
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 0
+
+
 def disk_bytes(folder: Path) -> int:
     """Return the size of all files below a folder."""
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
@@ -127,15 +140,3 @@ def machine() -> str:
         f"{os.cpu_count()} × {model}, {memory_kb / 1e6:.0f} GB memory, "
         f"load average {load:.1f} at the start"
     )
-
-
-def _memory_bytes(pid: int) -> int:
-    # Not the proportional set of smaps_rollup: reading that takes 10 ms for each GB, and the
-    # process cannot touch new memory meanwhile.
-    try:
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass  # It has ended.
-    return 0
