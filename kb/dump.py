@@ -6,7 +6,6 @@ hold nothing that could be mended into a triple is refused.
 
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,13 +41,6 @@ class Block:
     end: int
     bytes_read: int
 
-    @property
-    def lines(self) -> list[bytes]:
-        """The lines one by one, each with its end."""
-        # Not splitlines: it would also cut at a carriage return inside a literal.
-        *whole, rest = self.data.split(b"\n")
-        return [line + b"\n" for line in whole] + ([rest] if rest else [])
-
 
 def dump_size_bytes(dump: str) -> int | None:
     """Return the size of a dump on disk; None where it is standard input or not a plain file.
@@ -64,16 +56,6 @@ def dump_size_bytes(dump: str) -> int | None:
     if not path.exists():
         raise InputError(f"there is no dump at {dump}.")
     return path.stat().st_size if path.is_file() else None
-
-
-def read_blocks(
-    dump: str, *, block_bytes: int = BLOCK_BYTES, skip_bytes: int = 0, skip_lines: int = 0
-) -> Iterator[Block]:
-    """Read a dump block by block, as `DumpReader.blocks` says."""
-    with closing(DumpReader(dump)) as reader:
-        yield from reader.blocks(
-            block_bytes=block_bytes, skip_bytes=skip_bytes, skip_lines=skip_lines
-        )
 
 
 class DumpReader:

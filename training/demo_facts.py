@@ -4,12 +4,12 @@ Just enough to make questions that have an answer: it reads the shipped triples 
 Constraints follow relations forwards only, and dates are compared by year.
 """
 
+import lzma
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from kbqa.kb.demo_graph import DEMO_DUMP
-from kbqa.kb.dump import read_blocks
 from kbqa.kb.literals import literal_parts
 from kbqa.sparql.crp import Compare, Constraint, Crp, Entity, Hop, IsEntity, Step, TextEquals
 from kbqa.sparql.terms import FREEBASE_NS, Literal
@@ -32,8 +32,8 @@ class DemoFacts:
         self._ends: dict[tuple[str, str], list[str]] = defaultdict(list)
         self._starts: dict[tuple[str, str], list[str]] = defaultdict(list)
         self._degrees: Counter[str] = Counter()
-        for block in read_blocks(str(DEMO_DUMP)):
-            for line in block.lines:
+        with lzma.open(DEMO_DUMP) as lines:
+            for line in lines:
                 self._read(line)
         self._borne: dict[Constraint, frozenset[str]] = {}
         self._walks: dict[tuple[str, tuple[Step, ...]], list[_Path]] = {}

@@ -13,15 +13,29 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from kbqa.kb.dump import DumpReader, dump_size_bytes, read_blocks
+from kbqa.kb.dump import BLOCK_BYTES, Block, DumpReader, dump_size_bytes
 from kbqa.sparql.errors import DumpError, InputError
 
 LINE = b"<http://rdf.freebase.com/ns/m.0%d>\t<a:p>\t<a:o>\t.\n"
 TEXT = b"".join(LINE % number for number in range(50_000))
 
 
-def lines_of(dump: Path | str) -> list[bytes]:
-    return [line for block in read_blocks(str(dump)) for line in block.lines]
+def blocks_of(
+    dump: Path, block_bytes: int = BLOCK_BYTES, skip_bytes: int = 0, skip_lines: int = 0
+) -> list[Block]:
+    with closing(DumpReader(str(dump))) as reader:
+        blocks = reader.blocks(
+            block_bytes=block_bytes, skip_bytes=skip_bytes, skip_lines=skip_lines
+        )
+        return list(blocks)
+
+
+def lines_in(block: Block) -> list[bytes]:
+    return io.BytesIO(block.data).readlines()
+
+
+def lines_of(dump: Path) -> list[bytes]:
+    return [line for block in blocks_of(dump) for line in lines_in(block)]
 
 
 def in_two(pack: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
@@ -54,7 +68,7 @@ PACKED = {
     "Zstandard with a long window": zstd_long(TEXT),
     "Zstandard with a skippable frame": SKIPPABLE + zstandard.compress(TEXT),
 }
-BLOCK_BYTES = 1 << 18
+SMALL_BYTES = 1 << 18
 
 
 @pytest.mark.parametrize("packed", PACKED.values(), ids=PACKED)
@@ -74,17 +88,16 @@ def test_every_compression_gives_the_same_lines(
 def test_blocks_say_where_they_stand(tmp_path: Path) -> None:
     dump = tmp_path / "dump.gz"
     dump.write_bytes(gzip.compress(TEXT))
-    blocks = list(read_blocks(str(dump), block_bytes=BLOCK_BYTES))
-    assert len(blocks) == len(TEXT) // BLOCK_BYTES + 1
+    blocks = blocks_of(dump, SMALL_BYTES)
+    assert len(blocks) == len(TEXT) // SMALL_BYTES + 1
     line, end = 1, 0
     for block in blocks:
         assert block.first_line == line
-        line += len(block.lines)
+        line += len(lines_in(block))
         end += len(block.data)
         assert block.end == end
-        assert block.data == b"".join(block.lines)
         assert block.data.endswith(b"\n")
-        assert len(block.data) < BLOCK_BYTES + len(LINE)
+        assert len(block.data) < SMALL_BYTES + len(LINE)
     assert blocks[-1].bytes_read == dump.stat().st_size == dump_size_bytes(str(dump))
 
 
@@ -92,12 +105,12 @@ def test_blocks_say_where_they_stand(tmp_path: Path) -> None:
 def test_reading_goes_on_after_any_block(tmp_path: Path, packed: bytes) -> None:
     dump = tmp_path / "dump"
     dump.write_bytes(packed)
-    blocks = list(read_blocks(str(dump), block_bytes=BLOCK_BYTES))
+    blocks = blocks_of(dump, SMALL_BYTES)
     for index, block in enumerate(blocks):
-        next_line = block.first_line + len(block.lines)
+        next_line = block.first_line + len(lines_in(block))
         with closing(DumpReader(str(dump))) as reader:
             rest = reader.blocks(
-                block_bytes=BLOCK_BYTES, skip_bytes=block.end, skip_lines=next_line - 1
+                block_bytes=SMALL_BYTES, skip_bytes=block.end, skip_lines=next_line - 1
             )
             assert [(b.first_line, b.end) for b in rest] == [
                 (b.first_line, b.end) for b in blocks[index + 1 :]
@@ -109,15 +122,15 @@ def test_a_dump_that_became_shorter_is_another_dump(tmp_path: Path) -> None:
     dump = tmp_path / "dump"
     dump.write_bytes(TEXT)
     with pytest.raises(DumpError, match=r"ends 1 bytes before .* it changed since the load began"):
-        list(read_blocks(str(dump), skip_bytes=len(TEXT) + 1, skip_lines=50_000))
+        blocks_of(dump, skip_bytes=len(TEXT) + 1, skip_lines=50_000)
 
 
 def test_a_block_ends_with_a_line_however_long(tmp_path: Path) -> None:
     long_line = b'<a:s>\t<a:p>\t"' + b"x" * 3_000_000 + b'"\t.\n'
     dump = tmp_path / "dump"
     dump.write_bytes(LINE % 1 + long_line + LINE % 2)
-    blocks = list(read_blocks(str(dump), block_bytes=1000))
-    assert [block.lines for block in blocks] == [[LINE % 1, long_line], [LINE % 2]]
+    blocks = blocks_of(dump, 1000)
+    assert [lines_in(block) for block in blocks] == [[LINE % 1, long_line], [LINE % 2]]
 
 
 def test_what_has_no_lines_is_refused_before_it_fills_the_memory(tmp_path: Path) -> None:
@@ -131,9 +144,8 @@ def test_a_reader_given_up_leaves_no_thread(tmp_path: Path) -> None:
     dump = tmp_path / "dump.gz"
     dump.write_bytes(gzip.compress(TEXT))
     before = threading.active_count()
-    blocks = read_blocks(str(dump), block_bytes=1000)
-    next(blocks)
-    blocks.close()  # type: ignore[attr-defined]
+    with closing(DumpReader(str(dump))) as reader:
+        next(reader.blocks(block_bytes=1000))
     assert threading.active_count() == before
 
 
@@ -230,7 +242,7 @@ def test_damage_is_never_passed_over(
     with pytest.raises(DumpError, match=r"damaged or cut short after line \d+: "):
         lines_of(dump)
     with pytest.raises(DumpError, match="damaged or cut short before line 50001"):
-        list(read_blocks(str(dump), skip_bytes=len(TEXT), skip_lines=50_000))
+        blocks_of(dump, skip_bytes=len(TEXT), skip_lines=50_000)
 
 
 def test_lines_before_the_damage_are_told_to_a_megabyte(tmp_path: Path) -> None:
