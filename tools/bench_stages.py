@@ -100,10 +100,12 @@ def _measure(dump: Path, store: Path, loaders: int | None) -> StageCosts:
         for _ in reader.blocks():
             pass
     clock.mark("starting")
+    before = _written_bytes()
     try:
         settings = LoadSettings(loaders=loaders)
         summary = load_freebase([dump], store, settings=settings, progress=clock)
         clock.mark("end")
+        written = (_written_bytes() - before) / summary.kept
     finally:
         shutil.rmtree(store, ignore_errors=True)
     print(
@@ -137,7 +139,14 @@ def _measure(dump: Path, store: Path, loaders: int | None) -> StageCosts:
     print(f"  w, writing, a triple                      {costs.writing:8.2f}")
     print(f"  c, compacting, a triple                   {costs.compacting:8.2f}")
     print(f"  n, side indexes, a name                   {costs.indexing:8.2f}")
+    print(f"{written:.0f} bytes were written to the disk for each triple")
     return costs
+
+
+def _written_bytes() -> int:
+    """Return what this process and its ended children have had written, deleted files included."""
+    each = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return 512 * sum(usage.ru_oublock for usage in each)
 
 
 def _print_estimate(small: StageCosts, large: StageCosts) -> None:
@@ -156,6 +165,7 @@ def _print_estimate(small: StageCosts, large: StageCosts) -> None:
         "compacting": [one.compacting for one in each],
         "side indexes, meanwhile": [one.indexing for one in each],
         "in all": [one.total for one in each],
+        "in all, --no-compact": [one.total_without_compaction for one in each],
     }
     for name, seconds in rows.items():
         print(f"{name:34}" + "".join(f"{value / 60:10.0f}" for value in seconds))

@@ -66,6 +66,11 @@ class Estimate:
         """From the dump to the finished store."""
         return self.loading + max(self.compacting, self.indexing)
 
+    @property
+    def total_without_compaction(self) -> float:
+        """The same with ``--no-compact``."""
+        return self.loading + self.indexing
+
 
 def estimate(costs: StageCosts, writing: float, compacting: float, cores: int) -> Estimate:
     """Estimate the load of the full dump.

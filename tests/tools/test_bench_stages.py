@@ -23,8 +23,9 @@ def test_stages_of_two_loads_and_the_estimate(tmp_path: Path, made_dump: Path) -
         assert [line.split("  ")[0] for line in lines[2:8]] == [
             *("only reading", "starting", "reading", "loading", "compacting", "indexing")
         ]
-        assert [line.strip()[0] for line in lines[9:]] == list("gfwcn")
-    assert full.splitlines()[-1].startswith("in all")
+        assert [line.strip()[0] for line in lines[9:14]] == list("gfwcn")
+        assert lines[14].endswith("bytes were written to the disk for each triple")
+    assert full.splitlines()[-1].startswith("in all, --no-compact")
     assert not list(work.iterdir())
 
 
