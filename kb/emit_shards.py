@@ -14,13 +14,13 @@ from pathlib import Path
 
 from isal import igzip
 
-from kbqa.kb.checkpoint import discard, locked
+from kbqa.kb.checkpoint import discard
 from kbqa.kb.durable import sync, write_safely
 from kbqa.kb.layout import SCHEMA_VERSION, LineCounts, StoreLayout
-from kbqa.kb.load_job import LoadJob, LoadSettings, Progress, SilentProgress, versions
-from kbqa.kb.rules import Rules, profile
+from kbqa.kb.load_job import LoadJob, LoadSettings, Progress, versions
+from kbqa.kb.rules import Rules
 from kbqa.kb.shard_pipeline import TakenShard
-from kbqa.sparql.errors import DumpError, InputError
+from kbqa.sparql.errors import InputError
 
 MANIFEST = "shards.json"
 
@@ -52,36 +52,22 @@ def emit_shards(
         DumpError: A dump cannot be read, or a shard not be written.
     """
     work = StoreLayout(StoreLayout(directory).building)
-    job = LoadJob(
-        [str(dump) for dump in dumps],
-        work,
-        rules or profile("qa"),
-        settings or LoadSettings(),
-        progress or SilentProgress(),
-    )
+    job = LoadJob(dumps, work, rules, settings, progress)
     _check_directory(directory, work, overwrite)
-    with locked(work):
-        try:
-            job.begin("shards", overwrite)
-            (directory / MANIFEST).unlink(missing_ok=True)
-            with _Emitter(directory, job.settings.sinks) as emitter:
-                job.fill(emitter)
-                job.drain(emitter)
-            numbered = (_part(directory, number) for number in range(job.state.shards))
-            parts = [part for part in numbered if part.exists()]
-            for left_over in set(directory.glob("part-*")) - set(parts):
-                left_over.unlink()
-            counts = job.line_counts(sum(part.stat().st_size for part in parts))
-            shutil.copyfile(work.rejects, StoreLayout(directory).rejects)
-            _write_manifest(directory, job, parts, counts)
-            discard(work)
-        except OSError as error:
-            raise DumpError(
-                f"the shards in {directory} cannot be written: {error}. Is the disk full, or the "
-                "folder not yours? Run the same command again to go on."
-            ) from error
-        finally:
-            job.clear_if_fruitless()
+    with job.at_work(f"the shards in {directory}"):
+        job.begin("shards", overwrite)
+        (directory / MANIFEST).unlink(missing_ok=True)
+        with _Emitter(directory, job.settings.sinks) as emitter:
+            job.fill(emitter)
+            job.drain(emitter)
+        numbered = (_part(directory, number) for number in range(job.state.shards))
+        parts = [part for part in numbered if part.exists()]
+        for left_over in set(directory.glob("part-*")) - set(parts):
+            left_over.unlink()
+        counts = job.line_counts(sum(part.stat().st_size for part in parts))
+        shutil.copyfile(work.rejects, StoreLayout(directory).rejects)
+        _write_manifest(directory, job, parts, counts)
+        discard(work)
     return counts
 
 

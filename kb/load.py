@@ -9,19 +9,18 @@ was killed goes on when it is asked for again.
 
 import logging
 import shutil
-import sqlite3
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
-from kbqa.kb.checkpoint import discard, locked
+from kbqa.kb.checkpoint import discard
 from kbqa.kb.layout import LoadSummary, Manifest, StoreLayout, read_manifest, write_manifest
-from kbqa.kb.load_job import LoadJob, LoadSettings, Progress, SilentProgress, cores, versions
-from kbqa.kb.rules import Rules, profile
+from kbqa.kb.load_job import LoadJob, LoadSettings, Progress, cores, versions
+from kbqa.kb.rules import Rules
 from kbqa.kb.side_indexes import index_hubs, index_languages, index_runs
 from kbqa.kb.store_writer import StoreWriter, drop_orphans
-from kbqa.sparql.errors import DumpError, InputError
+from kbqa.sparql.errors import InputError
 
 logger = logging.getLogger(__name__)
 
@@ -53,36 +52,22 @@ def load_freebase(
     """
     layout = StoreLayout(store_directory)
     work = StoreLayout(layout.building)
-    job = LoadJob(
-        [str(dump) for dump in dumps],
-        work,
-        rules or profile("qa"),
-        settings or LoadSettings(),
-        progress or SilentProgress(),
-    )
+    job = LoadJob(dumps, work, rules, settings, progress)
     _check_directory(layout, overwrite)
-    with locked(work):
-        try:
-            if layout.is_finished and not overwrite and not work.checkpoint.exists():
-                # Killed as it tidied up.
-                if not job.has_dumps([dump.name for dump in read_manifest(store_directory).dumps]):
-                    raise _is_finished(store_directory)
-            else:
-                job.begin("store", overwrite)
-                if layout.is_finished and not overwrite and not job.has_all_in_place:
-                    raise _is_finished(store_directory)
-                if not job.state.is_built:
-                    _build(job)
-                if not job.has_all_in_place:
-                    _move_into_place(work, layout)
-            discard(work)
-        except (OSError, sqlite3.Error) as error:
-            raise DumpError(
-                f"the store at {store_directory} cannot be written: {error}. Is the disk full, or "
-                "the folder not yours? Run the same command again to go on."
-            ) from error
-        finally:
-            job.clear_if_fruitless()
+    with job.at_work(f"the store at {store_directory}"):
+        if layout.is_finished and not overwrite and not work.checkpoint.exists():
+            # Killed as it tidied up.
+            if not job.has_dumps([dump.name for dump in read_manifest(store_directory).dumps]):
+                raise _is_finished(store_directory)
+        else:
+            job.begin("store", overwrite)
+            if layout.is_finished and not overwrite and not job.has_all_in_place:
+                raise _is_finished(store_directory)
+            if not job.state.is_built:
+                _build(job)
+            if not job.has_all_in_place:
+                _move_into_place(work, layout)
+        discard(work)
     summary = read_manifest(store_directory).summary
     logger.info("loaded %s triples into %s", summary.kept, store_directory)
     return summary

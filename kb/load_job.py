@@ -2,20 +2,22 @@
 
 import os
 import shutil
+import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Protocol
 
-from kbqa.kb.checkpoint import Checkpoint, find_unfinished
+from kbqa.kb.checkpoint import Checkpoint, find_unfinished, locked
 from kbqa.kb.dump import dump_size_bytes
 from kbqa.kb.filter_block import BlockFilter
 from kbqa.kb.layout import SCHEMA_VERSION, DumpFile, LineCounts, StoreLayout
 from kbqa.kb.load_forecast import Forecast, check_disk, forecast, shard_size
 from kbqa.kb.rejects import RejectsFile
-from kbqa.kb.rules import Rules
+from kbqa.kb.rules import Rules, profile
 from kbqa.kb.shard_pipeline import PipelineSettings, ShardPipeline, ShardSink, Stage
 from kbqa.sparql.errors import DumpError, InputError
 
@@ -72,9 +74,9 @@ class LoadJob:
 
     Args:
         dumps: Paths, or ``-`` for standard input.
-        work: The folder in which it works; the caller holds its lock.
-        rules: What is left out.
-        settings: How to go about it.
+        work: The folder in which it works.
+        rules: What is left out; None for the profile ``qa``.
+        settings: How to go about it; None for the defaults.
         progress: Told how far the load is.
 
     Attributes:
@@ -88,23 +90,47 @@ class LoadJob:
 
     def __init__(
         self,
-        dumps: Sequence[str],
+        dumps: Sequence[str | Path],
         work: StoreLayout,
-        rules: Rules,
-        settings: LoadSettings,
-        progress: Progress,
+        rules: Rules | None,
+        settings: LoadSettings | None,
+        progress: Progress | None,
     ) -> None:
         if not dumps:
             raise InputError("no dump was named.")
         self.work = work
-        self.rules = rules
-        self.settings = settings
-        self.progress = progress
-        self._dumps = dumps
-        self._filter = BlockFilter(rules, strict=settings.strict)
+        self.rules = rules or profile("qa")
+        self.settings = settings or LoadSettings()
+        self.progress = progress or SilentProgress()
+        self._dumps = [str(dump) for dump in dumps]
+        self._filter = BlockFilter(self.rules, strict=self.settings.strict)
         self._pipeline: ShardPipeline | None = None
         self._started = time.monotonic()
-        self._sizes = [dump_size_bytes(dump) for dump in dumps]
+        self._sizes = [dump_size_bytes(dump) for dump in self._dumps]
+
+    @contextmanager
+    def at_work(self, output: str) -> Iterator[None]:
+        """Hold the folder, and leave it only where there is something in it to go on with.
+
+        Args:
+            output: What the load writes, in words.
+
+        Raises:
+            InputError: Another load is at work there.
+            DumpError: A file cannot be written.
+        """
+        with locked(self.work):
+            try:
+                yield
+            except (OSError, sqlite3.Error) as error:
+                raise DumpError(
+                    f"{output} cannot be written: {error}. Is the disk full, or the folder not "
+                    "yours? Run the same command again to go on."
+                ) from error
+            finally:
+                # Before the first checkpoint no shard is complete.
+                if not self.work.checkpoint.exists():
+                    shutil.rmtree(self.work.directory, ignore_errors=True)
 
     def begin(self, output: str, overwrite: bool) -> None:
         """Find where to go on, or begin.
@@ -200,11 +226,6 @@ class LoadJob:
     def has_all_in_place(self) -> bool:
         """Tell whether all that is left to do is to tidy up."""
         return self.state.is_built and not self.work.manifest.exists()
-
-    def clear_if_fruitless(self) -> None:
-        """Leave nothing behind where no shard is complete: there is nothing to go on with."""
-        if not self.work.checkpoint.exists():
-            shutil.rmtree(self.work.directory, ignore_errors=True)
 
     @property
     def _seconds(self) -> float:
