@@ -167,11 +167,20 @@ def find_unfinished(
                 "start anew with --overwrite."
             )
         state = None
-    if state is not None and state.is_built and not work.manifest.exists() and overwrite:
-        state = None  # Its parts are all in place; only this folder was left.
+    if state is not None and _is_in_place(work, state):
+        state = None  # What it built is to be replaced.
     _clear(work, _known_files(work, state))
     work.runs.mkdir(exist_ok=True)
     return state
+
+
+def has_work_left(work: StoreLayout) -> bool:
+    """Tell whether a load that was stopped has more to do than to delete its folder.
+
+    Raises:
+        DumpError: Its state cannot be read.
+    """
+    return work.checkpoint.exists() and not _is_in_place(work, read_checkpoint(work.checkpoint))
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
@@ -210,6 +219,11 @@ def _found(path: Path, overwrite: bool) -> Checkpoint | None:
         if overwrite:
             return None
         raise
+
+
+def _is_in_place(work: StoreLayout, state: Checkpoint) -> bool:
+    # Of all that was built, the manifest is moved last.
+    return state.is_built and not work.manifest.exists()
 
 
 def _fields(value: object) -> dict[str, object]:

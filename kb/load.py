@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
-from kbqa.kb.checkpoint import discard
+from kbqa.kb.checkpoint import discard, has_work_left
 from kbqa.kb.layout import LoadSummary, Manifest, StoreLayout, read_manifest, write_manifest
 from kbqa.kb.load_job import LoadJob, LoadSettings, Progress, cores, versions
 from kbqa.kb.rules import Rules
@@ -55,18 +55,15 @@ def load_freebase(
     job = LoadJob(dumps, work, rules, settings, progress)
     _check_directory(layout, overwrite)
     with job.at_work(f"the store at {store_directory}"):
-        if layout.is_finished and not overwrite and not work.checkpoint.exists():
-            # Killed as it tidied up.
-            if not job.has_dumps([dump.name for dump in read_manifest(store_directory).dumps]):
+        if layout.is_finished and not overwrite:
+            # The only case for that: the load that made it was killed as it tidied up.
+            if has_work_left(work) or not job.has_made(read_manifest(store_directory)):
                 raise _is_finished(store_directory)
         else:
             job.begin("store", overwrite)
-            if layout.is_finished and not overwrite and not job.has_all_in_place:
-                raise _is_finished(store_directory)
             if not job.state.is_built:
                 _build(job)
-            if not job.has_all_in_place:
-                _move_into_place(work, layout)
+            _move_into_place(work, layout)
         discard(work)
     summary = read_manifest(store_directory).summary
     logger.info("loaded %s triples into %s", summary.kept, store_directory)

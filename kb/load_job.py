@@ -14,7 +14,7 @@ from typing import Protocol
 from kbqa.kb.checkpoint import Checkpoint, find_unfinished, locked
 from kbqa.kb.dump import dump_size_bytes
 from kbqa.kb.filter_block import BlockFilter
-from kbqa.kb.layout import SCHEMA_VERSION, DumpFile, LineCounts, StoreLayout
+from kbqa.kb.layout import SCHEMA_VERSION, DumpFile, LineCounts, Manifest, StoreLayout
 from kbqa.kb.load_forecast import Forecast, check_disk, forecast, shard_size
 from kbqa.kb.rejects import RejectsFile
 from kbqa.kb.rules import Rules, profile
@@ -218,14 +218,10 @@ class LoadJob:
             size_bytes=size_bytes,
         )
 
-    def has_dumps(self, names: Sequence[str]) -> bool:
-        """Tell whether these are the dumps that are loaded."""
-        return list(names) == list(self._dumps)
-
-    @property
-    def has_all_in_place(self) -> bool:
-        """Tell whether all that is left to do is to tidy up."""
-        return self.state.is_built and not self.work.manifest.exists()
+    def has_made(self, store: Manifest) -> bool:
+        """Tell whether a finished store is of these dumps, by these rules."""
+        names = [dump.name for dump in store.dumps]
+        return names == self._dumps and store.rules == self.rules.to_toml()
 
     @property
     def _seconds(self) -> float:

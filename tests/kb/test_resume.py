@@ -224,9 +224,12 @@ def test_a_load_stopped_while_its_parts_are_moved_ends_that(
     assert content(store) == expected
 
 
-def test_a_load_stopped_when_all_is_in_place_only_clears_up(
-    dump: Path, store: Path, expected: Content, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture(params=[False, True], ids=["with-state", "without"])
+def untidied(
+    dump: Path, store: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """A store whose load was stopped when all was in place."""
+
     def fail(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
@@ -235,8 +238,33 @@ def test_a_load_stopped_when_all_is_in_place_only_clears_up(
         with pytest.raises(KeyboardInterrupt):
             load_freebase([dump], store, settings=SETTINGS)
     assert StoreLayout(store).is_finished
-    go_on([dump], store)
-    assert content(store) == expected
+    if request.param:
+        StoreLayout(StoreLayout(store).building).checkpoint.unlink()
+    return store
+
+
+def test_a_load_stopped_when_all_is_in_place_only_clears_up(
+    dump: Path, untidied: Path, expected: Content
+) -> None:
+    progress = RecordedProgress()
+    load_freebase([dump], untidied, settings=SETTINGS, progress=progress)
+    assert progress.steps == []
+    assert content(untidied) == expected
+
+
+@pytest.mark.parametrize(
+    ("copies", "rules"), [(2, "qa"), (1, "full")], ids=["other-dumps", "other-rules"]
+)
+def test_another_load_into_a_store_that_was_not_tidied_up_is_refused(
+    dump: Path, untidied: Path, copies: int, rules: str
+) -> None:
+    before = read_manifest(untidied)
+    with pytest.raises(InputError, match=r"finished store\. Replace it with --overwrite"):
+        load_freebase([dump] * copies, untidied, rules=profile(rules))
+    assert read_manifest(untidied) == before
+    load_freebase([dump], untidied, rules=profile(rules), overwrite=True, settings=SETTINGS)
+    assert read_manifest(untidied).rules == profile(rules).to_toml()
+    assert not StoreLayout(untidied).building.exists()
 
 
 def run_until(command: Sequence[str], is_there: Callable[[], bool], *, whole_group: bool) -> None:
