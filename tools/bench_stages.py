@@ -150,12 +150,10 @@ def _written_bytes() -> int:
 
 
 def _print_estimate(small: StageCosts, large: StageCosts) -> None:
-    triples = small.triples, large.triples
-    writing = at_full_size(small.writing, large.writing, *triples)
-    compacting = at_full_size(small.compacting, large.compacting, *triples)
+    writing = at_full_size(small.writing, large.writing, small.triples, large.triples)
     print("\nThe full dump, an estimate:")
-    print(f"  w′, writing, a triple: {writing:.1f} µs; c′, compacting: {compacting:.1f} µs")
-    each = [estimate(large, writing, compacting, cores) for cores in _CORES]
+    print(f"w′, writing, a triple: {writing:.1f} µs")
+    each = [estimate(large, writing, cores) for cores in _CORES]
     print(f"{'minutes on':34}" + "".join(f"{cores:>4} cores" for cores in _CORES))
     rows = {
         "reading, one stream": [one.reading for one in each],

@@ -72,13 +72,14 @@ class Estimate:
         return self.loading + self.indexing
 
 
-def estimate(costs: StageCosts, writing: float, compacting: float, cores: int) -> Estimate:
+def estimate(costs: StageCosts, writing: float, cores: int) -> Estimate:
     """Estimate the load of the full dump.
+
+    Compacting is taken to cost a triple the same at any size, as it writes each of them once.
 
     Args:
         costs: Those of the larger load.
         writing: w′, microseconds a triple at full size.
-        compacting: c′, the same of compacting.
         cores: The machine's; each loader keeps one busy.
     """
     kept = LINES * KEPT_SHARE
@@ -86,7 +87,7 @@ def estimate(costs: StageCosts, writing: float, compacting: float, cores: int) -
         reading=LINES * costs.reading / 1e6,
         work=(LINES * costs.filling + kept * writing) / cores / 1e6,
         writing=kept * writing / min(cores, MOST_LOADERS) / 1e6,
-        compacting=kept * compacting / 1e6,
+        compacting=kept * costs.compacting / 1e6,
         indexing=kept * NAMES_SHARE * costs.indexing / 1e6,
     )
 

@@ -31,7 +31,7 @@ def test_stages_of_two_loads_and_the_estimate(tmp_path: Path, made_dump: Path) -
 
 def test_the_slowest_part_of_a_load_is_what_it_takes() -> None:
     costs = StageCosts(KEPT, reading=0.3, filling=1.0, writing=9.0, compacting=3.0, indexing=20.0)
-    few, many = (estimate(costs, 10.0, 3.0, cores) for cores in (2, 64))
+    few, many = (estimate(costs, 10.0, cores) for cores in (2, 64))
     assert few.loading == few.work == pytest.approx((LINES + 10 * KEPT) / 2 / 1e6)
     assert many.loading == many.writing == pytest.approx(10 * KEPT / 8 / 1e6)
     assert many.total - many.loading == many.compacting == few.compacting > many.indexing
