@@ -8,15 +8,18 @@ import fcntl
 import json
 import shutil
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from kbqa.kb.durable import write_safely
 from kbqa.kb.layout import StoreLayout
 from kbqa.sparql.errors import DumpError, InputError
+
+Plan: TypeAlias = Mapping[str, str | Sequence[Sequence[str]]]
+"""The parts of what a load is to do, each in words, or as names and what there is of each."""
 
 
 class Position(NamedTuple):
@@ -102,7 +105,7 @@ class Checkpoint:
         seconds: Time spent.
     """
 
-    plan: Mapping[str, object]
+    plan: Plan
     shard_triples: int
     position: Position = field(default_factory=Position)
     counts: Counts = field(default_factory=Counts)
@@ -141,9 +144,7 @@ def locked(work: StoreLayout) -> Iterator[None]:
         yield
 
 
-def find_unfinished(
-    work: StoreLayout, plan: Mapping[str, object], overwrite: bool
-) -> Checkpoint | None:
+def find_unfinished(work: StoreLayout, plan: Plan, overwrite: bool) -> Checkpoint | None:
     """Find the load to go on with, and clear away what is of no use to it.
 
     Args:
@@ -163,8 +164,8 @@ def find_unfinished(
         if not overwrite:
             raise InputError(
                 f"{work.directory.parent} holds an unfinished load with other "
-                f"{_differences(state.plan, plan)}. Finish it with the command that began it, or "
-                "start anew with --overwrite."
+                f"{' and '.join(_differences(state.plan, plan))}. Finish it with the command that "
+                "began it, or start anew with --overwrite."
             )
         state = None
     if state is not None and _is_in_place(work, state):
@@ -250,6 +251,17 @@ def _known_files(work: StoreLayout, state: Checkpoint | None) -> set[Path]:
     return known
 
 
-def _differences(one: Mapping[str, object], other: Mapping[str, object]) -> str:
-    keys = sorted(key for key in one.keys() | other.keys() if one.get(key) != other.get(key))
-    return " and ".join(keys)
+def _differences(begun: Plan, asked: Plan) -> Iterator[str]:
+    for part, now in asked.items():
+        was = begun.get(part, "")
+        if was == now:
+            continue
+        changes: list[str] = []
+        if not isinstance(was, str) and not isinstance(now, str):
+            before = {pair[0]: pair[1] for pair in was}
+            changes = [
+                f"{name}: {before[name]}, now {state}"
+                for name, state in now
+                if before.get(name, state) != state
+            ]
+        yield f"{part} ({'; '.join(changes)})" if changes else part

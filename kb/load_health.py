@@ -4,7 +4,6 @@ import fcntl
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import cast
 
 from kbqa.kb.checkpoint import Checkpoint, read_checkpoint
 from kbqa.kb.findings import Finding, problem, warning
@@ -61,7 +60,7 @@ def _unfinished(layout: StoreLayout, command: str) -> Finding:
             return warning("load", f"the store is being replaced now: {progress}", advice)
         return problem("load", f"the store is being loaded now: {progress}", advice)
     if state is not None:
-        dumps = shlex.join(name for name, _ in cast(list[tuple[str, int]], state.plan["dumps"]))
+        dumps = shlex.join(name for name, _ in state.plan["dumps"])
         command = command.replace("DUMP", dumps)
     if layout.is_finished:
         return warning(
@@ -80,7 +79,7 @@ def _unfinished(layout: StoreLayout, command: str) -> Finding:
 def _progress(state: Checkpoint) -> str:
     if state.is_built:
         return "all is built, and was to be moved into place"
-    dumps = cast(list[object], state.plan["dumps"])
+    dumps = state.plan["dumps"]
     read = "all" if state.is_read else f"{len(state.dumps)}"
     return (
         f"{state.counts.read:,} lines are read, {read} of {len(dumps)} dumps to the end, and "

@@ -7,11 +7,12 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Protocol
 
-from kbqa.kb.checkpoint import Checkpoint, find_unfinished, locked
+from kbqa.kb.checkpoint import Checkpoint, Plan, find_unfinished, locked
 from kbqa.kb.dump import dump_size_bytes
 from kbqa.kb.filter_block import BlockFilter
 from kbqa.kb.layout import SCHEMA_VERSION, DumpFile, LineCounts, Manifest, StoreLayout
@@ -106,7 +107,7 @@ class LoadJob:
         self._filter = BlockFilter(self.rules, strict=self.settings.strict)
         self._pipeline: ShardPipeline | None = None
         self._started = time.monotonic()
-        self._sizes = [dump_size_bytes(dump) for dump in self._dumps]
+        self._identities = [_identity(dump) for dump in self._dumps]
 
     @contextmanager
     def at_work(self, output: str) -> Iterator[None]:
@@ -227,21 +228,27 @@ class LoadJob:
     def _seconds(self) -> float:
         return round(time.monotonic() - self._started, 3)
 
-    def _plan(self, output: str) -> dict[str, object]:
+    def _plan(self, output: str) -> Plan:
         return {
             "output": output,
-            "dumps": [
-                [dump if size is None else str(Path(dump).resolve()), size]
-                for dump, size in zip(self._dumps, self._sizes, strict=True)
-            ],
+            "dumps": self._identities,
             "rules": self.rules.to_toml(),
-            "versions": versions() | {"layout": SCHEMA_VERSION},
+            "versions": [*map(list, versions().items()), ["layout", str(SCHEMA_VERSION)]],
         }
 
 
 def versions() -> dict[str, str]:
     """Return the versions that what a load writes hangs on."""
     return {package: version(package) for package in ("kbqa", "polars", "pyoxigraph")}
+
+
+def _identity(dump: str) -> list[str]:
+    """Return a dump's path, and what changes when the file does."""
+    if dump_size_bytes(dump) is None:
+        return [dump, "a stream"]
+    path = Path(dump).resolve()
+    changed = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    return [str(path), f"{path.stat().st_size:,} bytes of {changed:%Y-%m-%d %H:%M:%S.%f} UTC"]
 
 
 def cores() -> int:

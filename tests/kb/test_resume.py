@@ -364,9 +364,17 @@ def test_a_dump_that_changed_is_not_gone_on_with(store: Path, tmp_path: Path) ->
     dump = tmp_path / "dump.nt"
     dump.write_bytes(LINES)
     stop([dump], store, 500)
-    dump.write_bytes(LINES + LINES)
-    with pytest.raises(InputError, match="other dumps"):
+    changed_at = dump.stat().st_mtime
+    dump.write_bytes(LINES.swapcase())
+    os.utime(dump, (changed_at, changed_at + 1))
+    with pytest.raises(
+        InputError,
+        match=rf"other dumps \({dump}: ([\d,]+ bytes) of .* UTC, now \1 of .* UTC\)\. Finish it",
+    ):
         go_on([dump], store)
+    dump.write_bytes(LINES)
+    os.utime(dump, (changed_at, changed_at))
+    assert go_on([dump], store) >= 500
 
 
 def test_a_load_stopped_within_its_second_dump_goes_on_there(
