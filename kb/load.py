@@ -56,7 +56,7 @@ def load_freebase(
     _check_directory(layout, overwrite)
     with job.at_work(f"the store at {store_directory}"):
         if layout.is_finished and not overwrite:
-            # The only case for that: the load that made it was killed as it tidied up.
+            # Nothing is left to do but to tidy up after the load that made it, if it was this one.
             if has_work_left(work) or not job.has_made(read_manifest(store_directory)):
                 raise _is_finished(store_directory)
         else:

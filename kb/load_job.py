@@ -52,7 +52,7 @@ class LoadSettings:
         shard_triples: Triples of a shard; None to choose by the size of the dumps.
         loaders: Shards that are loaded at the same time; None to choose by the machine's cores.
         checks_disk: Refuse to begin where the disk will not hold it, as far as can be told.
-        compacts: Merge the store's files at the end: queries are faster then, and it is smaller.
+        compacts: Merge the store's files at the end, so that queries are faster.
     """
 
     strict: bool = False

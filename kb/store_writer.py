@@ -4,7 +4,7 @@
 store open for writing. So a load can be given up at once, though pyoxigraph cannot be interrupted,
 and its memory goes with it. A shard is a plain N-Triples file: `bulk_load` reads it without holding
 the interpreter, several at a time, and takes all of it or nothing. A line that its parser refuses
-is found and left out. Last of all, the files that the loading left are merged into one order.
+is found and left out. At the end the files that the loading left are merged.
 
 The parent writes a path or a command a line, the child answers each with a line of JSON. When the
 parent ends, however it ends, the pipe closes and the child exits in the middle of its work.
@@ -110,8 +110,8 @@ class StoreWriter:
     def compact(self) -> None:
         """Merge the files of the store, after everything was loaded.
 
-        Each of them holds triples from anywhere in the order of the keys, and a query looks into
-        all of them. Merged, there are fewer, smaller, and without overlap.
+        Each of them holds triples from anywhere in the order of the keys, so that a query looks
+        into many. Merged, they do not overlap.
 
         Raises:
             DumpError: They cannot be merged.

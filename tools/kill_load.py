@@ -96,7 +96,7 @@ def main(dump: Path, work: Path, kills: int, seed: int, shard_triples: int) -> N
     moments = cycle(_MOMENTS)
     killed = loads = 0
     problems: list[str] = []
-    print(f"\n{'kill':>5}{'load':>5}{'after s':>9}  {'of':14}{'':28}found at the kill")
+    print(f"\n{'kill':>5}{'load':>5}{'after s':>9}  {'of':14}{'':30}found at the kill")
     while True:
         moment = next(moments) if killed < kills else None
         first_alone = killed % 2 == 1
@@ -107,7 +107,7 @@ def main(dump: Path, work: Path, kills: int, seed: int, shard_triples: int) -> N
             killed += 1
             what = "first process" if first_alone else "all processes"
             found = ", ".join(_found(store))
-            print(f"{killed:5}{loads + 1:5}{run.seconds:9.2f}  {what:14}{moment:28}{found}")
+            print(f"{killed:5}{loads + 1:5}{run.seconds:9.2f}  {what:14}{moment:30}{found}")
             continue
         loads += 1
         is_finished = StoreLayout(store).is_finished
@@ -164,14 +164,23 @@ def _run(
 
 def _has_begun(moment: str, store: Path) -> Callable[[], bool]:
     work = StoreLayout(StoreLayout(store).building)
+    since = time.time()
     if moment == _INDEXING:
-        return work.names.exists
+        return lambda: _is_written(work.names, since)
     if moment == _COMPACTING:
         # It begins when names are being indexed and the last shard is loaded and gone.
-        return lambda: work.names.exists() and not list(work.directory.glob("shard-*"))
+        return lambda: _is_written(work.names, since) and not any(work.directory.glob("shard-*"))
     if moment == _MOVING:
         return work.manifest.exists  # It is written when all else is, and moved last.
     return lambda: True
+
+
+def _is_written(path: Path, since: float) -> bool:
+    """Tell whether a file was written in this run; a run killed before may have left another."""
+    try:
+        return path.stat().st_mtime > since
+    except FileNotFoundError:
+        return False
 
 
 def _comes(is_there: Callable[[], bool], process: "subprocess.Popen[bytes]") -> bool:
