@@ -64,7 +64,7 @@ def test_a_missing_dump_is_named(tmp_path: Path) -> None:
 
 def test_a_disk_that_will_not_hold_it_is_refused(tmp_path: Path) -> None:
     check_disk(Forecast(2_000, 1_000, 1_000 * load_forecast.PEAK_BYTES), tmp_path)
-    with pytest.raises(InputError, match=r"1,000,000,000 triples takes 200\.0 GB .* 150\.0 GB"):
+    with pytest.raises(InputError, match=r"1,000,000,000 triples takes 230\.0 GB .* 150\.0 GB"):
         check_disk(Forecast(3 * 10**9, 10**9, 150 * 10**9), tmp_path)
 
 
