@@ -23,7 +23,7 @@ _KINDS = ("nodes", "edges", "noted")
 _FEW_EDGES = 8
 """Edges of a node in one shard below which their relations are not written: hardly a hub's."""
 
-_RANGE_ROWS = 4_000_000
+_RANGE_ROWS = 1_000_000
 _GROUP_ROWS = 65_536
 _HASHES = 1 << 64
 
