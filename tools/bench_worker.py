@@ -51,18 +51,19 @@ def main(store: Path, count: int, seed: int) -> None:
     location = StoreLayout(store).graph
     here = pyoxigraph.Store.read_only(str(location))
     with closing(OxigraphStore.open(store)) as graph:
+        others = _children()
         templates = _templates(graph, draw_entities(here, Random(seed), count), Random(seed))
         with oxigraph_server(location, timeout_s=_LIMIT_S) as url:
             server = SparqlEndpoint(url)
-            # The worker starts with its first query, so that the server is the only child yet.
-            (server_pid,) = _children()
+            # The worker starts with its first query.
+            (server_pid,) = _children() - others
             ways = {
                 "in process": partial(_answer_here, here),
                 "worker": partial(_answer, graph),
                 "oxigraph server": partial(_answer, server),
             }
             _print_times(templates, ways)
-            (worker_pid,) = (pid for pid in _children() if pid != server_pid)
+            (worker_pid,) = _children() - others - {server_pid}
             for name, pid in (("worker", worker_pid), ("oxigraph server", server_pid)):
                 print(f"memory of the {name}: {memory_bytes(pid) / 1e6:.0f} MB")
             print(f"\nORDER BY over all triples, with a limit of {_LIMIT_S} s")
@@ -128,8 +129,8 @@ def _answer(graph: Graph, text: str) -> object:
     return graph.ask(text) if text.startswith("ASK") else graph.select(text)
 
 
-def _children() -> list[int]:
-    return process_tree(os.getpid())[1:]
+def _children() -> set[int]:
+    return set(process_tree(os.getpid())[1:])
 
 
 def _stop(graph: Graph, following: str) -> str:
