@@ -45,7 +45,6 @@ _PLAIN_LITERAL = (
 _IS_IRI = f"^{_PLAIN_IRI}$"
 _IS_TERM = f"^(?:{_PLAIN_IRI}|{_PLAIN_LITERAL})$"
 
-
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LANGUAGE_TAG = '"@([A-Za-z0-9-]+)$'
 _OTHER_LANGUAGE = "a literal in another language"
