@@ -35,7 +35,7 @@ _PLAIN_LINE_BYTES = 129
 _PACKED_LINE_BYTES = 10.3
 """The final dump of Freebase has 3.13 billion lines, 32.2 GB of gzip, 400 GB in plain."""
 
-_KEPT_SHARE = 0.45
+KEPT_SHARE = 0.45
 """Of lines, under rules that drop some: a guess between what others kept of the final dump (954.5
 million triples, 0.31) and what is kept of the dumps that tools/make_dump.py makes (0.57)."""
 
@@ -127,7 +127,7 @@ def _estimate(dump: str, rules: Rules) -> _Size:
     assert size_bytes is not None, "it is a file"
     is_packed = block.bytes_read < block.end / 2
     lines = round(size_bytes / (_PACKED_LINE_BYTES if is_packed else _PLAIN_LINE_BYTES))
-    return _Size(lines, round(lines * (_KEPT_SHARE if rules.drops else 1)))
+    return _Size(lines, round(lines * (KEPT_SHARE if rules.drops else 1)))
 
 
 def _free_bytes(directory: Path) -> int:

@@ -253,7 +253,7 @@ def _leave_out(shard: Path, numbers: Iterable[int], cleaned: Path) -> None:
 
 
 def _raise_open_files() -> None:
-    # RocksDB keeps every file of the store open, about one for each million triples.
+    # RocksDB keeps every file of the store open.
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

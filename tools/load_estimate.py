@@ -7,10 +7,10 @@ and says how little an estimate is worth.
 import math
 from dataclasses import dataclass
 
+from kbqa.kb.load_forecast import KEPT_SHARE
+
 LINES = 3.13e9
 """L: lines of the final dump, as others report."""
-KEPT_SHARE = 0.45
-"""K / L: a guess between what others kept (0.31) and what is kept of made-up dumps (0.57)."""
 NAMES_SHARE = 0.075
 """N / K: names and aliases, as in the made-up dumps."""
 MOST_LOADERS = 8
