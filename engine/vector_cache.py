@@ -1,0 +1,83 @@
+"""Keep the vectors of texts on disk, one SQLite file for each model.
+
+SQLite, because several processes write at once, each the few texts that it met: of a file that is
+written anew and renamed, the last writer's texts alone would remain. Nothing is read before it is
+asked for, so opening takes no time however many are kept. A file that fails costs time and nothing
+else, so no method raises: what cannot be read is made again.
+"""
+
+import logging
+import sqlite3
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+
+logger = logging.getLogger(__name__)
+
+_LOCK_TIMEOUT_S = 10.0
+_TEXTS_A_QUERY = 500
+_BROKEN = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+_PRIMARY_CODE = 0xFF  # The rest of an error's code says more exactly what it is.
+
+
+class VectorCache:
+    """The vectors of texts, as bytes. Any number of threads and processes may use one file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._is_usable = True
+
+    def read(self, texts: Sequence[str]) -> dict[str, bytes]:
+        """Return the vectors of those texts that have one."""
+        found: dict[str, bytes] = {}
+        if not self._is_usable or not self._path.is_file():
+            return found
+        try:
+            with closing(self._connect()) as connection:
+                for start in range(0, len(texts), _TEXTS_A_QUERY):
+                    asked = texts[start : start + _TEXTS_A_QUERY]
+                    places = ",".join("?" * len(asked))
+                    query = f"SELECT text, vector FROM vector WHERE text IN ({places})"
+                    found.update(connection.execute(query, asked))
+        except (sqlite3.Error, OSError) as error:
+            self._give_up(error)
+        return found
+
+    def write(self, vectors: Mapping[str, bytes]) -> None:
+        """Keep vectors; of two for one text the first stays."""
+        if not self._is_usable:
+            return
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with closing(self._connect()) as connection, connection:
+                connection.executemany(
+                    "INSERT OR IGNORE INTO vector VALUES (?, ?)", vectors.items()
+                )
+        except (sqlite3.Error, OSError) as error:
+            self._give_up(error)
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self._path, timeout=_LOCK_TIMEOUT_S)
+        try:
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS vector (text TEXT PRIMARY KEY, vector BLOB NOT NULL)"
+            )
+        except sqlite3.Error:
+            connection.close()
+            raise
+        return connection
+
+    def _give_up(self, error: sqlite3.Error | OSError) -> None:
+        """Remove a broken file, so that the next write begins anew; else leave the file alone."""
+        code = error.sqlite_errorcode if isinstance(error, sqlite3.DatabaseError) else 0
+        if code & _PRIMARY_CODE in _BROKEN:
+            logger.warning("%s is broken (%s), and is made anew", self._path, error)
+            try:
+                # Its journal with it, which SQLite would play back into the new file.
+                for path in (self._path, Path(f"{self._path}-journal")):
+                    path.unlink(missing_ok=True)
+                return
+            except OSError as reason:
+                error = reason
+        self._is_usable = False
+        logger.warning("embeddings are not kept, as %s cannot be used: %s", self._path, error)
