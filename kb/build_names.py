@@ -9,13 +9,14 @@ from pathlib import Path
 
 import polars as pl
 
-from kbqa.kb.names import POPULARITY_MASK, name_weight, normalise
+from kbqa.kb.name_keys import normalise
+from kbqa.kb.names import POPULARITY_MASK, name_weight
+from kbqa.kb.spelling import deletion_forms, is_spelled, word_errors
 
 _CACHE_KIB = 64 << 10
 _HASH_BYTES = 16 << 20
 
 # No journal: the file is thrown away with the whole unfinished store if the machine stops.
-# Trigrams gather in a larger hash and are merged once, at the end.
 _TABLES = f"""
     PRAGMA page_size = 8192;
     PRAGMA journal_mode = OFF;
@@ -28,12 +29,19 @@ _TABLES = f"""
         PRIMARY KEY (key, weight DESC, mid)
     ) WITHOUT ROWID;
     CREATE TABLE key (id INTEGER PRIMARY KEY, key TEXT NOT NULL, popularity INTEGER NOT NULL);
-    CREATE VIRTUAL TABLE trigram USING fts5(
-        key, content='', columnsize=0, detail=none, tokenize='trigram case_sensitive 1'
+    CREATE TABLE word (id INTEGER PRIMARY KEY, word TEXT NOT NULL);
+"""
+
+# What is between blanks is a word, whatever characters it is made of. Words gather in a larger
+# hash and are merged once, at the end.
+_WORD_INDEX = f"""
+    CREATE VIRTUAL TABLE {{name}} USING fts5(
+        {{column}}, content='', columnsize=0, detail=none,
+        tokenize="unicode61 remove_diacritics 0 categories 'L* M* N* P* S* C*'"
     );
-    INSERT INTO trigram (trigram, rank) VALUES ('hashsize', {_HASH_BYTES});
-    INSERT INTO trigram (trigram, rank) VALUES ('automerge', 0);
-    INSERT INTO trigram (trigram, rank) VALUES ('crisismerge', 1000);
+    INSERT INTO {{name}} ({{name}}, rank) VALUES ('hashsize', {_HASH_BYTES});
+    INSERT INTO {{name}} ({{name}}, rank) VALUES ('automerge', 0);
+    INSERT INTO {{name}} ({{name}}, rank) VALUES ('crisismerge', 1000);
 """
 
 _STAGING = """
@@ -48,13 +56,21 @@ _FINISH = (
     "INSERT INTO name SELECT * FROM stated ORDER BY key, weight DESC, mid",
     f"INSERT INTO key (key, popularity) SELECT key, max(weight & {POPULARITY_MASK}) AS popularity "
     "FROM name GROUP BY key ORDER BY popularity DESC, key",
-    "INSERT INTO trigram (rowid, key) SELECT id, key FROM key",
-    "INSERT INTO trigram (trigram) VALUES ('optimize')",
+    "INSERT INTO key_word (rowid, key) SELECT id, key FROM key",
+    "INSERT INTO key_word (key_word) VALUES ('optimize')",
+    "CREATE VIRTUAL TABLE vocabulary USING fts5vocab(key_word, row)",
+    "INSERT INTO word (word) SELECT term FROM vocabulary WHERE is_spelled(term) "
+    "ORDER BY doc DESC, term",
+    "DROP TABLE vocabulary",
+    "INSERT INTO word_form (rowid, form) SELECT id, forms(word) FROM word",
+    "INSERT INTO word_form (word_form) VALUES ('optimize')",
     "COMMIT",
 )
 
 _PLAIN_NAME = "^[A-Za-z0-9]{2,}(?: [A-Za-z0-9]{2,})*$"
-"""Names of which normalisation changes nothing but the case and a leading "the"."""
+"""Names of which normalisation changes nothing but the case and the words of `_TREATED_WORD`."""
+
+_TREATED_WORD = r"^the |\bst "
 
 
 class NameIndexBuilder:
@@ -66,7 +82,11 @@ class NameIndexBuilder:
         path.unlink(missing_ok=True)
         self._staging.unlink(missing_ok=True)
         self._connection = sqlite3.connect(path, isolation_level=None)
+        self._connection.create_function("is_spelled", 1, is_spelled)
+        self._connection.create_function("forms", 1, _forms)
         self._connection.executescript(_TABLES)
+        self._connection.executescript(_WORD_INDEX.format(name="key_word", column="key"))
+        self._connection.executescript(_WORD_INDEX.format(name="word_form", column="form"))
         self._connection.execute("ATTACH ? AS staging", (str(self._staging),))
         self._connection.executescript(_STAGING)
         self._count = 0
@@ -121,6 +141,10 @@ class NameIndexBuilder:
 def _keys(names: pl.Series) -> pl.Series:
     """Normalise names: the plain ones all together, which takes a tenth of the time."""
     lower = names.str.to_lowercase()
-    is_plain = names.str.contains(_PLAIN_NAME) & ~lower.str.starts_with("the ")
+    is_plain = names.str.contains(_PLAIN_NAME) & ~lower.str.contains(_TREATED_WORD)
     others = (~is_plain).arg_true()
     return lower.scatter(others, [normalise(name) for name in names.gather(others)])
+
+
+def _forms(word: str) -> str:
+    return " ".join(deletion_forms(word, word_errors(word)))

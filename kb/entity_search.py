@@ -25,6 +25,9 @@ class Names(Protocol):
     def lookup(self, text: str, limit: int = 10) -> list[NameMatch]:
         """Find the entities that bear exactly this name or alias, best first."""
 
+    def near(self, text: str, limit: int = 10) -> list[NameMatch]:
+        """Find the entities whose name or alias is spelled nearly like a text, best first."""
+
     def search(self, text: str, limit: int = 10) -> list[NameMatch]:
         """Find entities by a name that may be incomplete or mistyped, best first."""
 
@@ -66,6 +69,10 @@ class EndpointNames:
     def lookup(self, text: str, limit: int = 10) -> list[NameMatch]:
         """Find the entities that bear this name or alias; raises a `GraphError`."""
         return self._bearers([text], limit).get(text, [])
+
+    def near(self, text: str, limit: int = 10) -> list[NameMatch]:
+        """Find nobody: an endpoint has no index of spellings."""
+        return []
 
     def search(self, text: str, limit: int = 10) -> list[NameMatch]:
         """Find what `lookup` finds."""

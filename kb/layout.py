@@ -12,7 +12,7 @@ from pathlib import Path
 from kbqa.kb.durable import write_safely
 from kbqa.sparql.errors import StoreError
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Version of the layout and of every file in it; a store of another version is loaded anew."""
 
 

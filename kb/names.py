@@ -4,52 +4,46 @@ Read here, built by `kbqa.kb.build_names`. It is one SQLite file:
 
     name(key, weight, mid, text, own_name)   who bears a normalised name, the best entity first
     key(id, key, popularity)                 normalised names, the most popular first
-    trigram                                  FTS5 over `key`, for words inside and typing errors
+    key_word                                 FTS5: the words of `key`
+    word(id, word)                           the words that may hold typing errors, by frequency
+    word_form                                FTS5: what is left of `word` when letters are deleted
 
 Ids ascend as popularity falls, so that whatever reads only the first rows reads the best ones.
 """
 
-import re
+import json
 import sqlite3
 import threading
-import unicodedata
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from kbqa.kb.name_keys import normalise, plural_keys, shorter_keys
+from kbqa.kb.spelling import (
+    allowed_errors,
+    deletion_forms,
+    is_spelled,
+    reshaped,
+    respelled,
+    word_errors,
+)
 from kbqa.kb.sqlite_files import open_read_only
 
 MAX_SPAN_TOKENS = 8
 """Longest name that is looked for in a question, in tokens, unless the caller says otherwise."""
 
 _CANDIDATES = 200
-_TRIGRAM_ROWS = 2000
-_PREFIX_ROWS = 5000
-_TRIGRAM = 3
-_MIN_SCORE = 0.6
+_PREFIX_ROWS = 1000
+_SHORT = 3
+_LONGEST = 100  # characters of a text that is searched otherwise than by equality
+_NEAR_WORDS = 200
+_FORM_ROWS = 3000
+_PAIRS = 2000
+_TELLING_WORDS = 3
 _PART_SCORE = 0.9
-
-_FOLDED = str.maketrans(
-    {
-        "ø": "o",
-        "ł": "l",
-        "đ": "d",
-        "ð": "d",
-        "þ": "th",
-        "æ": "ae",
-        "œ": "oe",
-        "ı": "i",
-    }
-)
-_ASCII_WORDS = bytes(c if chr(c).isalnum() else ord(" ") for c in range(128)).lower() + bytes(128)
-"""Translation of an ASCII text: its letters in lower case and its digits, blanks for the rest."""
-
-_APOSTROPHE = re.compile(r"\s*['’ʼ`´](?=s\b)|['’ʼ`´]")
-_POSSESSIVE = re.compile(r"\s*['’ʼ`´]s?\s*$", re.IGNORECASE)
-_NOT_A_WORD = re.compile(r"[\W_]+")
-_INITIALS = re.compile(r"\b(?:\w )+\w\b")
+_MOST_LIKE = 0.99
+_OTHER_FORM_SCORE = 0.95
 
 _POPULARITY_BITS = 40
 
@@ -86,39 +80,6 @@ class Span(NamedTuple):
     start: int
     end: int
     matches: list[NameMatch]
-
-
-def normalise(text: str) -> str:
-    """Reduce a name to what decides equality: no case, accents, punctuation or leading "the".
-
-    Initials are joined, ``&`` is read as "and", and an apostrophe vanishes. A name without any
-    letter or digit stands for itself.
-
-    >>> normalise("The  Schindler's List"), normalise("J. R. R. Tolkien"), normalise("Beyoncé")
-    ('schindlers list', 'jrr tolkien', 'beyonce')
-    """
-    folded = text.casefold()
-    if not folded.isascii():
-        decomposed = unicodedata.normalize("NFKD", folded).casefold()
-        folded = "".join(c for c in decomposed if not unicodedata.combining(c))
-        folded = folded.translate(_FOLDED)
-    if "&" in folded:
-        folded = folded.replace("&", " and ")
-    is_ascii = folded.isascii()
-    if not is_ascii or "'" in folded or "`" in folded:
-        folded = _APOSTROPHE.sub("", folded)
-    # Nearly all names are ASCII, and a table of bytes takes a quarter of the expression's time.
-    if is_ascii:
-        parts = folded.encode().translate(_ASCII_WORDS).decode().split()
-    else:
-        parts = _NOT_A_WORD.sub(" ", folded).split()
-    words = " ".join(parts)
-    if 1 in map(len, parts):
-        words = _INITIALS.sub(lambda run: run.group().replace(" ", ""), words)
-    if words := words.removeprefix("the "):
-        return words
-    # Lone surrogates, which JSON can say, are no text that an index can hold.
-    return " ".join(text.encode(errors="ignore").decode().split())
 
 
 def standing(popularity: int, is_alias: int) -> int:
@@ -158,7 +119,7 @@ class NameIndex:
         Raises:
             StoreError: The file is missing, or is no name index.
         """
-        probe = "SELECT weight, popularity FROM name, key, trigram LIMIT 0"
+        probe = "SELECT weight, popularity FROM name, key, key_word, word, word_form LIMIT 0"
         return cls(open_read_only(path, "name index", probe))
 
     def close(self) -> None:
@@ -169,39 +130,59 @@ class NameIndex:
         """Find the entities that bear exactly this name or alias, after normalisation.
 
         Best first: popularity decides, in classes of a factor of two, where an alias counts as a
-        quarter; within a class an own name goes before an alias. A possessive ``'s`` is taken off
-        where the whole finds nothing.
+        quarter; within a class an own name goes before an alias. After them, with a score of 0.95,
+        come those that bear the text without its possessive or in the singular; and where there is
+        nobody at all, in the plural.
         """
-        for key in _keys(text):
-            if found := self._equal(key, limit):
-                return found
-        return []
+        found = self._equal(normalise(text), limit)
+        if len(found) < limit:
+            shorter = self._equal_first(shorter_keys(text), limit)
+            mids = {match.mid for match in found}
+            found += [match for match in shorter if match.mid not in mids]
+        return found[:limit] or self._equal_first(plural_keys(text), limit)
+
+    def near(self, text: str, limit: int = 10) -> list[NameMatch]:
+        """Find the entities whose name or alias is spelled nearly like a text, best first.
+
+        Nearly is one typing error in 4 to 7 characters and two from 8 on, counted after
+        normalisation; numbers are taken as they are. Two errors are looked for only where one
+        explains nothing. Who bears the text itself is left out: `lookup` finds them.
+
+        The score is the likeness: 1 less the errors for each character.
+        """
+        found: dict[str, NameMatch] = {}
+        for key, score in self._near_keys(normalise(text), limit):
+            for match in self._equal(key, limit, score):
+                found.setdefault(match.mid, match)
+            if len(found) >= limit:
+                break
+        return list(found.values())[:limit]
 
     def search(self, text: str, limit: int = 10) -> list[NameMatch]:
         """Find entities by a name that may be incomplete or mistyped, best first.
 
         Equal names come first; then names that begin with the text, hold its words, or are spelled
-        much like it.
+        nearly like it.
         """
         from rapidfuzz import fuzz
 
         found = {match.mid: match for match in self.lookup(text, limit)}
         query = normalise(text)
-        if not query:
-            return []
-        words = set(query.split())
-        scored: list[tuple[float, int, str]] = []
-        for key, popularity in self._similar(query):
-            is_part = key.startswith(query) or words <= set(key.split())
-            score = max(fuzz.ratio(query, key) / 100, _PART_SCORE if is_part else 0)
-            if score >= _MIN_SCORE and key != query:
-                scored.append((-score, -popularity, key))
-        for negative_score, _, key in sorted(scored)[:limit]:
+        if not query or len(query) > _LONGEST:
+            return list(found.values())
+        popularity = {**self._beginning_with(query), **self._holding(query)}
+        scored = [
+            (max(fuzz.ratio(query, key) / 100, _PART_SCORE), popularity[key], key)
+            for key in popularity
+        ]
+        if len(scored) < limit:
+            scored += [(score, 0, key) for key, score in self._near_keys(query, limit)]
+        for score, _, key in sorted(scored, key=lambda row: (-row[0], -row[1], row[2]))[:limit]:
             if len(found) >= limit:
                 break
-            for match in self._equal(key, limit, min(-negative_score, 0.99)):
+            for match in self._equal(key, limit, min(score, _MOST_LIKE)):
                 found.setdefault(match.mid, match)
-        return list(found.values())[:limit]
+        return sorted(found.values(), key=lambda match: -match.score)[:limit]
 
     def match_spans(
         self, tokens: Sequence[str], max_tokens: int = MAX_SPAN_TOKENS, limit: int = 10
@@ -209,21 +190,19 @@ class NameIndex:
         """Find every run of tokens that is somebody's name, in reading order, longer runs first.
 
         Args:
-            tokens: A question's words, as written; ``kenya's`` also matches Kenya.
+            tokens: A question's words, as written; ``kenya's`` also matches Kenya, as in `lookup`.
             max_tokens: Longest run to try.
             limit: Entities for each run.
         """
-        spans: list[tuple[int, int, list[str]]] = []
+        bearers: dict[str, list[NameMatch]] = {}
+        matched = []
         for start in range(len(tokens)):
             for end in range(min(len(tokens), start + max_tokens), start, -1):
-                spans.append((start, end, _keys(" ".join(tokens[start:end]))))
-        wanted = {key for _, _, keys in spans for key in keys}
-        bearers = {key: found for key in wanted if (found := self._equal(key, limit))}
-        matched = []
-        for start, end, keys in spans:
-            matches = next((bearers[key] for key in keys if key in bearers), None)
-            if matches is not None:
-                matched.append(Span(start, end, matches))
+                text = " ".join(tokens[start:end])
+                if text not in bearers:
+                    bearers[text] = self.lookup(text, limit)
+                if bearers[text]:
+                    matched.append(Span(start, end, bearers[text]))
         return matched
 
     def _equal(self, key: str, limit: int, score: float = 1.0) -> list[NameMatch]:
@@ -234,27 +213,77 @@ class NameIndex:
         )
         return [_match(row, score) for row in rows]
 
-    def _similar(self, query: str) -> list[tuple[str, int]]:
-        """Collect keys that share a beginning, all words or many trigrams with the query.
+    def _equal_first(self, keys: Iterable[str], limit: int) -> list[NameMatch]:
+        for key in keys:
+            if found := self._equal(key, limit, _OTHER_FORM_SCORE):
+                return found
+        return []
 
-        Each comes with the popularity of its most popular bearer.
-        """
-        rows = self._beginning_with(query)
-        trigrams = sorted(
-            {
-                word[i : i + _TRIGRAM]
-                for word in (*query.split(), query)
-                for i in range(len(word) - _TRIGRAM + 1)
-                if '"' not in word
+    def _near_keys(self, query: str, limit: int) -> list[tuple[str, float]]:
+        """Collect keys within the allowed errors of a query, the likeliest and best known first."""
+        from rapidfuzz.distance import OSA
+
+        if len(query) > _LONGEST:
+            return []
+        errors = allowed_errors(query)
+        words = query.split()
+        near = [self._near_words(word, min(errors, word_errors(word))) for word in words]
+        for distance in range(1, errors + 1):
+            spellings = {*respelled(words, near, distance, _PAIRS)}
+            if distance == 1:
+                spellings.update(reshaped(words))
+            else:
+                spellings.update(self._all_but_one(words))
+            likeness = {
+                key: 1 - count / max(len(query), len(key))
+                for key in spellings
+                if 0 < (count := OSA.distance(query, key, score_cutoff=errors)) <= errors
             }
-        )
-        if trigrams:
-            rows += self._by_id(self._holding_all(trigrams) + self._holding_many(trigrams))
-        return list({(row["key"], row["popularity"]) for row in rows})
+            if borne := self._borne(likeness):
+                best = sorted(borne, key=lambda key: -likeness[key])[:limit]
+                return [(key, likeness[key]) for key in best]
+        return []
 
-    def _beginning_with(self, query: str) -> list[sqlite3.Row]:
+    def _all_but_one(self, words: Sequence[str]) -> Iterator[str]:
+        """Find keys that hold all words but one, whatever that one is."""
+        # The longest are the rarest, and reading the list of "of" takes as long as it is.
+        longest = sorted(words, key=len, reverse=True)
+        for at in range(min(len(words), _TELLING_WORDS + 1)):
+            if others := (longest[:at] + longest[at + 1 :])[:_TELLING_WORDS]:
+                yield from self._holding(" ".join(others))
+
+    def _borne(self, keys: Iterable[str]) -> list[str]:
+        """Pick the keys that somebody bears, the best bearer's first."""
+        rows = self._rows(
+            "SELECT value AS key, (SELECT weight FROM name WHERE key = value "
+            "ORDER BY weight DESC LIMIT 1) AS best FROM json_each(?) "
+            "WHERE best IS NOT NULL ORDER BY best DESC, key",
+            (json.dumps(sorted(keys)),),
+        )
+        return [row["key"] for row in rows]
+
+    def _near_words(self, word: str, errors: int) -> dict[str, int]:
+        """Collect the words within so many errors of a word, but for itself, with their errors."""
+        from rapidfuzz.distance import OSA
+
+        if not errors or not is_spelled(word):
+            return {}
+        forms = " OR ".join(f'"{form}"' for form in deletion_forms(word, errors))
+        rows = self._rows(
+            "SELECT word FROM word WHERE id IN "
+            "(SELECT rowid FROM word_form WHERE word_form MATCH ? ORDER BY rowid LIMIT ?)",
+            (forms, _FORM_ROWS),
+        )
+        near: dict[str, int] = {}
+        for row in rows:
+            distance = OSA.distance(word, row["word"], score_cutoff=errors)
+            if 0 < distance <= errors and len(near) < _NEAR_WORDS:
+                near[row["word"]] = distance
+        return near
+
+    def _beginning_with(self, query: str) -> dict[str, int]:
         # Bounded, as a million names begin with "j": of those that follow in the alphabet, and of
-        # the most popular of all. Where a longer beginning is that frequent, the trigrams help.
+        # the most popular of all. Where a longer beginning is that frequent, its words help.
         bounds = (query, query + "\U0010ffff")
         rows = self._rows(
             "SELECT * FROM "
@@ -263,52 +292,26 @@ class NameIndex:
             "ORDER BY popularity DESC, key LIMIT ?",
             (*bounds, _PREFIX_ROWS, _CANDIDATES),
         )
-        if len(query) < _TRIGRAM:
+        if len(query) < _SHORT:
             rows += self._rows(
                 "SELECT key, popularity FROM (SELECT * FROM key ORDER BY id LIMIT ?) "
                 "WHERE key >= ? AND key < ? LIMIT ?",
                 (_PREFIX_ROWS, *bounds, _CANDIDATES),
             )
-        return rows
+        return {row["key"]: row["popularity"] for row in rows if row["key"] != query}
 
-    def _holding_all(self, trigrams: Sequence[str]) -> list[int]:
-        # Only those within a word: the query's words may stand in another order, or apart.
-        inside = [f'"{trigram}"' for trigram in trigrams if " " not in trigram]
-        if not inside:
-            return []
+    def _holding(self, query: str) -> dict[str, int]:
+        words = " AND ".join('"{}"'.format(word.replace('"', '""')) for word in query.split())
         rows = self._rows(
-            "SELECT rowid FROM trigram WHERE trigram MATCH ? ORDER BY rowid LIMIT ?",
-            (" AND ".join(inside), _CANDIDATES),
+            "SELECT key, popularity FROM key WHERE id IN "
+            "(SELECT rowid FROM key_word WHERE key_word MATCH ? ORDER BY rowid LIMIT ?)",
+            (words, _CANDIDATES),
         )
-        return [row["rowid"] for row in rows]
-
-    def _holding_many(self, trigrams: Sequence[str]) -> list[int]:
-        shared: Counter[int] = Counter()
-        for trigram in trigrams:
-            # FTS5's own ranking needs positions, which the index leaves out for its size.
-            rows = self._rows(
-                "SELECT rowid FROM trigram WHERE trigram MATCH ? ORDER BY rowid LIMIT ?",
-                (f'"{trigram}"', _TRIGRAM_ROWS),
-            )
-            shared.update(row["rowid"] for row in rows)
-        best = sorted(shared.items(), key=lambda item: (-item[1], item[0]))
-        return [key_id for key_id, _ in best[:_CANDIDATES]]
-
-    def _by_id(self, key_ids: Sequence[int]) -> list[sqlite3.Row]:
-        places = ",".join("?" * len(key_ids))
-        return self._rows(f"SELECT key, popularity FROM key WHERE id IN ({places})", tuple(key_ids))
+        return {row["key"]: row["popularity"] for row in rows if row["key"] != query}
 
     def _rows(self, sql: str, parameters: tuple[str | int, ...]) -> list[sqlite3.Row]:
         with self._lock:
             return self._connection.execute(sql, parameters).fetchall()
-
-
-def _keys(text: str) -> list[str]:
-    keys = [normalise(text)]
-    bare = _POSSESSIVE.sub("", text)
-    if bare != text and bare.strip():
-        keys.append(normalise(bare))
-    return keys
 
 
 def _match(row: sqlite3.Row, score: float) -> NameMatch:
