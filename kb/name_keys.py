@@ -5,6 +5,7 @@ Pure text: who bears a key is for `kbqa.kb.names`.
 
 import re
 import unicodedata
+from typing import NamedTuple
 from urllib.parse import unquote
 
 _FOLDED = str.maketrans(
@@ -25,6 +26,7 @@ _ASCII_WORDS = bytes(c if chr(c).isalnum() else ord(" ") for c in range(128)).lo
 _PERCENT_ENCODED = re.compile(r"%[0-9a-f]{2}")
 _APOSTROPHE = re.compile(r" ?['’ʼ`´](?=s\b)|['’ʼ`´]")
 _POSSESSIVE = re.compile(r" ?['’ʼ`´]s?$", re.IGNORECASE)
+_ANY_APOSTROPHE = re.compile(r"['’ʼ`´]")
 _NOT_A_WORD = re.compile(r"[\W_]+")
 _INITIALS = re.compile(r"\b(?:\w )+\w\b")
 _SAINT = re.compile(r"\bst (?=\w)")
@@ -32,6 +34,25 @@ _SAINT = re.compile(r"\bst (?=\w)")
 _HISSING = ("s", "x", "z", "ch", "sh")
 _VOWELS = "aeiou"
 _SHORTEST_STEM = 3
+
+
+class Readings(NamedTuple):
+    """The keys that a text may stand for.
+
+    Attributes:
+        key: Its own.
+        shorter: Without its possessive, or in the singular; the likeliest first.
+        plural: In the plural, where it may have one.
+    """
+
+    key: str
+    shorter: tuple[str, ...]
+    plural: str | None
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """All of them."""
+        return (self.key, *self.shorter, *([self.plural] if self.plural else []))
 
 
 def normalise(text: str) -> str:
@@ -73,45 +94,45 @@ def normalise(text: str) -> str:
     return " ".join(text.encode(errors="ignore").decode().replace("\0", " ").split())
 
 
-def shorter_keys(text: str) -> list[str]:
-    """List the keys of a text without its possessive, or in the singular, the likeliest first.
+def read_name(text: str) -> Readings:
+    """Say which keys a text may stand for.
 
     A possessive is ``'s``, or the lone ``s`` that is left of it where apostrophes were taken out.
-    The singular is that of the last word, by a rule that knows "-s", "-es" and "-ies" and no
-    exceptions.
+    Singular and plural are those of the last word, by a rule that knows "-s", "-es" and "-ies" and
+    no exceptions.
 
-    >>> shorter_keys("Kenya's"), shorter_keys("michener s"), shorter_keys("two galaxies")
-    (['kenya'], ['michener'], ['two galaxy', 'two galaxie'])
+    >>> read_name("Kenya's").shorter, read_name("michener s").shorter
+    (('kenya',), ('michener',))
+    >>> read_name("two galaxies").shorter, read_name("Frisian language").plural
+    (('two galaxy', 'two galaxie'), 'frisian languages')
     """
     key = normalise(text)
-    bare = normalise(_POSSESSIVE.sub("", " ".join(text.split())))
-    if bare != key:
-        return [bare] if bare else []
+    return Readings(key, _shorter(text, key), _plural(key))
+
+
+def _shorter(text: str, key: str) -> tuple[str, ...]:
+    if _ANY_APOSTROPHE.search(text):
+        bare = normalise(_POSSESSIVE.sub("", " ".join(text.split())))
+        if bare != key:
+            return (bare,) if bare else ()
     if key.endswith(" s"):
-        return [key[:-2]]
+        return (key[:-2],)
     if not key.endswith("s") or key.endswith("ss") or len(_last_word(key)) <= _SHORTEST_STEM:
-        return []
-    forms = [key[:-1]]
+        return ()
     if key.endswith("ies"):
-        forms.insert(0, key[:-3] + "y")
-    elif key.endswith("es") and key[:-2].endswith(_HISSING):
-        forms.insert(0, key[:-2])
-    return forms
+        return (key[:-3] + "y", key[:-1])
+    if key.endswith("es") and key[:-2].endswith(_HISSING):
+        return (key[:-2], key[:-1])
+    return (key[:-1],)
 
 
-def plural_keys(text: str) -> list[str]:
-    """List the key of a text with its last word in the plural, where it may have one.
-
-    >>> plural_keys("Frisian language"), plural_keys("galaxy"), plural_keys("1984")
-    (['frisian languages'], ['galaxies'], [])
-    """
-    key = normalise(text)
+def _plural(key: str) -> str | None:
     last = _last_word(key)
     if len(last) < _SHORTEST_STEM or not last.isalpha():
-        return []
+        return None
     if last.endswith("y") and last[-2] not in _VOWELS:
-        return [key[:-1] + "ies"]
-    return [key + ("es" if last.endswith(_HISSING) else "s")]
+        return key[:-1] + "ies"
+    return key + ("es" if last.endswith(_HISSING) else "s")
 
 
 def _last_word(key: str) -> str:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from kbqa.kb.name_keys import normalise, plural_keys, shorter_keys
+from kbqa.kb.name_keys import Readings, normalise, read_name
 from kbqa.kb.spelling import (
     allowed_errors,
     deletion_forms,
@@ -134,12 +134,7 @@ class NameIndex:
         come those that bear the text without its possessive or in the singular; and where there is
         nobody at all, in the plural.
         """
-        found = self._equal(normalise(text), limit)
-        if len(found) < limit:
-            shorter = self._equal_first(shorter_keys(text), limit)
-            mids = {match.mid for match in found}
-            found += [match for match in shorter if match.mid not in mids]
-        return found[:limit] or self._equal_first(plural_keys(text), limit)
+        return self._bearers(read_name(text), limit)
 
     def near(self, text: str, limit: int = 10) -> list[NameMatch]:
         """Find the entities whose name or alias is spelled nearly like a text, best first.
@@ -194,16 +189,30 @@ class NameIndex:
             max_tokens: Longest run to try.
             limit: Entities for each run.
         """
-        bearers: dict[str, list[NameMatch]] = {}
-        matched = []
-        for start in range(len(tokens)):
-            for end in range(min(len(tokens), start + max_tokens), start, -1):
-                text = " ".join(tokens[start:end])
-                if text not in bearers:
-                    bearers[text] = self.lookup(text, limit)
-                if bearers[text]:
-                    matched.append(Span(start, end, bearers[text]))
-        return matched
+        runs = [
+            (start, end, " ".join(tokens[start:end]))
+            for start in range(len(tokens))
+            for end in range(min(len(tokens), start + max_tokens), start, -1)
+        ]
+        readings = {text: read_name(text) for _, _, text in runs}
+        # Most runs are nobody's name, which one statement tells for all.
+        borne = {*self._borne({key for reading in readings.values() for key in reading.keys})}
+        bearers = {
+            text: self._bearers(reading, limit)
+            for text, reading in readings.items()
+            if not borne.isdisjoint(reading.keys)
+        }
+        return [Span(start, end, bearers[text]) for start, end, text in runs if text in bearers]
+
+    def _bearers(self, reading: Readings, limit: int) -> list[NameMatch]:
+        found = self._equal(reading.key, limit)
+        for key in reading.shorter:
+            if len(found) < limit and (more := self._equal(key, limit, _OTHER_FORM_SCORE)):
+                mids = {match.mid for match in found}
+                return [*found, *(match for match in more if match.mid not in mids)][:limit]
+        if reading.plural and not found:
+            return self._equal(reading.plural, limit, _OTHER_FORM_SCORE)
+        return found
 
     def _equal(self, key: str, limit: int, score: float = 1.0) -> list[NameMatch]:
         rows = self._rows(
@@ -212,12 +221,6 @@ class NameIndex:
             (key, limit),
         )
         return [_match(row, score) for row in rows]
-
-    def _equal_first(self, keys: Iterable[str], limit: int) -> list[NameMatch]:
-        for key in keys:
-            if found := self._equal(key, limit, _OTHER_FORM_SCORE):
-                return found
-        return []
 
     def _near_keys(self, query: str, limit: int) -> list[tuple[str, float]]:
         """Collect keys within the allowed errors of a query, the likeliest and best known first."""
