@@ -173,7 +173,7 @@ def _load_model(source: str) -> "SentenceTransformer":
     try:
         return SentenceTransformer(
             source,
-            # What is here is loaded without a look at the hub, which takes a minute to fail.
+            # What is here is loaded without a look at the hub, which fails after a minute offline.
             local_files_only=_local_folder(source) is not None,
             # Whatever the weights are kept in, so that every machine finds the same.
             model_kwargs={"dtype": torch.float32},

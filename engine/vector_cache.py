@@ -69,7 +69,8 @@ class VectorCache:
 
     def _give_up(self, error: sqlite3.Error | OSError) -> None:
         """Remove a broken file, so that the next write begins anew; else leave the file alone."""
-        code = error.sqlite_errorcode if isinstance(error, sqlite3.DatabaseError) else 0
+        # Errors that the Python module raises by itself have no code.
+        code: int = getattr(error, "sqlite_errorcode", 0)
         if code & _PRIMARY_CODE in _BROKEN:
             logger.warning("%s is broken (%s), and is made anew", self._path, error)
             try:
