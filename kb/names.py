@@ -14,8 +14,9 @@ Ids ascend as popularity falls, so that whatever reads only the first rows reads
 import json
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,8 +39,9 @@ _PREFIX_ROWS = 1000
 _SHORT = 3
 _LONGEST = 100  # characters of a text that is searched otherwise than by equality
 _NEAR_WORDS = 200
+_REMEMBERED_WORDS = 256
 _FORM_ROWS = 3000
-_PAIRS = 2000
+_PAIRS = 800
 _TELLING_WORDS = 3
 _PART_SCORE = 0.9
 _MOST_LIKE = 0.99
@@ -111,6 +113,8 @@ class NameIndex:
         self._connection = connection
         # SQLite takes one statement at a time on a connection; a look-up takes 0.1 ms.
         self._lock = threading.Lock()
+        # The runs of a question have their words in common.
+        self._near_words = lru_cache(_REMEMBERED_WORDS)(self._find_near_words)
 
     @classmethod
     def open(cls, path: Path) -> "NameIndex":
@@ -236,15 +240,16 @@ class NameIndex:
             if distance == 1:
                 spellings.update(reshaped(words))
             else:
-                spellings.update(self._all_but_one(words))
-            likeness = {
-                key: 1 - count / max(len(query), len(key))
-                for key in spellings
-                if 0 < (count := OSA.distance(query, key, score_cutoff=errors)) <= errors
-            }
-            if borne := self._borne(likeness):
-                best = sorted(borne, key=lambda key: -likeness[key])[:limit]
-                return [(key, likeness[key]) for key in best]
+                spellings.update(
+                    key
+                    for key in self._all_but_one(words)
+                    if OSA.distance(query, key, score_cutoff=distance) <= distance
+                )
+            spellings.discard(query)
+            if borne := self._borne(spellings):
+                found = [(key, OSA.distance(query, key)) for key in borne]
+                best = sorted(found, key=lambda row: row[1])[:limit]
+                return [(key, 1 - count / max(len(query), len(key))) for key, count in best]
         return []
 
     def _all_but_one(self, words: Sequence[str]) -> Iterator[str]:
@@ -265,7 +270,7 @@ class NameIndex:
         )
         return [row["key"] for row in rows]
 
-    def _near_words(self, word: str, errors: int) -> dict[str, int]:
+    def _find_near_words(self, word: str, errors: int) -> Mapping[str, int]:
         """Collect the words within so many errors of a word, but for itself, with their errors."""
         from rapidfuzz.distance import OSA
 
