@@ -34,15 +34,16 @@ from kbqa.kb.sqlite_files import open_read_only
 MAX_SPAN_TOKENS = 8
 """Longest name that is looked for in a question, in tokens, unless the caller says otherwise."""
 
-_CANDIDATES = 200
-_PREFIX_ROWS = 1000
-_SHORT = 3
 _LONGEST = 100  # characters of a text that is searched otherwise than by equality
-_NEAR_WORDS = 200
-_REMEMBERED_WORDS = 256
-_FORM_ROWS = 3000
-_PAIRS = 800
-_TELLING_WORDS = 3
+_CANDIDATES = 200  # names considered that begin with a text, or hold its words
+_PREFIX_ROWS = 1000  # names read in search of these
+_SHORT = 3  # characters from which on a beginning is rare enough
+_FORM_ROWS = 3000  # words considered for a mistyped one, by frequency
+_NEAR_WORDS = 200  # of these, those that are near enough
+_REMEMBERED_WORDS = 256  # mistyped words of which these are kept
+_PAIRS = 800  # spellings tried for errors in two words: 300 find fewer, 2,000 hardly more
+_TELLING_WORDS = 3  # words that a name must hold where another word is wrong
+
 _PART_SCORE = 0.9
 _MOST_LIKE = 0.99
 _OTHER_FORM_SCORE = 0.95
@@ -145,7 +146,8 @@ class NameIndex:
 
         Nearly is one typing error in 4 to 7 characters and two from 8 on, counted after
         normalisation; numbers are taken as they are. Two errors are looked for only where one
-        explains nothing. Who bears the text itself is left out: `lookup` finds them.
+        explains nothing, and not every pair is found: two in one short word need another word that
+        is right. Who bears the text itself is left out: `lookup` finds them.
 
         The score is the likeness: 1 less the errors for each character.
         """
@@ -279,7 +281,8 @@ class NameIndex:
         forms = " OR ".join(f'"{form}"' for form in deletion_forms(word, errors))
         rows = self._rows(
             "SELECT word FROM word WHERE id IN "
-            "(SELECT rowid FROM word_form WHERE word_form MATCH ? ORDER BY rowid LIMIT ?)",
+            "(SELECT rowid FROM word_form WHERE word_form MATCH ? ORDER BY rowid LIMIT ?) "
+            "ORDER BY id",
             (forms, _FORM_ROWS),
         )
         near: dict[str, int] = {}
@@ -290,6 +293,7 @@ class NameIndex:
         return near
 
     def _beginning_with(self, query: str) -> dict[str, int]:
+        """Find keys that begin with a query, with their popularity."""
         # Bounded, as a million names begin with "j": of those that follow in the alphabet, and of
         # the most popular of all. Where a longer beginning is that frequent, its words help.
         bounds = (query, query + "\U0010ffff")
@@ -309,6 +313,7 @@ class NameIndex:
         return {row["key"]: row["popularity"] for row in rows if row["key"] != query}
 
     def _holding(self, query: str) -> dict[str, int]:
+        """Find keys that hold all words of a query, in any order, with their popularity."""
         words = " AND ".join('"{}"'.format(word.replace('"', '""')) for word in query.split())
         rows = self._rows(
             "SELECT key, popularity FROM key WHERE id IN "
