@@ -67,12 +67,15 @@ class Beam:
         fate: ``unreadable`` as a CRP, ``unlinked`` topic, ``unreachable`` or ``reachable`` main
             path, or ``failed`` where the graph did not answer.
         problem: What was wrong, where something was.
+        readings: Readings of its names whose main path exists that were tried; the last of them is
+            the one that answered, if it did.
     """
 
     text: str
     logprob: float
     fate: Fate
     problem: str | None = None
+    readings: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +146,7 @@ class Answer:
                 "logprob": round(beam.logprob, 4),
                 "fate": beam.fate,
                 "problem": beam.problem,
+                "readings": beam.readings,
             }
             for beam in self.beams
         ]

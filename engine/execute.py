@@ -1,19 +1,21 @@
 """Execute candidates: which is reachable, which answers, and how far it must be relaxed for that.
 
-Candidates are tried in the model's order. The first whose main path exists and whose full query has
-answers wins; only when none has are the reachable ones relaxed, one after the other. Where none
-answers even so, the unreachable ones are told where they break. A query that fails costs its
-candidate, not the question.
+Candidates are tried in the model's order, and of each its readings in the grounder's. The first
+whose main path exists and whose full query has answers wins. Only when none has are the candidates
+relaxed, one after the other, each in its first reading that is reachable. Where none answers even
+so, the unreachable ones are told where they break. A query that fails costs its candidate, not the
+question.
 
 Source: RouterKGQA §3.2 (reachability) and §3.4 (execution).
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import NamedTuple
 
-from kbqa.engine.answer import Beam, Result
+from kbqa.engine.answer import Beam, Fate, Result
 from kbqa.engine.clock import Clock
 from kbqa.engine.generate import Candidate
 from kbqa.engine.ground import Grounder, Grounding, ungrounded_entities
@@ -21,6 +23,7 @@ from kbqa.engine.join_start import choose_start
 from kbqa.engine.reach import find_break, is_reachable
 from kbqa.kb.graph import Graph, Table
 from kbqa.sparql.compile import compile_crp
+from kbqa.sparql.crp import Crp, Entity
 from kbqa.sparql.errors import GraphError, InputError
 from kbqa.sparql.relax import Relaxation, relaxations
 from kbqa.sparql.text import read_crp
@@ -46,11 +49,27 @@ class Execution:
 _NO_ROWS = Table(("x",), ())
 
 
+class _Found(NamedTuple):
+    """A query that answered, and its rows."""
+
+    grounding: Grounding
+    relaxation: Relaxation
+    sparql: str
+    table: Table
+
+
 class _Attempt(NamedTuple):
-    """What became of a candidate, and its first reachable reading, or its best where none is."""
+    """What became of a candidate.
+
+    Attributes:
+        beam: For the trace.
+        grounding: Its first reachable reading, or its best where none is; None where it has none.
+        found: What answered in full, if anything did.
+    """
 
     beam: Beam
     grounding: Grounding | None = None
+    found: _Found | None = None
 
 
 class Executor:
@@ -71,45 +90,73 @@ class Executor:
         reachable: list[tuple[int, Grounding]] = []
         unreachable: list[tuple[int, Grounding]] = []
         for number, candidate in enumerate(candidates):
-            beam, grounding = self._reach(candidate)
+            beam, grounding, found = self._attempt(candidate)
             beams.append(beam)
-            if grounding is None:
-                continue
-            if beam.fate == "unreachable":
-                unreachable.append((number, grounding))
-                continue
-            reachable.append((number, grounding))
-            if not grounding.unlinked:
-                full = next(relaxations(grounding.crp))
-                if (execution := self._run(number, grounding, full, beams)) is not None:
-                    return execution
+            if found is not None:
+                return _answered(number, found, beams)
+            if grounding is not None:
+                group = unreachable if beam.fate == "unreachable" else reachable
+                group.append((number, grounding))
         for number, grounding in reachable if relax else ():
             for relaxation in _relaxed(grounding):
-                if (execution := self._run(number, grounding, relaxation, beams)) is not None:
-                    return execution
+                try:
+                    found = self._run(grounding, relaxation)
+                except (GraphError, InputError) as error:
+                    beams[number] = replace(beams[number], fate="failed", problem=str(error))
+                    continue
+                if found is not None:
+                    return _answered(number, found, beams)
         self._tell_breaks(unreachable, beams)
         return Execution(None, _NO_ROWS, tuple(beams))
 
-    def _reach(self, candidate: Candidate) -> _Attempt:
-        """Ground a candidate and find the first reading whose main path exists."""
-        text, logprob = candidate.text, candidate.logprob
+    def _attempt(self, candidate: Candidate) -> _Attempt:
+        """Ground a candidate and run its reachable readings, one after the other, in full."""
+        beam = Beam(candidate.text, candidate.logprob, "unlinked")
+        grounding: Grounding | None = None
         try:
-            crp, problems = read_crp(text)
-            with self._clock.stage("ground"):
-                groundings = self._grounder.ground(crp)
-            if not groundings:
-                return _Attempt(Beam(text, logprob, "unlinked", f"no entity for {crp.topic}"))
-            unknown = (f"no entity is called {name!r}" for name in groundings[0].unlinked)
+            crp, problems = read_crp(candidate.text)
+            readings = self._readings(crp)
+            if (best := next(readings, None)) is None:
+                return _Attempt(replace(beam, problem=f"no entity for {crp.topic}"))
+            unknown = (f"no entity is called {name!r}" for name in best.unlinked)
             problem = "; ".join((*problems, *unknown)) or None
-            with self._clock.stage("reach"):
-                for grounding in groundings:
-                    if is_reachable(self._graph, grounding.crp, self._timeout_s):
-                        return _Attempt(Beam(text, logprob, "reachable", problem), grounding)
-            return _Attempt(Beam(text, logprob, "unreachable", problem), groundings[0])
+            beam = replace(beam, fate="unreachable", problem=problem)
+            for reading in self._reachable(chain([best], readings)):
+                beam = replace(beam, fate="reachable", readings=beam.readings + 1)
+                grounding = grounding or reading
+                if reading.unlinked:
+                    continue
+                full = next(relaxations(reading.crp))
+                if (found := self._run(reading, full)) is not None:
+                    return _Attempt(beam, reading, found)
+            return _Attempt(beam, grounding or best)
         except InputError as error:
-            return _Attempt(Beam(text, logprob, "unreadable", str(error)))
+            fate: Fate = "failed" if grounding else "unreadable"
+            return _Attempt(replace(beam, fate=fate, problem=str(error)), grounding)
         except GraphError as error:
-            return _Attempt(Beam(text, logprob, "failed", str(error)))
+            return _Attempt(replace(beam, fate="failed", problem=str(error)), grounding)
+
+    def _readings(self, crp: Crp) -> Iterator[Grounding]:
+        readings = self._grounder.ground(crp)
+        while True:
+            with self._clock.stage("ground"):
+                reading = next(readings, None)
+            if reading is None:
+                return
+            yield reading
+
+    def _reachable(self, readings: Iterable[Grounding]) -> Iterator[Grounding]:
+        """Yield the readings whose main path exists; a stand-in only where no other's does."""
+        exists: dict[Entity, bool] = {}
+        for reading in readings:
+            topic = reading.crp.topic
+            if topic not in exists:
+                if reading.stands_in and any(exists.values()):
+                    continue
+                with self._clock.stage("reach"):
+                    exists[topic] = is_reachable(self._graph, reading.crp, self._timeout_s)
+            if exists[topic]:
+                yield reading
 
     def _tell_breaks(self, unreachable: Sequence[tuple[int, Grounding]], beams: list[Beam]) -> None:
         """Add to the beams where their paths break, in the time that one query has."""
@@ -122,28 +169,25 @@ class Executor:
                 problem = "; ".join(filter(None, (where, beams[number].problem)))
                 beams[number] = replace(beams[number], problem=problem)
 
-    def _run(
-        self, number: int, grounding: Grounding, relaxation: Relaxation, beams: list[Beam]
-    ) -> Execution | None:
-        try:
-            with self._clock.stage("execute"):
-                sparql = compile_crp(relaxation.crp, choose_start(self._graph, relaxation.crp))
-                table = self._graph.select(sparql, timeout_s=self._timeout_s, limit=MAX_ANSWERS)
-        except (GraphError, InputError) as error:
-            beam = beams[number]
-            beams[number] = Beam(beam.text, beam.logprob, "failed", str(error))
-            return None
-        if not table.rows:
-            return None
-        result = Result(
-            beam=number,
-            crp=grounding.crp,
-            executed=relaxation.crp,
-            level=relaxation.level,
-            dropped=relaxation.dropped,
-            sparql=sparql,
-        )
-        return Execution(result, table, tuple(beams))
+    def _run(self, grounding: Grounding, relaxation: Relaxation) -> _Found | None:
+        """Run the query of a reading, relaxed or not; None where it has no answer."""
+        with self._clock.stage("execute"):
+            sparql = compile_crp(relaxation.crp, choose_start(self._graph, relaxation.crp))
+            table = self._graph.select(sparql, timeout_s=self._timeout_s, limit=MAX_ANSWERS)
+        return _Found(grounding, relaxation, sparql, table) if table.rows else None
+
+
+def _answered(number: int, found: _Found, beams: Sequence[Beam]) -> Execution:
+    grounding, relaxation, sparql, table = found
+    result = Result(
+        beam=number,
+        crp=grounding.crp,
+        executed=relaxation.crp,
+        level=relaxation.level,
+        dropped=relaxation.dropped,
+        sparql=sparql,
+    )
+    return Execution(result, table, tuple(beams))
 
 
 def _relaxed(grounding: Grounding) -> Iterator[Relaxation]:

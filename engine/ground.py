@@ -1,20 +1,24 @@
 """Ground a CRP's names: find the entities that it means.
 
-A name is looked up in the graph's names and among the entities that the question mentions. Of
-several bearers, those come first that the CRP's own relation reaches, then the better known. The
-topic is grounded to several candidates, between which reachability decides; a constraint's entity
-to one. A name that nobody bears stays as it is, and what hangs on it can only be relaxed away.
+`kbqa.engine.bearers` ranks the entities that each name may mean. A reading takes one of them for
+each name; readings come best first, a few at most, and execution decides between them. An entity
+that the CRP's relation does not lead to gives no answer, so it is not tried beside one that has it.
+
+A constraint's name that nobody bears stays as it is, and what hangs on it can only be relaxed away.
+For a topic that nobody bears, or that leads nowhere, what the question mentions may stand in.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from heapq import heappop, heappush
+from itertools import islice
 from typing import NamedTuple
 
+from kbqa.engine.bearers import LIKE_ENOUGH, Bearer, Bearers
 from kbqa.engine.evidence import name_terms
 from kbqa.engine.linker import LinkedEntity
 from kbqa.kb.entity_search import Names
-from kbqa.kb.graph import Direction, Graph
-from kbqa.kb.names import normalise
+from kbqa.kb.graph import Graph
 from kbqa.sparql.crp import (
     Constraint,
     Crp,
@@ -27,9 +31,11 @@ from kbqa.sparql.crp import (
     nested_constraints,
 )
 
-_BEARERS = 20
+MAX_READINGS = 12
+"""Readings of a CRP at most: a name has one or two, and only what is reachable is executed."""
+
 _TOPICS = 5
-_MIN_SIMILARITY = 0.8
+_CONSTRAINED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +47,13 @@ class Grounding:
         unlinked: Names of constraint entities that nobody bears.
         likeness: How like the names of constraint entities are to those that were written, 0 to 1;
             what came as a mid is absent.
+        stands_in: The topic is not called as was written; it is what the question mentions.
     """
 
     crp: Crp
     unlinked: tuple[str, ...]
     likeness: Mapping[Entity, float]
+    stands_in: bool = False
 
     def trust(self, part: Constraint | Order) -> float:
         """Tell how surely a part of the CRP means what was written: its least likely entity."""
@@ -54,11 +62,10 @@ class Grounding:
         return min((self.likeness.get(entity, 1.0) for entity in _entities(part)), default=1.0)
 
 
-@dataclass(frozen=True, slots=True)
 class Grounder:
     """Grounds the CRPs of one question.
 
-    Attributes:
+    Args:
         graph: Where relations are looked up.
         names: The graph's names.
         linked: Entities that the question mentions, best first.
@@ -66,93 +73,86 @@ class Grounder:
             evaluation with gold entities.
     """
 
-    graph: Graph
-    names: Names
-    linked: Sequence[LinkedEntity]
-    gold: Sequence[Entity] = ()
+    def __init__(
+        self,
+        graph: Graph,
+        names: Names,
+        linked: Sequence[LinkedEntity],
+        gold: Sequence[Entity] = (),
+    ) -> None:
+        self._bearers = Bearers(graph, names, linked)
+        self._gold = gold
 
-    def ground(self, crp: Crp) -> list[Grounding]:
-        """List the readings of a CRP, best topic first; empty where no topic can be found."""
-        likeness: dict[Entity, float] = {}
+    def ground(self, crp: Crp) -> Iterator[Grounding]:
+        """Yield the readings of a CRP, best first, `MAX_READINGS` at most.
 
-        def bind(entity: Entity, hop: Hop | None) -> Entity:
-            if entity.is_grounded:
-                return entity
-            bearer = self._bearer(entity, hop)
-            likeness[bearer.entity] = max(bearer.likeness, likeness.get(bearer.entity, 0.0))
-            return bearer.entity
+        The topic's best bearer is kept the longest; those that stand in for it come last. None
+        comes where no topic can be found.
 
-        def ground(constraint: Constraint) -> Constraint:
-            at, test, hops = constraint.at, constraint.test, constraint.hops
-            if isinstance(at, Entity):
-                at = bind(at, hops[0] if hops else None)
-            if isinstance(test, IsEntity | IsNotEntity):
-                backwards = Hop(hops[-1].relation, not hops[-1].inverse) if hops else None
-                test = replace(test, entity=bind(test.entity, backwards))
-            return replace(constraint, at=at, test=test)
+        Raises:
+            GraphError: The graph does not answer.
+        """
+        return islice(self._readings(crp), MAX_READINGS)
 
-        grounded = crp.with_constraints(ground)
-        unlinked = tuple(str(entity) for entity in likeness if not entity.is_grounded)
-        return [
-            Grounding(replace(grounded, topic=topic), unlinked, likeness)
-            for topic in self._topics(crp)
-        ]
+    def proposals(self, crp: Crp) -> list[tuple[Entity, list[Bearer]]]:
+        """List the names of a CRP, the topic first, each with those whom it may mean, best first.
 
-    def _topics(self, crp: Crp) -> list[Entity]:
+        These are all that are known, while `ground` takes those that can lead to an answer.
+
+        Raises:
+            GraphError: The graph does not answer.
+        """
+        slots = [_Slot(crp.topic, crp.path[0])]
+        slots += (slot for c in crp.all_constraints() for slot in _slots(c))
+        return [(name, self._bearers.rank(str(name), step)) for name, step in slots]
+
+    def _readings(self, crp: Crp) -> Iterator[Grounding]:
+        slots = [slot for c in crp.all_constraints() for slot in _slots(c)]
+        choices = {slot: self._constrained(slot) for slot in dict.fromkeys(slots)}
+        for topics in self._topics(crp):
+            for topic, *numbers in _best_first([len(topics), *map(len, choices.values())]):
+                chosen = (bearers[n] for bearers, n in zip(choices.values(), numbers, strict=True))
+                yield _bind(crp, topics[topic], dict(zip(choices, chosen, strict=True)))
+
+    def _topics(self, crp: Crp) -> Iterator[list[Bearer]]:
+        """Yield what the path may start from, best first: those called so, then those mentioned."""
         if crp.topic.is_grounded:
-            return [crp.topic]
-        name = str(crp.topic)
-        if self.gold:
-            return sorted(self.gold, key=lambda entity: -_similarity(name, str(entity)))
-        candidates = _distinct(self._meant_by(name))
-        starts = [entity for entity in candidates if self._can_start(entity, crp.path[0])]
+            yield [Bearer(crp.topic, 1.0, has_step=True)]
+            return
+        name, step = str(crp.topic), crp.path[0]
+        if self._gold:
+            yield sorted(self._given(name, step), key=lambda bearer: -bearer.likeness)
+            return
+        called = _like_enough(self._bearers.rank(name, step))
+        starts = [bearer for bearer in called if bearer.has_step]
+        yield starts[:_TOPICS]
+        mentioned = self._bearers.mentioned(name, step)
+        known = {bearer.entity.mid for bearer in called}
+        stand_ins = [b for b in mentioned if b.has_step and b.entity.mid not in known]
+        yield stand_ins[:_TOPICS]
         # Where nobody can start the path, the likeliest one stands for all: it is unreachable.
-        return starts[:_TOPICS] or candidates[:1]
+        if not starts and not stand_ins:
+            yield [*called, *mentioned][:1]
 
-    def _meant_by(self, name: str) -> Iterator[Entity]:
-        """Yield whom a name may mean: its bearers, the question's mentions, its near misses."""
-        mentioned = {entity.mid for entity in self.linked}
-        exact = self.names.lookup(name, _BEARERS)
-        yield from (Entity(m.name, m.mid) for m in exact if m.mid in mentioned)
-        yield from (Entity(m.name, m.mid) for m in exact)
-        by_likeness = sorted(self.linked, key=lambda e: -_similarity(name, e.name))
-        yield from (Entity(e.name, e.mid) for e in by_likeness)
-        if not exact:
-            yield from (bearer.entity for bearer in self._near_misses(name))
+    def _constrained(self, slot: "_Slot") -> list[Bearer]:
+        """Choose the entities that a constraint may mean, best first: at least one."""
+        if slot.name.is_grounded:
+            return [Bearer(slot.name, 1.0, has_step=True)]
+        name = str(slot.name)
+        ranked = [*self._given(name, slot.step), *self._bearers.rank(name, slot.step)]
+        bearers = _like_enough(ranked)
+        led_to = [bearer for bearer in bearers if bearer.has_step]
+        return led_to[:_CONSTRAINED] or bearers[:1] or [Bearer(slot.name, 0.0, has_step=False)]
 
-    def _bearer(self, entity: Entity, hop: Hop | None) -> "_Bearer":
-        """Choose the bearer of a name that has a hop; the best known where none has it."""
-        name = str(entity)
-        near = (_Bearer(gold, _similarity(name, str(gold))) for gold in self.gold)
-        bearers = [bearer for bearer in near if bearer.likeness >= _MIN_SIMILARITY]
-        exact = [_Bearer(Entity(m.name, m.mid), 1.0) for m in self.names.lookup(name, _BEARERS)]
-        bearers += exact or self._near_misses(name)
-        if hop is not None:
-            bearers.sort(key=lambda bearer: not self._has(bearer.entity, hop))
-        return bearers[0] if bearers else _Bearer(entity, 0.0)
-
-    def _near_misses(self, name: str) -> list["_Bearer"]:
-        matches = self.names.search(name, 3)
-        return [
-            _Bearer(Entity(m.name, m.mid), m.score) for m in matches if m.score >= _MIN_SIMILARITY
-        ]
-
-    def _can_start(self, entity: Entity, step: Step) -> bool:
-        if isinstance(step, Hop):
-            return self._has(entity, step)
-        return any(self._can_start(entity, way.path[0]) for way in step.ways)
-
-    def _has(self, entity: Entity, hop: Hop) -> bool:
-        direction: Direction = "in" if hop.inverse else "out"
-        assert entity.mid is not None
-        return bool(self.graph.neighbours(entity.mid, hop.relation, direction, limit=1))
+    def _given(self, name: str, step: Step | None) -> list[Bearer]:
+        return [self._bearers.judge(entity, name, step) for entity in self._gold]
 
 
-class _Bearer(NamedTuple):
-    """Whom a name may mean, and how like its own name is to it, 0 to 1."""
+class _Slot(NamedTuple):
+    """A name in a CRP, and the step that leads away from it."""
 
-    entity: Entity
-    likeness: float
+    name: Entity
+    step: Step | None
 
 
 def ungrounded_entities(crp: Crp) -> list[Entity]:
@@ -173,22 +173,67 @@ def name_topics(graph: Graph, topics: Sequence[Entity]) -> list[Entity]:
     ]
 
 
+def _like_enough(bearers: Iterable[Bearer]) -> list[Bearer]:
+    """Keep those who may be meant by a name, each once."""
+    first: dict[str | None, Bearer] = {}
+    for bearer in bearers:
+        if bearer.likeness >= LIKE_ENOUGH:
+            first.setdefault(bearer.entity.mid, bearer)
+    return list(first.values())
+
+
+def _slots(constraint: Constraint) -> Iterator[_Slot]:
+    """Yield the names that a constraint itself holds, in reading order."""
+    hops = constraint.hops
+    if isinstance(constraint.at, Entity):
+        yield _Slot(constraint.at, hops[0] if hops else None)
+    if isinstance(constraint.test, IsEntity | IsNotEntity):
+        back = Hop(hops[-1].relation, not hops[-1].inverse) if hops else None
+        yield _Slot(constraint.test.entity, back)
+
+
+def _bind(crp: Crp, topic: Bearer, chosen: Mapping[_Slot, Bearer]) -> Grounding:
+    def bound(constraint: Constraint) -> Constraint:
+        entities = [chosen[slot].entity for slot in _slots(constraint)]
+        if isinstance(constraint.test, IsEntity | IsNotEntity):
+            constraint = replace(constraint, test=replace(constraint.test, entity=entities.pop()))
+        return replace(constraint, at=entities[0]) if entities else constraint
+
+    likeness: dict[Entity, float] = {}
+    for slot, bearer in chosen.items():
+        if not slot.name.is_grounded:
+            likeness[bearer.entity] = max(bearer.likeness, likeness.get(bearer.entity, 0.0))
+    return Grounding(
+        crp=replace(crp.with_constraints(bound), topic=topic.entity),
+        unlinked=tuple(str(entity) for entity in likeness if not entity.is_grounded),
+        likeness=likeness,
+        stands_in=topic.likeness < LIKE_ENOUGH,
+    )
+
+
+def _best_first(sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Yield choices of one number below each size, the smallest sums first.
+
+    >>> list(_best_first([2, 2]))
+    [(0, 0), (0, 1), (1, 0), (1, 1)]
+    """
+    if not all(sizes):
+        return
+    start = (0,) * len(sizes)
+    heap, seen = [(0, start)], {start}
+    while heap:
+        total, numbers = heappop(heap)
+        yield numbers
+        for place, size in enumerate(sizes):
+            following = (*numbers[:place], numbers[place] + 1, *numbers[place + 1 :])
+            if following[place] < size and following not in seen:
+                seen.add(following)
+                heappush(heap, (total + 1, following))
+
+
 def _entities(constraint: Constraint) -> Iterator[Entity]:
     for nested in nested_constraints((constraint,)):
         if isinstance(nested.at, Entity):
             yield nested.at
         if isinstance(nested.test, IsEntity | IsNotEntity):
             yield nested.test.entity
-
-
-def _distinct(entities: Iterable[Entity]) -> list[Entity]:
-    first: dict[str | None, Entity] = {}
-    for entity in entities:
-        first.setdefault(entity.mid, entity)
-    return list(first.values())
-
-
-def _similarity(one: str, other: str) -> float:
-    from rapidfuzz import fuzz
-
-    return fuzz.ratio(normalise(one), normalise(other)) / 100

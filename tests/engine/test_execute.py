@@ -170,6 +170,35 @@ def test_without_candidates_there_is_no_result(graph: Graph) -> None:
     assert (execution.result, execution.beams) == (None, ())
 
 
+def _execute_on_demo(demo_store: Path, *texts: str) -> Execution:
+    graph = open_graph(demo_store)
+    try:
+        return _execute(graph, *texts)
+    finally:
+        graph.close()
+
+
+WITHIN = "Springfield -> location.location.containedby"
+
+
+def test_of_several_readings_the_one_whose_query_answers_is_taken(demo_store: Path) -> None:
+    execution = _execute_on_demo(demo_store, f"{WITHIN}\n?x = Oregon", WITHIN)
+    assert execution.result is not None
+    assert (execution.result.beam, execution.result.level) == (0, "full")
+    [beam] = execution.beams
+    assert (beam.fate, beam.readings) == ("reachable", 5)  # five towns, of which it is the last
+
+
+def test_the_first_reading_is_the_one_that_is_relaxed(demo_store: Path) -> None:
+    execution = _execute_on_demo(demo_store, f"{WITHIN}\n?x = Kenya")
+    first = _execute_on_demo(demo_store, WITHIN)
+    assert execution.result is not None
+    assert first.result is not None
+    assert execution.result.level == "main_path"
+    assert execution.result.crp.topic == first.result.crp.topic
+    assert (execution.beams[0].readings, first.beams[0].readings) == (5, 1)
+
+
 # Two men share a gender, so that a walk to it and back doubles with each round.
 _GENDER = ("R [people , person , gender]", "people , person , gender")
 ENDLESS = "\n".join(

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from kbqa.engine.ground import Grounder, name_topics, ungrounded_entities
-from kbqa.engine.linker import LinkedEntity, link_entities
+from kbqa.engine.ground import MAX_READINGS, Grounder, name_topics, ungrounded_entities
+from kbqa.engine.linker import LinkedEntity
 from kbqa.kb.entity_search import open_names
 from kbqa.kb.select_graph import open_graph
 from kbqa.sparql.crp import (
@@ -34,8 +34,9 @@ class Demo:
         self.graph = open_graph(store)
         self.names = open_names(self.graph)
 
-    def grounder(self, question: str = "", gold: tuple[Entity, ...] = ()) -> Grounder:
-        linked = link_entities(question, self.names)
+    def grounder(self, *mentions: str, gold: tuple[Entity, ...] = ()) -> Grounder:
+        best = [self.names.lookup(mention, 1)[0] for mention in mentions]
+        linked = [LinkedEntity(match.mid, match.name, match.matched, 0.5) for match in best]
         return Grounder(self.graph, self.names, linked, gold)
 
     def types(self, entity: Entity) -> list[str]:
@@ -85,9 +86,15 @@ def test_better_known_bearers_go_first_where_the_question_mentions_none(demo: De
 
 
 def test_a_mention_stands_in_for_a_topic_that_the_model_made_up(demo: Demo) -> None:
-    grounder = demo.grounder("what is in kenya?")
+    grounder = demo.grounder("euro", "kenya")
     [grounding] = grounder.ground(Crp(Entity("Zorblax"), (CONTAINS,)))
-    assert str(grounding.crp.topic) == "Kenya"
+    assert (str(grounding.crp.topic), grounding.stands_in) == ("Kenya", True)
+
+
+def test_mentions_come_after_the_bearers_of_the_name(demo: Demo) -> None:
+    groundings = list(demo.grounder("kenya").ground(Crp(Entity("Paris"), (WITHIN,))))
+    assert [str(g.crp.topic) for g in groundings] == ["Paris", "Paris", "Kenya"]
+    assert [g.stands_in for g in groundings] == [False, False, True]
 
 
 def test_a_misspelt_topic_is_found_by_likeness(demo: Demo) -> None:
@@ -96,7 +103,7 @@ def test_a_misspelt_topic_is_found_by_likeness(demo: Demo) -> None:
 
 
 def test_no_reading_where_no_topic_can_be_found(demo: Demo) -> None:
-    assert demo.grounder().ground(Crp(Entity("Zorblax"), (CONTAINS,))) == []
+    assert list(demo.grounder().ground(Crp(Entity("Zorblax"), (CONTAINS,)))) == []
 
 
 def test_a_mid_is_never_looked_up(demo: Demo) -> None:
@@ -107,7 +114,7 @@ def test_a_mid_is_never_looked_up(demo: Demo) -> None:
 
 def test_given_topics_are_tried_in_order_of_likeness_and_nothing_else_is(demo: Demo) -> None:
     gold = (Entity("Uganda", "m.0ug"), Entity("Kenya", "m.0ke"))
-    groundings = demo.grounder("kenya", gold).ground(Crp(Entity("kenya"), (CONTAINS,)))
+    groundings = demo.grounder("kenya", gold=gold).ground(Crp(Entity("kenya"), (CONTAINS,)))
     assert [g.crp.topic.mid for g in groundings] == ["m.0ke", "m.0ug"]
 
 
@@ -128,6 +135,47 @@ def test_a_constraint_means_the_bearer_that_its_relation_leads_to(
     assert type_ in demo.types(georgia)
 
 
+def test_every_bearer_that_the_relation_leads_to_makes_a_reading(demo: Demo) -> None:
+    constraint = Constraint(1, (Hop(WITHIN.relation, inverse=True),), IsEntity(Entity("Paris")))
+    groundings = demo.grounder().ground(Crp(Entity("Portland"), (WITHIN,), (constraint,)))
+    readings = [tuple(entity.mid for entity in g.crp.entities()) for g in groundings]
+    portland = [match.mid for match in demo.names.lookup("Portland")]
+    paris = [match.mid for match in demo.names.lookup("Paris")]
+    assert set(readings) == {(topic, mid) for topic in portland for mid in paris}
+    assert readings[:3] == [
+        (portland[0], paris[0]),
+        (portland[0], paris[1]),
+        (portland[1], paris[0]),
+    ]
+
+
+def test_readings_are_bounded_however_many_names_there_are(demo: Demo) -> None:
+    back = Hop(WITHIN.relation, inverse=True)
+    names = ["Paris", "Portland", "Springfield", "San José"] * 5
+    constraints = tuple(
+        Constraint(1, (back,) * (n + 1), IsEntity(Entity(name))) for n, name in enumerate(names)
+    )
+    groundings = list(demo.grounder().ground(Crp(Entity("Springfield"), (WITHIN,), constraints)))
+    assert len(groundings) == MAX_READINGS
+    assert len({tuple(g.crp.entities()) for g in groundings}) == MAX_READINGS
+
+
+def test_a_name_that_stands_twice_means_the_same_in_the_same_place(demo: Demo) -> None:
+    constraint = Constraint(1, (Hop(WITHIN.relation, inverse=True),), IsEntity(Entity("Paris")))
+    twice = (constraint, replace(constraint, at=0))
+    for grounding in demo.grounder().ground(Crp(Entity("Kenya"), (CONTAINS,), twice)):
+        _, one, other = grounding.crp.entities()
+        assert one == other
+
+
+def test_proposals_tell_whom_each_name_may_mean(demo: Demo) -> None:
+    crp = Crp(Entity("Georgia"), (OF_COUNTRY,), (Constraint(1, (), IsEntity(Entity("Zorblax"))),))
+    (topic, georgias), (zorblax, nobody) = demo.grounder().proposals(crp)
+    assert (topic, zorblax) == (Entity("Georgia"), Entity("Zorblax"))
+    assert [bearer.has_step for bearer in georgias] == [True, False]
+    assert nobody == []
+
+
 @pytest.mark.parametrize("test", [IsEntity, IsNotEntity])
 def test_names_that_nobody_bears_are_told_and_left(
     demo: Demo, test: type[IsEntity | IsNotEntity]
@@ -145,7 +193,7 @@ def test_a_given_entity_also_binds_a_constraint_of_its_name(demo: Demo) -> None:
     gold = (Entity("Kenya", "m.0ke"), Entity("Euro", "m.0eur"))
     constraint = Constraint(1, (), IsEntity(Entity("euro")))
     crp = Crp(Entity("Kenya"), (CONTAINS,), (constraint,))
-    best = demo.grounder(gold=gold).ground(crp)[0]
+    best = next(demo.grounder(gold=gold).ground(crp))
     assert [entity.mid for entity in best.crp.entities()] == ["m.0ke", "m.0eur"]
 
 
@@ -183,7 +231,7 @@ AREA = Constraint(0, (Hop("location.location.area"),), None)
     ids=["in a way", "in an alternative", "anchor", "in a branch"],
 )
 def test_names_are_bound_wherever_they_stand(demo: Demo, crp: Crp) -> None:
-    grounding = demo.grounder().ground(crp)[0]
+    grounding = next(demo.grounder().ground(crp))
     kenya = demo.names.lookup("Kenya")[0].mid
     assert {e.mid for e in grounding.crp.entities() if str(e) == "Kenya"} == {kenya}
     assert (ungrounded_entities(grounding.crp), grounding.unlinked) == ([], ())
