@@ -38,7 +38,7 @@ _LONGEST = 100  # characters of a text that is searched otherwise than by equali
 _CANDIDATES = 200  # names considered that begin with a text, or hold its words
 _PREFIX_ROWS = 1000  # names read in search of these
 _SHORT = 3  # characters from which on a beginning is rare enough
-_FORM_ROWS = 3000  # words considered for a mistyped one, by frequency
+_FORM_ROWS = 2000  # words considered for a mistyped one, by frequency
 _NEAR_WORDS = 200  # of these, those that are near enough
 _REMEMBERED_WORDS = 256  # mistyped words of which these are kept
 _PAIRS = 800  # spellings tried for errors in two words: 300 find fewer, 2,000 hardly more
@@ -236,8 +236,8 @@ class NameIndex:
             return []
         errors = allowed_errors(query)
         words = query.split()
-        near = [self._near_words(word, min(errors, word_errors(word))) for word in words]
         for distance in range(1, errors + 1):
+            near = [self._near_words(word, min(distance, word_errors(word))) for word in words]
             spellings = {*respelled(words, near, distance, _PAIRS)}
             if distance == 1:
                 spellings.update(reshaped(words))
@@ -276,7 +276,7 @@ class NameIndex:
         """Collect the words within so many errors of a word, but for itself, with their errors."""
         from rapidfuzz.distance import OSA
 
-        if not errors or not is_spelled(word):
+        if not is_spelled(word):
             return {}
         forms = " OR ".join(f'"{form}"' for form in deletion_forms(word, errors))
         rows = self._rows(
