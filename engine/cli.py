@@ -27,6 +27,9 @@ COMMANDS = {
     "eval": LazyCommand(
         "kbqa.engine.commands", "evaluate", "Answer a question set and score the answers."
     ),
+    "link": LazyCommand(
+        "kbqa.engine.link_commands", "link", "Show which entities a question may be about."
+    ),
     "entities": LazyCommand("kbqa.kb.load_commands", "entities", "Find entities by name."),
     "relations": LazyCommand(
         "kbqa.kb.graph_commands", "relations", "List the relations of an entity."

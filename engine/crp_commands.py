@@ -94,11 +94,15 @@ def run(file: Path, graph: GraphChoice, gold_entities: bool, no_relax: bool) -> 
     """
     from kbqa.engine.commands import check_answers
     from kbqa.engine.crp_run import CrpRunner
+    from kbqa.engine.linker import Linker
     from kbqa.kb.entity_search import open_names
 
     with closing(graph.open()) as opened, closing(open_names(opened, graph.timeout_s)) as names:
         check_answers(opened, graph.timeout_s)
-        runner = CrpRunner(opened, names, graph.timeout_s, gold_entities, relax=not no_relax)
+        linker = Linker(opened, names)
+        runner = CrpRunner(
+            opened, names, linker, graph.timeout_s, gold_entities, relax=not no_relax
+        )
         _answer_rows(file, runner.tool)
 
 

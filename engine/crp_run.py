@@ -15,7 +15,7 @@ from kbqa.engine.crp_tools import Row, RowTool
 from kbqa.engine.execute import Execution, Executor
 from kbqa.engine.generate import Candidate
 from kbqa.engine.ground import Grounder, name_topics, ungrounded_entities
-from kbqa.engine.linker import LinkedEntity, link_entities
+from kbqa.engine.linker import LinkedEntity, Linker
 from kbqa.engine.questions import topic_entities
 from kbqa.kb.entity_search import Names
 from kbqa.kb.graph import Graph
@@ -32,6 +32,7 @@ class CrpRunner:
     Attributes:
         graph: The graph.
         names: Its names.
+        linker: Links the rows' questions to it.
         timeout_s: Seconds for each query.
         gold_entities: Bind names to the row's topic entities first.
         relax: Drop constraints where nothing satisfies all.
@@ -39,6 +40,7 @@ class CrpRunner:
 
     graph: Graph
     names: Names
+    linker: Linker
     timeout_s: float
     gold_entities: bool = False
     relax: bool = True
@@ -80,7 +82,7 @@ class CrpRunner:
     def _execute(self, row: Row, texts: Sequence[str]) -> Execution:
         linked: list[LinkedEntity] = []
         if isinstance(question := row.get("question"), str) and any(map(_has_names, texts)):
-            linked = link_entities(question, self.names)
+            linked = self.linker.link(question)
         gold = name_topics(self.graph, _topics(row)) if self.gold_entities else []
         grounder = Grounder(self.graph, self.names, linked, gold)
         executor = Executor(self.graph, grounder, Clock(), self.timeout_s)

@@ -8,7 +8,7 @@ from kbqa.engine.evidence import find_evidence, name_terms
 from kbqa.engine.execute import Executor
 from kbqa.engine.generate import DEFAULT_BEAMS, Candidate, Generator
 from kbqa.engine.ground import Grounder, name_topics
-from kbqa.engine.linker import link_entities
+from kbqa.engine.linker import Linker
 from kbqa.kb.entity_search import open_names
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
 from kbqa.sparql.crp import Entity
@@ -27,6 +27,7 @@ class Engine:
 
     Raises:
         StoreError: The store has no name index.
+        ModelError: The linker's model cannot be read.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class Engine:
     ) -> None:
         self._graph, self._generator = graph, generator
         self._names = open_names(graph, timeout_s)
+        self._linker = Linker(graph, self._names)
         self._n, self._timeout_s = n, timeout_s
 
     def ask(self, question: str, topics: Sequence[Entity] = ()) -> Answer:
@@ -83,7 +85,7 @@ class Engine:
         clock: Clock,
     ) -> Answer:
         with clock.stage("link"):
-            linked = link_entities(question, self._names)
+            linked = self._linker.link(question)
         gold = name_topics(self._graph, topics)
         grounder = Grounder(self._graph, self._names, linked, gold)
         execution = Executor(self._graph, grounder, clock, self._timeout_s).execute(candidates)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from kbqa.engine.mentions import mend_mojibake
 from kbqa.engine.questions import read_rows
 from kbqa.sparql.crp import Constraint, Crp, Entity, TextEquals
 from kbqa.sparql.errors import CrpConversionError, CrpSyntaxError, QuerySyntaxError
@@ -105,22 +106,6 @@ def split_examples(examples: Iterable[Example], valid_size: int, seed: int) -> S
     train = tuple(e for e in pool if e.question.casefold() not in held_out)
     valid = tuple(e for e in pool if e.question.casefold() in held_out)
     return Split(train, valid)
-
-
-def mend_mojibake(text: str) -> str:
-    """Mend UTF-8 that was read as Latin-1, as in 72 CWQ questions; other text comes back as it is.
-
-    Text that was not read wrongly hardly ever is Latin-1 whose bytes happen to be UTF-8.
-
-    >>> mend_mojibake("Where is GoiÃ¡s?"), mend_mojibake("Where is Goiás?")
-    ('Where is Goiás?', 'Where is Goiás?')
-    """
-    if text.isascii():
-        return text
-    try:
-        return text.encode("latin-1").decode("utf-8")
-    except UnicodeError:
-        return text
 
 
 class _SkipError(Exception):

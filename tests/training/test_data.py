@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from kbqa.engine.mentions import mend_mojibake
 from kbqa.engine.questions import read_rows
 from kbqa.sparql.errors import InputError
-from kbqa.training.data import Example, load_examples, mend_mojibake, split_examples
+from kbqa.training.data import Example, load_examples, split_examples
 
 PUBLISHED = "Main Path:\n Kenya  -[location ,country , capital]->  ?x"
 CAPITAL = "Main Path:\n Kenya -[location , country , capital]-> ?x"
@@ -120,21 +121,6 @@ def test_a_question_with_the_same_path_is_taken_once(tmp_path: Path) -> None:
     gathered = load_examples([first, second])
     assert [example.id for example in gathered.examples] == ["q1", "q2"]
     assert gathered.skipped == {"repeated": 1}
-
-
-@pytest.mark.parametrize(
-    ("text", "mended"),
-    [
-        ("Where is GoiÃ¡s?", "Where is Goiás?"),
-        ("who died in ConstanÈ\x9ba?", "who died in Constanța?"),
-        ("in UTCâ\x88\x9205:00?", "in UTC−05:00?"),
-        ("Where is Goiás?", "Where is Goiás?"),
-        ("ÑANDÚ Ãlvares", "ÑANDÚ Ãlvares"),
-        ("ποῦ;", "ποῦ;"),
-    ],
-)
-def test_mojibake_is_mended_and_nothing_else(text: str, mended: str) -> None:
-    assert mend_mojibake(text) == mended
 
 
 def test_questions_and_names_are_mended(tmp_path: Path) -> None:

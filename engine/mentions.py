@@ -1,0 +1,220 @@
+"""Find what a question mentions: names of entities, and values that are not names.
+
+Every run of words that is somebody's name is kept, whatever it overlaps; which reading is right is
+for ranking to decide (`kbqa.engine.linker`). Misspelt names are searched only where no name is
+written as it should be.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, islice
+from typing import Literal, NamedTuple, cast
+
+from kbqa.kb.entity_search import Names
+from kbqa.kb.names import Span
+
+MAX_WORDS = 100
+"""Words of a question that are searched for names; the rest of a longer text is not."""
+
+_MAX_NAME_WORDS = 12
+_MAX_NEAR_LOOKUPS = 24  # of 1–3 ms each
+_MAX_MISSPELT_WORDS = 5
+_MIN_MISSPELT_LETTERS = 4
+
+FUNCTION_WORDS = frozenset(
+    """a about after all also an and any are as at be been before being by can could did do does
+    each for from had has have he her him his how i if in into is it its many me more most much my
+    name names of on one or our out she should so some than that the their them then there these
+    they this those to up us was we were what when where which while who whom whose why will with
+    would you your""".split()  # noqa: SIM905 – a list of a hundred words reads better as text
+)
+"""Words that by themselves tell no entity from another, in lower case."""
+
+_WORD = re.compile(r"[^\W_]+(?:['’.&-][^\W_]+)*(?:['’]s)?", re.UNICODE)
+_QUOTED = re.compile(r"[\"“”«]([^\"“”«»]{2,200})[\"“”»]")
+_MONTH = (
+    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
+    r"|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?"
+)
+_DAY = r"\d{1,2}(?:st|nd|rd|th)?"
+_YEAR = r"(?:1\d|20)\d\d"
+_VALUES = re.compile(
+    rf"""\b(?:
+    (?P<date> \d{{4}}-\d\d(?:-\d\d)? | \d{{1,2}}/\d{{1,2}}/\d{{2,4}}
+        | {_DAY}\s(?:of\s)?{_MONTH}(?:,?\s{_YEAR})? | {_MONTH}\s(?:{_DAY},?\s)?{_YEAR}
+        | {_MONTH}\s{_DAY} | {_YEAR}(?:'?s)? )
+    | (?P<ordinal> \d+(?:st|nd|rd|th) | first | second | third | fourth | fifth | sixth | seventh
+        | eighth | ninth | tenth )
+    | (?P<number> (?: \d+(?:[,.]\d+)* | two | three | four | five | six | seven | eight | nine | ten
+        | eleven | twelve ) (?: \s(?: hundred | thousand | million | billion | trillion ))* )
+    )\b""",
+    re.VERBOSE | re.IGNORECASE,
+)
+
+ValueKind = Literal["date", "ordinal", "number"]
+
+
+class Token(NamedTuple):
+    """A word of a question, and where it stands in it: characters ``start`` to ``end``."""
+
+    text: str
+    start: int
+    end: int
+
+
+class Value(NamedTuple):
+    """Tokens ``start`` to ``end`` (exclusive) that say a date, an ordinal or a number."""
+
+    start: int
+    end: int
+    kind: ValueKind
+
+
+@dataclass(frozen=True, slots=True)
+class Mentions:
+    """What a question mentions.
+
+    Attributes:
+        question: The question, with UTF-8 that had been read as Latin-1 mended.
+        tokens: Its words, `MAX_WORDS` at most.
+        spans: Runs of tokens that are names, with who bears them, in reading order.
+        values: Dates, ordinals and numbers; a name may stand on them too (*1984*).
+        quoted: Runs of tokens between quotation marks, as (start, end).
+    """
+
+    question: str
+    tokens: Sequence[Token]
+    spans: Sequence[Span]
+    values: Sequence[Value]
+    quoted: frozenset[tuple[int, int]]
+
+    def text(self, start: int, end: int) -> str:
+        """Return the question's text from token `start` to token `end` (exclusive)."""
+        return self.question[self.tokens[start].start : self.tokens[end - 1].end]
+
+
+def find_mentions(question: str, names: Names, bearers: int = 30) -> Mentions:
+    """Find the names and values in a question.
+
+    Args:
+        question: As a user typed it; case and punctuation need not be right.
+        names: The graph's names.
+        bearers: Entities of one name to keep, the best known first.
+    """
+    text = mend_mojibake(question)
+    tokens = tokenise(text)
+    words = [token.text for token in tokens]
+    quoted = frozenset(_token_runs(tokens, (m.span(1) for m in _QUOTED.finditer(text))))
+    spans = names.match_spans(words, _MAX_NAME_WORDS, bearers)
+    for start, end in sorted(quoted):
+        if end - start > _MAX_NAME_WORDS and (
+            bearing := names.lookup(" ".join(words[start:end]), bearers)
+        ):
+            spans.append(Span(start, end, bearing))
+    spans += _misspelt(words, spans, quoted, names, bearers)
+    return Mentions(text, tokens, spans, list(_values(text, tokens)), quoted)
+
+
+def tokenise(text: str) -> list[Token]:
+    """Split a text into its first `MAX_WORDS` words; marks inside a word stay with it.
+
+    >>> [token.text for token in tokenise("Who's in AT&T's St. Mary-le-Bow?")]
+    ["Who's", 'in', "AT&T's", 'St', 'Mary-le-Bow']
+    """
+    tokens = []
+    for match in _WORD.finditer(text):
+        tokens.append(Token(match.group(), *match.span()))
+        if len(tokens) == MAX_WORDS:
+            break
+    return tokens
+
+
+def mend_mojibake(text: str) -> str:
+    """Mend UTF-8 that was read as Latin-1 or Windows-1252, as in 72 questions of CWQ.
+
+    Text that was not read wrongly hardly ever has bytes there that happen to be UTF-8.
+
+    >>> mend_mojibake("Where is GoiÃ¡s?"), mend_mojibake("Where is Goiás?")
+    ('Where is Goiás?', 'Where is Goiás?')
+    """
+    if text.isascii():
+        return text
+    for encoding in ("latin-1", "cp1252"):
+        try:
+            return text.encode(encoding).decode("utf-8")
+        except UnicodeError:
+            continue
+    return text
+
+
+def _values(text: str, tokens: Sequence[Token]) -> Iterator[Value]:
+    for match in _VALUES.finditer(text):
+        for start, end in _token_runs(tokens, [match.span()]):
+            yield Value(start, end, cast(ValueKind, match.lastgroup))
+
+
+def _token_runs(
+    tokens: Sequence[Token], stretches: Iterable[tuple[int, int]]
+) -> Iterator[tuple[int, int]]:
+    """Yield the tokens that touch each stretch of characters, as (start, end)."""
+    for first, last in stretches:
+        touched = [i for i, t in enumerate(tokens) if t.start < last and t.end > first]
+        if touched:
+            yield touched[0], touched[-1] + 1
+
+
+def _misspelt(
+    words: Sequence[str],
+    spans: Sequence[Span],
+    quoted: frozenset[tuple[int, int]],
+    names: Names,
+    bearers: int,
+) -> list[Span]:
+    """Find names with typing errors: what is written as a name but is nobody's."""
+    found: list[Span] = []
+    covered: set[int] = set()
+    windows = _suspicious(words, {(s.start, s.end) for s in spans}, quoted)
+    for start, end in islice(windows, _MAX_NEAR_LOOKUPS):
+        if covered.issuperset(range(start, end)):
+            continue
+        if matches := names.near(" ".join(words[start:end]), bearers):
+            found.append(Span(start, end, matches))
+            covered.update(range(start, end))
+    return found
+
+
+def _suspicious(
+    words: Sequence[str],
+    known: set[tuple[int, int]],
+    quoted: frozenset[tuple[int, int]],
+) -> Iterator[tuple[int, int]]:
+    """Yield runs that may be misspelt names, the surest and longest first."""
+    runs = {run for run in (*quoted, *_capitalised_runs(words)) if run not in known}
+    yield from sorted(runs, key=lambda run: (run[0] - run[1], run))
+    inside = {i for start, end in known for i in range(start, end)}
+    strange = [
+        i
+        for i, word in enumerate(words)
+        if i not in inside
+        and len(word) >= _MIN_MISSPELT_LETTERS
+        and word.isalpha()
+        and word.lower() not in FUNCTION_WORDS
+    ]
+    for length in range(_MAX_MISSPELT_WORDS, 0, -1):
+        for at in strange:
+            for start in range(max(0, at - length + 1), min(at, len(words) - length) + 1):
+                ends = {words[start].lower(), words[start + length - 1].lower()}
+                if (start, start + length) not in runs and ends.isdisjoint(FUNCTION_WORDS):
+                    yield start, start + length
+
+
+def _capitalised_runs(words: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Yield runs of two or more words in capitals, with "of" and the like between them."""
+    is_function = [word.lower() in FUNCTION_WORDS for word in words]
+    is_capital = [word[:1].isupper() for word in words]
+    stretches = groupby(range(len(words)), lambda i: is_function[i] or is_capital[i])
+    for is_run, stretch in stretches:
+        capitals = [i for i in stretch if is_capital[i] and not is_function[i]]
+        if is_run and len(capitals) > 1:
+            yield capitals[0], capitals[-1] + 1

@@ -1,0 +1,175 @@
+"""Train the linker's model: count which words go with what, then fit the weights of its features.
+
+Tables are counted from questions and their topic entities. A question's features must not come
+from tables that it was counted into, or the weights would trust them too far; so the questions are
+dealt into folds, and each takes its features from the tables of the other folds.
+"""
+
+import math
+import random
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, partial
+
+from kbqa.engine.linker import choose_finalists, final_features
+from kbqa.engine.linking_features import EntityFacts, find_candidates
+from kbqa.engine.linking_model import LinkingModel, stem
+from kbqa.engine.mentions import Mentions, find_mentions
+from kbqa.kb.entity_search import Names
+from kbqa.kb.graph import Graph
+from kbqa.sparql.errors import InputError
+from kbqa.training.conditional_logit import Choice, fit_weights
+from kbqa.training.linking_examples import LinkingExample
+
+_FOLDS = 4
+_LEAST_COUNT = 2  # of a word, to know how often it stands in names
+_LEAST_TOPICS = 10  # of a type, to know its words
+_LEAST_RATIO = 0.5
+_NAME_SMOOTHING = 2.0
+_TYPE_SMOOTHING = 5.0
+_RELATION_SMOOTHING = 3.0
+
+
+def train_linking_model(
+    examples: Iterable[LinkingExample], graph: Graph, names: Names, seed: int = 0
+) -> LinkingModel:
+    """Count tables and fit weights; each question set weighs the same.
+
+    Args:
+        examples: Those whose topics bear no name in the question teach nothing and are left out.
+        graph: Where types and relations are looked up.
+        names: The graph's names.
+        seed: Deals the examples into folds.
+
+    Raises:
+        InputError: No example names its topic.
+        GraphError: The graph does not answer.
+    """
+    fetch = cache(partial(EntityFacts.fetch, graph))
+    seen = [_Seen(example, find_mentions(example.question, names)) for example in examples]
+    seen = [one for one in seen if one.covered]
+    if not seen:
+        raise InputError("no question names its topic in the words that the graph has for it")
+    counts = Counter(one.example.source for one in seen)
+    dealer = random.Random(seed)
+    folds = [dealer.randrange(_FOLDS) for _ in seen]
+    tables = [
+        _count_tables([one for one, of in zip(seen, folds, strict=True) if of != fold], fetch)
+        for fold in range(_FOLDS)
+    ]
+    first_choices, final_choices = [], []
+    for one, fold in zip(seen, folds, strict=True):
+        candidates = find_candidates(one.mentions, tables[fold])
+        first_choices.append(
+            Choice(
+                [candidate.features for candidate in candidates],
+                [candidate.match.mid in one.example.topics for candidate in candidates],
+                1 / counts[one.example.source],
+            )
+        )
+    first = fit_weights(first_choices)
+    for one, fold in zip(seen, folds, strict=True):
+        model = replace(tables[fold], first=first)
+        finalists = choose_finalists(find_candidates(one.mentions, model), model)
+        final_choices.append(
+            Choice(
+                final_features(one.mentions, finalists, fetch, model),
+                [candidate.match.mid in one.example.topics for candidate in finalists],
+                1 / counts[one.example.source],
+            )
+        )
+    return replace(
+        _count_tables(seen, fetch),
+        first=first,
+        final=fit_weights(final_choices),
+        trained_on=dict(sorted(counts.items())),
+    )
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """An example with what linking finds in it."""
+
+    example: LinkingExample
+    mentions: Mentions
+
+    @cached_property
+    def covered(self) -> frozenset[int]:
+        """The tokens of spans that a topic bears."""
+        return frozenset(
+            i
+            for span in self.mentions.spans
+            if any(match.mid in self.example.topics for match in span.matches)
+            for i in range(span.start, span.end)
+        )
+
+    @cached_property
+    def stems(self) -> list[str]:
+        """The stems of all tokens."""
+        return [stem(token.text.lower()) for token in self.mentions.tokens]
+
+
+def _count_tables(seen: Sequence[_Seen], fetch: Callable[[str], EntityFacts]) -> LinkingModel:
+    """Count a model's tables from questions; it has no weights yet.
+
+    Of a query's relations those count that its topics have: the others are asked of somebody else.
+    """
+    in_names, anywhere, outside = Counter[str](), Counter[str](), Counter[str]()
+    types: Counter[str] = Counter()
+    relations: Counter[str] = Counter()
+    with_type: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    with_relation: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for one in seen:
+        anywhere.update(one.stems)
+        in_names.update(one.stems[i] for i in one.covered)
+        around = {word for i, word in enumerate(one.stems) if i not in one.covered}
+        outside.update(around)
+        for topic in sorted(one.example.topics):
+            facts = fetch(topic)
+            for type_ in facts.types:
+                types[type_] += 1
+                with_type[type_].update(around)
+            for relation in set(one.example.relations).intersection(facts.relations):
+                relations[relation] += 1
+                with_relation[relation].update(around)
+    frequency = {word: (count + 1) / (len(seen) + 1) for word, count in outside.items()}
+    asking: defaultdict[str, dict[str, float]] = defaultdict(dict)
+    for relation, count in relations.items():
+        ratios = _ratios(with_relation[relation], count, frequency, _RELATION_SMOOTHING)
+        for word, ratio in ratios.items():
+            asking[word][relation] = ratio
+    share = in_names.total() / anywhere.total()
+    return LinkingModel(
+        names={
+            word: math.log(
+                (in_names[word] + _NAME_SMOOTHING * share)
+                / (count - in_names[word] + _NAME_SMOOTHING * (1 - share))
+            )
+            for word, count in anywhere.items()
+            if count >= _LEAST_COUNT
+        },
+        types={
+            type_: _ratios(with_type[type_], count, frequency, _TYPE_SMOOTHING)
+            for type_, count in types.items()
+            if count >= _LEAST_TOPICS
+        },
+        relations={r: math.log(count / relations.total()) for r, count in relations.items()},
+        asking=dict(asking),
+    )
+
+
+def _ratios(
+    words: Counter[str], count: int, frequency: Mapping[str, float], smoothing: float
+) -> dict[str, float]:
+    """Turn counts of words with one of `count` things into log-ratios, smoothed towards 0.
+
+    Those near 0 are left out.
+    """
+    ratios = {
+        word: math.log(
+            (with_it + smoothing * frequency[word]) / ((count + smoothing) * frequency[word])
+        )
+        for word, with_it in words.items()
+    }
+    return {word: ratio for word, ratio in ratios.items() if abs(ratio) >= _LEAST_RATIO}
