@@ -5,7 +5,8 @@ each name; readings come best first, a few at most, and execution decides betwee
 that the CRP's relation does not lead to gives no answer, so it is not tried beside one that has it.
 
 A constraint's name that nobody bears stays as it is, and what hangs on it can only be relaxed away.
-For a topic that nobody bears, or that leads nowhere, what the question mentions may stand in.
+For a topic that nobody bears, or that leads nowhere, what the question mentions may stand in; and
+before a topic that the question does not mention goes what the linker is sure that it is about.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,6 +34,12 @@ from kbqa.sparql.crp import (
 
 MAX_READINGS = 12
 """Readings of a CRP at most: a name has one or two, and only what is reachable is executed."""
+
+_SURE = 0.8
+"""The linker's probability from which a question is about an entity, whatever the model calls it.
+
+On webqsp.train and cwq.dev, where the names are right, this changes nothing; 0.5 costs 0.6 F1.
+"""
 
 _TOPICS = 5
 _CONSTRAINED = 3
@@ -82,12 +89,15 @@ class Grounder:
     ) -> None:
         self._bearers = Bearers(graph, names, linked)
         self._gold = gold
+        self._mentioned = frozenset(entity.mid for entity in linked)
+        sure = (entity for entity in linked if entity.score >= _SURE)
+        self._subject = next((Entity(entity.name, entity.mid) for entity in sure), None)
 
     def ground(self, crp: Crp) -> Iterator[Grounding]:
         """Yield the readings of a CRP, best first, `MAX_READINGS` at most.
 
-        The topic's best bearer is kept the longest; those that stand in for it come last. None
-        comes where no topic can be found.
+        The topic's best bearer is kept the longest; what else the question mentions comes last.
+        None comes where no topic can be found.
 
         Raises:
             GraphError: The graph does not answer.
@@ -125,13 +135,20 @@ class Grounder:
             return
         called = _like_enough(self._bearers.rank(name, step))
         starts = [bearer for bearer in called if bearer.has_step]
+        known = {bearer.entity.mid for bearer in called}
+        is_mentioned = any(bearer.entity.mid in self._mentioned for bearer in starts)
+        if self._subject is not None and not is_mentioned:
+            # The model has put a name that it knows in the place of one that it does not.
+            subject = self._bearers.judge(self._subject, name, step)
+            if subject.has_step:
+                known.add(subject.entity.mid)
+                yield [subject]
         yield starts[:_TOPICS]
         mentioned = self._bearers.mentioned(name, step)
-        known = {bearer.entity.mid for bearer in called}
         stand_ins = [b for b in mentioned if b.has_step and b.entity.mid not in known]
         yield stand_ins[:_TOPICS]
         # Where nobody can start the path, the likeliest one stands for all: it is unreachable.
-        if not starts and not stand_ins:
+        if not starts and not stand_ins and not any(b.has_step for b in mentioned):
             yield [*called, *mentioned][:1]
 
     def _constrained(self, slot: "_Slot") -> list[Bearer]:

@@ -97,6 +97,29 @@ def test_mentions_come_after_the_bearers_of_the_name(demo: Demo) -> None:
     assert [g.stands_in for g in groundings] == [False, False, True]
 
 
+@pytest.mark.parametrize(
+    ("score", "mentions", "topics"),
+    [
+        (0.9, ["Kenya"], ["Kenya", "Uganda"]),
+        (0.5, ["Kenya"], ["Uganda", "Kenya"]),
+        (0.9, ["Kenya", "Uganda"], ["Uganda", "Kenya"]),
+    ],
+    ids=["sure", "unsure", "both are mentioned"],
+)
+def test_what_the_question_is_about_goes_before_a_topic_that_it_does_not_mention(
+    demo: Demo, score: float, mentions: list[str], topics: list[str]
+) -> None:
+    linked = [
+        LinkedEntity(match.mid, match.name, match.name, score)
+        for name in mentions
+        for match in demo.names.lookup(name, 1)
+    ]
+    crp = Crp(Entity("Uganda"), (Hop("location.country.capital"),))
+    groundings = list(Grounder(demo.graph, demo.names, linked).ground(crp))
+    names = [str(grounding.crp.topic) for grounding in groundings]
+    assert names == topics
+
+
 def test_a_misspelt_topic_is_found_by_likeness(demo: Demo) -> None:
     names = [str(g.crp.topic) for g in demo.grounder().ground(Crp(Entity("Kenyaa"), (CONTAINS,)))]
     assert "Kenya" in names
