@@ -148,7 +148,7 @@ class Grounder:
         stand_ins = [b for b in mentioned if b.has_step and b.entity.mid not in known]
         yield stand_ins[:_TOPICS]
         # Where nobody can start the path, the likeliest one stands for all: it is unreachable.
-        if not starts and not stand_ins and not any(b.has_step for b in mentioned):
+        if not starts and not any(bearer.has_step for bearer in mentioned):
             yield [*called, *mentioned][:1]
 
     def _constrained(self, slot: "_Slot") -> list[Bearer]:
