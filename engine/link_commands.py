@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from kbqa.engine.embedder import Embedder
 from kbqa.engine.linker import LinkedEntity, Linker
 from kbqa.engine.mentions import Mentions
 from kbqa.engine.questions import read_questions
@@ -31,10 +32,21 @@ from kbqa.sparql.errors import GraphError, InputError
     show_default=True,
     help="Entities to show for a question at most.",
 )
+@click.option(
+    "--embedder",
+    "embeds",
+    is_flag=True,
+    help="Also compare relations with the question by all-MiniLM-L6-v2; slower.",
+)
 @graph_options
 @json_option
 def link(
-    question: str | None, file: Path | None, limit: int, graph: GraphChoice, as_json: bool
+    question: str | None,
+    file: Path | None,
+    limit: int,
+    embeds: bool,
+    graph: GraphChoice,
+    as_json: bool,
 ) -> None:
     """Show what QUESTION names, and the entities that it may be about, the likeliest first.
 
@@ -44,7 +56,7 @@ def link(
     if (question is None) == (file is None):
         raise InputError('give a QUESTION, as in kbqa link "where is Kenya?", or --questions FILE')
     with closing(graph.open()) as opened, closing(open_names(opened, graph.timeout_s)) as names:
-        linker = Linker(opened, names)
+        linker = Linker(opened, names, embedder=Embedder.load() if embeds else None)
         if question is not None:
             # Bytes that were no text in the user's locale come as lone surrogates.
             text = question.encode("utf-8", "replace").decode("utf-8")

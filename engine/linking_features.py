@@ -7,11 +7,12 @@ candidates that the first put in front.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from kbqa.engine.embedder import Embedder, relation_text
 from kbqa.engine.linking_model import LinkingModel, stem
 from kbqa.engine.mentions import FUNCTION_WORDS, Mentions
 from kbqa.kb.graph import Graph
@@ -55,7 +56,8 @@ def find_candidates(mentions: Mentions, model: LinkingModel) -> list[Candidate]:
 
     - ``words``, ``telling_words``, ``letters`` (tens): how long the span is; ``tells_nothing``: it
       has function words alone
-    - ``before:of``, ``after:'s`` and so on: the words next to it, ``^`` and ``$`` at the ends
+    - ``before:of``, ``after:in`` and so on: the function words next to it; ``before:^`` and
+      ``after:$`` at the question's ends
     - ``inside_longer``, ``crosses``: another span holds it, or overlaps it in part
     - ``value``: it stands on a date, an ordinal or a number; ``quoted``: between quotation marks
     - ``capitals``, ``no_capitals``: where the question has capitals, the span has them or not
@@ -84,8 +86,7 @@ def find_candidates(mentions: Mentions, model: LinkingModel) -> list[Candidate]:
             "telling_words": len(telling),
             "letters": len(text) / 10,
             "tells_nothing": not telling,
-            f"before:{lower[start - 1] if start else '^'}": 1.0,
-            f"after:{lower[end] if end < len(words) else '$'}": 1.0,
+            **_neighbours(lower, start, end),
             "inside_longer": any(
                 s <= start and end <= e and e - s > end - start for s, e in extents
             ),
@@ -150,6 +151,25 @@ def entity_features(
     }
 
 
+def meaning_features(question: str, facts: EntityFacts, embedder: Embedder) -> Features:
+    """Tell how like the meaning of a question is to an entity's relations.
+
+    - ``meaning``, ``mean_meaning``: the cosine of the relation that is most like it, and the mean
+      of the three that are
+
+    Args:
+        question: Without the topic's name, which else draws relations of its own.
+        facts: What the graph says of the entity.
+        embedder: What compares meanings.
+    """
+    texts = sorted({relation_text(relation) for relation in facts.relations})
+    best = sorted(embedder.similarity(question, texts), reverse=True)[:3] if texts else []
+    return {
+        "meaning": max(best, default=0.0),
+        "mean_meaning": sum(best) / len(best) if best else 0.0,
+    }
+
+
 def words_around(mentions: Mentions, span: Span) -> frozenset[str]:
     """Collect the stems of a question's words outside a span."""
     words = (stem(token.text.lower()) for token in mentions.tokens)
@@ -159,3 +179,14 @@ def words_around(mentions: Mentions, span: Span) -> frozenset[str]:
 def weigh(features: Mapping[str, float], weights: Mapping[str, float]) -> float:
     """Sum up weighed features; those without a weight count nothing."""
     return sum(value * weights.get(name, 0.0) for name, value in features.items())
+
+
+def _neighbours(words: Sequence[str], start: int, end: int) -> Features:
+    """Name the function words before and after a span."""
+    before = words[start - 1] if start > 0 else "^"
+    after = words[end] if end < len(words) else "$"
+    return {
+        f"{side}:{word}": 1.0
+        for side, word in (("before", before), ("after", after))
+        if word in FUNCTION_WORDS or word in "^$"
+    }

@@ -45,11 +45,12 @@ class LinkingModel:
         names: Words with the log-odds that they stand in a topic's name.
         types: Types of topics, each with the words that go with it outside the name: for each word
             log p(word | type) - log p(word); those near 0 are left out.
-        relations: Relations that questions asked of their topics, with the log of their share.
+        relations: Relations that questions asked of their topics, with their share of all asked.
         asking: Words, each with the relations that it asks for, or speaks against: for each
             relation log p(word | relation) - log p(word).
         first: Weights of what costs nothing, which choose the finalists, by feature.
         final: Weights of all features, which order the finalists.
+        final_embedded: The same where an embedder adds its own; empty where none did in training.
         trained_on: Questions of each set that it was made from.
     """
 
@@ -59,6 +60,7 @@ class LinkingModel:
     asking: Mapping[str, Mapping[str, float]]
     first: Mapping[str, float] = field(default_factory=dict)
     final: Mapping[str, float] = field(default_factory=dict)
+    final_embedded: Mapping[str, float] = field(default_factory=dict)
     trained_on: Mapping[str, int] = field(default_factory=dict)
 
     def name_odds(self, word: str) -> float:
@@ -73,12 +75,13 @@ class LinkingModel:
 
     def asked_relations(self, words: Iterable[str]) -> dict[str, float]:
         """Tell which relation words ask for: the probability of each (naive Bayes)."""
-        scores = dict(self.relations)
+        raised: dict[str, float] = {}
         for word in words:
             for relation, ratio in self.asking.get(word, _NOTHING).items():
-                scores[relation] += ratio
-        highest = max(scores.values(), default=0.0)
-        powers = {relation: math.exp(score - highest) for relation, score in scores.items()}
+                raised[relation] = raised.get(relation, 0.0) + ratio
+        powers = dict(self.relations)
+        for relation, ratio in raised.items():
+            powers[relation] *= math.exp(ratio)
         total = sum(powers.values())
         return {relation: power / total for relation, power in powers.items()}
 

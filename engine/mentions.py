@@ -18,12 +18,12 @@ MAX_WORDS = 100
 """Words of a question that are searched for names; the rest of a longer text is not."""
 
 _MAX_NAME_WORDS = 12
-_MAX_NEAR_LOOKUPS = 24  # of 1–3 ms each
-_MAX_MISSPELT_WORDS = 5
+_MAX_NEAR_LOOKUPS = 12  # of a millisecond or two each
+_MAX_MISSPELT_WORDS = 4
 _MIN_MISSPELT_LETTERS = 4
 
 FUNCTION_WORDS = frozenset(
-    """a about after all also an and any are as at be been before being by can could did do does
+    """& a about after all also an and any are as at be been before being by can could did do does
     each for from had has have he her him his how i if in into is it its many me more most much my
     name names of on one or our out she should so some than that the their them then there these
     they this those to up us was we were what when where which while who whom whose why will with
@@ -31,7 +31,7 @@ FUNCTION_WORDS = frozenset(
 )
 """Words that by themselves tell no entity from another, in lower case."""
 
-_WORD = re.compile(r"[^\W_]+(?:['’.&-][^\W_]+)*(?:['’]s)?", re.UNICODE)
+_WORD = re.compile(r"[^\W_]+(?:['’.&-][^\W_]+)*(?:['’]s)?|&", re.UNICODE)
 _QUOTED = re.compile(r"[\"“”«]([^\"“”«»]{2,200})[\"“”»]")
 _MONTH = (
     r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
@@ -189,24 +189,38 @@ def _suspicious(
     known: set[tuple[int, int]],
     quoted: frozenset[tuple[int, int]],
 ) -> Iterator[tuple[int, int]]:
-    """Yield runs that may be misspelt names, the surest and longest first."""
+    """Yield runs that may be misspelt names, the surest and longest first.
+
+    They are what stands in quotation marks or in capitals, and runs around a word that is in no
+    name. Where the question has capitals, names have them, and other words are left in peace.
+    """
     runs = {run for run in (*quoted, *_capitalised_runs(words)) if run not in known}
     yield from sorted(runs, key=lambda run: (run[0] - run[1], run))
-    inside = {i for start, end in known for i in range(start, end)}
-    strange = [
+    is_function = [word.lower() in FUNCTION_WORDS for word in words]
+    has_capitals = any(word[:1].isupper() for word in words[1:])
+    may_be_name = [
+        not has_capitals or word[:1].isupper() or is_function[i] for i, word in enumerate(words)
+    ]
+    in_names = {i for start, end in known for i in range(start, end)}
+    strange = {
         i
         for i, word in enumerate(words)
-        if i not in inside
+        if i not in in_names
+        and may_be_name[i]
+        and not is_function[i]
         and len(word) >= _MIN_MISSPELT_LETTERS
         and word.isalpha()
-        and word.lower() not in FUNCTION_WORDS
-    ]
+    }
     for length in range(_MAX_MISSPELT_WORDS, 0, -1):
-        for at in strange:
-            for start in range(max(0, at - length + 1), min(at, len(words) - length) + 1):
-                ends = {words[start].lower(), words[start + length - 1].lower()}
-                if (start, start + length) not in runs and ends.isdisjoint(FUNCTION_WORDS):
-                    yield start, start + length
+        for start in range(len(words) - length + 1):
+            run = range(start, start + length)
+            if (
+                not strange.isdisjoint(run)
+                and not (is_function[start] or is_function[run[-1]])
+                and all(may_be_name[i] for i in run)
+                and (start, start + length) not in runs
+            ):
+                yield start, start + length
 
 
 def _capitalised_runs(words: Sequence[str]) -> Iterator[tuple[int, int]]:

@@ -7,9 +7,8 @@ Linking gets the text of the question alone. A question counts as linked right w
 topic entities is found (of a CWQ row without them, any entity of its query). SimpleQuestions rows
 count where the graph has a name for the subject, and of these the first `--rows`.
 
-The baseline takes every run of words that is a name, the longest first, and of its bearers the best
-known first. A trained linker of another kind, or with an embedder, is measured with `--model`,
-`--embedder`.
+The baseline takes every run of words that is a name: the longest first, without counting function
+words, and of those equally long the best known entity first, as the name index orders them.
 """
 
 import json
@@ -25,12 +24,14 @@ from typing import NamedTuple, TextIO
 import click
 from shares import share_with_interval
 
+from kbqa.engine.embedder import Embedder
 from kbqa.engine.linker import LinkedEntity, Linker
 from kbqa.engine.linking_model import SHIPPED_MODEL, LinkingModel
-from kbqa.engine.mentions import tokenise
+from kbqa.engine.mentions import FUNCTION_WORDS, tokenise
 from kbqa.engine.questions import read_rows
 from kbqa.kb.entity_search import Names, open_names
 from kbqa.kb.graph import Graph
+from kbqa.kb.names import standing
 from kbqa.kb.select_graph import open_graph
 from kbqa.training.linking_examples import LinkingExample, linking_example
 
@@ -41,14 +42,17 @@ Link = Callable[[str], Sequence[LinkedEntity]]
 
 def link_by_popularity(question: str, names: Names) -> list[LinkedEntity]:
     """Link as a baseline: the longest exact name first, of its bearers the best known."""
-    tokens = tokenise(question)
-    words = [token.text for token in tokens]
+    words = [token.text for token in tokenise(question)]
+    found = []
+    for span in names.match_spans(words):
+        mention = words[span.start : span.end]
+        telling = sum(word.lower() not in FUNCTION_WORDS for word in mention)
+        found += [(telling, match, " ".join(mention)) for match in span.matches if telling]
     best: dict[str, LinkedEntity] = {}
-    spans = names.match_spans(words)
-    for span in sorted(spans, key=lambda span: span.start - span.end):
-        for match in sorted(span.matches, key=lambda match: -match.popularity):
-            mention = " ".join(words[span.start : span.end])
-            best.setdefault(match.mid, LinkedEntity(match.mid, match.name, mention, 0.0))
+    for _, match, mentioned in sorted(
+        found, key=lambda one: (-one[0], -standing(one[1].popularity, one[1].is_alias))
+    ):
+        best.setdefault(match.mid, LinkedEntity(match.mid, match.name, mentioned, 0.0))
     return list(best.values())
 
 
@@ -92,6 +96,7 @@ def read_examples(path: Path, graph: Graph, rows: int | None) -> list[LinkingExa
     default=SHIPPED_MODEL,
     help="Linking model instead of the shipped one.",
 )
+@click.option("--embedder", "embeds", is_flag=True, help="Let all-MiniLM-L6-v2 help to rank.")
 @click.option(
     "--misses",
     type=click.File("w", encoding="utf-8", lazy=False),
@@ -99,20 +104,26 @@ def read_examples(path: Path, graph: Graph, rows: int | None) -> list[LinkingExa
     help="Where to list the questions whose first entity is none of the topics.",
 )
 def main(
-    files: Sequence[Path], store: Path, rows: int | None, model_file: Path, misses: TextIO | None
+    files: Sequence[Path],
+    store: Path,
+    rows: int | None,
+    model_file: Path,
+    embeds: bool,
+    misses: TextIO | None,
 ) -> None:
     """Measure the linker and the baseline on each file and print a table."""
     click.echo("| questions | linker | n | recall@1 | recall@5 | median ms | p95 ms |")
     click.echo("|---|---|---|---|---|---|---|")
     with closing(open_graph(store)) as graph, closing(open_names(graph)) as names:
-        linker = Linker(graph, names, LinkingModel.load(model_file))
+        embedder = Embedder.load() if embeds else None
+        linker = Linker(graph, names, LinkingModel.load(model_file), embedder)
         for file in files:
             examples = read_examples(file, graph, rows)
             name = file.name.split(".jsonl")[0]
             baseline = measure(lambda text: link_by_popularity(text, names), examples)
             click.echo(_line(name, "longest name, best known", list(baseline)))
             outcomes = list(measure(lambda text: linker.link(text, _KEPT), examples))
-            click.echo(_line(name, "kbqa", outcomes))
+            click.echo(_line(name, "kbqa, embedder" if embeds else "kbqa", outcomes))
             for example, outcome in zip(examples, outcomes, strict=True):
                 if misses is not None and outcome.place != 1:
                     _write_miss(misses, example, outcome, linker, graph)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import click
 
+from kbqa.engine.embedder import Embedder
 from kbqa.kb.entity_search import open_names
 from kbqa.kb.select_graph import open_graph
 from kbqa.training.linking import train_linking_model
@@ -38,7 +39,7 @@ def main(files: Sequence[Path], store: Path, seed: int, output: Path) -> None:
     """Train on the files and write the model."""
     examples = [example for file in files for example in read_linking_examples(file)]
     with closing(open_graph(store)) as graph, closing(open_names(graph)) as names:
-        model = train_linking_model(examples, graph, names, seed)
+        model = train_linking_model(examples, graph, names, Embedder.load(), seed)
     model.save(output)
     used = ", ".join(f"{count} of {name}" for name, count in model.trained_on.items())
     click.echo(f"{len(examples)} questions, of which the names are known: {used}")

@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 
-from kbqa.engine.linker import choose_finalists, final_features
-from kbqa.engine.linking_features import EntityFacts, find_candidates
+from kbqa.engine.embedder import Embedder
+from kbqa.engine.linker import add_meaning, choose_finalists, final_features
+from kbqa.engine.linking_features import Candidate, EntityFacts, Features, find_candidates
 from kbqa.engine.linking_model import LinkingModel, stem
 from kbqa.engine.mentions import Mentions, find_mentions
 from kbqa.kb.entity_search import Names
@@ -32,7 +33,11 @@ _RELATION_SMOOTHING = 3.0
 
 
 def train_linking_model(
-    examples: Iterable[LinkingExample], graph: Graph, names: Names, seed: int = 0
+    examples: Iterable[LinkingExample],
+    graph: Graph,
+    names: Names,
+    embedder: Embedder | None = None,
+    seed: int = 0,
 ) -> LinkingModel:
     """Count tables and fit weights; each question set weighs the same.
 
@@ -40,6 +45,7 @@ def train_linking_model(
         examples: Those whose topics bear no name in the question teach nothing and are left out.
         graph: Where types and relations are looked up.
         names: The graph's names.
+        embedder: Fits weights for ranking with its help too.
         seed: Deals the examples into folds.
 
     Raises:
@@ -58,31 +64,26 @@ def train_linking_model(
         _count_tables([one for one, of in zip(seen, folds, strict=True) if of != fold], fetch)
         for fold in range(_FOLDS)
     ]
-    first_choices, final_choices = [], []
-    for one, fold in zip(seen, folds, strict=True):
-        candidates = find_candidates(one.mentions, tables[fold])
-        first_choices.append(
-            Choice(
-                [candidate.features for candidate in candidates],
-                [candidate.match.mid in one.example.topics for candidate in candidates],
-                1 / counts[one.example.source],
-            )
-        )
-    first = fit_weights(first_choices)
+    first = fit_weights(
+        _choice(one, candidates, [candidate.features for candidate in candidates], counts)
+        for one, fold in zip(seen, folds, strict=True)
+        for candidates in [find_candidates(one.mentions, tables[fold])]
+    )
+    choices, embedded_choices = [], []
     for one, fold in zip(seen, folds, strict=True):
         model = replace(tables[fold], first=first)
         finalists = choose_finalists(find_candidates(one.mentions, model), model)
-        final_choices.append(
-            Choice(
-                final_features(one.mentions, finalists, fetch, model),
-                [candidate.match.mid in one.example.topics for candidate in finalists],
-                1 / counts[one.example.source],
-            )
-        )
+        features = final_features(one.mentions, finalists, fetch, model)
+        choices.append(_choice(one, finalists, features, counts))
+        if embedder is not None:
+            embedded = [dict(of_one) for of_one in features]
+            add_meaning(embedded, one.mentions, finalists, fetch, embedder)
+            embedded_choices.append(_choice(one, finalists, embedded, counts))
     return replace(
         _count_tables(seen, fetch),
         first=first,
-        final=fit_weights(final_choices),
+        final=fit_weights(choices),
+        final_embedded=fit_weights(embedded_choices) if embedded_choices else {},
         trained_on=dict(sorted(counts.items())),
     )
 
@@ -108,6 +109,16 @@ class _Seen:
     def stems(self) -> list[str]:
         """The stems of all tokens."""
         return [stem(token.text.lower()) for token in self.mentions.tokens]
+
+
+def _choice(
+    one: _Seen,
+    candidates: Sequence[Candidate],
+    features: Sequence[Features],
+    counts: Mapping[str, int],
+) -> Choice:
+    is_topic = [candidate.match.mid in one.example.topics for candidate in candidates]
+    return Choice(features, is_topic, 1 / counts[one.example.source])
 
 
 def _count_tables(seen: Sequence[_Seen], fetch: Callable[[str], EntityFacts]) -> LinkingModel:
@@ -154,7 +165,7 @@ def _count_tables(seen: Sequence[_Seen], fetch: Callable[[str], EntityFacts]) ->
             for type_, count in types.items()
             if count >= _LEAST_TOPICS
         },
-        relations={r: math.log(count / relations.total()) for r, count in relations.items()},
+        relations={r: count / relations.total() for r, count in relations.items()},
         asking=dict(asking),
     )
 
