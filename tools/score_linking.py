@@ -1,7 +1,7 @@
 """Measure entity linking: is a topic entity of the question among the first that are found?
 
-    python tools/linking.py --store slice webqsp.test-half.jsonl.gz cwq.test-half.jsonl.gz
-    python tools/linking.py --store slice --rows 2000 simplequestions.valid.jsonl.gz
+    python tools/score_linking.py --store slice webqsp.test-half.jsonl.gz cwq.test-half.jsonl.gz
+    python tools/score_linking.py --store slice --rows 2000 simplequestions.valid.jsonl.gz
 
 Linking gets the text of the question alone. A question counts as linked right where any of its
 topic entities is found (of a CWQ row without them, any entity of its query). SimpleQuestions rows

