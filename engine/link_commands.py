@@ -9,7 +9,7 @@ import click
 
 from kbqa.engine.embedder import Embedder
 from kbqa.engine.linker import LinkedEntity, Linker
-from kbqa.engine.mentions import Mentions
+from kbqa.engine.question_mentions import Mentions
 from kbqa.engine.questions import read_questions
 from kbqa.kb.entity_search import open_names
 from kbqa.kb.options import GraphChoice, graph_options, json_option

@@ -23,7 +23,7 @@ from kbqa.engine.linking_features import (
     words_around,
 )
 from kbqa.engine.linking_model import LinkingModel
-from kbqa.engine.mentions import Mentions, find_mentions
+from kbqa.engine.question_mentions import Mentions, find_mentions
 from kbqa.kb.entity_search import Names
 from kbqa.kb.graph import Graph
 from kbqa.sparql.errors import ModelError

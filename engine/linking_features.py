@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from kbqa.engine.embedder import Embedder, relation_text
 from kbqa.engine.linking_model import LinkingModel, stem
-from kbqa.engine.mentions import FUNCTION_WORDS, Mentions
+from kbqa.engine.question_mentions import FUNCTION_WORDS, Mentions
 from kbqa.kb.graph import Graph
 from kbqa.kb.names import NameMatch, Span
 

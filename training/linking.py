@@ -16,7 +16,7 @@ from kbqa.engine.embedder import Embedder
 from kbqa.engine.linker import add_meaning, choose_finalists, final_features
 from kbqa.engine.linking_features import Candidate, EntityFacts, Features, find_candidates
 from kbqa.engine.linking_model import LinkingModel, stem
-from kbqa.engine.mentions import Mentions, find_mentions
+from kbqa.engine.question_mentions import Mentions, find_mentions
 from kbqa.kb.entity_search import Names
 from kbqa.kb.graph import Graph
 from kbqa.sparql.errors import InputError

@@ -5,7 +5,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from kbqa.engine.mentions import MAX_WORDS, find_mentions, mend_mojibake, tokenise
+from kbqa.engine.question_mentions import MAX_WORDS, find_mentions, mend_mojibake, tokenise
 from kbqa.kb.build_names import NameIndexBuilder
 from kbqa.kb.names import NameIndex, NameMatch
 
