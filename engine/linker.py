@@ -86,7 +86,10 @@ class Linker:
         self._embedder = embedder
         self._weights = self._model.final if embedder is None else self._model.final_embedded
         if not self._weights:
-            raise ModelError("the linking model has no weights for this; train it anew")
+            kind = "without" if embedder is None else "with"
+            raise ModelError(
+                f"the model cannot rank {kind} an embedder; train one by tools/train_linker.py"
+            )
         self._facts = lru_cache(_KEPT_FACTS)(partial(EntityFacts.fetch, graph))
 
     def link(self, question: str, limit: int = 10) -> list[LinkedEntity]:

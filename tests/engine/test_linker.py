@@ -116,7 +116,7 @@ def test_a_name_is_found_in_hostile_company(demo: Linker, question: str) -> None
 
 
 def test_entities_come_once_and_best_first(demo: Linker) -> None:
-    found = demo.link("how many people live in New York City, New York?")
+    found = demo.link("how many people live in New York City?")
     assert found[0].name == "New York City"
     assert len({entity.mid for entity in found}) == len(found)
     scores = [entity.score for entity in found]
