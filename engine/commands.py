@@ -1,8 +1,6 @@
 """The commands `kbqa ask` and `kbqa eval`: they parse, call and print."""
 
 import json
-import sys
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -44,6 +42,7 @@ def ask(
     """
     from kbqa.engine.engine import Engine
     from kbqa.engine.models import require_lm_extra
+    from kbqa.engine.questions import asked_questions
 
     if not question.strip():
         raise InputError("the question is empty")
@@ -55,7 +54,7 @@ def ask(
         check_answers(opened, graph.timeout_s)
         generator = model.load()
         with closing(Engine(opened, generator, n=model.n, timeout_s=graph.timeout_s)) as engine:
-            for text in _questions(question):
+            for text in asked_questions(question):
                 answer = engine.ask(text, entities)
                 is_answered = bool(answer.answers)
                 _print_answer(answer, as_json=as_json, is_one_of_many=many)
@@ -169,16 +168,6 @@ def check_answers(graph: Graph, timeout_s: float) -> None:
     """
     if not graph.ask("ASK { ?s ?p ?o }", timeout_s=timeout_s):
         raise GraphError(f"{graph.description} holds no triples")
-
-
-def _questions(argument: str) -> Iterator[str]:
-    if argument != "-":
-        # Bytes that were no text in the user's locale come as lone surrogates.
-        yield argument.encode("utf-8", "replace").decode("utf-8")
-        return
-    for line in sys.stdin.buffer:
-        if text := line.decode("utf-8", "replace").strip():
-            yield text
 
 
 def _topic(mid: str) -> Entity:

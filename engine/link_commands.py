@@ -1,16 +1,17 @@
 """The command `kbqa link`: what a question names, and which entities it may be about."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
 import click
 
+from kbqa.engine.commands import check_answers
 from kbqa.engine.embedder import Embedder
 from kbqa.engine.linker import LinkedEntity, Linker
 from kbqa.engine.question_mentions import Mentions
-from kbqa.engine.questions import read_questions
+from kbqa.engine.questions import asked_questions, read_questions
 from kbqa.kb.entity_search import open_names
 from kbqa.kb.options import GraphChoice, graph_options, json_option
 from kbqa.sparql.errors import GraphError, InputError
@@ -50,25 +51,26 @@ def link(
 ) -> None:
     """Show what QUESTION names, and the entities that it may be about, the likeliest first.
 
-    An entity's score is the linker's probability that the question is about it. With --questions
-    there is a record for each question, one a line with --json.
+    An entity's score is the linker's probability that the question is about it, given that it is
+    about one of the foremost candidates. With --questions there is a record for each question, one
+    a line with --json; with - as QUESTION, questions are read from standard input, one a line.
     """
     if (question is None) == (file is None):
         raise InputError('give a QUESTION, as in kbqa link "where is Kenya?", or --questions FILE')
+    asked = _asked(question, file)
     with closing(graph.open()) as opened, closing(open_names(opened, graph.timeout_s)) as names:
+        check_answers(opened, graph.timeout_s)
         linker = Linker(opened, names, embedder=Embedder.load() if embeds else None)
-        if question is not None:
-            # Bytes that were no text in the user's locale come as lone surrogates.
-            text = question.encode("utf-8", "replace").decode("utf-8")
+        if question is not None and question != "-":
+            [(_, text)] = asked
             mentions = linker.mentions(text)
             linked = linker.rank(mentions, limit)
             click.echo(_record(mentions, linked) if as_json else _table(mentions, linked))
             return
-        assert file is not None
-        for number, row in enumerate(read_questions(file)):
-            record: dict[str, object] = {"id": row.id, "candidates": []}
+        for number, (key, text) in enumerate(asked):
+            record: dict[str, object] = {"id": key, "candidates": []}
             try:
-                mentions = linker.mentions(row.text)
+                mentions = linker.mentions(text)
                 linked = linker.rank(mentions, limit)
                 shown = _table(mentions, linked)
                 record["candidates"] = [entity.to_dict() for entity in linked]
@@ -78,14 +80,23 @@ def link(
             if as_json:
                 click.echo(json.dumps(record, ensure_ascii=False))
             else:
-                click.echo("\n" * (number > 0) + f"# {row.text}\n{shown}")
+                click.echo("\n" * (number > 0) + f"# {_plain(text)}\n{shown}")
+
+
+def _asked(question: str | None, file: Path | None) -> Iterator[tuple[str, str]]:
+    """Yield questions with their ids, which for those of standard input are numbers."""
+    if file is not None:
+        yield from ((row.id, row.text) for row in read_questions(file))
+    elif question is not None:
+        yield from ((str(n), text) for n, text in enumerate(asked_questions(question), 1))
 
 
 def _record(mentions: Mentions, linked: Sequence[LinkedEntity]) -> str:
-    """Write what one question names as JSON."""
+    """Write what one question names as JSON; mentions in reading order, longer ones first."""
+    texts = (mentions.text(span.start, span.end) for span in mentions.spans)
     record = {
         "question": mentions.question,
-        "mentions": sorted({mentions.text(span.start, span.end) for span in mentions.spans}),
+        "mentions": list(dict.fromkeys(texts)),
         "values": [
             {"text": mentions.text(value.start, value.end), "kind": value.kind}
             for value in mentions.values
@@ -100,10 +111,18 @@ def _table(mentions: Mentions, linked: Sequence[LinkedEntity]) -> str:
     width = max((len(entity.mid) for entity in linked), default=0)
     length = max((len(entity.name) for entity in linked), default=0)
     lines = [
-        f"{entity.score:.3f}  {entity.mid:<{width}}  {entity.name:<{length}}  “{entity.mention}”"
+        f"{entity.score:.3f}  {entity.mid:<{width}}  {_plain(entity.name):<{length}}"
+        f"  “{_plain(entity.mention)}”"
         for entity in linked
     ] or ["No name in the question is known to the graph."]
     lines += [
-        f"{value.kind:>5}  “{mentions.text(value.start, value.end)}”" for value in mentions.values
+        f"{value.kind:>5}  “{_plain(mentions.text(value.start, value.end))}”"
+        for value in mentions.values
     ]
     return "\n".join(lines)
+
+
+def _plain(text: str) -> str:
+    """Put a text on one line of a terminal, which control characters would change."""
+    printable = (c if c.isprintable() else " " for c in text)
+    return " ".join("".join(printable).split())

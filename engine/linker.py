@@ -6,6 +6,7 @@ and places tell, then, the foremost alone, also by how their types and relations
 the question. Which reading is right is for the paths to decide: candidates are kept, not chosen.
 """
 
+import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,10 +27,12 @@ from kbqa.engine.linking_model import LinkingModel
 from kbqa.engine.question_mentions import Mentions, find_mentions
 from kbqa.kb.entity_search import Names
 from kbqa.kb.graph import Graph
-from kbqa.sparql.errors import ModelError
+from kbqa.sparql.errors import ModelError, QueryTimeout
+
+logger = logging.getLogger(__name__)
 
 FINALISTS = 12
-"""Candidates that are looked up in the graph, unless more are asked for: 0.3 ms each."""
+"""Candidates that are looked up in the graph: 0.3 ms each."""
 
 _KEPT_FACTS = 4096
 
@@ -42,8 +45,8 @@ class LinkedEntity:
         mid: The entity.
         name: Its own name.
         mention: The words of the question that name it.
-        score: The model's probability that the question is about it, among the candidates of this
-            question.
+        score: The model's probability that the question is about it, given that it is about one of
+            the foremost candidates; 0 behind these.
     """
 
     mid: str
@@ -90,7 +93,7 @@ class Linker:
             raise ModelError(
                 f"the model cannot rank {kind} an embedder; train one by tools/train_linker.py"
             )
-        self._facts = lru_cache(_KEPT_FACTS)(partial(EntityFacts.fetch, graph))
+        self._fetch = lru_cache(_KEPT_FACTS)(partial(EntityFacts.fetch, graph))
 
     def link(self, question: str, limit: int = 10) -> list[LinkedEntity]:
         """Find the entities that a question mentions, best first, each once.
@@ -106,13 +109,13 @@ class Linker:
 
     def mentions(self, question: str) -> Mentions:
         """Find the names and values in a question; raises as `link` does."""
-        return find_mentions(question, self._names)
+        return find_mentions(question, self._names, is_ordinary=self._model.is_ordinary)
 
     def rank(self, mentions: Mentions, limit: int = 10) -> list[LinkedEntity]:
         """Order those who bear the names that a question mentions; see `link`."""
-        finalists = choose_finalists(
-            find_candidates(mentions, self._model), self._model, max(limit, FINALISTS)
-        )
+        candidates = find_candidates(mentions, self._model)
+        chosen = choose_finalists(candidates, self._model, max(limit, FINALISTS))
+        finalists, others = chosen[:FINALISTS], chosen[FINALISTS:]
         features = final_features(mentions, finalists, self._facts, self._model)
         if self._embedder is not None:
             add_meaning(features, mentions, finalists, self._facts, self._embedder)
@@ -121,12 +124,21 @@ class Linker:
             zip(_probabilities(scores), finalists, strict=True),
             key=lambda pair: (-pair[0], pair[1].match.mid),
         )
+        ranked += [(0.0, candidate) for candidate in others]
         return [
             LinkedEntity(
                 c.match.mid, c.match.name, mentions.text(c.span.start, c.span.end), probability
             )
             for probability, c in ranked[:limit]
         ]
+
+    def _facts(self, mid: str) -> EntityFacts:
+        """Look an entity up; of one that is not told in time nothing is known."""
+        try:
+            return self._fetch(mid)
+        except QueryTimeout as error:
+            logger.warning("%s is ranked without its types and relations: %s", mid, error)
+            return EntityFacts((), ())
 
 
 def choose_finalists(
@@ -190,4 +202,5 @@ def _probabilities(scores: list[float]) -> list[float]:
     """Turn scores into the shares of a softmax."""
     highest = max(scores, default=0.0)
     powers = [math.exp(score - highest) for score in scores]
-    return [power / sum(powers) for power in powers]
+    total = sum(powers)
+    return [power / total for power in powers]

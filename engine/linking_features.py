@@ -14,13 +14,12 @@ from typing import NamedTuple
 
 from kbqa.engine.embedder import Embedder, relation_text
 from kbqa.engine.linking_model import LinkingModel, stem
-from kbqa.engine.question_mentions import FUNCTION_WORDS, Mentions
+from kbqa.engine.question_mentions import FUNCTION_WORDS, Mentions, capitals_tell
 from kbqa.kb.graph import Graph
 from kbqa.kb.names import NameMatch, Span
 
 Features = dict[str, float]
 
-_MAX_TYPES = 60
 _LEAST_CHANCE = 0.003
 
 
@@ -38,7 +37,7 @@ class EntityFacts:
 
     Attributes:
         types: Its types.
-        relations: Relations that leave or enter it, each once.
+        relations: Relations that leave or enter it, each once; of a hub those of the most edges.
     """
 
     types: tuple[str, ...]
@@ -48,7 +47,7 @@ class EntityFacts:
     def fetch(cls, graph: Graph, mid: str) -> "EntityFacts":
         """Look an entity up; raises a `GraphError`."""
         relations = {*graph.relations(mid, "out"), *graph.relations(mid, "in")}
-        return cls(tuple(graph.types(mid))[:_MAX_TYPES], tuple(sorted(relations)))
+        return cls(tuple(graph.types(mid)), tuple(sorted(relations)))
 
 
 def find_candidates(mentions: Mentions, model: LinkingModel) -> list[Candidate]:
@@ -60,7 +59,7 @@ def find_candidates(mentions: Mentions, model: LinkingModel) -> list[Candidate]:
       ``after:$`` at the question's ends
     - ``inside_longer``, ``crosses``: another span holds it, or overlaps it in part
     - ``value``: it stands on a date, an ordinal or a number; ``quoted``: between quotation marks
-    - ``capitals``, ``no_capitals``: where the question has capitals, the span has them or not
+    - ``capitals``, ``no_capitals``: where capitals set names apart, the span has them or not
     - ``name_odds``, ``least_name_odds``, ``name_odds_outside``: how often its words, the least of
       them, and the words outside it stood in topics' names in training
     - ``bearers``: log of how many share the name; ``rank``: log of its place among them
@@ -71,7 +70,7 @@ def find_candidates(mentions: Mentions, model: LinkingModel) -> list[Candidate]:
     words = [token.text for token in mentions.tokens]
     lower = [word.lower() for word in words]
     odds = [model.name_odds(stem(word)) for word in lower]
-    has_capitals = any(word[:1].isupper() for word in words[1:])
+    tells = capitals_tell(words)
     in_value = {i for value in mentions.values for i in range(value.start, value.end)}
     extents = [(span.start, span.end) for span in mentions.spans]
     candidates = []
@@ -79,7 +78,10 @@ def find_candidates(mentions: Mentions, model: LinkingModel) -> list[Candidate]:
         start, end = span.start, span.end
         inside = range(start, end)
         telling = [i for i in inside if lower[i] not in FUNCTION_WORDS]
-        is_capital = bool(telling) and all(words[i][:1].isupper() for i in telling)
+        # A function word in capitals inside a question, as in "who wrote It", is a name.
+        is_capital = (bool(telling) or start > 0) and all(
+            words[i][:1].isupper() for i in telling or inside
+        )
         text = mentions.text(start, end)
         of_span: Features = {
             "words": end - start,
@@ -93,8 +95,8 @@ def find_candidates(mentions: Mentions, model: LinkingModel) -> list[Candidate]:
             "crosses": any(s < start < e < end or start < s < end < e for s, e in extents),
             "value": in_value.issuperset(inside),
             "quoted": (start, end) in mentions.quoted,
-            "capitals": has_capitals and is_capital,
-            "no_capitals": has_capitals and not is_capital,
+            "capitals": tells and is_capital,
+            "no_capitals": tells and not is_capital,
             "name_odds": sum(odds[i] for i in inside) / (end - start),
             "least_name_odds": min(odds[i] for i in inside),
             "name_odds_outside": sum(
@@ -111,7 +113,7 @@ def find_candidates(mentions: Mentions, model: LinkingModel) -> list[Candidate]:
                 "alias": match.is_alias,
                 "same_spelling": match.matched.lower() == text.lower(),
                 "own_name": match.name.lower() == text.lower(),
-                "same_case": match.name == text,
+                "same_case": text in (match.name, match.matched),
                 "unlike": 1 - match.score,
             }
             candidates.append(Candidate(match, span, of_span | of_match))

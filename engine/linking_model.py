@@ -64,19 +64,24 @@ class LinkingModel:
     trained_on: Mapping[str, int] = field(default_factory=dict)
 
     def name_odds(self, word: str) -> float:
-        """Tell how likely a word stands in a topic's name, as log-odds."""
+        """Tell how likely a stem stands in a topic's name, as log-odds."""
         return self.names.get(word, _UNSEEN_NAME)
+
+    def is_ordinary(self, word: str) -> bool:
+        """Tell whether a word in lower case stood in questions, and mostly outside names."""
+        return self.name_odds(stem(word)) < 0
 
     def type_agreement(self, types: Iterable[str], words: AbstractSet[str]) -> float:
         """Tell how well words go with types, in the mean of those that are known; 0 if none is."""
         tables = [self.types[type_] for type_ in types if type_ in self.types]
         ratios = [table[word] for table in tables for word in table.keys() & words]
-        return sum(ratios) / len(tables) if tables else 0.0
+        # fsum, as words come in no order, and a sum depends on it.
+        return math.fsum(ratios) / len(tables) if tables else 0.0
 
     def asked_relations(self, words: Iterable[str]) -> dict[str, float]:
         """Tell which relation words ask for: the probability of each (naive Bayes)."""
         raised: dict[str, float] = {}
-        for word in words:
+        for word in sorted(words):
             for relation, ratio in self.asking.get(word, _NOTHING).items():
                 raised[relation] = raised.get(relation, 0.0) + ratio
         powers = dict(self.relations)

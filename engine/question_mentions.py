@@ -1,12 +1,12 @@
 """Find what a question mentions: names of entities, and values that are not names.
 
 Every run of words that is somebody's name is kept, whatever it overlaps; which reading is right is
-for ranking to decide (`kbqa.engine.linker`). Misspelt names are searched only where no name is
-written as it should be.
+for ranking to decide (`kbqa.engine.linker`). Misspelt names are searched where something is written
+like a name and is nobody's.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import Literal, NamedTuple, cast
@@ -18,7 +18,7 @@ MAX_WORDS = 100
 """Words of a question that are searched for names; the rest of a longer text is not."""
 
 _MAX_NAME_WORDS = 12
-_MAX_NEAR_LOOKUPS = 12  # of a millisecond or two each
+_MAX_NEAR_LOOKUPS = 12  # of 1 ms each on 350,000 names, of 2 to 6 ms on ten million
 _MAX_MISSPELT_WORDS = 4
 _MIN_MISSPELT_LETTERS = 4
 
@@ -39,15 +39,20 @@ _MONTH = (
 )
 _DAY = r"\d{1,2}(?:st|nd|rd|th)?"
 _YEAR = r"(?:1\d|20)\d\d"
+_ORDINALS = "first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|eleventh|twelfth"
+_NUMBERS = (
+    "two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen"
+    "|seventeen|eighteen|nineteen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
+    "|a\\ dozen|(?:a|one)\\ (?=hundred|thousand|million|billion|trillion)"
+)
 _VALUES = re.compile(
     rf"""\b(?:
-    (?P<date> \d{{4}}-\d\d(?:-\d\d)? | \d{{1,2}}/\d{{1,2}}/\d{{2,4}}
+    (?P<date> \d{{4}}[-/]\d\d?(?:[-/]\d\d?)? | \d{{1,2}}[-/]\d{{1,2}}[-/]\d{{2,4}}
         | {_DAY}\s(?:of\s)?{_MONTH}(?:,?\s{_YEAR})? | {_MONTH}\s(?:{_DAY},?\s)?{_YEAR}
-        | {_MONTH}\s{_DAY} | {_YEAR}(?:'?s)? )
-    | (?P<ordinal> \d+(?:st|nd|rd|th) | first | second | third | fourth | fifth | sixth | seventh
-        | eighth | ninth | tenth )
-    | (?P<number> (?: \d+(?:[,.]\d+)* | two | three | four | five | six | seven | eight | nine | ten
-        | eleven | twelve ) (?: \s(?: hundred | thousand | million | billion | trillion ))* )
+        | {_MONTH}\s{_DAY} | {_YEAR}(?:-{_YEAR}|'?s)? )
+    | (?P<ordinal> \d+(?:st|nd|rd|th) | {_ORDINALS} )
+    | (?P<number> (?: \d+(?:[,.]\d+)* | {_NUMBERS} )
+        (?: \s(?: hundred | thousand | million | billion | trillion ))* )
     )\b""",
     re.VERBOSE | re.IGNORECASE,
 )
@@ -94,26 +99,51 @@ class Mentions:
         return self.question[self.tokens[start].start : self.tokens[end - 1].end]
 
 
-def find_mentions(question: str, names: Names, bearers: int = 30) -> Mentions:
+def find_mentions(
+    question: str,
+    names: Names,
+    bearers: int = 30,
+    is_ordinary: Callable[[str], bool] = lambda word: False,
+) -> Mentions:
     """Find the names and values in a question.
 
     Args:
         question: As a user typed it; case and punctuation need not be right.
         names: The graph's names.
         bearers: Entities of one name to keep, the best known first.
+        is_ordinary: Tells whether a word, in lower case, is one that questions have outside names;
+            no typing error is looked for in it.
+
+    Raises:
+        GraphError: The graph does not answer.
     """
-    text = mend_mojibake(question)
+    # Bytes that were no text in the user's locale come as lone surrogates.
+    text = mend_mojibake(question.encode("utf-8", "replace").decode("utf-8"))
     tokens = tokenise(text)
     words = [token.text for token in tokens]
     quoted = frozenset(_token_runs(tokens, (m.span(1) for m in _QUOTED.finditer(text))))
     spans = names.match_spans(words, _MAX_NAME_WORDS, bearers)
     for start, end in sorted(quoted):
-        if end - start > _MAX_NAME_WORDS and (
-            bearing := names.lookup(" ".join(words[start:end]), bearers)
+        if end - start > _MAX_NAME_WORDS:
+            bearing = names.lookup(" ".join(words[start:end]), bearers)
+            spans += [Span(start, end, bearing)] if bearing else []
+    known = {(span.start, span.end) for span in spans}
+    covered: set[int] = set()
+    suspicious = _suspicious(words, known, quoted, is_ordinary)
+    for start, end in islice(suspicious, _MAX_NEAR_LOOKUPS):
+        if not covered.issuperset(range(start, end)) and (
+            near := names.near(" ".join(words[start:end]), bearers)
         ):
-            spans.append(Span(start, end, bearing))
-    spans += _misspelt(words, spans, quoted, names, bearers)
+            spans.append(Span(start, end, near))
+            covered.update(range(start, end))
     return Mentions(text, tokens, spans, list(_values(text, tokens)), quoted)
+
+
+def capitals_tell(words: Sequence[str]) -> bool:
+    """Tell whether capitals set names apart from other words of a question."""
+    return any(
+        word[:1].isupper() and word.partition("'")[0] != "I" for word in words[1:]
+    ) and not all(word.isupper() for word in words)
 
 
 def tokenise(text: str) -> list[Token]:
@@ -149,9 +179,13 @@ def mend_mojibake(text: str) -> str:
 
 
 def _values(text: str, tokens: Sequence[Token]) -> Iterator[Value]:
+    """Yield the values in a text; a token is in one at most, as the parts of 9/11 are tokens."""
+    end_of_last = 0
     for match in _VALUES.finditer(text):
         for start, end in _token_runs(tokens, [match.span()]):
-            yield Value(start, end, cast(ValueKind, match.lastgroup))
+            if start >= end_of_last:
+                yield Value(start, end, cast(ValueKind, match.lastgroup))
+                end_of_last = end
 
 
 def _token_runs(
@@ -164,63 +198,44 @@ def _token_runs(
             yield touched[0], touched[-1] + 1
 
 
-def _misspelt(
-    words: Sequence[str],
-    spans: Sequence[Span],
-    quoted: frozenset[tuple[int, int]],
-    names: Names,
-    bearers: int,
-) -> list[Span]:
-    """Find names with typing errors: what is written as a name but is nobody's."""
-    found: list[Span] = []
-    covered: set[int] = set()
-    windows = _suspicious(words, {(s.start, s.end) for s in spans}, quoted)
-    for start, end in islice(windows, _MAX_NEAR_LOOKUPS):
-        if covered.issuperset(range(start, end)):
-            continue
-        if matches := names.near(" ".join(words[start:end]), bearers):
-            found.append(Span(start, end, matches))
-            covered.update(range(start, end))
-    return found
-
-
 def _suspicious(
     words: Sequence[str],
     known: set[tuple[int, int]],
     quoted: frozenset[tuple[int, int]],
+    is_ordinary: Callable[[str], bool],
 ) -> Iterator[tuple[int, int]]:
     """Yield runs that may be misspelt names, the surest and longest first.
 
     They are what stands in quotation marks or in capitals, and runs around a word that is in no
-    name. Where the question has capitals, names have them, and other words are left in peace.
+    name. Where capitals set names apart, those of words in lower case come last.
     """
     runs = {run for run in (*quoted, *_capitalised_runs(words)) if run not in known}
     yield from sorted(runs, key=lambda run: (run[0] - run[1], run))
+    tells = capitals_tell(words)
     is_function = [word.lower() in FUNCTION_WORDS for word in words]
-    has_capitals = any(word[:1].isupper() for word in words[1:])
-    may_be_name = [
-        not has_capitals or word[:1].isupper() or is_function[i] for i, word in enumerate(words)
+    is_small = [
+        tells and not word[:1].isupper() and not is_function[i] for i, word in enumerate(words)
     ]
     in_names = {i for start, end in known for i in range(start, end)}
     strange = {
         i
         for i, word in enumerate(words)
         if i not in in_names
-        and may_be_name[i]
         and not is_function[i]
         and len(word) >= _MIN_MISSPELT_LETTERS
         and word.isalpha()
+        and not is_ordinary(word.lower())
     }
-    for length in range(_MAX_MISSPELT_WORDS, 0, -1):
-        for start in range(len(words) - length + 1):
-            run = range(start, start + length)
-            if (
-                not strange.isdisjoint(run)
-                and not (is_function[start] or is_function[run[-1]])
-                and all(may_be_name[i] for i in run)
-                and (start, start + length) not in runs
-            ):
-                yield start, start + length
+    windows = [
+        range(start, start + length)
+        for length in range(_MAX_MISSPELT_WORDS, 0, -1)
+        for start in range(len(words) - length + 1)
+        if not strange.isdisjoint(range(start, start + length))
+        and not (is_function[start] or is_function[start + length - 1])
+    ]
+    for window in sorted(windows, key=lambda window: any(is_small[i] for i in window)):
+        if (window.start, window.stop) not in runs:
+            yield window.start, window.stop
 
 
 def _capitalised_runs(words: Sequence[str]) -> Iterator[tuple[int, int]]:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import sys
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -30,6 +31,23 @@ class Question:
     topics: tuple[Entity, ...]
     golds: tuple[frozenset[str], ...]
     tier: str | None = None
+
+
+def asked_questions(argument: str) -> Iterator[str]:
+    """Yield the question of a command line; where it is ``-``, those of standard input, by line.
+
+    Raises:
+        InputError: The question is empty.
+    """
+    if argument == "-":
+        for line in sys.stdin.buffer:
+            if text := line.decode("utf-8", "replace").strip():
+                yield text
+    elif argument.strip():
+        # Bytes that were no text in the user's locale come as lone surrogates.
+        yield argument.encode("utf-8", "replace").decode("utf-8")
+    else:
+        raise InputError("the question is empty")
 
 
 def read_questions(path: Path) -> list[Question]:

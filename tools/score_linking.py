@@ -33,6 +33,7 @@ from kbqa.kb.entity_search import Names, open_names
 from kbqa.kb.graph import Graph
 from kbqa.kb.names import standing
 from kbqa.kb.select_graph import open_graph
+from kbqa.sparql.errors import InputError
 from kbqa.training.linking_examples import LinkingExample, linking_example
 
 _KEPT = 5
@@ -80,7 +81,10 @@ def read_examples(path: Path, graph: Graph, rows: int | None) -> list[LinkingExa
         row for _, row in read_rows(path) if "subject" not in row or graph.labels([row["subject"]])
     )
     examples = (linking_example(row, source) for row in rows_that_count)
-    return list(islice((example for example in examples if example is not None), rows))
+    found = list(islice((example for example in examples if example is not None), rows))
+    if not found:
+        raise InputError(f"no question of {path} has a topic entity that the graph names")
+    return found
 
 
 @click.command(help=__doc__)

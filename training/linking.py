@@ -24,7 +24,8 @@ from kbqa.training.conditional_logit import Choice, fit_weights
 from kbqa.training.linking_examples import LinkingExample
 
 _FOLDS = 4
-_LEAST_COUNT = 2  # of a word, to know how often it stands in names
+_LEAST_EXAMPLES = 50
+_LEAST_COUNT = 2  # of a word, to know how often it stands in names, or with what
 _LEAST_TOPICS = 10  # of a type, to know its words
 _LEAST_RATIO = 0.5
 _NAME_SMOOTHING = 2.0
@@ -49,14 +50,18 @@ def train_linking_model(
         seed: Deals the examples into folds.
 
     Raises:
-        InputError: No example names its topic.
+        InputError: Too few examples name their topic.
         GraphError: The graph does not answer.
     """
     fetch = cache(partial(EntityFacts.fetch, graph))
-    seen = [_Seen(example, find_mentions(example.question, names)) for example in examples]
-    seen = [one for one in seen if one.covered]
-    if not seen:
-        raise InputError("no question names its topic in the words that the graph has for it")
+    examples = list(examples)
+    is_ordinary = _count_tables(_see(examples, names), fetch).is_ordinary
+    seen = _see(examples, names, is_ordinary)
+    if len(seen) < _LEAST_EXAMPLES:
+        raise InputError(
+            f"{len(seen)} questions name their topic in words that the graph has for it; "
+            f"{_LEAST_EXAMPLES} are needed to learn anything"
+        )
     counts = Counter(one.example.source for one in seen)
     dealer = random.Random(seed)
     folds = [dealer.randrange(_FOLDS) for _ in seen]
@@ -111,6 +116,19 @@ class _Seen:
         return [stem(token.text.lower()) for token in self.mentions.tokens]
 
 
+def _see(
+    examples: Iterable[LinkingExample],
+    names: Names,
+    is_ordinary: Callable[[str], bool] = lambda word: False,
+) -> list[_Seen]:
+    """Find the mentions of all questions, and keep those that name their topic."""
+    seen = (
+        _Seen(example, find_mentions(example.question, names, is_ordinary=is_ordinary))
+        for example in examples
+    )
+    return [one for one in seen if one.covered]
+
+
 def _choice(
     one: _Seen,
     candidates: Sequence[Candidate],
@@ -144,13 +162,17 @@ def _count_tables(seen: Sequence[_Seen], fetch: Callable[[str], EntityFacts]) ->
             for relation in set(one.example.relations).intersection(facts.relations):
                 relations[relation] += 1
                 with_relation[relation].update(around)
-    frequency = {word: (count + 1) / (len(seen) + 1) for word, count in outside.items()}
+    frequency = {
+        word: (count + 1) / (len(seen) + 1)
+        for word, count in outside.items()
+        if count >= _LEAST_COUNT
+    }
     asking: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for relation, count in relations.items():
         ratios = _ratios(with_relation[relation], count, frequency, _RELATION_SMOOTHING)
         for word, ratio in ratios.items():
             asking[word][relation] = ratio
-    share = in_names.total() / anywhere.total()
+    share = in_names.total() / max(anywhere.total(), 1)
     return LinkingModel(
         names={
             word: math.log(
@@ -182,5 +204,6 @@ def _ratios(
             (with_it + smoothing * frequency[word]) / ((count + smoothing) * frequency[word])
         )
         for word, with_it in words.items()
+        if word in frequency
     }
     return {word: ratio for word, ratio in ratios.items() if abs(ratio) >= _LEAST_RATIO}

@@ -92,6 +92,36 @@ def test_a_question_that_fails_does_not_end_the_run(
     assert len(others) == 2
 
 
+def test_questions_of_standard_input(small_store: Path) -> None:
+    asked = b"is justin bieber tall?\n\nwhy\xff?\n"
+    command = ["link", "-", "--store", str(small_store), "--json"]
+    result = CliRunner().invoke(main, command, input=asked)
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [(row["id"], len(row["candidates"]) > 0) for row in rows] == [("1", True), ("2", False)]
+
+
+@pytest.mark.parametrize("question", ["", "  "])
+def test_an_empty_question_is_an_error(small_store: Path, question: str) -> None:
+    result = link(small_store, question)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "the question is empty" in result.stderr
+
+
+def test_what_a_terminal_would_obey_is_not_printed(small_store: Path, tmp_path: Path) -> None:
+    file = tmp_path / "odd.jsonl"
+    file.write_text(json.dumps({"question": "is\x1b[2J justin\nbieber \ud800 tall?"}))
+    result = link(small_store, "--questions", file)
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[0] == "# is [2J justin bieber tall?"
+    assert "“justin bieber”" in result.stdout
+
+
+def test_a_graph_that_does_not_answer_is_told_at_once(questions: Path) -> None:
+    command = ["link", "--endpoint", "http://127.0.0.1:9/sparql", "--questions", str(questions)]
+    result = CliRunner().invoke(main, command)
+    assert (result.exit_code, result.stdout) == (1, "")
+
+
 @pytest.mark.parametrize(
     "arguments", [[], ["where?", "--questions", "FILE"]], ids=["neither", "both"]
 )

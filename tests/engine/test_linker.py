@@ -5,7 +5,10 @@ import pytest
 
 from kbqa.engine.linker import Linker
 from kbqa.kb.entity_search import Names, open_names
+from kbqa.kb.load import load_freebase
 from kbqa.kb.select_graph import open_graph
+from kbqa.kb.store import OxigraphStore
+from kbqa.sparql.errors import QueryTimeout
 
 
 class Linking:
@@ -159,3 +162,84 @@ def test_no_more_than_the_limit(demo: Linker) -> None:
 
 def test_only_the_start_of_an_endless_text_is_searched(demo: Linker) -> None:
     assert demo.link("zzz " * 100_000 + "Kenya") == []
+
+
+@pytest.fixture(scope="module")
+def stop_words(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Linker]:
+    """A linker on a graph of entities whose names are words that tell nothing by themselves."""
+    folder = tmp_path_factory.mktemp("stop-words")
+    triples = {
+        "m.0who": ("The Who", "music.musical_group", "music.group_membership.group"),
+        "m.0it": ("It", "book.written_work", "book.author.works_written"),
+        "m.0them": ("Them", "music.musical_group", "music.group_membership.group"),
+        "m.0thethe": ("The The", "music.musical_group", "music.group_membership.group"),
+        "m.0king": ("Stephen King", "people.person", "people.person.children"),
+    }
+    ns = "http://rdf.freebase.com/ns/"
+    lines = [
+        line
+        for mid, (name, type_, relation) in triples.items()
+        for line in (
+            f'<{ns}{mid}>\t<{ns}type.object.name>\t"{name}"@en\t.',
+            f"<{ns}{mid}>\t<{ns}type.object.type>\t<{ns}{type_}>\t.",
+            f"<{ns}m.0{len(name)}x>\t<{ns}{relation}>\t<{ns}{mid}>\t.",
+        )
+    ]
+    (folder / "dump.nt").write_text("\n".join(lines) + "\n")
+    load_freebase([folder / "dump.nt"], folder / "store")
+    opened = Linking(folder / "store")
+    yield opened.linker
+    opened.close()
+
+
+@pytest.mark.parametrize(
+    ("question", "mid"),
+    [
+        ("Who played the drums in The Who?", "m.0who"),
+        ("Which author wrote It in 1986?", "m.0it"),
+        ("Did Van Morrison sing with Them?", "m.0them"),
+        ("who founded the band the the", "m.0thethe"),
+        ("did Stephen King write it?", "m.0king"),
+    ],
+)
+def test_a_name_may_be_a_stop_word(stop_words: Linker, question: str, mid: str) -> None:
+    assert stop_words.link(question)[0].mid == mid
+
+
+def test_a_stop_word_without_capitals_is_found_among_the_first(stop_words: Linker) -> None:
+    found = [entity.mid for entity in stop_words.link("who played the drums in the who")]
+    assert "m.0who" in found[:3]
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "where should I go in jamaca",
+        "what I'd like to know: where is jamaca?",
+        "asked an American: where is jamaca?",
+        "WHERE IS JAMACA?",
+    ],
+)
+def test_capitals_elsewhere_do_not_forbid_typing_errors(demo: Linker, question: str) -> None:
+    assert "Jamaica" in [entity.name for entity in demo.link(question)[:3]]
+
+
+def test_an_entity_that_is_not_told_in_time_is_ranked_all_the_same(
+    small_store: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def too_late(graph: OxigraphStore, mid: str) -> list[str]:
+        raise QueryTimeout("SELECT", 1, "the store")
+
+    monkeypatch.setattr(OxigraphStore, "types", too_late)
+    opened = Linking(small_store)
+    assert opened.linker.link("is justin bieber tall?")[0].mid == "m.06w2sn5"
+    assert "m.06w2sn5 is ranked without its types" in caplog.text
+    opened.close()
+
+
+def test_more_entities_than_are_looked_up_come_behind_with_no_score(demo: Linker) -> None:
+    question = "is Springfield near San Jose or Santa Cruz?"
+    some, many = demo.link(question, 10), demo.link(question, 100)
+    assert many[: len(some)] == some
+    assert len(many) > 12
+    assert {entity.score for entity in many[12:]} == {0.0}

@@ -58,7 +58,7 @@ def test_questions_that_do_not_name_their_topic_teach_nothing(demo_store: Path) 
     with (
         closing(open_graph(demo_store)) as graph,
         closing(open_names(graph)) as names,
-        pytest.raises(InputError, match="no question names its topic"),
+        pytest.raises(InputError, match="0 questions name their topic"),
     ):
         train_linking_model([example], graph, names)
 
