@@ -43,7 +43,7 @@ _ORDINALS = "first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|el
 _NUMBERS = (
     "two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen"
     "|seventeen|eighteen|nineteen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
-    "|a\\ dozen|(?:a|one)\\ (?=hundred|thousand|million|billion|trillion)"
+    "|a\\ dozen|(?:a|one)(?=\\ (?:hundred|thousand|million|billion|trillion))"
 )
 _VALUES = re.compile(
     rf"""\b(?:
