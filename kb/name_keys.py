@@ -28,7 +28,7 @@ _APOSTROPHE = re.compile(r" ?['’ʼ`´](?=s\b)|['’ʼ`´]")
 _POSSESSIVE = re.compile(r" ?['’ʼ`´]s?$", re.IGNORECASE)
 _ANY_APOSTROPHE = re.compile(r"['’ʼ`´]")
 _NOT_A_WORD = re.compile(r"[\W_]+")
-_INITIALS = re.compile(r"\b(?:\w )+\w\b")
+_INITIALS = re.compile(r"\b(?:[^\W\d_] )+[^\W\d_]\b")
 _SAINT = re.compile(r"\bst (?=\w)")
 
 _HISSING = ("s", "x", "z", "ch", "sh")
@@ -58,9 +58,9 @@ class Readings(NamedTuple):
 def normalise(text: str) -> str:
     """Reduce a name to what decides equality: no case, accents, punctuation or leading "the".
 
-    Initials are joined, ``&`` is read as "and", ``St.`` before a name as "Saint", and an apostrophe
-    vanishes. What was stored percent-encoded is decoded. A name without any letter or digit stands
-    for itself.
+    Initials are joined, but not digits; ``&`` is read as "and", ``St.`` before a name as "Saint",
+    and an apostrophe vanishes. What was stored percent-encoded is decoded. A name without any
+    letter or digit stands for itself.
 
     >>> normalise("The  Schindler's List"), normalise("J. R. R. Tolkien"), normalise("Beyoncé")
     ('schindlers list', 'jrr tolkien', 'beyonce')

@@ -1,11 +1,15 @@
-from contextlib import closing
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
+from typing import Any
 
 import pyoxigraph
 import pytest
 from graph_servers import oxigraph_server
 
+from kbqa.kb.endpoint import SparqlEndpoint
 from kbqa.kb.entity_search import open_names
+from kbqa.kb.graph import Table
 from kbqa.kb.select_graph import open_graph
 from kbqa.sparql.errors import EndpointError
 from kbqa.sparql.terms import FREEBASE_NS as NS
@@ -72,6 +76,53 @@ def test_a_name_of_many_at_an_endpoint(tmp_path: Path) -> None:
     assert len(matches) == 20
     found = [(match.mid, match.popularity) for match in matches]
     assert found[:3] == [("m.p77", 4), ("m.p5", 2), ("m.p0", 1)]
+
+
+def _serve_names(directory: Path, bearers: Mapping[str, int]) -> AbstractContextManager[str]:
+    """Serve a graph where so many entities bear each name."""
+    store = pyoxigraph.Store(directory)
+    lines = [
+        f'<{NS}m.{name.lower()}{at}> <{NS}type.object.name> "{name}"@en .'
+        for name, count in bearers.items()
+        for at in range(count)
+    ]
+    store.load("\n".join(lines), pyoxigraph.RdfFormat.N_TRIPLES)
+    store.flush()
+    return oxigraph_server(directory)
+
+
+def test_a_name_of_thousands_hides_no_other_at_an_endpoint(tmp_path: Path) -> None:
+    with _serve_names(tmp_path / "graph", {"Pilot": 2500, "Zorro": 1}) as url:
+        spans = open_names(open_graph(endpoint=url)).match_spans(["pilot", "and", "Zorro"])
+    assert [(span.start, len(span.matches)) for span in spans] == [(0, 10), (2, 1)]
+
+
+def test_a_question_of_many_common_names_is_counted_in_few_queries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"Name{at}x" for at in range(30)]
+    asked: list[str] = []
+    select = SparqlEndpoint.select
+
+    def note(self: SparqlEndpoint, query: str, **rest: Any) -> Table:
+        asked.append(query)
+        return select(self, query, **rest)
+
+    monkeypatch.setattr(SparqlEndpoint, "select", note)
+    with _serve_names(tmp_path / "graph", dict.fromkeys(names, 120)) as url:
+        spans = open_names(open_graph(endpoint=url)).match_spans(names, limit=30)
+    found = [len(span.matches) for span in spans]
+    assert (len(found), min(found), sum(found)) == (30, 16, 500)
+    assert len([query for query in asked if "COUNT" in query]) == 25
+
+
+def test_a_question_in_capitals_finds_names_at_an_endpoint(small_endpoint: str) -> None:
+    tokens = ["WHAT", "IS", "JAXON", "BIEBER'S", "GENDER", "IN", "JAMAICA"]
+    spans = open_names(open_graph(endpoint=small_endpoint)).match_spans(tokens)
+    assert [(span.start, span.end, span.matches[0].name) for span in spans] == [
+        (2, 4, "Jaxon Bieber"),
+        (6, 7, "Jamaica"),
+    ]
 
 
 def test_nobody_of_that_name(small_store: Path, small_endpoint: str) -> None:

@@ -48,6 +48,21 @@ _REFERENCE_FOLDED = str.maketrans(
 )
 
 
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [
+        pytest.param("1/2", "12", id="fraction"),
+        pytest.param("½", "12", id="sign of a fraction"),
+        pytest.param("1+2", "12", id="sum"),
+        pytest.param("route 6 6", "route 66", id="digits apart"),
+        pytest.param("9/11", "911", id="date"),
+        pytest.param("B 5", "B5", id="letter and digit"),
+    ],
+)
+def test_digits_apart_are_not_the_number_that_they_would_make(text: str, other: str) -> None:
+    assert normalise(text) != normalise(other)
+
+
 def reference_key(text: str) -> str:
     """Normalise step by step, every text alike."""
     decoded = unquote(text.casefold()) if re.search("%[0-9a-f]{2}", text.casefold()) else text
@@ -56,7 +71,7 @@ def reference_key(text: str) -> str:
     folded = folded.translate(_REFERENCE_FOLDED)
     folded = re.sub(r"\s*['’ʼ`´](?=s\b)|['’ʼ`´]", "", folded)
     words = re.sub(r"[\W_]+", " ", folded).strip()
-    words = re.sub(r"\b(?:\w )+\w\b", lambda run: run.group().replace(" ", ""), words)
+    words = re.sub(r"\b(?:[^\W\d_] )+[^\W\d_]\b", lambda run: run.group().replace(" ", ""), words)
     words = re.sub(r"\bst (?=\w)", "saint ", words)
     return words.removeprefix("the ") or " ".join(text.replace("\0", " ").split())
 
