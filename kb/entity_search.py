@@ -16,7 +16,7 @@ _COUNT_LIMIT = 20_000
 
 _COUNTS_A_QUERY = 20
 """Entities counted by one query to an endpoint: each request takes a millisecond or two, and
-Virtuoso reads a query of 20 counts in less time than 2 of 10, and than 20 of 50."""
+Virtuoso 7 counts 100 in 0.27 s so, and in 0.39 s where 50 are in a query."""
 
 _COUNTED_OF_A_NAME = 100
 """Bearers of one name that are counted: the best known of them is wanted, not all thousands."""
@@ -25,8 +25,8 @@ _COUNTED = 500
 """Entities counted at an endpoint for all names in a text: 25 queries, about 2 s on Virtuoso 7."""
 
 _SPELLINGS_A_QUERY = 100
-"""Each is two literals. Virtuoso 7 refuses thousands as "Too many arguments"; it is as quick with
-25 as with 300 a query."""
+"""Each is two literals. Virtuoso 7 is as quick with 25 as with 300 a query; with thousands it takes
+three times as long, or refuses them as "Too many arguments"."""
 
 _ROWS_A_QUERY = 2000
 """Bearers fetched by one query: well below 10,000, which is what most servers send at most."""

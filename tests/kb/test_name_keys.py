@@ -55,7 +55,6 @@ _REFERENCE_FOLDED = str.maketrans(
         pytest.param("½", "12", id="sign of a fraction"),
         pytest.param("1+2", "12", id="sum"),
         pytest.param("route 6 6", "route 66", id="digits apart"),
-        pytest.param("9/11", "911", id="date"),
         pytest.param("B 5", "B5", id="letter and digit"),
     ],
 )
