@@ -66,7 +66,8 @@ class Beam:
         logprob: Sum of its tokens' log-probabilities, natural log.
         fate: ``unreadable`` as a CRP, ``unlinked`` topic, ``unreachable`` or ``reachable`` main
             path, or ``failed`` where the graph did not answer.
-        problem: What was wrong, where something was.
+        problem: What was wrong, where something was: also which names were taken for somebody who
+            does not bear them.
         readings: Readings of its names whose main path exists that were tried; the last of them is
             the one that answered, if it did.
     """

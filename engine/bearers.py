@@ -16,7 +16,8 @@ change nothing (100 to 104, wherever they stand in the order): who has a relatio
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from kbqa.engine.linker import LinkedEntity
 from kbqa.kb.entity_search import Names
@@ -26,6 +27,13 @@ from kbqa.sparql.crp import Entity, Hop, Step
 
 LIKE_ENOUGH = 0.8
 """Likeness from which an entity is taken for the one that a name means."""
+
+MAX_WORDS = 30
+"""Words of a name that is compared with others where nobody bears it; longer ones are not."""
+
+Basis = Literal["name", "likeness", "mention", "subject", "given"]
+"""Why a name may mean an entity: it bears the name, or one that is like it, or the question
+mentions it, is surely about it, or was given together with it."""
 
 _IN_BRACKETS = re.compile(r"\s*\(.*\)")
 _BEARERS = 20
@@ -42,11 +50,13 @@ class Bearer:
         entity: Grounded, under its own name.
         likeness: How like its names are to the one that was written, 0 to 1; 1 where it bears it.
         has_step: The step that the CRP takes from the name leads somewhere from the entity.
+        basis: Why it may be meant.
     """
 
     entity: Entity
     likeness: float
     has_step: bool
+    basis: Basis = "name"
 
 
 class Bearers:
@@ -87,9 +97,18 @@ class Bearers:
         bearers = [self._mention(entity, name, step) for entity in self._linked]
         return sorted(bearers, key=lambda bearer: -bearer.likeness)
 
-    def judge(self, entity: Entity, name: str, step: Step | None) -> Bearer:
-        """Tell how well an entity agrees with a name and a step; raises as `rank` does."""
-        return Bearer(entity, likeness(name, str(entity)), self._has(entity, step))
+    def judge(self, entity: Entity, name: str, step: Step | None, basis: Basis) -> Bearer:
+        """Tell how well an entity agrees with a name and a step; raises as `rank` does.
+
+        Where that is its own name, this is the basis, and not the one that the caller knows.
+        """
+        if normalise(name) == normalise(str(entity)):
+            basis = "name"
+        return Bearer(entity, likeness(name, str(entity)), self._has(entity, step), basis)
+
+    def is_borne(self, name: str, step: Step | None) -> bool:
+        """Tell whether anybody bears a name; raises as `rank` does."""
+        return any(bearer.basis == "name" for bearer in self.rank(name, step))
 
     def _bearing(self, name: str, step: Step | None) -> list[Bearer]:
         bearers = [
@@ -99,7 +118,7 @@ class Bearers:
         # A name that hundreds bear is not searched to its end, but the question may point at one.
         known = {bearer.entity.mid for bearer in bearers}
         bearers += (
-            self._mention(entity, name, step)
+            replace(self._mention(entity, name, step), basis="name")
             for entity in self._linked
             if entity.mid not in known and normalise(entity.name) == normalise(name)
         )
@@ -116,18 +135,23 @@ class Bearers:
         return sorted(bearers, key=merits, reverse=True)
 
     def _near(self, name: str, step: Step | None) -> list[Bearer]:
+        words = name.split()
+        if len(words) > MAX_WORDS:
+            return []
         matches = self._names.search(name, _NEAR_MISSES)
         # What is added in brackets is an abbreviation, or tells namesakes apart.
         for text in dict.fromkeys((name, _IN_BRACKETS.sub("", name))):
             matches += self._names.near(text, _NEAR_MISSES)
-        for part in self._names.match_spans(name.split(), limit=_NEAR_MISSES):
+        for part in self._names.match_spans(words, limit=_NEAR_MISSES):
             matches += part.matches
+        alike = {text: likeness(name, text) for text in {match.matched for match in matches}}
         found = {entity.mid: self._mention(entity, name, step) for entity in self._linked}
-        for match in matches:
-            alike = likeness(name, match.matched)
-            if match.mid not in found or found[match.mid].likeness < alike:
+        # Of each entity the name that is most alike first, so that its step is looked up once.
+        for match in sorted(matches, key=lambda match: -alike[match.matched]):
+            score = alike[match.matched]
+            if match.mid not in found or found[match.mid].likeness < score:
                 entity = Entity(match.name, match.mid)
-                found[match.mid] = Bearer(entity, alike, self._has(entity, step))
+                found[match.mid] = Bearer(entity, score, self._has(entity, step), "likeness")
         return sorted(found.values(), key=self._near_score, reverse=True)
 
     def _near_score(self, bearer: Bearer) -> float:
@@ -137,7 +161,7 @@ class Bearers:
     def _mention(self, entity: LinkedEntity, name: str, step: Step | None) -> Bearer:
         named = Entity(entity.name, entity.mid)
         alike = max(likeness(name, entity.name), likeness(name, entity.mention))
-        return Bearer(named, alike, self._has(named, step))
+        return Bearer(named, alike, self._has(named, step), "mention")
 
     def _has(self, entity: Entity, step: Step | None) -> bool:
         if step is None:

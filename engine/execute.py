@@ -118,18 +118,17 @@ class Executor:
             readings = self._readings(crp)
             if (best := next(readings, None)) is None:
                 return _Attempt(replace(beam, problem=f"no entity for {crp.topic}"))
-            unknown = (f"no entity is called {name!r}" for name in best.unlinked)
-            problem = "; ".join((*problems, *unknown)) or None
-            beam = replace(beam, fate="unreachable", problem=problem)
+            beam = replace(beam, fate="unreachable")
             for reading in self._reachable(chain([best], readings)):
                 beam = replace(beam, fate="reachable", readings=beam.readings + 1)
                 grounding = grounding or reading
                 if reading.unlinked:
-                    continue
+                    break  # The other readings hold the same unknown names.
                 full = next(relaxations(reading.crp))
                 if (found := self._run(reading, full)) is not None:
-                    return _Attempt(beam, reading, found)
-            return _Attempt(beam, grounding or best)
+                    return _Attempt(_told(beam, reading, problems), reading, found)
+            grounding = grounding or best
+            return _Attempt(_told(beam, grounding, problems), grounding)
         except InputError as error:
             fate: Fate = "failed" if grounding else "unreadable"
             return _Attempt(replace(beam, fate=fate, problem=str(error)), grounding)
@@ -146,7 +145,7 @@ class Executor:
             yield reading
 
     def _reachable(self, readings: Iterable[Grounding]) -> Iterator[Grounding]:
-        """Yield the readings whose main path exists; a stand-in only where no other's does."""
+        """Yield the readings whose main path exists; a stand-in where no topic's before it does."""
         exists: dict[Entity, bool] = {}
         for reading in readings:
             topic = reading.crp.topic
@@ -175,6 +174,12 @@ class Executor:
             sparql = compile_crp(relaxation.crp, choose_start(self._graph, relaxation.crp))
             table = self._graph.select(sparql, timeout_s=self._timeout_s, limit=MAX_ANSWERS)
         return _Found(grounding, relaxation, sparql, table) if table.rows else None
+
+
+def _told(beam: Beam, reading: Grounding, problems: Iterable[str]) -> Beam:
+    """Add to a beam what was wrong in reading it, and with the names of the reading that counts."""
+    unknown = (f"no entity is called {name!r}" for name in reading.unlinked)
+    return replace(beam, problem="; ".join((*problems, *reading.replaced, *unknown)) or None)
 
 
 def _answered(number: int, found: _Found, beams: Sequence[Beam]) -> Execution:

@@ -1,9 +1,10 @@
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from kbqa.engine.bearers import LIKE_ENOUGH, Bearers, likeness
+from kbqa.engine.bearers import LIKE_ENOUGH, MAX_WORDS, Bearers, likeness
 from kbqa.engine.linker import LinkedEntity
 from kbqa.kb.entity_search import Names, open_names
 from kbqa.kb.graph import Graph
@@ -77,8 +78,48 @@ def test_near_misses_come_where_nobody_bears_the_name(
 
 
 def test_a_name_like_nothing_means_nobody(graph: Graph, names: Names) -> None:
-    bearers = Bearers(graph, names, ()).rank("Zorblax of Qwxyz", WITHIN)
+    bearers = Bearers(graph, names, ()).rank("Zorblax Qwxyz of Portland", WITHIN)
+    assert {str(bearer.entity) for bearer in bearers} == {"Portland"}
     assert all(bearer.likeness < LIKE_ENOUGH for bearer in bearers)
+
+
+@pytest.mark.parametrize("words", [400, 20_000])
+def test_a_name_of_many_words_is_grounded_in_no_time(
+    graph: Graph, names: Names, words: int
+) -> None:
+    linked = [LinkedEntity(m.mid, m.name, "kenya", 0.5) for m in names.lookup("Kenya", 1)]
+    name = " ".join(["the Republic of Kenya Springfield"] * (words // 5))
+    bearers = Bearers(graph, names, linked)
+    start = time.monotonic()
+    assert bearers.rank(name, WITHIN) == []
+    assert [str(bearer.entity) for bearer in bearers.mentioned(name, WITHIN)] == ["Kenya"]
+    assert time.monotonic() - start < 2
+
+
+def test_every_near_name_is_compared_once(
+    graph: Graph, names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared: list[str] = []
+
+    def counted(one: str, other: str) -> float:
+        compared.append(other)
+        return likeness(one, other)
+
+    monkeypatch.setattr("kbqa.engine.bearers.likeness", counted)
+    name = " ".join(["Springfield", "Kenya"] * (MAX_WORDS // 2))
+    found = {str(bearer.entity) for bearer in Bearers(graph, names, ()).rank(name, WITHIN)}
+    assert found == {"Springfield", "Kenya"}
+    assert len(compared) == len(set(compared)) >= len(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_borne"), [("Kenya", True), ("kenya's", True), ("Kenyaa", False), ("Zork", False)]
+)
+def test_who_is_only_like_a_name_does_not_bear_it(
+    graph: Graph, names: Names, name: str, is_borne: bool
+) -> None:
+    linked = [LinkedEntity("m.0x", "Zorq", "zork", 0.5)]
+    assert Bearers(graph, names, linked).is_borne(name, None) == is_borne
 
 
 def test_mentions_are_sorted_by_likeness_to_the_name(graph: Graph, names: Names) -> None:

@@ -1,4 +1,5 @@
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ from kbqa.engine.clock import Clock
 from kbqa.engine.execute import Execution, Executor
 from kbqa.engine.generate import Candidate
 from kbqa.engine.ground import Grounder
+from kbqa.engine.linker import LinkedEntity
 from kbqa.kb.entity_search import open_names
 from kbqa.kb.graph import Graph
 from kbqa.kb.select_graph import open_graph
@@ -126,6 +128,12 @@ def test_a_name_that_nobody_bears_is_told(graph: Graph) -> None:
     assert (beam.fate, beam.problem) == ("reachable", "no entity is called 'Zorblax'")
 
 
+def test_a_name_that_is_taken_for_another_is_told(graph: Graph) -> None:
+    [beam] = _execute(graph, _lines(SIBLINGS, MALE.replace("Male", "Male sex"))).beams
+    told = "nobody is called 'Male sex'; took Male, which is spelled like it"
+    assert (beam.fate, beam.problem) == ("reachable", told)
+
+
 def test_a_line_that_cannot_be_read_is_told(graph: Graph) -> None:
     [beam] = _execute(graph, _lines(SIBLINGS, MALE, " so that he is tall")).beams
     assert beam.fate == "reachable"
@@ -197,6 +205,36 @@ def test_the_first_reading_is_the_one_that_is_relaxed(demo_store: Path) -> None:
     assert execution.result.level == "main_path"
     assert execution.result.crp.topic == first.result.crp.topic
     assert (execution.beams[0].readings, first.beams[0].readings) == (5, 1)
+
+
+def test_readings_that_cannot_be_run_in_full_are_not_tried(demo_store: Path) -> None:
+    execution = _execute_on_demo(demo_store, f"{WITHIN}\n?x = Zorblax")
+    assert execution.result is not None
+    assert execution.result.level == "main_path"
+    [beam] = execution.beams
+    assert (beam.problem, beam.readings) == ("no entity is called 'Zorblax'", 1)
+
+
+@pytest.mark.parametrize(
+    ("place", "level", "problem"),
+    [
+        ("Africa", "full", "took Kenya, which the question is about, for 'Paris'"),
+        ("France", "full", None),
+        ("Oregon", "main_path", "took Kenya, which the question is about, for 'Paris'"),
+    ],
+    ids=["the first answers", "a later one answers", "the first is relaxed"],
+)
+def test_the_names_of_the_reading_that_counts_are_told(
+    demo_store: Path, place: str, level: str, problem: str | None
+) -> None:
+    with closing(open_graph(demo_store)) as graph, closing(open_names(graph)) as names:
+        [kenya] = names.lookup("Kenya", 1)
+        grounder = Grounder(graph, names, [LinkedEntity(kenya.mid, "Kenya", "kenya", 0.9)])
+        text = f"Paris -> location.location.containedby\n?x = {place}"
+        execution = Executor(graph, grounder, Clock(), 5).execute([Candidate(text, 0.0, 9)])
+    assert execution.result is not None
+    assert execution.result.level == level
+    assert execution.beams[0].problem == problem
 
 
 # Two men share a gender, so that a walk to it and back doubles with each round.

@@ -120,6 +120,77 @@ def test_what_the_question_is_about_goes_before_a_topic_that_it_does_not_mention
     assert names == topics
 
 
+CAPITAL = Hop("location.country.capital")
+
+
+@pytest.mark.parametrize(
+    ("mention", "name", "is_first"),
+    [
+        ("Kenya", "Kenya", True),
+        ("east african kenya", "Kenya", True),
+        ("my", "My", False),
+        ("died", "Death", False),
+    ],
+    ids=["own name", "two words", "function word", "one word of another name"],
+)
+def test_a_mention_that_looks_like_no_name_is_not_surely_the_subject(
+    demo: Demo, mention: str, name: str, is_first: bool
+) -> None:
+    kenya = demo.names.lookup("Kenya")[0].mid
+    linked = [LinkedEntity(kenya, name, mention, 0.95)]
+    grounding = next(
+        Grounder(demo.graph, demo.names, linked).ground(Crp(Entity("Uganda"), (CAPITAL,)))
+    )
+    assert (grounding.crp.topic.mid == kenya) == is_first
+
+
+@pytest.mark.parametrize(
+    ("topic", "score", "told"),
+    [
+        ("Kenya", 0.9, []),
+        ("Zorblax", 0.5, ["nobody is called 'Zorblax'; took Kenya, which the question mentions"]),
+        ("Zorblax", 0.9, ["nobody is called 'Zorblax'; took Kenya, which the question is about"]),
+        ("Uganda", 0.9, ["took Kenya, which the question is about, for 'Uganda'"]),
+        ("Uganda", 0.5, []),
+        ("Nairobi", 0.5, ["took Kenya, which the question mentions, for 'Nairobi'"]),
+        ("Ugandaa", 0.5, ["nobody is called 'Ugandaa'; took Uganda, which is spelled like it"]),
+    ],
+    ids=[
+        "as written",
+        "mentioned for nobody",
+        "subject for nobody",
+        "subject for another",
+        "another",
+        "mentioned for who leads nowhere",
+        "misspelt",
+    ],
+)
+def test_a_topic_that_is_taken_for_another_is_told(
+    demo: Demo, topic: str, score: float, told: list[str]
+) -> None:
+    linked = [LinkedEntity(m.mid, m.name, "kenya", score) for m in demo.names.lookup("Kenya", 1)]
+    grounder = Grounder(demo.graph, demo.names, linked)
+    assert list(next(grounder.ground(Crp(Entity(topic), (CAPITAL,)))).replaced) == told
+
+
+def test_a_given_topic_that_is_called_otherwise_is_told(demo: Demo) -> None:
+    kenya = Entity("Kenya", demo.names.lookup("Kenya")[0].mid)
+    grounder = demo.grounder(gold=(kenya,))
+    for name, told in (
+        ("kenya", ()),
+        ("Uganda", ("took Kenya, which was given with the question, for 'Uganda'",)),
+    ):
+        assert next(grounder.ground(Crp(Entity(name), (CAPITAL,)))).replaced == told
+
+
+def test_a_constraints_name_that_is_taken_for_another_is_told_once(demo: Demo) -> None:
+    near = Constraint(1, (WITHIN,), IsEntity(Entity("Ugandaa")))
+    crp = Crp(Entity("Kenya"), (CONTAINS,), (near, replace(near, at=0)))
+    assert next(demo.grounder().ground(crp)).replaced == (
+        "nobody is called 'Ugandaa'; took Uganda, which is spelled like it",
+    )
+
+
 def test_a_misspelt_topic_is_found_by_likeness(demo: Demo) -> None:
     names = [str(g.crp.topic) for g in demo.grounder().ground(Crp(Entity("Kenyaa"), (CONTAINS,)))]
     assert "Kenya" in names
