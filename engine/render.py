@@ -84,7 +84,7 @@ def _proof(result: Result, beam: Beam, evidence: tuple[EvidenceTriple, ...]) -> 
     yield "Path:"
     yield from (f"  {sentence}" for sentence in describe_crp(result.crp))
     if beam.problem is not None:
-        yield f"Not understood in what the model wrote: {beam.problem}."
+        yield f"Of what the model wrote: {beam.problem}."
     if result.dropped:
         yield "Dropped, because nothing satisfied all of it:"
         yield from (f"  {sentence}" for sentence in describe_dropped(result.dropped, result.crp))

@@ -98,7 +98,7 @@ def test_what_relaxation_dropped_is_shown() -> None:
     beams = (ANSWER.beams[0], Beam("…", -2.0, "reachable", "no entity is called 'Zorblax'"))
     text = render_answer(replace(ANSWER, result=relaxed, beams=beams))
     assert "Dropped, because nothing satisfied all of it:\n  Keep those where the answer" in text
-    assert "Not understood in what the model wrote: no entity is called 'Zorblax'." in text
+    assert "Of what the model wrote: no entity is called 'Zorblax'." in text
     assert "relaxation: main_path." in text
 
 
