@@ -55,6 +55,7 @@ def train_linking_model(
     """
     fetch = cache(partial(EntityFacts.fetch, graph))
     examples = list(examples)
+    # As the linker will do it: no typing error is looked for in words that it knows to be no names.
     is_ordinary = _count_tables(_see(examples, names), fetch).is_ordinary
     seen = _see(examples, names, is_ordinary)
     if len(seen) < _LEAST_EXAMPLES:
