@@ -128,6 +128,7 @@ def generate(file: Path, output: Path, model: ModelChoice, batch_size: int) -> N
 
     from kbqa.engine.crp_records import written_record
     from kbqa.engine.evaluate import read_beams
+    from kbqa.engine.generate import Request
     from kbqa.engine.questions import drop_unfinished_line, read_questions
 
     if not output.parent.is_dir():
@@ -148,7 +149,7 @@ def generate(file: Path, output: Path, model: ModelChoice, batch_size: int) -> N
     ):
         for at in range(0, len(questions), batch_size):
             batch = questions[at : at + batch_size]
-            found = generator.generate([question.text for question in batch], model.n)
+            found = generator.generate([Request(question.text) for question in batch], model.n)
             for question, candidates in zip(batch, found, strict=True):
                 crps = [
                     {

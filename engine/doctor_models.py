@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
-from kbqa.engine.generate import DEFAULT_ADAPTER, adapter_base, adapter_revision
+from kbqa.engine.adapter_files import adapter_base, adapter_revision
+from kbqa.engine.generate import DEFAULT_ADAPTER
 from kbqa.engine.models import SMOLLM2, base_model, require_lm_extra, smollm2_files
 from kbqa.engine.prompt import load_prompt_format
 from kbqa.kb.findings import Finding, from_error, ok, problem, warning

@@ -6,7 +6,7 @@ from kbqa.engine.answer import Answer, AnswerEntity, EvidenceTriple, term_text
 from kbqa.engine.clock import Clock
 from kbqa.engine.evidence import find_evidence, name_terms
 from kbqa.engine.execute import Executor
-from kbqa.engine.generate import DEFAULT_BEAMS, Candidate, Generator
+from kbqa.engine.generate import DEFAULT_BEAMS, Candidate, Generator, Request
 from kbqa.engine.ground import Grounder, name_topics
 from kbqa.engine.linker import Linker
 from kbqa.kb.entity_search import open_names
@@ -60,12 +60,12 @@ class Engine:
         """
         clock = Clock()
         with clock.stage("generate"):
-            [candidates] = self._generator.generate([question], self._n)
+            [candidates] = self._generator.generate([Request(question)], self._n)
         return self._answer(question, candidates, topics, clock)
 
     def generate(self, questions: Sequence[str]) -> list[list[Candidate]]:
         """Write the candidates of many questions at once, for `answer`."""
-        return self._generator.generate(questions, self._n)
+        return self._generator.generate([Request(question) for question in questions], self._n)
 
     def answer(
         self, question: str, candidates: Sequence[Candidate], topics: Sequence[Entity] = ()

@@ -34,7 +34,8 @@ class ModelChoice:
         Raises:
             ModelError: The `lm` extra, the base model or the adapter is missing or broken.
         """
-        from kbqa.engine.generate import DEFAULT_ADAPTER, TransformersGenerator
+        from kbqa.engine.generate import DEFAULT_ADAPTER
+        from kbqa.engine.transformers_generator import TransformersGenerator
 
         return TransformersGenerator.load(self.adapter or DEFAULT_ADAPTER, self.base)
 

@@ -10,7 +10,7 @@ from graph_servers import MissingServer, oxigraph_server, virtuoso_server
 from hypothesis import HealthCheck, settings
 from pyoxigraph import Store
 
-from kbqa.engine.generate import Candidate
+from kbqa.engine.generate import Candidate, Request
 from kbqa.kb.demo_graph import demo_store_directory
 from kbqa.kb.load import load_freebase
 from kbqa.kb.rules import profile
@@ -86,9 +86,9 @@ class ScriptedGenerator:
         self.replies = list(replies)
         self.questions: list[str] = []
 
-    def generate(self, questions: Sequence[str], n: int = 5) -> list[list[Candidate]]:
-        self.questions += questions
-        return [self._reply()[:n] for _ in questions]
+    def generate(self, requests: Sequence[Request], n: int = 5) -> list[list[Candidate]]:
+        self.questions += [request.question for request in requests]
+        return [self._reply()[:n] for _ in requests]
 
     def _reply(self) -> list[Candidate]:
         reply = self.replies.pop(0)

@@ -17,9 +17,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from kbqa.engine.generate import has_fast_bf16
 from kbqa.engine.models import require_lm_extra
 from kbqa.engine.prompt import CHATML, PLAIN, PromptFormat
+from kbqa.engine.transformers_generator import has_fast_bf16
 from kbqa.sparql.errors import TrainingError
 from kbqa.training.batches import IGNORED, Batch, Encoded, collate, encode, epoch_order, in_batches
 from kbqa.training.data import Example, Split

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kbqa.engine.answer import Answer
     from kbqa.engine.engine import Engine
-    from kbqa.engine.generate import Candidate, Generator, TransformersGenerator
+    from kbqa.engine.generate import Candidate, Generator, Request
+    from kbqa.engine.transformers_generator import TransformersGenerator
     from kbqa.kb.graph import Graph
     from kbqa.kb.select_graph import open_graph
     from kbqa.sparql.compile import compile_crp
@@ -37,7 +38,8 @@ _HOMES = {
     "Generator": "kbqa.engine.generate",
     "Graph": "kbqa.kb.graph",
     "KbqaError": "kbqa.sparql.errors",
-    "TransformersGenerator": "kbqa.engine.generate",
+    "Request": "kbqa.engine.generate",
+    "TransformersGenerator": "kbqa.engine.transformers_generator",
     "compile_crp": "kbqa.sparql.compile",
     "crp_from_sparql": "kbqa.sparql.from_sparql",
     "describe_crp": "kbqa.sparql.words",
@@ -59,6 +61,7 @@ __all__ = [
     "Generator",
     "Graph",
     "KbqaError",
+    "Request",
     "TransformersGenerator",
     "compile_crp",
     "crp_from_sparql",

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import pytest
 
-from kbqa.engine.generate import TransformersGenerator
+from kbqa.engine.generate import Request
+from kbqa.engine.transformers_generator import TransformersGenerator
 from kbqa.sparql.errors import ModelError, TrainingError
 from kbqa.training.data import Example, Split
 from kbqa.training.run_folder import LOG_FILE
@@ -122,11 +123,11 @@ def test_the_adapter_generates_under_the_prompt_of_training(
 ) -> None:
     assert "<|im_start|>" in json.loads((run.folder / "kbqa_prompt.json").read_text())["template"]
     named = TransformersGenerator.load(run.folder)
-    [written] = named.generate(["what is the capital of Kenya?"], n=2)
+    [written] = named.generate([Request("what is the capital of Kenya?")], n=2)
     assert len(written) == 2
     assert all("Main Path:" in candidate.text for candidate in written)
     chosen = TransformersGenerator.load(run.folder, config.base)
-    assert chosen.generate(["what is the capital of Kenya?"], n=2) == [written]
+    assert chosen.generate([Request("what is the capital of Kenya?")], n=2) == [written]
 
 
 def test_the_same_run_gives_the_same_adapter(

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from kbqa.engine.engine import Engine
-from kbqa.engine.generate import DEFAULT_ADAPTER, SavedBeams, TransformersGenerator
+from kbqa.engine.generate import DEFAULT_ADAPTER, Request, SavedBeams
 from kbqa.engine.models import SMOLLM2, base_model
+from kbqa.engine.transformers_generator import TransformersGenerator
 from kbqa.kb.select_graph import open_graph
 from kbqa.sparql.errors import ModelError
 
@@ -50,7 +51,7 @@ def test_the_shipped_model_answers(engine: Engine, question: str, names: set[str
 
 
 def test_candidates_come_best_first_and_none_twice(generator: TransformersGenerator) -> None:
-    [candidates] = generator.generate(["which countries border Germany?"], 4)
+    [candidates] = generator.generate([Request("which countries border Germany?")], 4)
     logprobs = [candidate.logprob for candidate in candidates]
     assert 1 <= len(candidates) <= 4
     assert logprobs == sorted(logprobs, reverse=True)
@@ -63,8 +64,8 @@ def test_a_question_gets_the_same_best_text_alone_and_in_a_batch(
     generator: TransformersGenerator,
 ) -> None:
     questions = ["what is the capital of Kenya?", "which languages are spoken in Switzerland?"]
-    together = [texts[0].text for texts in generator.generate(questions, 2)]
-    alone = [generator.generate([question], 2)[0][0].text for question in questions]
+    together = [texts[0].text for texts in generator.generate([Request(q) for q in questions], 2)]
+    alone = [generator.generate([Request(question)], 2)[0][0].text for question in questions]
     assert together == alone
 
 
@@ -73,7 +74,7 @@ def test_nothing_is_written_for_no_questions(generator: TransformersGenerator) -
 
 
 def test_an_endless_question_is_cut(generator: TransformersGenerator) -> None:
-    [candidates] = generator.generate(["why? " * 100_000], 1)
+    [candidates] = generator.generate([Request("why? " * 100_000)], 1)
     assert len(candidates) <= 1
 
 
@@ -139,4 +140,4 @@ def test_saved_beams_write_nothing() -> None:
     saved = SavedBeams("beams.jsonl")
     assert saved.generate([]) == []
     with pytest.raises(ModelError, match=r"beams\.jsonl holds no paths for 'why\?'"):
-        saved.generate(["why?"])
+        saved.generate([Request("why?")])
