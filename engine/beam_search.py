@@ -4,11 +4,15 @@ A text's score is the log-probability of all its tokens, so it only falls as the
 that stands below the n-th best finished text can be dropped, and a question without beams left is
 done. Questions and beams that are done leave the batch, so that the cost is what the beams need and
 not what the longest text of the batch needs. All beams share one key-value cache.
+
+Where a text is steered, only tokens that its state allows are looked at, by the probabilities that
+the model itself gives them: they are not spread over what is allowed. Tokens that have no
+alternative are not searched for; the model reads several of them at a time.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -16,6 +20,34 @@ if TYPE_CHECKING:
 
 HOPELESS = 12.0
 """A beam this many nats below its question's best is dropped: e^-12 is 6 in a million."""
+
+_BLOCK_TOKENS = 64
+"""Tokens that the model reads at a time, padding included, if there is one for each beam: on a CPU
+as many cost hardly more than one for each of five beams."""
+
+_CONSIDERED = 64
+"""Likeliest tokens that are looked at where the state does not list those that it allows."""
+
+
+class State(Protocol):
+    """Where a text stands: what may follow, and where that leads."""
+
+    @property
+    def tokens(self) -> Sequence[int] | None:
+        """The tokens that may follow; None where it is for `follow` to say."""
+
+    def follow(self, token: int) -> "State | None":
+        """Go on by a token, end of text included; None where it may not follow."""
+
+
+class Unsteered:
+    """The state of a text that may go on in any way."""
+
+    tokens: Sequence[int] | None = None
+
+    def follow(self, token: int) -> "Unsteered":  # noqa: ARG002 – every one
+        """Stay as it is."""
+        return self
 
 
 class Hypothesis(NamedTuple):
@@ -26,11 +58,28 @@ class Hypothesis(NamedTuple):
 
 
 class Beam(NamedTuple):
-    """An unfinished text, and the row of the batch that holds its cache."""
+    """An unfinished text.
+
+    Attributes:
+        tokens: The text.
+        unread: How many of its last tokens the model has not read yet; at least one.
+        logprob: Of its tokens, without the unread ones but for the first of these.
+        state: Where it stands behind its last token.
+        row: The row of the batch that holds its cache.
+    """
 
     tokens: tuple[int, ...]
+    unread: int
     logprob: float
+    state: State
     row: int
+
+
+class _Scores(NamedTuple):
+    """What the model says of the next token of a row: tokens, and their log-probabilities."""
+
+    tokens: Sequence[int]
+    logprobs: Sequence[float]
 
 
 @dataclass(slots=True)
@@ -38,42 +87,55 @@ class _Search:
     """The beams of one question."""
 
     n: int
+    end: int
+    max_tokens: int
     beams: list[Beam]
     finished: list[Hypothesis] = field(default_factory=list)
 
-    def advance(
-        self, scores: Sequence[Sequence[float]], ids: Sequence[Sequence[int]], end: int
-    ) -> None:
-        """Extend every beam by its likeliest tokens and keep the best n beams.
+    def advance(self, scores: dict[int, _Scores]) -> None:
+        """Extend the beams that were read to their end by what is likeliest; keep the best n.
 
         Args:
-            scores: Log-probabilities of the likeliest next tokens, by row and rank.
-            ids: Those tokens.
-            end: The end-of-text token.
+            scores: By row; a beam whose row has none is not read yet.
         """
-        options = sorted(
-            (
-                (beam.logprob + score, beam, token)
-                for beam in self.beams
-                for score, token in zip(scores[beam.row], ids[beam.row], strict=True)
-            ),
-            key=lambda option: -option[0],
-        )
+        waiting = [beam for beam in self.beams if beam.row not in scores]
+        options = [(beam.logprob, beam, None) for beam in waiting]
+        for beam in self.beams:
+            if (found := scores.get(beam.row)) is not None:
+                pairs = zip(found.logprobs, found.tokens, strict=True)
+                options += [(beam.logprob + logprob, beam, token) for logprob, token in pairs]
+        options.sort(key=lambda option: -option[0])
         self.beams = []
         for logprob, beam, token in options[: 2 * self.n]:
-            if token == end:
+            if token == self.end:
                 self.finished.append(Hypothesis(beam.tokens, logprob))
             elif len(self.beams) < self.n:
-                self.beams.append(Beam((*beam.tokens, token), logprob, beam.row))
+                extended = beam if token is None else _extended(beam, token, logprob, self.end)
+                if extended is not None and len(extended.tokens) < self.max_tokens:
+                    self.beams.append(extended)
         self._prune()
 
     def _prune(self) -> None:
         self.finished = sorted(self.finished, key=lambda hypothesis: -hypothesis.logprob)[: self.n]
         logprobs = [text.logprob for text in self.finished] + [beam.logprob for beam in self.beams]
-        floor = max(logprobs) - HOPELESS
+        floor = max(logprobs, default=0.0) - HOPELESS
         if len(self.finished) == self.n:
             floor = max(floor, self.finished[-1].logprob)
         self.beams = [beam for beam in self.beams if beam.logprob > floor]
+
+
+def _extended(beam: Beam, token: int, logprob: float, end: int) -> Beam | None:
+    """Add a token to a beam, and all that must follow it."""
+    tokens, state = [token], beam.state.follow(token)
+    while state is not None and state.tokens is not None and len(state.tokens) == 1:
+        [only] = state.tokens
+        if only == end:
+            break
+        tokens.append(only)
+        state = state.follow(only)
+    if state is None or state.tokens == ():
+        return None  # A way that leads nowhere.
+    return Beam((*beam.tokens, *tokens), len(tokens), logprob, state, beam.row)
 
 
 def beam_search(
@@ -84,6 +146,7 @@ def beam_search(
     n: int,
     end: int,
     max_new_tokens: int,
+    starts: Sequence[State] | None = None,
 ) -> list[list[Hypothesis]]:
     """Find up to n likeliest texts for each prompt.
 
@@ -94,47 +157,25 @@ def beam_search(
         n: Beams, and texts to return at most; 1 is greedy search.
         end: The end-of-text token.
         max_new_tokens: Texts that are not finished by then are given up.
+        starts: For each prompt the state in which its texts begin; unsteered by default.
 
     Returns:
         For each prompt its texts, best first; fewer than n where the others are hopeless.
     """
     import torch
-    from transformers import DynamicCache
 
-    searches = [_Search(n, [Beam((), 0.0, row)]) for row in range(len(input_ids))]
-    cache = DynamicCache()
-    tokens, mask = input_ids, attention_mask
-    positions = (mask.cumsum(-1) - 1).clamp(min=0)
+    reader = _Reader(model, attention_mask)
+    states = starts if starts is not None else [Unsteered()] * len(input_ids)
     with torch.inference_mode():
-        for _ in range(max_new_tokens):
-            logits = model(
-                input_ids=tokens,
-                attention_mask=mask,
-                position_ids=positions,
-                past_key_values=cache,
-                use_cache=True,
-                logits_to_keep=1,
-            ).logits[:, -1]
-            top = logits.float().log_softmax(-1).topk(n + 1)
-            scores, ids = top.values.tolist(), top.indices.tolist()
+        logprobs = reader.read_prompts(input_ids)
+        searches = []
+        for row, state in enumerate(states):
+            search = _Search(n, end, max_new_tokens, [Beam((), 0, 0.0, state, row)])
+            search.advance({row: _likeliest(logprobs[row], search.beams[0], n, end)})
+            searches.append(search)
+        while any(search.beams for search in searches):
             for search in searches:
-                if search.beams:
-                    search.advance(scores, ids, end)
+                pass
             beams = [beam for search in searches for beam in search.beams]
-            if not beams:
-                break
-            rows = torch.tensor([beam.row for beam in beams], device=tokens.device)
-            cache.batch_select_indices(rows)
-            tokens = torch.tensor([[beam.tokens[-1]] for beam in beams], device=tokens.device)
-            mask = torch.cat([mask[rows], torch.ones_like(tokens)], dim=1)
-            positions = mask.sum(-1, keepdim=True) - 1
-            _renumber(searches)
+            _advance_all(searches, beams, reader, n, end)
     return [search.finished for search in searches]
-
-
-def _renumber(searches: Sequence[_Search]) -> None:
-    """Give the beams the rows that they have after the selection: their order."""
-    row = 0
-    for search in searches:
-        search.beams = [beam._replace(row=row + at) for at, beam in enumerate(search.beams)]
-        row += len(search.beams)

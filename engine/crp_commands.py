@@ -129,7 +129,8 @@ def generate(file: Path, output: Path, model: ModelChoice, batch_size: int) -> N
     from kbqa.engine.crp_records import written_record
     from kbqa.engine.evaluate import read_beams
     from kbqa.engine.generate import Request
-    from kbqa.engine.questions import drop_unfinished_line, read_questions
+    from kbqa.engine.json_lines import drop_unfinished_line
+    from kbqa.engine.questions import read_questions
 
     if not output.parent.is_dir():
         raise InputError(f"there is no folder {output.parent} to write {output.name} to")

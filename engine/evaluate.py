@@ -20,8 +20,9 @@ from kbqa.engine.answer import Answer
 from kbqa.engine.crp_records import written_text
 from kbqa.engine.engine import Engine
 from kbqa.engine.generate import Candidate
+from kbqa.engine.json_lines import drop_unfinished_line, read_rows
 from kbqa.engine.metrics import Mean, Scores, bootstrap_mean, score_best
-from kbqa.engine.questions import Question, drop_unfinished_line, read_rows
+from kbqa.engine.questions import Question
 from kbqa.sparql.errors import InputError, KbqaError
 
 logger = logging.getLogger(__name__)

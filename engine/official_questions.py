@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from kbqa.engine.questions import read_rows
+from kbqa.engine.json_lines import read_rows
 from kbqa.sparql.errors import InputError
 
 Row = Mapping[str, Any]

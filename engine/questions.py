@@ -1,14 +1,12 @@
-"""Read question sets: JSON Lines, gzipped or not."""
+"""Read question sets, in our form or in that of the official files."""
 
-import gzip
-import json
 import sys
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kbqa.engine.official_questions import read_question_rows
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import InputError
 
@@ -58,7 +56,7 @@ def read_questions(path: Path) -> list[Question]:
             the id of another; the message names the line.
     """
     questions: dict[str, Question] = {}
-    for number, row in read_rows(path):
+    for number, row in read_question_rows(path):
         question = _question(row, path, number)
         if question.id in questions:
             raise InputError(f"{path}, line {number}: there is a question {question.id!r} above")
@@ -66,31 +64,6 @@ def read_questions(path: Path) -> list[Question]:
     if not questions:
         raise InputError(f"{path} holds no question")
     return list(questions.values())
-
-
-def read_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Read the records of a JSON Lines file, gzipped or not, each with its line's number.
-
-    Raises:
-        InputError: The file is missing or unreadable, or a line is no JSON object.
-    """
-    opener = gzip.open if path.suffix == ".gz" else open
-    number = 0
-    try:
-        with opener(path, "rt", encoding="utf-8") as lines:
-            for number, line in enumerate(lines, 1):
-                if not line.strip():
-                    continue
-                row = json.loads(line)
-                if not isinstance(row, dict):
-                    raise InputError(f"{path}, line {number}: not a JSON object")
-                yield number, row
-    except FileNotFoundError:
-        raise InputError(f"there is no file {path}") from None
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path}, line {number}: not JSON ({error})") from None
-    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
-        raise InputError(f"{path}, after line {number}, cannot be read: {error}") from None
 
 
 def topic_entities(row: Mapping[str, Any]) -> tuple[Entity, ...]:
@@ -120,19 +93,6 @@ def scored_parses(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         if parse["AnnotatorComment"]["QuestionQuality"] == "Good"
         and parse["AnnotatorComment"]["ParseQuality"] == "Complete"
     ]
-
-
-def drop_unfinished_line(path: Path) -> None:
-    """Cut off a last line without an end, which a process that was killed has left.
-
-    Raises:
-        InputError: The file cannot be changed.
-    """
-    try:
-        with path.open("r+b") as file:
-            file.truncate(file.read().rfind(b"\n") + 1)
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {error}") from error
 
 
 def _question(row: Mapping[str, Any], path: Path, number: int) -> Question:

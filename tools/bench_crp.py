@@ -23,7 +23,7 @@ from fidelity import spread
 from graph_servers import MissingServer, virtuoso_server
 from tqdm import tqdm
 
-from kbqa.engine.questions import read_rows
+from kbqa.engine.json_lines import read_rows
 from kbqa.kb.layout import StoreLayout
 from kbqa.kb.load import load_freebase
 from kbqa.kb.select_graph import open_graph

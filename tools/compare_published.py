@@ -25,7 +25,7 @@ import click
 from shares import share_with_interval
 from tqdm import tqdm
 
-from kbqa.engine.questions import read_rows
+from kbqa.engine.json_lines import read_rows
 from kbqa.kb.graph import Graph
 from kbqa.kb.select_graph import open_graph
 from kbqa.sparql.constraints import AnyOf, Constraint, Entity, Fork, Hop, IsEntity, Step

@@ -26,7 +26,7 @@ from query_constructs import CONSTRUCTS, query_constructs
 from shares import share_with_interval
 from tqdm import tqdm
 
-from kbqa.engine.questions import read_rows
+from kbqa.engine.json_lines import read_rows
 from kbqa.kb.graph import Graph
 from kbqa.kb.layout import StoreLayout
 from kbqa.kb.load import load_freebase

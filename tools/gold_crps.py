@@ -26,8 +26,9 @@ from tqdm import tqdm
 from kbqa.engine.answer import term_text
 from kbqa.engine.evaluate import summarise
 from kbqa.engine.execute import MAX_ANSWERS
+from kbqa.engine.json_lines import read_rows
 from kbqa.engine.metrics import Mean, Scores, normalise_answer, score_best
-from kbqa.engine.questions import Question, read_questions, read_rows, scored_parses
+from kbqa.engine.questions import Question, read_questions, scored_parses
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
 from kbqa.kb.select_graph import open_graph
 from kbqa.sparql.compile import compile_crp

@@ -29,8 +29,8 @@ from tqdm import tqdm
 
 from kbqa.engine.bearers import Bearer
 from kbqa.engine.ground import Grounder
+from kbqa.engine.json_lines import read_rows
 from kbqa.engine.linker import Linker
-from kbqa.engine.questions import read_rows
 from kbqa.kb.entity_search import Names, open_names
 from kbqa.kb.graph import Graph
 from kbqa.kb.name_keys import normalise

@@ -25,10 +25,10 @@ import click
 from shares import share_with_interval
 
 from kbqa.engine.embedder import Embedder
+from kbqa.engine.json_lines import read_rows
 from kbqa.engine.linker import LinkedEntity, Linker
 from kbqa.engine.linking_model import SHIPPED_MODEL, LinkingModel
 from kbqa.engine.question_mentions import FUNCTION_WORDS, tokenise
-from kbqa.engine.questions import read_rows
 from kbqa.kb.entity_search import Names, open_names
 from kbqa.kb.graph import Graph
 from kbqa.kb.names import standing

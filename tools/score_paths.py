@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from kbqa.engine.evaluate import read_beams
+from kbqa.engine.json_lines import read_rows
 from kbqa.engine.metrics import bootstrap_mean
-from kbqa.engine.questions import read_rows
 from kbqa.sparql.crp import Step
 from kbqa.sparql.errors import CrpSyntaxError
 from kbqa.sparql.text import read_crp

@@ -10,8 +10,8 @@ import argparse
 from pathlib import Path
 from statistics import fmean
 
+from kbqa.engine.json_lines import read_rows
 from kbqa.engine.models import SMOLLM2, base_model, quiet_transformers
-from kbqa.engine.questions import read_rows
 from kbqa.sparql.errors import CrpSyntaxError
 from kbqa.sparql.routerkgqa import parse_routerkgqa, render_routerkgqa
 from kbqa.sparql.text import render_crp

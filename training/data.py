@@ -17,8 +17,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from kbqa.engine.json_lines import read_rows
 from kbqa.engine.question_mentions import mend_mojibake
-from kbqa.engine.questions import read_rows
 from kbqa.sparql.crp import Constraint, Crp, Entity, TextEquals
 from kbqa.sparql.errors import CrpConversionError, CrpSyntaxError, QuerySyntaxError
 from kbqa.sparql.from_sparql import crp_from_sparql

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kbqa.engine.questions import read_rows, topic_entities
+from kbqa.engine.json_lines import read_rows
+from kbqa.engine.questions import topic_entities
 from kbqa.sparql.errors import KbqaError
 from kbqa.sparql.mentions import query_mentions
 

@@ -7,7 +7,7 @@ from click.testing import CliRunner
 from fidelity import ENGINES, main, measure, open_engines, spread
 from graph_servers import VIRTUOSO_IS_MISSING
 
-from kbqa.engine.questions import read_rows
+from kbqa.engine.json_lines import read_rows
 
 ROW = {
     "set": "webqsp_test",

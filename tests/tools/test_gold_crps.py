@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 from gold_crps import main
 
-from kbqa.engine.questions import read_rows
+from kbqa.engine.json_lines import read_rows
 from kbqa.kb.load import load_freebase
 
 MONEY = "SELECT DISTINCT ?x { ns:m.03_r3 ns:location.country.currency_used ?x }"

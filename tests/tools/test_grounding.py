@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 from grounding import main
 
-from kbqa.engine.questions import read_rows
+from kbqa.engine.json_lines import read_rows
 from kbqa.kb.entity_search import open_names
 from kbqa.kb.select_graph import open_graph
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from click.testing import CliRunner
 from score_linking import link_by_popularity, main
 
-from kbqa.engine.questions import read_rows
+from kbqa.engine.json_lines import read_rows
 from kbqa.kb.entity_search import open_names
 from kbqa.kb.select_graph import open_graph
 

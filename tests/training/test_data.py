@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from kbqa.engine.json_lines import read_rows
 from kbqa.engine.question_mentions import mend_mojibake
-from kbqa.engine.questions import read_rows
 from kbqa.sparql.errors import InputError
 from kbqa.training.data import Example, load_examples, split_examples
 

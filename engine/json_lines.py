@@ -1,0 +1,48 @@
+"""Read JSON Lines files, and mend the end of one whose writer was killed."""
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from kbqa.sparql.errors import InputError
+
+
+def read_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Read the records of a JSON Lines file, gzipped or not, each with its line's number.
+
+    Raises:
+        InputError: The file is missing or unreadable, or a line is no JSON object.
+    """
+    opener = gzip.open if path.suffix == ".gz" else open
+    number = 0
+    try:
+        with opener(path, "rt", encoding="utf-8") as lines:
+            for number, line in enumerate(lines, 1):
+                if not line.strip():
+                    continue
+                row = json.loads(line)
+                if not isinstance(row, dict):
+                    raise InputError(f"{path}, line {number}: not a JSON object")
+                yield number, row
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}") from None
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}, line {number}: not JSON ({error})") from None
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
+        raise InputError(f"{path}, after line {number}, cannot be read: {error}") from None
+
+
+def drop_unfinished_line(path: Path) -> None:
+    """Cut off a last line without an end, which a process that was killed has left.
+
+    Raises:
+        InputError: The file cannot be changed.
+    """
+    try:
+        with path.open("r+b") as file:
+            file.truncate(file.read().rfind(b"\n") + 1)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error}") from error
