@@ -12,7 +12,10 @@ alternative are not searched for; the model reads several of them at a time.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from kbqa.engine.batch_reader import BatchReader
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -25,7 +28,7 @@ _BLOCK_TOKENS = 64
 """Tokens that the model reads at a time, padding included, if there is one for each beam: on a CPU
 as many cost hardly more than one for each of five beams."""
 
-_CONSIDERED = 64
+_CONSIDERED = 32
 """Likeliest tokens that are looked at where the state does not list those that it allows."""
 
 
@@ -45,7 +48,7 @@ class Unsteered:
 
     tokens: Sequence[int] | None = None
 
-    def follow(self, token: int) -> "Unsteered":  # noqa: ARG002 – every one
+    def follow(self, token: int) -> "Unsteered":
         """Stay as it is."""
         return self
 
@@ -62,10 +65,10 @@ class Beam(NamedTuple):
 
     Attributes:
         tokens: The text.
-        unread: How many of its last tokens the model has not read yet; at least one.
-        logprob: Of its tokens, without the unread ones but for the first of these.
+        unread: How many of its last tokens the model has not read yet.
+        logprob: Of its tokens up to the first unread one, that one included.
         state: Where it stands behind its last token.
-        row: The row of the batch that holds its cache.
+        row: The row of the batch in which it is read.
     """
 
     tokens: tuple[int, ...]
@@ -75,11 +78,12 @@ class Beam(NamedTuple):
     row: int
 
 
-class _Scores(NamedTuple):
-    """What the model says of the next token of a row: tokens, and their log-probabilities."""
+class _Option(NamedTuple):
+    """A beam and a token that may follow it, or None for a beam that is not read to its end yet."""
 
-    tokens: Sequence[int]
-    logprobs: Sequence[float]
+    logprob: float
+    beam: Beam
+    token: int | None
 
 
 @dataclass(slots=True)
@@ -92,28 +96,36 @@ class _Search:
     beams: list[Beam]
     finished: list[Hypothesis] = field(default_factory=list)
 
-    def advance(self, scores: dict[int, _Scores]) -> None:
-        """Extend the beams that were read to their end by what is likeliest; keep the best n.
-
-        Args:
-            scores: By row; a beam whose row has none is not read yet.
-        """
-        waiting = [beam for beam in self.beams if beam.row not in scores]
-        options = [(beam.logprob, beam, None) for beam in waiting]
-        for beam in self.beams:
-            if (found := scores.get(beam.row)) is not None:
-                pairs = zip(found.logprobs, found.tokens, strict=True)
-                options += [(beam.logprob + logprob, beam, token) for logprob, token in pairs]
-        options.sort(key=lambda option: -option[0])
+    def advance(self, options: list[_Option]) -> None:
+        """Keep the n likeliest of what the beams may become, and what is finished above them."""
         self.beams = []
-        for logprob, beam, token in options[: 2 * self.n]:
-            if token == self.end:
-                self.finished.append(Hypothesis(beam.tokens, logprob))
-            elif len(self.beams) < self.n:
-                extended = beam if token is None else _extended(beam, token, logprob, self.end)
-                if extended is not None and len(extended.tokens) < self.max_tokens:
-                    self.beams.append(extended)
+        for option in sorted(options, key=lambda option: -option.logprob):
+            if len(self.beams) == self.n:
+                break
+            if option.token == self.end:
+                if option.beam.state.follow(self.end) is not None:
+                    self.finished.append(Hypothesis(option.beam.tokens, option.logprob))
+            elif (beam := self._follow(option)) is not None:
+                self.beams.append(beam)
         self._prune()
+
+    def _follow(self, option: _Option) -> Beam | None:
+        """Add a token to a beam, and all those that must follow it."""
+        beam, token = option.beam, option.token
+        if token is None:
+            return beam
+        added, state = [token], beam.state.follow(token)
+        while state is not None and state.tokens is not None and len(state.tokens) == 1:
+            [token] = state.tokens
+            if token == self.end:
+                break
+            added.append(token)
+            state = state.follow(token)
+        tokens = (*beam.tokens, *added)
+        # Where no token may follow, it was a way that leads nowhere.
+        if state is None or state.tokens == () or len(tokens) >= self.max_tokens:
+            return None
+        return Beam(tokens, len(added), option.logprob, state, beam.row)
 
     def _prune(self) -> None:
         self.finished = sorted(self.finished, key=lambda hypothesis: -hypothesis.logprob)[: self.n]
@@ -122,20 +134,6 @@ class _Search:
         if len(self.finished) == self.n:
             floor = max(floor, self.finished[-1].logprob)
         self.beams = [beam for beam in self.beams if beam.logprob > floor]
-
-
-def _extended(beam: Beam, token: int, logprob: float, end: int) -> Beam | None:
-    """Add a token to a beam, and all that must follow it."""
-    tokens, state = [token], beam.state.follow(token)
-    while state is not None and state.tokens is not None and len(state.tokens) == 1:
-        [only] = state.tokens
-        if only == end:
-            break
-        tokens.append(only)
-        state = state.follow(only)
-    if state is None or state.tokens == ():
-        return None  # A way that leads nowhere.
-    return Beam((*beam.tokens, *tokens), len(tokens), logprob, state, beam.row)
 
 
 def beam_search(
@@ -164,18 +162,73 @@ def beam_search(
     """
     import torch
 
-    reader = _Reader(model, attention_mask)
     states = starts if starts is not None else [Unsteered()] * len(input_ids)
+    searches = [
+        _Search(n, end, max_new_tokens, [Beam((), 0, 0.0, state, row)])
+        for row, state in enumerate(states)
+    ]
+    reader = BatchReader(model, input_ids, attention_mask)
     with torch.inference_mode():
-        logprobs = reader.read_prompts(input_ids)
-        searches = []
-        for row, state in enumerate(states):
-            search = _Search(n, end, max_new_tokens, [Beam((), 0, 0.0, state, row)])
-            search.advance({row: _likeliest(logprobs[row], search.beams[0], n, end)})
-            searches.append(search)
+        logprobs = reader.read_prompts()
+        for row, search in enumerate(searches):
+            search.advance(list(_options(search.beams[0], logprobs[row], n)))
         while any(search.beams for search in searches):
-            for search in searches:
-                pass
-            beams = [beam for search in searches for beam in search.beams]
-            _advance_all(searches, beams, reader, n, end)
+            _read_on(searches, reader, n)
     return [search.finished for search in searches]
+
+
+def _read_on(searches: Sequence[_Search], reader: BatchReader, n: int) -> None:
+    """Let the model read a block of every beam, and extend those that it has read to their end."""
+    beams = [beam for search in searches for beam in search.beams]
+    width = max(1, _BLOCK_TOKENS // len(beams))
+    blocks = [beam.tokens[len(beam.tokens) - beam.unread :][:width] for beam in beams]
+    logprobs = reader.read([beam.row for beam in beams], blocks)
+    ends = list(accumulate(map(len, blocks)))
+    forced = _forced(beams, blocks, logprobs)
+    row = 0
+    for search in searches:
+        options: list[_Option] = []
+        for beam in search.beams:
+            unread = beam.unread - len(blocks[row])
+            read = beam._replace(unread=unread, logprob=beam.logprob + forced[row], row=row)
+            if unread:
+                options.append(_Option(read.logprob, read, None))
+            else:
+                options += _options(read, logprobs[ends[row] - 1], n)
+            row += 1
+        if search.beams:
+            search.advance(options)
+
+
+def _forced(
+    beams: Sequence[Beam], blocks: Sequence[Sequence[int]], logprobs: "Tensor"
+) -> list[float]:
+    """Sum for each beam the log-probabilities of the tokens that follow those in its block."""
+    rows: list[int] = []
+    at: list[int] = []
+    tokens: list[int] = []
+    position = 0
+    for row, (beam, block) in enumerate(zip(beams, blocks, strict=True)):
+        following = beam.tokens[len(beam.tokens) - beam.unread + 1 :][: len(block)]
+        rows += [row] * len(following)
+        at += range(position, position + len(following))
+        tokens += following
+        position += len(block)
+    sums = [0.0] * len(beams)
+    for row, logprob in zip(rows, logprobs[at, tokens].tolist(), strict=True):
+        sums[row] += logprob
+    return sums
+
+
+def _options(beam: Beam, logprobs: "Tensor", n: int) -> Iterator[_Option]:
+    """Yield the likeliest tokens that may follow a beam: as many as can be of use."""
+    allowed = beam.state.tokens
+    if allowed is None:
+        top = logprobs.topk(min(max(n + 1, _CONSIDERED), len(logprobs)))
+        tokens, found = top.indices.tolist(), top.values.tolist()
+    else:
+        listed = logprobs[list(allowed)]
+        top = listed.topk(min(n + 1, len(listed)))
+        tokens, found = [allowed[i] for i in top.indices.tolist()], top.values.tolist()
+    for token, logprob in zip(tokens, found, strict=True):
+        yield _Option(beam.logprob + logprob, beam, token)

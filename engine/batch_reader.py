@@ -1,0 +1,82 @@
+"""Let a language model read many texts side by side, each at its own pace, with one cache.
+
+Each text is a row of the batch. Rows can be dropped, repeated and reordered between readings, and
+be given different numbers of tokens: a block is padded on its left, and the padding masked for
+good.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedModel
+
+_PAD = 0  # any token: it is masked
+
+
+class BatchReader:
+    """Reads texts on from their prompts.
+
+    Args:
+        model: A causal language model in evaluation mode.
+        prompts: Token ids, left-padded, shape (texts, tokens).
+        mask: 1 where a token is, shape (texts, tokens).
+    """
+
+    def __init__(self, model: "PreTrainedModel", prompts: "Tensor", mask: "Tensor") -> None:
+        from transformers import DynamicCache
+
+        self._model, self._prompts, self._mask = model, prompts, mask
+        self._cache = DynamicCache()
+
+    def read_prompts(self) -> "Tensor":
+        """Read the prompts.
+
+        Returns:
+            Log-probabilities of the next token, natural log, shape (texts, vocabulary).
+        """
+        return self._next_tokens(self._hidden(self._prompts, self._mask)[:, -1])
+
+    def read(self, rows: Sequence[int], blocks: Sequence[Sequence[int]]) -> "Tensor":
+        """Keep some of the rows, which are numbered anew in this order, and read a block in each.
+
+        Args:
+            rows: A row may come repeatedly.
+            blocks: For each of them at least one token.
+
+        Returns:
+            Log-probabilities of the next token behind each token read, block after block, shape
+            (tokens, vocabulary).
+        """
+        import torch
+
+        device = self._mask.device
+        if list(rows) != list(range(len(self._mask))):
+            kept = torch.tensor(rows, device=device)
+            self._cache.batch_select_indices(kept)
+            self._mask = self._mask[kept]
+        width = max(map(len, blocks))
+        padded = [[_PAD] * (width - len(block)) + list(block) for block in blocks]
+        is_token = [[0] * (width - len(block)) + [1] * len(block) for block in blocks]
+        block_mask = torch.tensor(is_token, device=device)
+        self._mask = torch.cat([self._mask, block_mask], dim=1)
+        hidden = self._hidden(torch.tensor(padded, device=device), self._mask)
+        return self._next_tokens(hidden[block_mask.bool()])
+
+    def _hidden(self, tokens: "Tensor", mask: "Tensor") -> "Tensor":
+        positions = (mask.cumsum(-1) - 1).clamp(min=0)[:, -tokens.shape[1] :]
+        # The base model alone: the output layer is for the positions that are asked about.
+        output = self._model.base_model(
+            input_ids=tokens,
+            attention_mask=mask,
+            position_ids=positions,
+            past_key_values=self._cache,
+            use_cache=True,
+        )
+        hidden: Tensor = output.last_hidden_state
+        return hidden
+
+    def _next_tokens(self, hidden: "Tensor") -> "Tensor":
+        logits: Tensor = self._model.get_output_embeddings()(hidden)
+        return logits.float().log_softmax(-1)
