@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbqa.engine.models import quiet_transformers
-from kbqa.engine.vector_cache import VectorCache
+from kbqa.engine.text_cache import TextCache
 from kbqa.kb.cache import cache_directory
 from kbqa.sparql.errors import ModelError
 
@@ -55,7 +55,7 @@ class Embedder:
     the texts that it was embedded together with.
     """
 
-    def __init__(self, model: "SentenceTransformer", name: str, cache: VectorCache) -> None:
+    def __init__(self, model: "SentenceTransformer", name: str, cache: TextCache) -> None:
         self._model, self._name, self._cache = model, name, cache
         self._vectors: dict[str, Embeddings] = {}
         # The tokenizer of a model cannot be used by two threads at once.
@@ -84,7 +84,7 @@ class Embedder:
         short = Path(model).resolve().name if Path(model).is_dir() else model
         name = f"{short} {_revision(source)}"
         file = f"embeddings-{_NAME_SEPARATOR.sub('-', name)}.sqlite"
-        return cls(loaded, name, VectorCache(cache_directory() / file))
+        return cls(loaded, name, TextCache(cache_directory() / file, "embeddings"))
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""Keep the vectors of texts on disk, one SQLite file for each model.
+"""Keep on disk what was made of texts: their vectors, the CRPs of queries.
 
 SQLite, because several processes write at once, each the few texts that it met: of a file that is
 written anew and renamed, the last writer's texts alone would remain. Nothing is read before it is
@@ -20,15 +20,25 @@ _BROKEN = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _PRIMARY_CODE = 0xFF  # The rest of an error's code says more exactly what it is.
 
 
-class VectorCache:
-    """The vectors of texts, as bytes. Any number of threads and processes may use one file."""
+class TextCache:
+    """What was made of texts, as bytes. Any number of threads and processes may use one file.
 
-    def __init__(self, path: Path) -> None:
+    One file holds one kind of thing, made in one way: whatever can change it is in the file's name.
+    """
+
+    def __init__(self, path: Path, kind: str) -> None:
+        """Open nothing yet.
+
+        Args:
+            path: The file, which need not exist.
+            kind: What is kept, in the plural, for the log: ``"embeddings"``.
+        """
         self._path = path
+        self._kind = kind
         self._is_usable = True
 
     def read(self, texts: Sequence[str]) -> dict[str, bytes]:
-        """Return the vectors of those texts that have one."""
+        """Return what is kept, of those texts of which anything is."""
         found: dict[str, bytes] = {}
         if not self._is_usable or not self._path.is_file():
             return found
@@ -37,22 +47,20 @@ class VectorCache:
                 for start in range(0, len(texts), _TEXTS_A_QUERY):
                     asked = texts[start : start + _TEXTS_A_QUERY]
                     places = ",".join("?" * len(asked))
-                    query = f"SELECT text, vector FROM vector WHERE text IN ({places})"
+                    query = f"SELECT text, made FROM made_of WHERE text IN ({places})"
                     found.update(connection.execute(query, asked))
         except (sqlite3.Error, OSError) as error:
             self._give_up(error)
         return found
 
-    def write(self, vectors: Mapping[str, bytes]) -> None:
-        """Keep vectors; of two for one text the first stays."""
+    def write(self, made: Mapping[str, bytes]) -> None:
+        """Keep what was made of each text; where anything is kept, that stays."""
         if not self._is_usable:
             return
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with closing(self._connect()) as connection, connection:
-                connection.executemany(
-                    "INSERT OR IGNORE INTO vector VALUES (?, ?)", vectors.items()
-                )
+                connection.executemany("INSERT OR IGNORE INTO made_of VALUES (?, ?)", made.items())
         except (sqlite3.Error, OSError) as error:
             self._give_up(error)
 
@@ -60,7 +68,7 @@ class VectorCache:
         connection = sqlite3.connect(self._path, timeout=_LOCK_TIMEOUT_S)
         try:
             connection.execute(
-                "CREATE TABLE IF NOT EXISTS vector (text TEXT PRIMARY KEY, vector BLOB NOT NULL)"
+                "CREATE TABLE IF NOT EXISTS made_of (text TEXT PRIMARY KEY, made BLOB NOT NULL)"
             )
         except sqlite3.Error:
             connection.close()
@@ -81,4 +89,4 @@ class VectorCache:
             except OSError as reason:
                 error = reason
         self._is_usable = False
-        logger.warning("embeddings are not kept, as %s cannot be used: %s", self._path, error)
+        logger.warning("%s are not kept, as %s cannot be used: %s", self._kind, self._path, error)

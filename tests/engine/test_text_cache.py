@@ -1,4 +1,4 @@
-"""Vectors on disk: found again, by many at once, and done without where the file fails."""
+"""What was made of texts, on disk: found again, by many at once, and done without where the file fails."""
 
 import sqlite3
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kbqa.engine.vector_cache import VectorCache
+from kbqa.engine.text_cache import TextCache
 
 VECTORS = {"person gender": b"abcd", "": b"", "名前\0": b"efgh"}
 
@@ -20,23 +20,23 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_what_is_written_is_found_by_others(path: Path) -> None:
-    VectorCache(path).write(VECTORS)
-    assert VectorCache(path).read([*VECTORS, "unseen", "person"]) == VECTORS
+    TextCache(path, "vectors").write(VECTORS)
+    assert TextCache(path, "vectors").read([*VECTORS, "unseen", "person"]) == VECTORS
 
 
 def test_nothing_is_found_and_nothing_made_where_there_is_no_file(path: Path) -> None:
-    assert VectorCache(path).read(["person gender"]) == {}
+    assert TextCache(path, "vectors").read(["person gender"]) == {}
     assert not path.parent.exists()
 
 
 def test_more_texts_are_found_than_one_query_takes(path: Path) -> None:
     vectors = {f"text {i}": str(i).encode() for i in range(2345)}
-    VectorCache(path).write(vectors)
-    assert VectorCache(path).read(list(vectors)) == vectors
+    TextCache(path, "vectors").write(vectors)
+    assert TextCache(path, "vectors").read(list(vectors)) == vectors
 
 
 def test_the_first_vector_of_a_text_stays(path: Path) -> None:
-    cache = VectorCache(path)
+    cache = TextCache(path, "vectors")
     cache.write({"text": b"first"})
     cache.write({"text": b"second", "other": b"third"})
     assert cache.read(["text", "other"]) == {"text": b"first", "other": b"third"}
@@ -47,9 +47,9 @@ def test_a_broken_file_is_told_and_made_anew(
     path: Path, kept_bytes: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     vectors = {f"text {i}": b"v" * 100 for i in range(500)}
-    VectorCache(path).write(vectors)
+    TextCache(path, "vectors").write(vectors)
     path.write_bytes(path.read_bytes()[:kept_bytes] + b"no database" * 1000)
-    cache = VectorCache(path)
+    cache = TextCache(path, "vectors")
     assert cache.read(list(vectors)) == {}
     assert [f"{path} is broken" in record.getMessage() for record in caplog.records] == [True]
     cache.write(vectors)
@@ -60,9 +60,9 @@ def test_a_broken_file_is_told_and_made_anew(
 def test_another_table_is_left_alone(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path.parent.mkdir()
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute("CREATE TABLE vector (size)")
+        connection.execute("CREATE TABLE made_of (size)")
     content = path.read_bytes()
-    cache = VectorCache(path)
+    cache = TextCache(path, "vectors")
     cache.write(VECTORS)
     assert cache.read(list(VECTORS)) == {}
     assert path.read_bytes() == content
@@ -73,18 +73,18 @@ def test_a_folder_that_cannot_be_made_is_told_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").touch()
-    cache = VectorCache(tmp_path / "file" / "vectors.sqlite")
+    cache = TextCache(tmp_path / "file" / "vectors.sqlite", "vectors")
     for _ in range(3):
         cache.write(VECTORS)
         assert cache.read(list(VECTORS)) == {}
-    assert ["are not kept" in record.getMessage() for record in caplog.records] == [True]
+    assert ["vectors are not kept" in record.getMessage() for record in caplog.records] == [True]
 
 
 def test_processes_write_at_once(path: Path) -> None:
     write = (
         "import sys; from pathlib import Path\n"
-        "from kbqa.engine.vector_cache import VectorCache\n"
-        "cache = VectorCache(Path(sys.argv[1]))\n"
+        "from kbqa.engine.text_cache import TextCache\n"
+        "cache = TextCache(Path(sys.argv[1]), 'vectors')\n"
         "for i in range(int(sys.argv[2]), 100): cache.write({f'text {i}': b'%d' % i})\n"
     )
     writers = [
@@ -95,4 +95,4 @@ def test_processes_write_at_once(path: Path) -> None:
     ]
     assert [writer.communicate(timeout=60)[1] for writer in writers] == [""] * 3
     expected = {f"text {i}": b"%d" % i for i in range(100)}
-    assert VectorCache(path).read(list(expected)) == expected
+    assert TextCache(path, "vectors").read(list(expected)) == expected
