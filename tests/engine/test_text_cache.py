@@ -1,4 +1,4 @@
-"""What was made of texts, on disk: found again, by many at once, and done without where the file fails."""
+"""What was made of texts, on disk: found again, by many at once, and done without if it fails."""
 
 import sqlite3
 import subprocess
