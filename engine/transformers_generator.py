@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbqa.engine.adapter_files import adapter_base, adapter_revision
-from kbqa.engine.beam_search import Hypothesis, beam_search
+from kbqa.engine.beam_search import Hypothesis, State, Unsteered, beam_search
+from kbqa.engine.decoding import Decoding
 from kbqa.engine.generate import (
     DEFAULT_ADAPTER,
     DEFAULT_BEAMS,
@@ -19,6 +20,7 @@ from kbqa.engine.generate import (
 )
 from kbqa.engine.models import base_model, quiet_transformers, require_lm_extra
 from kbqa.engine.prompt import PromptFormat, load_prompt_format
+from kbqa.engine.steering import Pieces, SteeredText
 from kbqa.sparql.errors import ModelError
 
 if TYPE_CHECKING:
@@ -34,19 +36,26 @@ class TransformersGenerator:
         tokenizer: "PreTrainedTokenizerBase",
         prompt: PromptFormat,
         name: str,
+        decoding: Decoding,
     ) -> None:
         self._model, self._tokenizer = model, tokenizer
         self._prompt, self._name = prompt, name
+        self._decoding = decoding
+        self._pieces = None if decoding.level == "none" else Pieces(tokenizer)
 
     @classmethod
     def load(
-        cls, adapter: Path = DEFAULT_ADAPTER, base: str | None = None
+        cls,
+        adapter: Path = DEFAULT_ADAPTER,
+        base: str | None = None,
+        decoding: Decoding | None = None,
     ) -> "TransformersGenerator":
         """Load an adapter and the base model that it names.
 
         Args:
             adapter: Folder that `kbqa train-crp` wrote; the shipped one by default.
             base: Another base model than the one that the adapter names.
+            decoding: How far its texts are constrained; not at all by default.
 
         Raises:
             ModelError: The `lm` extra, the base model or the adapter is missing or broken.
@@ -55,7 +64,8 @@ class TransformersGenerator:
         base = base or adapter_base(adapter)
         prompt, revision = load_prompt_format(adapter), adapter_revision(adapter)
         merged = _load_merged(base_model(base), adapter)
-        return cls(*merged, prompt, f"{base} + {adapter.resolve().name} {revision}")
+        name = f"{base} + {adapter.resolve().name} {revision}"
+        return cls(*merged, prompt, name, decoding or Decoding())
 
     @property
     def name(self) -> str:
@@ -79,8 +89,15 @@ class TransformersGenerator:
             n=n,
             end=self._tokenizer.eos_token_id,
             max_new_tokens=MAX_NEW_TOKENS,
+            starts=[self._start(request) for request in requests],
         )
         return [rank_candidates(map(self._candidate, texts)) for texts in found]
+
+    def _start(self, request: Request) -> State:
+        options = self._decoding.begin(request)
+        if options is None or self._pieces is None:
+            return Unsteered()
+        return SteeredText.begin(self._pieces, options)
 
     def _candidate(self, hypothesis: Hypothesis) -> Candidate:
         text = self._tokenizer.decode(hypothesis.tokens, skip_special_tokens=True)

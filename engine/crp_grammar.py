@@ -1,0 +1,305 @@
+"""What may follow what in RouterKGQA's text form of a CRP, piece by piece.
+
+The grammar says of any text that can still become a CRP how it may go on: with one of some texts,
+or with free text that has a form of its own, as names have. It knows nothing of tokens. Its pieces
+begin with a blank or a line break, because there every tokenizer begins a new token.
+
+A text in this grammar is read without problems by `parse_routerkgqa`. Which relations a path may
+take, and where it may start, is for `Steps` to say.
+
+Source: RouterKGQA §3.1 and the published data, whose texts it covers but for 29 of 8,220.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from kbqa.sparql.crp import Hop
+from kbqa.sparql.routerkgqa_reader import relation_id
+from kbqa.sparql.routerkgqa_writer import relation_text
+
+MAX_HOPS = 6
+"""Hops of a main path; the published ones have five at most."""
+
+_TITLE = "Main Path:"
+_HEADERS = ("\nEntity Restrictions:", "\nNumeric Restrictions:", "\nString Restrictions:")
+_ENTITY, _NUMERIC, _STRING = range(3)
+_ANSWER, _PIVOT = "?x", "?c"
+_INNER = (_PIVOT, "?y", "?k", "?z", "?y2", "?k2", "?y3", "?k3")
+_MAX_LIMIT = 20
+_MAX_FREE = 200  # characters of a name or a filter
+
+_ARROW = re.compile(
+    r" -\[(?P<inverse>R\[)?(?P<relation>\w+(?: \w+)*(?: , \w+(?: \w+)*)+)\](?(1)\])->"
+)
+_VARIABLE = re.compile(r" \?[a-z]+\d*")
+_FILTER_START = "\n  FILTER ("
+_OPERATOR = r"(?:<=|>=|<|>|=)"
+_NUMERIC_FILTER = re.compile(
+    rf"\n  FILTER \((?:(?P<plain>\?\w+) {_OPERATOR} \"[-+0-9.:TZ]+\""
+    rf"|xsd:integer\((?P<cast>\?\w+)\) {_OPERATOR} [0-9]+)\)"
+)
+_STRING_FILTER = re.compile(
+    r"\n  FILTER \((?:str\((?P<cast>\?\w+)\)|(?P<plain>\?\w+)) = \"[^\n]+\"\)"
+)
+
+
+class TextSet:
+    """Texts of which one may follow; a set is equal only to itself, so that work on it is kept."""
+
+    __slots__ = ("__weakref__", "texts")
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self.texts = texts
+
+
+class Choice(NamedTuple):
+    """One of some texts may follow, and then what `then` says of it."""
+
+    texts: TextSet
+    then: Callable[[str], "Options"]
+
+
+class Region(NamedTuple):
+    """Free text may follow.
+
+    Attributes:
+        goes_on: Tells of the text so far whether it can still become what is wanted.
+        is_done: Tells whether it is.
+        then: Says what may follow it where it is; it may also go on.
+    """
+
+    goes_on: Callable[[str], bool]
+    is_done: Callable[[str], bool]
+    then: Callable[[str], "Options"]
+
+
+class Options(NamedTuple):
+    """What may follow: any of these."""
+
+    choices: tuple[Choice, ...] = ()
+    region: Region | None = None
+    may_end: bool = False
+
+
+class Steps(Protocol):
+    """Says where paths may lead. None stands for any topic or relation."""
+
+    def topics(self) -> TextSet | None:
+        """The names that the main path may start from, as `topic_line` writes them."""
+
+    def hops(self, topic: str, path: tuple[Hop, ...]) -> TextSet | None:
+        """The arrows by which a main path may go on, as `arrow` writes them."""
+
+    def may_end(self, topic: str, path: tuple[Hop, ...], *, at_topic: bool) -> bool:
+        """Tell whether a main path may lead to the answers.
+
+        Args:
+            topic: The name that it starts from.
+            path: Its hops.
+            at_topic: Whether the topic itself may be an answer, as it may where a node ``?c`` of
+                the path may not.
+        """
+
+    def may_go_on(self, topic: str, path: tuple[Hop, ...]) -> bool:
+        """Tell whether a main path may have a further hop."""
+
+    def restrictions(self) -> TextSet | None:
+        """The arrows of constraints; these are never inverse."""
+
+
+class AnySteps:
+    """Lets paths lead anywhere."""
+
+    def topics(self) -> TextSet | None:
+        """Any name."""
+        return None
+
+    def hops(self, topic: str, path: tuple[Hop, ...]) -> TextSet | None:
+        """Any relation."""
+        return None
+
+    def may_end(self, topic: str, path: tuple[Hop, ...], *, at_topic: bool) -> bool:
+        """Anywhere."""
+        return True
+
+    def may_go_on(self, topic: str, path: tuple[Hop, ...]) -> bool:
+        """Anywhere."""
+        return True
+
+    def restrictions(self) -> TextSet | None:
+        """Any relation."""
+        return None
+
+
+def arrow(hop: Hop) -> str:
+    """Write a hop as it stands between two nodes.
+
+    >>> arrow(Hop("film.actor.film", inverse=True))
+    ' -[R[film , actor , film]]->'
+    """
+    text = relation_text(hop.relation)
+    return f" -[R[{text}]]->" if hop.inverse else f" -[{text}]->"
+
+
+def topic_line(name: str) -> str:
+    """Begin the main path's first line with the name of the topic."""
+    return f"\n {name}"
+
+
+def start(steps: Steps) -> Options:
+    """Say how a CRP may begin."""
+    return Options((Choice(_TITLES, lambda _: _topic(steps)),))
+
+
+_TITLES = TextSet((_TITLE,))
+_SECTIONS = [TextSet(_HEADERS[first:]) for first in range(3)]
+_LIMITS = TextSet([f"\n  LIMIT {n}" for n in range(1, _MAX_LIMIT + 1)])
+
+
+def _topic(steps: Steps) -> Options:
+    def then(name: str) -> Options:
+        return _hop(steps, name.strip(), (), ())
+
+    if (names := steps.topics()) is not None:
+        return Options((Choice(names, then),))
+    return Options(region=Region(_may_be_topic, _is_topic, then))
+
+
+def _hop(steps: Steps, topic: str, path: tuple[Hop, ...], used: tuple[str, ...]) -> Options:
+    def then(text: str) -> Options:
+        return _node(steps, topic, (*path, _read_arrow(text)), used)
+
+    return _arrow_options(steps.hops(topic, path), then)
+
+
+def _node(steps: Steps, topic: str, path: tuple[Hop, ...], used: tuple[str, ...]) -> Options:
+    """Name the node that a path has reached: the answer, or one to go on from."""
+
+    def then(text: str) -> Options:
+        name = text[1:]
+        if name == _ANSWER:
+            return _after_line(steps, (*used, name), 0)
+        line = TextSet((f"\n {name}",))
+        return Options((Choice(line, lambda _: _hop(steps, topic, path, (*used, name))),))
+
+    names = [_ANSWER] if steps.may_end(topic, path, at_topic=_PIVOT in used) else []
+    if len(path) < MAX_HOPS and steps.may_go_on(topic, path):
+        names += [name for name in _INNER if name not in used]
+    return Options((Choice(TextSet([f" {name}" for name in names]), then),) if names else ())
+
+
+def _after_line(steps: Steps, known: tuple[str, ...], section: int) -> Options:
+    """Say what may follow the main path, whose next section is 0, or a section that may end."""
+
+    def then(header: str) -> Options:
+        return _line(steps, known, _HEADERS.index(header), None)
+
+    if section == len(_HEADERS):
+        return Options(may_end=True)
+    return Options((Choice(_SECTIONS[section], then),), may_end=True)
+
+
+def _line(steps: Steps, known: tuple[str, ...], section: int, pending: str | None) -> Options:
+    """Begin a line of a section; a variable that is pending must be gone on from."""
+    subjects = known if pending is None else (pending,)
+
+    def restrict(_: str) -> Options:
+        return _restriction(steps, known, section)
+
+    def order(_: str) -> Options:
+        return Options((Choice(_LIMITS, lambda _: _next_line(steps, known, section)),))
+
+    choices = [Choice(TextSet([f"\n {name}" for name in subjects]), restrict)]
+    if section == _ENTITY:
+        return Options(tuple(choices))
+    if section == _NUMERIC:
+        orders = [f"\n  ORDER BY {way}({name})" for name in subjects for way in ("DESC", "ASC")]
+        choices.append(Choice(TextSet(orders), order))
+
+    def is_filter(text: str) -> bool:
+        pattern = _NUMERIC_FILTER if section == _NUMERIC else _STRING_FILTER
+        match = pattern.fullmatch(text)
+        return match is not None and (match["plain"] or match["cast"]) in subjects
+
+    region = Region(_may_be_filter, is_filter, lambda _: _next_line(steps, known, section))
+    return Options(tuple(choices), region)
+
+
+def _next_line(steps: Steps, known: tuple[str, ...], section: int) -> Options:
+    """Say what may follow a line with which the section may end."""
+    line = _line(steps, known, section, None)
+    after = _after_line(steps, known, section + 1)
+    return Options((*line.choices, *after.choices), line.region, may_end=True)
+
+
+def _restriction(steps: Steps, known: tuple[str, ...], section: int) -> Options:
+    def then(text: str) -> Options:
+        name = text[1:]
+        if name.startswith("?"):
+            return _line(steps, (*known, name), section, name)
+        return _next_line(steps, known, section)
+
+    def is_object(text: str) -> bool:
+        if text.startswith(" ?"):
+            return _VARIABLE.fullmatch(text) is not None and text[1:] not in known
+        return section == _ENTITY and _is_name(text)
+
+    region = Region(_may_be_object, is_object, then)
+    return _arrow_options(steps.restrictions(), lambda _: Options(region=region))
+
+
+def _arrow_options(texts: TextSet | None, then: Callable[[str], Options]) -> Options:
+    if texts is not None:
+        return Options((Choice(texts, then),) if texts.texts else ())
+    return Options(
+        region=Region(_may_be_arrow, lambda text: _ARROW.fullmatch(text) is not None, then)
+    )
+
+
+def _read_arrow(text: str) -> Hop:
+    match = _ARROW.fullmatch(text)
+    assert match is not None
+    return Hop(relation_id(match["relation"]), inverse=match["inverse"] is not None)
+
+
+def _may_be_object(text: str) -> bool:
+    return (
+        text[:1] == " "
+        and text[1:2] != " "
+        and "\n" not in text
+        and " -[" not in text
+        and len(text) < _MAX_FREE
+    )
+
+
+def _may_be_topic(text: str) -> bool:
+    name = text[1:]
+    return text[:1] == "\n" and (not name or (_may_be_object(name) and name[1:2] != "?"))
+
+
+def _is_topic(text: str) -> bool:
+    return _is_name(text[1:])
+
+
+def _is_name(text: str) -> bool:
+    return len(text) > 1 and text == f" {text.strip()}" and "\ufffd" not in text
+
+
+def _may_be_arrow(text: str) -> bool:
+    """Tell whether a text is the beginning of an arrow."""
+    start, ends = " -[", "]->"
+    if not text.startswith(start):
+        return start.startswith(text)
+    body = text[len(start) :]
+    if body.startswith("R["):
+        body, ends = body[2:], "]]->"
+    relation = re.match(r"[\w ,]*", body)
+    assert relation is not None
+    return ends.startswith(body[relation.end() :])
+
+
+def _may_be_filter(text: str) -> bool:
+    if not text.startswith(_FILTER_START):
+        return _FILTER_START.startswith(text)
+    return "\n" not in text[1:] and len(text) < _MAX_FREE

@@ -1,0 +1,161 @@
+"""Where the graph lets a main path go: lazily, from the nodes that it has reached so far.
+
+Nothing is enumerated beforehand. What a path reaches is looked up when a model has written it, and
+kept while its question is written for.
+
+Source: none of the papers; RouterKGQA verifies a path after it is written (§3.2).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from kbqa.engine.crp_grammar import TextSet, arrow, topic_line
+from kbqa.kb.graph import Direction, Graph
+from kbqa.sparql.crp import Entity, Hop
+from kbqa.sparql.routerkgqa_reader import relation_id
+from kbqa.sparql.routerkgqa_writer import relation_text
+from kbqa.sparql.terms import Term, is_well_formed
+
+_REACHED = 200
+"""Nodes of a path's end that are known, at most."""
+
+_ASKED = 24
+"""Nodes of a path's end whose relations are looked up, at most: each costs two lookups. They are
+spread evenly, as neighbours of one kind have nearly the same relations."""
+
+
+class KnownRelations:
+    """Lets paths take any relation of a graph.
+
+    Args:
+        relations: Their ids; those that cannot be written in words are left out.
+    """
+
+    def __init__(self, relations: Iterable[str]) -> None:
+        sayable = list(filter(is_sayable, relations))
+        self._forward = TextSet([arrow(Hop(relation)) for relation in sayable])
+        self._both = TextSet(
+            [arrow(Hop(relation, inverse)) for relation in sayable for inverse in (False, True)]
+        )
+
+    def topics(self) -> TextSet | None:
+        """Any name."""
+        return None
+
+    def hops(self, topic: str, path: tuple[Hop, ...]) -> TextSet | None:
+        """Any relation of the graph, in both directions."""
+        return self._both
+
+    def may_end(self, topic: str, path: tuple[Hop, ...], *, at_topic: bool) -> bool:
+        """Anywhere."""
+        return True
+
+    def may_go_on(self, topic: str, path: tuple[Hop, ...]) -> bool:
+        """Anywhere."""
+        return True
+
+    def restrictions(self) -> TextSet | None:
+        """Any relation of the graph."""
+        return self._forward
+
+
+class PathWalk:
+    """Lets the main paths of one question go where the graph has a way from its topics.
+
+    A path that is walked to its end is reachable: some node is at its end. A path from a hub may be
+    missed, if only few of many nodes on it have its next relation.
+
+    Args:
+        graph: Asked once for each path that is walked.
+        topics: Where paths may start, each with its mid and name.
+        known: All relations of the graph, for constraints.
+    """
+
+    def __init__(self, graph: Graph, topics: Sequence[Entity], known: KnownRelations) -> None:
+        self._graph, self._known = graph, known
+        self._starts = _mids_by_name(topics)
+        self._topics = TextSet([topic_line(name) for name in self._starts])
+        self._ends: dict[tuple[str, tuple[Hop, ...]], Sequence[Term]] = {}
+        self._hops: dict[tuple[str, tuple[Hop, ...]], TextSet] = {}
+
+    @property
+    def has_topics(self) -> bool:
+        """Whether there is any topic to start from, with a name that can be written."""
+        return bool(self._starts)
+
+    def topics(self) -> TextSet | None:
+        """The names of the topics."""
+        return self._topics
+
+    def hops(self, topic: str, path: tuple[Hop, ...]) -> TextSet | None:
+        """The relations of the nodes at a path's end."""
+        key = (topic, path)
+        if key not in self._hops:
+            found: set[Hop] = set()
+            for mid in _spread(self._entities(topic, path)):
+                found |= {Hop(relation) for relation in self._graph.relations(mid, "out")}
+                found |= {Hop(relation, True) for relation in self._graph.relations(mid, "in")}
+            self._hops[key] = TextSet(
+                sorted(arrow(hop) for hop in found if is_sayable(hop.relation))
+            )
+        return self._hops[key]
+
+    def may_end(self, topic: str, path: tuple[Hop, ...], *, at_topic: bool) -> bool:
+        """Tell whether the path leads to anything that may be an answer."""
+        reached = self._reached(topic, path)
+        return (
+            bool(reached) if at_topic else any(node not in self._starts[topic] for node in reached)
+        )
+
+    def may_go_on(self, topic: str, path: tuple[Hop, ...]) -> bool:
+        """Tell whether the path leads to an entity."""
+        return bool(self._entities(topic, path))
+
+    def restrictions(self) -> TextSet | None:
+        """Any relation of the graph."""
+        return self._known.restrictions()
+
+    def _entities(self, topic: str, path: tuple[Hop, ...]) -> list[str]:
+        return [node for node in self._reached(topic, path) if isinstance(node, str)]
+
+    def _reached(self, topic: str, path: tuple[Hop, ...]) -> Sequence[Term]:
+        """Find what is at a path's end, sorted."""
+        if not path:
+            return self._starts[topic]
+        key = (topic, path)
+        if key not in self._ends:
+            hop = path[-1]
+            found: set[Term] = set()
+            direction: Direction = "in" if hop.inverse else "out"
+            for mid in self._entities(topic, path[:-1]):
+                room = _REACHED - len(found)
+                if room <= 0:
+                    break
+                found |= set(self._graph.neighbours(mid, hop.relation, direction, room))
+            self._ends[key] = sorted(found, key=str)
+        return self._ends[key]
+
+
+def is_sayable(relation: str) -> bool:
+    """Tell whether a relation can be written in words and read again."""
+    return (
+        "." in relation
+        and is_well_formed(relation)
+        and (relation_id(relation_text(relation)) == relation)
+    )
+
+
+def _mids_by_name(topics: Sequence[Entity]) -> Mapping[str, list[Term]]:
+    starts: dict[str, list[Term]] = {}
+    for topic in topics:
+        if topic.mid is not None and topic.name is not None and _is_writable(topic.name):
+            starts.setdefault(topic.name, []).append(topic.mid)
+    return starts
+
+
+def _is_writable(name: str) -> bool:
+    return name == name.strip() != "" and "\n" not in name and "-[" not in name and name[0] != "?"
+
+
+def _spread(nodes: Sequence[str]) -> Sequence[str]:
+    step = -(-len(nodes) // _ASKED) or 1
+    return nodes[::step]
