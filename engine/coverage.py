@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kbqa.engine.metrics import normalise_answer
-from kbqa.engine.official_questions import read_question_rows
-from kbqa.engine.questions import scored_parses, topic_entities
+from kbqa.engine.official_questions import read_question_rows, scored_parses
+from kbqa.engine.questions import topic_entities
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
 from kbqa.kb.presence import present_entities, present_relations, present_texts
 from kbqa.sparql.errors import InputError

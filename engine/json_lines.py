@@ -3,15 +3,22 @@
 import gzip
 import json
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from kbqa.sparql.errors import InputError
 
+BadRow: TypeAlias = Callable[[int, str], None]
+"""What is told of a record that cannot be used: its number, and what is wrong with it."""
 
-def read_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+
+def read_rows(path: Path, bad: BadRow | None = None) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Read the records of a JSON Lines file, gzipped or not, each with its line's number.
+
+    Args:
+        path: The file.
+        bad: Told of each line that is no JSON object; without it, the first such line raises.
 
     Raises:
         InputError: The file is missing or unreadable, or a line is no JSON object.
@@ -23,16 +30,28 @@ def read_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
             for number, line in enumerate(lines, 1):
                 if not line.strip():
                     continue
-                row = json.loads(line)
-                if not isinstance(row, dict):
-                    raise InputError(f"{path}, line {number}: not a JSON object")
+                try:
+                    row = _object(line)
+                except ValueError as error:
+                    if bad is None:
+                        raise InputError(f"{path}, line {number}: {error}") from None
+                    bad(number, str(error))
+                    continue
                 yield number, row
     except FileNotFoundError:
         raise InputError(f"there is no file {path}") from None
-    except json.JSONDecodeError as error:
-        raise InputError(f"{path}, line {number}: not JSON ({error})") from None
     except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         raise InputError(f"{path}, after line {number}, cannot be read: {error}") from None
+
+
+def _object(line: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"not JSON ({error})") from None
+    if not isinstance(row, dict):
+        raise ValueError("not a JSON object")
+    return row
 
 
 def drop_unfinished_line(path: Path) -> None:

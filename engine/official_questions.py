@@ -1,42 +1,67 @@
 """Read the records of question sets, in our form or in that of the official releases.
 
-WebQSP's is one JSON object with ``Questions``, ComplexWebQuestions' one JSON list. Their records
-become ours: ``id``, ``question``, ``sparql``, ``topic_entities``, ``answers``, and for WebQSP
-``parses``.
+WebQSP's is one JSON object with ``Questions``, ComplexWebQuestions' one JSON list, and so is
+RouterKGQA's ``examples.json``. Their records become ours: ``id``, ``question``, ``sparql``,
+``topic_entities``, ``entities_in_sparql``, ``answers``; for WebQSP ``parses``, for
+ComplexWebQuestions ``webqsp_id``, and for RouterKGQA ``crp_routerkgqa``.
 """
 
 import gzip
 import json
+import re
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from kbqa.engine.json_lines import read_rows
+from kbqa.engine.json_lines import BadRow, read_rows
 from kbqa.sparql.errors import InputError
 
 Row = Mapping[str, Any]
 
+_ROUTERKGQA_INPUT = re.compile(r"\s*Question:\s*\{(.*)\}\s*", re.DOTALL)
 
-def read_question_rows(path: Path) -> Iterator[tuple[int, Row]]:
+
+def read_question_rows(path: Path, bad: BadRow | None = None) -> Iterator[tuple[int, Row]]:
     """Read the records of a question set, each with its line's number, or its own number.
+
+    Args:
+        path: The file.
+        bad: Told of each record that is none of a question set; without it, the first raises.
 
     Raises:
         InputError: The file is missing or unreadable, or a record is none of a question set.
     """
     document = _document(path) if ".json" in path.suffixes else None
     if document is None:
-        yield from read_rows(path)
+        yield from read_rows(path, bad)
         return
-    convert = _cwq_row if isinstance(document, list) else _webqsp_row
-    records = document if isinstance(document, list) else document["Questions"]
-    for number, record in enumerate(records, 1):
+    for number, record in enumerate(_records(document), 1):
         try:
-            yield number, convert(record)
+            row = _row(record, number)
         except (KeyError, TypeError, AttributeError) as error:
-            raise InputError(
-                f"{path}, record {number}: not a record of the official files ({error!r})"
-            ) from None
+            problem = f"not a record of the official files ({error!r})"
+            if bad is None:
+                raise InputError(f"{path}, record {number}: {problem}") from None
+            bad(number, problem)
+            continue
+        yield number, row
+
+
+def scored_parses(row: Row) -> list[Row]:
+    """List a WebQSP record's parses that count: complete ones of a good question.
+
+    The official script passes over questions that have none.
+
+    Raises:
+        KeyError, TypeError: The record's parses are not as the official files have them.
+    """
+    return [
+        parse
+        for parse in row["parses"]
+        if parse["AnnotatorComment"]["QuestionQuality"] == "Good"
+        and parse["AnnotatorComment"]["ParseQuality"] == "Complete"
+    ]
 
 
 def _document(path: Path) -> Any:
@@ -56,14 +81,39 @@ def _document(path: Path) -> Any:
     return document if is_official else None
 
 
+def _records(document: Any) -> list[Any]:
+    records: list[Any] = document if isinstance(document, list) else document["Questions"]
+    return records
+
+
+def _row(record: Row, number: int) -> Row:
+    if "Parses" in record:
+        return _webqsp_row(record)
+    if "instruction" in record:
+        return _routerkgqa_row(record, number)
+    return _cwq_row(record)
+
+
 def _webqsp_row(record: Row) -> Row:
+    """Convert a record of WebQSP; of its parses, the first that counts is the question's query.
+
+    So the published rows have it.
+    """
     parses = record["Parses"]
     topics = {parse["TopicEntityMid"]: parse.get("TopicEntityName") for parse in parses}
+    scored = scored_parses({"parses": parses})
+    others = {
+        constraint["Argument"]: constraint.get("EntityName")
+        for parse in parses
+        for constraint in parse.get("Constraints") or ()
+        if constraint.get("ArgumentType") == "Entity"
+    }
     return {
         "id": record["QuestionId"],
-        "question": record["RawQuestion"],
-        "sparql": parses[0]["Sparql"] if parses else None,
+        "question": record.get("RawQuestion") or record["ProcessedQuestion"],
+        "sparql": scored[0]["Sparql"] if scored else None,
         "topic_entities": [{"mid": mid, "name": name} for mid, name in topics.items() if mid],
+        "entities_in_sparql": [{"mid": mid, "name": name} for mid, name in others.items()],
         "parses": parses,
     }
 
@@ -73,8 +123,19 @@ def _cwq_row(record: Row) -> Row:
         "id": record["ID"],
         "question": record["question"],
         "sparql": record["sparql"],
+        "webqsp_id": record.get("webqsp_ID"),
         "answers": [
             {"arg": answer["answer_id"], "name": answer.get("answer")}
             for answer in record.get("answers", ())
         ],
+    }
+
+
+def _routerkgqa_row(record: Row, number: int) -> Row:
+    asked = record["input"]
+    match = _ROUTERKGQA_INPUT.fullmatch(asked)
+    return {
+        "id": str(number),
+        "question": (match[1] if match else asked).strip(),
+        "crp_routerkgqa": record["output"],
     }

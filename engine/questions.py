@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kbqa.engine.official_questions import read_question_rows
+from kbqa.engine.official_questions import read_question_rows, scored_parses
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import InputError
 
@@ -77,22 +77,6 @@ def topic_entities(row: Mapping[str, Any]) -> tuple[Entity, ...]:
         for entity in row.get("topic_entities") or ()
         if entity.get("mid")
     )
-
-
-def scored_parses(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """List a WebQSP record's parses that count: complete ones of a good question.
-
-    The official script passes over questions that have none.
-
-    Raises:
-        KeyError, TypeError: The record's parses are not as the official files have them.
-    """
-    return [
-        parse
-        for parse in row["parses"]
-        if parse["AnnotatorComment"]["QuestionQuality"] == "Good"
-        and parse["AnnotatorComment"]["ParseQuality"] == "Complete"
-    ]
 
 
 def _question(row: Mapping[str, Any], path: Path, number: int) -> Question:

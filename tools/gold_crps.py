@@ -28,7 +28,8 @@ from kbqa.engine.evaluate import summarise
 from kbqa.engine.execute import MAX_ANSWERS
 from kbqa.engine.json_lines import read_rows
 from kbqa.engine.metrics import Mean, Scores, normalise_answer, score_best
-from kbqa.engine.questions import Question, read_questions, scored_parses
+from kbqa.engine.official_questions import scored_parses
+from kbqa.engine.questions import Question, read_questions
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
 from kbqa.kb.select_graph import open_graph
 from kbqa.sparql.compile import compile_crp
