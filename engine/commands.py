@@ -52,7 +52,7 @@ def ask(
     is_answered = False
     with closing(graph.open()) as opened:
         check_answers(opened, graph.timeout_s)
-        generator = model.load()
+        generator = model.load(opened)
         with closing(Engine(opened, generator, n=model.n, timeout_s=graph.timeout_s)) as engine:
             for text in asked_questions(question):
                 answer = engine.ask(text, entities)
@@ -120,7 +120,7 @@ def evaluate(
     is_written = all(question.id in beams for question in questions)
     with closing(graph.open()) as opened:
         check_answers(opened, graph.timeout_s)
-        generator = SavedBeams(str(beams_file)) if is_written else model.load()
+        generator = SavedBeams(str(beams_file)) if is_written else model.load(opened)
         config = EvaluationConfig(
             questions=file,
             graph=opened.description,

@@ -1,11 +1,11 @@
 """The commands `kbqa crp …`: tools for reasoning paths, JSON Lines in and out."""
 
 import gzip
-import json
 import sys
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -113,57 +113,62 @@ def run(file: Path, graph: GraphChoice, gold_entities: bool, no_relax: bool) -> 
     type=click.Path(path_type=Path, dir_okay=False),
     required=True,
     metavar="BEAMS.jsonl",
-    help="Where the rows go; questions that it holds already are passed over.",
+    help="Where the rows go, with a manifest beside; questions that it holds are passed over.",
 )
+@graph_options
 @model_options
+@click.option(
+    "--gold-entities",
+    is_flag=True,
+    help="Start paths from the gold topic entities instead of those that the question mentions.",
+)
 @click.option("--batch-size", type=click.IntRange(1), default=16, show_default=True)
-def generate(file: Path, output: Path, model: ModelChoice, batch_size: int) -> None:
+def generate(
+    file: Path,
+    output: Path,
+    graph: GraphChoice,
+    model: ModelChoice,
+    gold_entities: bool,
+    batch_size: int,
+) -> None:
     """Write reasoning paths for a question set, for `kbqa eval --beams`.
 
     A row is {"id", "crps": [{"crp", "routerkgqa", "logprob", "tokens"}]}, best path first;
     "routerkgqa" is what the model wrote, "crp" what can be read of it. The same command goes on
-    with a file that is not complete.
+    with a file that is not complete. A graph is needed for --decoding schema and graph only.
     """
     from tqdm import tqdm
 
-    from kbqa.engine.crp_records import written_record
-    from kbqa.engine.evaluate import read_beams
-    from kbqa.engine.generate import Request
-    from kbqa.engine.json_lines import drop_unfinished_line
+    from kbqa.engine.engine import Engine
     from kbqa.engine.questions import read_questions
+    from kbqa.engine.write_beams import Write, write_beams
 
     if not output.parent.is_dir():
         raise InputError(f"there is no folder {output.parent} to write {output.name} to")
-    written = {}
-    if output.is_file():
-        drop_unfinished_line(output)
-        written = read_beams(output)
-    # Questions of like length are generated for together: padding is work without use.
-    questions = sorted(
-        (question for question in read_questions(file) if question.id not in written),
-        key=lambda question: len(question.text),
-    )
-    generator = model.load()
-    with (
-        output.open("a", encoding="utf-8") as rows,
-        tqdm(total=len(questions), unit="question", disable=None) as bar,
-    ):
-        for at in range(0, len(questions), batch_size):
-            batch = questions[at : at + batch_size]
-            found = generator.generate([Request(question.text) for question in batch], model.n)
-            for question, candidates in zip(batch, found, strict=True):
-                crps = [
-                    {
-                        **written_record(candidate.text),
-                        "logprob": round(candidate.logprob, 4),
-                        "tokens": candidate.tokens,
-                    }
-                    for candidate in candidates
-                ]
-                row = {"id": question.id, "crps": crps}
-                rows.write(json.dumps(row, ensure_ascii=False) + "\n")
-            rows.flush()
-            bar.update(len(batch))
+    questions = read_questions(file)
+    with ExitStack() as stack:
+        opened = stack.enter_context(closing(graph.open())) if model.needs_graph else None
+        generator = model.load(opened)
+        if opened is None:
+            write: Write = partial(generator.generate, n=model.n)
+        else:
+            engine = Engine(opened, generator, n=model.n, timeout_s=graph.timeout_s)
+            write = stack.enter_context(closing(engine)).generate
+        bar = stack.enter_context(tqdm(total=len(questions), unit="question", disable=None))
+        write_beams(
+            write,
+            questions,
+            output,
+            source=file,
+            settings={
+                "model": generator.name,
+                "n": model.n,
+                "graph": opened.description if opened is not None else None,
+            },
+            gold_entities=gold_entities,
+            batch_size=batch_size,
+            report=bar.update,
+        )
 
 
 def _answer_rows(file: Path, tool: "RowTool") -> None:

@@ -7,16 +7,12 @@ construction, and what a model would make up is never written. Where a question'
 known, ``graph`` is ``schema``.
 """
 
-from typing import Literal as Choice
-
 from kbqa.engine.crp_grammar import AnySteps, Options, Steps, start
 from kbqa.engine.generate import Request
+from kbqa.engine.levels import GRAPH_LEVELS, Level
 from kbqa.engine.path_walk import KnownRelations, PathWalk
 from kbqa.kb.graph import Graph
 from kbqa.kb.relation_list import list_relations
-
-Level = Choice["none", "grammar", "schema", "graph"]
-LEVELS: tuple[Level, ...] = ("none", "grammar", "schema", "graph")
 
 
 class Decoding:
@@ -35,7 +31,7 @@ class Decoding:
         self.level = level
         self._graph = graph
         self._known = None
-        if level in ("schema", "graph"):
+        if level in GRAPH_LEVELS:
             if graph is None:
                 raise ValueError(f"decoding by {level} needs a graph")
             self._known = KnownRelations(list_relations(graph))

@@ -1,6 +1,7 @@
-"""The way of a question: generate, link, ground, reach, execute, prove."""
+"""The way of a question: link, generate, ground, reach, execute, prove."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from kbqa.engine.answer import Answer, AnswerEntity, EvidenceTriple, term_text
 from kbqa.engine.clock import Clock
@@ -8,7 +9,7 @@ from kbqa.engine.evidence import find_evidence, name_terms
 from kbqa.engine.execute import Executor
 from kbqa.engine.generate import DEFAULT_BEAMS, Candidate, Generator, Request
 from kbqa.engine.ground import Grounder, name_topics
-from kbqa.engine.linker import Linker
+from kbqa.engine.linker import LinkedEntity, Linker
 from kbqa.kb.entity_search import open_names
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
 from kbqa.sparql.crp import Entity
@@ -59,35 +60,49 @@ class Engine:
             GraphError: The graph does not answer at all.
         """
         clock = Clock()
+        given = name_topics(self._graph, topics)
+        with clock.stage("link"):
+            linked = self._linker.link(question)
+        request = Request(question, tuple(given) or _as_topics(linked))
         with clock.stage("generate"):
-            [candidates] = self._generator.generate([Request(question)], self._n)
-        return self._answer(question, candidates, topics, clock)
+            [candidates] = self._generator.generate([request], self._n)
+        return self._answer(question, candidates, given, linked, clock)
 
-    def generate(self, questions: Sequence[str]) -> list[list[Candidate]]:
-        """Write the candidates of many questions at once, for `answer`."""
-        return self._generator.generate([Request(question) for question in questions], self._n)
+    def generate(self, requests: Sequence[Request]) -> list[list[Candidate]]:
+        """Write the candidates of many questions at once, for `answer`.
+
+        Args:
+            requests: Where one names no topics, those that its question mentions are taken.
+        """
+        return self._generator.generate([self._with_topics(r) for r in requests], self._n)
 
     def answer(
         self, question: str, candidates: Sequence[Candidate], topics: Sequence[Entity] = ()
     ) -> Answer:
         """Answer a question whose candidates have been written before; otherwise as `ask`."""
-        return self._answer(question, candidates, topics, Clock())
+        clock = Clock()
+        with clock.stage("link"):
+            linked = self._linker.link(question)
+        return self._answer(question, candidates, name_topics(self._graph, topics), linked, clock)
 
     def close(self) -> None:
         """Close the graph's names, but not the graph; the engine is not used afterwards."""
         self._names.close()
+
+    def _with_topics(self, request: Request) -> Request:
+        given = name_topics(self._graph, request.topics)
+        topics = tuple(given) or _as_topics(self._linker.link(request.question))
+        return replace(request, topics=topics)
 
     def _answer(
         self,
         question: str,
         candidates: Sequence[Candidate],
         topics: Sequence[Entity],
+        linked: Sequence[LinkedEntity],
         clock: Clock,
     ) -> Answer:
-        with clock.stage("link"):
-            linked = self._linker.link(question)
-        gold = name_topics(self._graph, topics)
-        grounder = Grounder(self._graph, self._names, linked, gold)
+        grounder = Grounder(self._graph, self._names, linked, topics)
         execution = Executor(self._graph, grounder, clock, self._timeout_s).execute(candidates)
         terms = [row[0] for row in execution.table.rows if row[0] is not None]
         evidence: tuple[EvidenceTriple, ...] = ()
@@ -115,6 +130,10 @@ class Engine:
             problem=problem,
             truncated=execution.table.truncated,
         )
+
+
+def _as_topics(linked: Iterable[LinkedEntity]) -> tuple[Entity, ...]:
+    return tuple(Entity(entity.name, entity.mid) for entity in linked)
 
 
 def _why_not(fates: Sequence[str], is_linked: bool) -> str:

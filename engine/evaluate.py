@@ -5,24 +5,21 @@ so that a run that was stopped can be resumed, which also asks again what failed
 them says what made them.
 """
 
-import hashlib
 import json
 import logging
-import platform
-import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from kbqa.engine.answer import Answer
 from kbqa.engine.crp_records import written_text
 from kbqa.engine.engine import Engine
-from kbqa.engine.generate import Candidate
+from kbqa.engine.generate import Candidate, Request
 from kbqa.engine.json_lines import drop_unfinished_line, read_rows
 from kbqa.engine.metrics import Mean, Scores, bootstrap_mean, score_best
 from kbqa.engine.questions import Question
+from kbqa.engine.run_manifest import claim_output, file_sha256
 from kbqa.sparql.errors import InputError, KbqaError
 
 logger = logging.getLogger(__name__)
@@ -150,7 +147,9 @@ def _answers(
     unwritten = [q for q in batch if beams is None or q.id not in beams]
     candidates = dict(beams or {})
     try:
-        written = engine.generate([question.text for question in unwritten])
+        written = engine.generate(
+            [Request(q.text, q.topics if gold_entities else ()) for q in unwritten]
+        )
     except Exception as error:  # noqa: BLE001 – whatever it is, the run goes on
         for question in unwritten:
             _log_failure(question, error)
@@ -198,48 +197,19 @@ def _row(question: Question, outcome: Answer | Exception) -> Row:
 def _claim(output: Path, config: EvaluationConfig) -> dict[str, Row]:
     """Write a new run's manifest; of a run with the same settings, take over the rows by id."""
     settings = {
-        "questions_sha256": _sha256(config.questions),
+        "questions_sha256": file_sha256(config.questions),
         "graph": config.graph,
         "model": config.model,
         "gold_entities": config.gold_entities,
         "n": config.n,
         "timeout_s": config.timeout_s,
-        "beams_sha256": None if config.beams is None else _sha256(config.beams),
+        "beams_sha256": None if config.beams is None else file_sha256(config.beams),
     }
-    path = output.with_suffix(".manifest.json")
-    if output.is_file():
-        _check_settings(output, path, settings)
-        return _finished_rows(output)
-    record = {
-        "schema_version": SCHEMA_VERSION,
-        "kbqa": version("kbqa"),
-        "git": _git_revision(),
-        "python": platform.python_version(),
+    notes = {
         "questions": str(config.questions),
         "beams": None if config.beams is None else str(config.beams),
-        **settings,
     }
-    try:
-        path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{output} cannot be written: {error}") from error
-    return {}
-
-
-def _check_settings(output: Path, manifest: Path, settings: Mapping[str, object]) -> None:
-    try:
-        found = json.loads(manifest.read_text(encoding="utf-8"))
-        changed = sorted(key for key in settings if found[key] != settings[key])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(
-            f"{output} cannot be told to be a run: {manifest} is missing or broken ({error!r}). "
-            "Choose another --output, or replace it with --overwrite."
-        ) from error
-    if changed:
-        raise InputError(
-            f"{output} holds a run with other settings ({', '.join(changed)}). "
-            "Resume it with the same ones, or choose another --output."
-        )
+    return _finished_rows(output) if claim_output(output, settings, notes) else {}
 
 
 def _finished_rows(output: Path) -> dict[str, Row]:
@@ -258,22 +228,3 @@ def _finished_rows(output: Path) -> dict[str, Row]:
 
 def _line(row: Row) -> str:
     return json.dumps(row, ensure_ascii=False) + "\n"
-
-
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _git_revision() -> str | None:
-    """Name the checkout that this code runs from; None for an installed package."""
-    try:
-        done = subprocess.run(
-            ["git", "rev-parse", "HEAD"],
-            cwd=Path(__file__).resolve().parent,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return done.stdout.strip()

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kbqa.engine.levels import DEFAULT_LEVEL, GRAPH_LEVELS, LEVELS, Level
+
 if TYPE_CHECKING:
     from kbqa.engine.generate import Generator
+    from kbqa.kb.graph import Graph
 
 Command = Callable[..., None]
 
@@ -22,22 +25,35 @@ class ModelChoice:
         base: Base model, or None for the one that the adapter names.
         adapter: Folder of the adapter, or None for the shipped one.
         n: Candidates a question.
+        decoding: How far what it writes is constrained.
     """
 
     base: str | None
     adapter: Path | None
     n: int
+    decoding: Level = DEFAULT_LEVEL
 
-    def load(self) -> "Generator":
+    @property
+    def needs_graph(self) -> bool:
+        """Whether the graph constrains what the model writes."""
+        return self.decoding in GRAPH_LEVELS
+
+    def load(self, graph: "Graph | None") -> "Generator":
         """Load the model.
+
+        Args:
+            graph: Where it is to answer; None will do where `needs_graph` says no.
 
         Raises:
             ModelError: The `lm` extra, the base model or the adapter is missing or broken.
+            GraphError: The graph does not answer.
         """
+        from kbqa.engine.decoding import Decoding
         from kbqa.engine.generate import DEFAULT_ADAPTER
         from kbqa.engine.transformers_generator import TransformersGenerator
 
-        return TransformersGenerator.load(self.adapter or DEFAULT_ADAPTER, self.base)
+        decoding = Decoding(self.decoding, graph)
+        return TransformersGenerator.load(self.adapter or DEFAULT_ADAPTER, self.base, decoding)
 
 
 def weights_options(command: Command) -> Command:
@@ -55,7 +71,7 @@ def weights_options(command: Command) -> Command:
 
 
 def model_options(command: Command) -> Command:
-    """Add `--model`, `--adapter` and `--n`; the command takes them as `model: ModelChoice`."""
+    """Add `--model`, `--adapter`, `--n`, `--decoding`; the command takes a `model: ModelChoice`."""
 
     @weights_options
     @click.option(
@@ -65,11 +81,24 @@ def model_options(command: Command) -> Command:
         show_default=True,
         help="Reasoning paths to write for a question.",
     )
+    @click.option(
+        "--decoding",
+        type=click.Choice(LEVELS),
+        default=DEFAULT_LEVEL,
+        show_default=True,
+        help="What constrains them while they are written: nothing, the form of a path, also the "
+        "graph's relations, or also the ways that the graph has from the question's entities.",
+    )
     @functools.wraps(command)
     def with_model(
-        *args: object, base: str | None, adapter: Path | None, n: int, **rest: object
+        *args: object,
+        base: str | None,
+        adapter: Path | None,
+        n: int,
+        decoding: Level,
+        **rest: object,
     ) -> None:
-        command(*args, model=ModelChoice(base, adapter, n), **rest)
+        command(*args, model=ModelChoice(base, adapter, n, decoding), **rest)
 
     return with_model
 

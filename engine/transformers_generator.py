@@ -64,12 +64,13 @@ class TransformersGenerator:
         base = base or adapter_base(adapter)
         prompt, revision = load_prompt_format(adapter), adapter_revision(adapter)
         merged = _load_merged(base_model(base), adapter)
-        name = f"{base} + {adapter.resolve().name} {revision}"
-        return cls(*merged, prompt, name, decoding or Decoding())
+        decoding = decoding or Decoding()
+        name = f"{base} + {adapter.resolve().name} {revision}, decoding {decoding.level}"
+        return cls(*merged, prompt, name, decoding)
 
     @property
     def name(self) -> str:
-        """The model, the adapter and the hash of its weights, for reports."""
+        """The model, adapter, hash of its weights and level of decoding, for reports."""
         return self._name
 
     def generate(

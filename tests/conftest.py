@@ -84,10 +84,15 @@ class ScriptedGenerator:
 
     def __init__(self, *replies: Sequence[tuple[str, float]] | Exception) -> None:
         self.replies = list(replies)
-        self.questions: list[str] = []
+        self.requests: list[Request] = []
+
+    @property
+    def questions(self) -> list[str]:
+        """The questions that were written for, in order."""
+        return [request.question for request in self.requests]
 
     def generate(self, requests: Sequence[Request], n: int = 5) -> list[list[Candidate]]:
-        self.questions += [request.question for request in requests]
+        self.requests += requests
         return [self._reply()[:n] for _ in requests]
 
     def _reply(self) -> list[Candidate]:

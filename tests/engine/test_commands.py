@@ -27,7 +27,7 @@ def model(monkeypatch: pytest.MonkeyPatch, scripted):
 
     def model(*replies):
         generator = scripted(*replies)
-        monkeypatch.setattr(ModelChoice, "load", lambda _: generator)
+        monkeypatch.setattr(ModelChoice, "load", lambda *_: generator)
         return generator
 
     return model
@@ -37,7 +37,7 @@ def model(monkeypatch: pytest.MonkeyPatch, scripted):
 def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fail where a model is loaded."""
 
-    def load(_: ModelChoice) -> None:
+    def load(*_: object) -> None:
         raise AssertionError("the model was loaded")
 
     monkeypatch.setattr(ModelChoice, "load", load)

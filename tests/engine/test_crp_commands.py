@@ -2,30 +2,31 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from kbqa.engine.cli import main
 from kbqa.engine.options import ModelChoice
 
 TEXT = "Main Path:\n Jamaica -[location , country , capital]-> ?x"
 OURS = "Jamaica -> location.country.capital"
+KINGSTON = {"mid": "m.03yl7", "name": "Kingston"}
 ROW = {"crp": OURS, "routerkgqa": TEXT, "logprob": -0.5, "tokens": 9}
 
 
 @pytest.fixture
-def generate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scripted):
-    """Run `kbqa crp generate` over three questions with a scripted model."""
+def generate(tmp_path: Path, small_store: Path, monkeypatch: pytest.MonkeyPatch, scripted):
+    """Run `kbqa crp generate` over three questions with a scripted model, which is handed back."""
     monkeypatch.chdir(tmp_path)
-    rows = [{"id": str(n), "question": f"{'so ' * n}why?"} for n in (3, 1, 2)]
+    rows = [{"id": str(n), "question": f"{'so ' * n}why?"} for n in (3, 1)]
+    rows.append({"id": "2", "question": "the money of Jamaica", "topic_entities": [KINGSTON]})
     Path("q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
-    def generate(*replies, output: str = "beams.jsonl") -> tuple[Result, list[str]]:
+    def generate(*replies, options: tuple[str, ...] = (), output: str = "beams.jsonl"):
         model = scripted(*replies)
-        monkeypatch.setattr(ModelChoice, "load", lambda _: model)
-        result = CliRunner().invoke(
-            main, ["crp", "generate", "--questions", "q.jsonl", "--output", output]
-        )
-        return result, model.questions
+        monkeypatch.setattr(ModelChoice, "load", lambda *_: model)
+        command = ["crp", "generate", "--questions", "q.jsonl", "--output", output]
+        command += ["--store", str(small_store), *options]
+        return CliRunner().invoke(main, command), model
 
     return generate
 
@@ -35,25 +36,52 @@ def _written() -> list[dict[str, object]]:
 
 
 def test_each_question_gets_a_row_of_paths(generate) -> None:
-    result, asked = generate([(TEXT, -0.5)], [], [(TEXT, -0.5), ("nonsense", -2.0)])
+    result, model = generate([(TEXT, -0.5)], [], [(TEXT, -0.5), ("nonsense", -2.0)])
     assert (result.exit_code, result.output) == (0, "")
-    assert asked == ["so why?", "so so why?", "so so so why?"]
-    assert _written()[:2] == [{"id": "1", "crps": [ROW]}, {"id": "2", "crps": []}]
+    assert model.questions == ["so why?", "so so so why?", "the money of Jamaica"]
+    assert _written()[:2] == [{"id": "1", "crps": [ROW]}, {"id": "3", "crps": []}]
     assert _written()[2]["crps"] == [
         ROW,
         {"crp": None, "routerkgqa": "nonsense", "logprob": -2.0, "tokens": 1},
     ]
 
 
-@pytest.mark.parametrize("end", ["", '{"id": "2", "cr'], ids=["between rows", "within a row"])
+@pytest.mark.parametrize(
+    ("options", "topics"),
+    [
+        ((), {"m.03_r3"}),
+        (("--gold-entities",), {"m.03yl7"}),
+        (("--decoding", "schema"), {"m.03_r3"}),
+        (("--decoding", "grammar"), set()),
+    ],
+    ids=["mentioned", "gold", "schema", "no graph"],
+)
+def test_paths_may_start_from_the_topics(generate, options, topics) -> None:
+    _, model = generate([], [], [], options=options)
+    assert {topic.mid for topic in model.requests[-1].topics} == topics
+
+
+@pytest.mark.parametrize("end", ["", '{"id": "3", "cr'], ids=["between rows", "within a row"])
 def test_a_file_that_is_not_complete_is_gone_on_with(generate, end: str) -> None:
-    Path("beams.jsonl").write_text(json.dumps({"id": "1", "crps": [ROW]}) + f"\n{end}")
-    result, asked = generate([], [])
-    assert (result.exit_code, asked) == (0, ["so so why?", "so so so why?"])
-    assert [row["id"] for row in _written()] == ["1", "2", "3"]
+    generate([(TEXT, -0.5)], [], [])
+    first, *_ = Path("beams.jsonl").read_text("utf-8").splitlines()
+    Path("beams.jsonl").write_text(f"{first}\n{end}", "utf-8")
+    result, model = generate([], [])
+    assert (result.exit_code, model.questions) == (0, ["so so so why?", "the money of Jamaica"])
+    assert [row["id"] for row in _written()] == ["1", "3", "2"]
+
+
+@pytest.mark.parametrize(
+    ("options", "setting"), [(("--n", "2"), "n"), (("--gold-entities",), "gold_entities")]
+)
+def test_beams_that_were_made_otherwise_are_not_gone_on_with(generate, options, setting) -> None:
+    generate([], [], [])
+    result, model = generate(options=options)
+    assert (result.exit_code, model.questions) == (2, [])
+    assert f"beams.jsonl holds a run with other settings ({setting})" in result.stderr
 
 
 def test_a_missing_folder_is_told(generate) -> None:
-    result, asked = generate(output="none/beams.jsonl")
-    assert (result.exit_code, asked) == (2, [])
+    result, model = generate(output="none/beams.jsonl")
+    assert (result.exit_code, model.questions) == (2, [])
     assert "Error: there is no folder none" in result.stderr

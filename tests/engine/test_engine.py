@@ -7,6 +7,7 @@ import pytest
 
 from kbqa.engine.answer import Answer
 from kbqa.engine.engine import Engine
+from kbqa.engine.generate import Request
 from kbqa.kb.graph import Graph
 from kbqa.kb.select_graph import open_graph
 from kbqa.sparql.crp import Entity
@@ -215,7 +216,7 @@ def test_more_answers_than_are_fetched_are_told(graph, ask, monkeypatch):
 def test_candidates_written_before_are_answered_without_the_model(graph, scripted):
     model = scripted([(MONEY, -1.0)])
     with closing(Engine(graph, model)) as engine:
-        [candidates] = engine.generate([QUESTION])
+        [candidates] = engine.generate([Request(QUESTION)])
         answer = engine.answer(QUESTION, candidates)
     assert _names(answer) == ["Jamaican dollar"]
     assert "generate" not in answer.seconds

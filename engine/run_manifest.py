@@ -1,0 +1,72 @@
+"""Say beside a file of rows what made them, so that a run is only gone on with by the same.
+
+The manifest of ``run.jsonl`` is ``run.manifest.json``.
+"""
+
+import hashlib
+import json
+import platform
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+
+from kbqa.engine.provenance import git_revision
+from kbqa.sparql.errors import InputError
+
+SCHEMA_VERSION = 1
+
+
+def claim_output(output: Path, settings: Mapping[str, object], notes: Mapping[str, object]) -> bool:
+    """Write the manifest of a new run, or make sure that `output` holds one with these settings.
+
+    Args:
+        output: Where the rows go, or are.
+        settings: What decides the rows.
+        notes: What is worth knowing besides; it may differ.
+
+    Returns:
+        Whether there is a run to go on with.
+
+    Raises:
+        InputError: `output` cannot be written, or holds something else than a run with these
+            settings.
+    """
+    path = output.with_suffix(".manifest.json")
+    if output.is_file():
+        _check_settings(output, path, settings)
+        return True
+    record = {
+        "schema_version": SCHEMA_VERSION,
+        "kbqa": version("kbqa"),
+        "git": git_revision(),
+        "python": platform.python_version(),
+        **notes,
+        **settings,
+    }
+    try:
+        path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{output} cannot be written: {error}") from error
+    return False
+
+
+def file_sha256(path: Path) -> str:
+    """Hash a file's bytes, in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _check_settings(output: Path, manifest: Path, settings: Mapping[str, object]) -> None:
+    try:
+        found = json.loads(manifest.read_text(encoding="utf-8"))
+        changed = sorted(key for key in settings if found[key] != settings[key])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{output} cannot be told to be a run: {manifest} is missing or broken ({error!r}). "
+            "Choose another --output, or replace it with --overwrite."
+        ) from error
+    if changed:
+        raise InputError(
+            f"{output} holds a run with other settings ({', '.join(changed)}). "
+            "Resume it with the same ones, or choose another --output."
+        )

@@ -1,0 +1,83 @@
+"""Write the candidates of a question set into a file, for runs that start from them.
+
+Rows are written as they come; the same call goes on with a file that is not complete. What made
+them stands in a manifest beside (`kbqa.engine.run_manifest`).
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from kbqa.engine.crp_records import written_record
+from kbqa.engine.evaluate import read_beams
+from kbqa.engine.generate import Candidate, Request
+from kbqa.engine.json_lines import drop_unfinished_line
+from kbqa.engine.questions import Question
+from kbqa.engine.run_manifest import claim_output, file_sha256
+
+Write = Callable[[Sequence[Request]], Sequence[Sequence[Candidate]]]
+"""Writes the candidates of some questions, best first."""
+
+
+def write_beams(
+    generate: Write,
+    questions: Sequence[Question],
+    output: Path,
+    *,
+    source: Path,
+    settings: dict[str, object],
+    gold_entities: bool,
+    batch_size: int,
+    report: Callable[[int], object] = lambda done: None,
+) -> None:
+    """Write a row ``{"id", "crps": [{"crp", "routerkgqa", "logprob", "tokens"}]}`` a question.
+
+    Args:
+        generate: Asked for the questions of a batch together.
+        questions: Those that `output` holds already are passed over.
+        output: JSON Lines.
+        source: The file that the questions are from.
+        settings: What else decides the rows, for the manifest: model, candidates a question, graph.
+        gold_entities: Give the gold topics with the questions.
+        batch_size: Questions to generate for at once.
+        report: Called with the number of questions of each batch, those written before first.
+
+    Raises:
+        InputError: `output` cannot be written, or holds something else than beams made like that.
+        ModelError: The model failed.
+    """
+    settings = {
+        "questions_sha256": file_sha256(source),
+        "gold_entities": gold_entities,
+        **settings,
+    }
+    written = {}
+    if claim_output(output, settings, {"questions": str(source)}):
+        drop_unfinished_line(output)
+        written = read_beams(output)
+    report(len(written))
+    # Questions of like length are generated for together: padding is work without use.
+    unwritten = sorted(
+        (question for question in questions if question.id not in written),
+        key=lambda question: len(question.text),
+    )
+    with output.open("a", encoding="utf-8") as rows:
+        for at in range(0, len(unwritten), batch_size):
+            batch = unwritten[at : at + batch_size]
+            requests = [Request(q.text, q.topics if gold_entities else ()) for q in batch]
+            for question, candidates in zip(batch, generate(requests), strict=True):
+                rows.write(_line(question.id, candidates))
+            rows.flush()
+            report(len(batch))
+
+
+def _line(id_: str, candidates: Sequence[Candidate]) -> str:
+    crps = [
+        {
+            **written_record(candidate.text),
+            "logprob": round(candidate.logprob, 4),
+            "tokens": candidate.tokens,
+        }
+        for candidate in candidates
+    ]
+    return json.dumps({"id": id_, "crps": crps}, ensure_ascii=False) + "\n"
