@@ -1,0 +1,264 @@
+"""Paths from a server: a real HTTP one on loopback that behaves, and misbehaves, as told."""
+
+import importlib.util
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from kbqa.engine.generate import Request
+from kbqa.engine.prompt import CHATML
+from kbqa.engine.server_generator import ServerGenerator
+from kbqa.sparql.errors import ModelError
+
+pytest.importorskip("openai", reason="needs the llm extra")
+
+MODELS = {"data": [{"id": "smol", "owned_by": "me"}]}
+VLLM_MODELS = {"data": [{"id": "smol", "owned_by": "vllm"}, {"id": "crp", "owned_by": "vllm"}]}
+
+
+class Reply:
+    """What the server says to a request: a body, its status and headers, after a while."""
+
+    def __init__(
+        self, body: object, status: int = 200, after_s: float = 0.0, **headers: str
+    ) -> None:
+        self.body = body if isinstance(body, bytes) else json.dumps(body).encode()
+        self.status, self.after_s, self.headers = status, after_s, headers
+
+
+def choice(text: str, *logprobs: float, reason: str = "stop") -> dict[str, object]:
+    return {"text": text, "finish_reason": reason, "logprobs": {"token_logprobs": list(logprobs)}}
+
+
+def texts(*choices: dict[str, object]) -> Reply:
+    return Reply({"choices": choices})
+
+
+class Server:
+    """Answers completions from a queue, or by a function of the request."""
+
+    def __init__(self) -> None:
+        self.models = Reply(MODELS)
+        self.answer: Callable[[Mapping[str, Any]], Reply] = self._next
+        self.replies: list[Reply] = []
+        self.asked: list[dict[str, Any]] = []
+        self.keys: set[str | None] = set()
+        self.url = ""
+
+    def _next(self, _: Mapping[str, Any]) -> Reply:
+        return self.replies.pop(0)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    script = Server()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            script.keys.add(self.headers["Authorization"])
+            self._send(script.models if self.path == "/v1/models" else Reply({}, 404))
+
+        def do_POST(self) -> None:
+            assert self.path == "/v1/completions"
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            script.asked.append(body)
+            self._send(script.answer(body))
+
+        def _send(self, reply: Reply) -> None:
+            time.sleep(reply.after_s)
+            self.send_response(reply.status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(reply.body)))
+            for name, value in reply.headers.items():
+                self.send_header(name.replace("_", "-"), value)
+            self.end_headers()
+            self.wfile.write(reply.body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
+        http.daemon_threads = True
+        script.url = f"http://127.0.0.1:{http.server_address[1]}/v1"
+        thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield script
+        http.shutdown()
+        thread.join()
+
+
+def test_one_path_is_the_greedy_one(server: Server) -> None:
+    server.replies = [texts(choice("Main Path:\n a", -0.5, -0.25, -0.25))]
+    generator = ServerGenerator(server.url, CHATML)
+    [[candidate]] = generator.generate([Request("who  is\nit?")], 1)
+    assert (candidate.text, candidate.logprob, candidate.tokens) == ("Main Path:\n a", -1.0, 3)
+    [asked] = server.asked
+    assert asked["prompt"] == "<|im_start|>user\nwho is it?<|im_end|>\n<|im_start|>assistant\n"
+    assert (asked["model"], asked["temperature"], asked["n"]) == ("smol", 0.0, 1)
+    assert "add_special_tokens" not in asked, "only vLLM knows it"
+    assert generator.name == f"smol at {server.url}"
+
+
+def test_samples_are_ranked_and_do_not_repeat(server: Server) -> None:
+    def answer(asked: Mapping[str, Any]) -> Reply:
+        if asked["temperature"] == 0:
+            return texts(choice("greedy", -1.0, -1.0))
+        seed = asked["seed"]
+        return texts(choice(f"sample {seed % 3}", -0.1 - seed % 3, reason="stop"))
+
+    server.answer = answer
+    generator = ServerGenerator(server.url, CHATML, "smol", seed=6)
+    found = generator.generate([Request("who?"), Request("where?")], 5)
+    assert [[one.text for one in some] for some in found] == [
+        ["sample 0", "greedy", "sample 1", "sample 2"]
+    ] * 2
+    assert sorted(asked["seed"] for asked in server.asked if asked["temperature"]) == sorted(
+        [6, 7, 8, 9, 10] * 2
+    )
+
+
+def test_a_question_keeps_its_own_paths_however_slow(server: Server) -> None:
+    def answer(asked: Mapping[str, Any]) -> Reply:
+        name = asked["prompt"].splitlines()[1][0]
+        return Reply({"choices": [choice(name, -1.0)]}, after_s=0.1 if name == "a" else 0.0)
+
+    server.answer = answer
+    generator = ServerGenerator(server.url, CHATML)
+    found = generator.generate([Request(name) for name in "abcd"], 1)
+    assert [one.text for [one] in found] == list("abcd")
+
+
+def test_an_unfinished_or_empty_text_is_left_out(server: Server) -> None:
+    server.replies = [texts(choice("Main", -1.0, reason="length"), choice(""))]
+    assert ServerGenerator(server.url, CHATML).generate([Request("who?")], 1) == [[]]
+
+
+def test_nothing_is_asked_for_no_questions(server: Server) -> None:
+    assert ServerGenerator(server.url, CHATML).generate([]) == []
+    assert server.asked == []
+
+
+def test_vllm_is_told_to_leave_the_prompt_and_the_samples_as_they_are(server: Server) -> None:
+    server.models = Reply(VLLM_MODELS)
+    server.replies = [texts(choice("a", -1.0))]
+    ServerGenerator(server.url, CHATML, "crp").generate([Request("who?")], 1)
+    [asked] = server.asked
+    assert asked["model"] == "crp"
+    assert asked["add_special_tokens"] is False
+    assert (asked["top_p"], asked["top_k"], asked["repetition_penalty"]) == (1, 0, 1.0)
+
+
+def test_vllm_searches_by_beams_in_one_request(server: Server) -> None:
+    server.models = Reply(VLLM_MODELS)
+    server.replies = [texts(choice("b", -2.0), choice("a", -1.0))]
+    generator = ServerGenerator(server.url, CHATML, "crp", search="beam")
+    [candidates] = generator.generate([Request("who?")], 2)
+    assert [candidate.text for candidate in candidates] == ["a", "b"]
+    [asked] = server.asked
+    assert (asked["use_beam_search"], asked["n"], asked["temperature"]) == (True, 2, 0.0)
+    assert asked["include_stop_str_in_output"] is True
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        Reply({"error": {"message": "out of memory"}}, 500),
+        Reply({}, 429, Retry_After="0.1"),
+        Reply({}, 503),
+    ],
+    ids=["500", "429 with Retry-After", "503"],
+)
+def test_what_passes_is_tried_again(server: Server, failure: Reply) -> None:
+    server.replies = [failure, texts(choice("a", -1.0))]
+    [[candidate]] = ServerGenerator(server.url, CHATML).generate([Request("who?")], 1)
+    assert candidate.text == "a"
+    assert len(server.asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("reply", "message"),
+    [
+        (Reply({"error": {"message": "out of memory"}}, 500), r"refuses: .*500.*out of memory"),
+        (Reply({"error": {"message": "slow down"}}, 429, Retry_After="0.01"), "refuses: .*429"),
+        (Reply({"error": {"message": "key?"}}, 401), r"401.*Set KBQA_SERVER_API_KEY"),
+        (Reply({"message": "no grammar"}, 400), "refuses: .*no grammar"),
+        (Reply(b"<html>"), "answers what is no answer"),
+        (Reply({"text": "Main Path:"}), "answers what is no answer: .*choices"),
+        (Reply([]), "answers what is no answer"),
+        (Reply({"choices": [{"text": "a", "logprobs": {"token_logprobs": ["x"]}}]}), "no answer"),
+        (Reply({"choices": []}), "no text at all"),
+        (Reply({"choices": [{"text": "a"}]}), "no log-probabilities.*--logits_all"),
+        (Reply({"choices": [{"text": "a", "logprobs": {}}]}), "no log-probabilities"),
+        (texts(choice("a")), "no log-probabilities"),
+        (Reply({}, after_s=1.0), r"did not answer within 0\.2 s, asked 2 times"),
+    ],
+    ids=[
+        "500",
+        "429",
+        "401",
+        "400",
+        "not JSON",
+        "no choices",
+        "a list",
+        "odd log-probabilities",
+        "empty choices",
+        "no log-probabilities",
+        "null log-probabilities",
+        "empty log-probabilities",
+        "time-out",
+    ],
+)
+def test_what_a_server_cannot_do_is_told(server: Server, reply: Reply, message: str) -> None:
+    generator = ServerGenerator(server.url, CHATML, timeout_s=0.2, retries=1)
+    server.answer = lambda _: reply
+    with pytest.raises(ModelError, match=message):
+        generator.generate([Request("who?"), Request("where?")], 2)
+
+
+@pytest.mark.parametrize(
+    ("models", "model", "message"),
+    [
+        (Reply(MODELS), "other", r"serves no model 'other'\. Choose from: smol"),
+        (Reply(VLLM_MODELS), None, r"serves several models\. Choose from: crp, smol"),
+        (Reply({"data": []}), None, "serves no model$"),
+        (Reply({}, 404), None, r"404.*ends in /v1"),
+        (Reply(b"<html>"), None, "answers what is no answer"),
+    ],
+    ids=["another", "several", "none", "no such path", "not JSON"],
+)
+def test_a_model_that_is_not_served_is_told(
+    server: Server, models: Reply, model: str | None, message: str
+) -> None:
+    server.models = models
+    with pytest.raises(ModelError, match=message):
+        ServerGenerator(server.url, CHATML, model, retries=0)
+
+
+def test_beams_are_vllms_alone(server: Server) -> None:
+    with pytest.raises(ModelError, match="only vLLM's server searches by beams"):
+        ServerGenerator(server.url, CHATML, search="beam")
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9/v1", "nonsense"])
+def test_an_absent_server_is_told(url: str) -> None:
+    with pytest.raises(ModelError, match=f"no server answers at {url}"):
+        ServerGenerator(url, CHATML, retries=0)
+
+
+def test_the_key_is_the_servers_own(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    ServerGenerator(server.url, CHATML)
+    monkeypatch.setenv("KBQA_SERVER_API_KEY", "ours")
+    ServerGenerator(server.url, CHATML)
+    assert server.keys == {"Bearer none", "Bearer ours"}
+
+
+def test_a_missing_client_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(ModelError, match=r"kbqa\[llm\]"):
+        ServerGenerator("http://127.0.0.1:9/v1", CHATML)
