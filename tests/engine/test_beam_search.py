@@ -101,3 +101,78 @@ def test_an_unfinished_text_is_given_up(model, prompts):
     ids, mask = prompts
     for texts in beam_search(model, ids, mask, n=2, end=_END, max_new_tokens=1):
         assert all(text.tokens == () for text in texts)
+
+
+class _OneOf:
+    """The state of a text that must be one of some."""
+
+    def __init__(self, texts):
+        self._texts = texts
+        self.tokens = tuple(dict.fromkeys(text[0] if text else _END for text in texts))
+
+    def follow(self, token):
+        if token == _END:
+            return self if () in self._texts else None
+        rest = [text[1:] for text in self._texts if text[:1] == (token,)]
+        return _OneOf(rest) if rest else None
+
+
+class _Unlisted(_OneOf):
+    """The same, but it says what may follow only when it is asked."""
+
+    def __init__(self, texts):
+        super().__init__(texts)
+        self.tokens = None
+
+    def follow(self, token):
+        state = super().follow(token)
+        return _Unlisted(state._texts) if isinstance(state, _OneOf) and token != _END else state
+
+
+TEXTS = [(3, 4, 5, 6, 7, 8), (3, 4, 5, 9), (3, 10), (11, 12, 3, 3, 3, 3, 3, 4), (11, 12), (6,)]
+
+
+@pytest.mark.parametrize("state", [_OneOf, _Unlisted], ids=["listed", "unlisted"])
+@pytest.mark.parametrize("n", [2, 6])
+def test_steered_texts_are_the_likeliest_of_those_allowed(model, prompts, monkeypatch, state, n):
+    monkeypatch.setattr("kbqa.engine.beam_search.HOPELESS", 1000.0)
+    ids, mask = prompts
+    found = beam_search(
+        model, ids, mask, n=n, end=_END, max_new_tokens=12, starts=[state(TEXTS)] * len(ids)
+    )
+    for row, texts in enumerate(found):
+        prompt = ids[row][mask[row] == 1].tolist()
+        scores = {text: _logprob(model, prompt, text) for text in TEXTS}
+        assert {text.tokens for text in texts} <= set(TEXTS)
+        for text in texts:
+            assert text.logprob == pytest.approx(scores[text.tokens], abs=1e-3)
+        if n == len(TEXTS):
+            expected = sorted(scores, key=lambda text: -scores[text])
+            assert [text.tokens for text in texts] == expected
+
+
+def test_tokens_without_an_alternative_are_read_in_blocks(model, prompts, monkeypatch):
+    ids, mask = prompts
+    found = {}
+    for block in (1, 2, 64):
+        monkeypatch.setattr("kbqa.engine.beam_search._BLOCK_TOKENS", block)
+        found[block] = beam_search(
+            model, ids, mask, n=6, end=_END, max_new_tokens=12, starts=[_OneOf(TEXTS)] * len(ids)
+        )
+    for texts in zip(*found.values(), strict=True):
+        for same in zip(*texts, strict=True):
+            assert len({text.tokens for text in same}) == 1
+            assert same[0].logprob == pytest.approx(same[-1].logprob, abs=1e-3)
+
+
+def test_a_way_that_leads_nowhere_is_given_up(model, prompts):
+    class Nowhere:
+        tokens = (3,)
+
+        def follow(self, token):
+            return None
+
+    ids, mask = prompts
+    starts = [Nowhere(), _OneOf(TEXTS), Nowhere()]
+    found = beam_search(model, ids, mask, n=2, end=_END, max_new_tokens=12, starts=starts)
+    assert [bool(texts) for texts in found] == [False, True, False]

@@ -1,0 +1,92 @@
+"""Where the graph lets a path go, on the small graph."""
+
+from contextlib import closing
+
+import pytest
+
+from kbqa.engine.path_walk import KnownRelations, PathWalk
+from kbqa.kb.relation_list import list_relations
+from kbqa.kb.select_graph import open_graph
+from kbqa.sparql.crp import Entity, Hop
+
+JAMAICA = Entity("Jamaica", "m.03_r3")
+BIEBER = Entity("Justin Bieber", "m.06w2sn5")
+CAPITAL = Hop("location.country.capital")
+SIBLINGS = (Hop("people.person.sibling_s"), Hop("people.sibling_relationship.sibling"))
+
+
+@pytest.fixture(params=["store", "endpoint"])
+def graph(request, small_store):
+    """The small graph, embedded and served."""
+    if request.param == "store":
+        opened = open_graph(small_store)
+    else:
+        opened = open_graph(endpoint=request.getfixturevalue("small_endpoint"))
+    with closing(opened):
+        yield opened
+
+
+@pytest.fixture
+def walk(graph):
+    return PathWalk(graph, [JAMAICA, BIEBER], KnownRelations(list_relations(graph)))
+
+
+def test_paths_start_from_the_topics(walk):
+    assert walk.topics().texts == ["\n Jamaica", "\n Justin Bieber"]
+
+
+def test_a_path_goes_on_by_the_relations_of_the_nodes_it_has_reached(walk):
+    first = walk.hops("Jamaica", ()).texts
+    assert " -[location , country , capital]->" in first
+    assert " -[R[location , location , containedby]]->" in first
+    assert " -[people , person , gender]->" not in first
+    second = walk.hops("Jamaica", (CAPITAL,)).texts
+    assert " -[location , location , area]->" in second
+    assert " -[location , country , capital]->" not in second
+    assert " -[R[location , country , capital]]->" in second
+
+
+def test_a_path_ends_where_there_is_an_answer(walk):
+    back = (CAPITAL, Hop("location.location.containedby"))
+    assert walk.may_end("Jamaica", (CAPITAL,), at_topic=False)
+    assert not walk.may_end("Jamaica", back, at_topic=False)
+    assert walk.may_end("Jamaica", back, at_topic=True)
+    assert walk.may_end("Justin Bieber", SIBLINGS, at_topic=False)
+
+
+def test_a_path_ends_in_a_literal_but_goes_on_from_none(walk):
+    born = (Hop("people.person.date_of_birth"),)
+    assert walk.may_end("Justin Bieber", born, at_topic=False)
+    assert not walk.may_go_on("Justin Bieber", born)
+    assert walk.may_go_on("Justin Bieber", SIBLINGS)
+
+
+def test_entities_of_one_name_start_together(graph):
+    twins = [Entity("Kingston", "m.03yl7"), Entity("Kingston", "m.06w2sn5")]
+    walk = PathWalk(graph, twins, KnownRelations([]))
+    assert walk.topics().texts == ["\n Kingston"]
+    hops = walk.hops("Kingston", ()).texts
+    assert " -[location , location , area]->" in hops
+    assert " -[people , person , gender]->" in hops
+
+
+@pytest.mark.parametrize(
+    "topic",
+    [
+        Entity("two\nlines", "m.03_r3"),
+        Entity("?x", "m.03_r3"),
+        Entity("Arrow -[s]", "m.03_r3"),
+        Entity(" Jamaica", "m.03_r3"),
+        Entity("Jamaica"),
+        Entity(mid="m.03_r3"),
+    ],
+    ids=["lines", "variable", "arrow", "blank", "no mid", "no name"],
+)
+def test_a_topic_that_cannot_be_written_is_none(graph, topic):
+    assert not PathWalk(graph, [topic], KnownRelations([])).has_topics
+
+
+def test_relations_that_words_cannot_say_are_left_out():
+    known = KnownRelations(["a.b_c", "a.b__c", "a b", "nodot", "a.b,c"])
+    assert known.restrictions().texts == [" -[a , b c]->"]
+    assert known.hops("K", ()).texts == [" -[a , b c]->", " -[R[a , b c]]->"]
