@@ -70,6 +70,8 @@ class Beam:
             does not bear them.
         readings: Readings of its names whose main path exists that were tried; the last of them is
             the one that answered, if it did.
+        confidence: The F1 that is to be expected of its answers, in [0, 1]; None where the
+            candidates were not weighed against each other.
     """
 
     text: str
@@ -77,6 +79,7 @@ class Beam:
     fate: Fate
     problem: str | None = None
     readings: int = 0
+    confidence: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,11 +130,17 @@ class Answer:
     problem: str | None = None
     truncated: bool = False
 
+    @property
+    def confidence(self) -> float | None:
+        """How sure the answers are, in [0, 1]: the F1 that is to be expected of them."""
+        return None if self.result is None else self.beams[self.result.beam].confidence
+
     def to_dict(self) -> dict[str, Any]:
         """Make a JSON-ready record of everything."""
         record: dict[str, Any] = {
             "question": self.question,
             "answers": [answer.to_dict() for answer in self.answers],
+            "confidence": _rounded(self.confidence),
             "truncated": self.truncated,
             "problem": self.problem,
         }
@@ -148,11 +157,16 @@ class Answer:
                 "fate": beam.fate,
                 "problem": beam.problem,
                 "readings": beam.readings,
+                "confidence": _rounded(beam.confidence),
             }
             for beam in self.beams
         ]
         record["seconds"] = {stage: round(s, 4) for stage, s in self.seconds.items()}
         return record
+
+
+def _rounded(confidence: float | None) -> float | None:
+    return None if confidence is None else round(confidence, 4)
 
 
 def _result_fields(result: Result | None) -> dict[str, Any]:

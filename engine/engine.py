@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from kbqa.engine.answer import Answer, AnswerEntity, EvidenceTriple, term_text
 from kbqa.engine.clock import Clock
+from kbqa.engine.confidence import ConfidenceModel
 from kbqa.engine.evidence import find_evidence, name_terms
 from kbqa.engine.execute import Executor
 from kbqa.engine.generate import DEFAULT_BEAMS, Candidate, Generator, Request
@@ -25,6 +26,7 @@ class Engine:
         generator: What writes CRPs.
         n: Candidates a question.
         timeout_s: Seconds for each query.
+        confidence: Chooses among candidates; by default they are trusted in their order.
 
     Raises:
         StoreError: The store has no name index.
@@ -38,8 +40,9 @@ class Engine:
         *,
         n: int = DEFAULT_BEAMS,
         timeout_s: float = DEFAULT_TIMEOUT_S,
+        confidence: ConfidenceModel | None = None,
     ) -> None:
-        self._graph, self._generator = graph, generator
+        self._graph, self._generator, self._confidence = graph, generator, confidence
         self._names = open_names(graph, timeout_s)
         self._linker = Linker(graph, self._names)
         self._n, self._timeout_s = n, timeout_s
@@ -103,7 +106,8 @@ class Engine:
         clock: Clock,
     ) -> Answer:
         grounder = Grounder(self._graph, self._names, linked, topics)
-        execution = Executor(self._graph, grounder, clock, self._timeout_s).execute(candidates)
+        executor = Executor(self._graph, grounder, clock, self._timeout_s, self._confidence)
+        execution = executor.execute(candidates)
         terms = [row[0] for row in execution.table.rows if row[0] is not None]
         evidence: tuple[EvidenceTriple, ...] = ()
         names: Mapping[Term, str] = {}

@@ -1,10 +1,13 @@
 """Execute candidates: which is reachable, which answers, and how far it must be relaxed for that.
 
-Candidates are tried in the model's order, and of each its readings in the grounder's. The first
-whose main path exists and whose full query has answers wins. Only when none has are the candidates
-relaxed, one after the other, each in its first reading that is reachable. Where none answers even
-so, the unreachable ones are told where they break. A query that fails costs its candidate, not the
-question.
+A candidate's readings are tried in the grounder's order; the first whose main path exists and whose
+full query has answers counts. Where none has, its first reading that is reachable is relaxed step
+by step. Where no candidate answers even so, the unreachable ones are told where they break. A query
+that fails costs its candidate, not the question.
+
+With a confidence model every candidate is run, and the one whose answers are likeliest to be right
+wins. Without one they are trusted in their order, as the paper does: the first that answers in full
+wins, and only when none does are they relaxed, one after the other.
 
 Source: RouterKGQA §3.2 (reachability) and §3.4 (execution).
 """
@@ -17,6 +20,7 @@ from typing import NamedTuple
 
 from kbqa.engine.answer import Beam, Fate, Result
 from kbqa.engine.clock import Clock
+from kbqa.engine.confidence import ConfidenceModel, Outcome, describe_outcomes
 from kbqa.engine.generate import Candidate
 from kbqa.engine.ground import Grounder, Grounding, ungrounded_entities
 from kbqa.engine.join_start import choose_start
@@ -72,20 +76,106 @@ class _Attempt(NamedTuple):
     found: _Found | None = None
 
 
-class Executor:
-    """Executes the candidates of one question."""
+class _Runs(NamedTuple):
+    """What became of all candidates.
 
-    def __init__(self, graph: Graph, grounder: Grounder, clock: Clock, timeout_s: float) -> None:
+    Attributes:
+        beams: For the trace.
+        found: What each answered, in full or relaxed.
+        unreachable: Those whose main path does not exist, by number.
+    """
+
+    beams: list[Beam]
+    found: list[_Found | None]
+    unreachable: list[tuple[int, Grounding]]
+
+
+class Executor:
+    """Executes the candidates of one question.
+
+    Args:
+        graph: The graph.
+        grounder: Of the question.
+        clock: Takes the time.
+        timeout_s: Seconds for each query.
+        confidence: Chooses among candidates; see the module's docstring.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        grounder: Grounder,
+        clock: Clock,
+        timeout_s: float,
+        confidence: ConfidenceModel | None = None,
+    ) -> None:
         self._graph, self._grounder, self._clock = graph, grounder, clock
-        self._timeout_s = timeout_s
+        self._timeout_s, self._confidence = timeout_s, confidence
 
     def execute(self, candidates: Sequence[Candidate], *, relax: bool = True) -> Execution:
-        """Try candidates until one answers; see the module's docstring for the order.
+        """Find the candidate that answers; see the module's docstring for which that is.
 
         Args:
             candidates: Best first.
             relax: Drop constraints where nothing satisfies all; otherwise that is no answer.
         """
+        if self._confidence is None:
+            return self._first(candidates, relax)
+        return self._likeliest(candidates, relax, self._confidence)
+
+    def outcomes(self, candidates: Sequence[Candidate]) -> list[Outcome]:
+        """Run every candidate, relaxed where need be, and tell what became of it."""
+        runs = self._run_all(candidates, relax=True)
+        return [
+            self._outcome(candidate, found)
+            for candidate, found in zip(candidates, runs.found, strict=True)
+        ]
+
+    def _likeliest(
+        self, candidates: Sequence[Candidate], relax: bool, model: ConfidenceModel
+    ) -> Execution:
+        beams, everything, unreachable = self._run_all(candidates, relax)
+        outcomes = map(self._outcome, candidates, everything)
+        confidences = list(map(model.confidence, describe_outcomes(list(outcomes))))
+        beams = [
+            replace(beam, confidence=confidence)
+            for beam, confidence in zip(beams, confidences, strict=True)
+        ]
+        answered = [number for number, found in enumerate(everything) if found is not None]
+        best = max(answered, key=confidences.__getitem__, default=None)
+        if best is not None and (found := everything[best]) is not None:
+            return _answered(best, found, beams)
+        self._tell_breaks(unreachable, beams)
+        return Execution(None, _NO_ROWS, tuple(beams))
+
+    def _run_all(self, candidates: Sequence[Candidate], relax: bool) -> "_Runs":
+        runs = _Runs([], [], [])
+        for number, candidate in enumerate(candidates):
+            beam, grounding, found = self._attempt(candidate)
+            runs.beams.append(beam)
+            if grounding is not None and found is None:
+                if beam.fate == "unreachable":
+                    runs.unreachable.append((number, grounding))
+                elif relax:
+                    found = self._relax(number, grounding, runs.beams)
+            runs.found.append(found)
+        return runs
+
+    def _outcome(self, candidate: Candidate, found: _Found | None) -> Outcome:
+        if found is None:
+            return Outcome(candidate)
+        grounding, relaxation, _, table = found
+        return Outcome(
+            candidate,
+            grounding.crp,
+            relaxation.level,
+            len(relaxation.dropped),
+            frozenset(row[0] for row in table.rows if row[0] is not None),
+            self._grounder.topic_score(grounding.crp.topic),
+            is_replaced=bool(grounding.replaced or grounding.unlinked),
+        )
+
+    def _first(self, candidates: Sequence[Candidate], relax: bool) -> Execution:
         beams: list[Beam] = []
         reachable: list[tuple[int, Grounding]] = []
         unreachable: list[tuple[int, Grounding]] = []
@@ -98,16 +188,22 @@ class Executor:
                 group = unreachable if beam.fate == "unreachable" else reachable
                 group.append((number, grounding))
         for number, grounding in reachable if relax else ():
-            for relaxation in _relaxed(grounding):
-                try:
-                    found = self._run(grounding, relaxation)
-                except (GraphError, InputError) as error:
-                    beams[number] = replace(beams[number], fate="failed", problem=str(error))
-                    continue
-                if found is not None:
-                    return _answered(number, found, beams)
+            if (found := self._relax(number, grounding, beams)) is not None:
+                return _answered(number, found, beams)
         self._tell_breaks(unreachable, beams)
         return Execution(None, _NO_ROWS, tuple(beams))
+
+    def _relax(self, number: int, grounding: Grounding, beams: list[Beam]) -> _Found | None:
+        """Relax a reading until it has answers; a query that fails is told of in its beam."""
+        for relaxation in _relaxed(grounding):
+            try:
+                found = self._run(grounding, relaxation)
+            except (GraphError, InputError) as error:
+                beams[number] = replace(beams[number], fate="failed", problem=str(error))
+                continue
+            if found is not None:
+                return found
+        return None
 
     def _attempt(self, candidate: Candidate) -> _Attempt:
         """Ground a candidate and run its reachable readings, one after the other, in full."""

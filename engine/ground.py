@@ -102,7 +102,7 @@ class Grounder:
     ) -> None:
         self._bearers = Bearers(graph, names, linked)
         self._gold = gold
-        self._mentioned = frozenset(entity.mid for entity in linked)
+        self._scores = {entity.mid: entity.score for entity in linked}
         sure = filter(_is_sure, linked)
         self._subject = next((Entity(entity.name, entity.mid) for entity in sure), None)
 
@@ -116,6 +116,12 @@ class Grounder:
             GraphError: The graph does not answer.
         """
         return islice(self._readings(crp), MAX_READINGS)
+
+    def topic_score(self, topic: Entity) -> float:
+        """Tell how likely the question is about an entity: 1 where that was given with it."""
+        if any(topic.mid == given.mid for given in self._gold):
+            return 1.0
+        return self._scores.get(topic.mid or "", 0.0)
 
     def proposals(self, crp: Crp) -> list[tuple[Entity, list[Bearer]]]:
         """List the names of a CRP, the topic first, each with those whom it may mean, best first.
@@ -153,7 +159,7 @@ class Grounder:
         called = _like_enough(self._bearers.rank(name, step))
         starts = [bearer for bearer in called if bearer.has_step]
         known = {bearer.entity.mid for bearer in called}
-        is_mentioned = any(bearer.entity.mid in self._mentioned for bearer in starts)
+        is_mentioned = any(bearer.entity.mid in self._scores for bearer in starts)
         if self._subject is not None and not is_mentioned:
             # The model has put a name that it knows in the place of one that it does not.
             subject = self._bearers.judge(self._subject, name, step, "subject")

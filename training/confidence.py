@@ -1,0 +1,100 @@
+"""Fit the confidence model: a logistic regression of candidates' F1 on what became of them.
+
+The questions must be ones that the language model was not trained on, or its probabilities would be
+higher than they are in use. Of those, only such count whose gold query has answers on the graph:
+where the graph lacks the facts, no candidate can be right, and what is to be learnt is which is
+right where one is.
+
+Source: Platt 1999, "Probabilistic outputs for support vector machines".
+"""
+
+import random
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from kbqa.engine.confidence import ConfidenceModel, Features
+
+_L2 = 1.0  # on weights of features scaled to unit variance, in candidates
+_STEPS = 50
+_FOLDS = 5
+_BINS = 10
+
+
+class Judged(NamedTuple):
+    """The candidates of a question that have answers.
+
+    Attributes:
+        features: Of each, from `kbqa.engine.confidence.describe_outcomes`.
+        f1: Of the answers of each, against the gold ones.
+    """
+
+    features: Sequence[Features]
+    f1: Sequence[float]
+
+
+def fit_confidence(questions: Sequence[Judged], fitted_on: str, seed: int = 42) -> ConfidenceModel:
+    """Fit the model to all questions, and tell by cross-validation how it holds on others.
+
+    Args:
+        questions: At least one for each of five folds.
+        fitted_on: What they are, in words, for reports.
+        seed: Decides the folds.
+
+    Raises:
+        ValueError: They are too few.
+    """
+    if len(questions) < _FOLDS:
+        raise ValueError(f"{len(questions)} questions are too few to fit a confidence to")
+    shuffled = list(questions)
+    random.Random(seed).shuffle(shuffled)
+    held_out = []
+    for fold in range(_FOLDS):
+        model = _fit(q for at, q in enumerate(shuffled) if at % _FOLDS != fold)
+        for features, f1 in _candidates(shuffled[fold::_FOLDS]):
+            held_out.append((model.confidence(features), f1))
+    model = _fit(shuffled)
+    return ConfidenceModel(model.bias, model.weights, fitted_on, calibrate(held_out))
+
+
+def calibrate(pairs: Iterable[tuple[float, float]]) -> list[tuple[float, float, int]]:
+    """Compare confidences with F1, for each tenth of the confidences, rising.
+
+    Returns:
+        The mean confidence, the mean F1 and the number of pairs of each tenth.
+    """
+    ordered = sorted(pairs)
+    edges = [round(len(ordered) * bin_ / _BINS) for bin_ in range(_BINS + 1)]
+    table = []
+    for start, end in pairwise(edges):
+        if tenth := ordered[start:end]:
+            n = len(tenth)
+            confidence, f1 = (sum(values) / n for values in zip(*tenth, strict=True))
+            table.append((round(confidence, 4), round(f1, 4), n))
+    return table
+
+
+def _candidates(questions: Iterable[Judged]) -> list[tuple[Features, float]]:
+    return [pair for question in questions for pair in zip(*question, strict=True)]
+
+
+def _fit(questions: Iterable[Judged]) -> ConfidenceModel:
+    """Maximise the likelihood by Newton's method, with a small L2 penalty."""
+    import numpy as np
+
+    candidates = _candidates(questions)
+    names = sorted(set().union(*(features for features, _ in candidates)))
+    x = np.array([[features.get(name, 0.0) for name in names] for features, _ in candidates])
+    f1 = np.array([f1 for _, f1 in candidates])
+    mean, scale = x.mean(axis=0), x.std(axis=0) + 1e-6
+    x = np.column_stack([(x - mean) / scale, np.ones(len(x))])
+    penalty = np.diag([_L2] * len(names) + [0.0])
+    weights = np.zeros(x.shape[1])
+    for _ in range(_STEPS):
+        p = 1 / (1 + np.exp(-x @ weights))
+        gradient = x.T @ (p - f1) + penalty @ weights
+        hessian = (x * (p * (1 - p) + 1e-6)[:, None]).T @ x + penalty
+        weights -= np.linalg.solve(hessian, gradient)
+    slopes = weights[:-1] / scale
+    bias = float(weights[-1] - slopes @ mean)
+    return ConfidenceModel(bias, dict(zip(names, slopes.tolist(), strict=True)))
