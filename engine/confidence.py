@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from kbqa.engine.answer import Fate
 from kbqa.engine.generate import Candidate
 from kbqa.sparql.crp import Crp
 from kbqa.sparql.errors import ModelError
@@ -36,6 +37,7 @@ class Outcome:
 
     Attributes:
         candidate: As the model wrote it.
+        fate: How far it came; see `kbqa.engine.answer.Beam`.
         crp: As it was grounded and run, before relaxation; None where it has no answers.
         level: How far it was relaxed.
         dropped: How many of its constraints were dropped for that.
@@ -45,6 +47,7 @@ class Outcome:
     """
 
     candidate: Candidate
+    fate: Fate
     crp: Crp | None = None
     level: Level = "full"
     dropped: int = 0

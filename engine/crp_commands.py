@@ -133,9 +133,9 @@ def generate(
 ) -> None:
     """Write reasoning paths for a question set, for `kbqa eval --beams`.
 
-    A row is {"id", "crps": [{"crp", "routerkgqa", "logprob", "tokens"}]}, best path first;
-    "routerkgqa" is what the model wrote, "crp" what can be read of it. The same command goes on
-    with a file that is not complete. A graph is needed for --decoding schema and graph only.
+    A row is {"id", "crps": [{"crp", "routerkgqa", "logprob", "tokens"}], "seconds"}, best path
+    first; "routerkgqa" is what the model wrote, "crp" what can be read of it. The same command goes
+    on with a file that is not complete. A graph is needed for --decoding schema and graph only.
     """
     from tqdm import tqdm
 

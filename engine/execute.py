@@ -99,6 +99,7 @@ class Executor:
         clock: Takes the time.
         timeout_s: Seconds for each query.
         confidence: Chooses among candidates; see the module's docstring.
+        by_class: Relax strings, and then numbers, only all at once, as the paper does.
     """
 
     def __init__(
@@ -108,9 +109,11 @@ class Executor:
         clock: Clock,
         timeout_s: float,
         confidence: ConfidenceModel | None = None,
+        *,
+        by_class: bool = False,
     ) -> None:
         self._graph, self._grounder, self._clock = graph, grounder, clock
-        self._timeout_s, self._confidence = timeout_s, confidence
+        self._timeout_s, self._confidence, self._by_class = timeout_s, confidence, by_class
 
     def execute(self, candidates: Sequence[Candidate], *, relax: bool = True) -> Execution:
         """Find the candidate that answers; see the module's docstring for which that is.
@@ -127,16 +130,17 @@ class Executor:
         """Run every candidate, relaxed where need be, and tell what became of it."""
         runs = self._run_all(candidates, relax=True)
         return [
-            self._outcome(candidate, found)
-            for candidate, found in zip(candidates, runs.found, strict=True)
+            self._outcome(candidate, beam.fate, found)
+            for candidate, beam, found in zip(candidates, runs.beams, runs.found, strict=True)
         ]
 
     def _likeliest(
         self, candidates: Sequence[Candidate], relax: bool, model: ConfidenceModel
     ) -> Execution:
         beams, everything, unreachable = self._run_all(candidates, relax)
-        outcomes = map(self._outcome, candidates, everything)
-        confidences = list(map(model.confidence, describe_outcomes(list(outcomes))))
+        fates = [beam.fate for beam in beams]
+        outcomes = list(map(self._outcome, candidates, fates, everything))
+        confidences = list(map(model.confidence, describe_outcomes(outcomes)))
         beams = [
             replace(beam, confidence=confidence)
             for beam, confidence in zip(beams, confidences, strict=True)
@@ -161,12 +165,13 @@ class Executor:
             runs.found.append(found)
         return runs
 
-    def _outcome(self, candidate: Candidate, found: _Found | None) -> Outcome:
+    def _outcome(self, candidate: Candidate, fate: Fate, found: _Found | None) -> Outcome:
         if found is None:
-            return Outcome(candidate)
+            return Outcome(candidate, fate)
         grounding, relaxation, _, table = found
         return Outcome(
             candidate,
+            fate,
             grounding.crp,
             relaxation.level,
             len(relaxation.dropped),
@@ -195,7 +200,7 @@ class Executor:
 
     def _relax(self, number: int, grounding: Grounding, beams: list[Beam]) -> _Found | None:
         """Relax a reading until it has answers; a query that fails is told of in its beam."""
-        for relaxation in _relaxed(grounding):
+        for relaxation in _relaxed(grounding, self._by_class):
             try:
                 found = self._run(grounding, relaxation)
             except (GraphError, InputError) as error:
@@ -291,9 +296,9 @@ def _answered(number: int, found: _Found, beams: Sequence[Beam]) -> Execution:
     return Execution(result, table, tuple(beams))
 
 
-def _relaxed(grounding: Grounding) -> Iterator[Relaxation]:
+def _relaxed(grounding: Grounding, by_class: bool) -> Iterator[Relaxation]:
     """Yield the relaxed forms in which every entity is grounded."""
-    steps = relaxations(grounding.crp, grounding.trust)
+    steps = relaxations(grounding.crp, grounding.trust, by_class=by_class)
     next(steps)
     for step in steps:
         if not ungrounded_entities(step.crp):

@@ -5,6 +5,7 @@ them stands in a manifest beside (`kbqa.engine.run_manifest`).
 """
 
 import json
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -30,7 +31,9 @@ def write_beams(
     batch_size: int,
     report: Callable[[int], object] = lambda done: None,
 ) -> None:
-    """Write a row ``{"id", "crps": [{"crp", "routerkgqa", "logprob", "tokens"}]}`` a question.
+    """Write a row ``{"id", "crps": [{"crp", "routerkgqa", "logprob", "tokens"}], "seconds"}``.
+
+    `seconds` is the wall time of the question's batch, divided by its questions.
 
     Args:
         generate: Asked for the questions of a batch together.
@@ -65,13 +68,16 @@ def write_beams(
         for at in range(0, len(unwritten), batch_size):
             batch = unwritten[at : at + batch_size]
             requests = [Request(q.text, q.topics if gold_entities else ()) for q in batch]
-            for question, candidates in zip(batch, generate(requests), strict=True):
-                rows.write(_line(question.id, candidates))
+            begun = time.perf_counter()
+            written_now = generate(requests)
+            seconds = (time.perf_counter() - begun) / len(batch)
+            for question, candidates in zip(batch, written_now, strict=True):
+                rows.write(_line(question.id, candidates, seconds))
             rows.flush()
             report(len(batch))
 
 
-def _line(id_: str, candidates: Sequence[Candidate]) -> str:
+def _line(id_: str, candidates: Sequence[Candidate], seconds: float) -> str:
     crps = [
         {
             **written_record(candidate.text),
@@ -80,4 +86,5 @@ def _line(id_: str, candidates: Sequence[Candidate]) -> str:
         }
         for candidate in candidates
     ]
-    return json.dumps({"id": id_, "crps": crps}, ensure_ascii=False) + "\n"
+    row = {"id": id_, "crps": crps, "seconds": round(seconds, 4)}
+    return json.dumps(row, ensure_ascii=False) + "\n"

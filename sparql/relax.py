@@ -68,7 +68,9 @@ class Relaxation:
     dropped: tuple[Leaf, ...]
 
 
-def relaxations(crp: Crp, trust: Callable[[Leaf], float] | None = None) -> Iterator[Relaxation]:
+def relaxations(
+    crp: Crp, trust: Callable[[Leaf], float] | None = None, *, by_class: bool = False
+) -> Iterator[Relaxation]:
     """Yield the CRP itself, then every relaxed form of it; no form comes twice.
 
     Args:
@@ -76,6 +78,7 @@ def relaxations(crp: Crp, trust: Callable[[Leaf], float] | None = None) -> Itera
         trust: How sure it is that the question means a leaf: the larger, the later it is dropped.
             Of leaves that are trusted alike, as all are without it, those that were written later
             are dropped first.
+        by_class: Drop strings, and then numbers, only all at once, as the paper does.
 
     >>> from kbqa.sparql.crp import IsEntity, TextEquals
     >>> crp = Crp(Entity("Kenya"), (Hop("location.location.contains"),), (
@@ -87,7 +90,7 @@ def relaxations(crp: Crp, trust: Callable[[Leaf], float] | None = None) -> Itera
     yield Relaxation("full", crp, ())
     found = tuple(leaves(crp))
     seen = {_without(crp, found, frozenset())}
-    for kind, numbers in _drops(found, trust):
+    for kind, numbers in _drops(found, trust, by_class):
         relaxed = _without(crp, found, numbers)
         if relaxed not in seen:
             seen.add(relaxed)
@@ -185,7 +188,7 @@ def _moved(constraints: tuple[Constraint, ...], at: int) -> tuple[Constraint, ..
 
 
 def _drops(
-    found: Sequence[Leaf], trust: Callable[[Leaf], float] | None
+    found: Sequence[Leaf], trust: Callable[[Leaf], float] | None, by_class: bool
 ) -> Iterator[tuple[Kind, frozenset[int]]]:
     """Yield what each step drops, by number, and the class that it drops from."""
 
@@ -197,7 +200,7 @@ def _drops(
     for kind in _KINDS:
         numbers = (n for n, leaf in enumerate(found) if _kind(leaf) == kind)
         least_first = sorted(numbers, key=surety)
-        sizes = range(1, len(least_first))
+        sizes = range(0) if by_class and kind != "entity" else range(1, len(least_first))
         subsets = (subset for size in sizes for subset in combinations(least_first, size))
         for subset in islice(subsets, _MAX_SUBSETS):
             yield kind, frozenset((*gone, *subset))

@@ -32,7 +32,9 @@ def generate(tmp_path: Path, small_store: Path, monkeypatch: pytest.MonkeyPatch,
 
 
 def _written() -> list[dict[str, object]]:
-    return [json.loads(line) for line in Path("beams.jsonl").read_text("utf-8").splitlines()]
+    rows = [json.loads(line) for line in Path("beams.jsonl").read_text("utf-8").splitlines()]
+    assert all(row.pop("seconds") >= 0 for row in rows)
+    return rows
 
 
 def test_each_question_gets_a_row_of_paths(generate) -> None:

@@ -1,0 +1,69 @@
+"""How far a predicted CRP is the gold one: by meaning, not by letters.
+
+The order of constraints and the names of variables do not count; entities count by name.
+
+Source: RouterKGQA, Table 3 compares paths in whole and their skeletons.
+"""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from kbqa.sparql.crp import Compare, Constraint, Crp, Entity, TextEquals
+from kbqa.sparql.terms import Literal
+
+
+class CrpMatch(NamedTuple):
+    """Which parts of a CRP are as in the gold one.
+
+    Attributes:
+        exact: All of it.
+        skeleton: All but the names of entities and the values of literals.
+        main_path: The relations of the main path, with their directions.
+        depth: The number of its hops.
+    """
+
+    exact: bool
+    skeleton: bool
+    main_path: bool
+    depth: bool
+
+
+NO_MATCH = CrpMatch(False, False, False, False)
+
+
+def match_crps(predicted: Crp, gold: Crp) -> CrpMatch:
+    """Compare two CRPs.
+
+    >>> from kbqa.sparql.text import parse_crp
+    >>> match_crps(parse_crp("Kenya -> a.b"), parse_crp("Peru -> a.b"))
+    CrpMatch(exact=False, skeleton=True, main_path=True, depth=True)
+    """
+    return CrpMatch(
+        exact=_in_order(predicted) == _in_order(gold),
+        skeleton=_in_order(_skeleton(predicted)) == _in_order(_skeleton(gold)),
+        main_path=predicted.path == gold.path,
+        depth=len(predicted.path) == len(gold.path),
+    )
+
+
+def _in_order(crp: Crp) -> Crp:
+    """Sort the constraints, at every depth."""
+
+    def sort(constraint: Constraint) -> Constraint:
+        return replace(constraint, branches=tuple(sorted(constraint.branches, key=repr)))
+
+    crp = crp.with_constraints(sort)
+    return replace(crp, constraints=tuple(sorted(crp.constraints, key=repr)))
+
+
+def _skeleton(crp: Crp) -> Crp:
+    def blank(constraint: Constraint) -> Constraint:
+        match constraint.test:
+            case Compare(operator, Literal()):
+                return replace(constraint, test=Compare(operator, Literal("")))
+            case TextEquals(_, language):
+                return replace(constraint, test=TextEquals("", language))
+            case _:
+                return constraint
+
+    return crp.with_entities(lambda _: Entity("entity")).with_constraints(blank)
