@@ -1,28 +1,34 @@
 """Turn question sets into training examples: a question, and the CRP text that answers it.
 
-A row's CRP is the published RouterKGQA text where there is one, else the conversion of its SPARQL.
-Every target is written anew by `render_routerkgqa`, so that one meaning has one text. What a query
-says of languages, and of a topic that may be an answer, has no words in that form; targets leave it
-out, as the published texts do. Rows that cannot be used are counted by reason and never end a run.
+Rows that cannot be used are counted by reason, the first of them by name, and never end a run.
 
 Split hygiene: rows marked `test_parent` are left out. A CWQ question was made from each of them, or
-it was made from a WebQSP one, that stands in a test set.
+it was made from a WebQSP one, that stands in a test set. Where rows are not marked, as in the
+official files, the test sets themselves tell what to leave out.
 """
 
 import hashlib
 import random
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kbqa.engine.json_lines import read_rows
+from kbqa.engine.official_questions import read_question_rows
 from kbqa.engine.question_mentions import mend_mojibake
-from kbqa.sparql.crp import Constraint, Crp, Entity, TextEquals
-from kbqa.sparql.errors import CrpConversionError, CrpSyntaxError, QuerySyntaxError
-from kbqa.sparql.from_sparql import crp_from_sparql
-from kbqa.sparql.routerkgqa import parse_routerkgqa, render_routerkgqa
+from kbqa.sparql.crp import Crp
+from kbqa.training.crp_targets import TargetForm, write_target
+from kbqa.training.entity_names import NameSource
+from kbqa.training.row_crps import row_crps
+from kbqa.training.split_hygiene import RELATED, ScoredSets, read_scored_sets
+from kbqa.training.unusable import Unusable
+
+NAMED_SKIPS = 10
+"""Rows left out that are named, for each reason."""
+
+_QUESTION_SET = re.compile(r"\.jsonl?(?:\.gz)?$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +38,7 @@ class Example:
     Attributes:
         id: The row's id.
         question: As a user would type it.
-        target: The CRP in RouterKGQA's text form.
+        target: The CRP, by names, in one of the forms of `kbqa.training.crp_targets`.
         source: The question set it comes from.
     """
 
@@ -58,40 +64,73 @@ class DataFile(NamedTuple):
 
 @dataclass(slots=True)
 class ExampleSet:
-    """Examples, where they were read from, and how many rows were left out for which reason."""
+    """Examples, where they were read from, and what was left out.
+
+    Attributes:
+        examples: What there is to train on.
+        skipped: How many rows were left out, by reason.
+        files: Where the rows were read from.
+        scored: The test sets against which the rows were held.
+        skipped_rows: The first `NAMED_SKIPS` rows left out, by reason: their set and id.
+    """
 
     examples: list[Example] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
     files: list[DataFile] = field(default_factory=list)
+    scored: list[DataFile] = field(default_factory=list)
+    skipped_rows: dict[str, list[str]] = field(default_factory=dict)
     _seen: set[tuple[str, str]] = field(default_factory=set, repr=False)
 
     def add(self, example: Example) -> None:
         """Add an example, unless its question stands here already with the same target."""
         key = (example.question.casefold(), example.target)
         if key in self._seen:
-            self.skipped["repeated"] += 1
+            self.skip(example.source, example.id, "repeated")
             return
         self._seen.add(key)
         self.examples.append(example)
 
+    def skip(self, source: str, row_id: str, reason: str) -> None:
+        """Count a row that is left out."""
+        self.skipped[reason] += 1
+        named = self.skipped_rows.setdefault(reason, [])
+        if len(named) < NAMED_SKIPS:
+            named.append(f"{source} {row_id}")
 
-def load_examples(paths: Iterable[Path]) -> ExampleSet:
-    """Read question sets (JSON Lines, gzipped or not) into examples, without repetitions.
+
+def load_examples(
+    paths: Iterable[Path],
+    *,
+    form: TargetForm = "routerkgqa",
+    names: NameSource | None = None,
+    scored: Sequence[Path] = (),
+) -> ExampleSet:
+    """Read question sets into examples, without repetitions.
+
+    Args:
+        paths: Question sets with SPARQL or CRPs: ours, or official files.
+        form: How targets are written.
+        names: Looks up names of entities that a record does not name; ComplexWebQuestions' own
+            files name none.
+        scored: Test sets. No question of theirs is taken, none that one of theirs was made from,
+            and none that was made from one.
 
     Raises:
-        InputError: A file is missing, or holds a line that is no JSON object.
+        InputError: A file is missing or unreadable.
+        GraphError: The names cannot be looked up.
     """
-    gathered = ExampleSet()
+    gathered = ExampleSet(scored=[_data_file(path) for path in scored])
+    scored_sets = read_scored_sets(scored)
     for path in paths:
-        source = path.name.split(".jsonl")[0]
-        for _, row in read_rows(path):
-            try:
-                gathered.add(_example(row, source))
-            except _SkipError as skip:
-                gathered.skipped[str(skip)] += 1
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        gathered.files.append(DataFile(path.name, digest))
+        source = _QUESTION_SET.sub("", path.name)
+        kept = list(_kept_rows(path, source, scored_sets, gathered))
+        for one, crp in zip(kept, row_crps([one.row for one in kept], names), strict=True):
+            target = write_target(crp, form) if isinstance(crp, Crp) else crp
+            if isinstance(target, Unusable):
+                gathered.skip(source, one.id, target.reason)
+            else:
+                gathered.add(Example(one.id, one.question, target, source))
+        gathered.files.append(_data_file(path))
     return gathered
 
 
@@ -108,65 +147,35 @@ def split_examples(examples: Iterable[Example], valid_size: int, seed: int) -> S
     return Split(train, valid)
 
 
-class _SkipError(Exception):
-    """The row is of no use; the message says why, in words that are counted."""
+class _KeptRow(NamedTuple):
+    """A row whose question may be trained on, if it has a CRP."""
+
+    id: str
+    question: str
+    row: Mapping[str, Any]
 
 
-def _example(row: Mapping[str, Any], source: str) -> Example:
-    if row.get("test_parent"):
-        raise _SkipError("a test question was made from it, or it from one")
-    question = row.get("question")
-    if not isinstance(question, str) or not question.strip():
-        raise _SkipError("no question")
-    target = render_routerkgqa(_nearest_sayable(_named_crp(row)))
-    if target is None:
-        raise _SkipError("RouterKGQA's text form cannot say it")
-    return Example(str(row.get("id", "")), mend_mojibake(question.strip()), target, source)
+def _kept_rows(
+    path: Path, source: str, scored_sets: ScoredSets, gathered: ExampleSet
+) -> Iterator[_KeptRow]:
+    """Read a file's rows; those left out for their questions are counted."""
+
+    def skip_record(number: int, _problem: str) -> None:
+        gathered.skip(source, f"record {number}", "not a record of a question set")
+
+    for number, row in read_question_rows(path, skip_record):
+        row_id = str(row.get("id") or f"record {number}")
+        question = row.get("question")
+        if row.get("test_parent"):
+            gathered.skip(source, row_id, RELATED)
+        elif not isinstance(question, str) or not question.strip():
+            gathered.skip(source, row_id, "no question")
+        elif reason := scored_sets.reason_against(row):
+            gathered.skip(source, row_id, reason)
+        else:
+            yield _KeptRow(row_id, mend_mojibake(question.strip()), row)
 
 
-def _nearest_sayable(crp: Crp) -> Crp:
-    """Leave out what the published texts leave out: languages, and that the topic may answer."""
-
-    def in_any_language(constraint: Constraint) -> Constraint:
-        if not isinstance(constraint.test, TextEquals):
-            return constraint
-        return replace(constraint, test=TextEquals(constraint.test.text))
-
-    sayable = replace(crp, answer_language="en", differs_from=crp.differs_from or 0)
-    return sayable.with_constraints(in_any_language)
-
-
-def _named_crp(row: Mapping[str, Any]) -> Crp:
-    names = _names(row)
-    crp = _crp(row).with_entities(lambda e: e if e.name else Entity(names.get(e.mid or ""), e.mid))
-    if any(entity.name is None for entity in crp.entities()):
-        raise _SkipError("an entity without a name")
-    return crp
-
-
-def _crp(row: Mapping[str, Any]) -> Crp:
-    published, sparql = row.get("crp_routerkgqa"), row.get("sparql")
-    try:
-        if isinstance(published, str) and published:
-            crp, problems = parse_routerkgqa(published)
-            if problems:
-                raise _SkipError("published CRP with problems")
-            return crp
-        if isinstance(sparql, str) and sparql:
-            return crp_from_sparql(sparql)
-    except CrpConversionError as error:
-        raise _SkipError(error.reason) from None
-    except CrpSyntaxError:
-        raise _SkipError("published CRP that cannot be read") from None
-    except QuerySyntaxError:
-        raise _SkipError("SPARQL that does not parse") from None
-    raise _SkipError("neither CRP nor SPARQL")
-
-
-def _names(row: Mapping[str, Any]) -> dict[str, str]:
-    """Collect the names of the row's entities by mid."""
-    try:
-        entities = [*(row.get("entities_in_sparql") or ()), *(row.get("topic_entities") or ())]
-        return {e["mid"]: mend_mojibake(e["name"]) for e in entities if e.get("name")}
-    except (AttributeError, KeyError, TypeError):
-        raise _SkipError("malformed entities") from None
+def _data_file(path: Path) -> DataFile:
+    with path.open("rb") as file:
+        return DataFile(path.name, hashlib.file_digest(file, "sha256").hexdigest())

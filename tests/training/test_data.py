@@ -1,15 +1,20 @@
 import gzip
 import hashlib
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from kbqa.engine.json_lines import read_rows
-from kbqa.engine.question_mentions import mend_mojibake
+from kbqa.kb.select_graph import open_graph
+from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import InputError
+from kbqa.sparql.text import read_crp
 from kbqa.training.data import Example, load_examples, split_examples
+from kbqa.training.split_hygiene import ASKED, RELATED, read_scored_sets
 
 PUBLISHED = "Main Path:\n Kenya  -[location ,country , capital]->  ?x"
 CAPITAL = "Main Path:\n Kenya -[location , country , capital]-> ?x"
@@ -140,12 +145,162 @@ def test_files_are_named_with_their_hashes(tmp_path: Path) -> None:
     assert file == ("webqsp.train.jsonl.gz", hashlib.sha256(packed.read_bytes()).hexdigest())
 
 
-@pytest.mark.parametrize("line", ["{", "[]", '"text"'])
-def test_a_line_that_is_no_record_is_named(line: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("line", ["{", "[]", '"text"', "what?"])
+def test_a_line_that_is_no_record_is_counted_and_named(line: str, tmp_path: Path) -> None:
     path = tmp_path / "set.jsonl"
-    path.write_text(json.dumps(row(crp_routerkgqa=CAPITAL)) + f"\n{line}\n", encoding="utf-8")
-    with pytest.raises(InputError, match=r"set\.jsonl, line 2: not"):
-        load_examples([path])
+    good = json.dumps(row(crp_routerkgqa=CAPITAL))
+    path.write_text(f"{line}\n{good}\n", encoding="utf-8")
+    gathered = load_examples([path])
+    assert len(gathered.examples) == 1
+    assert gathered.skipped_rows == {"not a record of a question set": ["set record 1"]}
+
+
+def test_the_first_ten_rows_left_out_are_named(tmp_path: Path) -> None:
+    rows = [row(id=f"q{number}", question="") for number in range(12)]
+    gathered = load_examples([write(tmp_path / "set.jsonl", *rows)])
+    assert gathered.skipped == {"no question": 12}
+    assert gathered.skipped_rows == {"no question": [f"set q{number}" for number in range(10)]}
+
+
+def test_a_missing_file_is_told(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no file"):
+        load_examples([tmp_path / "nowhere.jsonl"])
+
+
+def _parse(sparql: str, parse: str = "Complete") -> dict[str, object]:
+    return {
+        "AnnotatorComment": {"QuestionQuality": "Good", "ParseQuality": parse},
+        "Sparql": sparql,
+        "TopicEntityMid": "m.019rg5",
+        "TopicEntityName": "Kenya",
+        "Constraints": [
+            {"ArgumentType": "Entity", "Argument": "m.01m9", "EntityName": "City/Town/Village"}
+        ],
+        "Answers": [],
+    }
+
+
+def test_the_official_file_of_webqsp(tmp_path: Path) -> None:
+    typed = SPARQL.replace("}", "?x ns:common.topic.notable_types ns:m.01m9 .\n}")
+    question = "what is kenya's capital?"
+    records = [
+        {
+            "QuestionId": "q1",
+            "RawQuestion": question,
+            "Parses": [_parse("no", "Partial"), _parse(typed)],
+        },
+        {"QuestionId": "q2", "ProcessedQuestion": question, "Parses": [_parse(SPARQL)]},
+        {"QuestionId": "q3", "RawQuestion": question, "Parses": [_parse(SPARQL, "Partial")]},
+        {"QuestionId": "q4"},
+    ]
+    path = tmp_path / "WebQSP.train.json"
+    path.write_text(json.dumps({"Questions": records}))
+    gathered = load_examples([path])
+    restriction = "Entity Restrictions:\n ?x -[common , topic , notable types]-> City/Town/Village"
+    assert gathered.examples == [
+        Example("q1", question, f"{CAPITAL}\n{restriction}", "WebQSP.train"),
+        Example("q2", question, CAPITAL, "WebQSP.train"),
+    ]
+    assert gathered.skipped_rows == {
+        "no complete parse of a good question": ["WebQSP.train q3"],
+        "not a record of a question set": ["WebQSP.train record 4"],
+    }
+
+
+def test_the_official_file_of_complexwebquestions(tmp_path: Path) -> None:
+    record = {
+        "ID": "WebQTrn-1_a",
+        "webqsp_ID": "WebQTrn-1",
+        "question": "what is kenya's capital?",
+        "sparql": SPARQL,
+        "compositionality_type": "composition",
+    }
+    path = tmp_path / "ComplexWebQuestions_train.json"
+    path.write_text(json.dumps([record]))
+    assert load_examples([path]).skipped == {"an entity without a name": 1}
+
+    asked: list[list[str]] = []
+
+    def names(mids: Iterable[str]) -> dict[str, str]:
+        asked.append(list(mids))
+        return {"m.019rg5": "Kenya"}
+
+    [example] = load_examples([path], names=names).examples
+    assert example.target == CAPITAL
+    assert asked == [["m.019rg5"]]
+
+
+def test_names_come_from_the_row_then_the_graph_then_the_query_s_comments(
+    tmp_path: Path, small_store: Path
+) -> None:
+    query = """SELECT ?x WHERE {
+        ns:m.03_r3 ns:location.country.capital ?x . # Jamaica noted
+        ?x ns:location.location.containedby ns:m.0unknown . # Surrey
+        ?x ns:location.location.time_zones ns:m.04xc2m .
+    }"""
+    rows = row(sparql=query, topic_entities=[{"mid": "m.04xc2m", "name": "Row's own"}])
+    with closing(open_graph(small_store)) as graph:
+        path = write(tmp_path / "set.jsonl", rows)
+        [example] = load_examples([path], form="compact", names=graph.labels).examples
+    assert sorted(read_crp(example.target).crp.entities(), key=str) == [
+        Entity("Jamaica"),
+        Entity("Row's own"),
+        Entity("Surrey"),
+    ]
+
+
+def test_routerkgqa_s_own_file(tmp_path: Path) -> None:
+    record = {
+        "instruction": "Generate a reasoning path …\n",
+        "input": "Question: { what is kenya's capital? }",
+        "output": PUBLISHED,
+        "history": [],
+    }
+    path = tmp_path / "examples.json"
+    path.write_text(json.dumps([record]))
+    assert load_examples([path]).examples == [
+        Example("1", "what is kenya's capital?", CAPITAL, "examples")
+    ]
+
+
+def test_our_own_form_says_more(tmp_path: Path) -> None:
+    second = SPARQL.replace(
+        "}", "?x ns:location.location.area ?a .\n} ORDER BY ?a LIMIT 1 OFFSET 1"
+    )
+    path = write(tmp_path / "set.jsonl", row(sparql=second, topic_entities=KENYA))
+    assert load_examples([path]).skipped == {"RouterKGQA's text form cannot say it": 1}
+    [example] = load_examples([path], form="compact").examples
+    assert example.target == (
+        "Kenya -> location.country.capital\nsmallest 1 after 1 ?x -> location.location.area"
+    )
+
+
+PARENT, CHILD = "WebQTest-7", f"WebQTest-7_{'0a' * 16}"
+
+
+@pytest.mark.parametrize(
+    ("trained", "tested", "reason"),
+    [
+        ({"id": "a"}, {"id": "a", "question": "else?"}, ASKED),
+        ({"question": "Where's  GoiÃ¡s?"}, {"question": "where 's goiás"}, ASKED),
+        ({"id": PARENT}, {"id": CHILD}, RELATED),
+        ({"id": CHILD}, {"id": PARENT}, RELATED),
+        ({"id": "c", "webqsp_id": PARENT}, {"id": PARENT}, RELATED),
+        ({"id": CHILD}, {"id": "WebQTest-70"}, None),
+    ],
+    ids=["id", "words", "parent", "child", "child by its field", "another"],
+)
+def test_what_a_test_set_asks_or_was_made_from_is_left_out(
+    trained: dict[str, str], tested: dict[str, str], reason: str | None, tmp_path: Path
+) -> None:
+    train = write(
+        tmp_path / "train.jsonl", {"id": "1", "question": "a?", "crp_routerkgqa": CAPITAL} | trained
+    )
+    test = write(tmp_path / "test.jsonl", {"id": "2", "question": "b?"} | tested)
+    gathered = load_examples([train], scored=[test])
+    assert gathered.skipped == ({reason: 1} if reason else {})
+    assert len(gathered.examples) == (0 if reason else 1)
+    assert [file.name for file in gathered.scored] == ["test.jsonl"]
 
 
 def _pool() -> list[Example]:
@@ -177,34 +332,46 @@ def test_a_tenth_is_held_out_at_most(valid_size: int, held_out: int) -> None:
     assert len({example.question.casefold() for example in split.valid}) == held_out
 
 
-def _folded(question: str) -> str:
-    return " ".join(mend_mojibake(question).casefold().split()).rstrip("?. ")
-
-
 def test_nothing_of_the_test_sets_is_trained_on(shared: Path, tmp_path: Path) -> None:
     sets = shared / "data" / "qa"
-    tests = {
-        name: [one for _, one in read_rows(sets / f"{name}.test-half.jsonl.gz")]
-        for name in ("webqsp", "cwq")
+    tests = [sets / f"{name}.test-half.jsonl.gz" for name in ("webqsp", "cwq")]
+    scored = read_scored_sets(tests)
+    kept, marked = [], 0
+    for name in ("webqsp.train", "cwq.dev"):
+        rows = [one for _, one in read_rows(sets / f"{name}.jsonl.gz")]
+        kept += [one for one in rows if not one.get("test_parent")]
+        marked += len(rows)
+    marked -= len(kept)
+    assert (len(kept), marked) == (5510, 1107)
+    assert [one["id"] for one in kept if scored.reason_against(one)] == []
+    # The other halves of the test sets are kept aside; a question's id tells what it was made from.
+    assert not {one["id"].split("_")[0] for one in kept if "_" in one["id"]} & {
+        one["id"].split("_")[0] for path in tests for _, one in read_rows(path)
     }
-    asked = {_folded(one["question"]) for rows in tests.values() for one in rows}
-    kept = {
-        name: [one for _, one in read_rows(sets / f"{name}.jsonl.gz") if not one.get("test_parent")]
-        for name in ("webqsp.train", "cwq.dev")
-    }
-    for rows in kept.values():
-        assert not {_folded(one["question"]) for one in rows} & asked
-    # A CWQ question's id begins with that of the WebQSP question that it was made from.
-    assert not {one["id"] for one in kept["webqsp.train"]} & {
-        one["id"].split("_")[0] for one in tests["cwq"]
-    }
-    assert not [one["id"] for one in kept["cwq.dev"] if one["id"].startswith("WebQTest")]
 
     # Conversion takes its time: of the sets that are converted, a sample.
-    sample = [one for name in kept for _, one in read_rows(sets / f"{name}.jsonl.gz")][::40]
-    gathered = load_examples([write(tmp_path / "sample.jsonl", *sample)])
-    marked = {one["id"] for one in sample if one.get("test_parent")}
-    assert gathered.skipped["a test question was made from it, or it from one"] == len(marked) > 20
-    assert not {example.id for example in gathered.examples} & marked
-    assert len(gathered.examples) > 0.9 * (len(sample) - len(marked))
-    assert not {_folded(example.question) for example in gathered.examples} & asked
+    sample = [
+        one
+        for name in ("webqsp.train", "cwq.dev")
+        for _, one in read_rows(sets / f"{name}.jsonl.gz")
+    ][::100]
+    gathered = load_examples([write(tmp_path / "sample.jsonl", *sample)], scored=tests)
+    left_out = {one["id"] for one in sample if one.get("test_parent")}
+    assert gathered.skipped[RELATED] == len(left_out) > 5
+    assert not {example.id for example in gathered.examples} & left_out
+    assert len(gathered.examples) > 0.9 * (len(sample) - len(left_out))
+
+
+def test_without_marks_the_test_sets_tell_the_same(shared: Path, tmp_path: Path) -> None:
+    sets = shared / "data" / "qa"
+    scored = read_scored_sets(sets / f"{name}.test-half.jsonl.gz" for name in ("webqsp", "cwq"))
+    found = {
+        name: Counter(
+            (bool(one.get("test_parent")), scored.reason_against(one))
+            for _, one in read_rows(sets / f"{name}.jsonl.gz")
+        )
+        for name in ("webqsp.train", "cwq.dev")
+    }
+    # Marked and not found are those of the halves that are kept aside.
+    assert found["webqsp.train"] == {(False, None): 2879, (True, RELATED): 207, (True, None): 12}
+    assert found["cwq.dev"] == {(False, None): 2631, (True, RELATED): 457, (True, None): 431}

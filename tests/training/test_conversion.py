@@ -1,0 +1,32 @@
+import logging
+from pathlib import Path
+
+import pytest
+
+from kbqa.sparql.crp import Crp, Entity, Hop
+from kbqa.training.conversion import convert_queries
+from kbqa.training.unusable import Unusable
+
+CAPITAL = "SELECT ?x { ns:m.0k ns:location.country.capital ?x . FILTER (?x != ns:m.0k) }"
+COUNT = "SELECT (COUNT(?x) AS ?n) { ns:m.0k ns:location.country.capital ?x }"
+NONSENSE = "what?"
+
+
+def test_each_query_is_converted_once_and_found_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("KBQA_CACHE", str(tmp_path))
+    caplog.set_level(logging.INFO)
+    queries = [CAPITAL, NONSENSE, COUNT, CAPITAL]
+    first = convert_queries(queries)
+    assert "converting 3 queries" in caplog.text
+    assert list(first) == [CAPITAL, NONSENSE, COUNT]
+    found = first[CAPITAL]
+    assert isinstance(found, Crp)
+    assert (found.topic, found.path) == (Entity(mid="m.0k"), (Hop("location.country.capital"),))
+    assert first[NONSENSE] == Unusable("SPARQL that does not parse")
+    assert isinstance(first[COUNT], Unusable)
+
+    caplog.clear()
+    assert convert_queries(queries) == first
+    assert caplog.text == ""

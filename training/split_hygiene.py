@@ -1,0 +1,81 @@
+"""Keep out of training what a test set asks, and what its questions were made from or made into.
+
+ComplexWebQuestions was made from WebQSP: each of its questions has a parent there, at times in the
+other half of the split. A model that was trained on the one has seen half of the other.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kbqa.engine.official_questions import read_question_rows
+from kbqa.engine.question_mentions import mend_mojibake
+
+RELATED = "a test question was made from it, or it from one"
+ASKED = "asked in a test set"
+
+_WORD = re.compile(r"\w+")
+_CWQ_ID = re.compile(r"(WebQT(?:rn|est)-\d+)_[0-9a-f]{32}")
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredSets:
+    """What the questions of the sets that a model is scored on are known by.
+
+    Attributes:
+        ids: Their ids.
+        parents: Ids of the questions that they were made from.
+        questions: Their words, as `question_words` gives them.
+    """
+
+    ids: frozenset[str] = frozenset()
+    parents: frozenset[str] = frozenset()
+    questions: frozenset[str] = frozenset()
+
+    def reason_against(self, row: Mapping[str, Any]) -> str | None:
+        """Say why a row may not be trained on, in words that are counted; None where it may."""
+        row_id = str(row.get("id", ""))
+        if row_id in self.ids or question_words(str(row.get("question"))) in self.questions:
+            return ASKED
+        if row_id in self.parents or parent_id(row) in self.ids:
+            return RELATED
+        return None
+
+
+def read_scored_sets(paths: Iterable[Path]) -> ScoredSets:
+    """Read the question sets that a model is to be scored on, ours or official files.
+
+    Raises:
+        InputError: A file is missing, or not a question set.
+    """
+    rows = [row for path in paths for _, row in read_question_rows(path)]
+    return ScoredSets(
+        ids=frozenset(str(row["id"]) for row in rows if row.get("id")),
+        parents=frozenset(parent for row in rows if (parent := parent_id(row))),
+        questions=frozenset(question_words(row["question"]) for row in rows if "question" in row),
+    )
+
+
+def parent_id(row: Mapping[str, Any]) -> str | None:
+    """Name the WebQSP question that one of ComplexWebQuestions was made from.
+
+    Its id begins with the parent's, in files that have no field for it.
+
+    >>> parent_id({"id": "WebQTest-12_5a1b6cf2df0c5a5cbbd2b62dd4f4de6a"})
+    'WebQTest-12'
+    """
+    if parent := row.get("webqsp_id"):
+        return str(parent)
+    match = _CWQ_ID.fullmatch(str(row.get("id", "")))
+    return match[1] if match else None
+
+
+def question_words(question: str) -> str:
+    """Reduce a question to its words, so that spelling alone makes no two of it.
+
+    >>> question_words("Where's  GoiÃ¡s?") == question_words("where s goiás")
+    True
+    """
+    return " ".join(_WORD.findall(mend_mojibake(question).casefold()))
