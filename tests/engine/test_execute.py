@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from kbqa.engine.clock import Clock
+from kbqa.engine.confidence import ConfidenceModel
 from kbqa.engine.execute import Execution, Executor
 from kbqa.engine.generate import Candidate
 from kbqa.engine.ground import Grounder
@@ -265,3 +266,53 @@ def test_stages_are_timed(graph: Graph) -> None:
     names.close()
     assert set(clock.seconds) == {"ground", "reach", "execute"}
     assert all(seconds > 0 for seconds in clock.seconds.values())
+
+
+CONFIDENT = ConfidenceModel(0.0, {"level full": 1.0, "share": 1.0, "answers": -1.0})
+
+
+def _choose(graph: Graph, *pairs: tuple[str, float], relax: bool = True) -> Execution:
+    candidates = [Candidate(text, logprob, 9) for text, logprob in pairs]
+    with closing(open_names(graph)) as names:
+        grounder = Grounder(graph, names, [LinkedEntity("m.03_r3", "Jamaica", "jamaica", 0.8)])
+        executor = Executor(graph, grounder, Clock(), 5, CONFIDENT)
+        return executor.execute(candidates, relax=relax)
+
+
+def test_the_candidate_of_the_highest_confidence_answers(graph: Graph) -> None:
+    execution = _choose(graph, (SIBLINGS, -2.0), (MONEY, -1.5), ("nonsense", -0.1))
+    assert _answers(execution) == ["m.04xc2m"]
+    assert execution.result is not None
+    assert execution.result.beam == 1
+    siblings, money, nonsense = (beam.confidence for beam in execution.beams)
+    assert money > siblings > nonsense == 0.0
+
+
+def test_a_relaxed_candidate_may_win_over_a_less_likely_one_in_full(graph: Graph) -> None:
+    nobody = _lines(MONEY, MALE)
+    execution = _choose(graph, (nobody, -0.1), (SIBLINGS, -9.0))
+    assert execution.result is not None
+    assert (execution.result.beam, execution.result.level) == (0, "main_path")
+    execution = _choose(graph, (nobody, -0.1), (SIBLINGS, -9.0), relax=False)
+    assert (execution.result and execution.result.beam) == 1
+
+
+def test_without_answers_there_is_no_result_and_the_break_is_told(graph: Graph) -> None:
+    execution = _choose(graph, (MONEY.replace("currency used", "moneys"), -0.1))
+    assert execution.result is None
+    assert "breaks at hop 1" in str(execution.beams[0].problem)
+    assert execution.beams[0].confidence == 0.0
+
+
+def test_classes_are_relaxed_at_once_where_that_is_asked_for(graph: Graph) -> None:
+    text = _lines(
+        SIBLINGS, NAMED.format("nobody"), NAMED.replace("?n", "?m").format("Jaxon Bieber")
+    )
+    with closing(open_names(graph)) as names:
+        levels = {}
+        for by_class in (False, True):
+            grounder = Grounder(graph, names, ())
+            executor = Executor(graph, grounder, Clock(), 5, by_class=by_class)
+            [outcome] = executor.outcomes([Candidate(text, -1.0, 9)])
+            levels[by_class] = (outcome.dropped, len(outcome.answers))
+    assert levels == {False: (1, 1), True: (2, 2)}

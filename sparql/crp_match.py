@@ -35,7 +35,7 @@ def match_crps(predicted: Crp, gold: Crp) -> CrpMatch:
     """Compare two CRPs.
 
     >>> from kbqa.sparql.text import parse_crp
-    >>> match_crps(parse_crp("Kenya -> a.b"), parse_crp("Peru -> a.b"))
+    >>> match_crps(parse_crp("Kenya -> a.b").crp, parse_crp("Peru -> a.b").crp)
     CrpMatch(exact=False, skeleton=True, main_path=True, depth=True)
     """
     return CrpMatch(

@@ -1,0 +1,70 @@
+"""The confidence of candidates, from outcomes that are written out."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from kbqa.engine.confidence import ConfidenceModel, Outcome, describe_outcomes
+from kbqa.engine.generate import Candidate
+from kbqa.sparql.errors import ModelError
+from kbqa.sparql.text import parse_crp
+
+CRP = parse_crp("Kenya -> a.b").crp
+
+
+def _outcome(logprob: float, *answers: str, **rest) -> Outcome:
+    candidate = Candidate("text", logprob, tokens=10)
+    return Outcome(candidate, "reachable", CRP, answers=frozenset(answers), **rest)
+
+
+def test_candidates_are_measured_against_each_other() -> None:
+    likely, same, other = describe_outcomes(
+        [_outcome(-1.0, "m.1", "m.2"), _outcome(-2.0, "m.2", "m.1"), _outcome(-2.0, "m.3")]
+    )
+    e = math.e
+    assert likely["share"] == pytest.approx(e / (e + 2))
+    assert likely["support"] == same["support"] == pytest.approx((e + 1) / (e + 2))
+    assert other["support"] == other["share"] == pytest.approx(1 / (e + 2))
+    assert (likely["answers"], likely["token_logprob"]) == (pytest.approx(math.log(2)), -0.1)
+
+
+def test_what_has_no_answers_has_no_features_and_no_confidence() -> None:
+    features = describe_outcomes([Outcome(Candidate("x", -1.0, 5), "unreachable")])
+    assert features == [{}]
+    assert ConfidenceModel(5.0, {}).confidence(features[0]) == 0.0
+    assert describe_outcomes([]) == []
+
+
+def test_the_level_and_what_was_dropped_are_told() -> None:
+    [features] = describe_outcomes([_outcome(-1.0, "m.1", level="entity", dropped=2)])
+    assert (features["level entity"], features["dropped"]) == (1.0, 2.0)
+    assert "level full" not in features
+
+
+@pytest.mark.parametrize("value", [-1e9, -1.0, 0.0, 1.0, 1e9])
+def test_a_confidence_lies_between_0_and_1(value: float) -> None:
+    model = ConfidenceModel(0.0, {"share": 2.0})
+    confidence = model.confidence({"share": value, "unknown": 7.0})
+    assert 0 <= confidence <= 1
+    assert (confidence > 0.5) == (value > 0)
+
+
+def test_a_model_is_read_as_it_was_saved(tmp_path: Path) -> None:
+    model = ConfidenceModel(0.5, {"share": 1.0}, "some questions", [(0.1, 0.2, 3)])
+    model.save(tmp_path / "model.json")
+    assert ConfidenceModel.load(tmp_path / "model.json") == model
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", json.dumps({"schema_version": 99, "bias": 0.0})])
+def test_what_is_no_model_is_told(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "model.json"
+    path.write_text(text)
+    with pytest.raises(ModelError, match="cannot be read as a confidence model"):
+        ConfidenceModel.load(path)
+
+
+def test_a_missing_model_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"none\.json cannot be read"):
+        ConfidenceModel.load(tmp_path / "none.json")

@@ -1,0 +1,64 @@
+import pytest
+from hypothesis import given
+from strategies import crps
+
+from kbqa.sparql.crp_match import CrpMatch, match_crps
+from kbqa.sparql.routerkgqa import parse_routerkgqa
+
+GOLD = """Main Path:
+ Kenya -[a , b]-> ?y
+ ?y -[c , d]-> ?x
+Entity Restrictions:
+ ?y -[e , f]-> President
+Numeric Restrictions:
+ ?y -[g , h]-> ?sk1
+  FILTER (?sk1 <= "2009-12-31")"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "match"),
+    [
+        ("", "", CrpMatch(True, True, True, True)),
+        ("?sk1", "?num", CrpMatch(True, True, True, True)),
+        ("Kenya", "Peru", CrpMatch(False, True, True, True)),
+        ("President", "King", CrpMatch(False, True, True, True)),
+        ("2009-12-31", "1900", CrpMatch(False, True, True, True)),
+        ("<=", ">=", CrpMatch(False, False, True, True)),
+        ("e , f", "e , g", CrpMatch(False, False, True, True)),
+        ("c , d", "c , e", CrpMatch(False, False, False, True)),
+        ("-[c , d]", "-[R[c , d]]", CrpMatch(False, False, False, True)),
+        ("-> ?y\n ?y -[c , d]-> ?x", "-> ?y", CrpMatch(False, False, False, False)),
+    ],
+    ids=[
+        "same",
+        "variable",
+        "topic",
+        "entity",
+        "value",
+        "operator",
+        "constraint",
+        "relation",
+        "direction",
+        "depth",
+    ],
+)
+def test_each_part_is_compared(old: str, new: str, match: CrpMatch) -> None:
+    predicted = parse_routerkgqa(GOLD.replace(old, new)).crp
+    assert match_crps(predicted, parse_routerkgqa(GOLD).crp) == match
+
+
+def test_the_order_of_constraints_does_not_count() -> None:
+    lines = "\nEntity Restrictions:\n ?x -[a , b]-> {}\n ?x -[a , b]-> {}"
+    path = "Main Path:\n Kenya -[a , b]-> ?x"
+    one, other = (
+        parse_routerkgqa(path + lines.format(*names)).crp for names in (("A", "B"), ("B", "A"))
+    )
+    assert match_crps(one, other).exact
+
+
+@given(crps(), crps())
+def test_what_matches_in_whole_matches_in_part(one, other) -> None:
+    match = match_crps(one, other)
+    assert list(match) == sorted(match)
+    assert match == match_crps(other, one)
+    assert all(match_crps(one, one))

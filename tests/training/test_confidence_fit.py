@@ -1,0 +1,49 @@
+"""Fitting on made-up candidates, of which it is known what makes them right."""
+
+import random
+
+import pytest
+
+from kbqa.training.confidence import Judged, calibrate, fit_confidence
+
+
+def _questions(n: int, seed: int = 1) -> list[Judged]:
+    """Two candidates each, the likelier to be right the larger their share; noise tells nothing."""
+    rng = random.Random(seed)
+    questions = []
+    for _ in range(n):
+        shares = [rng.random(), rng.random()]
+        features = [{"share": share, "noise": rng.random()} for share in shares]
+        questions.append(Judged(features, [float(rng.random() < share) for share in shares]))
+    return questions
+
+
+def test_what_tells_is_weighed_and_what_does_not_is_not() -> None:
+    model = fit_confidence(_questions(600), "made-up")
+    assert model.weights["share"] > 10 * abs(model.weights["noise"])
+    assert model.fitted_on == "made-up"
+
+
+def test_confidences_are_what_they_say_on_questions_not_fitted_on() -> None:
+    model = fit_confidence(_questions(600), "made-up")
+    assert sum(n for _, _, n in model.calibration) == 1200
+    assert all(abs(confidence - f1) < 0.15 for confidence, f1, _ in model.calibration)
+    fresh = [pair for q in _questions(400, seed=2) for pair in zip(*q, strict=True)]
+    for confidence, f1, _ in calibrate((model.confidence(x), y) for x, y in fresh):
+        assert abs(confidence - f1) < 0.2
+
+
+def test_too_few_questions_are_refused() -> None:
+    with pytest.raises(ValueError, match="too few"):
+        fit_confidence(_questions(4), "made-up")
+
+
+def test_a_question_without_candidates_does_no_harm() -> None:
+    assert fit_confidence([*_questions(50), Judged([], [])], "made-up").weights
+
+
+def test_tenths_rise_and_hold_every_pair() -> None:
+    table = calibrate((at / 25, 1.0) for at in range(25))
+    assert [confidence for confidence, _, _ in table] == sorted(c for c, _, _ in table)
+    assert sum(n for _, _, n in table) == 25
+    assert calibrate([]) == []

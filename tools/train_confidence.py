@@ -1,0 +1,90 @@
+"""Fit the confidence model and write it.
+
+    python tools/train_confidence.py --store slice --output engine/confidence_model.json \
+        webqsp.train.jsonl.gz=valid.webqsp.jsonl cwq.dev.jsonl.gz=valid.cwq.jsonl
+
+Each argument is a question set and the beams that `kbqa crp generate` wrote for questions of it
+that the small model was not trained on (`kbqa train-crp` lists those that it held out). Gold
+answers are what the gold queries find on the graph; where they find none a question does not count.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import click
+from run_beams import BeamRunner, f1_of
+
+from kbqa.engine.answer import term_text
+from kbqa.engine.confidence import describe_outcomes
+from kbqa.engine.evaluate import read_beams
+from kbqa.engine.json_lines import read_rows
+from kbqa.engine.linker import Linker
+from kbqa.engine.questions import Question, topic_entities
+from kbqa.kb.entity_search import open_names
+from kbqa.kb.graph import Graph
+from kbqa.kb.select_graph import open_graph
+from kbqa.sparql.compile import compile_crp
+from kbqa.sparql.errors import GraphError, InputError
+from kbqa.sparql.from_sparql import crp_from_sparql
+from kbqa.training.confidence import Judged, fit_confidence
+
+
+def read_answered(path: Path, ids: set[str], graph: Graph) -> Iterator[Question]:
+    """Read the questions with these ids whose gold query has answers on the graph."""
+    for _, row in read_rows(path):
+        if (id_ := str(row["id"])) not in ids:
+            continue
+        try:
+            table = graph.select(compile_crp(crp_from_sparql(row["sparql"])))
+        except (GraphError, InputError):
+            continue
+        gold = frozenset(term_text(cells[0]) for cells in table.rows if cells[0] is not None)
+        if gold:
+            yield Question(id_, row["question"], tuple(topic_entities(row)), (gold,))
+
+
+@click.command(help=__doc__)
+@click.argument("pairs", metavar="QUESTIONS=BEAMS…", nargs=-1, required=True)
+@click.option("--store", type=click.Path(path_type=Path), required=True, metavar="DIR")
+@click.option("--gold-entities", is_flag=True, help="Bind names to the questions' topics first.")
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    required=True,
+    metavar="FILE",
+    help="Where the model goes; what stands there is replaced.",
+)
+def main(pairs: Sequence[str], store: Path, gold_entities: bool, output: Path) -> None:
+    """Fit, write, and print the weights and the calibration."""
+    judged: list[Judged] = []
+    told = []
+    with closing(open_graph(store)) as graph, closing(open_names(graph)) as names:
+        runner = BeamRunner(graph, names, Linker(graph, names), gold_entities)
+        for pair in pairs:
+            questions, beams_file = map(Path, pair.split("="))
+            beams = read_beams(beams_file)
+            answered = list(read_answered(questions, set(beams), graph))
+            for question in answered:
+                outcomes = runner.run(question, beams[question.id])
+                features = describe_outcomes(outcomes)
+                of_answers = [at for at, outcome in enumerate(outcomes) if outcome.answers]
+                judged.append(
+                    Judged(
+                        [features[at] for at in of_answers],
+                        [f1_of(outcomes[at], question.golds) for at in of_answers],
+                    )
+                )
+            told.append(f"{len(answered)} of {questions.name.split('.jsonl')[0]}")
+    model = fit_confidence(judged, f"{', '.join(told)}; {'gold' if gold_entities else 'linked'}")
+    model.save(output)
+    click.echo(f"fitted on {model.fitted_on}, {sum(len(one.f1) for one in judged)} candidates")
+    for name, weight in sorted(model.weights.items(), key=lambda item: -abs(item[1])):
+        click.echo(f"  {weight:+.3f}  {name}")
+    click.echo("\n| mean confidence | mean F1 | candidates |\n|---|---|---|")
+    for confidence, f1, n in model.calibration:
+        click.echo(f"| {confidence:.3f} | {f1:.3f} | {n} |")
+
+
+if __name__ == "__main__":
+    main()
