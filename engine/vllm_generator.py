@@ -1,0 +1,221 @@
+"""Write CRPs with vLLM in this process: many questions at once, fast, on a GPU or a CPU.
+
+vLLM wants versions of its own of torch and transformers, so that it mostly lives in an environment
+of its own. The adapter is merged, or added at run time; see `kbqa.engine.merged_checkpoint`.
+"""
+
+import importlib.util
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from kbqa.engine.adapter_files import adapter_base, adapter_revision
+from kbqa.engine.generate import (
+    DEFAULT_ADAPTER,
+    DEFAULT_BEAMS,
+    MAX_NEW_TOKENS,
+    Candidate,
+    Request,
+    rank_candidates,
+)
+from kbqa.engine.merged_checkpoint import Precision, merged_checkpoint
+from kbqa.engine.models import base_model
+from kbqa.engine.prompt import PromptFormat, load_prompt_format
+from kbqa.engine.sampling import DEFAULT_SEED, TEMPERATURE, best_distinct
+from kbqa.engine.transformers_generator import has_fast_bf16
+from kbqa.sparql.errors import ModelError
+
+if TYPE_CHECKING:
+    from vllm import LLM
+    from vllm.lora.request import LoRARequest
+
+Search = Literal["sample", "beam"]
+
+_CONTEXT = 4608  # tokens: the longest question that `PromptFormat` lets through, and its CRP
+_MAX_LOGPROBS = 100  # vLLM's beam search asks for two a beam
+_CPU_CACHE_BYTES = 2 << 30  # of keys and values; vLLM would take half of the memory
+_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # that vLLM knows
+
+
+class VllmGenerator:
+    """A causal language model with a LoRA adapter under vLLM."""
+
+    def __init__(
+        self,
+        llm: "LLM",
+        prompt: PromptFormat,
+        name: str,
+        lora: "LoRARequest | None",
+        search: Search,
+        seed: int,
+    ) -> None:
+        self._llm, self._prompt, self._name = llm, prompt, name
+        self._lora, self._search, self._seed = lora, search, seed
+
+    @classmethod
+    def load(
+        cls,
+        adapter: Path = DEFAULT_ADAPTER,
+        base: str | None = None,
+        *,
+        merge: bool = True,
+        search: Search = "sample",
+        seed: int = DEFAULT_SEED,
+    ) -> "VllmGenerator":
+        """Load an adapter and the base model that it names, and start vLLM's engine.
+
+        Args:
+            adapter: Folder that `kbqa train-crp` wrote; the shipped one by default.
+            base: Another base model than the one that the adapter names.
+            merge: Merge the adapter, once. Without, vLLM adds it at run time, from its own files:
+                good for large models on a GPU.
+            search: ``beam`` always goes on to the longest text allowed, and so is slow on a CPU.
+            seed: Of the samples.
+
+        Raises:
+            ModelError: vLLM, the base model or the adapter is missing or broken.
+        """
+        if importlib.util.find_spec("vllm") is None:
+            raise ModelError("vLLM is not installed. Install: pip install 'kbqa[vllm]'")
+        # What is wrong with an adapter must show here: it would end vLLM's engine.
+        base = base or adapter_base(adapter)
+        prompt, revision = load_prompt_format(adapter), adapter_revision(adapter)
+        precision = _precision()
+        if merge:
+            llm = _start(str(merged_checkpoint(adapter, base, precision)), precision, None)
+            lora = None
+        else:
+            llm = _start(base_model(base), precision, _vllm_rank(adapter))
+            lora = _lora_request(adapter)
+        return cls(llm, prompt, f"{base} + {adapter.resolve().name} {revision}", lora, search, seed)
+
+    @property
+    def name(self) -> str:
+        """The model, the adapter and the hash of its weights, for reports."""
+        return self._name
+
+    def generate(
+        self, requests: Sequence[Request], n: int = DEFAULT_BEAMS
+    ) -> list[list[Candidate]]:
+        """Write up to n candidates for each request; see `Generator.generate`.
+
+        Sampling takes the greedy text and, where n is above 1, n samples.
+        """
+        if not requests:
+            return []
+        tokenizer = self._llm.get_tokenizer()
+        prompts = [
+            tokenizer.encode(self._prompt.render(request.question), add_special_tokens=False)
+            for request in requests
+        ]
+        from vllm.exceptions import VLLMError
+
+        try:
+            return self._beams(prompts, n) if self._search == "beam" else self._samples(prompts, n)
+        except (VLLMError, ValueError) as error:
+            raise ModelError(f"vLLM failed: {' '.join(str(error).split())}") from error
+
+    def _samples(self, prompts: Sequence[list[int]], n: int) -> list[list[Candidate]]:
+        from vllm import SamplingParams
+
+        greedy = SamplingParams(temperature=0.0, max_tokens=MAX_NEW_TOKENS, logprobs=0)
+        ways = [greedy]
+        if n > 1:
+            ways.append(
+                SamplingParams(
+                    n=n,
+                    temperature=TEMPERATURE,
+                    seed=self._seed,
+                    max_tokens=MAX_NEW_TOKENS,
+                    logprobs=0,
+                )
+            )
+        outputs = self._llm.generate(
+            [{"prompt_token_ids": prompt} for prompt in prompts for _ in ways],
+            ways * len(prompts),
+            use_tqdm=False,
+            lora_request=self._lora,
+        )
+        found: list[list[Candidate]] = [[] for _ in prompts]
+        for number, output in enumerate(outputs):
+            found[number // len(ways)] += [
+                Candidate(text.text, text.cumulative_logprob, len(text.token_ids))
+                for text in output.outputs
+                if text.finish_reason == "stop" and text.cumulative_logprob is not None
+            ]
+        return [best_distinct(candidates, n) for candidates in found]
+
+    def _beams(self, prompts: Sequence[list[int]], n: int) -> list[list[Candidate]]:
+        from vllm.sampling_params import BeamSearchParams
+
+        tokenizer = self._llm.get_tokenizer()
+        outputs = self._llm.beam_search(
+            [{"prompt_token_ids": prompt} for prompt in prompts],
+            BeamSearchParams(beam_width=n, max_tokens=MAX_NEW_TOKENS),
+            lora_request=self._lora,
+        )
+        found = []
+        for prompt, output in zip(prompts, outputs, strict=True):
+            candidates = []
+            for beam in output.sequences:
+                *tokens, last = beam.tokens[len(prompt) :]
+                if last == tokenizer.eos_token_id:
+                    text = tokenizer.decode(tokens, skip_special_tokens=True)
+                    candidates.append(Candidate(text, beam.cum_logprob, len(tokens) + 1))
+            found.append(rank_candidates(candidates))
+        return found
+
+
+def _precision() -> Precision:
+    import torch
+
+    return (
+        "bfloat16" if has_fast_bf16("cuda" if torch.cuda.is_available() else "cpu") else "float32"
+    )
+
+
+def _start(model: str, precision: Precision, rank: int | None) -> "LLM":
+    """Start the engine; a rank is the largest of the adapters to be added at run time."""
+    # vLLM writes its log to standard output, which is for results, and reports its use to its
+    # makers. Both are settled when it is imported.
+    os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+    import torch
+    from transformers import AutoConfig
+    from vllm import LLM
+    from vllm.exceptions import VLLMError
+
+    on_cpu = not torch.cuda.is_available()
+    try:
+        context = min(_CONTEXT, AutoConfig.from_pretrained(model).max_position_embeddings)
+        return LLM(
+            model=model,
+            dtype=precision,
+            max_model_len=context,
+            max_logprobs=_MAX_LOGPROBS,
+            enforce_eager=on_cpu,  # compiling takes longer there than it saves
+            kv_cache_memory_bytes=_CPU_CACHE_BYTES if on_cpu else None,
+            enable_lora=rank is not None,
+            max_lora_rank=rank or _RANKS[0],
+        )
+    except (OSError, ValueError, RuntimeError, VLLMError) as error:
+        raise ModelError(f"vLLM cannot load {model}: {' '.join(str(error).split())}") from error
+
+
+def _lora_request(adapter: Path) -> "LoRARequest":
+    from vllm.lora.request import LoRARequest
+
+    return LoRARequest(adapter.resolve().name, 1, str(adapter.resolve()))
+
+
+def _vllm_rank(adapter: Path) -> int:
+    """Read an adapter's rank, rounded up to one that vLLM knows."""
+    path = adapter / "adapter_config.json"
+    try:
+        rank = int(json.loads(path.read_text(encoding="utf-8"))["r"])
+        return next(known for known in _RANKS if known >= rank)
+    except (KeyError, TypeError, ValueError, StopIteration) as error:
+        raise ModelError(f"{path} names no rank that vLLM can add: {error!r}") from None
