@@ -11,12 +11,18 @@ from pathlib import Path
 
 import pytest
 
+from kbqa.engine.decoding import Decoding
 from kbqa.engine.engine import Engine
 from kbqa.engine.generate import DEFAULT_ADAPTER, Request, SavedBeams
 from kbqa.engine.models import SMOLLM2, base_model
+from kbqa.engine.reach import is_reachable
 from kbqa.engine.transformers_generator import TransformersGenerator
+from kbqa.kb.entity_search import open_names
+from kbqa.kb.graph import Graph
 from kbqa.kb.select_graph import open_graph
+from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import ModelError
+from kbqa.sparql.routerkgqa import parse_routerkgqa
 
 
 @pytest.fixture(scope="session")
@@ -29,8 +35,21 @@ def generator() -> TransformersGenerator:
 
 
 @pytest.fixture(scope="module")
-def engine(generator: TransformersGenerator, demo_store: Path) -> Iterator[Engine]:
-    with closing(open_graph(demo_store)) as graph, closing(Engine(graph, generator)) as engine:
+def graph(demo_store: Path) -> Iterator[Graph]:
+    with closing(open_graph(demo_store)) as graph:
+        yield graph
+
+
+@pytest.fixture(scope="module")
+def steered(generator: TransformersGenerator, graph: Graph) -> TransformersGenerator:
+    """The same model, which the demo graph constrains."""
+    assert generator.name
+    return TransformersGenerator.load(DEFAULT_ADAPTER, decoding=Decoding("graph", graph))
+
+
+@pytest.fixture(scope="module")
+def engine(steered: TransformersGenerator, graph: Graph) -> Iterator[Engine]:
+    with closing(Engine(graph, steered)) as engine:
         yield engine
 
 
@@ -49,6 +68,32 @@ def test_the_shipped_model_answers(engine: Engine, question: str, names: set[str
     assert answer.result is not None
     assert answer.result.level == "full"
     assert answer.evidence
+
+
+def test_what_the_graph_constrains_is_a_path_that_exists(
+    steered: TransformersGenerator, graph: Graph
+) -> None:
+    """Also where the question asks for what the graph does not hold."""
+    kenya = Entity("Kenya", _mid(graph, "Kenya"))
+    [candidates] = steered.generate([Request("who was the first king of kenya?", (kenya,))], 4)
+    assert candidates
+    for candidate in candidates:
+        crp, problems = parse_routerkgqa(candidate.text)
+        assert problems == ()
+        assert crp.topic.name == "Kenya"
+        assert is_reachable(graph, crp.with_entities(lambda _: kenya), 5.0)
+
+
+def test_a_steered_text_has_the_probability_that_the_model_gives_it(
+    generator: TransformersGenerator, steered: TransformersGenerator, graph: Graph
+) -> None:
+    question = "what is the capital of Kenya?"
+    kenya = Entity("Kenya", _mid(graph, "Kenya"))
+    [free] = generator.generate([Request(question)], 2)
+    [constrained] = steered.generate([Request(question, (kenya,))], 2)
+    assert constrained[0].text == free[0].text
+    assert constrained[0].tokens == free[0].tokens
+    assert constrained[0].logprob == pytest.approx(free[0].logprob, abs=0.05)
 
 
 def test_candidates_come_best_first_and_none_twice(generator: TransformersGenerator) -> None:
@@ -83,6 +128,11 @@ def test_the_name_says_model_and_adapter(generator: TransformersGenerator) -> No
     assert re.fullmatch(
         rf"{SMOLLM2} \+ {DEFAULT_ADAPTER.name} [0-9a-f]{{8}}, decoding none", generator.name
     )
+
+
+def _mid(graph: Graph, name: str) -> str:
+    with closing(open_names(graph)) as names:
+        return names.lookup(name)[0].mid
 
 
 @pytest.fixture
