@@ -1,8 +1,8 @@
 """Write CRPs with a model that a server serves over OpenAI's protocol: vLLM, llama.cpp, others.
 
 The server gets the prompt that the adapter was trained with, byte for byte. Every candidate is a
-request of its own, since not every server knows ``n``; many are under way at once. Constraints by
-schema or graph need every token's choice and are not to be had here.
+request of its own, since not every server knows ``n``; many are under way at once. What the model
+writes is not constrained here, only under transformers.
 """
 
 from collections.abc import Collection, Sequence

@@ -1,7 +1,8 @@
 """Write CRPs with vLLM in this process: many questions at once, fast, on a GPU or a CPU.
 
 vLLM wants versions of its own of torch and transformers, so that it mostly lives in an environment
-of its own. The adapter is merged, or added at run time; see `kbqa.engine.merged_checkpoint`.
+of its own. The adapter is merged, or added at run time; see `kbqa.engine.merged_checkpoint`. What
+the model writes is not constrained here, only under transformers.
 """
 
 import importlib.util
