@@ -61,6 +61,23 @@ def test_each_complete_parse_of_a_good_question_is_a_gold_set(tmp_path: Path) ->
     assert question.golds == (frozenset({"m.1", "m.2"}), frozenset())
 
 
+def test_the_official_files_are_read_as_they_are(tmp_path: Path) -> None:
+    parse = {**_parse("m.1"), "TopicEntityMid": "m.0t", "TopicEntityName": "T", "Sparql": ""}
+    webqsp = {"QuestionId": "WebQTest-1", "RawQuestion": "a?", "Parses": [parse]}
+    cwq = {"ID": "c", "question": "b?", "sparql": "", "answers": [{"answer_id": "m.2"}]}
+    routerkgqa = {"instruction": "", "input": "Question: { c? }", "output": "", "history": []}
+    expected = {
+        json.dumps({"Questions": [webqsp]}): Question(
+            "WebQTest-1", "a?", (Entity("T", "m.0t"),), (frozenset({"m.1"}),)
+        ),
+        json.dumps([cwq]): Question("c", "b?", (), (frozenset({"m.2"}),)),
+        json.dumps([routerkgqa]): Question("1", "c?", (), ()),
+    }
+    for text, question in expected.items():
+        (tmp_path / "q.json").write_text(text)
+        assert read_questions(tmp_path / "q.json") == [question]
+
+
 def test_gzip_and_empty_lines(tmp_path: Path) -> None:
     path = tmp_path / "q.jsonl.gz"
     with gzip.open(path, "wt", encoding="utf-8") as file:
