@@ -6,11 +6,10 @@ that ComplexWebQuestions has to train on. Read again they take seconds.
 
 import hashlib
 import importlib.metadata
+import importlib.resources
 import logging
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
-from kbqa import sparql
 from kbqa.engine.text_cache import TextCache
 from kbqa.kb.cache import cache_directory
 from kbqa.sparql.crp import Crp
@@ -61,6 +60,8 @@ def _read(text: str) -> Crp | Unusable:
 def _converter_digest() -> str:
     """Name the code that converts, for the cache: all of `kbqa.sparql`, and rdflib's version."""
     digest = hashlib.sha256(importlib.metadata.version("rdflib").encode())
-    for path in sorted(Path(sparql.__file__).parent.glob("*.py")):
-        digest.update(path.read_bytes())
+    modules = importlib.resources.files("kbqa.sparql").iterdir()
+    for module in sorted(modules, key=lambda one: one.name):
+        if module.name.endswith(".py"):
+            digest.update(module.read_bytes())
     return digest.hexdigest()[:12]

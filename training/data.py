@@ -119,8 +119,8 @@ def load_examples(
         InputError: A file is missing or unreadable.
         GraphError: The names cannot be looked up.
     """
-    gathered = ExampleSet(scored=[_data_file(path) for path in scored])
     scored_sets = read_scored_sets(scored)
+    gathered = ExampleSet(scored=[_data_file(path) for path in scored])
     for path in paths:
         source = _QUESTION_SET.sub("", path.name)
         kept = list(_kept_rows(path, source, scored_sets, gathered))

@@ -163,8 +163,9 @@ def test_the_first_ten_rows_left_out_are_named(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_told(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="there is no file"):
-        load_examples([tmp_path / "nowhere.jsonl"])
+    for paths, scored in ([tmp_path / "nowhere.jsonl"], []), ([], [tmp_path / "nowhere.jsonl"]):
+        with pytest.raises(InputError, match="there is no file"):
+            load_examples(paths, scored=scored)
 
 
 def _parse(sparql: str, parse: str = "Complete") -> dict[str, object]:
