@@ -41,12 +41,11 @@ def ask(
     a single QUESTION gets no answer.
     """
     from kbqa.engine.engine import Engine
-    from kbqa.engine.models import require_lm_extra
     from kbqa.engine.questions import asked_questions
 
     if not question.strip():
         raise InputError("the question is empty")
-    require_lm_extra()
+    model.check()
     entities = [_topic(mid) for mid in topics]
     many = question == "-"
     is_answered = False

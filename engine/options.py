@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from typing import Literal as Choice
 
 import click
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from kbqa.kb.graph import Graph
 
 Command = Callable[..., None]
+Backend = Choice["transformers", "vllm", "server"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,17 +28,34 @@ class ModelChoice:
         adapter: Folder of the adapter, or None for the shipped one.
         n: Candidates a question.
         decoding: How far what it writes is constrained.
+        backend: What runs it.
+        server: Where it is served, for the back end ``server``.
+        served_model: As the server calls it; None where it serves only one.
     """
 
     base: str | None
     adapter: Path | None
     n: int
     decoding: Level = DEFAULT_LEVEL
+    backend: Backend = "transformers"
+    server: str | None = None
+    served_model: str | None = None
 
     @property
     def needs_graph(self) -> bool:
         """Whether the graph constrains what the model writes."""
         return self.decoding in GRAPH_LEVELS
+
+    def check(self) -> None:
+        """Make sure that the model can be loaded, as far as that is quickly told.
+
+        Raises:
+            ModelError: The `lm` extra is missing, and the back end needs it.
+        """
+        from kbqa.engine.models import require_lm_extra
+
+        if self.backend == "transformers":
+            require_lm_extra()
 
     def load(self, graph: "Graph | None") -> "Generator":
         """Load the model.
@@ -45,15 +64,26 @@ class ModelChoice:
             graph: Where it is to answer; None will do where `needs_graph` says no.
 
         Raises:
-            ModelError: The `lm` extra, the base model or the adapter is missing or broken.
+            ModelError: What the back end needs, the base model or the adapter is missing or broken,
+                or the server does not answer.
             GraphError: The graph does not answer.
         """
         from kbqa.engine.decoding import Decoding
         from kbqa.engine.generate import DEFAULT_ADAPTER
+
+        adapter = self.adapter or DEFAULT_ADAPTER
+        if self.server is not None:
+            from kbqa.engine.prompt import load_prompt_format
+            from kbqa.engine.server_generator import ServerGenerator
+
+            return ServerGenerator(self.server, load_prompt_format(adapter), self.served_model)
+        if self.backend == "vllm":
+            from kbqa.engine.vllm_generator import VllmGenerator
+
+            return VllmGenerator.load(adapter, self.base)
         from kbqa.engine.transformers_generator import TransformersGenerator
 
-        decoding = Decoding(self.decoding, graph)
-        return TransformersGenerator.load(self.adapter or DEFAULT_ADAPTER, self.base, decoding)
+        return TransformersGenerator.load(adapter, self.base, Decoding(self.decoding, graph))
 
 
 def weights_options(command: Command) -> Command:
@@ -71,7 +101,7 @@ def weights_options(command: Command) -> Command:
 
 
 def model_options(command: Command) -> Command:
-    """Add `--model`, `--adapter`, `--n`, `--decoding`; the command takes a `model: ModelChoice`."""
+    """Add what chooses the small model; the command takes it as `model: ModelChoice`."""
 
     @weights_options
     @click.option(
@@ -84,10 +114,22 @@ def model_options(command: Command) -> Command:
     @click.option(
         "--decoding",
         type=click.Choice(LEVELS),
-        default=DEFAULT_LEVEL,
-        show_default=True,
         help="What constrains them while they are written: nothing, the form of a path, also the "
-        "graph's relations, or also the ways that the graph has from the question's entities.",
+        "graph's relations, or also the ways that the graph has from the question's entities.  "
+        f"[default: {DEFAULT_LEVEL} under transformers, else none]",
+    )
+    @click.option(
+        "--backend",
+        type=click.Choice(["transformers", "vllm", "server"]),
+        help="What runs the model.  [default: transformers, or server with --server]",
+    )
+    @click.option(
+        "--server",
+        metavar="URL",
+        help="OpenAI-compatible server of the model, such as http://127.0.0.1:8000/v1.",
+    )
+    @click.option(
+        "--served-model", metavar="NAME", help="The model as --server calls it, if it has several."
     )
     @functools.wraps(command)
     def with_model(
@@ -95,10 +137,22 @@ def model_options(command: Command) -> Command:
         base: str | None,
         adapter: Path | None,
         n: int,
-        decoding: Level,
+        decoding: Level | None,
+        backend: Backend | None,
+        server: str | None,
+        served_model: str | None,
         **rest: object,
     ) -> None:
-        command(*args, model=ModelChoice(base, adapter, n, decoding), **rest)
+        backend = backend or ("transformers" if server is None else "server")
+        if (backend == "server") != (server is not None):
+            raise click.UsageError("--backend server and --server URL go together")
+        if backend != "transformers" and decoding not in (None, "none"):
+            raise click.UsageError(
+                f"--decoding {decoding} is for --backend transformers; {backend} offers none"
+            )
+        level = decoding or (DEFAULT_LEVEL if backend == "transformers" else "none")
+        model = ModelChoice(base, adapter, n, level, backend, server, served_model)
+        command(*args, model=model, **rest)
 
     return with_model
 

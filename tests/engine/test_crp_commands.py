@@ -87,3 +87,31 @@ def test_a_missing_folder_is_told(generate) -> None:
     result, model = generate(output="none/beams.jsonl")
     assert (result.exit_code, model.questions) == (2, [])
     assert "Error: there is no folder none" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--backend", "server"), "--backend server and --server URL go together"),
+        (("--backend", "vllm", "--server", "http://x/v1"), "go together"),
+        (("--backend", "vllm", "--decoding", "graph"), "vllm offers none"),
+        (("--server", "http://x/v1", "--decoding", "schema"), "server offers none"),
+    ],
+    ids=["no server", "a server too many", "vllm", "server"],
+)
+def test_a_back_end_that_cannot_do_what_is_asked_is_told(generate, options, message) -> None:
+    result, _ = generate(options=options)
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_a_server_that_does_not_answer_is_told(tmp_path: Path) -> None:
+    pytest.importorskip("openai", reason="needs the llm extra")
+    questions = tmp_path / "q.jsonl"
+    questions.write_text(json.dumps({"id": "1", "question": "why?"}))
+    arguments = ["--questions", questions, "--output", tmp_path / "beams.jsonl"]
+    command = ["crp", "generate", *map(str, arguments), "--server", "http://127.0.0.1:9/v1"]
+    result = CliRunner().invoke(main, command)
+    assert result.exit_code == 1
+    assert "http://127.0.0.1:9/v1" in result.stderr
+    assert not (tmp_path / "beams.jsonl").exists()
