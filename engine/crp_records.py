@@ -3,20 +3,25 @@
 from collections.abc import Mapping
 
 from kbqa.sparql.errors import CrpSyntaxError
-from kbqa.sparql.text import read_crp, render_crp
+from kbqa.sparql.routerkgqa import render_routerkgqa
+from kbqa.sparql.text import is_routerkgqa, read_crp, render_crp
 
 
 def written_record(text: str) -> dict[str, str | None]:
     """Make the record of a text that a model wrote.
 
     Returns:
-        ``routerkgqa``, the text as it is, since that is the form in which models write; and
-        ``crp``, our form of what can be read of it, None where nothing can.
+        The text as it is, under ``routerkgqa``, or under ``crp`` where it is in our form, and
+        beside it the other form of what can be read of it: None where that cannot say it. A text of
+        which nothing can be read stands under ``routerkgqa``.
     """
     try:
-        return {"crp": render_crp(read_crp(text).crp), "routerkgqa": text}
+        crp = read_crp(text).crp
     except CrpSyntaxError:
         return {"crp": None, "routerkgqa": text}
+    if is_routerkgqa(text):
+        return {"crp": render_crp(crp), "routerkgqa": text}
+    return {"crp": text, "routerkgqa": render_routerkgqa(crp)}
 
 
 def written_text(record: Mapping[str, object]) -> str:

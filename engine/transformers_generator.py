@@ -63,8 +63,13 @@ class TransformersGenerator:
         require_lm_extra()
         base = base or adapter_base(adapter)
         prompt, revision = load_prompt_format(adapter), adapter_revision(adapter)
-        merged = _load_merged(base_model(base), adapter)
         decoding = decoding or Decoding()
+        if prompt.crp_format != "routerkgqa" and decoding.level != "none":
+            raise ModelError(
+                f"{adapter} writes paths in the form {prompt.crp_format!r}, and only those in "
+                "RouterKGQA's can be constrained. Use --decoding none."
+            )
+        merged = _load_merged(base_model(base), adapter)
         name = f"{base} + {adapter.resolve().name} {revision}, decoding {decoding.level}"
         return cls(*merged, prompt, name, decoding)
 

@@ -49,7 +49,7 @@ from kbqa.sparql.routerkgqa import parse_routerkgqa
 from kbqa.sparql.text_reader import parse_crp
 from kbqa.sparql.text_writer import render_crp
 
-__all__ = ["parse_crp", "read_crp", "render_crp"]
+__all__ = ["is_routerkgqa", "parse_crp", "read_crp", "render_crp"]
 
 
 def read_crp(text: str) -> CrpReading:
@@ -61,5 +61,10 @@ def read_crp(text: str) -> CrpReading:
     Raises:
         CrpSyntaxError: There is no main path to be read, or the text is endless.
     """
+    return (parse_routerkgqa if is_routerkgqa(text) else parse_crp)(text)
+
+
+def is_routerkgqa(text: str) -> bool:
+    """Tell whether a text is one in RouterKGQA's form, whether or not it can be read."""
     first = next(filter(None, map(str.strip, text.split("\n"))), "")
-    return (parse_routerkgqa if first.lower() == "main path:" else parse_crp)(text)
+    return first.lower() == "main path:"

@@ -18,6 +18,15 @@ def test_a_text_is_kept_beside_what_can_be_read_of_it(text: str, crp: str | None
 
 
 @pytest.mark.parametrize(
+    ("text", "theirs"),
+    [(OURS, THEIRS), (f"{OURS}\n?x no -> people.person.gender", None)],
+    ids=["both can say it", "more than theirs can say"],
+)
+def test_a_text_in_our_form_is_kept_as_it_is(text: str, theirs: str | None) -> None:
+    assert written_record(text) == {"crp": text, "routerkgqa": theirs}
+
+
+@pytest.mark.parametrize(
     "record", [{"crp": OURS}, {"crp": OURS, "routerkgqa": None}], ids=["absent", "not sayable"]
 )
 def test_our_form_serves_where_the_other_is_missing(record: dict[str, str | None]) -> None:
