@@ -24,6 +24,18 @@ class Encoded(NamedTuple):
     ids: tuple[int, ...]
     prompt_length: int
 
+    @property
+    def target_length(self) -> int:
+        """Count the tokens that carry loss."""
+        return len(self.ids) - self.prompt_length
+
+
+class Encoding(NamedTuple):
+    """Examples as tokens, and the set and id of those that are too long."""
+
+    kept: list[Encoded]
+    too_long: list[str]
+
 
 class Batch(NamedTuple):
     """Right-padded tensors, each of shape (examples, tokens)."""
@@ -38,16 +50,33 @@ def encode(
     tokenizer: "PreTrainedTokenizerBase",
     prompt: PromptFormat,
     max_length: int,
-) -> list[Encoded]:
+) -> Encoding:
     """Tokenise examples; those longer than `max_length` tokens are left out, never cut."""
-    encoded = []
+    encoding = Encoding([], [])
     for example in examples:
         prompt_ids = tokenizer.encode(prompt.render(example.question), add_special_tokens=False)
         target_ids = tokenizer.encode(example.target, add_special_tokens=False)
         ids = (*prompt_ids, *target_ids, tokenizer.eos_token_id)
         if len(ids) <= max_length:
-            encoded.append(Encoded(ids, len(prompt_ids)))
-    return encoded
+            encoding.kept.append(Encoded(ids, len(prompt_ids)))
+        else:
+            encoding.too_long.append(f"{example.source} {example.id}")
+    return encoding
+
+
+def epoch_steps(
+    encoded: Sequence[Encoded], batch_size: int, accumulate: int, seed: int
+) -> list[list[list[int]]]:
+    """Choose the batches of each step of one epoch; the last step may have fewer.
+
+    Args:
+        encoded: The examples.
+        batch_size: Examples a batch.
+        accumulate: Batches a step.
+        seed: See `epoch_order`.
+    """
+    batches = epoch_order(encoded, batch_size, seed)
+    return [batches[at : at + accumulate] for at in range(0, len(batches), accumulate)]
 
 
 def epoch_order(encoded: Sequence[Encoded], batch_size: int, seed: int) -> list[list[int]]:

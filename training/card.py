@@ -1,119 +1,186 @@
-"""Write the model card of an adapter from the run that made it."""
+"""Write the model card of a training run from its manifest and log.
 
-import importlib.metadata
+It can be written again at any time: what is measured of an adapter is measured later.
+"""
+
 import json
-import math
-import platform
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from kbqa.training.data import ExampleSet, Split
-from kbqa.training.run_folder import LOG_FILE
-from kbqa.training.train import TrainingConfig, TrainingResult
+from kbqa.training.config import ALL_LAYERS
+from kbqa.training.curves import CURVES_FILE
+from kbqa.training.manifest import MANIFEST_FILE
+from kbqa.training.training_log import read_log, stretches
 
 CARD_FILE = "README.md"
-_PACKAGES = ("kbqa", "torch", "transformers", "peft")
+
+Record = Mapping[str, Any]
 
 
-def write_model_card(
-    output: Path,
-    config: TrainingConfig,
-    gathered: ExampleSet,
-    split: Split,
-    result: TrainingResult,
-) -> None:
-    """Write the card beside the adapter: what it is, what it was made from, how it went.
+class Measured(NamedTuple):
+    """A number that was measured of a trained model.
+
+    Attributes:
+        what: The measure, such as ``exact match``.
+        on: Question set, entities and settings, such as ``WebQSP test half, gold entities, n = 5``.
+        value: The number as it is to be printed, with its interval.
+        n: Questions.
+    """
+
+    what: str
+    on: str
+    value: str
+    n: int
+
+
+def write_model_card(output: Path, measured: Sequence[Measured] = ()) -> None:
+    """Write the card beside the weights: what they are, what they were made from, how it went.
 
     Args:
-        output: Folder of the run, with its log.
-        config: What the run was told.
-        gathered: The examples, and what was left out.
-        split: How they were divided.
-        result: What `train_adapter` returned.
+        output: Folder of the run, with its manifest and log.
+        measured: What is known of the finished model.
     """
+    manifest: Record = json.loads((output / MANIFEST_FILE).read_text(encoding="utf-8"))
+    settings, data, result = manifest["settings"], manifest["data"], manifest["result"]
     lines = [
-        *_front_matter(config),
+        *_front_matter(manifest),
         "# CRP writer",
         "",
-        "A LoRA adapter with which a small language model writes constraint-aware reasoning paths",
-        "(CRPs, RouterKGQA's text form) for questions over Freebase. Made by `kbqa train-crp`;",
-        "used by `kbqa ask`. It knows the relations of its training questions, and no facts.",
+        *_introduction(settings),
         "",
         "## Data",
         "",
-        *_data_table(gathered, split),
+        *_data_table(data),
         "",
-        f"Training examples left out because they are longer than {config.max_length} tokens:"
-        f" {result.too_long:,}.",
-        "Rows left out before, by reason:",
+        "Left out, by reason:",
         "",
-        *_skipped(gathered),
+        *_left_out(data),
         "",
         "Rows marked `test_parent` are never used: a question of a test set was made from each of",
         "them, or it from one. No question is both trained on and held out.",
         "",
-        *(f"- `{file.name}`: SHA-256 {file.sha256}" for file in gathered.files),
+        *(f"- `{file['name']}`: SHA-256 {file['sha256']}" for file in data["files"]),
+        *(
+            f"- held against `{file['name']}` (no question of it, nor related to one, is used):"
+            f" SHA-256 {file['sha256']}"
+            for file in data["scored"]
+        ),
         "",
         "## Training",
         "",
-        f"- base model: {config.base}",
-        f"- LoRA: rank {config.lora_rank}, alpha {config.lora_alpha},"
-        f" on {', '.join(config.lora_targets)};"
-        f" {result.trainable_parameters:,} parameters, saved in bf16",
-        f"- epochs: {config.epochs} of {result.train_examples:,} examples, {result.steps:,} steps"
-        f" of {config.batch_size}",
-        f"- AdamW, highest learning rate {config.learning_rate:g}, reached after"
-        f" {config.warmup:.0%} of the steps, cosine schedule down to a tenth; seed {config.seed}",
-        "- loss on target tokens alone, none on the prompt",
-        f"- {result.seconds:,.0f} seconds",
+        *_training(manifest),
         "",
-        "Mean loss per target token, natural log:",
+        *_curve(output, result),
         "",
-        *_curve(output),
+        "## Measured",
+        "",
+        *_measured(measured),
         "",
         "## Versions",
         "",
-        f"- Python {platform.python_version()}",
-        *(f"- {name} {importlib.metadata.version(name)}" for name in _PACKAGES),
+        f"- kbqa {manifest['kbqa']}, git {manifest['git'] or 'unknown'}",
+        f"- Python {manifest['python']}",
+        *(f"- {name} {found}" for name, found in manifest["packages"].items() if found),
         "",
     ]
     (output / CARD_FILE).write_text("\n".join(lines), encoding="utf-8")
 
 
-def _front_matter(config: TrainingConfig) -> Iterator[str]:
-    yield from ("---", f"base_model: {config.base}", "library_name: peft", "license: apache-2.0")
-    yield from ("tags: [knowledge-graph-question-answering, freebase, sparql, lora]", "---", "")
+def _front_matter(manifest: Record) -> Iterator[str]:
+    library, way = ("transformers", "") if manifest["settings"]["full"] else ("peft", ", lora")
+    yield from ("---", f"base_model: {manifest['base']['name']}", f"library_name: {library}")
+    yield "license: apache-2.0"
+    yield f"tags: [knowledge-graph-question-answering, freebase, sparql{way}]"
+    yield from ("---", "")
 
 
-def _data_table(gathered: ExampleSet, split: Split) -> Iterator[str]:
-    train = Counter(example.source for example in split.train)
-    valid = Counter(example.source for example in split.valid)
+def _introduction(settings: Record) -> Iterator[str]:
+    what = "A small language model that" if settings["full"] else "A LoRA adapter with which a"
+    model = "" if settings["full"] else " small language model"
+    yield f"{what}{model} writes constraint-aware reasoning paths"
+    yield f"(CRPs, text form `{settings['crp_format']}`) for questions over Freebase. Made by"
+    yield "`kbqa train-crp`; used by `kbqa ask`. It knows the relations of its training questions,"
+    yield "and no facts."
+
+
+def _data_table(data: Record) -> Iterator[str]:
     yield "| question set | trained on | held out |"
     yield "|---|---|---|"
-    for source in sorted({example.source for example in gathered.examples}):
-        yield f"| {source} | {train[source]:,} | {valid[source]:,} |"
+    for one in data["sets"]:
+        yield f"| {one['name']} | {one['trained_on']:,} | {one['held_out']:,} |"
 
 
-def _skipped(gathered: ExampleSet) -> Iterator[str]:
-    if not gathered.skipped:
+def _left_out(data: Record) -> Iterator[str]:
+    if not data["left_out"]:
         yield "- none"
-    for reason, count in sorted(gathered.skipped.items()):
-        yield f"- {count:,}: {reason}"
+    for one in data["left_out"]:
+        yield f"- {one['count']:,}: {one['reason']}"
 
 
-def _curve(output: Path) -> Iterator[str]:
-    """Tabulate the losses of each epoch from the run's log, whose rows end with their epoch's."""
-    yield "| epoch | trained on | held out |"
-    yield "|---|---|---|"
-    last_step, loss, steps = 0, 0.0, 0
-    for line in (output / LOG_FILE).read_text(encoding="utf-8").splitlines():
-        row = json.loads(line)
-        loss += row["loss"] * (row["step"] - last_step)
-        steps += row["step"] - last_step
-        last_step = row["step"]
-        if row["epoch"] == math.floor(row["epoch"]):
-            valid = row["valid_loss"]
-            held_out = "–" if valid is None else f"{valid:.4f}"
-            yield f"| {row['epoch']:.0f} | {loss / steps:.4f} | {held_out} |"
-            loss, steps = 0.0, 0
+def _training(manifest: Record) -> Iterator[str]:
+    settings, result = manifest["settings"], manifest["result"]
+    yield f"- base model: {manifest['base']['name']} ({manifest['base']['revision'] or 'unknown'})"
+    yield f"- {_method(settings)}; {result['trainable_parameters']:,} parameters, saved in bf16"
+    batches = f"{settings['accumulate']} × " if settings["accumulate"] > 1 else ""
+    yield (
+        f"- epochs: {settings['epochs']} of {result['train_examples']:,} examples at most,"
+        f" {result['steps']:,} steps of {batches}{settings['batch_size']} taken"
+        f"{', then stopped early' if result['stopped_early'] else ''}"
+    )
+    yield (
+        f"- AdamW, highest learning rate {settings['learning_rate']:g}, reached after"
+        f" {settings['warmup']:.0%} of the steps, cosine schedule down to"
+        f" {settings['final_rate']:.0%} of it; seed {settings['seed']}"
+    )
+    yield "- loss on target tokens alone, none on the prompt"
+    yield (
+        f"- {result['seconds']:,.0f} seconds, {result['trained_tokens']:,} tokens,"
+        f" {result['tokens_per_second']:,.0f} tokens a second, validation included"
+    )
+    hardware = manifest["hardware"]
+    machine = ", ".join(hardware["gpus"]) or f"{hardware['processor']}, {hardware['cores']} cores"
+    yield f"- {machine}"
+
+
+def _method(settings: Record) -> str:
+    if settings["full"]:
+        return "full fine-tuning"
+    targets = settings["lora_targets"]
+    layers = "all linear layers" if targets == list(ALL_LAYERS) else ", ".join(targets)
+    return (
+        f"LoRA: rank {settings['lora_rank']}, alpha {settings['lora_alpha']},"
+        f" dropout {settings['lora_dropout']:g}, on {layers}"
+    )
+
+
+def _curve(output: Path, result: Record) -> Iterator[str]:
+    """Tabulate the run from validation to validation."""
+    yield "Losses are means per target token, natural log; main paths are the share that greedy"
+    yield "decoding writes exactly, of the held-out questions that were asked."
+    if result["valid_loss"] is not None:
+        yield f"The weights are those of step {result['best_step']:,}, the best validation."
+    yield ""
+    yield "| step | epoch | loss, trained on | loss, held out | main paths, held out |"
+    yield "|---|---|---|---|---|"
+    for one in stretches(read_log(output)):
+        yield (
+            f"| {one.step:,} | {one.epoch:.3g} | {one.loss:.4f} | {_number(one.valid_loss)}"
+            f" | {_number(one.valid_main_path)} |"
+        )
+    if (output / CURVES_FILE).is_file():
+        yield from ("", f"![Losses and validations by step]({CURVES_FILE})")
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4f}"
+
+
+def _measured(measured: Sequence[Measured]) -> Iterator[str]:
+    if not measured:
+        yield "Nothing yet but what stands above."
+        return
+    yield "| measure | on | value | n |"
+    yield "|---|---|---|---|"
+    for one in measured:
+        yield f"| {one.what} | {one.on} | {one.value} | {one.n:,} |"

@@ -1,26 +1,40 @@
 """The command `kbqa train-crp`."""
 
 import json
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import click
 
-from kbqa.kb.options import json_option
-from kbqa.training.data import ExampleSet, split_examples
-from kbqa.training.train import Progress, TrainingConfig, TrainingResult, train_adapter
+from kbqa.kb.options import GraphChoice, graph_options, json_option
+from kbqa.training.config import TrainingConfig
+from kbqa.training.data import ExampleSet, Split, split_examples
+from kbqa.training.entity_names import NameSource
+from kbqa.training.options import config_options, preset_help
+from kbqa.training.progress import Progress, TrainingResult
 
-_DEFAULT = TrainingConfig(base="smollm2-135m-instruct")
+_NAMED_ROWS = 3
 
 
-@click.command("train-crp")
+@click.command("train-crp", epilog=preset_help())
 @click.option(
     "--data",
     "files",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     multiple=True,
     metavar="FILE",
-    help="Question set with SPARQL or CRPs, JSON Lines, gzipped or not; repeatable. Rows marked "
-    "test_parent are left out.",
+    help="Question set with SPARQL or CRPs, ours or official; repeatable. Entities that it does "
+    "not name are looked up in --store or --endpoint, if one is given.",
+)
+@click.option(
+    "--exclude",
+    "scored",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    multiple=True,
+    metavar="FILE",
+    help="Test set, repeatable: its questions, and those they were made from or into, are left out "
+    "of training, as are rows marked test_parent.",
 )
 @click.option(
     "--demo-questions",
@@ -30,7 +44,6 @@ _DEFAULT = TrainingConfig(base="smollm2-135m-instruct")
     metavar="N",
     help="Questions on the demo graph to add.",
 )
-@click.option("--base", default=_DEFAULT.base, show_default=True, help="Model id or folder.")
 @click.option(
     "--output",
     type=click.Path(path_type=Path, file_okay=False),
@@ -39,124 +52,103 @@ _DEFAULT = TrainingConfig(base="smollm2-135m-instruct")
     help="Folder of the run; the same command resumes a run that was stopped there.",
 )
 @click.option(
-    "--epochs",
-    type=click.IntRange(1),
-    default=_DEFAULT.epochs,
-    show_default=True,
-    help="Passes over the examples.",
-)
-@click.option(
-    "--batch-size",
-    type=click.IntRange(1),
-    default=_DEFAULT.batch_size,
-    show_default=True,
-    help="Examples a step.",
-)
-@click.option(
-    "--learning-rate",
-    type=click.FloatRange(0, min_open=True),
-    default=_DEFAULT.learning_rate,
-    show_default=True,
-    help="The highest, reached at the end of the warm-up.",
-)
-@click.option(
-    "--lora-rank",
-    type=click.IntRange(1),
-    default=_DEFAULT.lora_rank,
-    show_default=True,
-    help="Rank of the update matrices.",
-)
-@click.option(
-    "--lora-alpha",
-    type=click.IntRange(1),
-    default=_DEFAULT.lora_alpha,
-    show_default=True,
-    help="Scale of the update, divided by the rank.",
-)
-@click.option(
-    "--max-length",
-    type=click.IntRange(16),
-    default=_DEFAULT.max_length,
-    show_default=True,
-    help="Longer examples, in tokens, are left out.",
-)
-@click.option(
     "--valid-size",
     type=click.IntRange(0),
     default=200,
     show_default=True,
     help="Questions held out to watch the run by; at most a tenth.",
 )
-@click.option(
-    "--checkpoint-steps",
-    type=click.IntRange(1),
-    default=_DEFAULT.checkpoint_steps,
-    show_default=True,
-    help="Steps between checkpoints, besides the one at the end of each epoch.",
-)
-@click.option(
-    "--seed",
-    type=int,
-    default=_DEFAULT.seed,
-    show_default=True,
-    help="Decides initial weights, and which examples are drawn, held out and come when.",
-)
+@config_options
+@graph_options
 @json_option
 def train_crp(
     files: tuple[Path, ...],
+    scored: tuple[Path, ...],
     demo_questions: int,
-    base: str,
     output: Path,
-    epochs: int,
-    batch_size: int,
-    learning_rate: float,
-    lora_rank: int,
-    lora_alpha: int,
-    max_length: int,
     valid_size: int,
-    checkpoint_steps: int,
-    seed: int,
+    config: TrainingConfig,
+    graph: GraphChoice,
     as_json: bool,
 ) -> None:
-    """Fine-tune a model with LoRA to write reasoning paths for questions."""
+    """Fine-tune a model to write reasoning paths for questions.
+
+    The weights that are written are those that wrote most main paths of held-out questions exactly.
+    On GPUs it computes in bf16. Several train together where each has a process of its own:
+    `torchrun --nproc-per-node 4 -m kbqa.engine.cli train-crp --accumulate 4 …`
+    """
     from kbqa.engine.models import base_model, require_lm_extra
-    from kbqa.training.card import write_model_card
     from kbqa.training.examples import gather_examples
+    from kbqa.training.processes import Processes
+    from kbqa.training.train import train_adapter
 
     if not files and not demo_questions:
         raise click.UsageError("nothing to train on: give --data FILE or --demo-questions N")
     require_lm_extra()
-    base_model(base)  # a missing model is told now, not after minutes of reading
-    config = TrainingConfig(
-        base=base,
-        epochs=epochs,
-        batch_size=batch_size,
-        learning_rate=learning_rate,
-        lora_rank=lora_rank,
-        lora_alpha=lora_alpha,
-        max_length=max_length,
-        seed=seed,
-        checkpoint_steps=checkpoint_steps,
-    )
-    gathered = gather_examples(files, demo_questions=demo_questions, seed=seed)
-    _print_counts(gathered)
-    split = split_examples(gathered.examples, valid_size, seed)
+    base_model(config.base)  # a missing model is told now, not after minutes of reading
+    is_main = Processes.from_environment().is_main
+    with _names(graph) as names:
+        gathered = gather_examples(
+            files,
+            demo_questions=demo_questions,
+            seed=config.seed,
+            form=config.crp_format,
+            names=names,
+            scored=scored,
+        )
+    if is_main:
+        _print_counts(gathered)
+    split = split_examples(gathered.examples, valid_size, config.seed)
     result = train_adapter(split, output, config, _print_progress)
-    write_model_card(output, config, gathered, split, result)
-    _print_result(result, as_json)
+    if is_main:
+        _write_reports(output, config, gathered, split, result)
+        _print_result(result, as_json)
+
+
+@contextmanager
+def _names(graph: GraphChoice) -> Iterator[NameSource | None]:
+    """Open the source of names that the user chose, if any."""
+    if graph.store is None and graph.endpoint is None:
+        yield None
+        return
+    with closing(graph.open()) as opened:
+        yield opened.labels
+
+
+def _write_reports(
+    output: Path,
+    config: TrainingConfig,
+    gathered: ExampleSet,
+    split: Split,
+    result: TrainingResult,
+) -> None:
+    from kbqa.training.card import write_model_card
+    from kbqa.training.curves import draw_curves
+    from kbqa.training.manifest import write_manifest
+
+    write_manifest(output, config, gathered, split, result)
+    try:
+        draw_curves(output)
+    except ImportError:
+        click.echo("no curves drawn: pip install 'kbqa[plots]', and run this again", err=True)
+    write_model_card(output)
 
 
 def _print_counts(gathered: ExampleSet) -> None:
     click.echo(f"{len(gathered.examples):,} examples", err=True)
     for reason, count in gathered.skipped.most_common():
-        click.echo(f"  left out {count:,}: {reason}", err=True)
+        rows = gathered.skipped_rows.get(reason, [])
+        named = f" ({', '.join(rows[:_NAMED_ROWS])}{', …' if count > _NAMED_ROWS else ''})"
+        click.echo(f"  left out {count:,}: {reason}{named if rows else ''}", err=True)
 
 
 def _print_progress(progress: Progress) -> None:
-    valid = "" if progress.valid_loss is None else f"  held out {progress.valid_loss:.4f}"
+    loss, paths = progress.valid_loss, progress.valid_main_path
     click.echo(
         f"step {progress.step:,}/{progress.steps:,}  epoch {progress.epoch:.2f}  "
-        f"loss {progress.loss:.4f}{valid}",
+        f"loss {progress.loss:.4f}"
+        f"{'' if loss is None else f'  held out {loss:.4f}'}"
+        f"{'' if paths is None else f'  main paths {paths:.1%}'}",
         err=True,
     )
 
@@ -165,5 +157,7 @@ def _print_result(result: TrainingResult, as_json: bool) -> None:
     record = {**result._asdict(), "adapter": str(result.adapter)}
     if as_json:
         click.echo(json.dumps(record))
-    else:
-        click.echo(f"adapter in {result.adapter}: ask with `kbqa ask --adapter {result.adapter}`")
+        return
+    if result.stopped_early:
+        click.echo(f"stopped early, at step {result.steps:,}", err=True)
+    click.echo(f"adapter in {result.adapter}: ask with `kbqa ask --adapter {result.adapter}`")

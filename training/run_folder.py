@@ -1,8 +1,9 @@
-"""The folder of a training run: its settings, log and checkpoints, and at the end the adapter.
+"""The folder of a training run: its settings, log, checkpoints and best weights, and the adapter.
 
 A run may be killed at any moment and must be resumable then, and half an adapter must never be
 taken for one: what is read again is written under another name, and renamed when it is whole. What
-training does with it is not known here.
+training does with it is not known here. A model that was trained whole stands where the adapter
+would.
 """
 
 import json
@@ -14,7 +15,6 @@ from pathlib import Path
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING, NotRequired, TypedDict
 
-from kbqa.engine.prompt import PROMPT_FILE
 from kbqa.sparql.errors import TrainingError
 
 if TYPE_CHECKING:
@@ -23,31 +23,45 @@ if TYPE_CHECKING:
 LOG_FILE = "training_log.jsonl"
 ADAPTER_CONFIG_FILE = "adapter_config.json"
 ADAPTER_WEIGHTS_FILE = "adapter_model.safetensors"
+MODEL_CONFIG_FILE = "config.json"
 _SETTINGS_FILE = "training_config.json"
 _STATE_FILE = "state.pt"
+_BEST = "best"
 _CHECKPOINTS_KEPT = 2
-# In the order in which they are put in place: without the last, a folder is no adapter to anyone.
-_ADAPTER_FILES = (PROMPT_FILE, ADAPTER_WEIGHTS_FILE, ADAPTER_CONFIG_FILE)
+
+
+class BestState(TypedDict):
+    """The best validation of a run: the step it came after, and what it found."""
+
+    step: int
+    loss: float
+    main_path: float | None
 
 
 class Checkpoint(TypedDict):
     """Where a run stands, and all that it needs to go on from there.
 
+    Kbqa's first runs, which can be resumed still, knew fewer of these.
+
     Attributes:
-        adapter: The adapter's weights by name.
+        adapter: The trained weights by name.
         optimizer: The optimizer's state.
         step: Steps done.
-        random: State of torch's random generator.
-        valid_loss: At the end of the last whole epoch; NaN if there is none.
+        randoms: States of the random generators (the CPU's, the GPU's) of each process.
+        random: State of the CPU's, in the first runs.
+        best: The best validation, if there was one.
+        stale: Validations since then.
         losses: Of the steps since the last report.
-        seconds: Wall time that the steps took, in all processes.
+        seconds: Wall time that the steps took, in all sittings.
     """
 
     adapter: "dict[str, Tensor]"
     optimizer: dict[str, object]
     step: int
-    random: "Tensor"
-    valid_loss: float
+    randoms: "NotRequired[list[list[Tensor]]]"
+    random: "NotRequired[Tensor]"
+    best: NotRequired[BestState | None]
+    stale: NotRequired[int]
     losses: NotRequired[list[float]]
     seconds: NotRequired[float]
 
@@ -139,13 +153,23 @@ class RunFolder:
             ) from None
         return state
 
-    def publish_adapter(self, write: Callable[[Path], None]) -> None:
-        """Let a function write the adapter into a folder of its own, then put it in place."""
-        partial = self._empty("adapter.tmp")
+    def keep_best(self, write: Callable[[Path], None]) -> None:
+        """Let a function write the adapter into an empty folder; keep it as the best so far."""
+        partial, best = self._empty("best.tmp"), self.path / _BEST
         write(partial)
-        for name in _ADAPTER_FILES:
-            (partial / name).replace(self.path / name)
-        shutil.rmtree(partial)
+        # Killed between the two, the run goes on from a checkpoint before this, and comes here.
+        shutil.rmtree(best, ignore_errors=True)
+        partial.rename(best)
+
+    def publish_best(self) -> None:
+        """Copy the best adapter to where it is looked for."""
+        best = self.path / _BEST
+        # Without its configuration, a folder is no adapter to anyone, and no model.
+        last = (ADAPTER_CONFIG_FILE, MODEL_CONFIG_FILE)
+        for path in sorted(best.iterdir(), key=lambda path: (path.name in last, path.name)):
+            partial = self.path / f"{path.name}.tmp"
+            shutil.copy(path, partial)
+            partial.replace(self.path / path.name)
 
     def _empty(self, name: str) -> Path:
         directory = self.path / name

@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kbqa.engine.prompt import CHATML, PLAIN, PromptFormat
-from kbqa.training.batches import IGNORED, Encoded, collate, encode, epoch_order, in_batches
+from kbqa.training.batches import (
+    IGNORED,
+    Encoded,
+    collate,
+    encode,
+    epoch_order,
+    epoch_steps,
+    in_batches,
+)
 from kbqa.training.data import Example
 
 if TYPE_CHECKING:
@@ -27,7 +35,7 @@ def _of_length(*lengths: int) -> list[Encoded]:
 def test_an_example_is_the_prompt_of_generation_then_target_and_end(
     prompt: PromptFormat, examples: Sequence[Example], tokenizer: "PreTrainedTokenizerBase"
 ) -> None:
-    [encoded] = encode(examples[:1], tokenizer, prompt, max_length=1_000)
+    [encoded] = encode(examples[:1], tokenizer, prompt, max_length=1_000).kept
     asked = tokenizer(prompt.render(examples[0].question), add_special_tokens=False)["input_ids"]
     assert list(encoded.ids[: encoded.prompt_length]) == asked
     *target, end = encoded.ids[encoded.prompt_length :]
@@ -38,11 +46,17 @@ def test_an_example_is_the_prompt_of_generation_then_target_and_end(
 def test_examples_that_are_too_long_are_left_out_and_never_cut(
     examples: Sequence[Example], tokenizer: "PreTrainedTokenizerBase"
 ) -> None:
-    whole = encode(examples, tokenizer, CHATML, max_length=1_000)
-    lengths = sorted(len(one.ids) for one in whole)
-    assert lengths[0] < lengths[-1]
-    kept = encode(examples, tokenizer, CHATML, max_length=lengths[-1] - 1)
-    assert kept == [one for one in whole if len(one.ids) < lengths[-1]]
+    whole = encode(examples, tokenizer, CHATML, max_length=1_000).kept
+    lengths = [len(one.ids) for one in whole]
+    longest = max(lengths)
+    assert min(lengths) < longest
+    some = encode(examples, tokenizer, CHATML, max_length=longest - 1)
+    assert some.kept == [one for one in whole if len(one.ids) < longest]
+    assert some.too_long == [
+        f"small {example.id}"
+        for example, length in zip(examples, lengths, strict=True)
+        if length == longest
+    ]
 
 
 def test_target_and_end_carry_loss_and_the_prompt_none(tiny_base: Path) -> None:
@@ -65,6 +79,15 @@ def test_the_order_hangs_on_the_seed() -> None:
     encoded = _of_length(*range(2, 400))
     assert epoch_order(encoded, 8, seed=3) == epoch_order(encoded, 8, seed=3)
     assert epoch_order(encoded, 8, seed=3) != epoch_order(encoded, 8, seed=4)
+
+
+@pytest.mark.parametrize(("accumulate", "steps"), [(1, 6), (2, 3), (4, 2), (9, 1)])
+def test_a_step_is_so_many_batches_in_the_order_of_the_epoch(accumulate: int, steps: int) -> None:
+    encoded = _of_length(*range(2, 24))
+    made = epoch_steps(encoded, 4, accumulate, seed=3)
+    assert len(made) == steps
+    assert [len(step) for step in made[:-1]] == [accumulate] * (steps - 1)
+    assert [batch for step in made for batch in step] == epoch_order(encoded, 4, seed=3)
 
 
 def test_batches_are_of_like_length_and_come_in_no_order() -> None:

@@ -9,9 +9,10 @@ import pytest
 from kbqa.engine.generate import Request
 from kbqa.engine.transformers_generator import TransformersGenerator
 from kbqa.sparql.errors import ModelError, TrainingError
+from kbqa.training.config import TrainingConfig
 from kbqa.training.data import Example, Split
 from kbqa.training.run_folder import LOG_FILE
-from kbqa.training.train import Progress, TrainingConfig, TrainingResult, train_adapter
+from kbqa.training.train import Progress, TrainingResult, train_adapter
 
 torch = pytest.importorskip("torch", reason="needs the lm extra")
 
@@ -96,7 +97,7 @@ def test_the_loss_falls(run: Run) -> None:
 
 def test_the_result_counts_what_was_done(run: Run) -> None:
     assert run.result.adapter == run.folder
-    assert (run.result.steps, run.result.train_examples, run.result.too_long) == (STEPS, 23, 0)
+    assert (run.result.steps, run.result.train_examples, run.result.too_long) == (STEPS, 23, ())
     sizes = [weight.numel() for weight in _weights(run.folder).values()]
     assert run.result.trainable_parameters == sum(sizes)
     assert run.result.seconds > 0
@@ -274,6 +275,104 @@ def test_a_loss_that_is_no_number_ends_the_run(
         train_adapter(split, tmp_path, replace(config, learning_rate=1e30))
 
 
+def test_a_step_averages_over_all_its_target_tokens(
+    split: Split, config: TrainingConfig, tmp_path: Path
+) -> None:
+    config = replace(config, epochs=1)
+    whole = replace(config, batch_size=len(split.train))
+    parts = replace(config, batch_size=2, accumulate=12)
+    results = [train_adapter(split, tmp_path / str(one.accumulate), one) for one in (whole, parts)]
+    assert [result.steps for result in results] == [1, 1]
+    assert _log(tmp_path / "12") == [pytest.approx(row, rel=1e-5) for row in _log(tmp_path / "1")]
+
+
+def test_gradient_checkpointing_changes_nothing(
+    run: Run, split: Split, config: TrainingConfig, tmp_path: Path
+) -> None:
+    train_adapter(split, tmp_path, replace(config, gradient_checkpointing=True))
+    _assert_same(tmp_path, run)
+
+
+def test_all_linear_layers_are_those_of_attention_and_mlp(
+    split: Split, config: TrainingConfig, tmp_path: Path
+) -> None:
+    train_adapter(split, tmp_path, replace(config, epochs=1, lora_targets=("all",)))
+    record = json.loads((tmp_path / "adapter_config.json").read_text())
+    attention, mlp = ["k_proj", "o_proj", "q_proj", "v_proj"], ["down_proj", "gate_proj", "up_proj"]
+    assert record["target_modules"] == sorted(attention + mlp)
+
+
+def test_a_model_that_is_trained_whole_is_written_whole(
+    split: Split, config: TrainingConfig, tmp_path: Path
+) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    config = replace(config, full=True, learning_rate=5e-3)
+    with pytest.raises(KilledError):
+        train_adapter(split, tmp_path / "killed", config, _kill_at(20))
+    train_adapter(split, tmp_path / "killed", config)
+    result = train_adapter(split, tmp_path / "whole", config)
+    assert _log(tmp_path / "killed") == _log(tmp_path / "whole")
+    models = [AutoModelForCausalLM.from_pretrained(tmp_path / name) for name in ("killed", "whole")]
+    for one, other in zip(models[0].parameters(), models[1].parameters(), strict=True):
+        assert one.dtype == torch.bfloat16
+        assert torch.equal(one, other)
+    assert result.trainable_parameters == sum(one.numel() for one in models[0].parameters())
+    assert len(AutoTokenizer.from_pretrained(tmp_path / "whole")) == models[0].config.vocab_size
+    assert (tmp_path / "whole" / "kbqa_prompt.json").is_file()
+
+
+def test_the_best_weights_are_written_and_the_run_stops_when_none_are_better(
+    examples: Sequence[Example], config: TrainingConfig, tmp_path: Path
+) -> None:
+    # What is held out contradicts what is learnt: it soon becomes unlikely.
+    wrong = tuple(
+        replace(one, target=other.target)
+        for one, other in zip(examples[:6], examples[6:12], strict=True)
+    )
+    split = Split(tuple(examples), wrong)
+    config = replace(config, epochs=20, patience=2, valid_generate=0)
+    result = train_adapter(split, tmp_path, config)
+    losses = [row["valid_loss"] for row in _log(tmp_path) if row["valid_loss"] is not None]
+    assert result.stopped_early
+    assert len(losses) < config.epochs
+    assert result.best_step == 12 * (len(losses) - config.patience)
+    assert result.valid_loss == min(losses)
+    with pytest.raises(KilledError):
+        train_adapter(split, tmp_path / "killed", config, _kill_at(result.best_step))
+    best, written = _weights(tmp_path / "killed" / "best"), _weights(tmp_path)
+    assert all(torch.equal(weight, best[name]) for name, weight in written.items())
+    again = train_adapter(split, tmp_path, config, _kill_at(0))
+    assert again._replace(seconds=0) == result._replace(seconds=0)
+
+
+def test_validations_come_as_often_as_asked(
+    split: Split, config: TrainingConfig, tmp_path: Path
+) -> None:
+    train_adapter(split, tmp_path, replace(config, validate_every=9, valid_generate=0))
+    validated = [row for row in _log(tmp_path) if row["valid_loss"] is not None]
+    assert [row["step"] for row in validated] == [9, 18, STEPS]
+    assert {row["valid_main_path"] for row in validated} == {None}
+
+
+def test_a_run_of_the_first_kbqa_goes_on(
+    run: Run, split: Split, config: TrainingConfig, tmp_path: Path
+) -> None:
+    with pytest.raises(KilledError):
+        train_adapter(split, tmp_path, config, _kill_at(20))
+    settings = json.loads((tmp_path / "training_config.json").read_text())
+    for name in ("accumulate", "final_rate", "full", "lora_dropout", "crp_format", "patience"):
+        del settings[name]
+    (tmp_path / "training_config.json").write_text(json.dumps(settings))
+    path = tmp_path / "checkpoint-14" / "state.pt"
+    state = torch.load(path)
+    [[random]] = state.pop("randoms")
+    del state["best"], state["stale"]
+    torch.save({**state, "random": random, "valid_loss": 1.0}, path)
+    train_adapter(split, tmp_path, config)
+    _assert_same(tmp_path, run)
+
+
 def _without_weights(folder: Path) -> None:
     (folder / "model.safetensors").unlink()
 
@@ -309,9 +408,18 @@ def test_a_base_model_without_the_adapted_layers_is_told(
         train_adapter(split, tmp_path / "run", replace(config, lora_targets=("c_attn",)))
 
 
-@pytest.mark.parametrize("change", [{"epochs": 0}, {"learning_rate": 0.0}, {"warmup": 1.5}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epochs": 0},
+        {"learning_rate": 0.0},
+        {"warmup": 1.5},
+        {"patience": -1},
+        {"lora_dropout": 1.0},
+    ],
+)
 def test_settings_without_meaning_are_refused(
     change: Mapping[str, object], config: TrainingConfig
 ) -> None:
-    with pytest.raises(ValueError, match=r"at least 1|share of the steps"):
+    with pytest.raises(ValueError, match=r"at least 1|positive|below"):
         replace(config, **change)

@@ -2,16 +2,33 @@
 
 import importlib.util
 import json
+import re
+import sys
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
 from kbqa.engine.cli import main
 from kbqa.engine.models import INSTALL_LM
+from kbqa.training.config import ALL_LAYERS, FULL_LEARNING_RATE, TrainingConfig
 from kbqa.training.data import Example
+from kbqa.training.options import config_options
+
+TABLE_9 = {
+    "learning_rate": 5e-5,
+    "warmup": 0.0,
+    "final_rate": 0.0,
+    "batch_size": 4,
+    "accumulate": 4,
+    "lora_rank": 8,
+    "lora_alpha": 16,
+    "lora_targets": ("q_proj", "k_proj", "v_proj", "o_proj"),
+    "patience": 0,
+}
 
 
 @pytest.fixture
@@ -44,12 +61,16 @@ def test_a_file_of_questions_becomes_an_adapter(
     assert record["adapter"] == str(output)
     assert (record["train_examples"], record["steps"]) == (10, 2)
     assert "11 examples\n  left out 1: a test question was made from it" in result.stderr
-    assert "step 2/2  epoch 1.00  loss " in result.stderr
+    assert re.search(r"step 2/2  epoch 1.00  loss \S+  held out \S+  main paths ", result.stderr)
     card = (output / "README.md").read_text(encoding="utf-8")
     assert "| questions | 10 | 1 |" in card
-    assert {"adapter_config.json", "adapter_model.safetensors", "kbqa_prompt.json"} <= {
-        path.name for path in output.iterdir()
-    }
+    assert {
+        "adapter_config.json",
+        "adapter_model.safetensors",
+        "kbqa_prompt.json",
+        "training_curves.png",
+        "training_manifest.json",
+    } <= {path.name for path in output.iterdir()}
 
     again = _train(questions, tiny_base, output)
     assert again.exit_code == 0
@@ -57,13 +78,17 @@ def test_a_file_of_questions_becomes_an_adapter(
     assert "step " not in again.stderr
 
 
-def test_a_bad_line_is_named(questions: Path, tiny_base: Path, tmp_path: Path) -> None:
+def test_bad_rows_are_counted_and_named_and_end_nothing(
+    questions: Path, tiny_base: Path, tmp_path: Path
+) -> None:
     with questions.open("a", encoding="utf-8") as lines:
-        lines.write("what?\n")
+        lines.write('{"id": "q13", "question": "who?", "crp_routerkgqa": "?"}\n')
     result = _train(questions, tiny_base, tmp_path / "run")
-    assert result.exit_code == 2
-    assert f"Error: {questions}, line 13: not JSON" in result.stderr
-    assert not (tmp_path / "run").exists()
+    assert result.exit_code == 0, result.stderr
+    reason = "published CRP that cannot be read"
+    assert f"left out 1: {reason} (questions q13)" in result.stderr
+    manifest = json.loads((tmp_path / "run" / "training_manifest.json").read_text())
+    assert {"reason": reason, "count": 1, "rows": ["questions q13"]} in manifest["data"]["left_out"]
 
 
 @pytest.mark.parametrize(
@@ -73,8 +98,10 @@ def test_a_bad_line_is_named(questions: Path, tiny_base: Path, tmp_path: Path) -
         (["--learning-rate", "0"], 2, "Invalid value for '--learning-rate'"),
         (["--data", "nowhere.jsonl"], 2, "File 'nowhere.jsonl' does not exist"),
         (["--base", "./nowhere"], 1, "there is no model folder ./nowhere"),
+        (["--lora-targets", ","], 2, "names no layer"),
+        (["--preset", "mine"], 2, "Invalid value for '--preset'"),
     ],
-    ids=["too long", "learning rate", "no file", "no model"],
+    ids=["too long", "learning rate", "no file", "no model", "no layer", "preset"],
 )
 def test_mistakes_end_in_one_line(
     more: list[str], code: int, message: str, questions: Path, tiny_base: Path, tmp_path: Path
@@ -116,3 +143,53 @@ def test_without_the_lm_extra_it_says_what_to_install(
     assert result.exit_code == 1
     assert f"the small model needs peft. Install: {INSTALL_LM}" in result.stderr
     assert not (tmp_path / "run").exists()
+
+
+def _without(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a package look as if it were not installed."""
+    for module in [one for one in sys.modules if one.partition(".")[0] == name]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, name, None)
+
+
+def test_without_matplotlib_all_but_the_curves_is_written(
+    questions: Path, tiny_base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _without("matplotlib", monkeypatch)
+    result = _train(questions, tiny_base, tmp_path / "run")
+    assert result.exit_code == 0, result.stderr
+    assert "no curves drawn: pip install 'kbqa[plots]'" in result.stderr
+    assert "training_curves" not in (tmp_path / "run" / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([], TrainingConfig()),
+        (["--full"], TrainingConfig(full=True, learning_rate=FULL_LEARNING_RATE)),
+        (["--full", "--learning-rate", "1e-4"], TrainingConfig(full=True, learning_rate=1e-4)),
+        (["--lora-targets", "all"], TrainingConfig(lora_targets=ALL_LAYERS)),
+        (["--lora-targets", "q_proj, k_proj"], TrainingConfig(lora_targets=("q_proj", "k_proj"))),
+        (["--format", "compact"], TrainingConfig(crp_format="compact")),
+        (
+            ["--preset", "routerkgqa-webqsp", "--base", "llama"],
+            TrainingConfig(base="llama", epochs=50, **TABLE_9),
+        ),
+        (
+            ["--preset", "routerkgqa-cwq", "--batch-size", "8", "--patience", "2"],
+            TrainingConfig(epochs=10, **{**TABLE_9, "batch_size": 8, "patience": 2}),
+        ),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_options_win_over_the_preset(arguments: list[str], expected: TrainingConfig) -> None:
+    chosen = []
+
+    @click.command()
+    @config_options
+    def command(config: TrainingConfig) -> None:
+        chosen.append(config)
+
+    result = CliRunner().invoke(command, arguments)
+    assert result.exit_code == 0, result.output
+    assert chosen == [expected]
