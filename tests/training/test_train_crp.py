@@ -145,6 +145,24 @@ def test_without_the_lm_extra_it_says_what_to_install(
     assert not (tmp_path / "run").exists()
 
 
+def test_test_sets_are_left_out_and_missing_names_looked_up(
+    questions: Path, small_store: Path, tiny_base: Path, tmp_path: Path
+) -> None:
+    test_set = tmp_path / "test.jsonl"
+    test_set.write_text(questions.read_text(encoding="utf-8").splitlines()[0] + "\n")
+    ns = "PREFIX ns: <http://rdf.freebase.com/ns/>"
+    sparql = f"{ns} SELECT ?x WHERE {{ ns:m.03_r3 ns:location.country.capital ?x }}"
+    with questions.open("a", encoding="utf-8") as lines:
+        lines.write(json.dumps({"id": "q13", "question": "capital?", "sparql": sparql}) + "\n")
+    graph = ["--store", str(small_store)]
+    result = _train(questions, tiny_base, tmp_path / "run", "--exclude", str(test_set), *graph)
+    assert result.exit_code == 0, result.stderr
+    assert "11 examples\n" in result.stderr
+    assert "left out 1: asked in a test set (questions Kenya-0)" in result.stderr
+    card = (tmp_path / "run" / "README.md").read_text(encoding="utf-8")
+    assert "- held against `test.jsonl` (no question of it, nor related to one, is used)" in card
+
+
 def _without(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make a package look as if it were not installed."""
     for module in [one for one in sys.modules if one.partition(".")[0] == name]:
