@@ -1,4 +1,7 @@
-"""What the folder of an adapter says: which base model it is for, and which weights it holds."""
+"""What the folder of an adapter says: which base model it is for, and which weights it holds.
+
+`kbqa train-crp --full` writes a whole model in an adapter's place, which is its own base.
+"""
 
 import hashlib
 import json
@@ -6,26 +9,40 @@ from pathlib import Path
 
 from kbqa.sparql.errors import ModelError
 
+_CONFIG = "adapter_config.json"
+
+
+def is_whole_model(adapter: Path) -> bool:
+    """Tell whether a folder holds a model that was trained in whole, and no adapter."""
+    return (adapter / "config.json").is_file() and not (adapter / _CONFIG).is_file()
+
 
 def adapter_revision(adapter: Path) -> str:
-    """Name an adapter's weights by the head of their hash.
+    """Name an adapter's weights, or a whole model's, by the head of their hash.
 
     Raises:
         ModelError: It holds none.
     """
-    for name in ("adapter_model.safetensors", "adapter_model.bin"):
-        if (adapter / name).is_file():
-            return hashlib.sha256((adapter / name).read_bytes()).hexdigest()[:8]
-    raise ModelError(f"{adapter} holds no weights (adapter_model.safetensors)")
+    pattern = "model*.safetensors" if is_whole_model(adapter) else "adapter_model.safetensors"
+    digest = hashlib.sha256()
+    files = sorted(adapter.glob(pattern)) or sorted(adapter.glob("adapter_model.bin"))
+    for path in files:
+        with path.open("rb") as weights:
+            hashlib.file_digest(weights, lambda: digest)
+    if not files:
+        raise ModelError(f"{adapter} holds no weights ({pattern})")
+    return digest.hexdigest()[:8]
 
 
 def adapter_base(adapter: Path) -> str:
-    """Read which base model an adapter was trained on.
+    """Read which base model an adapter was trained on; a whole model is its own.
 
     Raises:
         ModelError: There is no adapter, or it does not say.
     """
-    path = adapter / "adapter_config.json"
+    if is_whole_model(adapter):
+        return str(adapter)
+    path = adapter / _CONFIG
     try:
         return str(json.loads(path.read_text(encoding="utf-8"))["base_model_name_or_path"])
     except FileNotFoundError:

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import Literal
 
-from kbqa.engine.adapter_files import adapter_base, adapter_revision
+from kbqa.engine.adapter_files import adapter_base, adapter_revision, is_whole_model
 from kbqa.engine.models import base_model, quiet_transformers, require_lm_extra
 from kbqa.kb.cache import cache_directory
 from kbqa.sparql.errors import ModelError
@@ -30,13 +30,16 @@ def merged_checkpoint(adapter: Path, base: str | None, precision: Precision) -> 
         precision: Of the weights, while they are merged and in the checkpoint.
 
     Returns:
-        The checkpoint's folder in the cache. It holds the tokenizer, too.
+        The checkpoint's folder in the cache, which holds the tokenizer, too; a model that was
+        trained in whole is its own.
 
     Raises:
         ModelError: The base model or the adapter is missing or broken, or the checkpoint cannot be
             written.
     """
     require_lm_extra()
+    if is_whole_model(adapter):
+        return adapter
     base = base_model(base or adapter_base(adapter))
     checkpoint = cache_directory() / f"merged-{_key(base, adapter_revision(adapter), precision)}"
     if checkpoint.is_dir():

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from kbqa.engine.adapter_files import adapter_base, adapter_revision
+from kbqa.engine.adapter_files import adapter_base, adapter_revision, is_whole_model
 from kbqa.engine.beam_search import Hypothesis, State, Unsteered, beam_search
 from kbqa.engine.decoding import Decoding
 from kbqa.engine.generate import (
@@ -53,7 +53,8 @@ class TransformersGenerator:
         """Load an adapter and the base model that it names.
 
         Args:
-            adapter: Folder that `kbqa train-crp` wrote; the shipped one by default.
+            adapter: Folder that `kbqa train-crp` wrote, an adapter's or a whole model's; the
+                shipped one by default.
             base: Another base model than the one that the adapter names.
             decoding: How far its texts are constrained; not at all by default.
 
@@ -127,8 +128,9 @@ def _load_merged(base: str, adapter: Path) -> _Merged:
     dtype = torch.bfloat16 if has_fast_bf16(device) else torch.float32
     try:
         tokenizer = AutoTokenizer.from_pretrained(base, padding_side="left")
-        model = AutoModelForCausalLM.from_pretrained(base, dtype=dtype).to(device)
-        merged = PeftModel.from_pretrained(model, str(adapter)).merge_and_unload()
+        merged = AutoModelForCausalLM.from_pretrained(base, dtype=dtype).to(device)
+        if not is_whole_model(adapter):
+            merged = PeftModel.from_pretrained(merged, str(adapter)).merge_and_unload()
     except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
         reason = " ".join(str(error).split())
         raise ModelError(f"{base} with adapter {adapter} cannot be loaded: {reason}") from error

@@ -319,7 +319,10 @@ def test_a_model_that_is_trained_whole_is_written_whole(
         assert torch.equal(one, other)
     assert result.trainable_parameters == sum(one.numel() for one in models[0].parameters())
     assert len(AutoTokenizer.from_pretrained(tmp_path / "whole")) == models[0].config.vocab_size
-    assert (tmp_path / "whole" / "kbqa_prompt.json").is_file()
+    generator = TransformersGenerator.load(tmp_path / "whole")
+    assert generator.name.startswith(f"{tmp_path / 'whole'} + whole ")
+    [written] = generator.generate([Request(split.train[0].question)], n=1)
+    assert [candidate.text.split("\n")[0] for candidate in written] == ["Main Path:"]
 
 
 def test_the_best_weights_are_written_and_the_run_stops_when_none_are_better(
