@@ -2,7 +2,9 @@
 
     >>> import kbqa
     >>> graph = kbqa.open_graph()  # doctest: +SKIP
-    >>> engine = kbqa.Engine(graph, kbqa.TransformersGenerator.load())  # doctest: +SKIP
+    >>> decoding = kbqa.Decoding("graph", graph)  # doctest: +SKIP
+    >>> model = kbqa.TransformersGenerator.load(decoding=decoding)  # doctest: +SKIP
+    >>> engine = kbqa.Engine(graph, model)  # doctest: +SKIP
     >>> engine.ask("what is the capital of Kenya?").answers  # doctest: +SKIP
     (AnswerEntity(term='m.d4u1bz5r', name='Nairobi'),)
 
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kbqa.engine.answer import Answer
+    from kbqa.engine.decoding import Decoding
     from kbqa.engine.engine import Engine
     from kbqa.engine.generate import Candidate, Generator, Request
     from kbqa.engine.transformers_generator import TransformersGenerator
@@ -34,6 +37,7 @@ _HOMES = {
     "Candidate": "kbqa.engine.generate",
     "Crp": "kbqa.sparql.crp",
     "CrpReading": "kbqa.sparql.reading",
+    "Decoding": "kbqa.engine.decoding",
     "Engine": "kbqa.engine.engine",
     "Generator": "kbqa.engine.generate",
     "Graph": "kbqa.kb.graph",
@@ -57,6 +61,7 @@ __all__ = [
     "Candidate",
     "Crp",
     "CrpReading",
+    "Decoding",
     "Engine",
     "Generator",
     "Graph",
