@@ -16,7 +16,7 @@ def test_each_query_is_converted_once_and_found_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("KBQA_CACHE", str(tmp_path))
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.INFO, "kbqa")
     queries = [CAPITAL, NONSENSE, COUNT, CAPITAL]
     first = convert_queries(queries)
     assert "converting 3 queries" in caplog.text
