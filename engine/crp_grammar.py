@@ -26,6 +26,7 @@ _HEADERS = ("\nEntity Restrictions:", "\nNumeric Restrictions:", "\nString Restr
 _ENTITY, _NUMERIC, _STRING = range(3)
 ANSWER, _PIVOT = "?x", "?c"
 INNER = (_PIVOT, "?y", "?k", "?z", "?y2", "?k2", "?y3", "?k3")
+"""What a main path calls the nodes before its answer."""
 MAX_LIMIT = 20
 _MAX_FREE = 200  # characters of a name or a filter
 
@@ -284,7 +285,7 @@ def _may_be_topic(text: str) -> bool:
 
 
 def _is_topic(text: str) -> bool:
-    return _is_name(text[1:])
+    return _may_be_topic(text) and _is_name(text[1:])
 
 
 def _is_name(text: str) -> bool:

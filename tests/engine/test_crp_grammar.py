@@ -39,6 +39,7 @@ TEXTS = {
 WRONG = {
     "no title": " Kenya -[a , b]-> ?x",
     "no topic": "Main Path:\n ?k -[a , b]-> ?x",
+    "a question mark": "Main Path:\n ? -[a , b]-> ?x",
     "a word for a relation": "Main Path:\n Kenya -[capital]-> ?x",
     "half inverse": "Main Path:\n Kenya -[R[a , b]-> ?x",
     "no answer": "Main Path:\n Kenya -[a , b]-> ?y",
@@ -82,18 +83,18 @@ def _after_region(text: str, region: Region) -> Iterator[Options]:
             return
 
 
-def _is_whole(text: str) -> bool:
+def is_whole(text: str) -> bool:
     return any(options.may_end for options in _endings(text, start(AnySteps())))
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 def test_what_can_be_said_may_be_written(text):
-    assert _is_whole(text)
+    assert is_whole(text)
 
 
 @pytest.mark.parametrize("text", WRONG.values(), ids=WRONG)
 def test_what_is_no_path_may_not(text):
-    assert not _is_whole(text)
+    assert not is_whole(text)
 
 
 @given(st.data())
@@ -102,7 +103,7 @@ def test_what_may_be_written_is_read_without_problems(data):
     lines = sorted({line for text in TEXTS.values() for line in text.split("\n")[1:]})
     count = data.draw(st.integers(1, 6))
     text = "\n".join(["Main Path:", *(data.draw(st.sampled_from(lines)) for _ in range(count))])
-    if _is_whole(text):
+    if is_whole(text):
         assert parse_routerkgqa(text).problems == ()
 
 
@@ -118,6 +119,6 @@ def test_published_paths_may_be_written(shared: Path, name: str, dangling: int) 
                 continue
             if text is not None:
                 said += 1
-                refused += [] if _is_whole(text) else [text]
+                refused += [] if is_whole(text) else [text]
     assert said > 800
     assert len(refused) == dangling, refused
