@@ -34,6 +34,7 @@ class Prompt(NamedTuple):
         seed: Of sampling.
         n: Continuations to ask for; only some servers know more than one.
         extra: Fields of the request that are the server's own.
+        grammar: Constrains the text, in EBNF; for vLLM's servers.
     """
 
     text: str
@@ -41,6 +42,7 @@ class Prompt(NamedTuple):
     seed: int
     n: int = 1
     extra: Mapping[str, object] = {}
+    grammar: str | None = None
 
 
 class CompletionsServer:
@@ -82,6 +84,9 @@ class CompletionsServer:
             ModelError: No server answers, or it refuses, fails, answers something else, or sends no
                 log-probabilities.
         """
+        extra = dict(prompt.extra)
+        if prompt.grammar is not None:
+            extra |= {"structured_outputs": {"grammar": prompt.grammar}, "return_token_ids": True}
 
         def ask() -> bytes:
             response = self._client.completions.with_raw_response.create(
@@ -93,19 +98,45 @@ class CompletionsServer:
                 seed=prompt.seed,
                 max_tokens=MAX_NEW_TOKENS,
                 logprobs=1,  # those of the tokens themselves; some servers take 0 for none at all
-                extra_body=dict(prompt.extra),
+                extra_body=extra,
             )
             return response.content
 
         choices = self._ask(ask, _Completion).choices
         if not choices:
             raise ModelError(f"{self.url} answers with no text at all")
-        return [
-            Candidate(choice.text, sum(logprobs), len(logprobs))
-            for choice in choices
-            # A text that ends at once says nothing, and some servers count no token for it.
-            if choice.finish_reason != "length" and (logprobs := self._logprobs(choice))
-        ]
+        candidates = []
+        for choice in choices:
+            logprobs = [] if choice.finish_reason == "length" else self._logprobs(choice)
+            if logprobs and prompt.grammar is not None:
+                logprobs = self._own_logprobs(model, choice)
+            if logprobs:  # A text that ends at once says nothing, and may count no token.
+                candidates.append(Candidate(choice.text, sum(logprobs), len(logprobs)))
+        return candidates
+
+    def _own_logprobs(self, model: str, choice: "_Choice") -> list[float]:
+        """Let the model read what it wrote: what it says is of what the grammar had left over."""
+        prompt, written = choice.prompt_token_ids, choice.token_ids
+        if not prompt or not written:
+            raise ModelError(
+                f"{self.url} does not tell the tokens of a text that a grammar constrains; newer "
+                "servers of vLLM do. Use --decoding none."
+            )
+
+        def ask() -> bytes:
+            response = self._client.completions.with_raw_response.create(
+                model=model,
+                prompt=[*prompt, *written],
+                max_tokens=0,
+                echo=True,
+                logprobs=1,
+            )
+            return response.content
+
+        choices = self._ask(ask, _Completion).choices
+        if len(choices) != 1 or len(read := self._logprobs(choices[0])) < len(written):
+            raise ModelError(f"{self.url} does not score the text that it is sent")
+        return read[-len(written) :]
 
     def _logprobs(self, choice: "_Choice") -> list[float]:
         logprobs = choice.logprobs.token_logprobs if choice.logprobs else None
@@ -114,7 +145,8 @@ class CompletionsServer:
                 f"{self.url} sends no log-probabilities, by which paths are ranked. vLLM's server "
                 "does, and llama.cpp's where it is started with --logits_all true"
             )
-        return logprobs
+        # Nothing stands before a prompt's first token, so that it has none.
+        return [logprob for logprob in logprobs if logprob is not None]
 
     def _ask(self, ask: Callable[[], bytes], body: type[_Body]) -> _Body:
         from openai import APIConnectionError, APIStatusError, APITimeoutError, OpenAIError
@@ -157,13 +189,15 @@ class _Models(BaseModel):
 
 
 class _Logprobs(BaseModel):
-    token_logprobs: list[float] | None = None
+    token_logprobs: list[float | None] | None = None
 
 
 class _Choice(BaseModel):
     text: str
     finish_reason: str | None = None
     logprobs: _Logprobs | None = None
+    token_ids: list[int] | None = None
+    prompt_token_ids: list[int] | None = None
 
 
 class _Completion(BaseModel):

@@ -13,7 +13,10 @@ from itertools import groupby
 from string import ascii_lowercase
 
 from kbqa.engine.crp_grammar import ANSWER, INNER, MAX_HOPS, MAX_LIMIT
+from kbqa.engine.decoding import Decoding
 from kbqa.engine.path_walk import is_sayable
+from kbqa.engine.prompt import PromptFormat
+from kbqa.sparql.errors import ModelError
 from kbqa.sparql.routerkgqa_writer import relation_text
 
 _VARIABLES = (
@@ -83,6 +86,26 @@ def write_ebnf(relations: Sequence[str] | None) -> str:
     nodes = " | ".join(rf'" {name}\n {name}"' for name in INNER)
     sections = map(_section, _LINES)
     return "".join([_MAIN_PATH, f"node ::= {nodes}\n", _RESTRICTIONS, *sections, _NAMES, relation])
+
+
+def decoding_grammar(decoding: Decoding, prompt: PromptFormat) -> str | None:
+    """Write the grammar that a level asks for; None where it asks for none.
+
+    Raises:
+        ModelError: No grammar says what the level asks for, or the model writes another form.
+    """
+    if decoding.level == "none":
+        return None
+    if decoding.level == "graph":
+        raise ModelError(
+            "only --backend transformers follows the graph while it writes. Use --decoding schema."
+        )
+    if prompt.crp_format != "routerkgqa":
+        raise ModelError(
+            f"the adapter writes paths in the form {prompt.crp_format!r}, and only those in "
+            "RouterKGQA's can be constrained. Use --decoding none."
+        )
+    return write_ebnf(decoding.relations)
 
 
 def _section(kind: str) -> str:

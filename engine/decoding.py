@@ -7,6 +7,8 @@ construction, and what a model would make up is never written. Where a question'
 known, ``graph`` is ``schema``.
 """
 
+from collections.abc import Sequence
+
 from kbqa.engine.crp_grammar import AnySteps, Options, Steps, start
 from kbqa.engine.generate import Request
 from kbqa.engine.levels import GRAPH_LEVELS, Level
@@ -31,10 +33,13 @@ class Decoding:
         self.level = level
         self._graph = graph
         self._known = None
+        self.relations: Sequence[str] | None = None
+        """What paths may take, as ids; None where they may take any relation."""
         if level in GRAPH_LEVELS:
             if graph is None:
                 raise ValueError(f"decoding by {level} needs a graph")
-            self._known = KnownRelations(list_relations(graph))
+            self.relations = list_relations(graph)
+            self._known = KnownRelations(self.relations)
 
     def begin(self, request: Request) -> Options | None:
         """Say how the CRPs of a request may begin; None where they may be any text."""

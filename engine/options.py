@@ -72,18 +72,20 @@ class ModelChoice:
         from kbqa.engine.generate import DEFAULT_ADAPTER
 
         adapter = self.adapter or DEFAULT_ADAPTER
+        decoding = Decoding(self.decoding, graph)
         if self.server is not None:
             from kbqa.engine.prompt import load_prompt_format
             from kbqa.engine.server_generator import ServerGenerator
 
-            return ServerGenerator(self.server, load_prompt_format(adapter), self.served_model)
+            prompt = load_prompt_format(adapter)
+            return ServerGenerator(self.server, prompt, self.served_model, decoding)
         if self.backend == "vllm":
             from kbqa.engine.vllm_generator import VllmGenerator
 
-            return VllmGenerator.load(adapter, self.base)
+            return VllmGenerator.load(adapter, self.base, decoding)
         from kbqa.engine.transformers_generator import TransformersGenerator
 
-        return TransformersGenerator.load(adapter, self.base, Decoding(self.decoding, graph))
+        return TransformersGenerator.load(adapter, self.base, decoding)
 
 
 def weights_options(command: Command) -> Command:
@@ -146,9 +148,9 @@ def model_options(command: Command) -> Command:
         backend = backend or ("transformers" if server is None else "server")
         if (backend == "server") != (server is not None):
             raise click.UsageError("--backend server and --server URL go together")
-        if backend != "transformers" and decoding not in (None, "none"):
+        if backend != "transformers" and decoding == "graph":
             raise click.UsageError(
-                f"--decoding {decoding} is for --backend transformers; {backend} offers none"
+                f"--decoding graph is for --backend transformers; {backend} offers up to schema"
             )
         level = decoding or (DEFAULT_LEVEL if backend == "transformers" else "none")
         model = ModelChoice(base, adapter, n, level, backend, server, served_model)

@@ -1,8 +1,8 @@
 """Write CRPs with a model that a server serves over OpenAI's protocol: vLLM, llama.cpp, others.
 
 The server gets the prompt that the adapter was trained with, byte for byte. Every candidate is a
-request of its own, since not every server knows ``n``; many are under way at once. What the model
-writes is not constrained here, only under transformers.
+request of its own, since not every server knows ``n``; many are under way at once. Where the server
+is vLLM's, a grammar can constrain what the model writes; the graph cannot.
 """
 
 from collections.abc import Collection, Sequence
@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Literal
 
 from kbqa.engine.completions_server import VLLM, CompletionsServer, Prompt
+from kbqa.engine.crp_ebnf import decoding_grammar
+from kbqa.engine.decoding import Decoding
 from kbqa.engine.generate import DEFAULT_BEAMS, Candidate, Request
 from kbqa.engine.prompt import PromptFormat
 from kbqa.engine.sampling import DEFAULT_SEED, TEMPERATURE, best_distinct
@@ -33,6 +35,8 @@ class ServerGenerator:
         url: The API's root, such as ``http://127.0.0.1:8000/v1``.
         prompt: What the model was trained with; `load_prompt_format` reads an adapter's.
         model: As the server calls it; may be left out where it serves only one.
+        decoding: How far its texts are constrained; not at all by default. ``grammar`` and
+            ``schema`` only vLLM's server offers, and ``graph`` none.
         search: ``sample``, which every server can; ``beam``, which only vLLM's can, and slowly.
         seed: Of the samples.
         timeout_s: Seconds for one request.
@@ -42,7 +46,7 @@ class ServerGenerator:
 
     Raises:
         ModelError: The `llm` extra is missing, no such server answers, it does not serve the model,
-            or it cannot search as asked.
+            or it cannot search or constrain as asked.
     """
 
     def __init__(
@@ -50,12 +54,17 @@ class ServerGenerator:
         url: str,
         prompt: PromptFormat,
         model: str | None = None,
+        decoding: Decoding | None = None,
         *,
         search: Search = "sample",
         seed: int = DEFAULT_SEED,
         timeout_s: float = 120.0,
         retries: int = 3,
     ) -> None:
+        decoding = decoding or Decoding()
+        self._level, self._grammar = decoding.level, decoding_grammar(decoding, prompt)
+        if self._grammar is not None and search == "beam":
+            raise ModelError("vLLM's beams are not constrained here: sample, or --decoding none")
         self._server = CompletionsServer(url, timeout_s, retries)
         served = self._server.models()
         self._model = _choose(url, served, model)
@@ -63,12 +72,17 @@ class ServerGenerator:
         is_vllm = served[self._model] == VLLM
         if search == "beam" and not is_vllm:
             raise ModelError(f"only vLLM's server searches by beams, and {url} is none: sample")
+        if self._grammar is not None and not is_vllm:
+            raise ModelError(
+                f"only vLLM's server takes the grammar of paths, and {url} is none. "
+                "Use --decoding none."
+            )
         self._extra = _VLLM_AS_IT_IS if is_vllm else {}
 
     @property
     def name(self) -> str:
-        """The model and its server, for reports."""
-        return f"{self._model} at {self._server.url}"
+        """The model, its server and the level of decoding, for reports."""
+        return f"{self._model} at {self._server.url}, decoding {self._level}"
 
     def generate(
         self, requests: Sequence[Request], n: int = DEFAULT_BEAMS
@@ -91,9 +105,9 @@ class ServerGenerator:
         text = self._prompt.render(request.question)
         if self._search == "beam":
             return [Prompt(text, 0.0, self._seed, n, {**self._extra, **_VLLM_BEAMS})]
-        greedy = Prompt(text, 0.0, self._seed, extra=self._extra)
+        greedy = Prompt(text, 0.0, self._seed, extra=self._extra, grammar=self._grammar)
         samples = [
-            Prompt(text, TEMPERATURE, self._seed + number, extra=self._extra)
+            greedy._replace(temperature=TEMPERATURE, seed=self._seed + number)
             for number in range(n if n > 1 else 0)
         ]
         return [greedy, *samples]

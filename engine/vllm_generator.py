@@ -1,8 +1,8 @@
 """Write CRPs with vLLM in this process: many questions at once, fast, on a GPU or a CPU.
 
 vLLM wants versions of its own of torch and transformers, so that it mostly lives in an environment
-of its own. The adapter is merged, or added at run time; see `kbqa.engine.merged_checkpoint`. What
-the model writes is not constrained here, only under transformers.
+of its own. The adapter is merged, or added at run time; see `kbqa.engine.merged_checkpoint`. A
+grammar can constrain what the model writes; the graph cannot.
 """
 
 import importlib.util
@@ -10,9 +10,11 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kbqa.engine.adapter_files import adapter_base, adapter_revision
+from kbqa.engine.crp_ebnf import decoding_grammar
+from kbqa.engine.decoding import Decoding
 from kbqa.engine.generate import (
     DEFAULT_ADAPTER,
     DEFAULT_BEAMS,
@@ -29,7 +31,7 @@ from kbqa.engine.transformers_generator import has_fast_bf16
 from kbqa.sparql.errors import ModelError
 
 if TYPE_CHECKING:
-    from vllm import LLM
+    from vllm import LLM, SamplingParams
     from vllm.lora.request import LoRARequest
 
 Search = Literal["sample", "beam"]
@@ -38,6 +40,15 @@ _CONTEXT = 4608  # tokens: the longest question that `PromptFormat` lets through
 _MAX_LOGPROBS = 100  # vLLM's beam search asks for two a beam
 _CPU_CACHE_BYTES = 2 << 30  # of keys and values; vLLM would take half of the memory
 _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # that vLLM knows
+
+
+class _Written(NamedTuple):
+    """A text of the prompt in a row, with its tokens and their log-probability, end included."""
+
+    row: int
+    text: str
+    tokens: Sequence[int]
+    logprob: float
 
 
 class VllmGenerator:
@@ -51,15 +62,18 @@ class VllmGenerator:
         lora: "LoRARequest | None",
         search: Search,
         seed: int,
+        grammar: str | None,
     ) -> None:
         self._llm, self._prompt, self._name = llm, prompt, name
         self._lora, self._search, self._seed = lora, search, seed
+        self._grammar = grammar
 
     @classmethod
     def load(
         cls,
         adapter: Path = DEFAULT_ADAPTER,
         base: str | None = None,
+        decoding: Decoding | None = None,
         *,
         merge: bool = True,
         search: Search = "sample",
@@ -70,19 +84,26 @@ class VllmGenerator:
         Args:
             adapter: Folder that `kbqa train-crp` wrote; the shipped one by default.
             base: Another base model than the one that the adapter names.
+            decoding: How far its texts are constrained; not at all by default. ``graph`` is not
+                offered here.
             merge: Merge the adapter, once. Without, vLLM adds it at run time, from its own files:
                 good for large models on a GPU.
             search: ``beam`` always goes on to the longest text allowed, and so is slow on a CPU.
             seed: Of the samples.
 
         Raises:
-            ModelError: vLLM, the base model or the adapter is missing or broken.
+            ModelError: vLLM, the base model or the adapter is missing or broken, or what it writes
+                cannot be constrained as asked.
         """
         if importlib.util.find_spec("vllm") is None:
             raise ModelError("vLLM is not installed. Install: pip install 'kbqa[vllm]'")
         # What is wrong with an adapter must show here: it would end vLLM's engine.
         base = base or adapter_base(adapter)
         prompt, revision = load_prompt_format(adapter), adapter_revision(adapter)
+        decoding = decoding or Decoding()
+        grammar = decoding_grammar(decoding, prompt)
+        if grammar is not None and search == "beam":
+            raise ModelError("vLLM's beams are not constrained here: sample, or --decoding none")
         precision = _precision()
         if merge:
             llm = _start(str(merged_checkpoint(adapter, base, precision)), precision, None)
@@ -90,11 +111,12 @@ class VllmGenerator:
         else:
             llm = _start(base_model(base), precision, _vllm_rank(adapter))
             lora = _lora_request(adapter)
-        return cls(llm, prompt, f"{base} + {adapter.resolve().name} {revision}", lora, search, seed)
+        name = f"{base} + {adapter.resolve().name} {revision}, decoding {decoding.level}"
+        return cls(llm, prompt, name, lora, search, seed, grammar)
 
     @property
     def name(self) -> str:
-        """The model, the adapter and the hash of its weights, for reports."""
+        """The model, adapter, hash of its weights and level of decoding, for reports."""
         return self._name
 
     def generate(
@@ -119,34 +141,64 @@ class VllmGenerator:
             raise ModelError(f"vLLM failed: {' '.join(str(error).split())}") from error
 
     def _samples(self, prompts: Sequence[list[int]], n: int) -> list[list[Candidate]]:
-        from vllm import SamplingParams
-
-        greedy = SamplingParams(temperature=0.0, max_tokens=MAX_NEW_TOKENS, logprobs=0)
-        ways = [greedy]
+        ways = [self._sampling(1, 0.0)]
         if n > 1:
-            ways.append(
-                SamplingParams(
-                    n=n,
-                    temperature=TEMPERATURE,
-                    seed=self._seed,
-                    max_tokens=MAX_NEW_TOKENS,
-                    logprobs=0,
-                )
-            )
+            ways.append(self._sampling(n, TEMPERATURE))
         outputs = self._llm.generate(
             [{"prompt_token_ids": prompt} for prompt in prompts for _ in ways],
             ways * len(prompts),
             use_tqdm=False,
             lora_request=self._lora,
         )
+        written = [
+            _Written(number // len(ways), text.text, text.token_ids, text.cumulative_logprob)
+            for number, output in enumerate(outputs)
+            for text in output.outputs
+            if text.finish_reason == "stop" and text.cumulative_logprob is not None
+        ]
+        if self._grammar is not None:
+            written = self._scored(prompts, written)
         found: list[list[Candidate]] = [[] for _ in prompts]
-        for number, output in enumerate(outputs):
-            found[number // len(ways)] += [
-                Candidate(text.text, text.cumulative_logprob, len(text.token_ids))
-                for text in output.outputs
-                if text.finish_reason == "stop" and text.cumulative_logprob is not None
-            ]
+        for text in written:
+            found[text.row].append(Candidate(text.text, text.logprob, len(text.tokens)))
         return [best_distinct(candidates, n) for candidates in found]
+
+    def _sampling(self, n: int, temperature: float) -> "SamplingParams":
+        from vllm import SamplingParams
+        from vllm.sampling_params import StructuredOutputsParams
+
+        return SamplingParams(
+            n=n,
+            temperature=temperature,
+            seed=self._seed,
+            max_tokens=MAX_NEW_TOKENS,
+            logprobs=0,
+            structured_outputs=self._grammar and StructuredOutputsParams(grammar=self._grammar),
+        )
+
+    def _scored(
+        self, prompts: Sequence[list[int]], written: Sequence["_Written"]
+    ) -> list["_Written"]:
+        """Read texts once more for the model's own log-probabilities.
+
+        Where a grammar constrains, vLLM's are of what the grammar has left over, whatever its
+        `logprobs_mode`: the ranking would favour texts that the model would not have written.
+        """
+        from vllm import SamplingParams
+
+        outputs = self._llm.generate(
+            [{"prompt_token_ids": [*prompts[text.row], *text.tokens]} for text in written],
+            SamplingParams(max_tokens=1, prompt_logprobs=0),
+            use_tqdm=False,
+            lora_request=self._lora,
+        )
+        scored = []
+        for text, output in zip(written, outputs, strict=True):
+            read = output.prompt_logprobs[len(prompts[text.row]) :]
+            steps = zip(text.tokens, read, strict=True)
+            logprob = sum(step[token].logprob for token, step in steps)
+            scored.append(text._replace(logprob=logprob))
+        return scored
 
     def _beams(self, prompts: Sequence[list[int]], n: int) -> list[list[Candidate]]:
         from vllm.sampling_params import BeamSearchParams

@@ -77,6 +77,18 @@ def test_finds_texts_no_less_likely_than_transformers(model, prompts, n):
             assert texts[0].logprob >= float(theirs.sequences_scores[row]) - 1e-3
 
 
+def test_one_beam_is_greedy(model, prompts):
+    ids, mask = prompts
+    theirs = model.generate(input_ids=ids, attention_mask=mask, do_sample=False, max_new_tokens=12)
+    ours = beam_search(model, ids, mask, n=1, end=_END, max_new_tokens=12)
+    sequences = [row[ids.shape[1] :].tolist() for row in theirs]
+    ended = [row for row, sequence in enumerate(sequences) if _END in sequence]
+    assert ended
+    for row in ended:
+        greedy = tuple(sequences[row][: sequences[row].index(_END)])
+        assert [text.tokens for text in ours[row]] == [greedy]
+
+
 def test_a_question_is_searched_alike_alone_and_in_a_batch(model, prompts):
     ids, mask = prompts
     together = beam_search(model, ids, mask, n=4, end=_END, max_new_tokens=12)

@@ -94,8 +94,8 @@ def test_a_missing_folder_is_told(generate) -> None:
     [
         (("--backend", "server"), "--backend server and --server URL go together"),
         (("--backend", "vllm", "--server", "http://x/v1"), "go together"),
-        (("--backend", "vllm", "--decoding", "graph"), "vllm offers none"),
-        (("--server", "http://x/v1", "--decoding", "schema"), "server offers none"),
+        (("--backend", "vllm", "--decoding", "graph"), "vllm offers up to schema"),
+        (("--server", "http://x/v1", "--decoding", "graph"), "server offers up to schema"),
     ],
     ids=["no server", "a server too many", "vllm", "server"],
 )

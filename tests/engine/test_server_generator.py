@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from kbqa.engine.crp_ebnf import write_ebnf
+from kbqa.engine.decoding import Decoding
 from kbqa.engine.generate import Request
 from kbqa.engine.prompt import CHATML
-from kbqa.engine.server_generator import ServerGenerator
+from kbqa.engine.server_generator import Search, ServerGenerator
 from kbqa.sparql.errors import ModelError
 
 pytest.importorskip("openai", reason="needs the llm extra")
@@ -31,12 +33,15 @@ class Reply:
         self.status, self.after_s, self.headers = status, after_s, headers
 
 
-def choice(text: str, *logprobs: float, reason: str = "stop") -> dict[str, object]:
+def choice(text: str, *logprobs: float | None, reason: str = "stop") -> dict[str, object]:
     return {"text": text, "finish_reason": reason, "logprobs": {"token_logprobs": list(logprobs)}}
 
 
 def texts(*choices: dict[str, object]) -> Reply:
     return Reply({"choices": choices})
+
+
+TOKENS = texts({**choice("a", 0.0, 0.0), "prompt_token_ids": [1], "token_ids": [7, 0]})
 
 
 class Server:
@@ -101,7 +106,7 @@ def test_one_path_is_the_greedy_one(server: Server) -> None:
     assert asked["prompt"] == "<|im_start|>user\nwho is it?<|im_end|>\n<|im_start|>assistant\n"
     assert (asked["model"], asked["temperature"], asked["n"]) == ("smol", 0.0, 1)
     assert "add_special_tokens" not in asked, "only vLLM knows it"
-    assert generator.name == f"smol at {server.url}"
+    assert generator.name == f"smol at {server.url}, decoding none"
 
 
 def test_samples_are_ranked_and_do_not_repeat(server: Server) -> None:
@@ -162,6 +167,53 @@ def test_vllm_searches_by_beams_in_one_request(server: Server) -> None:
     [asked] = server.asked
     assert (asked["use_beam_search"], asked["n"], asked["temperature"]) == (True, 2, 0.0)
     assert asked["include_stop_str_in_output"] is True
+
+
+def test_vllm_is_given_the_grammar_and_reads_again_what_it_wrote(server: Server) -> None:
+    def answer(asked: Mapping[str, Any]) -> Reply:
+        if asked.get("echo"):
+            return texts(choice("", None, -9.0, -9.0, -2.0, -0.5, reason="length"))
+        written = choice("Main Path:", 0.0, 0.0)
+        return texts({**written, "prompt_token_ids": [1, 2, 3], "token_ids": [7, 0]})
+
+    server.models = Reply(VLLM_MODELS)
+    server.answer = answer
+    generator = ServerGenerator(server.url, CHATML, "crp", Decoding("grammar"))
+    [[candidate]] = generator.generate([Request("who?")], 1)
+    assert (candidate.text, candidate.logprob, candidate.tokens) == ("Main Path:", -2.5, 2)
+    asked, again = server.asked
+    assert asked["structured_outputs"] == {"grammar": write_ebnf(None)}
+    assert (again["prompt"], again["max_tokens"]) == ([1, 2, 3, 7, 0], 0)
+
+
+@pytest.mark.parametrize(
+    ("replies", "message"),
+    [
+        ([texts(choice("a", 0.0))], "does not tell the tokens"),
+        ([TOKENS, texts(choice("", None, -1.0))], "does not score the text"),
+        ([Reply({"message": "invalid grammar"}, 400)], "refuses: .*invalid grammar"),
+    ],
+    ids=["no tokens", "no score", "refused"],
+)
+def test_a_server_that_cannot_constrain_is_told(
+    server: Server, replies: list[Reply], message: str
+) -> None:
+    server.models = Reply(VLLM_MODELS)
+    server.replies = replies
+    generator = ServerGenerator(server.url, CHATML, "crp", Decoding("grammar"), retries=0)
+    with pytest.raises(ModelError, match=message):
+        generator.generate([Request("who?")], 1)
+
+
+@pytest.mark.parametrize(
+    ("search", "message"),
+    [("sample", "only vLLM's server takes the grammar"), ("beam", "beams are not constrained")],
+)
+def test_constraints_that_are_not_offered_are_told(
+    server: Server, search: Search, message: str
+) -> None:
+    with pytest.raises(ModelError, match=message):
+        ServerGenerator(server.url, CHATML, decoding=Decoding("grammar"), search=search)
 
 
 @pytest.mark.parametrize(
