@@ -5,14 +5,18 @@
 
 import importlib.util
 from collections.abc import Sequence
+from contextlib import closing
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import pytest
 
+from kbqa.engine.decoding import Decoding
 from kbqa.engine.generate import DEFAULT_ADAPTER, Candidate, Request
 from kbqa.engine.vllm_generator import VllmGenerator
+from kbqa.kb.store import OxigraphStore
 from kbqa.sparql.errors import ModelError
+from kbqa.sparql.routerkgqa import parse_routerkgqa
 
 QUESTIONS = (
     "what is the capital of Kenya?",
@@ -35,6 +39,14 @@ def test_a_missing_adapter_is_told_before_vllm_starts(
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: ModuleSpec(name, None))
     with pytest.raises(ModelError, match="there is no adapter at"):
         VllmGenerator.load(tmp_path / "none", merge=merge)
+
+
+def test_the_graph_is_for_transformers(small_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: ModuleSpec(name, None))
+    with closing(OxigraphStore.open(small_store)) as graph:
+        decoding = Decoding("graph", graph)
+        with pytest.raises(ModelError, match="only --backend transformers follows the graph"):
+            VllmGenerator.load(decoding=decoding)
 
 
 @pytest.fixture(scope="module")
@@ -77,3 +89,19 @@ class TestWithVllm:
     def test_an_endless_question_is_cut(self, generator: VllmGenerator) -> None:
         [candidates] = generator.generate([Request("東京?" * 100_000)], 1)
         assert len(candidates) <= 1
+
+    def test_constrained_texts_are_paths_with_the_logprobs_of_the_model(
+        self, generator: VllmGenerator
+    ) -> None:
+        from kbqa.engine.transformers_generator import TransformersGenerator
+
+        constrained = VllmGenerator.load(DEFAULT_ADAPTER, decoding=Decoding("grammar"))
+        requests = [Request(question) for question in QUESTIONS]
+        theirs = TransformersGenerator.load(DEFAULT_ADAPTER, None, Decoding("grammar"))
+        ours = constrained.generate(requests, 1)
+        assert _texts(ours) == _texts(theirs.generate(requests, 1))
+        for [one], [other] in zip(ours, generator.generate(requests, 1), strict=True):
+            if one.text == other.text:
+                assert one.logprob == pytest.approx(other.logprob, abs=0.01)
+        for texts in _texts(constrained.generate(requests, 5)):
+            assert [parse_routerkgqa(text).problems for text in texts] == [()] * len(texts)
