@@ -41,5 +41,5 @@ $(VENV)/.demo: $(VENV)/.torch pyproject.toml
 
 $(VENV)/.dev: $(VENV)/.demo
 	@echo "Installing what the tests need."
-	$(INSTALL) --editable '.[lm,llm,demo,dev]'
+	$(INSTALL) --editable '.[lm,llm,plots,demo,dev]'
 	@touch $@

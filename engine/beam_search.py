@@ -100,14 +100,18 @@ class _Search:
     def advance(self, options: list[_Option]) -> None:
         """Keep the n likeliest of what the beams may become, and what is finished above them."""
         self.beams = []
+        given_up = 0  # for their length; what is less likely does not take their place
         for option in sorted(options, key=lambda option: -option.logprob):
-            if len(self.beams) == self.n:
+            if len(self.beams) + given_up == self.n:
                 break
             if option.token == self.end:
                 if option.beam.state.follow(self.end) is not None:
                     self.finished.append(Hypothesis(option.beam.tokens, option.logprob))
             elif (beam := self._follow(option)) is not None:
-                self.beams.append(beam)
+                if len(beam.tokens) < self.max_tokens:
+                    self.beams.append(beam)
+                else:
+                    given_up += 1
         self._prune()
 
     def _follow(self, option: _Option) -> Beam | None:
@@ -124,7 +128,7 @@ class _Search:
             state = state.follow(token)
         tokens = (*beam.tokens, *added)
         # Where no token may follow, it was a way that leads nowhere.
-        if state is None or state.tokens == () or len(tokens) >= self.max_tokens:
+        if state is None or state.tokens == ():
             return None
         return Beam(tokens, len(added), option.logprob, state, beam.row)
 
