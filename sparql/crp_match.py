@@ -38,10 +38,11 @@ def match_crps(predicted: Crp, gold: Crp) -> CrpMatch:
     >>> match_crps(parse_crp("Kenya -> a.b").crp, parse_crp("Peru -> a.b").crp)
     CrpMatch(exact=False, skeleton=True, main_path=True, depth=True)
     """
+    skeleton, gold_skeleton = _in_order(_skeleton(predicted)), _in_order(_skeleton(gold))
     return CrpMatch(
         exact=_in_order(predicted) == _in_order(gold),
-        skeleton=_in_order(_skeleton(predicted)) == _in_order(_skeleton(gold)),
-        main_path=predicted.path == gold.path,
+        skeleton=skeleton == gold_skeleton,
+        main_path=skeleton.path == gold_skeleton.path,
         depth=len(predicted.path) == len(gold.path),
     )
 

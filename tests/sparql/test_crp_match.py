@@ -4,6 +4,7 @@ from strategies import crps
 
 from kbqa.sparql.crp_match import CrpMatch, match_crps
 from kbqa.sparql.routerkgqa import parse_routerkgqa
+from kbqa.sparql.text import parse_crp
 
 GOLD = """Main Path:
  Kenya -[a , b]-> ?y
@@ -54,6 +55,12 @@ def test_the_order_of_constraints_does_not_count() -> None:
         parse_routerkgqa(path + lines.format(*names)).crp for names in (("A", "B"), ("B", "A"))
     )
     assert match_crps(one, other).exact
+
+
+def test_an_entity_within_a_fork_is_no_part_of_the_main_path() -> None:
+    text = "Kenya (-> a.b {{-> c.d = {}}} -> e.f | -> g.h)"
+    one, other = (parse_crp(text.format(name)).crp for name in ("Peru", "Chile"))
+    assert match_crps(one, other) == CrpMatch(False, True, True, True)
 
 
 @given(crps(), crps())
