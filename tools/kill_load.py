@@ -108,11 +108,12 @@ def main(dump: Path, work: Path, kills: int, seed: int, shard_triples: int) -> N
             what = "first process" if first_alone else "all processes"
             found = ", ".join(_found(store))
             print(f"{killed:5}{loads + 1:5}{run.seconds:9.2f}  {what:14}{moment:30}{found}")
-            continue
+            if not _has_ended(store):
+                continue
         loads += 1
         is_finished = StoreLayout(store).is_finished
         differences = _compare(expected, store, size) if is_finished else ["no finished store"]
-        if run.code != 0:
+        if run.code:
             differences.append(f"the command ended with code {run.code}")
         problems += [f"load {loads}: {difference}" for difference in differences]
         ratio = disk_bytes(store) / size
@@ -222,6 +223,12 @@ def _found(store: Path) -> list[str]:
     shards = [name for name in working if name.startswith("shard-")]
     others = [name for name in working if name not in shards and not name.endswith(".lock")]
     return names + ["building:", *others] + ([f"shards: {len(shards)}"] if shards else [])
+
+
+def _has_ended(store: Path) -> bool:
+    """Tell whether a load was done with its work when it was killed, and only had to exit."""
+    layout = StoreLayout(store)
+    return layout.is_finished and not layout.building.exists()
 
 
 def _compare(expected: dict[str, Content], store: Path, size: int) -> list[str]:
