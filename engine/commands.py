@@ -107,9 +107,10 @@ def evaluate(
     """
     from tqdm import tqdm
 
+    from kbqa.engine.beam_files import read_beams
     from kbqa.engine.engine import Engine
-    from kbqa.engine.evaluate import EvaluationConfig, Row, read_beams, summarise
-    from kbqa.engine.evaluate import evaluate as run
+    from kbqa.engine.evaluation.evaluate import EvaluationConfig, Row, summarise
+    from kbqa.engine.evaluation.evaluate import evaluate as run
     from kbqa.engine.generate import SavedBeams
     from kbqa.engine.questions import read_questions
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kbqa.engine.metrics import normalise_answer
+from kbqa.engine.evaluation.metrics import normalise_answer
 from kbqa.engine.official_questions import read_question_rows, scored_parses
 from kbqa.engine.questions import topic_entities
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph

@@ -139,9 +139,9 @@ def generate(
     """
     from tqdm import tqdm
 
+    from kbqa.engine.beam_files import Write, write_beams
     from kbqa.engine.engine import Engine
     from kbqa.engine.questions import read_questions
-    from kbqa.engine.write_beams import Write, write_beams
 
     if not output.parent.is_dir():
         raise InputError(f"there is no folder {output.parent} to write {output.name} to")

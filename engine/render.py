@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 
 from kbqa.engine.answer import Answer, AnswerEntity, Beam, EvidenceTriple, Result
-from kbqa.engine.metrics import Mean
+from kbqa.engine.evaluation.metrics import Mean
 from kbqa.sparql.terms import Literal, is_mid
 from kbqa.sparql.words import describe_crp, describe_dropped
 

@@ -19,6 +19,7 @@
     │   ├── UnlinkedName        no entity of the graph bears the name
     │   └── UnreachablePath     no candidate's main path exists in the graph
     ├── ModelError              a language model is missing, broken or failed
+    │   └── SpendingLimitReached  what may be spent on a general model is spent
     └── TrainingError           training cannot start, resume or go on
 
 An empty result is none of these: it is a result. Each message says what happened, to what,
@@ -174,6 +175,10 @@ class UnreachablePath(AnsweringError):
 
 class ModelError(KbqaError):
     """A language model is missing, broken, or failed while it ran."""
+
+
+class SpendingLimitReached(ModelError):
+    """What may be spent on a general model is spent; nothing was asked any more."""
 
 
 class TrainingError(KbqaError):

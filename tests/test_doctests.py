@@ -8,9 +8,9 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 MODULES = sorted(
-    f"kbqa.{folder}.{path.stem}"
+    "kbqa." + ".".join(path.relative_to(ROOT).with_suffix("").parts)
     for folder in ("sparql", "kb", "engine", "training")
-    for path in (ROOT / folder).glob("*.py")
+    for path in (ROOT / folder).rglob("*.py")
     if ">>> " in path.read_text(encoding="utf-8")
 )
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import click
 from shares import share_with_interval
 
-from kbqa.engine.evaluate import read_beams
+from kbqa.engine.beam_files import read_beams
 from kbqa.engine.generate import Candidate
 from kbqa.sparql.errors import InputError
 

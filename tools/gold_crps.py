@@ -24,10 +24,10 @@ import click
 from tqdm import tqdm
 
 from kbqa.engine.answer import term_text
-from kbqa.engine.evaluate import summarise
+from kbqa.engine.evaluation.evaluate import summarise
+from kbqa.engine.evaluation.metrics import Mean, Scores, normalise_answer, score_best
 from kbqa.engine.execute import MAX_ANSWERS
 from kbqa.engine.json_lines import read_rows
-from kbqa.engine.metrics import Mean, Scores, normalise_answer, score_best
 from kbqa.engine.official_questions import scored_parses
 from kbqa.engine.questions import Question, read_questions
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph

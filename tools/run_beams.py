@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from kbqa.engine.answer import term_text
 from kbqa.engine.clock import Clock
 from kbqa.engine.confidence import Outcome
+from kbqa.engine.evaluation.metrics import score_best
 from kbqa.engine.execute import Executor
 from kbqa.engine.generate import Candidate
 from kbqa.engine.ground import Grounder, name_topics
 from kbqa.engine.linker import Linker
-from kbqa.engine.metrics import score_best
 from kbqa.engine.questions import Question
 from kbqa.kb.entity_search import Names
 from kbqa.kb.graph import Graph

@@ -29,12 +29,12 @@ from typing import TextIO
 import click
 from run_beams import BeamRunner, f1_of, first_answers
 
+from kbqa.engine.beam_files import read_beams
 from kbqa.engine.confidence import ConfidenceModel, Outcome, describe_outcomes
-from kbqa.engine.evaluate import read_beams
+from kbqa.engine.evaluation.metrics import bootstrap_mean
 from kbqa.engine.generate import Candidate
 from kbqa.engine.json_lines import read_rows
 from kbqa.engine.linker import Linker
-from kbqa.engine.metrics import bootstrap_mean
 from kbqa.engine.questions import Question, read_questions
 from kbqa.kb.entity_search import open_names
 from kbqa.kb.select_graph import open_graph

@@ -16,8 +16,8 @@ import click
 from run_beams import BeamRunner, f1_of
 
 from kbqa.engine.answer import term_text
+from kbqa.engine.beam_files import read_beams
 from kbqa.engine.confidence import describe_outcomes
-from kbqa.engine.evaluate import read_beams
 from kbqa.engine.json_lines import read_rows
 from kbqa.engine.linker import Linker
 from kbqa.engine.questions import Question, topic_entities

@@ -4,7 +4,7 @@ from dataclasses import replace
 import pytest
 
 from kbqa.engine.answer import Answer, AnswerEntity, Beam, EvidenceTriple, Result
-from kbqa.engine.metrics import Mean
+from kbqa.engine.evaluation.metrics import Mean
 from kbqa.engine.render import render_answer, render_summary
 from kbqa.sparql.crp import Constraint, Crp, Entity, Hop, IsEntity
 from kbqa.sparql.terms import Literal

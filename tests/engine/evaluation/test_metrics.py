@@ -4,7 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbqa.engine.metrics import Scores, bootstrap_mean, normalise_answer, score, score_best
+from kbqa.engine.evaluation.metrics import (
+    Scores,
+    bootstrap_mean,
+    normalise_answer,
+    score,
+    score_best,
+)
 
 PERFECT = Scores(1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
 NOTHING = Scores(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)

@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from kbqa.engine.answer import Answer
-from kbqa.engine.crp_records import written_text
 from kbqa.engine.engine import Engine
+from kbqa.engine.evaluation.metrics import Mean, Scores, bootstrap_mean, score_best
 from kbqa.engine.generate import Candidate, Request
 from kbqa.engine.json_lines import drop_unfinished_line, read_rows
-from kbqa.engine.metrics import Mean, Scores, bootstrap_mean, score_best
 from kbqa.engine.questions import Question
 from kbqa.engine.run_manifest import claim_output, file_sha256
-from kbqa.sparql.errors import InputError, KbqaError
+from kbqa.sparql.errors import KbqaError
 
 logger = logging.getLogger(__name__)
 
@@ -116,25 +115,6 @@ def summarise(rows: Sequence[Row]) -> dict[str, dict[str, Mean]]:
         for tier, members in sorted(tiers.items())
         if members
     }
-
-
-def read_beams(path: Path) -> dict[str, list[Candidate]]:
-    """Read the candidates that `kbqa crp generate` wrote.
-
-    Raises:
-        InputError: The file is missing or not of that form.
-    """
-    beams = {}
-    for number, row in read_rows(path):
-        try:
-            beams[str(row["id"])] = [_candidate(crp) for crp in row["crps"]]
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise InputError(f"{path}, line {number}: not a row of beams ({error!r})") from None
-    return beams
-
-
-def _candidate(crp: Mapping[str, Any]) -> Candidate:
-    return Candidate(written_text(crp), float(crp["logprob"]), int(crp["tokens"]))
 
 
 def _answers(

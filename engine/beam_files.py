@@ -1,4 +1,4 @@
-"""Write the candidates of a question set into a file, for runs that start from them.
+"""Files of candidates of a question set, for runs that start from them.
 
 Rows are written as they come; the same call goes on with a file that is not complete. What made
 them stands in a manifest beside (`kbqa.engine.run_manifest`).
@@ -6,15 +6,16 @@ them stands in a manifest beside (`kbqa.engine.run_manifest`).
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from kbqa.engine.crp_records import written_record
-from kbqa.engine.evaluate import read_beams
+from kbqa.engine.crp_records import written_record, written_text
 from kbqa.engine.generate import Candidate, Request
-from kbqa.engine.json_lines import drop_unfinished_line
+from kbqa.engine.json_lines import drop_unfinished_line, read_rows
 from kbqa.engine.questions import Question
 from kbqa.engine.run_manifest import claim_output, file_sha256
+from kbqa.sparql.errors import InputError
 
 Write = Callable[[Sequence[Request]], Sequence[Sequence[Candidate]]]
 """Writes the candidates of some questions, best first."""
@@ -75,6 +76,25 @@ def write_beams(
                 rows.write(_line(question.id, candidates, seconds))
             rows.flush()
             report(len(batch))
+
+
+def read_beams(path: Path) -> dict[str, list[Candidate]]:
+    """Read the candidates that `kbqa crp generate` wrote.
+
+    Raises:
+        InputError: The file is missing or not of that form.
+    """
+    beams = {}
+    for number, row in read_rows(path):
+        try:
+            beams[str(row["id"])] = [_candidate(crp) for crp in row["crps"]]
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{path}, line {number}: not a row of beams ({error!r})") from None
+    return beams
+
+
+def _candidate(crp: Mapping[str, Any]) -> Candidate:
+    return Candidate(written_text(crp), float(crp["logprob"]), int(crp["tokens"]))
 
 
 def _line(id_: str, candidates: Sequence[Candidate], seconds: float) -> str:

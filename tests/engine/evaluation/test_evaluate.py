@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from kbqa.engine.beam_files import read_beams
 from kbqa.engine.engine import Engine
-from kbqa.engine.evaluate import EvaluationConfig, Row, evaluate, read_beams, summarise
+from kbqa.engine.evaluation.evaluate import EvaluationConfig, Row, evaluate, summarise
 from kbqa.engine.generate import Candidate
 from kbqa.engine.questions import read_questions
 from kbqa.kb.graph import Graph

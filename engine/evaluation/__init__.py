@@ -1,0 +1,1 @@
+"""Run question sets, score them, and compare runs."""
