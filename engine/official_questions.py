@@ -3,7 +3,8 @@
 WebQSP's is one JSON object with ``Questions``, ComplexWebQuestions' one JSON list, and so is
 RouterKGQA's ``examples.json``. Their records become ours: ``id``, ``question``, ``sparql``,
 ``topic_entities``, ``entities_in_sparql``, ``answers``; for WebQSP ``parses``, for
-ComplexWebQuestions ``webqsp_id``, and for RouterKGQA ``crp_routerkgqa``.
+ComplexWebQuestions ``webqsp_id`` and ``compositionality_type``, and for RouterKGQA
+``crp_routerkgqa``.
 """
 
 import gzip
@@ -124,6 +125,7 @@ def _cwq_row(record: Row) -> Row:
         "question": record["question"],
         "sparql": record["sparql"],
         "webqsp_id": record.get("webqsp_ID"),
+        "compositionality_type": record.get("compositionality_type"),
         "answers": [
             {"arg": answer["answer_id"], "name": answer.get("answer")}
             for answer in record.get("answers", ())

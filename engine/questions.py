@@ -1,7 +1,8 @@
-"""Read question sets, in our form or in that of the official files."""
+"""Read question sets, in our form or in that of the official files, and draw samples of them."""
 
+import random
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ class Question:
         golds: Gold answer sets, of which any is right: WebQSP gives one a parse. Empty where the
             question has none, and is not scored.
         tier: The tier of evidence in the slice, where the set names one.
+        type: How ComplexWebQuestions made it: its compositionality type.
+        sparql: Its gold query; of a question with several parses, the first that counts.
     """
 
     id: str
@@ -29,6 +32,8 @@ class Question:
     topics: tuple[Entity, ...]
     golds: tuple[frozenset[str], ...]
     tier: str | None = None
+    type: str | None = None
+    sparql: str | None = None
 
 
 def asked_questions(argument: str) -> Iterator[str]:
@@ -66,6 +71,16 @@ def read_questions(path: Path) -> list[Question]:
     return list(questions.values())
 
 
+def sample_questions(questions: Sequence[Question], size: int, seed: int) -> list[Question]:
+    """Draw questions, in their order; the same for the same set, size and seed.
+
+    Where there are no more than `size`, they are all drawn.
+    """
+    ids = sorted(question.id for question in questions)
+    drawn = set(random.Random(seed).sample(ids, min(size, len(ids))))
+    return [question for question in questions if question.id in drawn]
+
+
 def topic_entities(row: Mapping[str, Any]) -> tuple[Entity, ...]:
     """Collect a record's topic entities that have a mid.
 
@@ -81,21 +96,31 @@ def topic_entities(row: Mapping[str, Any]) -> tuple[Entity, ...]:
 
 def _question(row: Mapping[str, Any], path: Path, number: int) -> Question:
     try:
-        text, tier = row["question"], row.get("evidence")
-        if not isinstance(text, str) or not isinstance(tier, str | None):
-            raise TypeError("the question and its tier of evidence are texts")
+        text = row["question"]
+        if not isinstance(text, str):
+            raise TypeError("the question is a text")
         return Question(
             id=str(row.get("id", number)),
             text=text,
             topics=topic_entities(row),
             golds=_golds(row),
-            tier=tier,
+            tier=_text(row, "evidence"),
+            type=_text(row, "compositionality_type"),
+            sparql=_text(row, "sparql"),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise InputError(
             f"{path}, line {number}: not a question record ({error!r}). "
             'Expected {"id", "question", "topic_entities", "answers"}.'
         ) from None
+
+
+def _text(row: Mapping[str, Any], field: str) -> str | None:
+    """Take a text that a record may have; None where it is missing or empty."""
+    text = row.get(field)
+    if not isinstance(text, str | None):
+        raise TypeError(f"its {field} is a text")
+    return text or None
 
 
 def _golds(row: Mapping[str, Any]) -> tuple[frozenset[str], ...]:

@@ -7,11 +7,11 @@ SPARQL. Names come from the record, else from a graph, else from the comments in
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kbqa.engine.conversion import Unconverted, convert_queries
 from kbqa.sparql.crp import Crp, Entity
 from kbqa.sparql.errors import CrpSyntaxError
 from kbqa.sparql.routerkgqa import parse_routerkgqa
 from kbqa.sparql.terms import is_mid
-from kbqa.training.conversion import convert_queries
 from kbqa.training.entity_names import NameSource, noted_names, row_names
 from kbqa.training.unusable import Unusable
 
@@ -50,7 +50,7 @@ def row_crps(rows: Sequence[Row], names: NameSource | None = None) -> list[Crp |
     ]
 
 
-def _row_crp(row: Row, converted: Mapping[str, Crp | Unusable]) -> Crp | Unusable:
+def _row_crp(row: Row, converted: Mapping[str, Crp | Unconverted]) -> Crp | Unusable:
     """Read a record's CRP, with the names that the record itself gives."""
     try:
         names = row_names(row)
@@ -60,7 +60,7 @@ def _row_crp(row: Row, converted: Mapping[str, Crp | Unusable]) -> Crp | Unusabl
     if crp is None:
         complete = "no complete parse of a good question"
         return Unusable(complete if row.get("parses") else "neither CRP nor SPARQL")
-    return _with_names(crp, names) if isinstance(crp, Crp) else crp
+    return _with_names(crp, names) if isinstance(crp, Crp) else Unusable(crp.reason)
 
 
 def _published(row: Row) -> Crp | None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kbqa.engine.questions import Question, read_questions
+from kbqa.engine.questions import Question, read_questions, sample_questions
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import InputError
 
@@ -14,6 +14,8 @@ CWQ = {
     "topic_entities": [{"mid": "m.03_r3", "name": "Jamaica"}, {"mid": None, "name": "1990"}],
     "answers": [{"arg": "m.04xc2m", "name": "Jamaican dollar"}, {"arg": None, "name": ""}],
     "evidence": "independent",
+    "compositionality_type": "composition",
+    "sparql": "SELECT ?x { }",
 }
 
 
@@ -37,6 +39,8 @@ def test_a_question_is_read_with_what_its_set_says(tmp_path: Path) -> None:
             topics=(Entity("Jamaica", "m.03_r3"),),
             golds=(frozenset({"m.04xc2m"}),),
             tier="independent",
+            type="composition",
+            sparql="SELECT ?x { }",
         )
     ]
 
@@ -62,20 +66,36 @@ def test_each_complete_parse_of_a_good_question_is_a_gold_set(tmp_path: Path) ->
 
 
 def test_the_official_files_are_read_as_they_are(tmp_path: Path) -> None:
-    parse = {**_parse("m.1"), "TopicEntityMid": "m.0t", "TopicEntityName": "T", "Sparql": ""}
+    parse = {**_parse("m.1"), "TopicEntityMid": "m.0t", "TopicEntityName": "T", "Sparql": "S"}
     webqsp = {"QuestionId": "WebQTest-1", "RawQuestion": "a?", "Parses": [parse]}
-    cwq = {"ID": "c", "question": "b?", "sparql": "", "answers": [{"answer_id": "m.2"}]}
+    cwq = {
+        "ID": "c",
+        "question": "b?",
+        "sparql": "",
+        "answers": [{"answer_id": "m.2"}],
+        "compositionality_type": "conjunction",
+    }
     routerkgqa = {"instruction": "", "input": "Question: { c? }", "output": "", "history": []}
     expected = {
         json.dumps({"Questions": [webqsp]}): Question(
-            "WebQTest-1", "a?", (Entity("T", "m.0t"),), (frozenset({"m.1"}),)
+            "WebQTest-1", "a?", (Entity("T", "m.0t"),), (frozenset({"m.1"}),), sparql="S"
         ),
-        json.dumps([cwq]): Question("c", "b?", (), (frozenset({"m.2"}),)),
+        json.dumps([cwq]): Question("c", "b?", (), (frozenset({"m.2"}),), type="conjunction"),
         json.dumps([routerkgqa]): Question("1", "c?", (), ()),
     }
     for text, question in expected.items():
         (tmp_path / "q.json").write_text(text)
         assert read_questions(tmp_path / "q.json") == [question]
+
+
+def test_a_sample_is_the_same_for_the_same_seed() -> None:
+    questions = [Question(str(number), "?", (), ()) for number in range(20)]
+    sample = sample_questions(questions, 5, 7)
+    assert len(sample) == 5
+    assert sample == sorted(sample, key=questions.index)
+    assert {q.id for q in sample} == {q.id for q in sample_questions(questions[::-1], 5, 7)}
+    assert sample != sample_questions(questions, 5, 8)
+    assert sample_questions(questions, 99, 7) == questions
 
 
 def test_gzip_and_empty_lines(tmp_path: Path) -> None:
@@ -100,6 +120,7 @@ GOOD = json.dumps({"question": "a?", "id": "1"})
         (f'{GOOD}\n{{"id": "2"}}\n', "line 2: not a question record"),
         ('{"question": 7}', "line 1: not a question record"),
         ('{"question": "a?", "evidence": 7}', "line 1: not a question record"),
+        ('{"question": "a?", "sparql": ["SELECT"]}', "line 1: not a question record"),
         ('{"question": "a?", "topic_entities": ["m.1"]}', "line 1: not a question record"),
         ('{"question": "a?", "answers": 7}', "line 1: not a question record"),
         ('{"question": "a?", "parses": [{}]}', "line 1: not a question record"),
@@ -149,3 +170,5 @@ def test_the_benchmarks_are_read_in_full(shared: Path, name: str, rows: int) -> 
     assert len(questions) == rows
     assert {question.tier for question in questions} == {"independent", "annotated", "none"}
     assert sum(bool(question.golds) for question in questions) > 0.95 * rows
+    assert sum(question.sparql is not None for question in questions) > 0.95 * rows
+    assert all(bool(question.type) == name.startswith("cwq") for question in questions)

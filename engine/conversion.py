@@ -9,6 +9,7 @@ import importlib.metadata
 import importlib.resources
 import logging
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from kbqa.engine.text_cache import TextCache
 from kbqa.kb.cache import cache_directory
@@ -16,7 +17,6 @@ from kbqa.sparql.crp import Crp
 from kbqa.sparql.errors import CrpConversionError, QuerySyntaxError
 from kbqa.sparql.from_sparql import crp_from_sparql
 from kbqa.sparql.text import parse_crp, render_crp
-from kbqa.training.unusable import Unusable
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +26,18 @@ _BLOCK = 200
 _CRP, _REASON = "crp ", "reason "  # what the kept texts begin with
 
 
-def convert_queries(queries: Iterable[str]) -> dict[str, Crp | Unusable]:
+@dataclass(frozen=True, slots=True)
+class Unconverted:
+    """Stands in the place of a query's CRP.
+
+    Attributes:
+        reason: Why there is none, in a few words that are the same for each such query.
+    """
+
+    reason: str
+
+
+def convert_queries(queries: Iterable[str]) -> dict[str, Crp | Unconverted]:
     """Convert queries, each once; entities come back as mids without names."""
     wanted = list(dict.fromkeys(queries))
     cache = TextCache(cache_directory() / f"crps-{_converter_digest()}.sqlite", "converted queries")
@@ -51,10 +62,10 @@ def _convert(query: str) -> str:
         return f"{_REASON}SPARQL that does not parse"
 
 
-def _read(text: str) -> Crp | Unusable:
+def _read(text: str) -> Crp | Unconverted:
     if text.startswith(_CRP):
         return parse_crp(text.removeprefix(_CRP)).crp
-    return Unusable(text.removeprefix(_REASON))
+    return Unconverted(text.removeprefix(_REASON))
 
 
 def _converter_digest() -> str:

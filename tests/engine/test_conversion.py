@@ -3,9 +3,8 @@ from pathlib import Path
 
 import pytest
 
+from kbqa.engine.conversion import Unconverted, convert_queries
 from kbqa.sparql.crp import Crp, Entity, Hop
-from kbqa.training.conversion import convert_queries
-from kbqa.training.unusable import Unusable
 
 CAPITAL = "SELECT ?x { ns:m.0k ns:location.country.capital ?x . FILTER (?x != ns:m.0k) }"
 COUNT = "SELECT (COUNT(?x) AS ?n) { ns:m.0k ns:location.country.capital ?x }"
@@ -24,8 +23,8 @@ def test_each_query_is_converted_once_and_found_again(
     found = first[CAPITAL]
     assert isinstance(found, Crp)
     assert (found.topic, found.path) == (Entity(mid="m.0k"), (Hop("location.country.capital"),))
-    assert first[NONSENSE] == Unusable("SPARQL that does not parse")
-    assert isinstance(first[COUNT], Unusable)
+    assert first[NONSENSE] == Unconverted("SPARQL that does not parse")
+    assert isinstance(first[COUNT], Unconverted)
 
     caplog.clear()
     assert convert_queries(queries) == first
