@@ -10,6 +10,7 @@ from graph_servers import MissingServer, oxigraph_server, virtuoso_server
 from hypothesis import HealthCheck, settings
 from pyoxigraph import Store
 
+from kbqa.engine.chat.model import DEFAULT_MAX_TOKENS, Message, Reply, Usage
 from kbqa.engine.generate import Candidate, Request
 from kbqa.kb.demo_graph import demo_store_directory
 from kbqa.kb.load import load_freebase
@@ -106,6 +107,42 @@ class ScriptedGenerator:
 def scripted() -> type[ScriptedGenerator]:
     """The class of scripted models."""
     return ScriptedGenerator
+
+
+class ScriptedChat:
+    """The general model's stand-in, the only fake: each call takes the next reply of a queue.
+
+    A reply is a text, whose tokens are its words, a whole `Reply`, or an error that is raised.
+    """
+
+    name = "scripted chat"
+
+    def __init__(self, *replies: str | Reply | Exception) -> None:
+        self.replies = list(replies)
+        self.conversations: list[list[Message]] = []
+
+    @property
+    def prompts(self) -> list[str]:
+        """The last message of each conversation, in order."""
+        return [messages[-1].content for messages in self.conversations]
+
+    def complete(
+        self, messages: Sequence[Message], *, max_tokens: int = DEFAULT_MAX_TOKENS
+    ) -> Reply:
+        self.conversations.append(list(messages))
+        reply = self.replies.pop(0)
+        if isinstance(reply, Exception):
+            raise reply
+        if isinstance(reply, Reply):
+            return reply
+        asked = sum(len(message.content.split()) for message in messages)
+        return Reply(reply, Usage(calls=1, input_tokens=asked, output_tokens=len(reply.split())))
+
+
+@pytest.fixture(scope="session")
+def scripted_chat() -> type[ScriptedChat]:
+    """The class of scripted general models."""
+    return ScriptedChat
 
 
 @pytest.fixture(scope="session", autouse=True)

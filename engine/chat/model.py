@@ -12,6 +12,12 @@ from typing import Protocol
 DEFAULT_MAX_TOKENS = 512
 """Tokens of a reply, at most: a blueprint or a choice among paths takes under a hundred."""
 
+DEFAULT_CONCURRENCY = 8
+"""Requests under way at once, over all threads."""
+
+DEFAULT_TIMEOUT_S = 120.0
+"""Seconds for one request."""
+
 
 @dataclass(frozen=True, slots=True)
 class Message:

@@ -1,0 +1,198 @@
+"""Replies on disk: found again, paid for once, and done without where the disk fails."""
+
+import json
+import logging
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kbqa.engine.chat.cached_chat import CachedChat
+from kbqa.engine.chat.model import Message, Reply, Usage
+from kbqa.engine.chat.openai_chat import OpenAIChat
+from kbqa.engine.chat.prices import Price
+from kbqa.engine.chat.spending import SpendingLimit
+from kbqa.sparql.errors import ModelError, SpendingLimitReached
+
+IDENTITY = {"model": "smol", "url": "http://127.0.0.1:9/v1", "temperature": 0, "seed": None}
+WHO = [Message("system", "Be brief."), Message("user", "who is it?")]
+
+
+@pytest.fixture
+def cached(tmp_path):
+    """Wrap a model, by default with the same cache."""
+
+    def wrap(model, identity=IDENTITY, price=None, directory=tmp_path):
+        return CachedChat(model, identity, price, directory)
+
+    return wrap
+
+
+def test_the_same_is_asked_once(cached, scripted_chat):
+    model = scripted_chat(Reply("Ann \u2013 名\n", Usage(1, 0, 20, 4, 1.5, 0.25)))
+    chat = cached(model)
+    first, second = chat.complete(WHO), chat.complete(WHO)
+    assert first == Reply("Ann \u2013 名\n", Usage(1, 0, 20, 4, 1.5, 0.25))
+    assert second == Reply("Ann \u2013 名\n", Usage(1, 1, 20, 4, 0.0, None))
+    assert model.conversations == [WHO]
+    assert chat.name == model.name
+
+
+def test_what_is_kept_costs_what_it_would_today(cached, scripted_chat):
+    cached(scripted_chat(Reply("Ann", Usage(1, 0, 1000, 10, 1.5, 0.25)))).complete(WHO)
+    kept = cached(scripted_chat(), price=Price(1.0, 100.0)).complete(WHO)
+    assert kept.usage.cost_usd == pytest.approx(0.002)
+
+
+def test_tokens_that_were_not_told_stay_unknown(cached, scripted_chat):
+    cached(scripted_chat(Reply("Ann", Usage(1, cost_usd=None)))).complete(WHO)
+    assert cached(scripted_chat(), price=Price(1.0, 1.0)).complete(WHO).usage.cost_usd is None
+
+
+@pytest.mark.parametrize(
+    ("identity", "messages", "max_tokens"),
+    [
+        ({**IDENTITY, "model": "other"}, WHO, 64),
+        ({**IDENTITY, "url": "http://127.0.0.1:10/v1"}, WHO, 64),
+        ({**IDENTITY, "seed": 0}, WHO, 64),
+        (IDENTITY, WHO[1:], 64),
+        (IDENTITY, [WHO[0], replace(WHO[1], content="who is it? ")], 64),
+        (IDENTITY, [WHO[0], replace(WHO[1], role="assistant")], 64),
+        (IDENTITY, [*WHO, WHO[1]], 64),
+        (IDENTITY, WHO, 65),
+    ],
+    ids=["model", "server", "seed", "fewer", "text", "role", "more", "max_tokens"],
+)
+def test_what_differs_is_asked(cached, scripted_chat, identity, messages, max_tokens):
+    cached(scripted_chat("Ann")).complete(WHO, max_tokens=64)
+    chat = cached(scripted_chat("Bob"), identity)
+    assert chat.complete(messages, max_tokens=max_tokens).text == "Bob"
+
+
+def test_the_order_of_what_identifies_a_model_does_not_matter(cached, scripted_chat):
+    cached(scripted_chat("Ann")).complete(WHO)
+    turned = dict(reversed(IDENTITY.items()))
+    assert cached(scripted_chat(), turned).complete(WHO).text == "Ann"
+
+
+def test_a_failure_is_not_kept(cached, scripted_chat):
+    chat = cached(scripted_chat(ModelError("out of memory"), "Ann"))
+    with pytest.raises(ModelError, match="out of memory"):
+        chat.complete(WHO)
+    assert chat.complete(WHO).text == "Ann"
+
+
+def test_the_users_cache_folder_is_the_default(scripted_chat, tmp_path, monkeypatch):
+    monkeypatch.setenv("KBQA_CACHE", str(tmp_path))
+    CachedChat(scripted_chat("Ann"), IDENTITY).complete(WHO)
+    [file] = (tmp_path / "chat").rglob("*.json")
+    assert json.loads(file.read_text()) == {
+        "schema_version": 1,
+        "text": "Ann",
+        "input_tokens": 5,
+        "output_tokens": 1,
+    }
+
+
+def test_threads_that_ask_the_same_pay_once(cached, server):
+    server.says("Ann", after_s=0.1)
+    chat = cached(OpenAIChat(server.url, "smol"))
+    with ThreadPoolExecutor(8) as pool:
+        replies = list(pool.map(lambda _: chat.complete(WHO), range(8)))
+    assert len(server.asked) == 1
+    assert sorted(reply.usage.cached_calls for reply in replies) == [0] + [1] * 7
+
+
+def test_threads_that_ask_different_things_do_not_wait_for_each_other(cached, server):
+    server.says("Ann", after_s=0.2)
+    chat = cached(OpenAIChat(server.url, "smol"))
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda i: chat.complete([Message("user", str(i))]), range(4)))
+    assert server.most_at_once > 1
+
+
+def test_what_is_kept_is_not_spent(cached, server):
+    server.says("Ann")
+    chat = cached(OpenAIChat(server.url, "smol", limit=SpendingLimit(calls=1)))
+    assert [chat.complete(WHO).text for _ in range(3)] == ["Ann"] * 3
+    with pytest.raises(SpendingLimitReached):
+        chat.complete(WHO[1:])
+    assert chat.complete(WHO).text == "Ann"
+
+
+# What a disk can do.
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b'{"schema_version": 1, "te', b"\xff\x00", b"[]", b'{"schema_version": 2}'],
+    ids=["empty", "half", "rubbish", "a list", "another version"],
+)
+def test_a_broken_file_is_told_and_asked_for_again(
+    cached, scripted_chat, tmp_path, caplog, content
+):
+    cached(scripted_chat("Ann")).complete(WHO)
+    [file] = tmp_path.rglob("*.json")
+    file.write_bytes(content)
+    chat = cached(scripted_chat("Bob"))
+    assert [chat.complete(WHO).text for _ in range(2)] == ["Bob", "Bob"]
+    [record] = caplog.records
+    assert record.levelno == logging.WARNING
+    assert str(file) in record.getMessage()
+
+
+def test_a_disk_that_is_full_costs_a_warning(cached, scripted_chat, tmp_path, caplog):
+    if not Path("/dev/full").exists():
+        pytest.skip("needs /dev/full, a device that is always full")
+    chat = cached(scripted_chat("Ann", "Ann", "Bob", "Bob"))
+    chat.complete(WHO)
+    [file] = tmp_path.rglob("*.json")
+    file.unlink()
+    file.with_name(file.name + ".tmp").symlink_to("/dev/full")
+    assert [chat.complete(WHO).text for _ in range(2)] == ["Ann", "Bob"]
+    assert ["No space left" in record.getMessage() for record in caplog.records] == [True]
+    file.with_name(file.name + ".tmp").unlink()
+    assert [chat.complete(WHO).text for _ in range(2)] == ["Bob", "Bob"], "the disk has space again"
+    assert chat.complete(WHO).usage.cached_calls == 1
+
+
+def test_a_folder_that_cannot_be_made_costs_a_warning(cached, scripted_chat, tmp_path, caplog):
+    (tmp_path / "file").touch()
+    chat = cached(scripted_chat("Ann", "Bob"), directory=tmp_path / "file")
+    assert [chat.complete(WHO).text for _ in range(2)] == ["Ann", "Bob"]
+    kinds = {record.getMessage().split(" (")[0] for record in caplog.records}
+    assert len(kinds) == len(caplog.records), "each is told once"
+
+
+ASK_THREE = """
+import sys
+from kbqa.engine.chat.cached_chat import CachedChat
+from kbqa.engine.chat.model import Message
+from kbqa.engine.chat.openai_chat import OpenAIChat
+
+model = OpenAIChat(sys.argv[1], "smol")
+chat = CachedChat(model, model.identity)
+for text in ("one", "two", "three"):
+    print(chat.complete([Message("user", text)]).text, flush=True)
+"""
+
+
+def test_a_kill_loses_nothing_that_was_said(server, tmp_path, monkeypatch):
+    monkeypatch.setenv("KBQA_CACHE", str(tmp_path))
+    command = [sys.executable, "-c", ASK_THREE, server.url]
+    running = []
+    server.says("1")
+    server.says("2")
+    server.says("3", do=lambda: running[0].kill())
+    running.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+    said, _ = running[0].communicate(timeout=120)
+    assert (said, running[0].returncode) == ("1\n2\n", -signal.SIGKILL)
+    server.says("3")
+    server.asked.clear()
+    again = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=120, check=True)
+    assert again.stdout == "1\n2\n3\n"
+    assert server.prompts == ["three"]

@@ -1,0 +1,40 @@
+"""What one question takes of a model that several share."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from kbqa.engine.chat.counted_chat import CountedChat
+from kbqa.engine.chat.model import Message, Reply, Usage
+from kbqa.sparql.errors import ModelError
+
+WHO = [Message("user", "who is it?")]
+
+
+def test_each_question_has_its_own_sum(scripted_chat):
+    model = scripted_chat(
+        Reply("a", Usage(1, 0, 10, 1, 0.5, 0.25)),
+        Reply("b", Usage(1, 1, 20, 2, 0.0, 0.5)),
+        Reply("c", Usage(1, 0, 30, 3, 1.0, None)),
+    )
+    first, second = CountedChat(model), CountedChat(model)
+    assert [chat.complete(WHO, max_tokens=9).text for chat in (first, first, second)] == [*"abc"]
+    assert first.usage == Usage(2, 1, 30, 3, 0.5, 0.75)
+    assert second.usage == Usage(1, 0, 30, 3, 1.0, None)
+    assert first.name == "scripted chat"
+
+
+def test_a_failure_is_passed_on_and_not_counted(scripted_chat):
+    chat = CountedChat(scripted_chat(ModelError("out of memory"), "Ann"))
+    with pytest.raises(ModelError, match="out of memory"):
+        chat.complete(WHO)
+    assert chat.usage == Usage()
+    assert chat.complete(WHO).text == "Ann"
+    assert chat.usage.calls == 1
+
+
+def test_threads_count_together(scripted_chat):
+    chat = CountedChat(scripted_chat(*["one two"] * 400))
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: chat.complete(WHO), range(400)))
+    assert chat.usage == Usage(400, 0, 1200, 800)

@@ -1,0 +1,464 @@
+"""A general model behind a real HTTP server on loopback that behaves, and misbehaves, as told."""
+
+import importlib.util
+import logging
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+
+from kbqa.engine.chat.chat_server import OPENAI_URL
+from kbqa.engine.chat.model import Message
+from kbqa.engine.chat.openai_chat import OpenAIChat
+from kbqa.engine.chat.prices import Price
+from kbqa.engine.chat.retrying import Retrying
+from kbqa.engine.chat.spending import SpendingLimit
+from kbqa.sparql.errors import InputError, ModelError, SpendingLimitReached
+
+pytest.importorskip("openai", reason="needs the llm extra")
+
+# Read before the tests' own environment hides the user's.
+REAL_URL, REAL_MODEL = os.environ.get("KBQA_TEST_LLM"), os.environ.get("KBQA_TEST_LLM_MODEL")
+
+WHO = [Message("system", "Be brief."), Message("user", "who is it?")]
+QUICK = Retrying(retries=2, first_pause_s=0.01)
+ONCE = Retrying(retries=0)
+
+
+def chat_with(server, model="smol", retrying=QUICK, **settings):
+    return OpenAIChat(server.url, model, retrying=retrying, **settings)
+
+
+def test_a_reply_is_a_text_and_what_it_took(server):
+    server.says("It is Ann.\n", usage=(20, 4), after_s=0.05)
+    chat = chat_with(server, price=Price(1.0, 10.0))
+    reply = chat.complete(WHO, max_tokens=64)
+    assert reply.text == "It is Ann.\n"
+    assert (reply.usage.calls, reply.usage.cached_calls) == (1, 0)
+    assert (reply.usage.input_tokens, reply.usage.output_tokens) == (20, 4)
+    assert reply.usage.cost_usd == pytest.approx(60e-6)
+    assert 0.05 <= reply.usage.seconds < 5
+    assert server.asked == [
+        {
+            "model": "smol",
+            "messages": [
+                {"role": "system", "content": "Be brief."},
+                {"role": "user", "content": "who is it?"},
+            ],
+            "max_tokens": 64,
+            "temperature": 0,
+        }
+    ]
+
+
+def test_the_seed_is_sent_where_there_is_one(server):
+    server.says("Ann")
+    chat_with(server, seed=7).complete(WHO)
+    assert server.asked[0]["seed"] == 7
+
+
+def test_a_model_is_named_with_its_server(server):
+    chat = OpenAIChat(f"{server.url}/", "smol", seed=7)
+    assert chat.name == f"smol at {server.url}"
+    assert chat.identity == {"model": "smol", "url": server.url, "temperature": 0, "seed": 7}
+
+
+def test_half_a_surrogate_pair_in_a_question_is_no_failure(server):
+    server.says("Ann")
+    chat_with(server).complete([Message("user", "who is \ud800?")])
+    assert server.prompts == ["who is ??"]
+
+
+# What may pass.
+
+OVERLOADED = {"error": {"message": "overloaded", "code": None}}
+AN_HOUR_AGO = format_datetime(datetime.now(UTC) - timedelta(hours=1), usegmt=True)
+
+PASSING = {
+    "500": (OVERLOADED, {"status": 500}),
+    "502 in HTML": (b"<html>Bad Gateway</html>", {"status": 502}),
+    "408": (OVERLOADED, {"status": 408}),
+    "429": (OVERLOADED, {"status": 429}),
+    "429 until a second has passed": (
+        OVERLOADED,
+        {"status": 429, "headers": {"Retry-After": "0.01"}},
+    ),
+    "429 until a time that has passed": (
+        OVERLOADED,
+        {"status": 429, "headers": {"Retry-After": AN_HOUR_AGO}},
+    ),
+    "dies before its answer": (b"", {"sent_bytes": 0}),
+    "dies in its answer": (b'{"choices": [{"message": {}}]}', {"sent_bytes": 12}),
+    "no bytes": (b"", {}),
+    "rubbish": (b"\xff\x00\xfe", {}),
+    "HTML": (b"<html>Welcome</html>", {}),
+    "half of JSON": (b'{"choices": [{"message": {"content": "It i', {}),
+    "a list": ([], {}),
+    "an error as an answer": ({"error": {"message": "upstream"}}, {}),
+    "no choices": ({"choices": []}, {}),
+    "a choice without a message": ({"choices": [{"text": "Ann"}]}, {}),
+    "null": ({"choices": [{"message": {"content": None}}]}, {}),
+    "an empty text": ({"choices": [{"message": {"content": ""}}]}, {}),
+    "a blank text": ({"choices": [{"message": {"content": " \n"}}]}, {}),
+}
+
+
+@pytest.mark.parametrize(("body", "how"), PASSING.values(), ids=PASSING.keys())
+def test_what_may_pass_is_asked_again(server, body, how):
+    server.answers(body, **how)
+    server.says("Ann")
+    assert chat_with(server).complete(WHO).text == "Ann"
+    assert len(server.asked) == 2
+
+
+SLOW = pytest.mark.parametrize(
+    "how", [{"after_s": 0.8}, {"drip_s": 0.01}], ids=["silent", "empty lines"]
+)
+
+
+@SLOW
+def test_a_server_that_is_slow_once_is_asked_again(server, how):
+    server.answers(b"{}", **how)
+    server.says("Ann")
+    assert chat_with(server, timeout_s=0.5).complete(WHO).text == "Ann"
+
+
+@SLOW
+def test_a_server_that_is_always_slow_is_told(server, how):
+    server.answers(b"{}", **how)
+    message = rf"{server.url} did not answer within 0\.1 s, asked 3 times\. Raise --llm-timeout"
+    with pytest.raises(ModelError, match=message):
+        chat_with(server, timeout_s=0.1).complete(WHO)
+
+
+LASTING = {
+    "500": (OVERLOADED, {"status": 500}, "refuses: Error code: 500.*overloaded"),
+    "502 in HTML": (b"<html>Bad Gateway</html>", {"status": 502}, "refuses: Error code: 502"),
+    "429": (OVERLOADED, {"status": 429}, "refuses: .*429.*asked 3 times.*--llm-concurrency"),
+    "dies before its answer": (b"", {"sent_bytes": 0}, "no server answers at .*disconnected"),
+    "dies in its answer": (b'{"choices":', {"sent_bytes": 5}, "broke off in its answer"),
+    "no bytes": (b"", {}, "no chat completion: nothing at all"),
+    "HTML": (b"<html>Welcome</html>", {}, "no chat completion: <html>Welcome"),
+    "an error as an answer": ({"error": {"message": "upstream"}}, {}, "completion: .*upstream"),
+    "an empty text": ({"choices": [{"message": {"content": ""}}]}, {}, "an empty text"),
+    "long": (b"<p>" * 5000, {}, "no chat completion: .{295,300}, asked"),
+}
+
+
+@pytest.mark.parametrize(("body", "how", "message"), LASTING.values(), ids=LASTING.keys())
+def test_what_does_not_pass_is_told_after_the_last_try(server, body, how, message):
+    server.answers(body, **how)
+    with pytest.raises(ModelError, match=message) as raised:
+        chat_with(server).complete(WHO)
+    assert server.url in str(raised.value)
+    assert "asked 3 times" in str(raised.value)
+    assert len(server.asked) == 3
+
+
+def test_an_answer_with_empty_lines_before_it_is_good(server):
+    server.answers(b'\n\n\n{"choices": [{"message": {"content": "Ann"}}]}')
+    assert chat_with(server).complete(WHO).text == "Ann"
+
+
+def test_the_server_says_how_long_to_wait(server):
+    server.answers(OVERLOADED, status=429, headers={"Retry-After": "0.3"})
+    server.says("Ann")
+    assert chat_with(server).complete(WHO).usage.seconds >= 0.3
+
+
+TOMORROW = format_datetime(datetime.now(UTC) + timedelta(days=1), usegmt=True)
+
+
+@pytest.mark.parametrize("wait", ["3600", TOMORROW], ids=["seconds", "date"])
+def test_an_hour_is_not_waited_but_told(server, wait):
+    server.answers(OVERLOADED, status=429, headers={"Retry-After": wait})
+    started = time.monotonic()
+    with pytest.raises(ModelError, match=r"asks to wait \d{4,5} s, longer than the 120 s"):
+        chat_with(server).complete(WHO)
+    assert len(server.asked) == 1
+    assert time.monotonic() - started < 10
+
+
+# What does not pass.
+
+REFUSED = {
+    "401": (401, {"error": {"message": "who?"}}, r"401.*who\?.*Set KBQA_LLM_KEY\."),
+    "403": (403, {"error": {"message": "no"}}, "403.*Set KBQA_LLM_KEY"),
+    "402": (402, {"error": {"message": "pay"}}, "402.*nothing left to pay with"),
+    "no quota": (429, {"error": {"code": "insufficient_quota"}}, "nothing left to pay with"),
+    "400": (400, {"error": {"message": "too long"}}, "refuses: .*too long"),
+    "422": (422, {"error": {"message": "odd"}}, "refuses: .*odd"),
+    "404": (404, {"error": {"message": "Not Found"}}, r"404.*ends in /v1\."),
+}
+
+
+@pytest.mark.parametrize(("status", "body", "message"), REFUSED.values(), ids=REFUSED.keys())
+def test_what_does_not_pass_is_asked_once(server, status, body, message):
+    server.answers(body, status=status)
+    with pytest.raises(ModelError, match=message):
+        chat_with(server).complete(WHO)
+    assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize("status", [400, 404])
+def test_an_unknown_model_is_told_with_those_there_are(server, status):
+    server.offers("llama-3.1-8b", "gpt-4o-mini")
+    server.answers({"error": {"message": "unknown"}}, status=status)
+    with pytest.raises(ModelError, match=r"It offers gpt-4o-mini and llama-3\.1-8b\."):
+        chat_with(server, "gpt4o-mini").complete(WHO)
+
+
+def test_of_many_models_those_of_a_like_name_are_told(server):
+    server.offers("gpt-4o-mini", *(f"other-{i}" for i in range(300)))
+    server.answers({"error": {"message": "unknown"}}, status=404)
+    with pytest.raises(ModelError, match="offers 301 models, such as gpt-4o-mini, ") as raised:
+        chat_with(server, "gpt4o-mini").complete(WHO)
+    assert len(str(raised.value)) < 500
+
+
+def test_a_refusal_that_is_not_the_models_says_nothing_of_models(server):
+    server.offers("smol", "other")
+    server.answers({"error": {"message": "too long"}}, status=400)
+    with pytest.raises(ModelError) as raised:
+        chat_with(server).complete(WHO)
+    assert "offers" not in str(raised.value)
+
+
+def test_a_model_that_only_reasons_is_told_and_not_asked_again(server):
+    server.says("", reason="length")
+    with pytest.raises(ModelError, match="took all of its 64 tokens without writing any text"):
+        chat_with(server).complete(WHO, max_tokens=64)
+    assert len(server.asked) == 1
+
+
+def test_a_text_that_is_cut_off_is_a_reply(server):
+    server.says("It is A", reason="length")
+    assert chat_with(server).complete(WHO).text == "It is A"
+
+
+def test_no_server_is_told_with_its_url():
+    url = "http://127.0.0.1:9/v1"
+    with pytest.raises(ModelError, match=f"no server answers at {url}: .*refused, asked 3 times"):
+        OpenAIChat(url, "smol", retrying=QUICK).complete(WHO)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "nonsense",
+        "ftp://host/v1",
+        "http://",
+        "http://[::1/v1",
+        "http://me:secret@host/v1",
+        "http://host/v1?key=secret",
+    ],
+)
+def test_what_is_no_url_is_refused(url):
+    with pytest.raises(InputError) as raised:
+        OpenAIChat(url, "smol")
+    assert "secret" not in str(raised.value)
+
+
+def test_the_only_model_need_not_be_named(server):
+    server.offers("smol")
+    server.says("Ann")
+    chat_with(server, None).complete(WHO)
+    assert server.asked[0]["model"] == "smol"
+
+
+@pytest.mark.parametrize(
+    ("offered", "message"),
+    [
+        (["b", "a"], r"which model of .*\? It offers a and b\. Choose with --llm-model"),
+        ([], "It offers no model"),
+        (None, "refuses: .*404"),
+    ],
+    ids=["two", "none", "no list"],
+)
+def test_a_model_that_is_not_the_only_one_must_be_named(server, offered, message):
+    if offered is not None:
+        server.offers(*offered)
+    with pytest.raises(ModelError, match=message):
+        chat_with(server, None)
+
+
+def test_a_missing_client_is_told(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(ModelError, match=r"kbqa\[llm\]"):
+        OpenAIChat("http://127.0.0.1:9/v1", "smol")
+
+
+# Counting.
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [None, {}, {"prompt_tokens": None}, {"total_tokens": 9}, {"prompt_tokens": -1}, "many"],
+    ids=["none", "empty", "null", "total only", "negative", "text"],
+)
+def test_tokens_that_are_not_told_are_not_guessed(server, usage):
+    server.says("Ann", usage=usage)
+    taken = chat_with(server, price=Price(1.0, 1.0)).complete(WHO).usage
+    assert (taken.calls, taken.input_tokens, taken.output_tokens) == (1, 0, 0)
+    assert taken.cost_usd is None
+
+
+def test_tokens_of_tries_that_brought_nothing_are_counted(server):
+    server.says("", usage=(100, 1))
+    server.says("Ann", usage=(100, 2))
+    taken = chat_with(server, price=Price(1.0, 0.0)).complete(WHO).usage
+    assert (taken.calls, taken.input_tokens, taken.output_tokens) == (1, 200, 3)
+    assert taken.cost_usd == pytest.approx(200e-6)
+
+
+def test_the_cost_is_by_the_table_unless_given(server):
+    server.says("Ann", usage=(1_000_000, 0))
+    costs = [
+        chat_with(server, model, price=price).complete(WHO).usage.cost_usd
+        for model, price in [
+            ("gpt-4o-mini", None),
+            ("gpt-4o-mini", Price(0.5, 1.0)),
+            ("smol", None),
+        ]
+    ]
+    assert costs == [0.15, 0.5, None]
+
+
+def test_no_more_requests_are_under_way_than_allowed(server):
+    server.says("Ann", after_s=0.05)
+    chat = chat_with(server, concurrency=2)
+    with ThreadPoolExecutor(8) as pool:
+        replies = list(pool.map(lambda _: chat.complete(WHO), range(8)))
+    assert len(replies) == len(server.asked) == 8
+    assert server.most_at_once == 2
+
+
+# What may be spent.
+
+
+def test_no_more_requests_are_sent_than_allowed(server):
+    server.answers(OVERLOADED, status=500)
+    server.says("Ann")
+    chat = chat_with(server, limit=SpendingLimit(calls=3))
+    assert [chat.complete(WHO).text for _ in range(2)] == ["Ann", "Ann"], "one retry is a request"
+    with pytest.raises(SpendingLimitReached, match=r"3 requests are sent.*--llm-calls"):
+        chat.complete(WHO)
+    assert len(server.asked) == 3
+
+
+def test_no_more_is_spent_than_allowed(server):
+    server.says("Ann", usage=(1000, 0))
+    chat = chat_with(server, price=Price(1.0, 1.0), limit=SpendingLimit(usd=0.0025))
+    for _ in range(3):
+        chat.complete(WHO)
+    with pytest.raises(SpendingLimitReached, match=r"0\.003 USD are spent .* of 0\.0025 allowed"):
+        chat.complete(WHO)
+    assert len(server.asked) == 3
+
+
+def test_what_brought_no_reply_is_spent_too(server):
+    server.says("", usage=(1000, 0))
+    chat = chat_with(server, price=Price(1.0, 1.0), limit=SpendingLimit(usd=0.002))
+    with pytest.raises(SpendingLimitReached):
+        chat.complete(WHO)
+    assert len(server.asked) == 2
+
+
+def test_the_limit_is_passed_by_what_is_under_way_at_most(server):
+    server.says("Ann", usage=(1000, 0), after_s=0.02)
+    limit = SpendingLimit(usd=0.005)
+    chat = chat_with(server, price=Price(1.0, 1.0), limit=limit, concurrency=3)
+
+    def ask(_):
+        try:
+            return chat.complete(WHO).text
+        except SpendingLimitReached:
+            return None
+
+    with ThreadPoolExecutor(16) as pool:
+        replies = list(pool.map(ask, range(32)))
+    assert 5 <= len(server.asked) <= 5 + 2
+    assert replies.count("Ann") == len(server.asked)
+
+
+def test_a_limit_without_a_price_is_refused(server):
+    with pytest.raises(InputError, match=r"price of smol.*--llm-price.*--llm-calls"):
+        chat_with(server, limit=SpendingLimit(usd=1.0))
+
+
+def test_a_limit_that_cannot_be_kept_to_ends_after_the_first_reply(server):
+    server.says("Ann", usage=None)
+    chat = chat_with(server, price=Price(1.0, 1.0), limit=SpendingLimit(usd=1.0))
+    assert chat.complete(WHO).text == "Ann"
+    with pytest.raises(SpendingLimitReached, match="does not say how many tokens"):
+        chat.complete(WHO)
+
+
+# Secrets.
+
+
+@pytest.mark.parametrize(
+    ("ours", "openais", "sent"),
+    [
+        ("", "", "Bearer none"),
+        ("k-ours\n", "", "Bearer k-ours"),
+        ("", "k-openai", "Bearer none"),
+        ("k-ours", "k-openai", "Bearer k-ours"),
+    ],
+    ids=["none", "ours", "OpenAI's", "both"],
+)
+def test_a_server_gets_its_own_key_and_not_openais(server, monkeypatch, ours, openais, sent):
+    monkeypatch.setenv("KBQA_LLM_KEY", ours)
+    monkeypatch.setenv("OPENAI_API_KEY", openais)
+    server.says("Ann")
+    chat_with(server).complete(WHO)
+    assert server.keys == {sent}
+
+
+@pytest.mark.parametrize("key", ["k\nX-Other: 1", "schlüssel"])
+def test_a_key_that_cannot_be_one_is_refused_unseen(server, monkeypatch, key):
+    monkeypatch.setenv("KBQA_LLM_KEY", key)
+    with pytest.raises(InputError, match="KBQA_LLM_KEY holds characters") as raised:
+        chat_with(server)
+    assert key not in str(raised.value)
+
+
+def test_openais_key_is_for_openai(monkeypatch):
+    # Read where the client is made; nothing is asked.
+    monkeypatch.setenv("OPENAI_API_KEY", "schlüssel")
+    with pytest.raises(InputError, match="OPENAI_API_KEY holds characters"):
+        OpenAIChat(OPENAI_URL, "gpt-4o-mini")
+    OpenAIChat("https://openai.com.example.org/v1", "gpt-4o-mini")
+
+
+def test_keys_are_never_shown_and_prompts_only_to_those_who_debug(server, monkeypatch, caplog):
+    monkeypatch.setenv("KBQA_LLM_KEY", "k-ours")
+    caplog.set_level(logging.DEBUG, "kbqa")
+    echo = {"error": {"message": "key k-ours, asked: who is it?"}}
+    server.answers(echo, status=500)
+    server.answers(echo)
+    server.says("Ann")
+    server.answers(echo, status=401)
+    chat = chat_with(server)
+    chat.complete(WHO)
+    with pytest.raises(ModelError, match="Check KBQA_LLM_KEY") as raised:
+        chat.complete(WHO)
+    assert "k-ours" not in caplog.text + str(raised.value)
+    told = [record.getMessage() for record in caplog.records if record.levelno > logging.DEBUG]
+    assert len(told) == 2, "the two that were asked again"
+    assert not [words for words in told if "who is it?" in words]
+    assert "who is it?" in caplog.text
+
+
+@pytest.mark.skipif(REAL_URL is None, reason="KBQA_TEST_LLM names no OpenAI-compatible server")
+def test_a_real_server_replies():
+    reply = OpenAIChat(REAL_URL, REAL_MODEL, retrying=ONCE).complete(
+        [Message("user", "Say one word.")], max_tokens=16
+    )
+    assert reply.text.strip()
+    assert reply.usage.input_tokens > 0
+    assert 0 < reply.usage.output_tokens <= 16
