@@ -95,7 +95,7 @@ def chat_options(command: Command) -> Command:
         "--llm-limit",
         type=click.FloatRange(min=0),
         metavar="USD",
-        help="Ask it no more once this is spent. What is cached costs nothing.",
+        help="Ask it no more once this run has spent as much. What is cached costs nothing.",
     )
     @click.option(
         "--llm-calls",

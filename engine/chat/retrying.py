@@ -54,12 +54,12 @@ class Retrying:
         return min(pause_s, self.longest_wait_s) * random.uniform(0.75, 1.0)
 
 
-def read_retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
+def read_retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
     """Read how many seconds a server asks to wait, which may be none.
 
-    >>> read_retry_after({"retry-after": "7"})
-    7.0
     >>> noon = datetime(2026, 2, 14, 12, tzinfo=UTC)
+    >>> read_retry_after({"retry-after": "7"}, noon)
+    7.0
     >>> read_retry_after({"retry-after": "Sat, 14 Feb 2026 12:00:30 GMT"}, noon)
     30.0
 
@@ -82,4 +82,4 @@ def read_retry_after(headers: Mapping[str, str], now: datetime | None = None) ->
         return None
     if date.tzinfo is None:
         date = date.replace(tzinfo=UTC)
-    return max(0.0, (date - (now or datetime.now(UTC))).total_seconds())
+    return max(0.0, (date - now).total_seconds())
