@@ -43,11 +43,14 @@ class Execution:
         result: The CRP that answered, or None.
         table: Its rows, of one column.
         beams: The candidates looked at, in order.
+        readings: For each of these its first reachable reading, or its best where none is; None
+            where it has none.
     """
 
     result: Result | None
     table: Table
     beams: tuple[Beam, ...]
+    readings: tuple[Crp | None, ...]
 
 
 _NO_ROWS = Table(("x",), ())
@@ -81,13 +84,35 @@ class _Runs(NamedTuple):
 
     Attributes:
         beams: For the trace.
+        groundings: As in `_Attempt`.
         found: What each answered, in full or relaxed.
-        unreachable: Those whose main path does not exist, by number.
     """
 
     beams: list[Beam]
+    groundings: list[Grounding | None]
     found: list[_Found | None]
-    unreachable: list[tuple[int, Grounding]]
+
+    def add(self, attempt: _Attempt) -> None:
+        """Append what became of the next candidate."""
+        self.beams.append(attempt.beam)
+        self.groundings.append(attempt.grounding)
+        self.found.append(attempt.found)
+
+    def execution(self, best: int | None) -> Execution:
+        """Say what they come to if one of them is the answer, or none."""
+        readings = tuple(None if each is None else each.crp for each in self.groundings)
+        found = None if best is None else self.found[best]
+        if best is None or found is None:
+            return Execution(None, _NO_ROWS, tuple(self.beams), readings)
+        result = Result(
+            beam=best,
+            crp=found.grounding.crp,
+            executed=found.relaxation.crp,
+            level=found.relaxation.level,
+            dropped=found.relaxation.dropped,
+            sparql=found.sparql,
+        )
+        return Execution(result, found.table, tuple(self.beams), readings)
 
 
 class Executor:
@@ -137,32 +162,24 @@ class Executor:
     def _likeliest(
         self, candidates: Sequence[Candidate], relax: bool, model: ConfidenceModel
     ) -> Execution:
-        beams, everything, unreachable = self._run_all(candidates, relax)
-        fates = [beam.fate for beam in beams]
-        outcomes = list(map(self._outcome, candidates, fates, everything))
+        runs = self._run_all(candidates, relax)
+        fates = [beam.fate for beam in runs.beams]
+        outcomes = list(map(self._outcome, candidates, fates, runs.found))
         confidences = list(map(model.confidence, describe_outcomes(outcomes)))
-        beams = [
-            replace(beam, confidence=confidence)
-            for beam, confidence in zip(beams, confidences, strict=True)
-        ]
-        answered = [number for number, found in enumerate(everything) if found is not None]
+        for number, confidence in enumerate(confidences):
+            runs.beams[number] = replace(runs.beams[number], confidence=confidence)
+        answered = [number for number, found in enumerate(runs.found) if found is not None]
         best = max(answered, key=confidences.__getitem__, default=None)
-        if best is not None and (found := everything[best]) is not None:
-            return _answered(best, found, beams)
-        self._tell_breaks(unreachable, beams)
-        return Execution(None, _NO_ROWS, tuple(beams))
+        if best is None:
+            self._tell_breaks(runs)
+        return runs.execution(best)
 
-    def _run_all(self, candidates: Sequence[Candidate], relax: bool) -> "_Runs":
+    def _run_all(self, candidates: Sequence[Candidate], relax: bool) -> _Runs:
         runs = _Runs([], [], [])
         for number, candidate in enumerate(candidates):
-            beam, grounding, found = self._attempt(candidate)
-            runs.beams.append(beam)
-            if grounding is not None and found is None:
-                if beam.fate == "unreachable":
-                    runs.unreachable.append((number, grounding))
-                elif relax:
-                    found = self._relax(number, grounding, runs.beams)
-            runs.found.append(found)
+            runs.add(self._attempt(candidate))
+            if relax:
+                self._relax(number, runs)
         return runs
 
     def _outcome(self, candidate: Candidate, fate: Fate, found: _Found | None) -> Outcome:
@@ -181,34 +198,39 @@ class Executor:
         )
 
     def _first(self, candidates: Sequence[Candidate], relax: bool) -> Execution:
-        beams: list[Beam] = []
-        reachable: list[tuple[int, Grounding]] = []
-        unreachable: list[tuple[int, Grounding]] = []
+        runs = _Runs([], [], [])
         for number, candidate in enumerate(candidates):
-            beam, grounding, found = self._attempt(candidate)
-            beams.append(beam)
-            if found is not None:
-                return _answered(number, found, beams)
-            if grounding is not None:
-                group = unreachable if beam.fate == "unreachable" else reachable
-                group.append((number, grounding))
-        for number, grounding in reachable if relax else ():
-            if (found := self._relax(number, grounding, beams)) is not None:
-                return _answered(number, found, beams)
-        self._tell_breaks(unreachable, beams)
-        return Execution(None, _NO_ROWS, tuple(beams))
+            runs.add(self._attempt(candidate))
+            if runs.found[number] is not None:
+                return runs.execution(number)
+        for number in range(len(candidates)) if relax else ():
+            self._relax(number, runs)
+            if runs.found[number] is not None:
+                return runs.execution(number)
+        self._tell_breaks(runs)
+        return runs.execution(None)
 
-    def _relax(self, number: int, grounding: Grounding, beams: list[Beam]) -> _Found | None:
-        """Relax a reading until it has answers; a query that fails is told of in its beam."""
+    def _relax(self, number: int, runs: _Runs) -> None:
+        """Relax a reachable reading without answers until it has some.
+
+        A query that fails is told of in its beam.
+        """
+        grounding = runs.groundings[number]
+        if (
+            grounding is None
+            or runs.found[number] is not None
+            or runs.beams[number].fate == "unreachable"
+        ):
+            return
         for relaxation in _relaxed(grounding, self._by_class):
             try:
-                found = self._run(grounding, relaxation)
+                runs.found[number] = self._run(grounding, relaxation)
             except (GraphError, InputError) as error:
-                beams[number] = replace(beams[number], fate="failed", problem=str(error))
+                beam = runs.beams[number]
+                runs.beams[number] = replace(beam, fate="failed", problem=str(error))
                 continue
-            if found is not None:
-                return found
-        return None
+            if runs.found[number] is not None:
+                return
 
     def _attempt(self, candidate: Candidate) -> _Attempt:
         """Ground a candidate and run its reachable readings, one after the other, in full."""
@@ -258,16 +280,19 @@ class Executor:
             if exists[topic]:
                 yield reading
 
-    def _tell_breaks(self, unreachable: Sequence[tuple[int, Grounding]], beams: list[Beam]) -> None:
+    def _tell_breaks(self, runs: _Runs) -> None:
         """Add to the beams where their paths break, in the time that one query has."""
         ends_at = time.monotonic() + self._timeout_s
         with self._clock.stage("reach"):
-            for number, grounding in unreachable:
+            for number, (beam, grounding) in enumerate(
+                zip(runs.beams, runs.groundings, strict=True)
+            ):
                 if (left_s := ends_at - time.monotonic()) <= 0:
                     return
-                where = find_break(self._graph, grounding.crp, left_s)
-                problem = "; ".join(filter(None, (where, beams[number].problem)))
-                beams[number] = replace(beams[number], problem=problem)
+                if grounding is not None and beam.fate == "unreachable":
+                    where = find_break(self._graph, grounding.crp, left_s)
+                    problem = "; ".join(filter(None, (where, beam.problem)))
+                    runs.beams[number] = replace(beam, problem=problem)
 
     def _run(self, grounding: Grounding, relaxation: Relaxation) -> _Found | None:
         """Run the query of a reading, relaxed or not; None where it has no answer."""
@@ -281,19 +306,6 @@ def _told(beam: Beam, reading: Grounding, problems: Iterable[str]) -> Beam:
     """Add to a beam what was wrong in reading it, and with the names of the reading that counts."""
     unknown = (f"no entity is called {name!r}" for name in reading.unlinked)
     return replace(beam, problem="; ".join((*problems, *reading.replaced, *unknown)) or None)
-
-
-def _answered(number: int, found: _Found, beams: Sequence[Beam]) -> Execution:
-    grounding, relaxation, sparql, table = found
-    result = Result(
-        beam=number,
-        crp=grounding.crp,
-        executed=relaxation.crp,
-        level=relaxation.level,
-        dropped=relaxation.dropped,
-        sparql=sparql,
-    )
-    return Execution(result, table, tuple(beams))
 
 
 def _relaxed(grounding: Grounding, by_class: bool) -> Iterator[Relaxation]:

@@ -18,7 +18,14 @@ from kbqa.kb.rows import pick_label, term_from_json
 from kbqa.kb.sparql_protocol import Answer, post_query
 from kbqa.sparql.errors import InputError, MalformedResult, ResultTruncated
 from kbqa.sparql.row_limits import cap_rows, row_beyond, row_limit
-from kbqa.sparql.templates import labels_query, neighbours_query, relations_query, types_query
+from kbqa.sparql.templates import (
+    frontier_neighbours_query,
+    frontier_relations_query,
+    labels_query,
+    neighbours_query,
+    relations_query,
+    types_query,
+)
 from kbqa.sparql.terms import Term
 
 _LABEL_BATCH = 500
@@ -83,6 +90,27 @@ class SparqlEndpoint:
     ) -> Sequence[Term]:
         """List what one relation leads to; see `Graph.neighbours`."""
         return self._column(neighbours_query(entity, relation, direction, limit))
+
+    def frontier_relations(
+        self, entities: Sequence[str], direction: Direction, limit: int = DEFAULT_LIMIT
+    ) -> Sequence[str]:
+        """List the distinct relations of any of some entities; see `Graph.frontier_relations`."""
+        if not entities:
+            return []
+        query = frontier_relations_query(entities, direction, limit)
+        return sorted(str(term) for term in self._column(query))
+
+    def frontier_neighbours(
+        self,
+        entities: Sequence[str],
+        relation: str,
+        direction: Direction,
+        limit: int = DEFAULT_LIMIT,
+    ) -> Sequence[Term]:
+        """List what one relation leads to from any; see `Graph.frontier_neighbours`."""
+        if not entities:
+            return []
+        return self._column(frontier_neighbours_query(entities, relation, direction, limit))
 
     def labels(self, mids: Iterable[str]) -> Mapping[str, str]:
         """Map each mid that has a name to it; see `Graph.labels`."""

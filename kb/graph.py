@@ -76,6 +76,28 @@ class Graph(Protocol):
         Source: KnowPath, appendix G, head and tail entity search.
         """
 
+    def frontier_relations(
+        self, entities: Sequence[str], direction: Direction, limit: int = DEFAULT_LIMIT
+    ) -> Sequence[str]:
+        """List the distinct relations of any of some entities, sorted, as one search.
+
+        Source: RouterKGQA §3.3, equation 8, whose relations only leave.
+        """
+
+    def frontier_neighbours(
+        self,
+        entities: Sequence[str],
+        relation: str,
+        direction: Direction,
+        limit: int = DEFAULT_LIMIT,
+    ) -> Sequence[Term]:
+        """List what one relation leads to from any of some entities, as one search.
+
+        Each of at most `limit` terms comes once.
+
+        Source: RouterKGQA §3.3, equation 7.
+        """
+
     def labels(self, mids: Iterable[str]) -> Mapping[str, str]:
         """Map each mid that has a name to it: English where there is one."""
 

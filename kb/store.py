@@ -5,7 +5,7 @@ queries of any origin, so they run in a process that can be killed (`kbqa.kb.wor
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 import pyoxigraph
@@ -90,6 +90,29 @@ class OxigraphStore:
     ) -> Sequence[Term]:
         """List what one relation leads to; see `Graph.neighbours`."""
         return list(islice(self._ends(entity, relation, direction), limit))
+
+    def frontier_relations(
+        self, entities: Sequence[str], direction: Direction, limit: int = DEFAULT_LIMIT
+    ) -> Sequence[str]:
+        """List the distinct relations of any of some entities; see `Graph.frontier_relations`."""
+        found = {each for node in entities for each in self.relations(node, direction, limit)}
+        return sorted(found)[:limit]
+
+    def frontier_neighbours(
+        self,
+        entities: Sequence[str],
+        relation: str,
+        direction: Direction,
+        limit: int = DEFAULT_LIMIT,
+    ) -> Sequence[Term]:
+        """List what one relation leads to from any; see `Graph.frontier_neighbours`."""
+        ends = chain.from_iterable(self._ends(node, relation, direction) for node in entities)
+        found: dict[Term, None] = {}
+        for end in ends:
+            found[end] = None
+            if len(found) == limit:
+                break
+        return list(found)
 
     def labels(self, mids: Iterable[str]) -> Mapping[str, str]:
         """Map each mid that has a name to it; see `Graph.labels`."""

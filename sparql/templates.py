@@ -25,7 +25,7 @@ def relations_query(entity: str, direction: Direction, limit: int) -> str:
     >>> relations_query("m.0abc", "in", 10).replace("http://rdf.freebase.com/ns/", "")
     'SELECT DISTINCT ?relation WHERE { ?entity ?relation <m.0abc> } LIMIT 10'
     """
-    edge = _edge(entity, "?relation", direction)
+    edge = _edge(iri(entity), "?relation", direction)
     return f"SELECT DISTINCT ?relation WHERE {{ {edge} }} LIMIT {limit}"
 
 
@@ -37,8 +37,32 @@ def neighbours_query(entity: str, relation: str, direction: Direction, limit: in
     ... )
     'SELECT DISTINCT ?entity WHERE { <m.0a> <film.actor.film> ?entity } LIMIT 5'
     """
-    edge = _edge(entity, iri(relation), direction)
+    edge = _edge(iri(entity), iri(relation), direction)
     return f"SELECT DISTINCT ?entity WHERE {{ {edge} }} LIMIT {limit}"
+
+
+def frontier_relations_query(entities: Sequence[str], direction: Direction, limit: int) -> str:
+    """Write the search for the distinct relations of any of some entities.
+
+    >>> frontier_relations_query(["m.0a"], "out", 9).replace("http://rdf.freebase.com/ns/", "")
+    'SELECT DISTINCT ?relation WHERE { VALUES ?node { <m.0a> } ?node ?relation ?entity } LIMIT 9'
+    """
+    edge = _edge("?node", "?relation", direction)
+    return f"SELECT DISTINCT ?relation WHERE {{ {_values(entities)} {edge} }} LIMIT {limit}"
+
+
+def frontier_neighbours_query(
+    entities: Sequence[str], relation: str, direction: Direction, limit: int
+) -> str:
+    """Write the search for what one relation leads to from any of some entities.
+
+    >>> frontier_neighbours_query(["m.0a"], "c.d", "in", 9).replace(
+    ...     "http://rdf.freebase.com/ns/", ""
+    ... )
+    'SELECT DISTINCT ?entity WHERE { VALUES ?node { <m.0a> } ?entity <c.d> ?node } LIMIT 9'
+    """
+    edge = _edge("?node", iri(relation), direction)
+    return f"SELECT DISTINCT ?entity WHERE {{ {_values(entities)} {edge} }} LIMIT {limit}"
 
 
 def starts_query(hops: Sequence[Hop], end: str, limit: int) -> str:
@@ -68,7 +92,11 @@ def types_query(mid: str) -> str:
     return f"SELECT DISTINCT ?type WHERE {{ {iri(mid)} {iri(TYPE)} ?type }}"
 
 
-def _edge(entity: str, relation: str, direction: Direction) -> str:
+def _values(entities: Sequence[str]) -> str:
+    return f"VALUES ?node {{ {' '.join(map(iri, entities))} }}"
+
+
+def _edge(node: str, relation: str, direction: Direction) -> str:
     if direction == "out":
-        return f"{iri(entity)} {relation} ?entity"
-    return f"?entity {relation} {iri(entity)}"
+        return f"{node} {relation} ?entity"
+    return f"?entity {relation} {node}"

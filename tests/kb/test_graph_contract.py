@@ -96,6 +96,24 @@ def test_neighbours(graph: Graph) -> None:
     assert graph.neighbours("m.05zppz", gender, "out") == []
 
 
+def test_relations_of_a_frontier(graph: Graph) -> None:
+    siblings = ["m.0gxnnwp", "m.0gxnnwc", "m.0nobody"]
+    relations = ["people.sibling_relationship.sibling", "type.object.type"]
+    assert graph.frontier_relations(siblings, "out") == relations
+    assert graph.frontier_relations(siblings, "in") == ["people.person.sibling_s"]
+    assert len(graph.frontier_relations(siblings, "out", limit=1)) == 1
+    assert graph.frontier_relations([], "out") == []
+
+
+def test_neighbours_of_a_frontier(graph: Graph) -> None:
+    people = ["m.06w2sn5", "m.0gxnnwq", "m.0gxnnwd"]
+    genders = graph.frontier_neighbours(people, "people.person.gender", "out")
+    assert sorted(map(str, genders)) == ["m.02zsn", "m.05zppz"]
+    assert len(graph.frontier_neighbours(people, "people.person.gender", "out", limit=1)) == 1
+    assert graph.frontier_neighbours(["m.05zppz"], "people.person.gender", "out") == []
+    assert graph.frontier_neighbours([], "people.person.gender", "in") == []
+
+
 def test_labels_prefer_english(graph: Graph) -> None:
     mids = ["m.03_r3", "m.0gxnnwq", "m.02zsn", "m.0pop1", "m.03_r3"]
     expected = {"m.03_r3": "Jamaica", "m.0gxnnwq": "Jaxon Bieber", "m.02zsn": "Weiblich"}

@@ -1,0 +1,155 @@
+"""Carry the constraints of a path that failed over to the path that takes its place.
+
+A constraint's position is worth nothing on another path: the node that it means is the one that has
+its relation. So a constraint goes where the graph has its first relation, if possible as far from
+the answer as it was; a constraint whose relation no node of the new path has is lost, and told so.
+
+Source: RouterKGQA §3.3 replaces the main path alone; its code keeps constraints letter by letter,
+whatever their variables then mean.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from kbqa.engine.repair.frontiers import Frontiers, RelationPath
+from kbqa.sparql.crp import (
+    Compare,
+    Constraint,
+    Crp,
+    Hop,
+    IsNode,
+    IsNotNode,
+    NodeRef,
+    Order,
+    nested_constraints,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """A repaired CRP.
+
+    Attributes:
+        crp: The new path, with the constraints that could be carried over.
+        lost: Those that could not, as the failed CRP had them.
+    """
+
+    crp: Crp
+    lost: tuple[Constraint | Order, ...]
+
+
+def carry_constraints(failed: Crp, path: RelationPath, frontiers: Frontiers) -> Carried:
+    """Put the constraints of a grounded CRP on another path.
+
+    Args:
+        failed: Whose main path is to be replaced; constraints within its forks go with these.
+        path: A path that exists in the graph.
+        frontiers: Of that graph.
+
+    Raises:
+        GraphError: The graph does not answer.
+    """
+    places = _Places(failed, path, frontiers)
+    carried: dict[Constraint, Constraint] = {}
+    for constraint in failed.constraints:
+        if (moved := places.move(constraint)) is not None:
+            carried[constraint] = moved
+    order = failed.order and places.move_order(failed.order)
+    # What refers to a branch that was lost is lost with it, and so on until nothing dangles.
+    while True:
+        labels = _labels(carried.values())
+        dangling = [old for old, new in carried.items() if not _references(new) <= labels]
+        if not dangling:
+            break
+        for constraint in dangling:
+            del carried[constraint]
+    if order is not None and isinstance(order.at, str) and order.at not in labels:
+        order = None
+    used = {label for new in carried.values() for label in _references(new)}
+    used |= {order.at} if order is not None and isinstance(order.at, str) else set()
+    for old in [old for old, new in carried.items() if not _labels([new]) <= used]:
+        del carried[old]
+    crp = Crp(
+        path.topic,
+        path.hops,
+        tuple(carried.values()),
+        order,
+        None if failed.differs_from is None else 0,
+        failed.answer_language,
+    )
+    lost: list[Constraint | Order] = [each for each in failed.constraints if each not in carried]
+    if failed.order is not None and order is None:
+        lost.append(failed.order)
+    return Carried(crp, tuple(lost))
+
+
+class _Places:
+    """Finds the node of the new path that a node of the failed one meant."""
+
+    def __init__(self, failed: Crp, path: RelationPath, frontiers: Frontiers) -> None:
+        self._failed, self._path, self._frontiers = failed, path, frontiers
+
+    def move(self, constraint: Constraint) -> Constraint | None:
+        """Copy a constraint to where it belongs; None where that is nowhere."""
+        at = constraint.at
+        if isinstance(at, int):
+            place = self._place(at, constraint.hops)
+            if place is None:
+                return None
+            at = place
+        return self._with_references(replace(constraint, at=at))
+
+    def move_order(self, order: Order) -> Order | None:
+        """Copy an ordering to where it belongs; None where that is nowhere."""
+        if isinstance(order.at, str):
+            return order
+        place = self._place(order.at, order.hops)
+        return None if place is None else replace(order, at=place)
+
+    def _place(self, position: int, hops: Sequence[Hop]) -> int | None:
+        likely = self._likely(position)
+        if not hops:
+            return likely[0]
+        return next((place for place in likely if self._has(place, hops[0])), None)
+
+    def _likely(self, position: int) -> list[int]:
+        """List the new path's positions, the likeliest to be meant first."""
+        last = len(self._path.hops)
+        if position == 0:
+            return list(range(last + 1))
+        meant = last - (self._failed.answer - position)
+        return sorted(range(last, -1, -1), key=lambda place: abs(place - meant))
+
+    def _has(self, place: int, hop: Hop) -> bool:
+        before = RelationPath(self._path.topic, self._path.hops[:place])
+        return bool(self._frontiers.nodes(before)) and self._frontiers.exists(before.then(hop))
+
+    def _with_references(self, constraint: Constraint) -> Constraint:
+        """Point the comparisons of a constraint, and of what hangs on it, to the new positions."""
+        test = constraint.test
+        if isinstance(test, Compare) and isinstance(test.value, NodeRef):
+            test = replace(test, value=self._moved(test.value))
+        elif isinstance(test, IsNode | IsNotNode):
+            test = replace(test, other=self._moved(test.other))
+        branches = tuple(map(self._with_references, constraint.branches))
+        return replace(constraint, test=test, branches=branches)
+
+    def _moved(self, reference: NodeRef) -> NodeRef:
+        if isinstance(reference.node, str):
+            return reference
+        return NodeRef(self._likely(reference.node)[0])
+
+
+def _labels(constraints: Iterable[Constraint]) -> set[str]:
+    found = nested_constraints(tuple(constraints))
+    return {each.label for each in found if each.label is not None}
+
+
+def _references(constraint: Constraint) -> set[str]:
+    """Collect the labels that a constraint, or what hangs on it, refers to."""
+    nodes: set[int | str] = set()
+    for inner in nested_constraints((constraint,)):
+        match inner.test:
+            case IsNode(other) | IsNotNode(other) | Compare(_, NodeRef() as other):
+                nodes.add(other.node)
+    return {node for node in nodes if isinstance(node, str)}

@@ -1,0 +1,136 @@
+"""Where relation paths lead in the graph: the nodes at a path's end, as a set, and their relations.
+
+Nodes are no states of the search, which is over relations. A path's end is looked up once and kept
+as long as its question is worked on.
+
+Source: RouterKGQA §3.3, equations 6 to 8.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kbqa.kb.graph import Direction, Graph
+from kbqa.kb.graph_schema import GraphSchema, leads_to_mediator
+from kbqa.sparql.crp import Entity, Hop
+from kbqa.sparql.terms import Term
+
+MAX_NODES = 200
+"""Nodes of a path's end that are known, at most."""
+
+MAX_ASKED = 24
+"""Nodes of a path's end whose relations are looked up, at most: spread evenly over those known, as
+ends of one path have nearly the same relations, and each may be a hub."""
+
+# What tells nothing of the world: bookkeeping, texts about a topic, keys of other databases.
+_LEFT_OUT = (
+    "common.document.",
+    "common.image.",
+    "common.licensed_object.",
+    "common.topic.",
+    "common.webpage.",
+    "dataworld.",
+    "freebase.",
+    "owl#",
+    "pipeline.",
+    "rdf-schema#",
+    "type.",
+)
+_KEPT = frozenset({"common.topic.notable_types", "type.object.name"})
+
+
+@dataclass(frozen=True, slots=True)
+class RelationPath:
+    """A topic entity, with its mid, and the hops from there."""
+
+    topic: Entity
+    hops: tuple[Hop, ...] = ()
+
+    def then(self, hop: Hop) -> "RelationPath":
+        """Append a hop."""
+        return RelationPath(self.topic, (*self.hops, hop))
+
+
+class Frontiers:
+    """Looks up what the relation paths of one question reach.
+
+    Args:
+        graph: The graph.
+        schema: Of that graph.
+    """
+
+    def __init__(self, graph: Graph, schema: GraphSchema) -> None:
+        self._graph, self._schema = graph, schema
+        self._ends: dict[RelationPath, Sequence[Term]] = {}
+        self._hops: dict[RelationPath, Sequence[Hop]] = {}
+        self.queries = 0
+        """Searches that the graph was asked for, so far."""
+
+    def nodes(self, path: RelationPath) -> Sequence[str]:
+        """Find the entities at a path's end, at most `MAX_NODES` of them, sorted.
+
+        Raises:
+            GraphError: The graph does not answer.
+        """
+        return [end for end in self._end(path) if isinstance(end, str)]
+
+    def has_answer(self, path: RelationPath) -> bool:
+        """Tell whether a path leads to anything but its topic; raises as `nodes` does."""
+        return any(end != path.topic.mid for end in self._end(path))
+
+    def exists(self, path: RelationPath) -> bool:
+        """Tell whether a path leads to anything; raises as `nodes` does."""
+        return bool(self._end(path))
+
+    def hops(self, path: RelationPath) -> Sequence[Hop]:
+        """List the hops on from a path's end: those that leave it, then those that enter it.
+
+        Neither bookkeeping nor the way back is among them. Raises as `nodes` does.
+        """
+        if path not in self._hops:
+            asked = _spread(self.nodes(path))
+            hops = [*self._relations(asked, "out"), *self._relations(asked, "in")]
+            self._hops[path] = [hop for hop in hops if not self._is_way_back(path, hop)]
+        return self._hops[path]
+
+    def ends_at_mediator(self, path: RelationPath) -> bool:
+        """Tell whether a path ends at entities that only tie others together, by the schema."""
+        hop = path.hops[-1]
+        return leads_to_mediator(self._schema.of([hop.relation]), hop)
+
+    def _relations(self, nodes: Sequence[str], direction: Direction) -> list[Hop]:
+        if not nodes:
+            return []
+        self.queries += 1
+        found = self._graph.frontier_relations(nodes, direction)
+        return [Hop(each, direction == "in") for each in found if _is_telling(each)]
+
+    def _end(self, path: RelationPath) -> Sequence[Term]:
+        if not path.hops:
+            assert path.topic.mid is not None
+            return [path.topic.mid]
+        if path not in self._ends:
+            hop = path.hops[-1]
+            before = self.nodes(RelationPath(path.topic, path.hops[:-1]))
+            direction: Direction = "in" if hop.inverse else "out"
+            self.queries += 1
+            found = self._graph.frontier_neighbours(before, hop.relation, direction, MAX_NODES)
+            self._ends[path] = sorted(found, key=str)
+        return self._ends[path]
+
+    def _is_way_back(self, path: RelationPath, hop: Hop) -> bool:
+        """Tell whether a hop is the last one walked back, by the same relation or its reverse."""
+        if not path.hops:
+            return False
+        last = path.hops[-1]
+        if hop.relation == last.relation:
+            return hop.inverse != last.inverse
+        stated = self._schema.of([last.relation]).property(last.relation)
+        return stated is not None and stated.reverse == hop.relation and hop.inverse == last.inverse
+
+
+def _is_telling(relation: str) -> bool:
+    return "." in relation and (relation in _KEPT or not relation.startswith(_LEFT_OUT))
+
+
+def _spread(nodes: Sequence[str]) -> Sequence[str]:
+    return nodes[:: -(-len(nodes) // MAX_ASKED) or 1]

@@ -1,0 +1,175 @@
+"""Find a path for a question whose written paths will not do: blueprint, then beam search.
+
+The graph proposes, the chooser disposes: every path that is looked at exists. The broken path is
+never offered back. At most one call for the blueprint and one for each step of the search are made,
+and one more a step where the model itself judges how far to go.
+
+Source: RouterKGQA §3.3.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from typing import Literal as Choice
+
+from kbqa.engine.embedder import Embedder
+from kbqa.engine.repair.carry import carry_constraints
+from kbqa.engine.repair.chooser import Chooser
+from kbqa.engine.repair.frontiers import Frontiers, RelationPath
+from kbqa.engine.repair.path_search import Guide, PathSearch, ScoredPath, SearchWidths
+from kbqa.engine.repair.prompts import written_path
+from kbqa.kb.graph import Graph
+from kbqa.kb.graph_schema import GraphSchema
+from kbqa.sparql.crp import Crp, Entity
+from kbqa.sparql.words import describe_dropped
+
+Stop = Choice["model", "blueprint", "judge"]
+"""What says how deep to search: the small model's path, the number of the blueprint's steps, or the
+general model after each step. Source: RouterKGQA §3.3, "Stopping criterion", and Table 3."""
+
+MAX_DEPTH = 4
+"""Hops of a path at most: the benchmarks' gold paths have no more but in a handful of questions."""
+
+_UNKNOWN_DEPTH = 2
+
+
+@dataclass(frozen=True, slots=True)
+class RepairSettings:
+    """How paths are searched.
+
+    Attributes:
+        widths: How much each step keeps.
+        stop: What says how deep to search.
+    """
+
+    widths: SearchWidths = field(default_factory=SearchWidths)
+    stop: Stop = "model"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What is known of a question whose written paths will not do.
+
+    Attributes:
+        question: As asked.
+        asked: The question without its mention of the topic, to liken paths to.
+        topics: Where to start from, each with its mid; one at least.
+        crp: The small model's best CRP, grounded: its constraints are carried over, and its depth
+            says how deep to search; None where it wrote none that could be read and grounded.
+    """
+
+    question: str
+    asked: str
+    topics: tuple[Entity, ...]
+    crp: Crp | None
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """What a repair came to.
+
+    Attributes:
+        crp: The path that was found, with the constraints that it could carry; None where the graph
+            has no path from the topics.
+        blueprint: The steps that the general model named.
+        depth: Hops that were searched.
+        candidates: What the last choice was made from, most like the question first.
+        chosen: The candidate that was chosen, by its index; None where there is none.
+        lost: Constraints of the failed CRP that the new path could not carry, in words.
+        queries: Searches that the graph was asked for.
+    """
+
+    crp: Crp | None
+    blueprint: tuple[str, ...]
+    depth: int
+    candidates: tuple[ScoredPath, ...]
+    chosen: int | None
+    lost: tuple[str, ...]
+    queries: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Make a JSON record."""
+        return {
+            "blueprint": list(self.blueprint),
+            "depth": self.depth,
+            "candidates": [
+                {"path": written_path(each.path), "score": round(each.score, 4)}
+                for each in self.candidates
+            ],
+            "chosen": self.chosen,
+            "lost": list(self.lost),
+            "queries": self.queries,
+        }
+
+
+class Repairer:
+    """Repairs the paths of any number of questions. Any number of threads may use one.
+
+    Args:
+        graph: The graph.
+        embedder: Likens paths to questions.
+        settings: How paths are searched.
+
+    Raises:
+        StoreError: The store's schema is missing or broken.
+    """
+
+    def __init__(
+        self, graph: Graph, embedder: Embedder, settings: RepairSettings | None = None
+    ) -> None:
+        self._graph, self._embedder = graph, embedder
+        self._settings = settings or RepairSettings()
+        self._schema = GraphSchema(graph)
+
+    def repair(self, failure: Failure, chooser: Chooser) -> Repair:
+        """Find a path for a question.
+
+        Raises:
+            ModelError: The general model failed.
+            GraphError: The graph does not answer.
+        """
+        settings = self._settings
+        blueprint = chooser.plan(failure.question)
+        depth = _depth(settings.stop, failure.crp, blueprint)
+        frontiers = Frontiers(self._graph, self._schema)
+        guide = Guide(failure.asked, (*blueprint, failure.asked))
+        search = PathSearch(frontiers, self._schema, self._embedder, guide, settings.widths)
+
+        beam = [RelationPath(topic) for topic in failure.topics]
+        candidates: list[ScoredPath] = []
+        for step in range(depth):
+            extended = search.extend(beam, depth)
+            if not extended:
+                break
+            candidates = extended
+            if step == depth - 1 or all(len(each.path.hops) >= depth for each in candidates):
+                break
+            beam = chooser.choose(failure.question, blueprint, candidates, settings.widths.beam)
+            if settings.stop == "judge" and chooser.is_enough(failure.question, beam):
+                candidates = [each for each in candidates if each.path in beam]
+                break
+        if not candidates:
+            return Repair(None, blueprint, depth, (), None, (), frontiers.queries)
+
+        [best] = chooser.choose(failure.question, blueprint, candidates, 1)
+        crp, lost = Crp(best.topic, best.hops), list[str]()
+        if failure.crp is not None:
+            carried = carry_constraints(failure.crp, best, frontiers)
+            crp, lost = carried.crp, describe_dropped(carried.lost, failure.crp)
+        return Repair(
+            crp=crp,
+            blueprint=blueprint,
+            depth=depth,
+            candidates=tuple(candidates),
+            chosen=[each.path for each in candidates].index(best),
+            lost=tuple(lost),
+            queries=frontiers.queries,
+        )
+
+
+def _depth(stop: Stop, failed: Crp | None, blueprint: Sequence[str]) -> int:
+    if stop == "judge":
+        return MAX_DEPTH
+    if stop == "model" and failed is not None:
+        return min(len(failed.path), MAX_DEPTH)
+    return min(len(blueprint) or _UNKNOWN_DEPTH, MAX_DEPTH)
