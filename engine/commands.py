@@ -1,8 +1,10 @@
 """The commands `kbqa ask` and `kbqa eval`: they parse, call and print."""
 
 import json
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,8 +14,11 @@ from kbqa.engine.render import render_answer, render_summary
 from kbqa.kb.graph import Graph
 from kbqa.kb.options import GraphChoice, graph_options, json_option
 from kbqa.sparql.crp import Entity
-from kbqa.sparql.errors import GraphError, InputError
+from kbqa.sparql.errors import GraphError, InputError, OutputError, SpendingLimitReached
 from kbqa.sparql.terms import is_mid
+
+if TYPE_CHECKING:
+    from kbqa.engine.evaluation.row_file import Row
 
 
 @click.command()
@@ -87,6 +92,21 @@ def ask(
 )
 @click.option("--overwrite", is_flag=True, help="Replace the run in --output.")
 @click.option("--batch-size", type=click.IntRange(1), default=8, show_default=True)
+@click.option(
+    "--concurrency",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Questions to answer at once; times are only to be trusted with 1.",
+)
+@click.option("--sample", type=click.IntRange(1), metavar="N", help="Answer so many, drawn.")
+@click.option("--seed", default=42, show_default=True, help="Of --sample.")
+@click.option(
+    "--timings/--no-timings",
+    default=True,
+    show_default=True,
+    help="Without, rows are the same in each run, byte by byte.",
+)
 @json_option
 def evaluate(
     file: Path,
@@ -98,48 +118,52 @@ def evaluate(
     resume: bool,
     overwrite: bool,
     batch_size: int,
+    concurrency: int,
+    sample: int | None,
+    seed: int,
+    timings: bool,
     as_json: bool,
 ) -> None:
     """Answer a question set and score the answers.
 
     Prints hit, Hits@1, exact match and F1 with 95 % bootstrap intervals, for each tier of evidence
-    that the question set names.
+    that the question set names. A run that was stopped, by whatever, goes on with --resume.
     """
-    from tqdm import tqdm
-
     from kbqa.engine.beam_files import read_beams
     from kbqa.engine.engine import Engine
-    from kbqa.engine.evaluation.evaluate import EvaluationConfig, Row, summarise
+    from kbqa.engine.evaluation.evaluate import EvaluationConfig, summarise
     from kbqa.engine.evaluation.evaluate import evaluate as run
+    from kbqa.engine.evaluation.run_settings import (
+        record_beams,
+        record_graph,
+        record_model,
+        record_questions,
+    )
     from kbqa.engine.generate import SavedBeams
-    from kbqa.engine.questions import read_questions
+    from kbqa.engine.questions import read_questions, sample_questions
 
     questions = read_questions(file)
+    if sample is not None:
+        questions = sample_questions(questions, sample, seed)
     _check_output(output, resume=resume, overwrite=overwrite)
     beams = read_beams(beams_file) if beams_file is not None else {}
     is_written = all(question.id in beams for question in questions)
     with closing(graph.open()) as opened:
         check_answers(opened, graph.timeout_s)
         generator = SavedBeams(str(beams_file)) if is_written else model.load(opened)
-        config = EvaluationConfig(
-            questions=file,
-            graph=opened.description,
-            model=generator.name,
-            gold_entities=gold_entities,
-            n=model.n,
-            timeout_s=graph.timeout_s,
-            beams=beams_file,
+        recorded = (
+            record_questions(file, sample, seed)
+            | record_graph(opened, graph.timeout_s)
+            | record_beams(beams_file)
+            | record_model(model, None if is_written else generator.name)
         )
+        config = EvaluationConfig(gold_entities, timings, recorded.settings, recorded.notes)
         if overwrite:
             output.unlink(missing_ok=True)
         with (
             closing(Engine(opened, generator, n=model.n, timeout_s=graph.timeout_s)) as engine,
-            tqdm(total=len(questions), unit="question", disable=None) as bar,
+            _watched(len(questions)) as report,
         ):
-
-            def advance(_: Row) -> None:
-                bar.update()
-
             rows = run(
                 engine,
                 questions,
@@ -147,7 +171,8 @@ def evaluate(
                 config,
                 beams=beams,
                 batch_size=batch_size,
-                report=advance,
+                concurrency=concurrency,
+                report=report,
             )
     click.echo(
         render_summary(
@@ -186,6 +211,30 @@ def _check_output(output: Path, *, resume: bool, overwrite: bool) -> None:
         raise InputError(f"there is no folder {output.parent} to write {output.name} to")
     if output.exists() and not (resume or overwrite):
         raise InputError(f"{output} exists. Go on with --resume, or replace it with --overwrite.")
+
+
+@contextmanager
+def _watched(total: int) -> Iterator[Callable[["Row"], None]]:
+    """Show how far a run is while it tells its rows; where it is stopped, say how to go on."""
+    from tqdm import tqdm
+
+    from kbqa.engine.evaluation.progress import RunProgress
+    from kbqa.engine.evaluation.signals import Stopped, stop_on_signals
+
+    progress = RunProgress(total)
+    try:
+        with stop_on_signals(), tqdm(total=total, unit="question", disable=None) as bar:
+
+            def advance(row: "Row") -> None:
+                progress.add(row)
+                bar.set_postfix(progress.figures(), refresh=False)
+                bar.update()
+
+            yield advance
+    except (Stopped, SpendingLimitReached, OutputError) as stop:
+        click.echo(f"Error: {stop}", err=True)
+        click.echo(f"{progress.left} of {total} questions are left; go on with --resume.", err=True)
+        raise SystemExit(stop.exit_code if isinstance(stop, Stopped) else 1) from stop
 
 
 def _print_answer(answer: Answer, *, as_json: bool, is_one_of_many: bool) -> None:

@@ -10,10 +10,21 @@ from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 
-from kbqa.engine.provenance import git_revision
+from kbqa.engine.provenance import git_revision, package_versions
 from kbqa.sparql.errors import InputError
 
 SCHEMA_VERSION = 1
+
+_PACKAGES = (
+    "pyoxigraph",
+    "torch",
+    "transformers",
+    "peft",
+    "vllm",
+    "sentence-transformers",
+    "openai",
+)
+_ABSENT = object()
 
 
 def claim_output(output: Path, settings: Mapping[str, object], notes: Mapping[str, object]) -> bool:
@@ -31,7 +42,7 @@ def claim_output(output: Path, settings: Mapping[str, object], notes: Mapping[st
         InputError: `output` cannot be written, or holds something else than a run with these
             settings.
     """
-    path = output.with_suffix(".manifest.json")
+    path = manifest_path(output)
     if output.is_file():
         _check_settings(output, path, settings)
         return True
@@ -40,6 +51,7 @@ def claim_output(output: Path, settings: Mapping[str, object], notes: Mapping[st
         "kbqa": version("kbqa"),
         "git": git_revision(),
         "python": platform.python_version(),
+        "packages": package_versions(_PACKAGES),
         **notes,
         **settings,
     }
@@ -48,6 +60,11 @@ def claim_output(output: Path, settings: Mapping[str, object], notes: Mapping[st
     except OSError as error:
         raise InputError(f"{output} cannot be written: {error}") from error
     return False
+
+
+def manifest_path(output: Path) -> Path:
+    """Name the manifest of a file of rows."""
+    return output.with_suffix(".manifest.json")
 
 
 def file_sha256(path: Path) -> str:
@@ -59,8 +76,12 @@ def file_sha256(path: Path) -> str:
 def _check_settings(output: Path, manifest: Path, settings: Mapping[str, object]) -> None:
     try:
         found = json.loads(manifest.read_text(encoding="utf-8"))
-        changed = sorted(key for key in settings if found[key] != settings[key])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        if found["schema_version"] != SCHEMA_VERSION:
+            raise ValueError(f"it is of schema_version {found['schema_version']}")
+        # As they were written, so that a tuple is the list that it became.
+        wanted = json.loads(json.dumps(settings))
+        changed = sorted(key for key in wanted if found.get(key, _ABSENT) != wanted[key])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(
             f"{output} cannot be told to be a run: {manifest} is missing or broken ({error!r}). "
             "Choose another --output, or replace it with --overwrite."

@@ -30,6 +30,9 @@ from kbqa.sparql.errors import GraphError, QueryTimeout, StoreError
 
 _Rows: TypeAlias = tuple[tuple[str, ...], tuple[tuple[Cell, ...], ...], bool]
 
+_TRIES = 2
+"""Runs of a query whose process dies: once that may be no fault of the query's."""
+
 START_TIMEOUT_S = 60.0
 """Seconds until the child must have opened the store; it takes 0.1–0.2 s on a quiet machine."""
 
@@ -67,29 +70,37 @@ class QueryWorker:
 
     def _answer(self, query: str, timeout_s: float, limit: int | None) -> object:
         with self._lock:
-            if self._child is None:
-                self._child = _Child(self._graph_directory, self._description)
-            child = self._child
-            try:
-                child.connection.send_bytes(marshal.dumps((query, limit)))
-                if not child.connection.poll(timeout_s):
-                    raise QueryTimeout(query, timeout_s, self._description)
-                kind, value = marshal.loads(child.connection.recv_bytes())
-            except (EOFError, OSError) as error:
-                self._stop()
-                raise GraphError(
-                    f"the query process of {self._description} died; "
-                    "the query may need more memory than there is. Add a LIMIT."
-                ) from error
-            except BaseException:
-                # Too late, or interrupted: the next query must not read this one's answer.
-                self._stop()
-                raise
+            kind, value = self._run(query, timeout_s, limit)
         if kind == "syntax":
             raise syntax_error(query, str(value))
         if kind == "failed":
             raise GraphError(f"{self._description} could not run the query: {value}")
         return value
+
+    def _run(self, query: str, timeout_s: float, limit: int | None) -> tuple[str, object]:
+        """Have the child run a query, and a new one where that dies."""
+        request = marshal.dumps((query, limit))
+        death: Exception | None = None
+        for _ in range(_TRIES):
+            if self._child is None:
+                self._child = _Child(self._graph_directory, self._description)
+            connection = self._child.connection
+            try:
+                connection.send_bytes(request)
+                if not connection.poll(timeout_s):
+                    raise QueryTimeout(query, timeout_s, self._description)
+                return cast(tuple[str, object], marshal.loads(connection.recv_bytes()))
+            except (EOFError, OSError) as error:
+                self._stop()
+                death = error
+            except BaseException:
+                # Too late, or interrupted: the next query must not read this one's answer.
+                self._stop()
+                raise
+        raise GraphError(
+            f"the query process of {self._description} died {_TRIES} times; "
+            "the query may need more memory than there is. Add a LIMIT."
+        ) from death
 
     def _stop(self) -> None:
         if self._child is not None:

@@ -20,6 +20,7 @@
     │   └── UnreachablePath     no candidate's main path exists in the graph
     ├── ModelError              a language model is missing, broken or failed
     │   └── SpendingLimitReached  what may be spent on a general model is spent
+    ├── OutputError             a result cannot be written, as where the disk is full
     └── TrainingError           training cannot start, resume or go on
 
 An empty result is none of these: it is a result. Each message says what happened, to what,
@@ -179,6 +180,10 @@ class ModelError(KbqaError):
 
 class SpendingLimitReached(ModelError):
     """What may be spent on a general model is spent; nothing was asked any more."""
+
+
+class OutputError(KbqaError):
+    """A result cannot be written: the disk is full, or the file may not grow."""
 
 
 class TrainingError(KbqaError):

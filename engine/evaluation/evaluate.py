@@ -3,51 +3,51 @@
 A question that fails is a row with its error, and the run goes on. Rows are written as they come,
 so that a run that was stopped can be resumed, which also asks again what failed; a manifest beside
 them says what made them.
+
+Any number of threads answer; only one asks the specialised model, for questions in batches. What a
+batch holds hangs on the question file alone, because a model's figures hang on what it is asked
+together: of a run that is resumed, a batch that lacks a row is written again in whole.
 """
 
-import json
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
-from kbqa.engine.answer import Answer
 from kbqa.engine.engine import Engine
-from kbqa.engine.evaluation.metrics import Mean, Scores, bootstrap_mean, score_best
+from kbqa.engine.evaluation.metrics import Mean, Scores, bootstrap_mean
+from kbqa.engine.evaluation.row_file import Row, RowFile, take_over
+from kbqa.engine.evaluation.rows import Shape, answered_row, failed_row, gold_shapes
 from kbqa.engine.generate import Candidate, Request
-from kbqa.engine.json_lines import drop_unfinished_line, read_rows
 from kbqa.engine.questions import Question
-from kbqa.engine.run_manifest import claim_output, file_sha256
-from kbqa.sparql.errors import KbqaError
+from kbqa.engine.run_manifest import claim_output
+from kbqa.sparql.errors import KbqaError, SpendingLimitReached
 
 logger = logging.getLogger(__name__)
 
-SCHEMA_VERSION = 1
-Row = Mapping[str, Any]
+Written: TypeAlias = Sequence[Candidate] | Exception
+"""What the specialised model wrote for a question, or why it did not."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationConfig:
-    """What decides the result of a run, for its manifest.
+    """How a run is made, and what its manifest says of it.
 
     Attributes:
-        questions: The question file; its content decides, not its place.
-        graph: The graph's description.
-        model: The model's name.
         gold_entities: Topics are given with the questions; only where one names none, it is linked.
-        n: Candidates a question.
-        timeout_s: Seconds for each query.
-        beams: File of candidates written before, or None.
+        timings: Rows tell what differs from run to run, such as seconds; without, runs with the
+            same settings can be compared byte by byte.
+        settings: What else decides the rows, by name; of a run that is resumed it must be the same.
+        notes: What is worth knowing besides, by name; it may differ.
     """
 
-    questions: Path
-    graph: str
-    model: str
-    gold_entities: bool
-    n: int
-    timeout_s: float
-    beams: Path | None = None
+    gold_entities: bool = False
+    timings: bool = True
+    settings: Mapping[str, object] = field(default_factory=dict)
+    notes: Mapping[str, object] = field(default_factory=dict)
 
 
 def evaluate(
@@ -58,18 +58,23 @@ def evaluate(
     *,
     beams: Mapping[str, Sequence[Candidate]] | None = None,
     batch_size: int = 8,
+    concurrency: int = 1,
     report: Callable[[Row], object] = lambda row: None,
 ) -> list[Row]:
     """Answer questions and append a row for each to `output`.
 
+    Whatever raises, the rows of the questions in hand are written before, if they can be.
+
     Args:
         engine: What answers.
         questions: Those that `output` already has rows of without an error are passed over.
-        output: JSON Lines file of rows; the manifest goes to the same name with ``.manifest.json``.
-        config: For the manifest; a run that is resumed must have the same.
+        output: JSON Lines file of rows, in the order in which questions are done; the manifest goes
+            to the same name with ``.manifest.json``.
+        config: How; a run that is resumed must have the same.
         beams: Candidates by question id; those that have none are generated.
         batch_size: Questions to generate for at once.
-        report: Called with each new row.
+        concurrency: Questions to answer at once.
+        report: Called with each row, those that `output` had first; by one thread at a time.
 
     Returns:
         All rows of the file, in the order of the questions.
@@ -77,18 +82,36 @@ def evaluate(
     Raises:
         InputError: `output` cannot be written, or holds something else than a run with this
             configuration.
+        SpendingLimitReached: What may be spent is spent.
+        OutputError: A row cannot be written.
     """
-    rows = _claim(output, config)
+    settings = {
+        "gold_entities": config.gold_entities,
+        "timings": config.timings,
+        **config.settings,
+    }
+    rows = take_over(output) if claim_output(output, settings, config.notes) else {}
+    for row in rows.values():
+        report(row)
     open_questions = [question for question in questions if question.id not in rows]
-    with output.open("a", encoding="utf-8") as file:
-        for at in range(0, len(open_questions), batch_size):
-            batch = open_questions[at : at + batch_size]
-            for question, answer in _answers(engine, batch, config.gold_entities, beams):
-                row = _row(question, answer)
-                rows[question.id] = row
-                file.write(_line(row))
-                file.flush()
-                report(row)
+    shapes = gold_shapes(open_questions)
+    batches = _Batches(engine, questions, beams or {}, batch_size, config.gold_entities)
+    writing = threading.Lock()
+
+    def answer(question: Question, written: Written) -> None:
+        row = _row(engine, question, written, shapes.get(question.id), config)
+        with writing:
+            file.append(row)
+            rows[question.id] = row
+            report(row)
+
+    with RowFile(output) as file, ThreadPoolExecutor(concurrency) as pool:
+        running: set[Future[None]] = set()
+        for question in open_questions:
+            running.add(pool.submit(answer, question, batches.written(question)))
+            # One at a time, so, the model does not write meanwhile, and each stage is timed alone.
+            running = _wait(running, concurrency - 1)
+        _wait(running, 0)
     return [rows[question.id] for question in questions]
 
 
@@ -117,94 +140,66 @@ def summarise(rows: Sequence[Row]) -> dict[str, dict[str, Mean]]:
     }
 
 
-def _answers(
-    engine: Engine,
-    batch: Sequence[Question],
-    gold_entities: bool,
-    beams: Mapping[str, Sequence[Candidate]] | None,
-) -> Iterator[tuple[Question, Answer | Exception]]:
-    """Answer a batch; what cannot be generated for together fails together."""
-    unwritten = [q for q in batch if beams is None or q.id not in beams]
-    candidates = dict(beams or {})
-    try:
-        written = engine.generate(
-            [Request(q.text, q.topics if gold_entities else ()) for q in unwritten]
-        )
-    except Exception as error:  # noqa: BLE001 – whatever it is, the run goes on
-        for question in unwritten:
-            _log_failure(question, error)
-            yield question, error
-        batch = [question for question in batch if question not in unwritten]
-    else:
-        candidates.update(zip((q.id for q in unwritten), written, strict=True))
-    for question in batch:
-        topics = question.topics if gold_entities else ()
+class _Batches:
+    """Has candidates written for the questions of a file, batch by batch, when they are wanted."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        questions: Sequence[Question],
+        beams: Mapping[str, Sequence[Candidate]],
+        size: int,
+        gold_entities: bool,
+    ) -> None:
+        self._engine, self._gold_entities = engine, gold_entities
+        unwritten = [question for question in questions if question.id not in beams]
+        batches = [unwritten[at : at + size] for at in range(0, len(unwritten), size)]
+        self._batch_of = {question.id: batch for batch in batches for question in batch}
+        self._written: dict[str, Written] = dict(beams)
+
+    def written(self, question: Question) -> Written:
+        """Return what was written for a question; raises `SpendingLimitReached`."""
+        if question.id not in self._written:
+            self._write(self._batch_of[question.id])
+        return self._written[question.id]
+
+    def _write(self, batch: Sequence[Question]) -> None:
+        requests = [Request(q.text, q.topics if self._gold_entities else ()) for q in batch]
+        ids = [question.id for question in batch]
         try:
-            yield question, engine.answer(question.text, candidates[question.id], topics)
-        except Exception as error:  # noqa: BLE001 – whatever it is, the run goes on
-            _log_failure(question, error)
-            yield question, error
+            self._written.update(zip(ids, self._engine.generate(requests), strict=True))
+        except SpendingLimitReached:
+            raise
+        except Exception as error:  # noqa: BLE001 – what cannot be written together fails together
+            self._written.update(dict.fromkeys(ids, error))
 
 
-def _log_failure(question: Question, error: Exception) -> None:
-    is_bug = not isinstance(error, KbqaError)
-    logger.warning("question %s failed: %s", question.id, error, exc_info=is_bug)
+def _row(
+    engine: Engine,
+    question: Question,
+    written: Written,
+    shape: Shape | None,
+    config: EvaluationConfig,
+) -> Row:
+    """Answer a question; raises `SpendingLimitReached`, which is no failure of its own."""
+    topics = question.topics if config.gold_entities else ()
+    try:
+        if isinstance(written, Exception):
+            raise written
+        answer = engine.answer(question.text, written, topics)
+        return answered_row(question, answer, written, shape, timings=config.timings)
+    except SpendingLimitReached:
+        raise
+    except Exception as error:  # Whatever it is, the run goes on.
+        is_bug = not isinstance(error, KbqaError)
+        logger.warning("question %s failed: %s", question.id, error, exc_info=is_bug)
+        return failed_row(question, error, shape)
 
 
-def _row(question: Question, outcome: Answer | Exception) -> Row:
-    row: dict[str, Any] = {
-        "schema_version": SCHEMA_VERSION,
-        "id": question.id,
-        "question": question.text,
-        "tier": question.tier,
-        "gold": [sorted(gold) for gold in question.golds],
-        "error": None,
-    }
-    scores = Scores(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-    if isinstance(outcome, Answer):
-        record = outcome.to_dict()
-        predicted = [answer.get("mid") or answer["value"] for answer in record["answers"]]
-        row.update(record)
-        row["stage"] = "specialised" if outcome.result is not None else None
-        if question.golds:
-            scores = score_best(predicted, question.golds)
-    else:
-        row.update(answers=[], error=f"{type(outcome).__name__}: {outcome}")
-    row["scores"] = asdict(scores) if question.golds else None
-    return row
-
-
-def _claim(output: Path, config: EvaluationConfig) -> dict[str, Row]:
-    """Write a new run's manifest; of a run with the same settings, take over the rows by id."""
-    settings = {
-        "questions_sha256": file_sha256(config.questions),
-        "graph": config.graph,
-        "model": config.model,
-        "gold_entities": config.gold_entities,
-        "n": config.n,
-        "timeout_s": config.timeout_s,
-        "beams_sha256": None if config.beams is None else file_sha256(config.beams),
-    }
-    notes = {
-        "questions": str(config.questions),
-        "beams": None if config.beams is None else str(config.beams),
-    }
-    return _finished_rows(output) if claim_output(output, settings, notes) else {}
-
-
-def _finished_rows(output: Path) -> dict[str, Row]:
-    """Read the rows that stay, and take all else out of the file.
-
-    What goes: rows of questions that failed, and a last line that was being written when the run
-    was killed.
-    """
-    drop_unfinished_line(output)
-    rows = {row["id"]: row for _, row in read_rows(output) if row["error"] is None}
-    partial = output.with_name(f"{output.name}.partial")
-    partial.write_text("".join(map(_line, rows.values())), encoding="utf-8")
-    partial.replace(output)
-    return rows
-
-
-def _line(row: Row) -> str:
-    return json.dumps(row, ensure_ascii=False) + "\n"
+def _wait(running: set[Future[None]], at_most: int) -> set[Future[None]]:
+    """Wait until only so many are running; raises what one of the others has raised."""
+    while len(running) > at_most:
+        done, running = wait(running, return_when=FIRST_COMPLETED)
+        for future in done:
+            future.result()
+    return running

@@ -8,7 +8,7 @@ from click.testing import CliRunner, Result
 
 from kbqa.engine.cli import main
 from kbqa.engine.options import ModelChoice
-from kbqa.sparql.errors import GraphError
+from kbqa.sparql.errors import GraphError, SpendingLimitReached
 
 MONEY = [("Main Path:\n Jamaica -[location , country , currency used]-> ?x", -0.5)]
 SEAT = [("Main Path:\n Jamaica -[location , country , capital]-> ?x", -0.5)]
@@ -258,6 +258,28 @@ def test_eval_goes_on_after_a_failure(evaluate, model) -> None:
     result = evaluate("--batch-size", "1")
     assert result.exit_code == 0
     assert "1 failed" in result.stdout
+
+
+def test_eval_tells_how_much_is_left_where_the_money_ends(evaluate, model) -> None:
+    model(MONEY, SpendingLimitReached("1 USD is spent"))
+    result = evaluate("--batch-size", "1")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == (
+        "Error: 1 USD is spent\n1 of 2 questions are left; go on with --resume.\n"
+    )
+    model(SEAT)
+    assert evaluate("--batch-size", "1", "--resume").exit_code == 0
+
+
+def test_eval_draws_a_sample(evaluate, model) -> None:
+    model(MONEY)
+    evaluate("--sample", "1", "--seed", "7", "--no-timings", "--concurrency", "2")
+    [row] = [json.loads(line) for line in Path("run.jsonl").read_text("utf-8").splitlines()]
+    assert "seconds" not in row
+    manifest = json.loads(Path("run.manifest.json").read_text("utf-8"))
+    assert (manifest["sample"], manifest["seed"], manifest["timings"]) == (1, 7, False)
+    assert (manifest["model"], manifest["decoding"]) == ("scripted", "graph")
+    assert manifest["store"]["dumps"]
 
 
 @pytest.mark.usefixtures("no_model")

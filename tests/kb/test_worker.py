@@ -39,6 +39,11 @@ def _children(parent: int) -> list[int]:
     return found
 
 
+def _has_opened_a_store(process: int) -> bool:
+    files = Path(f"/proc/{process}/fd").iterdir()
+    return any(file.readlink().suffix == ".sst" for file in files)
+
+
 def _until(is_true: Callable[[], bool], seconds: float = 10) -> None:
     deadline = time.monotonic() + seconds
     while not is_true():
@@ -67,12 +72,28 @@ def test_timeout_kills_the_process(worker: QueryWorker) -> None:
     assert worker.ask(QUICK, 30)
 
 
-def test_death_in_the_middle_of_a_query_is_told(worker: QueryWorker) -> None:
+def test_a_process_that_was_killed_is_replaced(worker: QueryWorker) -> None:
     worker.ask(QUICK, 30)
     (child,) = _children(os.getpid())
-    killer = threading.Timer(0.2, os.kill, (child, signal.SIGKILL))
+    os.kill(child, signal.SIGKILL)
+    assert worker.ask(QUICK, 30)
+    assert _children(os.getpid()) not in ([], [child])
+
+
+def test_a_query_whose_process_dies_twice_fails(worker: QueryWorker) -> None:
+    worker.ask(QUICK, 30)
+
+    def kill_two() -> None:
+        killed: set[int] = set()
+        while len(killed) < 2:
+            for child in filter(_has_opened_a_store, set(_children(os.getpid())) - killed):
+                time.sleep(0.2)  # the query is running now
+                os.kill(child, signal.SIGKILL)
+                killed.add(child)
+
+    killer = threading.Thread(target=kill_two)
     killer.start()
-    with pytest.raises(GraphError, match="died"):
+    with pytest.raises(GraphError, match="died 2 times"):
         worker.ask(SLOW, 30)
     killer.join()
     assert worker.ask(QUICK, 30)

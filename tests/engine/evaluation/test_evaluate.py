@@ -12,7 +12,7 @@ from kbqa.engine.generate import Candidate
 from kbqa.engine.questions import read_questions
 from kbqa.kb.graph import Graph
 from kbqa.kb.select_graph import open_graph
-from kbqa.sparql.errors import InputError, ModelError
+from kbqa.sparql.errors import InputError, ModelError, SpendingLimitReached
 
 MONEY = [("Main Path:\n Jamaica -[location , country , currency used]-> ?x", -0.5)]
 SEAT = [("Main Path:\n Jamaica -[location , country , capital]-> ?x", -0.5)]
@@ -42,7 +42,7 @@ class Run:
         self.file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
         self.output = directory / "run.jsonl"
         self.graph = graph
-        self.config = EvaluationConfig(self.file, graph.description, "scripted", False, 5, 5.0)
+        self.config = EvaluationConfig(settings={"model": "scripted", "n": 5}, notes={"where": "a"})
 
     def __call__(self, model, config: EvaluationConfig | None = None, **settings) -> list[Row]:
         config = config or self.config
@@ -63,6 +63,10 @@ def run(tmp_path: Path, graph: Graph) -> Run:
 
 def _untimed(rows: Sequence[Row]) -> list[Row]:
     return [{**row, "seconds": None} for row in rows]
+
+
+def _with(config: EvaluationConfig, **settings: object) -> EvaluationConfig:
+    return replace(config, settings={**config.settings, **settings})
 
 
 def test_each_question_becomes_a_row(run, scripted):
@@ -108,6 +112,27 @@ def test_a_batch_that_cannot_be_generated_for_fails_together(run, scripted):
     assert [row["error"] for row in rows] == ["ModelError: out of memory"] * 3
 
 
+def test_a_run_ends_where_the_money_does(run, scripted):
+    reported: list[Row] = []
+    spent = SpendingLimitReached("1 USD is spent")
+    with pytest.raises(SpendingLimitReached, match="1 USD is spent"):
+        run(scripted(MONEY, spent), batch_size=1, report=reported.append)
+    assert [row["id"] for row in run.written()] == ["a"]
+    rows = run(scripted(SEAT, NONSENSE), batch_size=1, report=reported.append)
+    assert [row["id"] for row in reported] == ["a", "a", "b", "c"]
+    assert [row["error"] for row in rows] == [None] * 3
+
+
+def test_money_that_runs_out_for_one_question_ends_the_run(run, scripted, monkeypatch):
+    def spend(*_: object) -> None:
+        raise SpendingLimitReached("1 USD is spent")
+
+    monkeypatch.setattr(Engine, "answer", spend)
+    with pytest.raises(SpendingLimitReached):
+        run(scripted(MONEY, SEAT, NONSENSE), concurrency=2)
+    assert run.written() == []
+
+
 def test_a_failed_question_scores_0_even_where_there_is_nothing_to_find(tmp_path, graph, scripted):
     parse = {
         "AnnotatorComment": {"QuestionQuality": "Good", "ParseQuality": "Complete"},
@@ -125,15 +150,27 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_file(run, scripted, end):
     whole = run(scripted(MONEY, SEAT, NONSENSE))
     kept = run.output.read_text("utf-8").splitlines(keepends=True)[:2]
     run.output.write_text("".join(kept) + end, encoding="utf-8")
+    assert _untimed(run(scripted(MONEY, SEAT, NONSENSE))) == _untimed(whole)
+    assert _untimed(run.written()) == _untimed(whole)
+
+
+def test_what_is_asked_of_the_model_together_is_the_same_when_a_run_goes_on(run, scripted):
+    run(scripted(MONEY, SEAT, NONSENSE), batch_size=2)
+    lines = run.output.read_text("utf-8").splitlines(keepends=True)
+    run.output.write_text(lines[0], encoding="utf-8")
+    model = scripted(MONEY, SEAT, NONSENSE)
+    run(model, batch_size=2)
+    assert model.questions == ["money?", "seat?", "no gold?"]
+    run.output.write_text("".join(lines[:2]), encoding="utf-8")
     model = scripted(NONSENSE)
-    assert _untimed(run(model)) == _untimed(whole) == _untimed(run.written())
+    run(model, batch_size=2)
     assert model.questions == ["no gold?"]
 
 
 def test_what_failed_is_asked_again_when_a_run_goes_on(run, scripted):
     run(scripted(ModelError("out of memory"), SEAT, NONSENSE), batch_size=1)
     model = scripted(MONEY)
-    rows = run(model)
+    rows = run(model, batch_size=1)
     assert model.questions == ["money?"]
     assert [row["error"] for row in rows] == [None] * 3
     assert sorted(row["id"] for row in run.written()) == ["a", "b", "c"]
@@ -146,36 +183,30 @@ def test_a_finished_run_asks_nothing(run, scripted):
 
 @pytest.mark.parametrize(
     ("change", "named"),
-    [
-        ({"n": 6}, "n"),
-        ({"model": "another"}, "model"),
-        ({"graph": "another", "gold_entities": True}, "gold_entities, graph"),
-        ({"timeout_s": 9.0}, "timeout_s"),
-    ],
+    [({"n": 6}, "n"), ({"model": "another", "new": 1}, "model, new")],
 )
 def test_a_run_with_other_settings_is_refused(run, scripted, change, named):
     run(scripted(MONEY, SEAT, NONSENSE))
     before = run.output.read_bytes()
     with pytest.raises(InputError, match=rf"other settings \({named}\)"):
-        run(scripted(), replace(run.config, **change))
+        run(scripted(), _with(run.config, **change))
     assert run.output.read_bytes() == before
 
 
-def test_a_run_over_other_questions_is_refused(run, scripted):
+@pytest.mark.parametrize("changed", ["gold_entities", "timings"])
+def test_a_run_made_otherwise_is_refused(run, scripted, changed):
     run(scripted(MONEY, SEAT, NONSENSE))
-    run.file.write_text('{"id": "d", "question": "?"}\n', encoding="utf-8")
-    with pytest.raises(InputError, match="questions_sha256"):
-        run(scripted())
+    config = replace(run.config, **{changed: not getattr(run.config, changed)})
+    with pytest.raises(InputError, match=rf"other settings \({changed}\)"):
+        run(scripted(), config)
 
 
-def test_question_files_may_move(run, scripted, tmp_path):
+def test_what_decides_nothing_may_change(run, scripted):
     rows = run(scripted(MONEY, SEAT, NONSENSE))
-    moved = run.file.rename(tmp_path / "moved.jsonl")
-    run.file = moved
-    assert run(scripted(), replace(run.config, questions=moved)) == rows
+    assert run(scripted(), replace(run.config, notes={"where": "b"})) == rows
 
 
-@pytest.mark.parametrize("manifest", [None, "nonsense", "[]", "{}"])
+@pytest.mark.parametrize("manifest", [None, "nonsense", "[]", "{}", '{"schema_version": 0}'])
 def test_a_file_that_is_no_run_is_left_alone(run, scripted, manifest, tmp_path):
     run.output.write_text("precious\n", encoding="utf-8")
     if manifest is not None:
@@ -189,11 +220,10 @@ def test_the_manifest_says_what_made_the_run(run, scripted, tmp_path):
     run(scripted(MONEY, SEAT, NONSENSE))
     manifest = json.loads((tmp_path / "run.manifest.json").read_text("utf-8"))
     assert manifest["schema_version"] == 1
-    assert manifest["questions"] == str(run.file)
-    assert (manifest["graph"], manifest["model"]) == (run.graph.description, "scripted")
-    assert manifest["gold_entities"] is False
-    assert len(manifest["questions_sha256"]) == 64
+    assert (manifest["model"], manifest["where"], manifest["n"]) == ("scripted", "a", 5)
+    assert (manifest["gold_entities"], manifest["timings"]) == (False, True)
     assert manifest["kbqa"][0].isdigit()
+    assert manifest["packages"]["pyoxigraph"][0].isdigit()
 
 
 def test_gold_entities_are_used_only_on_request(tmp_path, graph, scripted):

@@ -1,0 +1,44 @@
+"""Add up a run's rows as they come, for whoever watches."""
+
+from kbqa.engine.evaluation.row_file import Row
+
+
+class RunProgress:
+    """How far a run is, and how good so far.
+
+    Args:
+        total: The questions of the run.
+    """
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._done = self._failed = self._scored = 0
+        self._f1 = self._hit = 0.0
+        self._general_calls = 0
+
+    def add(self, row: Row) -> None:
+        """Count a row."""
+        self._done += 1
+        if row["error"] is not None:
+            self._failed += 1
+        if row["scores"] is not None:
+            self._scored += 1
+            self._f1 += row["scores"]["f1"]
+            self._hit += row["scores"]["hit"]
+        if row["usage"] is not None:
+            self._general_calls += row["usage"]["general"]["calls"]
+
+    @property
+    def left(self) -> int:
+        """Questions that going on with the run would ask: those to come, and those that failed."""
+        return self._total - self._done + self._failed
+
+    def figures(self) -> dict[str, str]:
+        """Say how good the run is so far: means over its scored questions, and counts."""
+        return {
+            "n": str(self._scored),
+            "F1": f"{self._f1 / max(self._scored, 1):.3f}",
+            "hit": f"{self._hit / max(self._scored, 1):.3f}",
+            "errors": str(self._failed),
+            "general calls": f"{self._general_calls / max(self._done, 1):.2f}",
+        }

@@ -1,0 +1,213 @@
+"""Runs of `kbqa eval` that are disturbed: by signals, a full disk, and the death of their store."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from kbqa.engine.beam_files import read_beams
+from kbqa.engine.engine import Engine
+from kbqa.engine.evaluation.evaluate import EvaluationConfig, Row, evaluate
+from kbqa.engine.generate import SavedBeams
+from kbqa.engine.questions import read_questions
+from kbqa.kb.graph import Graph
+from kbqa.kb.select_graph import open_graph
+
+# What is asked, what the model wrote, and the answer.
+ASKED = [
+    ("what is jamaican money called?", ["Jamaica -> location.country.currency_used"], "m.04xc2m"),
+    ("seat of Jamaica", ["Jamaica -> film.film.genre", "Jamaica -> location.country.capital"], "x"),
+    ("capital of Atlantis?", ["Atlantis -> location.country.capital"], "m.03yl7"),
+    (
+        "brother of Justin Bieber",
+        [
+            "Justin Bieber -> people.person.sibling_s -> people.sibling_relationship.sibling\n"
+            '@2 people.person.gender = "Male"'
+        ],
+        "m.0gxnnwq",
+    ),
+    ("nonsense", ["no path at all"], "m.0none"),
+]
+QUESTIONS = 100
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a question set and its candidates."""
+    folder = tmp_path_factory.mktemp("runs")
+    questions, beams = [], []
+    for number in range(QUESTIONS):
+        text, crps, gold = ASKED[number % len(ASKED)]
+        questions.append({"id": str(number), "question": text, "answers": [{"arg": gold}]})
+        written = [{"crp": crp, "logprob": -1.0, "tokens": 9} for crp in crps]
+        beams.append({"id": str(number), "crps": written})
+    for name, rows in (("questions.jsonl", questions), ("beams.jsonl", beams)):
+        (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    return folder
+
+
+class Runner:
+    """Runs `kbqa eval` as a process of its own."""
+
+    def __init__(self, folder: Path, output: Path, store: Path) -> None:
+        self.output = output
+        self._arguments = [
+            *("--questions", folder / "questions.jsonl", "--beams", folder / "beams.jsonl"),
+            *("--output", output, "--store", store, "--no-timings"),
+        ]
+
+    def start(self, *options: str, before: str = "pass") -> "subprocess.Popen[str]":
+        code = f"{before}\nfrom kbqa.engine.cli import main; main()"
+        return subprocess.Popen(
+            [sys.executable, "-c", code, "eval", *map(str, self._arguments), *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def finish(self, *options: str) -> list[bytes]:
+        """Run to the end, and return the rows in order."""
+        process = self.start(*options)
+        _, stderr = process.communicate()
+        assert (process.returncode, stderr) == (0, "")
+        return self.lines()
+
+    def wait_for(self, rows: int) -> None:
+        while not self.output.is_file() or self.output.read_bytes().count(b"\n") < rows:
+            time.sleep(0.002)
+
+    def lines(self) -> list[bytes]:
+        """Return the rows in order, each of which must be whole."""
+        content = self.output.read_bytes()
+        assert content.endswith(b"\n")
+        return sorted(content.splitlines(), key=lambda line: int(json.loads(line)["id"]))
+
+
+@pytest.fixture
+def runner(folder: Path, tmp_path: Path, small_store: Path) -> Runner:
+    return Runner(folder, tmp_path / "run.jsonl", small_store)
+
+
+@pytest.fixture(scope="module")
+def whole(folder: Path, small_store: Path, tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
+    """The rows of a run that nothing disturbed."""
+    return Runner(folder, tmp_path_factory.mktemp("whole") / "run.jsonl", small_store).finish()
+
+
+def test_the_runs_are_worth_comparing(whole: Sequence[bytes]) -> None:
+    rows = [json.loads(line) for line in whole]
+    assert len(set(whole)) == QUESTIONS
+    assert [round(row["scores"]["f1"], 1) for row in rows[: len(ASKED)]] == [1, 0, 0, 0.7, 0]
+    assert {row["level"] for row in rows} > {"full", None}
+    assert not any("seconds" in row for row in rows)
+
+
+def test_a_run_that_is_killed_again_and_again_ends_the_same(
+    runner: Runner, whole: Sequence[bytes]
+) -> None:
+    chance = random.Random(7)
+    done = 0
+    for _ in range(3):
+        process = runner.start("--resume", "--concurrency", "2")
+        runner.wait_for(done + chance.randint(1, 20))
+        time.sleep(chance.random() / 50)
+        process.kill()
+        process.communicate()
+        done = runner.output.read_bytes().count(b"\n")
+    assert 0 < done < QUESTIONS
+    before = runner.output.read_bytes()
+    assert runner.finish("--resume", "--concurrency", "2") == whole
+    assert runner.output.read_bytes().startswith(before)
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["Ctrl-C", "SIGTERM"]
+)
+def test_a_signal_ends_a_run_and_it_goes_on(
+    number: int, code: int, runner: Runner, whole: Sequence[bytes]
+) -> None:
+    process = runner.start("--concurrency", "2")
+    runner.wait_for(5)
+    process.send_signal(number)
+    stdout, stderr = process.communicate()
+    assert (process.returncode, stdout) == (code, "")
+    left = QUESTIONS - len(runner.lines())
+    assert 0 < left < QUESTIONS
+    assert f"{left} of {QUESTIONS} questions are left; go on with --resume." in stderr
+    assert "Traceback" not in stderr
+    assert runner.finish("--resume") == whole
+
+
+def test_a_full_disk_leaves_whole_rows_and_the_run_goes_on(
+    runner: Runner, whole: Sequence[bytes]
+) -> None:
+    # A limit on the size of files stands in for the disk: writing fails within a row as well.
+    limit = sum(map(len, whole)) // 3
+    before = f"import resource as r; r.setrlimit(r.RLIMIT_FSIZE, ({limit}, {limit}))"
+    process = runner.start(before=before)
+    stdout, stderr = process.communicate()
+    assert (process.returncode, stdout) == (1, "")
+    assert f"{runner.output} cannot be written" in stderr
+    assert "questions are left; go on with --resume." in stderr
+    written = runner.lines()
+    assert written == whole[: len(written)]
+    assert sum(map(len, written)) > limit / 2
+    assert runner.finish("--resume") == whole
+
+
+@pytest.fixture
+def graph(small_store: Path) -> Iterator[Graph]:
+    graph = open_graph(small_store)
+    yield graph
+    graph.close()
+
+
+def _evaluate(folder: Path, output: Path, graph: Graph, **settings) -> list[Row]:
+    beams = read_beams(folder / "beams.jsonl")
+    engine = Engine(graph, SavedBeams("beams"))
+    config = EvaluationConfig(timings=False)
+    questions = read_questions(folder / "questions.jsonl")
+    try:
+        return evaluate(engine, questions, output, config, beams=beams, **settings)
+    finally:
+        engine.close()
+
+
+@pytest.mark.parametrize("concurrency", [2, 8])
+def test_threads_give_the_same_rows(
+    concurrency: int, folder: Path, tmp_path: Path, graph: Graph, whole: Sequence[bytes]
+) -> None:
+    rows = _evaluate(folder, tmp_path / "run.jsonl", graph, concurrency=concurrency)
+    assert rows == [json.loads(line) for line in whole]
+
+
+def test_a_run_outlives_the_process_of_its_queries(
+    folder: Path, tmp_path: Path, graph: Graph, whole: Sequence[bytes]
+) -> None:
+    done = []
+
+    def kill_the_worker(row: Row) -> None:
+        done.append(row)
+        if len(done) in (10, 11, 60):
+            (worker,) = _workers()
+            os.kill(worker, signal.SIGKILL)
+
+    rows = _evaluate(folder, tmp_path / "run.jsonl", graph, concurrency=2, report=kill_the_worker)
+    assert rows == [json.loads(line) for line in whole]
+
+
+def _workers() -> list[int]:
+    children = Path(f"/proc/{os.getpid()}/task").glob("*/children")
+    return [
+        int(child)
+        for file in children
+        for child in file.read_text().split()
+        if b"kbqa.kb.worker" in Path(f"/proc/{child}/cmdline").read_bytes()
+    ]

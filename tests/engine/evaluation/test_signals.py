@@ -1,0 +1,32 @@
+import signal
+import subprocess
+import sys
+import time
+
+# What is in hand takes longer than the test.
+STUCK = """
+import sys, time
+from concurrent.futures import ThreadPoolExecutor
+from kbqa.engine.evaluation.signals import stop_on_signals
+with stop_on_signals(), ThreadPoolExecutor(1) as pool:
+    pool.submit(time.sleep, 100)
+    print("ready", flush=True)
+    time.sleep(100)
+"""
+
+
+def test_a_second_signal_ends_what_is_in_hand() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", STUCK], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGINT)
+    assert process.stderr.readline() == "\n"
+    assert process.stderr.readline().startswith("Stopping once the questions in hand are done")
+    started = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    process.communicate()
+    assert process.returncode == 143
+    assert time.monotonic() - started < 50
