@@ -27,6 +27,12 @@ COMMANDS = {
     "eval": LazyCommand(
         "kbqa.engine.commands", "evaluate", "Answer a question set and score the answers."
     ),
+    "report": LazyCommand(
+        "kbqa.engine.evaluation.report_commands", "report", "Say everything about a run."
+    ),
+    "compare": LazyCommand(
+        "kbqa.engine.evaluation.report_commands", "compare", "Say how two runs differ."
+    ),
     "link": LazyCommand(
         "kbqa.engine.link_commands", "link", "Show which entities a question may be about."
     ),

@@ -10,15 +10,14 @@ Source: Platt 1999, "Probabilistic outputs for support vector machines".
 
 import random
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
 from kbqa.engine.confidence import ConfidenceModel, Features
+from kbqa.engine.evaluation.calibration import calibrate
 
 _L2 = 1.0  # on weights of features scaled to unit variance, in candidates
 _STEPS = 50
 _FOLDS = 5
-_BINS = 10
 
 
 class Judged(NamedTuple):
@@ -55,23 +54,6 @@ def fit_confidence(questions: Sequence[Judged], fitted_on: str, seed: int = 42) 
             held_out.append((model.confidence(features), f1))
     model = _fit(shuffled)
     return ConfidenceModel(model.bias, model.weights, fitted_on, calibrate(held_out))
-
-
-def calibrate(pairs: Iterable[tuple[float, float]]) -> list[tuple[float, float, int]]:
-    """Compare confidences with F1, for each tenth of the confidences, rising.
-
-    Returns:
-        The mean confidence, the mean F1 and the number of pairs of each tenth.
-    """
-    ordered = sorted(pairs)
-    edges = [round(len(ordered) * bin_ / _BINS) for bin_ in range(_BINS + 1)]
-    table = []
-    for start, end in pairwise(edges):
-        if tenth := ordered[start:end]:
-            n = len(tenth)
-            confidence, f1 = (sum(values) / n for values in zip(*tenth, strict=True))
-            table.append((round(confidence, 4), round(f1, 4), n))
-    return table
 
 
 def _candidates(questions: Iterable[Judged]) -> list[tuple[Features, float]]:

@@ -10,6 +10,7 @@ import random
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 # Virtuoso prints its own time zone behind plain dates, and the gold answers keep it.
 _STORE_ZONE = re.compile(r"^(-?\d{4}(?:-\d\d(?:-\d\d(?:T[\d:.]+)?)?)?)(?:Z|[+-]\d\d:\d\d)$")
@@ -96,8 +97,16 @@ def bootstrap_mean(values: Sequence[float], seed: int = 42, resamples: int = 100
     """
     if not values:
         raise ValueError("no values to take the mean of")
-    rng = random.Random(seed)
     n = len(values)
-    means = sorted(sum(rng.choices(values, k=n)) / n for _ in range(resamples))
+    draws = _draws(n, seed, resamples)
+    means = sorted(sum(map(values.__getitem__, draw)) / n for draw in draws)
     low, high = means[round(0.025 * resamples)], means[round(0.975 * resamples) - 1]
     return Mean(sum(values) / n, low, high, n)
+
+
+@lru_cache(maxsize=1)
+def _draws(n: int, seed: int, resamples: int) -> list[list[int]]:
+    """Draw the resamples' positions; kept, as the metrics of the same questions come in a row."""
+    rng = random.Random(seed)
+    positions = list(range(n))
+    return [rng.choices(positions, k=n) for _ in range(resamples)]

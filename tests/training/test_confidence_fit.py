@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from kbqa.training.confidence import Judged, calibrate, fit_confidence
+from kbqa.engine.evaluation.calibration import calibrate
+from kbqa.training.confidence import Judged, fit_confidence
 
 
 def _questions(n: int, seed: int = 1) -> list[Judged]:
@@ -40,10 +41,3 @@ def test_too_few_questions_are_refused() -> None:
 
 def test_a_question_without_candidates_does_no_harm() -> None:
     assert fit_confidence([*_questions(50), Judged([], [])], "made-up").weights
-
-
-def test_tenths_rise_and_hold_every_pair() -> None:
-    table = calibrate((at / 25, 1.0) for at in range(25))
-    assert [confidence for confidence, _, _ in table] == sorted(c for c, _, _ in table)
-    assert sum(n for _, _, n in table) == 25
-    assert calibrate([]) == []

@@ -1,0 +1,100 @@
+"""The commands `kbqa report` and `kbqa compare`: they parse, call and print."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kbqa.kb.options import json_option
+
+if TYPE_CHECKING:
+    from kbqa.engine.evaluation.tables import Section
+
+_RUN = click.Path(path_type=Path, exists=True, dir_okay=False)
+_markdown_option = click.option(
+    "--markdown", "as_markdown", is_flag=True, help="Print Markdown instead of text."
+)
+
+
+@click.command()
+@click.argument("run", type=_RUN, metavar="RUN.jsonl")
+@json_option
+@_markdown_option
+@click.option(
+    "--plots",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Folder to draw pictures into, as PNG: F1 by type, depth and constraints; answers by "
+    "stage.",
+)
+def report(run: Path, as_json: bool, as_markdown: bool, plots: Path | None) -> None:
+    """Say everything about a run of `kbqa eval`.
+
+    RUN.jsonl is the file of its rows; its manifest lies beside it. Scores come with 95 % bootstrap
+    intervals, for all scored questions and for each tier of evidence, broken down by what the gold
+    queries are like, and with what the run took.
+    """
+    from kbqa.engine.evaluation.recorded_run import read_run
+    from kbqa.engine.evaluation.report import make_report
+    from kbqa.engine.evaluation.report_sections import report_sections
+
+    _check_form(as_json, as_markdown)
+    made = make_report(read_run(run))
+    if plots is not None:
+        from kbqa.engine.evaluation.plots import draw_report
+
+        for picture in draw_report(made, plots):
+            click.echo(f"drew {picture}", err=True)
+    _print(made.to_dict() if as_json else report_sections(made), as_markdown)
+
+
+@click.command()
+@click.argument("first", type=_RUN, metavar="A.jsonl")
+@click.argument("second", type=_RUN, metavar="B.jsonl")
+@click.option(
+    "--metric",
+    type=click.Choice(["hit", "hits_at_1", "exact_match", "precision", "recall", "f1"]),
+    default="f1",
+    show_default=True,
+    help="What wins and losses are listed by.",
+)
+@click.option(
+    "--examples",
+    type=click.IntRange(0),
+    default=5,
+    show_default=True,
+    help="Wins and losses to list; --json has all.",
+)
+@json_option
+@_markdown_option
+def compare(
+    first: Path, second: Path, metric: str, examples: int, as_json: bool, as_markdown: bool
+) -> None:
+    """Say how the run B differs from the run A, over the questions that both scored.
+
+    For each metric and tier of evidence: the difference B − A with a paired 95 % bootstrap
+    interval, wins, losses and ties, and the p-value of the exact sign test.
+    """
+    from kbqa.engine.evaluation.compare import compare_runs
+    from kbqa.engine.evaluation.compare_sections import compare_sections
+    from kbqa.engine.evaluation.recorded_run import read_run
+
+    _check_form(as_json, as_markdown)
+    compared = compare_runs(read_run(first), read_run(second), metric)
+    _print(compared.to_dict() if as_json else compare_sections(compared, examples), as_markdown)
+
+
+def _check_form(as_json: bool, as_markdown: bool) -> None:
+    if as_json and as_markdown:
+        raise click.UsageError("choose one: --json or --markdown")
+
+
+def _print(content: "dict[str, Any] | Sequence[Section]", as_markdown: bool) -> None:
+    from kbqa.engine.evaluation.tables import render_markdown, render_text
+
+    if isinstance(content, dict):
+        click.echo(json.dumps(content, ensure_ascii=False, indent=2))
+    else:
+        click.echo((render_markdown if as_markdown else render_text)(content))

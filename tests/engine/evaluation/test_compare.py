@@ -1,0 +1,176 @@
+import json
+from pathlib import Path
+
+import pytest
+from made_runs import MadeRow, make_failed_row, make_row, write_run
+
+from kbqa.engine.evaluation.compare import Comparison, compare_runs
+from kbqa.engine.evaluation.compare_sections import compare_sections
+from kbqa.engine.evaluation.metrics import Mean
+from kbqa.engine.evaluation.recorded_run import read_run
+from kbqa.engine.evaluation.report import METRICS
+from kbqa.engine.evaluation.significance import Signs
+from kbqa.engine.evaluation.tables import WIDTH, render_markdown, render_text
+from kbqa.sparql.errors import InputError
+
+PERFECT = dict.fromkeys(METRICS, 1.0)
+FIRST = [
+    make_row("win", tier="independent"),
+    make_row("small win", ["m.1", "m.2"], tier="annotated"),
+    make_row("loss", ["m.1"], tier="annotated"),
+    make_row("tie", ["m.1"]),
+    make_row("only a", ["m.1"]),
+    make_row("not scored", gold=[], scores=None),
+]
+SECOND = [
+    make_row("tie", ["m.1"]),
+    make_row("loss", ["m.9"], tier="annotated"),
+    make_row("small win", ["m.1"], tier="annotated"),
+    make_row("win", ["m.1"], tier="independent"),
+    make_row("not scored", ["m.1"]),
+    make_row("only b"),
+]
+
+
+def _compare(
+    directory: Path,
+    first: list[MadeRow] = FIRST,
+    second: list[MadeRow] = SECOND,
+    metric: str = "f1",
+    **manifest: object,
+) -> Comparison:
+    a = read_run(write_run(directory, first, "a"))
+    return compare_runs(a, read_run(write_run(directory, second, "b", **manifest)), metric)
+
+
+def test_questions_that_both_scored_are_compared(tmp_path: Path) -> None:
+    compared = _compare(tmp_path)
+    assert (compared.common, compared.only_a, compared.only_b) == (4, 1, 2)
+    f1 = compared.differences["all"]["f1"]
+    assert (f1.a, f1.b) == (pytest.approx((2 / 3 + 2) / 4), 0.75)
+    assert f1.difference.mean == pytest.approx(f1.b - f1.a)
+    assert f1.difference.low < 0 < f1.difference.high
+    assert (f1.signs, f1.p_value) == (Signs(2, 1, 1), 1.0)
+    assert set(compared.differences["all"]) == set(METRICS)
+    assert {tier: one["f1"].difference.n for tier, one in compared.differences.items()} == {
+        "all": 4,
+        "independent": 1,
+        "annotated": 2,
+        "independent + annotated": 3,
+    }
+
+
+def test_wins_and_losses_are_listed_the_largest_first(tmp_path: Path) -> None:
+    compared = _compare(tmp_path)
+    assert [(pair.a.id, round(pair.change, 2)) for pair in compared.wins] == [
+        ("win", 1.0),
+        ("small win", 0.33),
+    ]
+    assert [(pair.a.id, pair.change) for pair in compared.losses] == [("loss", -1.0)]
+    assert compared.ties == 1
+
+
+def test_lists_go_by_the_metric_that_was_asked_for(tmp_path: Path) -> None:
+    compared = _compare(tmp_path, metric="recall")
+    assert [pair.a.id for pair in compared.wins] == ["win"]
+    assert compared.ties == 2
+
+
+def test_runs_that_agree_have_no_lists(tmp_path: Path) -> None:
+    compared = _compare(tmp_path, SECOND, SECOND)
+    assert (compared.wins, compared.losses, compared.ties) == ([], [], 6)
+    assert compared.differences["all"]["f1"].difference == Mean(0.0, 0.0, 0.0, 6)
+
+
+def test_other_gold_answers_are_refused(tmp_path: Path) -> None:
+    changed = [make_row("win", ["m.1"], gold=["m.2"]), *SECOND[:3]]
+    with pytest.raises(InputError, match=r"different question sets: 1 questions .*\(win\)"):
+        _compare(tmp_path, second=changed)
+
+
+def test_gold_answers_that_are_alike_are_not_refused(tmp_path: Path) -> None:
+    first = make_row("a", gold=["1968-03-29-08:00"])
+    second = make_row("a", gold=["1968-03-29"])
+    second["gold"] *= 2
+    assert _compare(tmp_path, [first], [second]).common == 1
+
+
+def test_runs_without_a_question_in_common_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="scored no question in common"):
+        _compare(tmp_path, second=[make_row("else")])
+
+
+def test_gold_against_linked_entities_is_warned_of(tmp_path: Path) -> None:
+    [warning] = _compare(tmp_path, gold_entities=True).warnings
+    assert warning.startswith("a was given linked entities and b gold ones")
+    assert not _compare(tmp_path).warnings
+
+
+def test_failures_are_warned_of(tmp_path: Path) -> None:
+    [warning] = _compare(tmp_path, second=[make_failed_row("win"), *SECOND[:3]]).warnings
+    assert warning.startswith("1 questions of b failed and count 0")
+
+
+def test_settings_that_differ_are_told(tmp_path: Path) -> None:
+    compared = _compare(tmp_path, n=9, repair={"by": "embedder"})
+    assert compared.settings == {"n": ("5", "9"), "repair, by": (None, "embedder")}
+    text = render_text(compare_sections(compared, 0))
+    assert "n           A 5; B 9\n" in text
+    assert "repair, by  A none; B embedder" in text
+
+
+def test_gold_answers_have_the_names_that_a_run_gives_them(tmp_path: Path) -> None:
+    row = make_row("a", gold=["m.1"])
+    row["gold"] = [["m.1"], ["m.1", "m.unnamed"], ["m.1"]]
+    right = {**row, "answers": [{"mid": "m.1", "name": "One"}], "scores": PERFECT}
+    [win] = _compare(tmp_path, [row], [right]).to_dict()["wins"]
+    assert win["gold"] == [["One"], ["One", "m.unnamed"]]
+
+
+def test_json_has_all_wins_and_losses(tmp_path: Path) -> None:
+    record = json.loads(json.dumps(_compare(tmp_path).to_dict()))
+    assert record["schema_version"] == 1
+    assert (record["common"], record["only_a"], record["only_b"]) == (4, 1, 2)
+    assert record["wins"][0] == {
+        "id": "win",
+        "question": "question win?",
+        "tier": "independent",
+        "change": 1.0,
+        "a": [],
+        "b": ["name of m.1"],
+        "gold": [["name of m.1"]],
+    }
+    assert [pair["id"] for pair in record["losses"]] == ["loss"]
+    assert record["tiers"]["all"]["f1"]["signs"] == {"wins": 2, "losses": 1, "ties": 1}
+    assert record["tiers"]["all"]["f1"]["p_value"] == 1.0
+
+
+def test_text_reads_like_this(tmp_path: Path) -> None:
+    text = render_text(compare_sections(_compare(tmp_path, gold_entities=True), 1))
+    assert max(map(len, text.splitlines())) <= WIDTH
+    for said in (
+        "b against a",
+        "4 questions that both scored; 1 that only A scored and 2 that only B scored are left",
+        "Tier independent + annotated, n = 3",
+        "B − A, 95 % interval",
+        "two-sided exact sign test",
+        "B scores higher on 2 questions, lower on 1, and alike on 1. Here are 1 wins and 1 losses",
+        "Win +1.000, win: question win?\nA     nothing\nB     name of m.1\ngold  name of m.1",
+        "Loss -1.000, loss: question loss?\nA     name of m.1\nB     name of m.9",
+    ):
+        assert said in text or said in text.replace("\n", " ")
+    assert "small win" not in text
+
+
+def test_examples_tell_failures_and_cut_long_lists(tmp_path: Path) -> None:
+    many = [f"m.{at}" for at in range(1, 9)]
+    first, second = [make_row("a", many)], [make_failed_row("a", "ModelError: out of memory")]
+    text = render_text(compare_sections(_compare(tmp_path, first, second), 1))
+    assert "name of m.5, … (8 in all)\n" in text
+    assert "B     failed: ModelError: out of memory" in text
+
+
+def test_markdown_has_a_table_for_each_tier(tmp_path: Path) -> None:
+    markdown = render_markdown(compare_sections(_compare(tmp_path), 1))
+    assert markdown.count("|  | A | B | B − A, 95 % interval | wins | losses | ties | p |") == 4
+    assert "### Win +1.000, win: question win?" in markdown

@@ -1,0 +1,162 @@
+import json
+from pathlib import Path
+
+import pytest
+from made_runs import MadeRow, make_failed_row, make_row, write_run
+
+from kbqa.engine.evaluation.calibration import Tenth
+from kbqa.engine.evaluation.metrics import bootstrap_mean
+from kbqa.engine.evaluation.recorded_run import read_run
+from kbqa.engine.evaluation.report import (
+    DEFINITIONS,
+    METRICS,
+    Answered,
+    Errors,
+    Report,
+    make_report,
+)
+from kbqa.engine.evaluation.report_sections import METRIC_NAMES, report_sections
+from kbqa.engine.evaluation.tables import WIDTH, render_markdown, render_text
+
+SHAPE = {"hops": 2, "constraints": 1, "ordered": False}
+ROWS = [
+    make_row("a", ["m.1"], tier="independent", type="conjunction", gold_shape=SHAPE),
+    make_row("b", ["m.2", "m.1"], tier="annotated", level="entity", confidence=0.9),
+    make_row("c", ["m.3"], tier="none", stage="general", level="main_path", confidence=0.2),
+    make_row("d", tier="annotated", type="superlative", gold_shape=SHAPE),
+    make_row("e", ["m.1"], gold=[], scores=None),
+    make_failed_row("f", "QueryTimeout: no result after 5 s", tier="none"),
+    make_failed_row("g", "QueryTimeout: no result after 5 s"),
+    make_failed_row("h", "ModelError: out of memory"),
+]
+
+
+def _report(directory: Path, rows: list[MadeRow], **manifest: object) -> Report:
+    return make_report(read_run(write_run(directory, rows, **manifest)))
+
+
+@pytest.fixture
+def report(tmp_path: Path) -> Report:
+    return _report(tmp_path, ROWS, model="small", gold_entities=True)
+
+
+def test_scores_are_those_of_the_rows(report: Report) -> None:
+    assert (report.rows, report.scored, report.failed, report.entities) == (8, 7, 3, "gold")
+    assert {tier: means["f1"].n for tier, means in report.scores.items()} == {
+        "all": 7,
+        "independent": 1,
+        "annotated": 2,
+        "independent + annotated": 3,
+        "none": 2,
+    }
+    everything = report.scores["all"]
+    assert set(everything) == set(METRICS) == set(METRIC_NAMES)
+    assert everything["f1"] == bootstrap_mean([1, 2 / 3, 0, 0, 0, 0, 0])
+    assert everything["precision"].mean == pytest.approx(1.5 / 7)
+    assert everything["hits_at_1"].mean == pytest.approx(1 / 7)
+
+
+def test_answers_are_counted_by_stage_and_relaxation(report: Report) -> None:
+    assert report.answered["all"] == Answered(
+        8, {"specialised": {"full": 2, "entity": 1}, "general": {"main_path": 1}}, 4
+    )
+    assert report.answered["none"] == Answered(2, {"general": {"main_path": 1}}, 1)
+
+
+def test_failures_are_counted_by_kind(report: Report) -> None:
+    assert report.errors == [
+        Errors("QueryTimeout", 2, "f", "QueryTimeout: no result after 5 s"),
+        Errors("ModelError", 1, "h", "ModelError: out of memory"),
+    ]
+
+
+def test_confidence_is_compared_with_f1(report: Report) -> None:
+    assert report.calibration == [Tenth(0.2, 0.0, 1), Tenth(0.9, round(2 / 3, 4), 1)]
+    assert report.calibration_error == pytest.approx((0.2 + 0.2333) / 2, abs=1e-4)
+
+
+def test_the_official_score_is_given_for_webqsp_alone(tmp_path: Path) -> None:
+    rows = [
+        make_row("WebQTest-1"),
+        make_row("WebQTest-2", ["m.1"], gold=[]),
+        make_failed_row("WebQTest-3"),
+        make_row("WebQTest-4", ["m.1"]),
+    ]
+    official = _report(tmp_path, rows).official
+    assert official is not None
+    means = official["all"]
+    assert (means.precision.mean, means.recall.mean, means.f1.mean) == (0.5, 0.5, 0.25)
+    assert _report(tmp_path, [*rows, make_row("WebQTrn-1_0a")]).official is None
+
+
+def test_a_run_without_gold_answers_is_told_of_without_scores(tmp_path: Path) -> None:
+    report = _report(tmp_path, [make_row("a", ["m.1"], gold=[], scores=None)])
+    assert (report.scores, report.official, report.breakdowns, report.scored) == ({}, None, {}, 0)
+    assert "nothing to score" in render_text(report_sections(report))
+
+
+def test_json_holds_everything(report: Report) -> None:
+    record = json.loads(json.dumps(report.to_dict()))
+    assert record["schema_version"] == 1
+    assert record["definitions"]["f1"] == DEFINITIONS["f1"]
+    assert record["scores"]["all"]["f1"]["n"] == 7
+    assert set(record["scores"]["all"]["f1"]) == {"mean", "low", "high", "n"}
+    assert record["manifest"]["model"] == "small"
+    assert record["costs"]["tokens"]["median"] == 100
+    assert record["breakdowns"]["type"][0]["name"] == "conjunction"
+    assert record["shapes"] == [{"hops": "2", "constraints": "1", "n": 2, "f1": 0.5}]
+    assert record["calibration"][0] == {"confidence": 0.2, "f1": 0.0, "n": 1}
+
+
+def test_text_fits_a_terminal_and_says_what_the_numbers_mean(report: Report) -> None:
+    text = render_text(report_sections(report))
+    assert max(map(len, text.splitlines())) <= WIDTH
+    for said in (
+        "Run run, gold entities",
+        "8, 7 with gold answers, 3 failed",
+        "independent + annotated",
+        *DEFINITIONS["hit"].split(),
+        "both empty: each is 1",
+        "specialised, full",
+        "general, main path",
+        "tokens, in and out",
+        "Cost of general models per 10,000 questions: 0.00 US dollars.",
+        "conjunction",
+        "0.500 (2)",
+        "Mean distance",
+        "QueryTimeout",
+    ):
+        assert said in text
+
+
+def test_webqsp_reports_name_the_official_rule(tmp_path: Path) -> None:
+    report = _report(tmp_path, [make_row("WebQTest-1", ["m.1"])])
+    text = render_text(report_sections(report))
+    assert "By WebQSP's official rule, linked entities" in text
+    assert "Its F1 is ours; its precision is 1 where nothing is predicted" in text
+    assert report.to_dict()["official_rule"].startswith("WebQSP's official script")
+
+
+def test_markdown_has_whole_tables(report: Report) -> None:
+    lines = render_markdown(report_sections(report)).splitlines()
+    [header] = [line for line in lines if line.startswith("| tier of evidence | n | hit |")]
+    cells = header.count("|")
+    rows = lines[lines.index(header) :][: 2 + len(report.scores)]
+    assert all(row.count("|") == cells for row in rows)
+    assert rows[2].startswith("| all | 7 | 0.286 [")
+
+
+def test_settings_are_shown_and_long_ones_cut(tmp_path: Path) -> None:
+    report = _report(
+        tmp_path,
+        [make_row("a")],
+        questions_sha256="0123456789abcdef" * 4,
+        store={"rules": "long " * 99, "dumps": None},
+        store_summary={"kept": 9},
+        timings=True,
+    )
+    text = render_text(report_sections(report))
+    assert "questions sha256  0123456789ab\n" in text
+    assert text.count("long") < 40
+    assert "timings           yes\n" in text
+    assert "kept" not in text and "dumps" not in text

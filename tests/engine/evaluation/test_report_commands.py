@@ -1,0 +1,93 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from made_runs import make_row, write_run
+
+from kbqa.engine.cli import main
+
+
+def _call(*arguments: object) -> Result:
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> tuple[Path, Path]:
+    first = write_run(tmp_path, [make_row("q", tier="independent"), make_row("p")], "a")
+    return first, write_run(tmp_path, [make_row("q", ["m.1"], tier="independent")], "b")
+
+
+@pytest.mark.parametrize(
+    ("options", "start"),
+    [((), "Run a, linked entities\n═"), (("--markdown",), "# Run a, linked entities\n\n- **rows")],
+    ids=["text", "Markdown"],
+)
+def test_a_report_is_printed(runs: tuple[Path, Path], options: tuple[str], start: str) -> None:
+    done = _call("report", runs[0], *options)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.startswith(start)
+
+
+def test_a_report_is_printed_as_json(runs: tuple[Path, Path]) -> None:
+    record = json.loads(_call("report", runs[0], "--json").stdout)
+    assert (record["schema_version"], record["rows"]) == (1, 2)
+
+
+def test_pictures_are_told_on_stderr(runs: tuple[Path, Path], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="needs the plots extra")
+    done = _call("report", runs[0], "--json", "--plots", tmp_path / "pictures")
+    [picture] = (tmp_path / "pictures").iterdir()
+    assert done.stderr == f"drew {picture}\n"
+    json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("options", "start"),
+    [((), "b against a\n═"), (("--markdown",), "# b against a\n\n- **A**: a")],
+    ids=["text", "Markdown"],
+)
+def test_a_comparison_is_printed(runs: tuple[Path, Path], options: tuple[str], start: str) -> None:
+    done = _call("compare", *runs, *options)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.startswith(start)
+    assert "Win +1.000, q" in done.stdout
+    assert "Win +" not in _call("compare", *runs, "--examples", 0, *options).stdout
+
+
+def test_a_comparison_is_printed_as_json(runs: tuple[Path, Path]) -> None:
+    record = json.loads(_call("compare", *runs, "--json", "--metric", "hit").stdout)
+    assert (record["metric"], record["only_a"], len(record["wins"])) == ("hit", 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("report", "{a}", "--json", "--markdown"), "choose one"),
+        (("compare", "{a}", "{b}", "--json", "--markdown"), "choose one"),
+        (("compare", "{a}", "{b}", "--metric", "accuracy"), "'accuracy' is not one of"),
+        (("report", "{none}"), "does not exist"),
+        (("report", "{manifest}"), "not a row of `kbqa eval`"),
+    ],
+)
+def test_misuse_is_told(runs: tuple[Path, Path], arguments: tuple[str, ...], message: str) -> None:
+    a, b = runs
+    paths = {"a": a, "b": b, "none": a.parent / "x", "manifest": a.parent / "a.manifest.json"}
+    done = _call(*(argument.format(**paths) for argument in arguments))
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert message in done.stderr
+
+
+@pytest.mark.parametrize("command", ["report", "compare"])
+def test_help_loads_nothing_heavy(command: str) -> None:
+    code = (
+        "import sys; from kbqa.engine.cli import main\n"
+        f"try: main(['{command}', '--help'])\n"
+        "finally: print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "RUN.jsonl" in done.stdout or "A.jsonl" in done.stdout
+    loaded = {name.split(".")[0] for name in done.stderr.split()}
+    assert not loaded & {"pydantic", "matplotlib", "pyoxigraph", "polars"}
