@@ -3,10 +3,12 @@
 The manifest of ``run.jsonl`` is ``run.manifest.json``.
 """
 
+import fcntl
 import hashlib
 import json
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
@@ -60,6 +62,23 @@ def claim_output(output: Path, settings: Mapping[str, object], notes: Mapping[st
     except OSError as error:
         raise InputError(f"{output} cannot be written: {error}") from error
     return False
+
+
+@contextmanager
+def held(output: Path) -> Iterator[None]:
+    """Keep other processes from going on with a run; its manifest stands for it.
+
+    Raises:
+        InputError: Another process holds it.
+    """
+    with manifest_path(output).open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(
+                f"another process is writing to {output}. Wait for it to end, or stop it."
+            ) from None
+        yield
 
 
 def manifest_path(output: Path) -> Path:

@@ -23,7 +23,7 @@ from kbqa.engine.evaluation.row_file import Row, RowFile, take_over
 from kbqa.engine.evaluation.rows import Shape, answered_row, failed_row, gold_shapes
 from kbqa.engine.generate import Candidate, Request
 from kbqa.engine.questions import Question
-from kbqa.engine.run_manifest import claim_output
+from kbqa.engine.run_manifest import claim_output, held
 from kbqa.sparql.errors import KbqaError, SpendingLimitReached
 
 logger = logging.getLogger(__name__)
@@ -90,28 +90,30 @@ def evaluate(
         "timings": config.timings,
         **config.settings,
     }
-    rows = take_over(output) if claim_output(output, settings, config.notes) else {}
-    for row in rows.values():
-        report(row)
-    open_questions = [question for question in questions if question.id not in rows]
-    shapes = gold_shapes(open_questions)
-    batches = _Batches(engine, questions, beams or {}, batch_size, config.gold_entities)
-    writing = threading.Lock()
-
-    def answer(question: Question, written: Written) -> None:
-        row = _row(engine, question, written, shapes.get(question.id), config)
-        with writing:
-            file.append(row)
-            rows[question.id] = row
+    is_begun = claim_output(output, settings, config.notes)
+    with held(output):
+        rows = take_over(output) if is_begun else {}
+        for row in rows.values():
             report(row)
+        open_questions = [question for question in questions if question.id not in rows]
+        shapes = gold_shapes(open_questions)
+        batches = _Batches(engine, questions, beams or {}, batch_size, config.gold_entities)
+        with RowFile(output) as file, ThreadPoolExecutor(concurrency) as pool:
+            writing = threading.Lock()
 
-    with RowFile(output) as file, ThreadPoolExecutor(concurrency) as pool:
-        running: set[Future[None]] = set()
-        for question in open_questions:
-            running.add(pool.submit(answer, question, batches.written(question)))
-            # One at a time, so, the model does not write meanwhile, and each stage is timed alone.
-            running = _wait(running, concurrency - 1)
-        _wait(running, 0)
+            def answer(question: Question, written: Written) -> None:
+                row = _row(engine, question, written, shapes.get(question.id), config)
+                with writing:
+                    file.append(row)
+                    rows[question.id] = row
+                    report(row)
+
+            running: set[Future[None]] = set()
+            for question in open_questions:
+                running.add(pool.submit(answer, question, batches.written(question)))
+                # One at a time, so, the model does not write meanwhile, and stages are timed alone.
+                running = _wait(running, concurrency - 1)
+            _wait(running, 0)
     return [rows[question.id] for question in questions]
 
 

@@ -4,6 +4,7 @@
 may differ: where files lie, above all.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -50,6 +51,7 @@ def record_graph(graph: Graph, timeout_s: float) -> Recorded:
         store = asdict(read_manifest(graph.directory))
         # How long loading took, among others.
         summary = store.pop("summary")
+        store["rules_sha256"] = hashlib.sha256(store.pop("rules").encode()).hexdigest()
     else:
         endpoint = graph.description
     return Recorded(

@@ -201,6 +201,14 @@ def test_a_run_made_otherwise_is_refused(run, scripted, changed):
         run(scripted(), config)
 
 
+def test_a_run_is_not_gone_on_with_while_it_goes_on(run, scripted):
+    def go_on(row: Row) -> None:
+        with pytest.raises(InputError, match="another process is writing to"):
+            run(scripted())
+
+    assert len(run(scripted(MONEY, SEAT, NONSENSE), report=go_on)) == 3
+
+
 def test_what_decides_nothing_may_change(run, scripted):
     rows = run(scripted(MONEY, SEAT, NONSENSE))
     assert run(scripted(), replace(run.config, notes={"where": "b"})) == rows

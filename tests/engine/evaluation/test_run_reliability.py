@@ -7,10 +7,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from graph_servers import MissingServer, oxigraph_server
 
 from kbqa.engine.beam_files import read_beams
 from kbqa.engine.engine import Engine
@@ -169,13 +171,15 @@ def graph(small_store: Path) -> Iterator[Graph]:
     graph.close()
 
 
-def _evaluate(folder: Path, output: Path, graph: Graph, **settings) -> list[Row]:
+def _evaluate(
+    folder: Path, output: Path, graph: Graph, *, questions: int = QUESTIONS, **settings
+) -> list[Row]:
     beams = read_beams(folder / "beams.jsonl")
     engine = Engine(graph, SavedBeams("beams"))
     config = EvaluationConfig(timings=False)
-    questions = read_questions(folder / "questions.jsonl")
+    asked = read_questions(folder / "questions.jsonl")[:questions]
     try:
-        return evaluate(engine, questions, output, config, beams=beams, **settings)
+        return evaluate(engine, asked, output, config, beams=beams, **settings)
     finally:
         engine.close()
 
@@ -201,6 +205,37 @@ def test_a_run_outlives_the_process_of_its_queries(
 
     rows = _evaluate(folder, tmp_path / "run.jsonl", graph, concurrency=2, report=kill_the_worker)
     assert rows == [json.loads(line) for line in whole]
+
+
+def test_a_run_outlives_its_endpoint(folder: Path, tmp_path: Path, small_store: Path) -> None:
+    questions = 12
+    done: list[Row] = []
+    with ExitStack() as stack:
+        server = stack.enter_context(ExitStack())
+
+        def stop_the_server(row: Row) -> None:
+            done.append(row)
+            if len(done) == questions // 2:
+                server.close()
+
+        def answer(output: str, url: str, report: Callable[[Row], object]) -> list[Row]:
+            endpoint = open_graph(endpoint=url)
+            path = tmp_path / output
+            return _evaluate(folder, path, endpoint, questions=questions, report=report)
+
+        undisturbed = answer("a.jsonl", _server(stack, small_store), lambda row: None)
+        disturbed = answer("b.jsonl", _server(server, small_store), stop_the_server)
+        assert [row["error"] is None for row in disturbed] == [True] * 6 + [False] * 6
+        assert all("EndpointError" in row["error"] for row in disturbed[6:])
+        again = answer("b.jsonl", _server(stack, small_store), lambda row: None)
+    assert again == undisturbed
+
+
+def _server(stack: ExitStack, store: Path) -> str:
+    try:
+        return stack.enter_context(oxigraph_server(store / "graph", timeout_s=5))
+    except MissingServer as error:
+        pytest.skip(str(error))
 
 
 def _workers() -> list[int]:
