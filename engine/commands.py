@@ -99,13 +99,15 @@ def ask(
     show_default=True,
     help="Questions to answer at once; times are only to be trusted with 1.",
 )
-@click.option("--sample", type=click.IntRange(1), metavar="N", help="Answer so many, drawn.")
-@click.option("--seed", default=42, show_default=True, help="Of --sample.")
+@click.option(
+    "--sample", type=click.IntRange(1), metavar="N", help="Answer only N questions of the set."
+)
+@click.option("--seed", default=42, show_default=True, help="What --sample is drawn by.")
 @click.option(
     "--timings/--no-timings",
     default=True,
     show_default=True,
-    help="Without, rows are the same in each run, byte by byte.",
+    help="Tell in rows what differs from run to run, such as seconds.",
 )
 @json_option
 def evaluate(

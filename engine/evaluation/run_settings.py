@@ -48,10 +48,14 @@ def record_graph(graph: Graph, timeout_s: float) -> Recorded:
     """
     store, summary, endpoint = None, None, None
     if isinstance(graph, OxigraphStore):
-        store = asdict(read_manifest(graph.directory))
-        # How long loading took, among others.
-        summary = store.pop("summary")
-        store["rules_sha256"] = hashlib.sha256(store.pop("rules").encode()).hexdigest()
+        manifest = read_manifest(graph.directory)
+        store = {
+            "versions": manifest.versions,
+            "rules_sha256": hashlib.sha256(manifest.rules.encode()).hexdigest(),
+            "languages": manifest.languages,
+            "dumps_sha256": [dump.sha256 for dump in manifest.dumps],
+        }
+        summary = asdict(manifest.summary)
     else:
         endpoint = graph.description
     return Recorded(

@@ -279,7 +279,7 @@ def test_eval_draws_a_sample(evaluate, model) -> None:
     manifest = json.loads(Path("run.manifest.json").read_text("utf-8"))
     assert (manifest["sample"], manifest["seed"], manifest["timings"]) == (1, 7, False)
     assert (manifest["model"], manifest["decoding"]) == ("scripted", "graph")
-    assert manifest["store"]["dumps"]
+    assert manifest["store"]["dumps_sha256"]
 
 
 @pytest.mark.usefixtures("no_model")

@@ -40,8 +40,8 @@ def test_a_store_is_known_by_what_it_was_loaded_from(small_store: Path) -> None:
     assert recorded.settings["endpoint"] is None
     store = recorded.settings["store"]
     assert isinstance(store, dict)
-    assert set(store) == {"versions", "rules_sha256", "languages", "dumps"}
-    assert len(store["dumps"][0]["sha256"]) == 64
+    assert set(store) == {"versions", "rules_sha256", "languages", "dumps_sha256"}
+    assert [len(digest) for digest in store["dumps_sha256"]] == [64]
     assert recorded.notes["graph"] == f"store {small_store}"
     json.dumps(recorded.notes)
 
