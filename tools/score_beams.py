@@ -16,7 +16,8 @@ bootstrap intervals:
 - tokens of all paths, and seconds to write them, a question.
 
 "First" is the path of the highest confidence; for the line marked "paper" it is the model's own.
-The first file's F1 the paper's way is the baseline of the paired differences.
+The first file's F1 the paper's way is the baseline of the paired differences; beside these stand
+the questions won and lost, and the p-value of the sign test.
 """
 
 import json
@@ -31,7 +32,8 @@ from run_beams import BeamRunner, f1_of, first_answers
 
 from kbqa.engine.beam_files import read_beams
 from kbqa.engine.confidence import ConfidenceModel, Outcome, describe_outcomes
-from kbqa.engine.evaluation.metrics import bootstrap_mean
+from kbqa.engine.evaluation.metrics import Mean, bootstrap_mean
+from kbqa.engine.evaluation.significance import count_signs, paired_bootstrap, sign_test
 from kbqa.engine.generate import Candidate
 from kbqa.engine.json_lines import read_rows
 from kbqa.engine.linker import Linker
@@ -238,13 +240,21 @@ def _print_depth(asked: Sequence[Asked]) -> None:
 def _print_differences(lines: Mapping[str, Sequence[Judged]]) -> None:
     baseline, *others = lines
     click.echo(f"\nF1 against {baseline}, paired:")
+    theirs = [row.f1 for row in lines[baseline]]
     for line in others:
-        pairs = zip(lines[line], lines[baseline], strict=True)
-        click.echo(f"- {line}: {_interval([ours.f1 - theirs.f1 for ours, theirs in pairs])}")
+        ours = [row.f1 for row in lines[line]]
+        wins, losses, _ = count_signs(theirs, ours)
+        click.echo(
+            f"- {line}: {_written(paired_bootstrap(theirs, ours))}, "
+            f"{wins} wins, {losses} losses, p = {sign_test(wins, losses):.3g}"
+        )
 
 
 def _interval(values: Sequence[float]) -> str:
-    mean = bootstrap_mean(values)
+    return _written(bootstrap_mean(values))
+
+
+def _written(mean: Mean) -> str:
     return f"{mean.mean:.3f} [{mean.low:.3f}, {mean.high:.3f}]"
 
 

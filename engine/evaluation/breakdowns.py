@@ -65,24 +65,33 @@ def rows_by_tier(rows: Sequence[RunRow]) -> dict[str, list[RunRow]]:
     return {tier: tiers[tier] for tier in order if tiers.get(tier)}
 
 
-def break_down(rows: Sequence[RunRow]) -> dict[str, list[Group]]:
-    """Group scored rows in each way that tells some of them apart, and score the groups.
+def group_by_gold(rows: Sequence[RunRow]) -> dict[str, dict[str, list[RunRow]]]:
+    """Group rows in each way that the gold query tells some of them apart.
 
     Returns:
-        By ``type`` (CWQ's type of composition), ``depth``, ``constraints``, ``stage`` and
-        ``level`` (how far the path was relaxed), the groups in a stated order; a way in which
-        nothing is known of any row is absent.
+        By ``type`` (CWQ's type of composition), ``depth`` and ``constraints``, and then by the
+        group's name, in a stated order; a way in which nothing is known of any row is absent.
     """
-    ways: Mapping[str, Callable[[RunRow], str]] = {
-        "type": lambda row: row.type or UNKNOWN,
-        "depth": _depth,
-        "constraints": _constraints,
+    ways = {"type": lambda row: row.type or UNKNOWN, "depth": _depth, "constraints": _constraints}
+    return _group(rows, ways)
+
+
+def break_down(rows: Sequence[RunRow]) -> dict[str, list[Group]]:
+    """Score the groups of scored rows.
+
+    Returns:
+        Those of `group_by_gold`, and those by ``stage`` and ``level`` (how far the path was
+        relaxed).
+    """
+    scored = [row for row in rows if row.scores is not None]
+    ways = {
         "stage": lambda row: row.stage or NO_ANSWER,
         "level": lambda row: row.level or NO_ANSWER,
     }
-    found = {way: _groups(rows, key) for way, key in ways.items()}
+    found = group_by_gold(scored) | _group(scored, ways)
     return {
-        way: groups for way, groups in found.items() if {group.name for group in groups} - {UNKNOWN}
+        way: [_score_group(name, members) for name, members in groups.items()]
+        for way, groups in found.items()
     }
 
 
@@ -116,15 +125,20 @@ def _capped(count: int, most: int) -> str:
     return f"{most}+" if count >= most else str(count)
 
 
-def _groups(rows: Sequence[RunRow], key: Callable[[RunRow], str]) -> list[Group]:
-    members: dict[str, list[RunRow]] = {}
-    for row in rows:
-        if row.scores is not None:
-            members.setdefault(key(row), []).append(row)
-    return [_group(name, members[name]) for name in sorted(members, key=_rank)]
+def _group(
+    rows: Sequence[RunRow], ways: Mapping[str, Callable[[RunRow], str]]
+) -> dict[str, dict[str, list[RunRow]]]:
+    found = {}
+    for way, key in ways.items():
+        groups: dict[str, list[RunRow]] = {}
+        for row in rows:
+            groups.setdefault(key(row), []).append(row)
+        if groups.keys() - {UNKNOWN}:
+            found[way] = {name: groups[name] for name in sorted(groups, key=_rank)}
+    return found
 
 
-def _group(name: str, rows: Sequence[RunRow]) -> Group:
+def _score_group(name: str, rows: Sequence[RunRow]) -> Group:
     scores = [row.scores for row in rows if row.scores is not None]
     return Group(
         name=name,

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from kbqa.engine.evaluation.breakdowns import rows_by_tier
-from kbqa.engine.evaluation.metrics import Mean, Scores, normalise_answer
+from kbqa.engine.evaluation.breakdowns import group_by_gold, rows_by_tier
+from kbqa.engine.evaluation.metrics import Mean, normalise_answer
 from kbqa.engine.evaluation.recorded_run import RecordedRun, RunRow, flatten_manifest
 from kbqa.engine.evaluation.report import DEFINITIONS, METRICS
 from kbqa.engine.evaluation.significance import (
@@ -69,7 +69,9 @@ class Comparison:
         settings: What the manifests say differently, by label: that of A and that of B; None where
             one says nothing of it.
         differences: By tier (``all`` first) and metric.
-        metric: What questions are listed by.
+        metric: What questions are grouped and listed by.
+        breakdowns: Differences in that metric by what the gold queries are like; see
+            `breakdowns.group_by_gold`.
         wins: Those that B scores higher on, the largest change first.
         losses: Those that it scores lower on, the largest change first.
         ties: How many are alike.
@@ -85,6 +87,7 @@ class Comparison:
     settings: Mapping[str, tuple[str | None, str | None]]
     differences: Mapping[str, Mapping[str, Difference]]
     metric: str
+    breakdowns: Mapping[str, Mapping[str, Difference]]
     wins: Sequence[Pair]
     losses: Sequence[Pair]
     ties: int
@@ -102,14 +105,9 @@ class Comparison:
             "only_b": self.only_b,
             "warnings": list(self.warnings),
             "settings": {key: {"a": a, "b": b} for key, (a, b) in self.settings.items()},
-            "tiers": {
-                tier: {
-                    metric: {**asdict(one), "signs": one.signs._asdict()}
-                    for metric, one in metrics.items()
-                }
-                for tier, metrics in self.differences.items()
-            },
+            "tiers": _records(self.differences),
             "metric": self.metric,
+            "breakdowns": _records(self.breakdowns),
             "ties": self.ties,
             "wins": [self._pair(pair) for pair in self.wins],
             "losses": [self._pair(pair) for pair in self.losses],
@@ -135,13 +133,24 @@ class Comparison:
         }
 
 
+def _records(
+    differences: Mapping[str, Mapping[str, Difference]],
+) -> dict[str, dict[str, dict[str, object]]]:
+    return {
+        group: {
+            name: {**asdict(one), "signs": one.signs._asdict()} for name, one in members.items()
+        }
+        for group, members in differences.items()
+    }
+
+
 def compare_runs(a: RecordedRun, b: RecordedRun, metric: str = "f1") -> Comparison:
     """Compare two runs over the questions that both scored.
 
     Args:
         a: What is compared with.
         b: What is compared.
-        metric: What wins and losses are listed by, of `METRICS`.
+        metric: What questions are grouped and listed by, of `METRICS`.
 
     Raises:
         InputError: They scored no question in common, or the same id with different gold answers.
@@ -155,9 +164,10 @@ def compare_runs(a: RecordedRun, b: RecordedRun, metric: str = "f1") -> Comparis
         Pair(rows_a[id_], rows_b[id_], _score(rows_b[id_], metric) - _score(rows_a[id_], metric))
         for id_ in common
     ]
+    compared = [pair.a for pair in pairs]
     differences = {
-        tier: {name: _difference([(row, rows_b[row.id]) for row in rows], name) for name in METRICS}
-        for tier, rows in rows_by_tier([pair.a for pair in pairs]).items()
+        tier: {name: _difference(rows, rows_b, name) for name in METRICS}
+        for tier, rows in rows_by_tier(compared).items()
     }
     signs = differences["all"][metric].signs
     ranked = sorted(pairs, key=lambda pair: -pair.change)
@@ -171,6 +181,10 @@ def compare_runs(a: RecordedRun, b: RecordedRun, metric: str = "f1") -> Comparis
         settings=_changed_settings(flatten_manifest(a.manifest), flatten_manifest(b.manifest)),
         differences=differences,
         metric=metric,
+        breakdowns={
+            way: {name: _difference(rows, rows_b, metric) for name, rows in groups.items()}
+            for way, groups in group_by_gold(compared).items()
+        },
         wins=ranked[: signs.wins],
         losses=ranked[: -signs.losses - 1 : -1],
         ties=signs.ties,
@@ -197,17 +211,13 @@ def _check_gold(a: RecordedRun, b: RecordedRun, different: Sequence[str]) -> Non
 
 def _score(row: RunRow, metric: str) -> float:
     assert row.scores is not None
-    return _metric(row.scores, metric)
-
-
-def _metric(scores: Scores, metric: str) -> float:
-    value: float = getattr(scores, metric)
+    value: float = getattr(row.scores, metric)
     return value
 
 
-def _difference(pairs: Sequence[tuple[RunRow, RunRow]], metric: str) -> Difference:
-    a = [_score(row, metric) for row, _ in pairs]
-    b = [_score(row, metric) for _, row in pairs]
+def _difference(rows: Sequence[RunRow], others: Mapping[str, RunRow], metric: str) -> Difference:
+    a = [_score(row, metric) for row in rows]
+    b = [_score(others[row.id], metric) for row in rows]
     signs = count_signs(a, b)
     return Difference(
         a=sum(a) / len(a),

@@ -5,10 +5,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from kbqa.engine.evaluation.compare import Comparison, Difference, Pair
 from kbqa.engine.evaluation.metrics import Mean
 from kbqa.engine.evaluation.recorded_run import RunRow
-from kbqa.engine.evaluation.report_sections import METRIC_NAMES, shorten_setting
+from kbqa.engine.evaluation.report_sections import BREAKDOWN_NAMES, METRIC_NAMES, shorten_setting
 from kbqa.engine.evaluation.tables import Section, Table
 
 _SHOWN_ANSWERS = 5
+_HEADER = ("A", "B", "B − A, 95 % interval", "wins", "losses", "ties", "p")
+_STATISTICS = (
+    "Interval: paired bootstrap over questions, 1,000 resamples, seed 42. Wins, losses and ties: "
+    "questions on which B scores higher, lower and alike. p: of the two-sided exact sign test over "
+    "wins and losses, for each line by itself."
+)
 
 
 def compare_sections(comparison: Comparison, examples: int) -> list[Section]:
@@ -20,6 +26,8 @@ def _sections(comparison: Comparison, examples: int) -> Iterator[Section]:
     yield _heading(comparison)
     for tier, differences in comparison.differences.items():
         yield _tier(tier, differences)
+    for way, differences in comparison.breakdowns.items():
+        yield _breakdown(way, comparison.metric, differences)
     wins, losses = comparison.wins[:examples], comparison.losses[:examples]
     counts = (
         f"B scores higher on {len(comparison.wins):,} questions, lower on "
@@ -50,30 +58,24 @@ def _heading(comparison: Comparison) -> Section:
 
 def _tier(tier: str, differences: Mapping[str, Difference]) -> Section:
     n = next(iter(differences.values())).difference.n
-    rows = [
-        (
-            METRIC_NAMES[metric],
-            f"{one.a:.3f}",
-            f"{one.b:.3f}",
-            _change(one.difference),
-            f"{one.signs.wins:,}",
-            f"{one.signs.losses:,}",
-            f"{one.signs.ties:,}",
-            _p_value(one.p_value),
-        )
-        for metric, one in differences.items()
-    ]
-    header = ("", "A", "B", "B − A, 95 % interval", "wins", "losses", "ties", "p")
-    notes = (
-        [
-            "Interval: paired bootstrap over questions, 1,000 resamples, seed 42. Wins, losses and "
-            "ties are questions on which B scores higher, lower and alike; p is that of the "
-            "two-sided exact sign test over wins and losses, for each line by itself."
-        ]
-        if tier == "all"
-        else []
+    rows = [(METRIC_NAMES[metric], *_cells(one)) for metric, one in differences.items()]
+    return Section(
+        f"Tier {tier}, n = {n:,}",
+        table=Table(("", *_HEADER), rows),
+        notes=[_STATISTICS] if tier == "all" else [],
     )
-    return Section(f"Tier {tier}, n = {n:,}", table=Table(header, rows), notes=notes)
+
+
+def _breakdown(way: str, metric: str, differences: Mapping[str, Difference]) -> Section:
+    rows = [(name, f"{one.difference.n:,}", *_cells(one)) for name, one in differences.items()]
+    return Section(
+        f"{METRIC_NAMES[metric]} by {BREAKDOWN_NAMES[way]}", table=Table(("", "n", *_HEADER), rows)
+    )
+
+
+def _cells(one: Difference) -> tuple[str, ...]:
+    signs = map("{:,}".format, one.signs)
+    return f"{one.a:.3f}", f"{one.b:.3f}", _change(one.difference), *signs, _p_value(one.p_value)
 
 
 def _example(comparison: Comparison, pair: Pair) -> Section:

@@ -58,7 +58,7 @@ def report(run: Path, as_json: bool, as_markdown: bool, plots: Path | None) -> N
     type=click.Choice(["hit", "hits_at_1", "exact_match", "precision", "recall", "f1"]),
     default="f1",
     show_default=True,
-    help="What wins and losses are listed by.",
+    help="What questions are grouped and listed by.",
 )
 @click.option(
     "--examples",
@@ -75,7 +75,8 @@ def compare(
     """Say how the run B differs from the run A, over the questions that both scored.
 
     For each metric and tier of evidence: the difference B − A with a paired 95 % bootstrap
-    interval, wins, losses and ties, and the p-value of the exact sign test.
+    interval, wins, losses and ties, and the p-value of the exact sign test. The same for one metric
+    by what the gold queries are like; and the questions that B wins and loses.
     """
     from kbqa.engine.evaluation.compare import compare_runs
     from kbqa.engine.evaluation.compare_sections import compare_sections
@@ -95,6 +96,8 @@ def _print(content: "dict[str, Any] | Sequence[Section]", as_markdown: bool) -> 
     from kbqa.engine.evaluation.tables import render_markdown, render_text
 
     if isinstance(content, dict):
-        click.echo(json.dumps(content, ensure_ascii=False, indent=2))
+        text = json.dumps(content, ensure_ascii=False, indent=2)
     else:
-        click.echo((render_markdown if as_markdown else render_text)(content))
+        text = (render_markdown if as_markdown else render_text)(content)
+    # Half of a surrogate pair, which a row may hold, has no UTF-8; so it stays an escape.
+    click.echo(text.encode("utf-8", "backslashreplace"))

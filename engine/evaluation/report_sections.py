@@ -1,7 +1,6 @@
 """Put a report into sections, for `tables` to lay out."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from textwrap import shorten
 
 from kbqa.engine.evaluation.breakdowns import Group, ShapeCell
 from kbqa.engine.evaluation.costs import Spread
@@ -51,7 +50,9 @@ def report_sections(report: Report) -> list[Section]:
 
 def shorten_setting(label: str, text: str) -> str:
     """Cut a hash, or what is too long to be read."""
-    return text[:_HASH_SHOWN] if label.endswith(("sha256", "git")) else shorten(text, _TEXT_SHOWN)
+    if label.endswith(("sha256", "git")):
+        return text[:_HASH_SHOWN]
+    return text if len(text) <= _TEXT_SHOWN else f"{text[:_TEXT_SHOWN]}…"
 
 
 def _sections(report: Report) -> Iterator[Section]:
@@ -78,8 +79,10 @@ def _sections(report: Report) -> Iterator[Section]:
     if report.calibration_error is not None:
         yield _calibration(report)
     if report.errors:
-        rows = [(e.kind, f"{e.n:,}", e.first_id) for e in report.errors]
-        yield Section("Errors", table=Table(("kind", "n", "first"), rows))
+        facts = [
+            (f"{e.n:,} {e.kind}", f"first: {e.first_id}: {e.first_error}") for e in report.errors
+        ]
+        yield Section("Errors", facts)
 
 
 def _scores(report: Report) -> Section:
@@ -159,7 +162,9 @@ def _costs(costs: Mapping[str, Spread], usd_per_10_000: float | None) -> Section
 
 def _breakdown(by: str, groups: Sequence[Group]) -> Section:
     rows = [(_spoken(g.name), f"{g.n:,}", g.f1, g.hit, f"{g.answered:.1%}") for g in groups]
-    return Section(f"By {by}", table=Table((by, "n", "F1", "hit", "answered"), rows))
+    return Section(
+        f"By {by}, all scored questions", table=Table((by, "n", "F1", "hit", "answered"), rows)
+    )
 
 
 def _shapes(cells: Sequence[ShapeCell]) -> Section:

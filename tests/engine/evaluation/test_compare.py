@@ -82,6 +82,25 @@ def test_runs_that_agree_have_no_lists(tmp_path: Path) -> None:
     assert compared.differences["all"]["f1"].difference == Mean(0.0, 0.0, 0.0, 6)
 
 
+def test_the_metric_is_compared_by_what_the_gold_queries_are_like(tmp_path: Path) -> None:
+    def rows(*answers: list[str]) -> list[MadeRow]:
+        shapes = [{"hops": hops, "constraints": 0, "ordered": False} for hops in (1, 1, 2)]
+        pairs = zip(answers, shapes, strict=True)
+        return [make_row(str(at), one, gold_shape=shape) for at, (one, shape) in enumerate(pairs)]
+
+    compared = _compare(tmp_path, rows([], ["m.1"], []), rows(["m.1"], ["m.1"], ["m.2"]))
+    assert list(compared.breakdowns) == ["depth", "constraints"]
+    depth = compared.breakdowns["depth"]
+    assert {name: (one.a, one.b, one.signs) for name, one in depth.items()} == {
+        "1": (0.5, 1.0, Signs(1, 0, 1)),
+        "2": (0.0, 0.0, Signs(0, 0, 1)),
+    }
+    assert compared.to_dict()["breakdowns"]["depth"]["1"]["difference"]["n"] == 2
+    text = render_text(compare_sections(compared, 0))
+    assert "F1 by hops of the gold path\n" in text
+    assert "1  2  0.500  1.000  +0.500 [+0.000, +1.000]" in text
+
+
 def test_other_gold_answers_are_refused(tmp_path: Path) -> None:
     changed = [make_row("win", ["m.1"], gold=["m.2"]), *SECOND[:3]]
     with pytest.raises(InputError, match=r"different question sets: 1 questions .*\(win\)"):

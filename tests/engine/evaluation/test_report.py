@@ -124,7 +124,7 @@ def test_text_fits_a_terminal_and_says_what_the_numbers_mean(report: Report) -> 
         "conjunction",
         "0.500 (2)",
         "Mean distance",
-        "QueryTimeout",
+        "2 QueryTimeout  first: f: QueryTimeout: no result after 5 s\n1 ModelError",
     ):
         assert said in text
 

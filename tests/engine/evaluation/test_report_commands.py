@@ -62,6 +62,14 @@ def test_a_comparison_is_printed_as_json(runs: tuple[Path, Path]) -> None:
     assert (record["metric"], record["only_a"], len(record["wins"])) == ("hit", 1, 1)
 
 
+@pytest.mark.parametrize("options", [(), ("--markdown",), ("--json",)], ids=["text", "md", "json"])
+def test_half_a_surrogate_pair_can_be_printed(tmp_path: Path, options: tuple[str, ...]) -> None:
+    question = "who is \ud83d?"
+    first = write_run(tmp_path, [make_row("q", question=question)], "a")
+    second = write_run(tmp_path, [make_row("q", ["m.1"], question=question)], "b")
+    assert "who is \\ud83d?" in _call("compare", first, second, *options).stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
