@@ -60,7 +60,7 @@ class Comparison:
     """What there is to say about two runs.
 
     Attributes:
-        a: The first run's name.
+        a: The first run's file.
         b: The second's.
         common: Questions that both scored.
         only_a: Questions that only the first scored.
@@ -172,8 +172,8 @@ def compare_runs(a: RecordedRun, b: RecordedRun, metric: str = "f1") -> Comparis
     signs = differences["all"][metric].signs
     ranked = sorted(pairs, key=lambda pair: -pair.change)
     return Comparison(
-        a=a.name,
-        b=b.name,
+        a=str(a.path),
+        b=str(b.path),
         common=len(common),
         only_a=len(rows_a) - len(common),
         only_b=len(rows_b) - len(common),
@@ -232,14 +232,14 @@ def _warnings(a: RecordedRun, b: RecordedRun) -> list[str]:
     warnings = []
     if a.entities != b.entities:
         warnings.append(
-            f"{a.name} was given {a.entities} entities and {b.name} {b.entities} ones: "
+            f"A was given {a.entities} entities and B {b.entities} ones: "
             "the difference holds what linking costs."
         )
-    for run in (a, b):
+    for name, run in (("A", a), ("B", b)):
         failed = sum(row.error is not None for row in run.rows)
         if failed:
             warnings.append(
-                f"{failed} questions of {run.name} failed and count 0; "
+                f"{failed} questions of {name} failed and count 0; "
                 "`kbqa eval --resume` asks them again."
             )
     return warnings

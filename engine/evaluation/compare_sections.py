@@ -1,6 +1,7 @@
 """Put a comparison into sections, for `tables` to lay out."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 from kbqa.engine.evaluation.compare import Comparison, Difference, Pair
 from kbqa.engine.evaluation.metrics import Mean
@@ -53,7 +54,8 @@ def _heading(comparison: Comparison) -> Section:
     for label, sides in comparison.settings.items():
         a, b = (shorten_setting(label, text or "none") for text in sides)
         facts.append((label, f"A {a}; B {b}"))
-    return Section(f"{comparison.b} against {comparison.a}", facts, depth=1)
+    title = f"Run {Path(comparison.b).stem} (B) against {Path(comparison.a).stem} (A)"
+    return Section(title, facts, depth=1)
 
 
 def _tier(tier: str, differences: Mapping[str, Difference]) -> Section:

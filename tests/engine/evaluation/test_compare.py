@@ -121,13 +121,13 @@ def test_runs_without_a_question_in_common_are_refused(tmp_path: Path) -> None:
 
 def test_gold_against_linked_entities_is_warned_of(tmp_path: Path) -> None:
     [warning] = _compare(tmp_path, gold_entities=True).warnings
-    assert warning.startswith("a was given linked entities and b gold ones")
+    assert warning.startswith("A was given linked entities and B gold ones")
     assert not _compare(tmp_path).warnings
 
 
 def test_failures_are_warned_of(tmp_path: Path) -> None:
     [warning] = _compare(tmp_path, second=[make_failed_row("win"), *SECOND[:3]]).warnings
-    assert warning.startswith("1 questions of b failed and count 0")
+    assert warning.startswith("1 questions of B failed and count 0")
 
 
 def test_settings_that_differ_are_told(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_text_reads_like_this(tmp_path: Path) -> None:
     text = render_text(compare_sections(_compare(tmp_path, gold_entities=True), 1))
     assert max(map(len, text.splitlines())) <= WIDTH
     for said in (
-        "b against a",
+        "Run b (B) against a (A)\n═",
         "4 questions that both scored; 1 that only A scored and 2 that only B scored are left",
         "Tier independent + annotated, n = 3",
         "B − A, 95 % interval",

@@ -46,7 +46,7 @@ def test_pictures_are_told_on_stderr(runs: tuple[Path, Path], tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     ("options", "start"),
-    [((), "b against a\n═"), (("--markdown",), "# b against a\n\n- **A**: a")],
+    [((), "Run b (B) against a (A)\n═"), (("--markdown",), "# Run b (B) against a (A)\n\n- **A**")],
     ids=["text", "Markdown"],
 )
 def test_a_comparison_is_printed(runs: tuple[Path, Path], options: tuple[str], start: str) -> None:
