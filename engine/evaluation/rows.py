@@ -31,11 +31,11 @@ class Shape(NamedTuple):
 
 
 class _Effort(NamedTuple):
-    """What an answer took, beside the specialised model, and which stage gave it."""
+    """Which stage gave an answer, what it took of general models, and queries if they are known."""
 
     stage: str | None
     general: Usage
-    queries: int
+    queries: int | None
 
 
 def gold_shapes(questions: Iterable[Question]) -> dict[str, Shape]:
@@ -62,7 +62,7 @@ def answered_row(
     Args:
         question: With its gold answers.
         answer: What it got.
-        candidates: What the specialised model wrote for it.
+        candidates: What the specialised model wrote for it; none where it was not asked.
         shape: How its gold query is made, if that is known.
         timings: Tell also what differs from run to run: the seconds of each stage, and how many
             replies of general models came out of the cache.
@@ -70,6 +70,7 @@ def answered_row(
     record = answer.to_dict()
     effort = _effort(answer)
     general = effort.general
+    written_calls = int(bool(candidates))
     written_tokens = sum(candidate.tokens for candidate in candidates)
     predicted = [one.get("mid") or one["value"] for one in record["answers"]]
     general_usage: dict[str, object] = {
@@ -84,10 +85,10 @@ def answered_row(
         **record,
         "scores": asdict(score_best(predicted, question.golds)) if question.golds else None,
         "stage": effort.stage,
-        "calls": 1 + general.calls,
+        "calls": written_calls + general.calls,
         "tokens": written_tokens + general.input_tokens + general.output_tokens,
         "usage": {
-            "specialised": {"calls": 1, "output_tokens": written_tokens},
+            "specialised": {"calls": written_calls, "output_tokens": written_tokens},
             "general": general_usage,
         },
         "cost_usd": general.cost_usd,
@@ -125,4 +126,4 @@ def _head(question: Question, shape: Shape | None) -> dict[str, Any]:
 
 
 def _effort(answer: Answer) -> _Effort:
-    return _Effort("specialised" if answer.result is not None else None, Usage(), 0)
+    return _Effort("specialised" if answer.result is not None else None, Usage(), None)

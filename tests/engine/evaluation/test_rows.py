@@ -39,7 +39,7 @@ def test_the_row_of_an_answer() -> None:
         "beam": None,
         "calls": 1,
         "tokens": 14,
-        "queries": 0,
+        "queries": None,
         "cost_usd": 0.0,
         "seconds": {"link": 0.5},
         "error": None,
@@ -56,6 +56,12 @@ def test_the_row_of_an_answer() -> None:
             "cost_usd": 0.0,
         },
     }
+
+
+def test_a_model_that_was_not_asked_is_not_counted() -> None:
+    row = answered_row(QUESTION, ANSWER, [], None, timings=True)
+    assert (row["calls"], row["tokens"]) == (0, 0)
+    assert row["usage"]["specialised"] == {"calls": 0, "output_tokens": 0}
 
 
 def test_a_failed_question_scores_0_and_took_what_nobody_knows() -> None:
