@@ -1,12 +1,14 @@
 """What a question gets: answers, and everything that shows where they come from."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 from typing import Literal as Choice
 
+from kbqa.engine.chat.model import Usage
 from kbqa.engine.crp_records import written_record
 from kbqa.engine.linker import LinkedEntity
+from kbqa.engine.repair.repair import Repair
 from kbqa.sparql.crp import Constraint, Crp, Order
 from kbqa.sparql.relax import Level
 from kbqa.sparql.routerkgqa import render_routerkgqa
@@ -15,6 +17,9 @@ from kbqa.sparql.text import render_crp
 from kbqa.sparql.words import describe_crp, describe_dropped
 
 Fate = Choice["unreadable", "unlinked", "unreachable", "reachable", "failed"]
+
+Stage = Choice["specialised", "general"]
+"""What found the path that answers: the small model, or repair (RouterKGQA's stages 1 and 2)."""
 
 
 def term_text(term: Term) -> str:
@@ -118,6 +123,9 @@ class Answer:
         seconds: Wall time by stage.
         problem: Why there is no answer, in a sentence; None where there is one.
         truncated: More answers exist than were fetched.
+        stage: What found the path; None where there is no answer.
+        repair: What repair was asked and came to; None where none was needed.
+        usage: Of the general model.
     """
 
     question: str
@@ -129,6 +137,9 @@ class Answer:
     seconds: Mapping[str, float] = field(default_factory=dict)
     problem: str | None = None
     truncated: bool = False
+    stage: Stage | None = None
+    repair: Repair | None = None
+    usage: Usage = field(default_factory=Usage)
 
     @property
     def confidence(self) -> float | None:
@@ -143,6 +154,7 @@ class Answer:
             "confidence": _rounded(self.confidence),
             "truncated": self.truncated,
             "problem": self.problem,
+            "stage": self.stage,
         }
         record.update(_result_fields(self.result))
         record["evidence"] = [triple.to_dict() for triple in self.evidence]
@@ -161,6 +173,8 @@ class Answer:
             }
             for beam in self.beams
         ]
+        record["repair"] = None if self.repair is None else self.repair.to_dict()
+        record["usage"] = {"general": asdict(self.usage)}
         record["seconds"] = {stage: round(s, 4) for stage, s in self.seconds.items()}
         return record
 

@@ -10,6 +10,7 @@ answers the question, and the router asks for help where it is low.
 Source: RouterKGQA §6, "Limitations"; Platt 1999 for reading a score as a probability.
 """
 
+import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -124,6 +125,11 @@ class ConfidenceModel:
             self.weights.get(name, 0.0) * value for name, value in features.items()
         )
         return 1 / (1 + math.exp(-max(-30.0, min(30.0, odds))))
+
+    def digest(self) -> str:
+        """Hash what decides its confidences."""
+        decisive = json.dumps([self.bias, sorted(self.weights.items())])
+        return hashlib.sha256(decisive.encode()).hexdigest()[:16]
 
     def save(self, path: Path) -> None:
         """Write it as JSON."""

@@ -135,6 +135,29 @@ class Embedder:
         scores: list[float] = (self.recall(texts) @ self._question_vector(question)).tolist()
         return scores
 
+    def sum_similarity(self, question: str, groups: Sequence[Sequence[str]]) -> list[float]:
+        """Score groups of texts of a vocabulary, each by the sum of its texts' vectors.
+
+        A path of relations is likened so to a question as well as by the vector of all its words,
+        and takes no embedding of its own.
+
+        Args:
+            question: As in `similarity`.
+            groups: At least one text each.
+
+        Returns:
+            A cosine for each group, in [-1, 1].
+        """
+        import numpy as np
+
+        if not groups:
+            return []
+        self.recall([text for group in groups for text in group])
+        sums = np.stack([self.recall(group).sum(axis=0) for group in groups])
+        sums /= np.linalg.norm(sums, axis=1, keepdims=True)
+        scores: list[float] = (sums @ self._question_vector(question)).tolist()
+        return scores
+
     def _embed_one(self, question: str) -> "Embeddings":
         vector: Embeddings = self.embed([question])[0]
         return vector

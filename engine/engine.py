@@ -1,21 +1,25 @@
-"""The way of a question: link, generate, ground, reach, execute, prove."""
+"""The way of a question: link, generate, ground, reach, repair if need be, execute, prove."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
-from kbqa.engine.answer import Answer, AnswerEntity, EvidenceTriple, term_text
+from kbqa.engine.answer import Answer, AnswerEntity, EvidenceTriple, Stage, term_text
+from kbqa.engine.chat.model import Usage
 from kbqa.engine.clock import Clock
-from kbqa.engine.confidence import ConfidenceModel
 from kbqa.engine.evidence import find_evidence, name_terms
-from kbqa.engine.execute import Executor
+from kbqa.engine.execute import DEFAULT_RULES, Execution, Executor, Rules
 from kbqa.engine.generate import DEFAULT_BEAMS, Candidate, Generator, Request
 from kbqa.engine.ground import Grounder, name_topics
 from kbqa.engine.linker import LinkedEntity, Linker
+from kbqa.engine.repair.repair import Repair
+from kbqa.engine.router import Router
 from kbqa.kb.entity_search import open_names
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import GraphError
 from kbqa.sparql.terms import Term
+from kbqa.sparql.text import render_crp
 
 
 class Engine:
@@ -26,7 +30,8 @@ class Engine:
         generator: What writes CRPs.
         n: Candidates a question.
         timeout_s: Seconds for each query.
-        confidence: Chooses among candidates; by default they are trusted in their order.
+        rules: Which of the candidates answers, and how; by default they are trusted in their order.
+        router: Repairs what the small model got wrong; by default nothing does.
 
     Raises:
         StoreError: The store has no name index.
@@ -40,9 +45,11 @@ class Engine:
         *,
         n: int = DEFAULT_BEAMS,
         timeout_s: float = DEFAULT_TIMEOUT_S,
-        confidence: ConfidenceModel | None = None,
+        rules: Rules = DEFAULT_RULES,
+        router: Router | None = None,
     ) -> None:
-        self._graph, self._generator, self._confidence = graph, generator, confidence
+        self._graph, self._generator = graph, generator
+        self._rules, self._router = rules, router
         self._names = open_names(graph, timeout_s)
         self._linker = Linker(graph, self._names)
         self._n, self._timeout_s = n, timeout_s
@@ -106,8 +113,10 @@ class Engine:
         clock: Clock,
     ) -> Answer:
         grounder = Grounder(self._graph, self._names, linked, topics)
-        executor = Executor(self._graph, grounder, clock, self._timeout_s, self._confidence)
+        executor = Executor(self._graph, grounder, clock, self._timeout_s, self._rules)
         execution = executor.execute(candidates)
+        routed = self._route(question, execution, grounder, topics, linked, clock)
+        execution = routed.execution
         terms = [row[0] for row in execution.table.rows if row[0] is not None]
         evidence: tuple[EvidenceTriple, ...] = ()
         names: Mapping[Term, str] = {}
@@ -133,7 +142,57 @@ class Engine:
             seconds=clock.seconds,
             problem=problem,
             truncated=execution.table.truncated,
+            stage=None if execution.result is None else routed.stage,
+            repair=routed.repair,
+            usage=routed.usage,
         )
+
+    def _route(
+        self,
+        question: str,
+        execution: Execution,
+        grounder: Grounder,
+        topics: Sequence[Entity],
+        linked: Sequence[LinkedEntity],
+        clock: Clock,
+    ) -> "_Routed":
+        """Repair what was executed, if need be; what cannot be bettered stays as it is."""
+        router = self._router
+        if router is None or (reason := router.reason(execution)) is None:
+            return _Routed(execution)
+        chat = router.new_chat()
+        with clock.stage("repair"):
+            repair = router.repair(question, reason, execution, topics, linked, chat)
+        usage = Usage() if chat is None else chat.usage
+        if repair is None or repair.crp is None:
+            return _Routed(execution, "specialised", repair, usage)
+        written = Candidate(render_crp(repair.crp), logprob=0.0, tokens=1)
+        rules = replace(self._rules, confidence=None)
+        executor = Executor(self._graph, grounder, clock, self._timeout_s, rules)
+        repaired = executor.execute([written])
+        if repaired.result is None:
+            return _Routed(execution, "specialised", repair, usage)
+        return _Routed(_appended(execution, repaired), "general", repair, usage)
+
+
+class _Routed(NamedTuple):
+    """What a question came to after routing, and what that took."""
+
+    execution: Execution
+    stage: Stage = "specialised"
+    repair: Repair | None = None
+    usage: Usage = Usage()
+
+
+def _appended(execution: Execution, repaired: Execution) -> Execution:
+    """Put the repaired path behind those that were written; it is the one that answers."""
+    assert repaired.result is not None
+    return Execution(
+        result=replace(repaired.result, beam=len(execution.beams)),
+        table=repaired.table,
+        beams=(*execution.beams, *repaired.beams),
+        readings=(*execution.readings, *repaired.readings),
+    )
 
 
 def _as_topics(linked: Iterable[LinkedEntity]) -> tuple[Entity, ...]:

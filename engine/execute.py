@@ -5,9 +5,11 @@ full query has answers counts. Where none has, its first reading that is reachab
 by step. Where no candidate answers even so, the unreachable ones are told where they break. A query
 that fails costs its candidate, not the question.
 
-With a confidence model every candidate is run, and the one whose answers are likeliest to be right
-wins. Without one they are trusted in their order, as the paper does: the first that answers in full
-wins, and only when none does are they relaxed, one after the other.
+Which candidate answers is a matter of the rules. With a confidence model every candidate is run,
+and the one whose answers are likeliest to be right wins. Without one they are trusted in their
+order: `full-first`, as the paper's code does, the first that answers in full wins, and only when
+none does are they relaxed, one after the other; `beam-first`, a better candidate that must be
+relaxed wins over a worse one that answers in full.
 
 Source: RouterKGQA §3.2 (reachability) and §3.4 (execution).
 """
@@ -16,6 +18,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Literal as Choice
 from typing import NamedTuple
 
 from kbqa.engine.answer import Beam, Fate, Result
@@ -27,12 +30,35 @@ from kbqa.engine.join_start import choose_start
 from kbqa.engine.reach import find_break, is_reachable
 from kbqa.kb.graph import Graph, Table
 from kbqa.sparql.compile import compile_crp
-from kbqa.sparql.crp import Crp, Entity
+from kbqa.sparql.crp import Crp, Entity, Kind
 from kbqa.sparql.errors import GraphError, InputError
-from kbqa.sparql.relax import Relaxation, relaxations
+from kbqa.sparql.relax import Relaxation, drop_kinds, relaxations
 from kbqa.sparql.text import read_crp
 
 MAX_ANSWERS = 10_000
+
+Order = Choice["full-first", "beam-first"]
+ORDERS: tuple[Order, ...] = ("full-first", "beam-first")
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How candidates are executed.
+
+    Attributes:
+        confidence: Chooses among them; see the module's docstring.
+        order: In which they are trusted without it.
+        by_class: Relax strings, and then numbers, only all at once, as the paper does.
+        without: Classes of constraints that are left out, for ablations.
+    """
+
+    confidence: ConfidenceModel | None = None
+    order: Order = "full-first"
+    by_class: bool = False
+    without: frozenset[Kind] = frozenset()
+
+
+DEFAULT_RULES = Rules()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +149,7 @@ class Executor:
         grounder: Of the question.
         clock: Takes the time.
         timeout_s: Seconds for each query.
-        confidence: Chooses among candidates; see the module's docstring.
-        by_class: Relax strings, and then numbers, only all at once, as the paper does.
+        rules: Which candidate answers, and how.
     """
 
     def __init__(
@@ -133,12 +158,10 @@ class Executor:
         grounder: Grounder,
         clock: Clock,
         timeout_s: float,
-        confidence: ConfidenceModel | None = None,
-        *,
-        by_class: bool = False,
+        rules: Rules = DEFAULT_RULES,
     ) -> None:
         self._graph, self._grounder, self._clock = graph, grounder, clock
-        self._timeout_s, self._confidence, self._by_class = timeout_s, confidence, by_class
+        self._timeout_s, self._rules = timeout_s, rules
 
     def execute(self, candidates: Sequence[Candidate], *, relax: bool = True) -> Execution:
         """Find the candidate that answers; see the module's docstring for which that is.
@@ -147,9 +170,9 @@ class Executor:
             candidates: Best first.
             relax: Drop constraints where nothing satisfies all; otherwise that is no answer.
         """
-        if self._confidence is None:
-            return self._first(candidates, relax)
-        return self._likeliest(candidates, relax, self._confidence)
+        if self._rules.confidence is not None:
+            return self._likeliest(candidates, relax, self._rules.confidence)
+        return self._first(candidates, relax)
 
     def outcomes(self, candidates: Sequence[Candidate]) -> list[Outcome]:
         """Run every candidate, relaxed where need be, and tell what became of it."""
@@ -201,6 +224,8 @@ class Executor:
         runs = _Runs([], [], [])
         for number, candidate in enumerate(candidates):
             runs.add(self._attempt(candidate))
+            if relax and self._rules.order == "beam-first":
+                self._relax(number, runs)
             if runs.found[number] is not None:
                 return runs.execution(number)
         for number in range(len(candidates)) if relax else ():
@@ -222,7 +247,7 @@ class Executor:
             or runs.beams[number].fate == "unreachable"
         ):
             return
-        for relaxation in _relaxed(grounding, self._by_class):
+        for relaxation in _relaxed(grounding, self._rules.by_class):
             try:
                 runs.found[number] = self._run(grounding, relaxation)
             except (GraphError, InputError) as error:
@@ -238,6 +263,7 @@ class Executor:
         grounding: Grounding | None = None
         try:
             crp, problems = read_crp(candidate.text)
+            crp = drop_kinds(crp, self._rules.without)
             readings = self._readings(crp)
             if (best := next(readings, None)) is None:
                 return _Attempt(replace(beam, problem=f"no entity for {crp.topic}"))

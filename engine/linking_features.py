@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from kbqa.engine.embedder import Embedder, relation_text
 from kbqa.engine.linking_model import LinkingModel, stem
-from kbqa.engine.question_mentions import FUNCTION_WORDS, Mentions, capitals_tell
+from kbqa.engine.question_mentions import FUNCTION_WORDS, Mentions, capitals_tell, tokenise
 from kbqa.kb.graph import Graph
 from kbqa.kb.names import NameMatch, Span
 
@@ -170,6 +170,11 @@ def meaning_features(question: str, facts: EntityFacts, embedder: Embedder) -> F
         "meaning": max(best, default=0.0),
         "mean_meaning": sum(best) / len(best) if best else 0.0,
     }
+
+
+def stems(text: str) -> frozenset[str]:
+    """Collect the stems of a text's words."""
+    return frozenset(stem(token.text.lower()) for token in tokenise(text))
 
 
 def words_around(mentions: Mentions, span: Span) -> frozenset[str]:

@@ -5,7 +5,7 @@ the relations that are met is fetched, once each.
 """
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
 from kbqa.kb.layout import StoreLayout
@@ -73,16 +73,6 @@ def leads_to_mediator(schema: Schema, hop: Hop) -> bool:
         return False
     end = stated.domain if hop.inverse else stated.expected_type
     return end is not None and schema.is_mediator(end)
-
-
-def onward_relations(schema: Schema, hop: Hop) -> Sequence[str]:
-    """List the relations of the type that a hop ends at but for its own reverse, by the schema."""
-    stated = schema.property(hop.relation)
-    if stated is None:
-        return ()
-    end = stated.domain if hop.inverse else stated.expected_type
-    back = hop.relation if hop.inverse else stated.reverse
-    return [each for each in schema.of_type(end) if each != back] if end else ()
 
 
 def canonical_hop(schema: Schema, hop: Hop) -> Hop:

@@ -1,7 +1,7 @@
 """Freebase's schema: what each property leads from and to, and which types are mediators."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -37,9 +37,6 @@ class Schema:
     def __init__(self, properties: Mapping[str, Property], mediators: frozenset[str]) -> None:
         self._properties = MappingProxyType(dict(properties))
         self._mediators = mediators
-        self._by_domain: dict[str, list[str]] = {}
-        for item in sorted(properties):
-            self._by_domain.setdefault(properties[item].domain, []).append(item)
 
     @property
     def properties(self) -> Mapping[str, Property]:
@@ -54,10 +51,6 @@ class Schema:
     def property(self, property_id: str) -> Property | None:
         """Return a property, or None where the graph states no schema for it."""
         return self._properties.get(property_id)
-
-    def of_type(self, type_id: str) -> Sequence[str]:
-        """List the properties of a type's entities, sorted."""
-        return self._by_domain.get(type_id, ())
 
     def is_mediator(self, type_id: str) -> bool:
         """Tell whether the entities of a type only tie others together."""

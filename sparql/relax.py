@@ -19,7 +19,7 @@ Source: RouterKGQA §3.4, "Constraint relaxation", and Table 9. The paper drops 
 all at once; the finer steps are ours.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations, count, islice
 from typing import Literal as Choice
@@ -96,6 +96,22 @@ def relaxations(
             seen.add(relaxed)
             level: Level = "main_path" if len(numbers) == len(found) else kind
             yield Relaxation(level, relaxed, tuple(found[number] for number in sorted(numbers)))
+
+
+def drop_kinds(crp: Crp, kinds: Collection[Kind]) -> Crp:
+    """Leave out all constraints of some classes; the ordering counts as numeric.
+
+    Source: RouterKGQA, Table 3, "Constraint ablations".
+
+    >>> from kbqa.sparql.crp import TextEquals
+    >>> name = Constraint(1, (Hop("type.object.name"),), TextEquals("Nairobi"))
+    >>> crp = Crp(Entity("Kenya"), (Hop("location.location.contains"),), (name,))
+    >>> drop_kinds(crp, {"string"}).constraints, drop_kinds(crp, {"entity"}) == crp
+    ((), True)
+    """
+    found = tuple(leaves(crp))
+    numbers = frozenset(n for n, leaf in enumerate(found) if _kind(leaf) in kinds)
+    return _without(crp, found, numbers) if numbers else crp
 
 
 def leaves(crp: Crp) -> Iterator[Leaf]:

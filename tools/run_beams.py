@@ -7,7 +7,7 @@ from kbqa.engine.answer import term_text
 from kbqa.engine.clock import Clock
 from kbqa.engine.confidence import Outcome
 from kbqa.engine.evaluation.metrics import score_best
-from kbqa.engine.execute import Executor
+from kbqa.engine.execute import Executor, Rules
 from kbqa.engine.generate import Candidate
 from kbqa.engine.ground import Grounder, name_topics
 from kbqa.engine.linker import Linker
@@ -47,7 +47,7 @@ class BeamRunner:
         topics = name_topics(self.graph, question.topics) if self.gold_entities else []
         linked = self.linker.link(question.text)
         grounder = Grounder(self.graph, self.names, linked, topics)
-        executor = Executor(self.graph, grounder, Clock(), self.timeout_s, by_class=by_class)
+        executor = Executor(self.graph, grounder, Clock(), self.timeout_s, Rules(by_class=by_class))
         return executor.outcomes(candidates)
 
 

@@ -35,7 +35,7 @@ _LEFT_OUT = (
     "rdf-schema#",
     "type.",
 )
-_KEPT = frozenset({"common.topic.notable_types", "type.object.name"})
+_KEPT = frozenset({"common.topic.notable_types"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Frontiers:
     def hops(self, path: RelationPath) -> Sequence[Hop]:
         """List the hops on from a path's end: those that leave it, then those that enter it.
 
-        Neither bookkeeping nor the way back is among them. Raises as `nodes` does.
+        Neither bookkeeping nor the mere way back is among them. Raises as `nodes` does.
         """
         if path not in self._hops:
             asked = _spread(self.nodes(path))
@@ -118,8 +118,11 @@ class Frontiers:
         return self._ends[path]
 
     def _is_way_back(self, path: RelationPath, hop: Hop) -> bool:
-        """Tell whether a hop is the last one walked back, by the same relation or its reverse."""
-        if not path.hops:
+        """Tell whether a hop is the last one walked back, by the same relation or its reverse.
+
+        From a mediator the way back is also a way on: to the other spouse, the other neighbour.
+        """
+        if not path.hops or self.ends_at_mediator(path):
             return False
         last = path.hops[-1]
         if hop.relation == last.relation:

@@ -7,12 +7,14 @@ and one more a step where the model itself judges how far to go.
 Source: RouterKGQA §3.3.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, NamedTuple
 from typing import Literal as Choice
 
 from kbqa.engine.embedder import Embedder
+from kbqa.engine.linking_features import stems
+from kbqa.engine.linking_model import LinkingModel
 from kbqa.engine.repair.carry import carry_constraints
 from kbqa.engine.repair.chooser import Chooser
 from kbqa.engine.repair.frontiers import Frontiers, RelationPath
@@ -51,17 +53,22 @@ class Failure:
     """What is known of a question whose written paths will not do.
 
     Attributes:
+        reason: Why they will not do, in a few words.
         question: As asked.
         asked: The question without its mention of the topic, to liken paths to.
         topics: Where to start from, each with its mid; one at least.
         crp: The small model's best CRP, grounded: its constraints are carried over, and its depth
             says how deep to search; None where it wrote none that could be read and grounded.
+        known: Paths that were written and exist, but are not trusted: the last choice is also
+            between these.
     """
 
+    reason: str
     question: str
     asked: str
     topics: tuple[Entity, ...]
     crp: Crp | None
+    known: tuple[RelationPath, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +76,7 @@ class Repair:
     """What a repair came to.
 
     Attributes:
+        reason: Why the written paths will not do, in a few words.
         crp: The path that was found, with the constraints that it could carry; None where the graph
             has no path from the topics.
         blueprint: The steps that the general model named.
@@ -79,6 +87,7 @@ class Repair:
         queries: Searches that the graph was asked for.
     """
 
+    reason: str
     crp: Crp | None
     blueprint: tuple[str, ...]
     depth: int
@@ -90,6 +99,7 @@ class Repair:
     def to_dict(self) -> dict[str, Any]:
         """Make a JSON record."""
         return {
+            "reason": self.reason,
             "blueprint": list(self.blueprint),
             "depth": self.depth,
             "candidates": [
@@ -109,17 +119,27 @@ class Repairer:
         graph: The graph.
         embedder: Likens paths to questions.
         settings: How paths are searched.
+        asking: Knows which relations words ask for; None to go by the embedder alone.
 
     Raises:
         StoreError: The store's schema is missing or broken.
     """
 
     def __init__(
-        self, graph: Graph, embedder: Embedder, settings: RepairSettings | None = None
+        self,
+        graph: Graph,
+        embedder: Embedder,
+        settings: RepairSettings | None = None,
+        asking: LinkingModel | None = None,
     ) -> None:
-        self._graph, self._embedder = graph, embedder
+        self._graph, self._embedder, self._asking = graph, embedder, asking
         self._settings = settings or RepairSettings()
         self._schema = GraphSchema(graph)
+
+    def settings(self) -> Mapping[str, object]:
+        """Say for a manifest what decides its paths."""
+        settings = self._settings
+        return {**asdict(settings.widths), "stop": settings.stop, "embedder": self._embedder.name}
 
     def repair(self, failure: Failure, chooser: Chooser) -> Repair:
         """Find a path for a question.
@@ -130,15 +150,16 @@ class Repairer:
         """
         settings = self._settings
         blueprint = chooser.plan(failure.question)
-        depth = _depth(settings.stop, failure.crp, blueprint)
+        depth, or_less = _depth(settings.stop, failure.crp, blueprint)
         frontiers = Frontiers(self._graph, self._schema)
-        guide = Guide(failure.asked, (*blueprint, failure.asked))
+        asked = {} if self._asking is None else self._asking.asked_relations(stems(failure.asked))
+        guide = Guide(failure.asked, (*blueprint, failure.asked), asked)
         search = PathSearch(frontiers, self._schema, self._embedder, guide, settings.widths)
 
         beam = [RelationPath(topic) for topic in failure.topics]
         candidates: list[ScoredPath] = []
         for step in range(depth):
-            extended = search.extend(beam, depth)
+            extended = search.extend(beam, depth, or_less=or_less)
             if not extended:
                 break
             candidates = extended
@@ -148,8 +169,9 @@ class Repairer:
             if settings.stop == "judge" and chooser.is_enough(failure.question, beam):
                 candidates = [each for each in candidates if each.path in beam]
                 break
+        candidates = search.join(candidates, failure.known)
         if not candidates:
-            return Repair(None, blueprint, depth, (), None, (), frontiers.queries)
+            return Repair(failure.reason, None, blueprint, depth, (), None, (), frontiers.queries)
 
         [best] = chooser.choose(failure.question, blueprint, candidates, 1)
         crp, lost = Crp(best.topic, best.hops), list[str]()
@@ -157,6 +179,7 @@ class Repairer:
             carried = carry_constraints(failure.crp, best, frontiers)
             crp, lost = carried.crp, describe_dropped(carried.lost, failure.crp)
         return Repair(
+            reason=failure.reason,
             crp=crp,
             blueprint=blueprint,
             depth=depth,
@@ -167,9 +190,18 @@ class Repairer:
         )
 
 
-def _depth(stop: Stop, failed: Crp | None, blueprint: Sequence[str]) -> int:
+class _Depth(NamedTuple):
+    """Hops of a path, and whether fewer will do as well."""
+
+    hops: int
+    or_less: bool
+
+
+def _depth(stop: Stop, failed: Crp | None, blueprint: Sequence[str]) -> _Depth:
     if stop == "judge":
-        return MAX_DEPTH
+        return _Depth(MAX_DEPTH, or_less=True)
     if stop == "model" and failed is not None:
-        return min(len(failed.path), MAX_DEPTH)
-    return min(len(blueprint) or _UNKNOWN_DEPTH, MAX_DEPTH)
+        return _Depth(min(len(failed.path), MAX_DEPTH), or_less=False)
+    if blueprint:
+        return _Depth(min(len(blueprint), MAX_DEPTH), or_less=False)
+    return _Depth(_UNKNOWN_DEPTH, or_less=True)

@@ -6,7 +6,7 @@ import pytest
 
 from kbqa.engine.clock import Clock
 from kbqa.engine.confidence import ConfidenceModel
-from kbqa.engine.execute import Execution, Executor
+from kbqa.engine.execute import Execution, Executor, Rules
 from kbqa.engine.generate import Candidate
 from kbqa.engine.ground import Grounder
 from kbqa.engine.linker import LinkedEntity
@@ -275,7 +275,7 @@ def _choose(graph: Graph, *pairs: tuple[str, float], relax: bool = True) -> Exec
     candidates = [Candidate(text, logprob, 9) for text, logprob in pairs]
     with closing(open_names(graph)) as names:
         grounder = Grounder(graph, names, [LinkedEntity("m.03_r3", "Jamaica", "jamaica", 0.8)])
-        executor = Executor(graph, grounder, Clock(), 5, CONFIDENT)
+        executor = Executor(graph, grounder, Clock(), 5, Rules(CONFIDENT))
         return executor.execute(candidates, relax=relax)
 
 
@@ -312,7 +312,7 @@ def test_classes_are_relaxed_at_once_where_that_is_asked_for(graph: Graph) -> No
         levels = {}
         for by_class in (False, True):
             grounder = Grounder(graph, names, ())
-            executor = Executor(graph, grounder, Clock(), 5, by_class=by_class)
+            executor = Executor(graph, grounder, Clock(), 5, Rules(by_class=by_class))
             [outcome] = executor.outcomes([Candidate(text, -1.0, 9)])
             levels[by_class] = (outcome.dropped, len(outcome.answers))
     assert levels == {False: (1, 1), True: (2, 2)}

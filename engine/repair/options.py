@@ -1,0 +1,216 @@
+"""Command-line options: the method, how its candidates are executed, and how paths are repaired."""
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from typing import Literal as Choice
+
+import click
+
+from kbqa.engine.chat.options import ChatChoice, chat_options
+
+if TYPE_CHECKING:
+    from kbqa.engine.execute import Rules
+    from kbqa.engine.repair.repair import Stop
+    from kbqa.engine.router import Policy, Router
+    from kbqa.kb.graph import Graph
+    from kbqa.sparql.crp import Kind
+
+Command = Callable[..., None]
+
+Method = Choice["router", "specialised", "general"]
+METHODS: tuple[Method, ...] = ("router", "specialised", "general")
+
+Order = Choice["confidence", "full-first", "beam-first"]
+ORDERS: tuple[Order, ...] = ("confidence", "full-first", "beam-first")
+
+DEFAULT_THRESHOLD = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class MethodChoice:
+    """The method that the user chose.
+
+    Attributes:
+        name: ``router``, the whole of RouterKGQA; ``specialised``, without repair (its stages 1 and
+            3); ``general``, without the small model (stages 2 and 3).
+        by_embedder: The embedder alone chooses among paths, and no general model is asked.
+        chat: The general model.
+        route: Which questions the router repairs.
+        threshold: The confidence below which it does, by the route ``confidence``.
+        stop: What says how deep to search.
+        beam: Paths that each step of a search starts from.
+        embedder: Model instead of the packaged one.
+        order: Which of the candidates answers; None for ``confidence`` where its model is there.
+        without: Classes of constraints that are left out.
+    """
+
+    name: Method
+    by_embedder: bool
+    chat: ChatChoice
+    route: "Policy"
+    threshold: float
+    stop: "Stop"
+    beam: int
+    embedder: str | None
+    order: Order | None
+    without: "tuple[Kind, ...]"
+
+    @property
+    def writes_paths(self) -> bool:
+        """Whether the small model is needed."""
+        return self.name != "general"
+
+    def rules(self) -> "Rules":
+        """Say how candidates are executed.
+
+        Raises:
+            ModelError: The confidence model is missing or broken.
+        """
+        from kbqa.engine.confidence import SHIPPED_CONFIDENCE, ConfidenceModel
+        from kbqa.engine.execute import Rules
+
+        without = frozenset(self.without)
+        order = self.order or ("confidence" if SHIPPED_CONFIDENCE.exists() else "full-first")
+        if order == "confidence":
+            return Rules(ConfidenceModel.load(), without=without)
+        return Rules(order=order, without=without)
+
+    def router(self, graph: "Graph") -> "Router | None":
+        """Make what repairs paths; None where nothing does.
+
+        Raises:
+            InputError: The general model's URL, key or limit cannot be used.
+            ModelError: The embedder or the general model is missing or broken.
+            GraphError: The graph's schema cannot be read.
+        """
+        if self.name == "specialised":
+            return None
+        from kbqa.engine.embedder import Embedder
+        from kbqa.engine.linking_model import LinkingModel
+        from kbqa.engine.repair.path_search import SearchWidths
+        from kbqa.engine.repair.repair import Repairer, RepairSettings
+        from kbqa.engine.router import Router
+
+        settings = RepairSettings(SearchWidths(beam=self.beam), self.stop)
+        embedder, asking = Embedder.load(self.embedder), LinkingModel.load()
+        repairer = Repairer(graph, embedder, settings, asking)
+        chat = None if self.by_embedder else self.chat.open()
+        return Router(repairer, chat, self.route, self.threshold)
+
+    def settings(self, router: "Router | None") -> Mapping[str, object]:
+        """Say for a manifest what decides the answers."""
+        from kbqa.engine.execute import MAX_ANSWERS
+
+        rules = self.rules()
+        found: dict[str, object] = {
+            "method": self.name,
+            "order": "confidence" if rules.confidence is not None else rules.order,
+            "confidence_model": None if rules.confidence is None else rules.confidence.digest(),
+            "without": sorted(self.without),
+            "max_answers": MAX_ANSWERS,
+        }
+        return found if router is None else found | {"repair": router.settings()}
+
+
+def method_options(command: Command) -> Command:
+    """Add what chooses the method; the command takes it as `method: MethodChoice`."""
+
+    @chat_options
+    @click.option(
+        "--method",
+        type=click.Choice(METHODS),
+        help="The small model's paths, repaired where they will not do; without repair; or paths "
+        "found without the small model.  [default: router with --llm, --llm-model or --repair, "
+        "else specialised]",
+    )
+    @click.option(
+        "--repair",
+        type=click.Choice(["embedder", "llm"]),
+        help="Who chooses among the graph's paths: the embedder alone, free and offline, or the "
+        "general model.  [default: llm with --llm or --llm-model, else embedder]",
+    )
+    @click.option(
+        "--route",
+        type=click.Choice(["reachability", "confidence"]),
+        default="reachability",
+        show_default=True,
+        help="Repair where no path that was written exists, or also where its answers are unsure.",
+    )
+    @click.option(
+        "--threshold",
+        type=click.FloatRange(0, 1),
+        default=DEFAULT_THRESHOLD,
+        show_default=True,
+        help="The confidence below which answers are unsure, for --route confidence.",
+    )
+    @click.option(
+        "--stop",
+        type=click.Choice(["model", "blueprint", "judge"]),
+        default="model",
+        show_default=True,
+        help="How deep to search: as deep as the small model's path, as the blueprint has steps, "
+        "or until the general model says so.",
+    )
+    @click.option(
+        "--beam",
+        type=click.IntRange(1),
+        default=3,
+        show_default=True,
+        help="Paths that each step of a search starts from.",
+    )
+    @click.option(
+        "--embedder", metavar="MODEL", help="Embedder instead of the packaged all-MiniLM-L6-v2."
+    )
+    @click.option(
+        "--order",
+        type=click.Choice(ORDERS),
+        help="Which written path answers: the one whose answers are likeliest to be right, the "
+        "first that answers in full, or the first that answers at all.  [default: confidence where "
+        "its model is shipped, else full-first]",
+    )
+    @click.option(
+        "--without",
+        type=click.Choice(["string", "numeric", "entity"]),
+        multiple=True,
+        help="Leave out a class of constraints, to see what it is worth; repeatable.",
+    )
+    @functools.wraps(command)
+    def with_method(
+        *args: object,
+        chat: ChatChoice,
+        method: Method | None,
+        repair: Choice["embedder", "llm"] | None,
+        route: "Policy",
+        threshold: float,
+        stop: "Stop",
+        beam: int,
+        embedder: str | None,
+        order: Order | None,
+        without: "tuple[Kind, ...]",
+        **rest: object,
+    ) -> None:
+        has_chat = chat.url is not None or chat.model is not None
+        if repair == "llm" and not has_chat:
+            raise click.UsageError("--repair llm needs a general model: --llm URL or --llm-model")
+        if method == "specialised" and repair is not None:
+            raise click.UsageError("--method specialised repairs nothing; leave --repair out")
+        by_embedder = repair == "embedder" or not has_chat
+        if stop == "judge" and by_embedder:
+            raise click.UsageError("--stop judge needs a general model, not --repair embedder")
+        chosen = MethodChoice(
+            name=method or ("router" if repair or has_chat else "specialised"),
+            by_embedder=by_embedder,
+            chat=chat,
+            route=route,
+            threshold=threshold,
+            stop=stop,
+            beam=beam,
+            embedder=embedder,
+            order=order,
+            without=without,
+        )
+        command(*args, method=chosen, **rest)
+
+    return with_method

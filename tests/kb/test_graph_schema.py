@@ -1,0 +1,52 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kbqa.kb.graph import Graph
+from kbqa.kb.graph_schema import GraphSchema, canonical_hop, leads_to_mediator
+from kbqa.kb.select_graph import open_graph
+from kbqa.sparql.crp import Hop
+
+CURRENCY = "location.country.currency_used"
+COUNTRIES = "finance.currency.countries_used"
+
+
+@pytest.fixture(scope="module", params=["store", "endpoint"])
+def graph(
+    request: pytest.FixtureRequest, small_store: Path, small_endpoint: str
+) -> Iterator[Graph]:
+    is_store = request.param == "store"
+    graph = open_graph(small_store) if is_store else open_graph(endpoint=small_endpoint)
+    yield graph
+    graph.close()
+
+
+def test_a_store_and_an_endpoint_state_the_same(graph: Graph) -> None:
+    stated = GraphSchema(graph).of([CURRENCY, "no.such.relation"]).property(CURRENCY)
+    assert stated is not None
+    assert (stated.expected_type, stated.reverse) == ("finance.currency", COUNTRIES)
+
+
+def test_mediator_types_are_known(graph: Graph) -> None:
+    assert GraphSchema(graph).of([]).is_mediator("people.sibling_relationship")
+
+
+def test_of_two_names_of_an_edge_one_is_chosen(graph: Graph) -> None:
+    schema = GraphSchema(graph).of([CURRENCY, COUNTRIES])
+    assert canonical_hop(schema, Hop(CURRENCY)) == canonical_hop(schema, Hop(COUNTRIES, True))
+    assert canonical_hop(schema, Hop(CURRENCY)) != canonical_hop(schema, Hop(COUNTRIES))
+    unknown = Hop("no.such.relation", True)
+    assert canonical_hop(schema, unknown) == unknown
+
+
+def test_mediators_are_told_by_what_a_hop_ends_at(demo_store: Path) -> None:
+    graph = open_graph(demo_store)
+    schema = GraphSchema(graph).of([])
+    graph.close()
+    borders, borders_back = "location.location.adjoin_s", "location.adjoining_relationship.adjoins"
+    assert leads_to_mediator(schema, Hop(borders))
+    assert not leads_to_mediator(schema, Hop(borders, inverse=True))
+    assert not leads_to_mediator(schema, Hop(borders_back))
+    assert leads_to_mediator(schema, Hop(borders_back, inverse=True))
+    assert not leads_to_mediator(schema, Hop("no.such.relation"))

@@ -1,0 +1,71 @@
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from perfect_chooser import MODEL, PerfectChooser, gold_hops, make_server
+
+from kbqa.engine.chat.openai_chat import OpenAIChat
+from kbqa.engine.questions import Question
+from kbqa.engine.repair.frontiers import RelationPath
+from kbqa.engine.repair.prompts import (
+    blueprint_prompt,
+    choice_prompt,
+    judge_prompt,
+    read_blueprint,
+    read_choice,
+)
+from kbqa.kb.graph_schema import GraphSchema
+from kbqa.kb.select_graph import open_graph
+from kbqa.sparql.crp import Entity, Hop
+
+QUESTION = "which currency code\nis used in Jamaica?"
+CURRENCY, CODE = Hop("location.country.currency_used"), Hop("finance.currency.currency_code")
+JAMAICA = RelationPath(Entity("Jamaica", "m.03_r3"))
+CAPITAL = JAMAICA.then(Hop("location.country.capital"))
+USED = JAMAICA.then(Hop("finance.currency.countries_used", inverse=True))  # its other name
+
+
+@pytest.fixture(scope="module")
+def chooser(small_store: Path) -> Iterator[PerfectChooser]:
+    graph = open_graph(small_store)
+    yield PerfectChooser({QUESTION: (CURRENCY, CODE)}, GraphSchema(graph))
+    graph.close()
+
+
+def test_it_chooses_what_is_or_begins_the_gold_path(chooser: PerfectChooser) -> None:
+    offered = [CAPITAL, USED, USED.then(CODE)]
+    [choice] = choice_prompt(QUESTION, ["a"], offered, 3)
+    assert read_choice(chooser.reply(choice.content), 3, 3) == [2, 1]
+    [no_choice] = choice_prompt(QUESTION, [], [CAPITAL, CAPITAL.then(CODE)], 1)
+    assert read_choice(chooser.reply(no_choice.content), 2, 1) == []
+
+
+def test_it_judges_and_plans(chooser: PerfectChooser) -> None:
+    replies = [chooser.reply(judge_prompt(QUESTION, [path])[0].content) for path in (USED, CAPITAL)]
+    assert replies == ["no", "no"]
+    assert chooser.reply(judge_prompt(QUESTION, [USED.then(CODE)])[0].content) == "yes"
+    steps = read_blueprint(chooser.reply(blueprint_prompt(QUESTION)[0].content))
+    assert steps == ("which currency code is used in Jamaica?",)
+
+
+def test_gold_paths_come_from_the_queries() -> None:
+    query = "SELECT ?x { ns:m.03_r3 ns:location.country.capital ?x }"
+    asked = [Question("1", "capital?", (), (), sparql=query), Question("2", "no query", (), ())]
+    assert gold_hops(asked) == {"capital?": (Hop("location.country.capital"),)}
+
+
+def test_it_is_served_as_any_general_model(chooser: PerfectChooser) -> None:
+    server = make_server(chooser, 0)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        chat = OpenAIChat(f"http://127.0.0.1:{server.server_port}/v1")
+        reply = chat.complete(choice_prompt(QUESTION, [], [CAPITAL, USED], 1))
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    assert MODEL in chat.name
+    assert reply.text == "2"
+    assert reply.usage.input_tokens > 10

@@ -1,0 +1,151 @@
+"""Serve a general model that knows the right paths: the upper bound of what choosing can be worth.
+
+    python tools/perfect_chooser.py --questions FILE --store DIR --port 8900 &
+    kbqa eval --questions FILE --store DIR --llm http://127.0.0.1:8900/v1 --output bound.jsonl ...
+
+It speaks OpenAI's protocol, so that a run with it goes the way of any other. Asked to choose among
+paths, it names those that are the gold path or begin it, the longest first; where there is none,
+none. Asked for a blueprint, it repeats the question: it is a perfect chooser, no perfect planner.
+Two names of one edge count as one. Tokens are told as a fourth of the letters.
+
+A figure that was made with it is an upper bound and nothing else.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import click
+
+from kbqa.engine.questions import Question, read_questions
+from kbqa.kb.graph_schema import GraphSchema, canonical_hop
+from kbqa.kb.select_graph import open_graph
+from kbqa.sparql.crp import Hop
+from kbqa.sparql.errors import CrpConversionError
+from kbqa.sparql.from_sparql import crp_from_sparql
+
+MODEL = "perfect chooser (upper bound)"
+
+_QUESTION = re.compile(r"^Question: (.*)$", re.MULTILINE)
+_PATH = re.compile(r"^(\d+)\. .*? ((?:->|<-) \S+ (?:->|<-) \?.*)$", re.MULTILINE)
+_HOP = re.compile(r"(->|<-) (\S+) (?:->|<-) \?")
+_LETTERS_A_TOKEN = 4
+
+
+class PerfectChooser:
+    """Chooses by the gold paths of known questions.
+
+    Args:
+        golds: The gold hops of each question, by its words.
+        schema: Of the graph.
+    """
+
+    def __init__(self, golds: Mapping[str, Sequence[Hop]], schema: GraphSchema) -> None:
+        self._schema = schema
+        self._golds = {" ".join(words.split()): self._edges(hops) for words, hops in golds.items()}
+
+    def reply(self, prompt: str) -> str:
+        """Answer a prompt of `kbqa.engine.repair.prompts`."""
+        asked = _QUESTION.findall(prompt)
+        question = asked[-1] if asked else ""
+        paths = {int(number): self._edges(_hops(path)) for number, path in _PATH.findall(prompt)}
+        if not paths:
+            return f"1. {question}"
+        gold = self._golds.get(question, ())
+        right = [number for number, edges in paths.items() if edges == gold[: len(edges)]]
+        right.sort(key=lambda number: -len(paths[number]))
+        if "Reply with yes" in prompt:
+            return "yes" if any(paths[number] == gold for number in right) else "no"
+        return ", ".join(map(str, right)) or "none"
+
+    def _edges(self, hops: Iterable[Hop]) -> tuple[Hop, ...]:
+        hops = tuple(hops)
+        schema = self._schema.of([hop.relation for hop in hops])
+        return tuple(canonical_hop(schema, hop) for hop in hops)
+
+
+def gold_hops(questions: Iterable[Question]) -> dict[str, tuple[Hop, ...]]:
+    """Collect the gold main paths of questions, where a chain of relations says them."""
+    golds = {}
+    for question in questions:
+        try:
+            path = crp_from_sparql(question.sparql or "").path
+        except CrpConversionError:
+            continue
+        hops = tuple(step for step in path if isinstance(step, Hop))
+        if len(hops) == len(path):
+            golds[question.text] = hops
+    return golds
+
+
+def make_server(chooser: PerfectChooser, port: int) -> ThreadingHTTPServer:
+    """Make the server, on loopback; port 0 takes any free one."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._send({"object": "list", "data": [{"id": MODEL, "object": "model"}]})
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            prompt = body["messages"][-1]["content"]
+            text = chooser.reply(prompt)
+            asked, said = (len(each) // _LETTERS_A_TOKEN + 1 for each in (prompt, text))
+            message = {"role": "assistant", "content": text}
+            self._send(
+                {
+                    "id": "reply",
+                    "object": "chat.completion",
+                    "created": 0,
+                    "model": MODEL,
+                    "choices": [{"index": 0, "finish_reason": "stop", "message": message}],
+                    "usage": {
+                        "prompt_tokens": asked,
+                        "completion_tokens": said,
+                        "total_tokens": asked + said,
+                    },
+                }
+            )
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 – as in the base
+            pass
+
+        def _send(self, record: Mapping[str, object]) -> None:
+            body = json.dumps(record).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+    return ThreadingHTTPServer(("127.0.0.1", port), Handler)
+
+
+def _hops(path: str) -> tuple[Hop, ...]:
+    return tuple(Hop(relation, arrow == "<-") for arrow, relation in _HOP.findall(path))
+
+
+@click.command(help=__doc__)
+@click.option(
+    "--questions",
+    "files",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    required=True,
+    multiple=True,
+    metavar="FILE",
+)
+@click.option("--store", type=click.Path(path_type=Path), required=True, metavar="DIR")
+@click.option("--port", default=8900, show_default=True)
+def main(files: Sequence[Path], store: Path, port: int) -> None:
+    """Serve until interrupted."""
+    golds = gold_hops(question for file in files for question in read_questions(file))
+    with closing(open_graph(store)) as graph:
+        server = make_server(PerfectChooser(golds, GraphSchema(graph)), port)
+        click.echo(f"{len(golds)} gold paths; http://127.0.0.1:{server.server_port}/v1", err=True)
+        server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,237 @@
+"""Measure the search of repair without a general model: is the right path among those it would see?
+
+    python tools/search_recall.py --store DIR --questions FILE [--beams BEAMS.jsonl]
+
+For each question with evidence in the slice the candidates whose main path is the gold one are
+withheld, so that every question needs repair; depth, topic and constraints come from what is left
+of them. Where the embedder alone chooses the paths of each step, is the gold relation path among
+the candidates (y = 10) that a general model is shown at last, and is it the first? Two names of one
+edge count as one. Without --beams, depth and topic are the gold path's.
+
+Prints shares with 95 % bootstrap intervals, searches of the graph a repair, and its time without
+the embedder's. Questions whose gold query no chain of relations says are left out and counted.
+"""
+
+import statistics
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+from tqdm import tqdm
+
+from kbqa.engine.beam_files import read_beams
+from kbqa.engine.clock import Clock
+from kbqa.engine.embedder import Embedder
+from kbqa.engine.evaluation.metrics import bootstrap_mean
+from kbqa.engine.execute import Executor
+from kbqa.engine.generate import Candidate
+from kbqa.engine.ground import Grounder, name_topics
+from kbqa.engine.linker import Linker
+from kbqa.engine.linking_model import LinkingModel
+from kbqa.engine.questions import Question, read_questions
+from kbqa.engine.repair.path_search import SearchWidths
+from kbqa.engine.repair.repair import Repairer, RepairSettings
+from kbqa.engine.router import Router
+from kbqa.kb.entity_search import Names, open_names
+from kbqa.kb.graph import Graph
+from kbqa.kb.graph_schema import GraphSchema, canonical_hop
+from kbqa.kb.select_graph import open_graph
+from kbqa.sparql.crp import Crp, Entity, Hop, Step
+from kbqa.sparql.errors import CrpConversionError, CrpSyntaxError
+from kbqa.sparql.from_sparql import crp_from_sparql
+from kbqa.sparql.text import read_crp, render_crp
+
+_TIERS = ("independent", "annotated")
+
+Edges = tuple[Hop, ...]
+
+
+class TimedEmbedder(Embedder):
+    """An embedder that adds up its own time."""
+
+    seconds = 0.0
+
+    def similarity(self, question: str, texts: Sequence[str]) -> list[float]:
+        """Score texts; see `Embedder.similarity`."""
+        started = time.perf_counter()
+        try:
+            return super().similarity(question, texts)
+        finally:
+            self.seconds += time.perf_counter() - started
+
+    def sum_similarity(self, question: str, groups: Sequence[Sequence[str]]) -> list[float]:
+        """Score groups of texts; see `Embedder.sum_similarity`."""
+        started = time.perf_counter()
+        try:
+            return super().sum_similarity(question, groups)
+        finally:
+            self.seconds += time.perf_counter() - started
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """What became of one question.
+
+    Attributes:
+        depth: Hops of the gold path.
+        is_shown: Whether the gold path is among the candidates.
+        is_first: Whether it is the first of them.
+        queries: Searches of the graph.
+        seconds: Without the embedder's.
+    """
+
+    depth: int
+    is_shown: bool
+    is_first: bool
+    queries: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What all questions share."""
+
+    graph: Graph
+    names: Names
+    linker: Linker
+    schema: GraphSchema
+    embedder: TimedEmbedder
+    router: Router
+    gold_entities: bool
+
+    def search(self, question: Question, gold: Crp, written: Sequence[Candidate]) -> Searched:
+        """Withhold the gold path, and search it."""
+        edges = self.edges(gold.path)
+        withheld = [each for each in written if self.edges(_path(each)) != edges]
+        given = name_topics(self.graph, question.topics) if self.gold_entities else []
+        linked = self.linker.link(question.text)
+        grounder = Grounder(self.graph, self.names, linked, given)
+        execution = Executor(self.graph, grounder, Clock(), 30.0).execute(withheld)
+        before, started = self.embedder.seconds, time.perf_counter()
+        repair = self.router.repair(question.text, "withheld", execution, given, linked, None)
+        seconds = time.perf_counter() - started - (self.embedder.seconds - before)
+        shown = [
+            each.path.topic.mid == gold.topic.mid and self.edges(each.path.hops) == edges
+            for each in (repair.candidates if repair else ())
+        ]
+        queries = repair.queries if repair else 0
+        return Searched(len(gold.path), any(shown), shown[:1] == [True], queries, seconds)
+
+    def edges(self, path: Sequence[Step]) -> Edges:
+        """Write each hop by one of its two names."""
+        hops = [step for step in path if isinstance(step, Hop)]
+        schema = self.schema.of([hop.relation for hop in hops])
+        return tuple(canonical_hop(schema, hop) for hop in hops)
+
+
+@click.command(help=__doc__)
+@click.option("--store", type=click.Path(path_type=Path), required=True, metavar="DIR")
+@click.option(
+    "--questions",
+    "question_file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    required=True,
+    metavar="FILE",
+)
+@click.option(
+    "--beams",
+    "beams_file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+)
+@click.option("--gold-entities", is_flag=True, help="Start from the questions' topics.")
+@click.option("--limit", type=click.IntRange(1), help="Only the first so many that count.")
+@click.option("--relations", default=4, show_default=True, help="x of the paper.")
+@click.option("--candidates", default=10, show_default=True, help="y of the paper.")
+@click.option("--beam", default=3, show_default=True, help="w of the paper.")
+@click.option(
+    "--words/--no-words",
+    default=True,
+    show_default=True,
+    help="Count what the words asked for in training.",
+)
+def main(
+    store: Path,
+    question_file: Path,
+    beams_file: Path | None,
+    gold_entities: bool,
+    limit: int | None,
+    relations: int,
+    candidates: int,
+    beam: int,
+    words: bool,
+) -> None:
+    """Search, and print the table."""
+    beams = None if beams_file is None else read_beams(beams_file)
+    asked = [each for each in read_questions(question_file) if each.tier in (None, *_TIERS)]
+    golds = [(each, gold) for each in asked if (gold := _gold(each)) is not None][:limit]
+    embedder = TimedEmbedder.load()
+    assert isinstance(embedder, TimedEmbedder)
+    settings = RepairSettings(SearchWidths(relations, candidates, beam))
+    with closing(open_graph(store)) as graph, closing(open_names(graph)) as names:
+        linker, schema = Linker(graph, names), GraphSchema(graph)
+        asking = LinkingModel.load() if words else None
+        router = Router(Repairer(graph, embedder, settings, asking))
+        trial = Trial(graph, names, linker, schema, embedder, router, gold_entities)
+        searched = []
+        for question, gold in tqdm(golds, unit="question", disable=None):
+            written = [_stand_in(gold)] if beams is None else beams[question.id]
+            searched.append(trial.search(question, gold, written))
+    click.echo(f"{len(asked) - len(golds)} of {len(asked)} questions left out\n")
+    _print_table(searched, candidates)
+
+
+def _print_table(searched: Sequence[Searched], candidates: int) -> None:
+    click.echo(
+        f"| hops | n | among {candidates} | first | queries, median | p95 | ms, median | p95 |"
+    )
+    click.echo("|" + "---|" * 8)
+    depths = sorted({each.depth for each in searched})
+    for depth in (None, *depths):
+        rows = [each for each in searched if depth in (None, each.depth)]
+        queries = sorted(each.queries for each in rows)
+        ms = sorted(1000 * each.seconds for each in rows)
+        shown = bootstrap_mean([float(each.is_shown) for each in rows])
+        first = bootstrap_mean([float(each.is_first) for each in rows])
+        click.echo(
+            f"| {depth or 'all'} | {len(rows)} "
+            f"| {shown.mean:.3f} [{shown.low:.3f}, {shown.high:.3f}] "
+            f"| {first.mean:.3f} [{first.low:.3f}, {first.high:.3f}] "
+            f"| {statistics.median(queries):.0f} | {_p95(queries):.0f} "
+            f"| {statistics.median(ms):.0f} | {_p95(ms):.0f} |"
+        )
+
+
+def _p95(values: Sequence[float]) -> float:
+    return values[round(0.95 * (len(values) - 1))]
+
+
+def _gold(question: Question) -> Crp | None:
+    """Convert a question's query, if a chain of relations says its main path."""
+    if question.sparql is None:
+        return None
+    try:
+        crp = crp_from_sparql(question.sparql)
+    except CrpConversionError:
+        return None
+    return crp if all(isinstance(step, Hop) for step in crp.path) else None
+
+
+def _path(candidate: Candidate) -> tuple[Step, ...]:
+    try:
+        return read_crp(candidate.text).crp.path
+    except CrpSyntaxError:
+        return ()
+
+
+def _stand_in(gold: Crp) -> Candidate:
+    """Write a path that leads nowhere from the gold topic, of the gold depth."""
+    hops = (Hop("kbqa.no.relation"),) * len(gold.path)
+    return Candidate(render_crp(Crp(Entity(mid=gold.topic.mid), hops)), -1.0, 1)
+
+
+if __name__ == "__main__":
+    main()
