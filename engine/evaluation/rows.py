@@ -5,7 +5,6 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from kbqa.engine.answer import Answer
-from kbqa.engine.chat.model import Usage
 from kbqa.engine.conversion import convert_queries
 from kbqa.engine.evaluation.metrics import Scores, score_best
 from kbqa.engine.evaluation.row_file import Row
@@ -28,14 +27,6 @@ class Shape(NamedTuple):
     hops: int
     constraints: int
     ordered: bool
-
-
-class _Effort(NamedTuple):
-    """Which stage gave an answer, what it took of general models, and queries if they are known."""
-
-    stage: str | None
-    general: Usage
-    queries: int | None
 
 
 def gold_shapes(questions: Iterable[Question]) -> dict[str, Shape]:
@@ -68,8 +59,7 @@ def answered_row(
             replies of general models came out of the cache.
     """
     record = answer.to_dict()
-    effort = _effort(answer)
-    general = effort.general
+    general = answer.usage
     written_calls = int(bool(candidates))
     written_tokens = sum(candidate.tokens for candidate in candidates)
     predicted = [one.get("mid") or one["value"] for one in record["answers"]]
@@ -84,7 +74,6 @@ def answered_row(
         **_head(question, shape),
         **record,
         "scores": asdict(score_best(predicted, question.golds)) if question.golds else None,
-        "stage": effort.stage,
         "calls": written_calls + general.calls,
         "tokens": written_tokens + general.input_tokens + general.output_tokens,
         "usage": {
@@ -92,7 +81,7 @@ def answered_row(
             "general": general_usage,
         },
         "cost_usd": general.cost_usd,
-        "queries": effort.queries,
+        "queries": None,  # Nobody counts them yet.
         "error": None,
     }
     if not timings:
@@ -123,7 +112,3 @@ def _head(question: Question, shape: Shape | None) -> dict[str, Any]:
         "gold": [sorted(gold) for gold in question.golds],
         "gold_shape": None if shape is None else shape._asdict(),
     }
-
-
-def _effort(answer: Answer) -> _Effort:
-    return _Effort("specialised" if answer.result is not None else None, Usage(), None)

@@ -4,6 +4,7 @@ from dataclasses import replace
 import pytest
 
 from kbqa.engine.answer import Answer, AnswerEntity
+from kbqa.engine.chat.model import Usage
 from kbqa.engine.evaluation.rows import Shape, answered_row, failed_row, gold_shapes
 from kbqa.engine.generate import Candidate
 from kbqa.engine.questions import Question
@@ -58,6 +59,20 @@ def test_the_row_of_an_answer() -> None:
     }
 
 
+def test_what_general_models_took_is_told() -> None:
+    usage = Usage(2, 1, 100, 20, 1.5, 0.25)
+    answer = replace(ANSWER, stage="general", usage=usage)
+    row = answered_row(QUESTION, answer, CANDIDATES, SHAPE, timings=True)
+    assert (row["stage"], row["calls"], row["tokens"], row["cost_usd"]) == ("general", 3, 134, 0.25)
+    assert row["usage"]["general"] == {
+        "calls": 2,
+        "cached_calls": 1,
+        "input_tokens": 100,
+        "output_tokens": 20,
+        "cost_usd": 0.25,
+    }
+
+
 def test_a_model_that_was_not_asked_is_not_counted() -> None:
     row = answered_row(QUESTION, ANSWER, [], None, timings=True)
     assert (row["calls"], row["tokens"]) == (0, 0)
@@ -81,8 +96,14 @@ def test_what_has_no_gold_answers_is_not_scored() -> None:
 
 def test_without_timings_nothing_differs_from_run_to_run() -> None:
     quick, slow = (
-        answered_row(QUESTION, replace(ANSWER, seconds={"link": s}), [], None, timings=False)
-        for s in (0.1, 0.2)
+        answered_row(
+            QUESTION,
+            replace(ANSWER, seconds={"link": s}, usage=Usage(2, cached, seconds=s)),
+            CANDIDATES,
+            None,
+            timings=False,
+        )
+        for s, cached in ((0.1, 2), (0.2, 0))
     )
     assert json.dumps(quick) == json.dumps(slow)
     assert "cached_calls" not in quick["usage"]["general"]
