@@ -110,12 +110,15 @@ class ConfidenceModel:
         fitted_on: What it was fitted on, in words, for reports.
         calibration: How it held on what it was not fitted on: for each tenth of the confidences,
             rising, the mean confidence, the mean F1 and the number of candidates.
+        spread: The confidences of the best candidates there, one for each hundredth of the
+            questions, rising; 0 for a question without any. Empty where nobody looked.
     """
 
     bias: float
     weights: Mapping[str, float]
     fitted_on: str = ""
     calibration: Sequence[tuple[float, float, int]] = field(default=())
+    spread: Sequence[float] = field(default=())
 
     def confidence(self, features: Features) -> float:
         """Compute the confidence, in [0, 1]; that of no features, which means no answers, is 0."""
@@ -125,6 +128,19 @@ class ConfidenceModel:
             self.weights.get(name, 0.0) * value for name, value in features.items()
         )
         return 1 / (1 + math.exp(-max(-30.0, min(30.0, odds))))
+
+    def threshold(self, share: float) -> float:
+        """Find the confidence below which a share of the questions stays.
+
+        Args:
+            share: In [0, 1]; as it was on the questions of `spread`.
+
+        Raises:
+            ModelError: The model knows no spread.
+        """
+        if not self.spread:
+            raise ModelError("the confidence model does not know how its confidences are spread")
+        return self.spread[min(int(share * len(self.spread)), len(self.spread) - 1)]
 
     def digest(self) -> str:
         """Hash what decides its confidences."""
@@ -152,6 +168,7 @@ class ConfidenceModel:
                 {str(name): float(weight) for name, weight in record["weights"].items()},
                 str(record["fitted_on"]),
                 [(float(p), float(f1), int(n)) for p, f1, n in record["calibration"]],
+                [float(confidence) for confidence in record["spread"]],
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise ModelError(f"{path} cannot be read as a confidence model: {error!r}") from error

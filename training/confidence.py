@@ -18,6 +18,7 @@ from kbqa.engine.evaluation.calibration import calibrate
 _L2 = 1.0  # on weights of features scaled to unit variance, in candidates
 _STEPS = 50
 _FOLDS = 5
+_HUNDREDTHS = 100
 
 
 class Judged(NamedTuple):
@@ -47,13 +48,18 @@ def fit_confidence(questions: Sequence[Judged], fitted_on: str, seed: int = 42) 
         raise ValueError(f"{len(questions)} questions are too few to fit a confidence to")
     shuffled = list(questions)
     random.Random(seed).shuffle(shuffled)
-    held_out = []
+    held_out: list[tuple[float, float]] = []
+    best: list[float] = []
     for fold in range(_FOLDS):
         model = _fit(q for at, q in enumerate(shuffled) if at % _FOLDS != fold)
-        for features, f1 in _candidates(shuffled[fold::_FOLDS]):
-            held_out.append((model.confidence(features), f1))
+        for question in shuffled[fold::_FOLDS]:
+            confidences = list(map(model.confidence, question.features))
+            held_out += zip(confidences, question.f1, strict=True)
+            best.append(max(confidences, default=0.0))
+    best.sort()
+    spread = [best[at * len(best) // _HUNDREDTHS] for at in range(_HUNDREDTHS)]
     model = _fit(shuffled)
-    return ConfidenceModel(model.bias, model.weights, fitted_on, calibrate(held_out))
+    return ConfidenceModel(model.bias, model.weights, fitted_on, calibrate(held_out), spread)
 
 
 def _candidates(questions: Iterable[Judged]) -> list[tuple[Features, float]]:

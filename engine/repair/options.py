@@ -9,6 +9,7 @@ from typing import Literal as Choice
 import click
 
 from kbqa.engine.chat.options import ChatChoice, chat_options
+from kbqa.sparql.errors import InputError
 
 if TYPE_CHECKING:
     from kbqa.engine.execute import Rules
@@ -25,7 +26,8 @@ METHODS: tuple[Method, ...] = ("router", "specialised", "general")
 Order = Choice["confidence", "full-first", "beam-first"]
 ORDERS: tuple[Order, ...] = ("confidence", "full-first", "beam-first")
 
-DEFAULT_THRESHOLD = 0.3
+CALLS_A_REPAIR = 2.5
+"""On average: a blueprint, and a choice for each of one or two steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,8 @@ class MethodChoice:
         by_embedder: The embedder alone chooses among paths, and no general model is asked.
         chat: The general model.
         route: Which questions the router repairs.
-        threshold: The confidence below which it does, by the route ``confidence``.
+        general_calls: Calls of the general model a question that the route ``confidence`` aims at.
+        threshold: The confidence below which it repairs, instead of one that suits these calls.
         stop: What says how deep to search.
         beam: Paths that each step of a search starts from.
         embedder: Model instead of the packaged one.
@@ -50,7 +53,8 @@ class MethodChoice:
     by_embedder: bool
     chat: ChatChoice
     route: "Policy"
-    threshold: float
+    general_calls: float
+    threshold: float | None
     stop: "Stop"
     beam: int
     embedder: str | None
@@ -97,7 +101,18 @@ class MethodChoice:
         embedder, asking = Embedder.load(self.embedder), LinkingModel.load()
         repairer = Repairer(graph, embedder, settings, asking)
         chat = None if self.by_embedder else self.chat.open()
-        return Router(repairer, chat, self.route, self.threshold)
+        return Router(repairer, chat, self.route, self._threshold())
+
+    def _threshold(self) -> float:
+        """Tell the confidence below which questions are repaired; 0 where none is looked at."""
+        if self.route == "reachability":
+            return 0.0
+        if self.threshold is not None:
+            return self.threshold
+        model = self.rules().confidence
+        if model is None:
+            raise InputError("--route confidence needs --order confidence")
+        return model.threshold(self.general_calls / CALLS_A_REPAIR)
 
     def settings(self, router: "Router | None") -> Mapping[str, object]:
         """Say for a manifest what decides the answers."""
@@ -139,11 +154,17 @@ def method_options(command: Command) -> Command:
         help="Repair where no path that was written exists, or also where its answers are unsure.",
     )
     @click.option(
+        "--general-calls",
+        type=click.FloatRange(min=0),
+        default=0.15,
+        show_default=True,
+        help="Calls of the general model a question, on average, that --route confidence aims at.",
+    )
+    @click.option(
         "--threshold",
         type=click.FloatRange(0, 1),
-        default=DEFAULT_THRESHOLD,
-        show_default=True,
-        help="The confidence below which answers are unsure, for --route confidence.",
+        metavar="P",
+        help="Take answers of a lower confidence for unsure, instead of aiming at --general-calls.",
     )
     @click.option(
         "--stop",
@@ -183,7 +204,8 @@ def method_options(command: Command) -> Command:
         method: Method | None,
         repair: Choice["embedder", "llm"] | None,
         route: "Policy",
-        threshold: float,
+        general_calls: float,
+        threshold: float | None,
         stop: "Stop",
         beam: int,
         embedder: str | None,
@@ -204,6 +226,7 @@ def method_options(command: Command) -> Command:
             by_embedder=by_embedder,
             chat=chat,
             route=route,
+            general_calls=general_calls,
             threshold=threshold,
             stop=stop,
             beam=beam,

@@ -34,6 +34,17 @@ def test_confidences_are_what_they_say_on_questions_not_fitted_on() -> None:
         assert abs(confidence - f1) < 0.2
 
 
+def test_the_spread_tells_below_what_a_share_of_questions_stays() -> None:
+    questions = [*_questions(600), *[Judged([], [])] * 60]
+    model = fit_confidence(questions, "made-up")
+    assert model.threshold(0.05) == 0.0  # Those without candidates come first.
+    best = [max(map(model.confidence, q.features), default=0.0) for q in questions]
+    for share in (0.2, 0.5, 0.8):
+        below = sum(confidence < model.threshold(share) for confidence in best) / len(best)
+        assert abs(below - share) < 0.05
+    assert model.threshold(1.0) == max(model.spread)
+
+
 def test_too_few_questions_are_refused() -> None:
     with pytest.raises(ValueError, match="too few"):
         fit_confidence(_questions(4), "made-up")

@@ -195,16 +195,18 @@ def test_threads_give_the_same_rows(
 def test_a_run_outlives_the_process_of_its_queries(
     folder: Path, tmp_path: Path, graph: Graph, whole: Sequence[bytes]
 ) -> None:
-    done = []
+    done, killed = [], set()
 
     def kill_the_worker(row: Row) -> None:
         done.append(row)
-        if len(done) in (10, 11, 60):
-            (worker,) = _workers()
-            os.kill(worker, signal.SIGKILL)
+        if len(done) % 20 == 0:
+            for worker in _workers():  # none while the last that was killed is being replaced
+                os.kill(worker, signal.SIGKILL)
+                killed.add(worker)
 
     rows = _evaluate(folder, tmp_path / "run.jsonl", graph, concurrency=2, report=kill_the_worker)
     assert rows == [json.loads(line) for line in whole]
+    assert len(killed) > 1
 
 
 def test_a_run_outlives_its_endpoint(folder: Path, tmp_path: Path, small_store: Path) -> None:
