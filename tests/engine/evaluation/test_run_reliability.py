@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -241,10 +241,10 @@ def _server(stack: ExitStack, store: Path) -> str:
 
 
 def _workers() -> list[int]:
-    children = Path(f"/proc/{os.getpid()}/task").glob("*/children")
-    return [
-        int(child)
-        for file in children
-        for child in file.read_text().split()
-        if b"kbqa.kb.worker" in Path(f"/proc/{child}/cmdline").read_bytes()
-    ]
+    found = []
+    for file in Path(f"/proc/{os.getpid()}/task").glob("*/children"):
+        for child in file.read_text().split():
+            with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+                if b"kbqa.kb.worker" in Path(f"/proc/{child}/cmdline").read_bytes():
+                    found.append(int(child))
+    return found
