@@ -167,7 +167,7 @@ def main(
     """Search, and print the table."""
     beams = None if beams_file is None else read_beams(beams_file)
     asked = [each for each in read_questions(question_file) if each.tier in (None, *_TIERS)]
-    golds = [(each, gold) for each in asked if (gold := _gold(each)) is not None][:limit]
+    golds = [(each, gold) for each in asked if (gold := _gold(each)) is not None]
     embedder = TimedEmbedder.load()
     assert isinstance(embedder, TimedEmbedder)
     settings = RepairSettings(SearchWidths(relations, candidates, beam))
@@ -177,10 +177,10 @@ def main(
         router = Router(Repairer(graph, embedder, settings, asking))
         trial = Trial(graph, names, linker, schema, embedder, router, gold_entities)
         searched = []
-        for question, gold in tqdm(golds, unit="question", disable=None):
+        for question, gold in tqdm(golds[:limit], unit="question", disable=None):
             written = [_stand_in(gold)] if beams is None else beams[question.id]
             searched.append(trial.search(question, gold, written))
-    click.echo(f"{len(asked) - len(golds)} of {len(asked)} questions left out\n")
+    click.echo(f"{len(asked) - len(golds)} of {len(asked)} questions have no gold chain\n")
     _print_table(searched, candidates)
 
 
