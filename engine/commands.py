@@ -11,6 +11,7 @@ import click
 from kbqa.engine.answer import Answer
 from kbqa.engine.options import ModelChoice, model_options, questions_option
 from kbqa.engine.render import render_answer, render_summary
+from kbqa.engine.repair.options import MethodChoice, method_options
 from kbqa.kb.graph import Graph
 from kbqa.kb.options import GraphChoice, graph_options, json_option
 from kbqa.sparql.crp import Entity
@@ -19,12 +20,14 @@ from kbqa.sparql.terms import is_mid
 
 if TYPE_CHECKING:
     from kbqa.engine.evaluation.row_file import Row
+    from kbqa.engine.generate import Generator
 
 
 @click.command()
 @click.argument("question")
 @graph_options
 @model_options
+@method_options
 @click.option(
     "--topic",
     "topics",
@@ -37,6 +40,7 @@ def ask(
     question: str,
     graph: GraphChoice,
     model: ModelChoice,
+    method: MethodChoice,
     topics: tuple[str, ...],
     as_json: bool,
 ) -> None:
@@ -46,18 +50,28 @@ def ask(
     a single QUESTION gets no answer.
     """
     from kbqa.engine.engine import Engine
+    from kbqa.engine.generate import NoPaths
     from kbqa.engine.questions import asked_questions
 
     if not question.strip():
         raise InputError("the question is empty")
-    model.check()
+    if method.writes_paths:
+        model.check()
     entities = [_topic(mid) for mid in topics]
     many = question == "-"
     is_answered = False
     with closing(graph.open()) as opened:
         check_answers(opened, graph.timeout_s)
-        generator = model.load(opened)
-        with closing(Engine(opened, generator, n=model.n, timeout_s=graph.timeout_s)) as engine:
+        generator = model.load(opened) if method.writes_paths else NoPaths()
+        engine = Engine(
+            opened,
+            generator,
+            n=model.n,
+            timeout_s=graph.timeout_s,
+            rules=method.rules(),
+            router=method.router(opened),
+        )
+        with closing(engine):
             for text in asked_questions(question):
                 answer = engine.ask(text, entities)
                 is_answered = bool(answer.answers)
@@ -77,6 +91,7 @@ def ask(
 )
 @graph_options
 @model_options
+@method_options
 @click.option(
     "--gold-entities", is_flag=True, help="Give the gold topic entities; link only what has none."
 )
@@ -115,6 +130,7 @@ def evaluate(
     output: Path,
     graph: GraphChoice,
     model: ModelChoice,
+    method: MethodChoice,
     gold_entities: bool,
     beams_file: Path | None,
     resume: bool,
@@ -138,32 +154,52 @@ def evaluate(
     from kbqa.engine.evaluation.run_settings import (
         record_beams,
         record_graph,
+        record_method,
         record_model,
         record_questions,
     )
-    from kbqa.engine.generate import SavedBeams
+    from kbqa.engine.generate import NoPaths, SavedBeams
     from kbqa.engine.questions import read_questions, sample_questions
 
     questions = read_questions(file)
     if sample is not None:
         questions = sample_questions(questions, sample, seed)
     _check_output(output, resume=resume, overwrite=overwrite)
+    if beams_file is not None and not method.writes_paths:
+        raise InputError("--method general takes no paths; leave --beams out")
     beams = read_beams(beams_file) if beams_file is not None else {}
     is_written = all(question.id in beams for question in questions)
     with closing(graph.open()) as opened:
         check_answers(opened, graph.timeout_s)
-        generator = SavedBeams(str(beams_file)) if is_written else model.load(opened)
+        router = method.router(opened)
+        generator: Generator
+        if not method.writes_paths:
+            generator = NoPaths()
+        elif is_written:
+            generator = SavedBeams(str(beams_file))
+        else:
+            generator = model.load(opened)
+        is_loaded = method.writes_paths and not is_written
         recorded = (
             record_questions(file, sample, seed)
             | record_graph(opened, graph.timeout_s)
             | record_beams(beams_file)
-            | record_model(model, None if is_written else generator.name)
+            | record_model(model, generator.name if is_loaded else None)
+            | record_method(method.rules(), method.name, router)
         )
         config = EvaluationConfig(gold_entities, timings, recorded.settings, recorded.notes)
         if overwrite:
             output.unlink(missing_ok=True)
+        engine = Engine(
+            opened,
+            generator,
+            n=model.n,
+            timeout_s=graph.timeout_s,
+            rules=method.rules(),
+            router=router,
+        )
         with (
-            closing(Engine(opened, generator, n=model.n, timeout_s=graph.timeout_s)) as engine,
+            closing(engine),
             _watched(len(questions)) as report,
         ):
             rows = run(

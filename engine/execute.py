@@ -3,7 +3,7 @@
 A candidate's readings are tried in the grounder's order; the first whose main path exists and whose
 full query has answers counts. Where none has, its first reading that is reachable is relaxed step
 by step. Where no candidate answers even so, the unreachable ones are told where they break. A query
-that fails costs its candidate, not the question.
+that fails costs its candidate, not the question; only a graph that is gone ends it.
 
 Which candidate answers is a matter of the rules. With a confidence model every candidate is run,
 and the one whose answers are likeliest to be right wins. Without one they are trusted in their
@@ -31,7 +31,7 @@ from kbqa.engine.reach import find_break, is_reachable
 from kbqa.kb.graph import Graph, Table
 from kbqa.sparql.compile import compile_crp
 from kbqa.sparql.crp import Crp, Entity, Kind
-from kbqa.sparql.errors import GraphError, InputError
+from kbqa.sparql.errors import EndpointDown, GraphError, InputError
 from kbqa.sparql.relax import Relaxation, drop_kinds, relaxations
 from kbqa.sparql.text import read_crp
 
@@ -169,6 +169,9 @@ class Executor:
         Args:
             candidates: Best first.
             relax: Drop constraints where nothing satisfies all; otherwise that is no answer.
+
+        Raises:
+            EndpointDown: Nobody answers at the graph's endpoint.
         """
         if self._rules.confidence is not None:
             return self._likeliest(candidates, relax, self._rules.confidence)
@@ -250,6 +253,8 @@ class Executor:
         for relaxation in _relaxed(grounding, self._rules.by_class):
             try:
                 runs.found[number] = self._run(grounding, relaxation)
+            except EndpointDown:
+                raise
             except (GraphError, InputError) as error:
                 beam = runs.beams[number]
                 runs.beams[number] = replace(beam, fate="failed", problem=str(error))
@@ -278,6 +283,8 @@ class Executor:
                     return _Attempt(_told(beam, reading, problems), reading, found)
             grounding = grounding or best
             return _Attempt(_told(beam, grounding, problems), grounding)
+        except EndpointDown:
+            raise
         except InputError as error:
             fate: Fate = "failed" if grounding else "unreadable"
             return _Attempt(replace(beam, fate=fate, problem=str(error)), grounding)

@@ -83,6 +83,18 @@ class Generator(Protocol):
         """
 
 
+class NoPaths:
+    """Stands in where paths are found without a small model: it writes none."""
+
+    name = "no small model"
+
+    def generate(
+        self, requests: Sequence[Request], n: int = DEFAULT_BEAMS
+    ) -> list[list[Candidate]]:
+        """Write nothing."""
+        return [[] for _ in requests]
+
+
 @dataclass(frozen=True, slots=True)
 class SavedBeams:
     """Stands in where every candidate was written before; it writes none."""

@@ -25,6 +25,9 @@ POLICIES: tuple[Policy, ...] = ("reachability", "confidence")
 MAX_TOPICS = 2
 """Entities that a repair starts from: the first may be the wrong one, and each costs queries."""
 
+_LIKELY = 0.1
+"""The linker's probability from which on an entity that is not its first choice is started from."""
+
 
 class Router:
     """Decides which questions are repaired, and has it done. Any number of threads may use one.
@@ -123,7 +126,8 @@ def _topics(
     names = {entity.mid: entity.name for entity in given}
     names.update((entity.mid, entity.name) for entity in linked)
     mids = [crp.topic.mid for crp in readings]
-    mids += [entity.mid for entity in given] or [entity.mid for entity in linked]
+    likely = [entity for at, entity in enumerate(linked) if at == 0 or entity.score >= _LIKELY]
+    mids += [entity.mid for entity in given] or [entity.mid for entity in likely]
     for mid in mids:
         if mid is not None:
             yield Entity(names.get(mid), mid)

@@ -37,6 +37,7 @@ from typing import NamedTuple, cast
 from urllib.parse import parse_qs, urlsplit
 
 from kbqa.sparql.errors import (
+    EndpointDown,
     EndpointError,
     KbqaError,
     MalformedResult,
@@ -147,7 +148,7 @@ def _send(url: str, query: str, timeout_s: float) -> _Reply:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
         if isinstance(reason, TimeoutError) or time.monotonic() >= deadline:
             raise QueryTimeout(query, timeout_s, _where(url)) from error
-        raise EndpointError(
+        raise EndpointDown(
             f"{_where(url)} does not answer ({reason}). Is the server up, and the URL right?"
         ) from error
 

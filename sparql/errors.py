@@ -8,7 +8,8 @@
     │   └── QueryRefused        a query that would write, or reach outside the graph
     ├── GraphError              the graph did not answer
     │   ├── StoreError          an embedded store that is missing, empty, unfinished or locked
-    │   ├── EndpointError       an endpoint that is down, refuses, or does not speak SPARQL
+    │   ├── EndpointError       an endpoint that refuses, or does not speak SPARQL
+    │   │   └── EndpointDown    an endpoint that nobody answers at
     │   ├── QueryTimeout        no result within the time limit
     │   │   ├── PartialResult   the server's time limit passed, and it sent what it had by then
     │   │   └── QueryTooCostly  the server guesses that it would take too long, and does not try
@@ -77,7 +78,11 @@ class StoreError(GraphError):
 
 
 class EndpointError(GraphError):
-    """An endpoint is down, refuses the query, or does not speak SPARQL."""
+    """An endpoint refuses the query, or does not speak SPARQL."""
+
+
+class EndpointDown(EndpointError):
+    """Nobody answers at an endpoint: not this query is at fault, and no other would fare better."""
 
 
 class QueryTimeout(GraphError):

@@ -71,8 +71,10 @@ def gold_hops(questions: Iterable[Question]) -> dict[str, tuple[Hop, ...]]:
     """Collect the gold main paths of questions, where a chain of relations says them."""
     golds = {}
     for question in questions:
+        if question.sparql is None:
+            continue
         try:
-            path = crp_from_sparql(question.sparql or "").path
+            path = crp_from_sparql(question.sparql).path
         except CrpConversionError:
             continue
         hops = tuple(step for step in path if isinstance(step, Hop))

@@ -47,7 +47,8 @@ def measure_costs(rows: Sequence[RunRow]) -> dict[str, Spread]:
 
     Returns:
         ``calls`` (of all models), ``general_calls`` (of the general model alone, paid or from the
-        cache), ``cached_calls``, ``tokens`` (in and out, of all models), ``queries``, ``seconds``,
+        cache), ``cached_calls``, ``tokens`` (in and out, of all models), ``queries of a
+        repair``, ``seconds``,
         and ``seconds of`` each stage. What no row tells is absent.
     """
     general = [row.usage.general or GeneralUsage() for row in rows if row.usage is not None]
@@ -56,7 +57,7 @@ def measure_costs(rows: Sequence[RunRow]) -> dict[str, Spread]:
         "general_calls": [usage.calls for usage in general],
         "cached_calls": [usage.cached_calls for usage in general if usage.cached_calls is not None],
         "tokens": [row.tokens for row in rows if row.tokens is not None],
-        "queries": [row.queries for row in rows if row.queries is not None],
+        "queries of a repair": [row.repair.queries for row in rows if row.repair is not None],
         "seconds": [sum(row.seconds.values()) for row in rows if row.seconds],
     }
     stages: dict[str, list[float]] = {}

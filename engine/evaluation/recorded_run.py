@@ -60,6 +60,12 @@ class RowUsage(_Record):
     general: GeneralUsage | None = None
 
 
+class RowRepair(_Record):
+    """What a repair took."""
+
+    queries: int
+
+
 class RunRow(_Record):
     """A question's row, as far as reports use it; `kbqa.engine.evaluation.rows` makes it."""
 
@@ -77,7 +83,7 @@ class RunRow(_Record):
     confidence: float | None = None
     calls: int | None = None
     tokens: int | None = None
-    queries: int | None = None
+    repair: RowRepair | None = None
     cost_usd: float | None = None
     usage: RowUsage | None = None
     seconds: Mapping[str, float] | None = None

@@ -81,7 +81,6 @@ def answered_row(
             "general": general_usage,
         },
         "cost_usd": general.cost_usd,
-        "queries": None,  # Nobody counts them yet.
         "error": None,
     }
     if not timings:
@@ -92,7 +91,7 @@ def answered_row(
 def failed_row(question: Question, error: Exception, shape: Shape | None) -> Row:
     """Make the row of a question that failed: it scores 0, and what it took is not known."""
     wrong = Scores(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-    unknown = ("stage", "level", "beam", "calls", "tokens", "usage", "cost_usd", "queries")
+    unknown = ("stage", "level", "beam", "calls", "tokens", "usage", "cost_usd", "repair")
     return {
         **_head(question, shape),
         "answers": [],

@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from kbqa.engine.execute import Rules
 from kbqa.engine.generate import DEFAULT_ADAPTER
 from kbqa.engine.options import ModelChoice
+from kbqa.engine.router import Router
 from kbqa.engine.run_manifest import file_sha256, manifest_path
 from kbqa.kb.graph import Graph
 from kbqa.kb.layout import read_manifest
@@ -96,3 +98,15 @@ def record_model(choice: ModelChoice, name: str | None) -> Recorded:
         {"model": name, "n": choice.n, "decoding": None if name is None else choice.decoding},
         {"adapter": str(choice.adapter or DEFAULT_ADAPTER) if is_local else None},
     )
+
+
+def record_method(rules: Rules, name: str, router: Router | None) -> Recorded:
+    """Record how candidates are executed, and which questions are repaired and how."""
+    settings: dict[str, object] = {
+        "method": name,
+        "order": rules.order if rules.confidence is None else "confidence",
+        "confidence_model": None if rules.confidence is None else rules.confidence.digest(),
+        "without": sorted(rules.without),
+        "repair": None if router is None else router.settings(),
+    }
+    return Recorded(settings, {})

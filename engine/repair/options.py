@@ -1,7 +1,7 @@
 """Command-line options: the method, how its candidates are executed, and how paths are repaired."""
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from typing import Literal as Choice
@@ -43,7 +43,7 @@ class MethodChoice:
         general_calls: Calls of the general model a question that the route ``confidence`` aims at.
         threshold: The confidence below which it repairs, instead of one that suits these calls.
         stop: What says how deep to search.
-        beam: Paths that each step of a search starts from.
+        width: Paths that each step of a search starts from.
         embedder: Model instead of the packaged one.
         order: Which of the candidates answers; None for ``confidence`` where its model is there.
         without: Classes of constraints that are left out.
@@ -56,7 +56,7 @@ class MethodChoice:
     general_calls: float
     threshold: float | None
     stop: "Stop"
-    beam: int
+    width: int
     embedder: str | None
     order: Order | None
     without: "tuple[Kind, ...]"
@@ -97,7 +97,7 @@ class MethodChoice:
         from kbqa.engine.repair.repair import Repairer, RepairSettings
         from kbqa.engine.router import Router
 
-        settings = RepairSettings(SearchWidths(beam=self.beam), self.stop)
+        settings = RepairSettings(SearchWidths(beam=self.width), self.stop)
         embedder, asking = Embedder.load(self.embedder), LinkingModel.load()
         repairer = Repairer(graph, embedder, settings, asking)
         chat = None if self.by_embedder else self.chat.open()
@@ -113,20 +113,6 @@ class MethodChoice:
         if model is None:
             raise InputError("--route confidence needs --order confidence")
         return model.threshold(self.general_calls / CALLS_A_REPAIR)
-
-    def settings(self, router: "Router | None") -> Mapping[str, object]:
-        """Say for a manifest what decides the answers."""
-        from kbqa.engine.execute import MAX_ANSWERS
-
-        rules = self.rules()
-        found: dict[str, object] = {
-            "method": self.name,
-            "order": "confidence" if rules.confidence is not None else rules.order,
-            "confidence_model": None if rules.confidence is None else rules.confidence.digest(),
-            "without": sorted(self.without),
-            "max_answers": MAX_ANSWERS,
-        }
-        return found if router is None else found | {"repair": router.settings()}
 
 
 def method_options(command: Command) -> Command:
@@ -175,7 +161,7 @@ def method_options(command: Command) -> Command:
         "or until the general model says so.",
     )
     @click.option(
-        "--beam",
+        "--width",
         type=click.IntRange(1),
         default=3,
         show_default=True,
@@ -207,7 +193,7 @@ def method_options(command: Command) -> Command:
         general_calls: float,
         threshold: float | None,
         stop: "Stop",
-        beam: int,
+        width: int,
         embedder: str | None,
         order: Order | None,
         without: "tuple[Kind, ...]",
@@ -229,7 +215,7 @@ def method_options(command: Command) -> Command:
             general_calls=general_calls,
             threshold=threshold,
             stop=stop,
-            beam=beam,
+            width=width,
             embedder=embedder,
             order=order,
             without=without,

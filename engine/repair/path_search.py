@@ -25,6 +25,9 @@ from kbqa.sparql.crp import Hop
 _ASKED_WEIGHT, _ASKED_FLOOR = 0.05, 1e-3
 """What is asked for less than once in 1,000 counts little; 0.02 to 0.1 did alike in training."""
 
+_HOP_COST = 0.05
+"""What one more hop must be worth where the depth is not known; likeness favours long ways."""
+
 
 @dataclass(frozen=True, slots=True)
 class SearchWidths:
@@ -112,6 +115,8 @@ class PathSearch:
             found += [path] if is_complete or (or_less and path.hops) else []
             found += [] if is_complete else self._expanded(path)
         scored = self._score([path for path in found if self._frontiers.has_answer(path)])
+        if or_less:
+            scored.sort(key=lambda each: -each.score + _HOP_COST * len(each.path.hops))
         return scored[: self._widths.candidates]
 
     def join(

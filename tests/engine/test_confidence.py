@@ -52,7 +52,7 @@ def test_a_confidence_lies_between_0_and_1(value: float) -> None:
 
 
 def test_a_model_is_read_as_it_was_saved(tmp_path: Path) -> None:
-    model = ConfidenceModel(0.5, {"share": 1.0}, "some questions", [(0.1, 0.2, 3)])
+    model = ConfidenceModel(0.5, {"share": 1.0}, "some questions", [(0.1, 0.2, 3)], [0.1, 0.5])
     model.save(tmp_path / "model.json")
     assert ConfidenceModel.load(tmp_path / "model.json") == model
 

@@ -38,7 +38,7 @@ def make_row(
             "general": {"calls": 0, "cached_calls": 0, "cost_usd": 0.0},
         },
         "cost_usd": 0.0,
-        "queries": 3,
+        "repair": {"queries": 3},
         "seconds": {"generate": 1.0, "execute": 0.5},
         "error": None,
     }
@@ -50,7 +50,7 @@ def make_failed_row(id_: str, error: str = "QueryTimeout: no result", **changes:
     row = make_row(id_, **changes)
     row["scores"] = dict.fromkeys(row["scores"], 0.0)
     del row["seconds"]
-    unknown = ("stage", "level", "beam", "calls", "tokens", "usage", "cost_usd", "queries")
+    unknown = ("stage", "level", "beam", "calls", "tokens", "usage", "cost_usd", "repair")
     return {**row, **dict.fromkeys(unknown), "error": error}
 
 

@@ -32,9 +32,11 @@ def test_95_percent_do_not_exceed_p95(values: list[float], p95: float) -> None:
 def test_what_questions_took_is_summed_up() -> None:
     general = {"general": {"calls": 3, "cached_calls": 1}}
     rows = [
-        _row("a", seconds={"link": 1.0, "generate": 2.0}, queries=10),
-        _row("b", calls=4, tokens=500, usage=general, seconds={"link": 3.0}, queries=20),
-        _row("c", seconds=None, usage={"general": None}, queries=30),
+        _row("a", seconds={"link": 1.0, "generate": 2.0}, repair={"queries": 10}),
+        _row(
+            "b", calls=4, tokens=500, usage=general, seconds={"link": 3.0}, repair={"queries": 20}
+        ),
+        _row("c", seconds=None, usage={"general": None}, repair={"queries": 30}),
         RunRow.model_validate(make_failed_row("d")),
     ]
     costs = measure_costs(rows)
@@ -43,7 +45,7 @@ def test_what_questions_took_is_summed_up() -> None:
         "general_calls": (1.0, 3),
         "cached_calls": (0.5, 2),
         "tokens": (pytest.approx(700 / 3), 3),
-        "queries": (20.0, 3),
+        "queries of a repair": (20.0, 3),
         "seconds": (3.0, 2),
         "seconds of link": (2.0, 2),
         "seconds of generate": (2.0, 1),

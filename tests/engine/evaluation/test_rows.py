@@ -40,7 +40,6 @@ def test_the_row_of_an_answer() -> None:
         "beam": None,
         "calls": 1,
         "tokens": 14,
-        "queries": None,
         "cost_usd": 0.0,
         "seconds": {"link": 0.5},
         "error": None,
@@ -84,7 +83,7 @@ def test_a_failed_question_scores_0_and_took_what_nobody_knows() -> None:
     assert row["error"] == "ModelError: broken"
     assert set(row["scores"].values()) == {0.0}
     assert (row["answers"], row["gold_shape"]) == ([], None)
-    unknown = ("stage", "level", "beam", "calls", "tokens", "usage", "cost_usd", "queries")
+    unknown = ("stage", "level", "beam", "calls", "tokens", "usage", "cost_usd", "repair")
     assert [row[key] for key in unknown] == [None] * len(unknown)
 
 
