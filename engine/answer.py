@@ -114,8 +114,9 @@ class Answer:
 
     Attributes:
         question: As asked.
-        answers: In the order of the query: by value for superlatives, else unranked. Empty where
-            no path was found or nothing satisfies it; `problem` then says which.
+        answers: Best first: by value for superlatives; else, where candidates were weighed, by how
+            sure those are that lead to each; else as the graph gave them. Empty where no path was
+            found or nothing satisfies it; `problem` then says which.
         result: The CRP that answered; None where none did.
         evidence: Triples that join the topic to the answers, for the first answers.
         linked: Entities that the question mentions, best first.

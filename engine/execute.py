@@ -6,10 +6,11 @@ by step. Where no candidate answers even so, the unreachable ones are told where
 that fails costs its candidate, not the question; only a graph that is gone ends it.
 
 Which candidate answers is a matter of the rules. With a confidence model every candidate is run,
-and the one whose answers are likeliest to be right wins. Without one they are trusted in their
-order: `full-first`, as the paper's code does, the first that answers in full wins, and only when
-none does are they relaxed, one after the other; `beam-first`, a better candidate that must be
-relaxed wins over a worse one that answers in full.
+and the one whose answers are likeliest to be right wins; of its answers, those come first that
+other sure candidates lead to as well. Without one they are trusted in their order: `full-first`, as
+the paper's code does, the first that answers in full wins, and only when none does are they
+relaxed, one after the other; `beam-first`, a better candidate that must be relaxed wins over a
+worse one that answers in full.
 
 Source: RouterKGQA §3.2 (reachability) and §3.4 (execution).
 """
@@ -33,12 +34,12 @@ from kbqa.sparql.compile import compile_crp
 from kbqa.sparql.crp import Crp, Entity, Kind
 from kbqa.sparql.errors import EndpointDown, GraphError, InputError
 from kbqa.sparql.relax import Relaxation, drop_kinds, relaxations
+from kbqa.sparql.terms import Term
 from kbqa.sparql.text import read_crp
 
 MAX_ANSWERS = 10_000
 
 Order = Choice["full-first", "beam-first"]
-ORDERS: tuple[Order, ...] = ("full-first", "beam-first")
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +199,7 @@ class Executor:
         best = max(answered, key=confidences.__getitem__, default=None)
         if best is None:
             self._tell_breaks(runs)
-        return runs.execution(best)
+        return _ranked(runs.execution(best), outcomes, confidences)
 
     def _run_all(self, candidates: Sequence[Candidate], relax: bool) -> _Runs:
         runs = _Runs([], [], [])
@@ -333,6 +334,24 @@ class Executor:
             sparql = compile_crp(relaxation.crp, choose_start(self._graph, relaxation.crp))
             table = self._graph.select(sparql, timeout_s=self._timeout_s, limit=MAX_ANSWERS)
         return _Found(grounding, relaxation, sparql, table) if table.rows else None
+
+
+def _ranked(
+    execution: Execution, outcomes: Sequence[Outcome], confidences: Sequence[float]
+) -> Execution:
+    """Put the answers first that sure candidates lead to together, unless the query orders them."""
+    result, table = execution.result, execution.table
+    if result is None or result.executed.order is not None:
+        return execution
+    support: dict[Term, float] = {}
+    for outcome, confidence in zip(outcomes, confidences, strict=True):
+        for term in outcome.answers:
+            support[term] = support.get(term, 0.0) + confidence
+
+    def rank(row: tuple[Term | None, ...]) -> float:
+        return 0.0 if row[0] is None else -support.get(row[0], 0.0)
+
+    return replace(execution, table=replace(table, rows=tuple(sorted(table.rows, key=rank))))
 
 
 def _told(beam: Beam, reading: Grounding, problems: Iterable[str]) -> Beam:

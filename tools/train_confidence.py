@@ -8,40 +8,20 @@ that the small model was not trained on (`kbqa train-crp` lists those that it he
 answers are what the gold queries find on the graph; where they find none a question does not count.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
 import click
+from answered_questions import read_answered
 from run_beams import BeamRunner, f1_of
 
-from kbqa.engine.answer import term_text
 from kbqa.engine.beam_files import read_beams
 from kbqa.engine.confidence import describe_outcomes
-from kbqa.engine.json_lines import read_rows
 from kbqa.engine.linker import Linker
-from kbqa.engine.questions import Question, topic_entities
 from kbqa.kb.entity_search import open_names
-from kbqa.kb.graph import Graph
 from kbqa.kb.select_graph import open_graph
-from kbqa.sparql.compile import compile_crp
-from kbqa.sparql.errors import GraphError, InputError
-from kbqa.sparql.from_sparql import crp_from_sparql
 from kbqa.training.confidence import Judged, fit_confidence
-
-
-def read_answered(path: Path, ids: set[str], graph: Graph) -> Iterator[Question]:
-    """Read the questions with these ids whose gold query has answers on the graph."""
-    for _, row in read_rows(path):
-        if (id_ := str(row["id"])) not in ids:
-            continue
-        try:
-            table = graph.select(compile_crp(crp_from_sparql(row["sparql"])))
-        except (GraphError, InputError):
-            continue
-        gold = frozenset(term_text(cells[0]) for cells in table.rows if cells[0] is not None)
-        if gold:
-            yield Question(id_, row["question"], tuple(topic_entities(row)), (gold,))
 
 
 @click.command(help=__doc__)

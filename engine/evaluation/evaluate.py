@@ -129,7 +129,8 @@ def summarise(rows: Sequence[Row]) -> dict[str, dict[str, Mean]]:
     for row in scored:
         if row["tier"]:
             tiers.setdefault(row["tier"], []).append(row)
-    known = tiers.get("independent", []) + tiers.get("annotated", [])
+    # In the rows' order, by which the bootstrap draws.
+    known = [row for row in scored if row["tier"] in ("independent", "annotated")]
     if known:
         tiers["independent + annotated"] = known
     return {

@@ -6,13 +6,14 @@ import pytest
 
 from kbqa.engine.clock import Clock
 from kbqa.engine.confidence import ConfidenceModel
-from kbqa.engine.execute import Execution, Executor, Rules
+from kbqa.engine.execute import DEFAULT_RULES, Execution, Executor, Rules
 from kbqa.engine.generate import Candidate
 from kbqa.engine.ground import Grounder
 from kbqa.engine.linker import LinkedEntity
 from kbqa.kb.entity_search import open_names
 from kbqa.kb.graph import Graph
 from kbqa.kb.select_graph import open_graph
+from kbqa.sparql.crp import Kind
 
 MONEY = "Main Path:\n Jamaica -[location , country , currency used]-> ?x"
 SIBLINGS = """Main Path:
@@ -41,12 +42,14 @@ def graph(
     graph.close()
 
 
-def _execute(graph: Graph, *texts: str, timeout_s: float = 5) -> Execution:
+def _execute(
+    graph: Graph, *texts: str, timeout_s: float = 5, rules: Rules = DEFAULT_RULES
+) -> Execution:
     names = open_names(graph)
     grounder = Grounder(graph, names, ())
     candidates = [Candidate(text, -float(rank), 9) for rank, text in enumerate(texts)]
     try:
-        return Executor(graph, grounder, Clock(), timeout_s).execute(candidates)
+        return Executor(graph, grounder, Clock(), timeout_s, rules).execute(candidates)
     finally:
         names.close()
 
@@ -295,6 +298,38 @@ def test_a_relaxed_candidate_may_win_over_a_less_likely_one_in_full(graph: Graph
     assert (execution.result.beam, execution.result.level) == (0, "main_path")
     execution = _choose(graph, (nobody, -0.1), (SIBLINGS, -9.0), relax=False)
     assert (execution.result and execution.result.beam) == 1
+
+
+def test_answers_that_several_candidates_lead_to_come_first(graph: Graph) -> None:
+    for constraint, first in ((MALE, "m.0gxnnwq"), (NAMED.format("Jazmyn Bieber"), "m.0gxnnwd")):
+        execution = _choose(graph, (SIBLINGS, -0.1), (_lines(SIBLINGS, constraint), -3.0))
+        assert execution.result is not None
+        assert execution.result.beam == 0
+        assert _answers(execution)[0] == first
+        assert len(_answers(execution)) == 2
+
+
+def test_a_better_path_relaxed_may_be_trusted_before_a_worse_one_in_full(graph: Graph) -> None:
+    nobody = _lines(MONEY, MALE)
+    full_first = _execute(graph, nobody, SIBLINGS).result
+    beam_first = _execute(graph, nobody, SIBLINGS, rules=Rules(order="beam-first")).result
+    assert full_first is not None
+    assert beam_first is not None
+    assert (full_first.beam, full_first.level) == (1, "full")
+    assert (beam_first.beam, beam_first.level) == (0, "main_path")
+
+
+@pytest.mark.parametrize(
+    ("without", "answers"),
+    [((), [JAXON]), (("string", "numeric"), [JAXON]), (("entity",), [JAZMYN, JAXON])],
+)
+def test_classes_of_constraints_can_be_left_out(
+    graph: Graph, without: tuple[Kind, ...], answers: list[str]
+) -> None:
+    execution = _execute(graph, _lines(SIBLINGS, MALE), rules=Rules(without=frozenset(without)))
+    assert sorted(_answers(execution)) == sorted(answers)
+    assert execution.result is not None
+    assert execution.result.level == "full"
 
 
 def test_without_answers_there_is_no_result_and_the_break_is_told(graph: Graph) -> None:

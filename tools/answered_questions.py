@@ -1,0 +1,70 @@
+"""Give questions the answers that their gold queries find on a graph, so that runs can be scored.
+
+    python tools/answered_questions.py --store slice --output valid.jsonl \
+        webqsp.train.jsonl.gz=valid.webqsp.jsonl cwq.dev.jsonl.gz=valid.cwq.jsonl
+
+Each argument is a question set and a file of rows with ids, such as beams: the questions of these
+ids are written whose gold query has answers on the graph, these as their gold answers. The training
+sets name their answers without mids, and a slice of Freebase does not hold all of them: what can be
+learnt or chosen on them is which answers are right where some are.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import click
+
+from kbqa.engine.answer import term_text
+from kbqa.engine.json_lines import read_rows
+from kbqa.engine.questions import Question, topic_entities
+from kbqa.kb.graph import Graph
+from kbqa.kb.select_graph import open_graph
+from kbqa.sparql.compile import compile_crp
+from kbqa.sparql.errors import GraphError, InputError
+from kbqa.sparql.from_sparql import crp_from_sparql
+
+
+def read_answered(path: Path, ids: set[str], graph: Graph) -> Iterator[Question]:
+    """Read the questions with these ids whose gold query has answers on the graph."""
+    for _, row in read_rows(path):
+        if (id_ := str(row["id"])) not in ids:
+            continue
+        try:
+            table = graph.select(compile_crp(crp_from_sparql(row["sparql"])))
+        except (GraphError, InputError):
+            continue
+        gold = frozenset(term_text(cells[0]) for cells in table.rows if cells[0] is not None)
+        if gold:
+            topics = tuple(topic_entities(row))
+            yield Question(id_, row["question"], topics, (gold,), sparql=row["sparql"])
+
+
+@click.command(help=__doc__)
+@click.argument("pairs", metavar="QUESTIONS=ROWS…", nargs=-1, required=True)
+@click.option("--store", type=click.Path(path_type=Path), required=True, metavar="DIR")
+@click.option("--output", type=click.File("w", encoding="utf-8"), required=True, metavar="FILE")
+def main(pairs: Sequence[str], store: Path, output: "click.utils.LazyFile") -> None:
+    """Write the questions."""
+    with closing(open_graph(store)) as graph:
+        for pair in pairs:
+            questions, rows = map(Path, pair.split("="))
+            ids = {str(row["id"]) for _, row in read_rows(rows)}
+            for question in read_answered(questions, ids, graph):
+                output.write(json.dumps(_record(question), ensure_ascii=False) + "\n")
+
+
+def _record(question: Question) -> dict[str, object]:
+    [gold] = question.golds
+    return {
+        "id": question.id,
+        "question": question.text,
+        "sparql": question.sparql,
+        "topic_entities": [{"mid": each.mid, "name": each.name} for each in question.topics],
+        "answers": [{"arg": answer} for answer in sorted(gold)],
+    }
+
+
+if __name__ == "__main__":
+    main()
