@@ -14,7 +14,7 @@ Source: RouterKGQA §3.3, "Beam search over relation paths", equations 5 to 11.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kbqa.engine.embedder import Embedder, relation_text
@@ -24,9 +24,6 @@ from kbqa.sparql.crp import Hop
 
 _ASKED_WEIGHT, _ASKED_FLOOR = 0.05, 1e-3
 """What is asked for less than once in 1,000 counts little; 0.02 to 0.1 did alike in training."""
-
-_HOP_COST = 0.05
-"""What one more hop must be worth where the depth is not known; likeness favours long ways."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +52,14 @@ class Guide:
         steps: The blueprint, a phrase a step; at least one.
         asked: How likely the question's words ask for a relation, in [0, 1]; 0 for one that is
             absent.
+        hop_cost: By how much likeness a path is the better the fewer hops it has; likeness alone
+            favours long ways, among which those of unlike length must else be chosen.
     """
 
     question: str
     steps: tuple[str, ...]
     asked: Mapping[str, float] = field(default_factory=dict)
+    hop_cost: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,56 +92,53 @@ class PathSearch:
         self._frontiers, self._schema, self._embedder = frontiers, schema, embedder
         self._guide, self._widths = guide, widths
 
-    def extend(
-        self, beam: Sequence[RelationPath], depth: int, *, or_less: bool = False
-    ) -> list[ScoredPath]:
-        """Take one step of the search.
-
-        Args:
-            beam: Paths to go on from; one that is complete stays as it is.
-            depth: Hops of a complete path. One that would end at a mediator may be longer by one.
-            or_less: Shorter paths stay beside the longer ones.
+    def extend(self, beam: Sequence[RelationPath]) -> list[ScoredPath]:
+        """Take one step of the search: append to each path of the beam what goes on from its end.
 
         Returns:
-            The paths most like the question, best first, at most `SearchWidths.candidates`. Each
-            leads to something in the graph.
+            The longer paths, the likest to the question first, each of which leads to something in
+            the graph: by one hop more, or two where the first leads to a mediator.
 
         Raises:
             GraphError: The graph does not answer.
         """
-        found: list[RelationPath] = []
-        for path in beam:
-            is_complete = len(path.hops) >= depth
-            found += [path] if is_complete or (or_less and path.hops) else []
-            found += [] if is_complete else self._expanded(path)
-        scored = self._score([path for path in found if self._frontiers.has_answer(path)])
-        if or_less:
-            scored.sort(key=lambda each: -each.score + _HOP_COST * len(each.path.hops))
-        return scored[: self._widths.candidates]
+        longer = [path for each in beam for path in self._expanded(each)]
+        return self.score([path for path in longer if self._frontiers.has_answer(path)])
 
-    def join(
-        self, candidates: Sequence[ScoredPath], known: Sequence[RelationPath]
-    ) -> list[ScoredPath]:
-        """Put known paths in their places among candidates, whose least like make room."""
-        scored = self._score(known)
-        places = {self._canonical(each.path) for each in scored}
-        others = [each for each in candidates if self._canonical(each.path) not in places]
-        room = max(self._widths.candidates - len(scored), 0)
-        return sorted((*others[:room], *scored), key=lambda each: -each.score)
-
-    def _score(self, paths: Sequence[RelationPath]) -> list[ScoredPath]:
-        """Liken paths to the question; of those that say the same, the likest stays; best first."""
+    def score(self, paths: Sequence[RelationPath]) -> list[ScoredPath]:
+        """Liken paths to the question, and sort them: the likest first."""
         if not paths:
             return []
         texts = [[relation_text(hop.relation) for hop in path.hops] for path in paths]
         cosines = self._embedder.sum_similarity(self._guide.question, texts)
         scores = (
-            cosine + max(self._worth(hop) for hop in path.hops)
+            cosine
+            + max(self._worth(hop) for hop in path.hops)
+            - self._guide.hop_cost * len(path.hops)
             for path, cosine in zip(paths, cosines, strict=True)
         )
-        scored = sorted(map(ScoredPath, paths, scores), key=lambda each: -each.score)
-        distinct = {self._canonical(each.path): each for each in reversed(scored)}
-        return sorted(distinct.values(), key=lambda each: -each.score)
+        return sorted(map(ScoredPath, paths, scores), key=lambda each: -each.score)
+
+    def best(
+        self, paths: Iterable[ScoredPath], known: Sequence[RelationPath] = ()
+    ) -> list[ScoredPath]:
+        """Choose the candidates, the likest first; of those that say the same, the likest one.
+
+        Args:
+            paths: To choose from.
+            known: Those that are candidates whatever they are like.
+        """
+        kept = self._distinct(self.score(known))
+        others = self._distinct(paths)
+        room = max(self._widths.candidates - len(kept), 0)
+        new = [others[edges] for edges in others if edges not in kept][:room]
+        return sorted((*kept.values(), *new), key=lambda each: -each.score)
+
+    def _distinct(self, paths: Iterable[ScoredPath]) -> dict[RelationPath, ScoredPath]:
+        distinct: dict[RelationPath, ScoredPath] = {}
+        for each in sorted(paths, key=lambda each: -each.score):
+            distinct.setdefault(self._canonical(each.path), each)
+        return distinct
 
     def _expanded(self, path: RelationPath) -> Iterator[RelationPath]:
         for hop in self._select(self._frontiers.hops(path)):

@@ -34,6 +34,9 @@ MAX_DEPTH = 4
 
 _UNKNOWN_DEPTH = 2
 
+_HOP_COST = 0.05
+"""Of a cosine; where paths of any length will do, see `Guide.hop_cost`."""
+
 
 @dataclass(frozen=True, slots=True)
 class RepairSettings:
@@ -148,32 +151,32 @@ class Repairer:
             ModelError: The general model failed.
             GraphError: The graph does not answer.
         """
-        settings = self._settings
-        blueprint = chooser.plan(failure.question)
+        question, settings = failure.question, self._settings
+        blueprint = chooser.plan(question)
         depth, or_less = _depth(settings.stop, failure.crp, blueprint)
         frontiers = Frontiers(self._graph, self._schema)
-        asked = {} if self._asking is None else self._asking.asked_relations(stems(failure.asked))
-        guide = Guide(failure.asked, (*blueprint, failure.asked), asked)
-        search = PathSearch(frontiers, self._schema, self._embedder, guide, settings.widths)
+        search = self._search(failure.asked, blueprint, or_less, frontiers)
 
         beam = [RelationPath(topic) for topic in failure.topics]
-        candidates: list[ScoredPath] = []
+        complete: list[ScoredPath] = []
+        unfinished: list[ScoredPath] = []
         for step in range(depth):
-            extended = search.extend(beam, depth, or_less=or_less)
-            if not extended:
+            if not (longer := search.extend(beam)):
                 break
-            candidates = extended
-            if step == depth - 1 or all(len(each.path.hops) >= depth for each in candidates):
+            complete += [each for each in longer if or_less or len(each.path.hops) >= depth]
+            unfinished = search.best(each for each in longer if len(each.path.hops) < depth)
+            if not unfinished or step == depth - 1:
                 break
-            beam = chooser.choose(failure.question, blueprint, candidates, settings.widths.beam)
-            if settings.stop == "judge" and chooser.is_enough(failure.question, beam):
-                candidates = [each for each in candidates if each.path in beam]
+            beam = chooser.choose(question, blueprint, unfinished, settings.widths.beam)
+            if settings.stop == "judge" and chooser.is_enough(question, beam):
+                complete = [each for each in complete if each.path in beam]
                 break
-        candidates = search.join(candidates, failure.known)
+        # Where no path is as deep as it should be, one that is not will have to do.
+        candidates = search.best(complete or unfinished, failure.known)
         if not candidates:
             return Repair(failure.reason, None, blueprint, depth, (), None, (), frontiers.queries)
 
-        [best] = chooser.choose(failure.question, blueprint, candidates, 1)
+        [best] = chooser.choose(question, blueprint, candidates, 1)
         crp, lost = Crp(best.topic, best.hops), list[str]()
         if failure.crp is not None:
             carried = carry_constraints(failure.crp, best, frontiers)
@@ -188,6 +191,13 @@ class Repairer:
             lost=tuple(lost),
             queries=frontiers.queries,
         )
+
+    def _search(
+        self, asked: str, blueprint: Sequence[str], or_less: bool, frontiers: Frontiers
+    ) -> PathSearch:
+        relations = {} if self._asking is None else self._asking.asked_relations(stems(asked))
+        guide = Guide(asked, (*blueprint, asked), relations, _HOP_COST if or_less else 0.0)
+        return PathSearch(frontiers, self._schema, self._embedder, guide, self._settings.widths)
 
 
 class _Depth(NamedTuple):

@@ -1,3 +1,5 @@
+from collections.abc import Mapping
+
 import pytest
 
 from kbqa.engine.embedder import Embedder
@@ -19,9 +21,15 @@ BORDERS = (
 def search(demo: Graph, embedder: Embedder):
     """Make the search for a question."""
 
-    def make(question: str, *steps: str, widths: SearchWidths = SearchWidths()) -> PathSearch:  # noqa: B008
+    def make(
+        question: str,
+        *steps: str,
+        widths: SearchWidths = SearchWidths(),  # noqa: B008 – it is frozen
+        asked: Mapping[str, float] | None = None,
+        hop_cost: float = 0.0,
+    ) -> PathSearch:
         schema = GraphSchema(demo)
-        guide = Guide(question, steps or (question,))
+        guide = Guide(question, steps or (question,), asked or {}, hop_cost)
         return PathSearch(Frontiers(demo, schema), schema, embedder, guide, widths)
 
     return make
@@ -41,81 +49,71 @@ def hops(found: list[ScoredPath]) -> list[tuple[Hop, ...]]:
 
 
 def test_the_path_that_is_most_like_the_question_comes_first(search, kenya: Entity) -> None:
-    found = search("which currency is used?").extend([RelationPath(kenya)], depth=1)
+    found = search("which currency is used?").extend([RelationPath(kenya)])
     assert found[0].path == RelationPath(kenya, CURRENCY)
     assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
 
 
 def test_mediators_are_passed_through(search, kenya: Entity) -> None:
-    for depth in (1, 2):
-        found = search("adjoining?").extend([RelationPath(kenya)], depth)
-        assert any(is_neighbour(path) for path in hops(found))
-        assert all(len(path) == 2 for path in hops(found) if is_border(path[0]))
+    found = hops(search("adjoining?").extend([RelationPath(kenya)]))
+    assert any(is_neighbour(path) for path in found)
+    assert all(len(path) == 2 for path in found if is_border(path[0]))
+    assert {len(path) for path in found} == {1, 2}
 
 
 def test_the_blueprint_brings_in_what_the_question_does_not_say(search, kenya: Entity) -> None:
     narrow = SearchWidths(relations=1)
     question = "how large is it?"
-    without = search(question, widths=narrow).extend([RelationPath(kenya)], depth=1)
+    without = search(question, widths=narrow).extend([RelationPath(kenya)])
     steps = (question, "currency used in the country")
-    with_steps = search(question, *steps, widths=narrow).extend([RelationPath(kenya)], depth=1)
+    with_steps = search(question, *steps, widths=narrow).extend([RelationPath(kenya)])
     assert CURRENCY not in hops(without)
     assert CURRENCY in hops(with_steps)
 
 
-def test_of_two_names_of_an_edge_one_is_kept(search, kenya: Entity) -> None:
-    found = search("currency", widths=SearchWidths(relations=50, candidates=50)).extend(
-        [RelationPath(kenya)], depth=1
-    )
-    same = {CURRENCY, (Hop("finance.currency.countries_used", inverse=True),)}
-    assert len(same & set(hops(found))) == 1
+def test_of_two_names_of_an_edge_one_is_a_candidate(search, kenya: Entity) -> None:
+    steps = search("currency")
+    names = [CURRENCY, (Hop("finance.currency.countries_used", inverse=True),)]
+    scored = steps.score([RelationPath(kenya, path) for path in names])
+    assert len(scored) == 2
+    assert steps.best(scored) == scored[:1]
 
 
-def test_every_candidate_exists_and_there_are_not_too_many(
-    search, demo: Graph, kenya: Entity
-) -> None:
+def test_every_path_exists_and_there_are_not_too_many(search, demo: Graph, kenya: Entity) -> None:
     widths = SearchWidths(relations=3, candidates=7)
     steps = search("which airports does the capital have?", widths=widths)
-    first = steps.extend([RelationPath(kenya)], depth=2)
-    second = steps.extend([each.path for each in first[:3]], depth=2)
+    first = steps.best(steps.extend([RelationPath(kenya)]))
+    second = steps.best(steps.extend([each.path for each in first[:3]]))
+    assert 0 < len(first) <= 7
     assert 0 < len(second) <= 7
-    for each in second:
-        assert len(each.path.hops) in (2, 3)
+    for each in (*first, *second):
         assert is_reachable(demo, Crp(kenya, each.path.hops, answer_language=None), 10)
-
-
-def test_complete_paths_stay_as_they_are(search, kenya: Entity) -> None:
-    paths = [RelationPath(kenya, BORDERS), RelationPath(kenya, CURRENCY)]
-    found = search("adjoining?").extend(paths, depth=2)
-    assert BORDERS in hops(found)
-    assert CURRENCY not in hops(found)  # It is gone on from.
-
-
-def test_shorter_paths_may_stay(search, kenya: Entity) -> None:
-    steps = search("which currency is used?")
-    beam = [RelationPath(kenya, CURRENCY)]
-    assert CURRENCY not in hops(steps.extend(beam, depth=2))
-    assert hops(steps.extend(beam, depth=2, or_less=True))[0] == CURRENCY
-
-
-def test_what_words_asked_for_before_counts(demo: Graph, embedder: Embedder, kenya: Entity) -> None:
-    schema = GraphSchema(demo)
-    guide = Guide("dough?", ("dough?",), asked={CURRENCY[0].relation: 0.5})
-    steps = PathSearch(Frontiers(demo, schema), schema, embedder, guide, SearchWidths())
-    assert hops(steps.extend([RelationPath(kenya)], depth=1))[0] == CURRENCY
 
 
 def test_nothing_leads_from_nowhere(search) -> None:
     nowhere = RelationPath(Entity("Nowhere", "m.0nowhere"))
-    assert search("which currency?").extend([nowhere], depth=1) == []
+    assert search("which currency?").extend([nowhere]) == []
+    assert search("which currency?").best([]) == []
 
 
-def test_known_paths_take_the_place_of_the_least_like(search, kenya: Entity) -> None:
+def test_known_paths_are_candidates_whatever_they_are_like(search, kenya: Entity) -> None:
     steps = search("which currency is used?", widths=SearchWidths(candidates=3))
-    found = steps.extend([RelationPath(kenya)], depth=1)
+    found = steps.extend([RelationPath(kenya)])
     known = [RelationPath(kenya, CURRENCY), RelationPath(kenya, BORDERS)]
-    joined = steps.join(found, known)
-    assert len(joined) == 3
-    assert hops(joined)[0] == CURRENCY
-    assert BORDERS in hops(joined)
-    assert steps.join(found, []) == found
+    candidates = steps.best(found, known)
+    assert len(candidates) == 3
+    assert hops(candidates)[0] == CURRENCY
+    assert BORDERS in hops(candidates)
+
+
+def test_where_any_length_will_do_a_hop_has_its_price(search, kenya: Entity) -> None:
+    paths = [RelationPath(kenya, CURRENCY), RelationPath(kenya, BORDERS)]
+    free = {each.path: each.score for each in search("which currency?").score(paths)}
+    priced = search("which currency?", hop_cost=0.1).score(paths)
+    for each in priced:
+        assert each.score == pytest.approx(free[each.path] - 0.1 * len(each.path.hops))
+
+
+def test_what_words_asked_for_in_training_counts(search, kenya: Entity) -> None:
+    steps = search("dough?", asked={CURRENCY[0].relation: 0.5})
+    assert hops(steps.extend([RelationPath(kenya)]))[0] == CURRENCY
