@@ -6,6 +6,7 @@ from dataclasses import asdict
 
 from kbqa.engine.answer import Answer, AnswerEntity, Beam, EvidenceTriple, Result
 from kbqa.engine.evaluation.metrics import Mean
+from kbqa.engine.repair.repair import Repair
 from kbqa.sparql.terms import Literal, is_mid
 from kbqa.sparql.words import describe_crp, describe_dropped
 
@@ -24,6 +25,7 @@ def render_answer(answer: Answer) -> str:
         lines.append(f"{kind}: {answer.problem.removesuffix('.')}.")
     if answer.result is not None:
         lines += _proof(answer.result, answer.beams[answer.result.beam], answer.evidence)
+        lines += ["", *_origin(answer.result, answer.repair if answer.stage == "general" else None)]
     if not answer.answers:
         lines += _beam_lines(answer)
     seconds = ", ".join(f"{stage} {s:.2f} s" for stage, s in answer.seconds.items())
@@ -101,8 +103,17 @@ def _proof(result: Result, beam: Beam, evidence: tuple[EvidenceTriple, ...]) -> 
     yield ""
     yield "SPARQL:"
     yield from (f"  {line}" for line in result.sparql.splitlines())
-    yield ""
-    yield f"From path {result.beam + 1} of the model, relaxation: {result.level}."
+
+
+def _origin(result: Result, repair: Repair | None) -> Iterator[str]:
+    """Say where the path comes from: the small model, or repair."""
+    if repair is None:
+        yield f"From path {result.beam + 1} of the model, relaxation: {result.level}."
+        return
+    yield f"Found by searching the graph, because {repair.reason}. Relaxation: {result.level}."
+    if repair.lost:
+        yield "Lost, because no node of the new path has its relation:"
+        yield from (f"  {sentence}" for sentence in repair.lost)
 
 
 def _end(name: str, mid: str) -> str:

@@ -16,9 +16,16 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kbqa.engine.answer import Answer
+    from kbqa.engine.chat.model import ChatModel
+    from kbqa.engine.chat.openai_chat import OpenAIChat
+    from kbqa.engine.confidence import ConfidenceModel
     from kbqa.engine.decoding import Decoding
+    from kbqa.engine.embedder import Embedder
     from kbqa.engine.engine import Engine
+    from kbqa.engine.execute import Rules
     from kbqa.engine.generate import Candidate, Generator, Request
+    from kbqa.engine.repair.repair import Repairer
+    from kbqa.engine.router import Router
     from kbqa.engine.transformers_generator import TransformersGenerator
     from kbqa.kb.graph import Graph
     from kbqa.kb.select_graph import open_graph
@@ -35,14 +42,21 @@ if TYPE_CHECKING:
 _HOMES = {
     "Answer": "kbqa.engine.answer",
     "Candidate": "kbqa.engine.generate",
+    "ChatModel": "kbqa.engine.chat.model",
+    "ConfidenceModel": "kbqa.engine.confidence",
     "Crp": "kbqa.sparql.crp",
     "CrpReading": "kbqa.sparql.reading",
     "Decoding": "kbqa.engine.decoding",
+    "Embedder": "kbqa.engine.embedder",
     "Engine": "kbqa.engine.engine",
     "Generator": "kbqa.engine.generate",
     "Graph": "kbqa.kb.graph",
     "KbqaError": "kbqa.sparql.errors",
+    "OpenAIChat": "kbqa.engine.chat.openai_chat",
+    "Repairer": "kbqa.engine.repair.repair",
     "Request": "kbqa.engine.generate",
+    "Router": "kbqa.engine.router",
+    "Rules": "kbqa.engine.execute",
     "TransformersGenerator": "kbqa.engine.transformers_generator",
     "compile_crp": "kbqa.sparql.compile",
     "crp_from_sparql": "kbqa.sparql.from_sparql",
@@ -59,14 +73,21 @@ _HOMES = {
 __all__ = [
     "Answer",
     "Candidate",
+    "ChatModel",
+    "ConfidenceModel",
     "Crp",
     "CrpReading",
     "Decoding",
+    "Embedder",
     "Engine",
     "Generator",
     "Graph",
     "KbqaError",
+    "OpenAIChat",
+    "Repairer",
     "Request",
+    "Router",
+    "Rules",
     "TransformersGenerator",
     "compile_crp",
     "crp_from_sparql",

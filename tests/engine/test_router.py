@@ -13,6 +13,7 @@ from kbqa.engine.engine import Engine
 from kbqa.engine.execute import Rules
 from kbqa.engine.generate import SavedBeams
 from kbqa.engine.linking_model import LinkingModel
+from kbqa.engine.render import render_answer
 from kbqa.engine.repair.repair import Repairer
 from kbqa.engine.router import Policy, Router
 from kbqa.kb.demo_graph import demo_store_directory
@@ -80,6 +81,18 @@ def test_where_no_path_exists_another_is_found(ask: Ask) -> None:
     assert answer.beams[answer.result.beam].fate == "reachable"
     assert [beam.fate for beam in answer.beams] == ["unreachable", "reachable"]
     assert answer.evidence
+    told = (
+        "Found by searching the graph, because no path that was written exists. Relaxation: full."
+    )
+    assert told in render_answer(answer).splitlines()
+
+
+def test_what_the_new_path_could_not_carry_is_told(ask: Ask) -> None:
+    answer = ask(f"{BROKEN}\n?x -> film.film.genre = Comedy")
+    assert names(answer) == ["Kenyan Shilling"]
+    *_, lost, constraint, _, _ = render_answer(answer).splitlines()
+    assert lost.startswith("Lost, because no node")
+    assert "film.film.genre Comedy" in constraint
 
 
 def test_constraints_of_the_broken_path_still_hold(ask: Ask) -> None:
