@@ -20,12 +20,11 @@ from pathlib import Path
 
 import click
 
+from kbqa.engine.conversion import convert_queries
 from kbqa.engine.questions import Question, read_questions
 from kbqa.kb.graph_schema import GraphSchema, canonical_hop
 from kbqa.kb.select_graph import open_graph
-from kbqa.sparql.crp import Hop
-from kbqa.sparql.errors import CrpConversionError
-from kbqa.sparql.from_sparql import crp_from_sparql
+from kbqa.sparql.crp import Crp, Hop
 
 MODEL = "perfect chooser (upper bound)"
 
@@ -69,17 +68,14 @@ class PerfectChooser:
 
 def gold_hops(questions: Iterable[Question]) -> dict[str, tuple[Hop, ...]]:
     """Collect the gold main paths of questions, where a chain of relations says them."""
+    queries = {question.text: question.sparql for question in questions if question.sparql}
+    crps = convert_queries(queries.values())
     golds = {}
-    for question in questions:
-        if question.sparql is None:
-            continue
-        try:
-            path = crp_from_sparql(question.sparql).path
-        except CrpConversionError:
-            continue
-        hops = tuple(step for step in path if isinstance(step, Hop))
-        if len(hops) == len(path):
-            golds[question.text] = hops
+    for text, query in queries.items():
+        if isinstance(crp := crps[query], Crp):
+            hops = tuple(step for step in crp.path if isinstance(step, Hop))
+            if len(hops) == len(crp.path):
+                golds[text] = hops
     return golds
 
 

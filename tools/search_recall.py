@@ -24,6 +24,7 @@ from tqdm import tqdm
 
 from kbqa.engine.beam_files import read_beams
 from kbqa.engine.clock import Clock
+from kbqa.engine.conversion import convert_queries
 from kbqa.engine.embedder import Embedder
 from kbqa.engine.evaluation.metrics import bootstrap_mean
 from kbqa.engine.execute import Executor
@@ -40,8 +41,7 @@ from kbqa.kb.graph import Graph
 from kbqa.kb.graph_schema import GraphSchema, canonical_hop
 from kbqa.kb.select_graph import open_graph
 from kbqa.sparql.crp import Crp, Entity, Hop, Step
-from kbqa.sparql.errors import CrpConversionError, CrpSyntaxError
-from kbqa.sparql.from_sparql import crp_from_sparql
+from kbqa.sparql.errors import CrpSyntaxError
 from kbqa.sparql.text import read_crp, render_crp
 
 _TIERS = ("independent", "annotated")
@@ -167,7 +167,12 @@ def main(
     """Search, and print the table."""
     beams = None if beams_file is None else read_beams(beams_file)
     asked = [each for each in read_questions(question_file) if each.tier in (None, *_TIERS)]
-    golds = [(each, gold) for each in asked if (gold := _gold(each)) is not None]
+    crps = convert_queries(each.sparql for each in asked if each.sparql is not None)
+    golds = [
+        (each, gold)
+        for each in asked
+        if isinstance(gold := crps.get(each.sparql or ""), Crp) and _is_chain(gold)
+    ]
     embedder = TimedEmbedder.load()
     assert isinstance(embedder, TimedEmbedder)
     settings = RepairSettings(SearchWidths(relations, candidates, beam))
@@ -209,15 +214,8 @@ def _p95(values: Sequence[float]) -> float:
     return values[round(0.95 * (len(values) - 1))]
 
 
-def _gold(question: Question) -> Crp | None:
-    """Convert a question's query, if a chain of relations says its main path."""
-    if question.sparql is None:
-        return None
-    try:
-        crp = crp_from_sparql(question.sparql)
-    except CrpConversionError:
-        return None
-    return crp if all(isinstance(step, Hop) for step in crp.path) else None
+def _is_chain(crp: Crp) -> bool:
+    return all(isinstance(step, Hop) for step in crp.path)
 
 
 def _path(candidate: Candidate) -> tuple[Step, ...]:
