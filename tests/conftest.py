@@ -13,8 +13,10 @@ from pyoxigraph import Store
 from kbqa.engine.chat.model import DEFAULT_MAX_TOKENS, Message, Reply, Usage
 from kbqa.engine.generate import Candidate, Request
 from kbqa.kb.demo_graph import demo_store_directory
+from kbqa.kb.graph import Graph
 from kbqa.kb.load import load_freebase
 from kbqa.kb.rules import profile
+from kbqa.kb.select_graph import open_graph
 
 # A busy machine is no failure.
 settings.register_profile("kbqa", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -196,6 +198,17 @@ def small_endpoint(small_store: Path) -> Iterator[str]:
     """The URL of a real oxigraph server over `small_store`."""
     with _or_skip(oxigraph_server(small_store / "graph", timeout_s=5)) as url:
         yield url
+
+
+@pytest.fixture(scope="module", params=["store", "endpoint"])
+def graph(
+    request: pytest.FixtureRequest, small_store: Path, small_endpoint: str
+) -> Iterator[Graph]:
+    """`SMALL_GRAPH` in both ways of asking it."""
+    is_store = request.param == "store"
+    opened = open_graph(small_store) if is_store else open_graph(endpoint=small_endpoint)
+    yield opened
+    opened.close()
 
 
 @pytest.fixture(scope="session")

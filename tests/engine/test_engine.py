@@ -38,16 +38,6 @@ Entity Restrictions:
  ?x -[location , country , currency used]-> Euro"""
 
 
-@pytest.fixture(scope="module", params=["store", "endpoint"])
-def graph(
-    request: pytest.FixtureRequest, small_store: Path, small_endpoint: str
-) -> Iterator[Graph]:
-    is_store = request.param == "store"
-    graph = open_graph(small_store) if is_store else open_graph(endpoint=small_endpoint)
-    yield graph
-    graph.close()
-
-
 @pytest.fixture(scope="module")
 def demo(demo_store: Path) -> Iterator[Graph]:
     graph = open_graph(demo_store)

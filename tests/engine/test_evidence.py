@@ -1,4 +1,3 @@
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,16 +20,6 @@ GENDER = Hop("people.person.gender")
 MALE = Constraint(2, (GENDER,), IsEntity(Entity("Male", "m.05zppz")))
 RECENT = Constraint(1, (Hop("measurement_unit.dated_integer.year"),), Compare(">", Literal("2010")))
 BACKWARDS = Hop("location.location.containedby", inverse=True)
-
-
-@pytest.fixture(scope="module", params=["store", "endpoint"])
-def graph(
-    request: pytest.FixtureRequest, small_store: Path, small_endpoint: str
-) -> Iterator[Graph]:
-    is_store = request.param == "store"
-    graph = open_graph(small_store) if is_store else open_graph(endpoint=small_endpoint)
-    yield graph
-    graph.close()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,3 @@
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -30,16 +29,6 @@ LATE = "Numeric Restrictions:\n ?y -[measurement unit , dated integer , year]-> 
 MOST = "Numeric Restrictions:\n ORDER BY {}(?x)\n LIMIT {}"
 
 JAXON, JAZMYN = "m.0gxnnwq", "m.0gxnnwd"
-
-
-@pytest.fixture(scope="module", params=["store", "endpoint"])
-def graph(
-    request: pytest.FixtureRequest, small_store: Path, small_endpoint: str
-) -> Iterator[Graph]:
-    is_store = request.param == "store"
-    graph = open_graph(small_store) if is_store else open_graph(endpoint=small_endpoint)
-    yield graph
-    graph.close()
 
 
 def _execute(

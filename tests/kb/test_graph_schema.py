@@ -1,7 +1,4 @@
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from kbqa.kb.graph import Graph
 from kbqa.kb.graph_schema import GraphSchema, canonical_hop, leads_to_mediator
@@ -10,16 +7,6 @@ from kbqa.sparql.crp import Hop
 
 CURRENCY = "location.country.currency_used"
 COUNTRIES = "finance.currency.countries_used"
-
-
-@pytest.fixture(scope="module", params=["store", "endpoint"])
-def graph(
-    request: pytest.FixtureRequest, small_store: Path, small_endpoint: str
-) -> Iterator[Graph]:
-    is_store = request.param == "store"
-    graph = open_graph(small_store) if is_store else open_graph(endpoint=small_endpoint)
-    yield graph
-    graph.close()
 
 
 def test_a_store_and_an_endpoint_state_the_same(graph: Graph) -> None:

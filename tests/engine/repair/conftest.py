@@ -21,14 +21,14 @@ def embedder() -> Embedder:
     return Embedder.load()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def demo(demo_store: Path) -> Iterator[Graph]:
     graph = open_graph(demo_store)
     yield graph
     graph.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def kenya(demo: Graph) -> Entity:
     """Its mid is minted, so it is looked up."""
     query = 'SELECT ?x { ?x ns:type.object.name "Kenya"@en . ?x ns:location.country.capital ?y }'

@@ -1,26 +1,12 @@
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from kbqa.engine.repair.frontiers import MAX_ASKED, MAX_NODES, Frontiers, RelationPath
 from kbqa.kb.graph import Graph
 from kbqa.kb.graph_schema import GraphSchema
-from kbqa.kb.select_graph import open_graph
 from kbqa.sparql.crp import Entity, Hop
 
 JAMAICA = RelationPath(Entity("Jamaica", "m.03_r3"))
 CURRENCY = Hop("location.country.currency_used")
-
-
-@pytest.fixture(scope="module", params=["store", "endpoint"])
-def graph(
-    request: pytest.FixtureRequest, small_store: Path, small_endpoint: str
-) -> Iterator[Graph]:
-    is_store = request.param == "store"
-    graph = open_graph(small_store) if is_store else open_graph(endpoint=small_endpoint)
-    yield graph
-    graph.close()
 
 
 @pytest.fixture
