@@ -1,6 +1,7 @@
 """The file of a run's rows: each stands in it whole or not at all, whatever ends the run."""
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -33,7 +34,8 @@ class RowFile:
         Raises:
             OutputError: It cannot be written.
         """
-        end = self._file.tell()
+        # Not where the last write ended: what it left of a row may have been taken out again.
+        end = self._file.seek(0, os.SEEK_END)
         left = memoryview(_line(row))
         try:
             while left:

@@ -1,10 +1,11 @@
 import json
+import resource
 from pathlib import Path
 
 import pytest
 
 from kbqa.engine.evaluation.row_file import RowFile, take_over
-from kbqa.sparql.errors import InputError
+from kbqa.sparql.errors import InputError, OutputError
 
 
 def _row(id_: str, error: str | None = None) -> dict[str, object]:
@@ -28,6 +29,22 @@ def test_half_a_character_stays_what_it_is(tmp_path: Path) -> None:
     path = _write(tmp_path / "run.jsonl", _row("\ud83d"))
     assert json.loads(path.read_bytes()) == _row("\ud83d")
     assert take_over(path) == {"\ud83d": _row("\ud83d")}
+
+
+def test_rows_that_do_not_fit_leave_nothing_behind(tmp_path: Path) -> None:
+    path = _write(tmp_path / "run.jsonl", _row("a"))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with RowFile(path) as file:
+        # A limit on the size of files stands in for a full disk, on which a short row still fits.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 40, before[1]))
+        try:
+            for _ in range(2):
+                with pytest.raises(OutputError, match="cannot be written"):
+                    file.append(_row("long" * 20))
+            file.append(_row("b"))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert take_over(path) == {"a": _row("a"), "b": _row("b")}
 
 
 def test_what_failed_and_what_is_not_whole_goes(tmp_path: Path) -> None:
