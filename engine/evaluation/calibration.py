@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from operator import itemgetter
 from typing import NamedTuple
 
 _BINS = 10
@@ -21,7 +22,8 @@ def calibrate(pairs: Iterable[tuple[float, float]]) -> list[Tenth]:
     Args:
         pairs: Confidence and F1 of each answer; where they are fewer than ten, so are the tenths.
     """
-    ordered = sorted(pairs)
+    # By confidence alone: equals ordered by F1 would part into bad tenths and good ones.
+    ordered = sorted(pairs, key=itemgetter(0))
     edges = [round(len(ordered) * bin_ / _BINS) for bin_ in range(_BINS + 1)]
     table = []
     for start, end in pairwise(edges):

@@ -10,6 +10,11 @@ def test_tenths_rise_and_hold_every_pair():
     assert calibrate([]) == []
 
 
+def test_answers_of_one_confidence_are_not_parted_by_their_f1():
+    tenths = calibrate((0.5, float(at % 2)) for at in range(200))
+    assert calibration_error(tenths) == 0.0
+
+
 def test_fewer_pairs_than_tenths_are_each_their_own():
     assert calibrate([(0.9, 1.0), (0.1, 0.0)]) == [Tenth(0.1, 0.0, 1), Tenth(0.9, 1.0, 1)]
 
