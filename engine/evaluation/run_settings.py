@@ -93,10 +93,11 @@ def record_model(choice: ModelChoice, name: str | None) -> Recorded:
         name: Of what was loaded, which tells the adapter's weights by their hash; None where
             nothing was, because all candidates were written before.
     """
-    is_local = name is not None and choice.server is None
+    if name is None:
+        return Recorded({"model": None, "n": None, "decoding": None}, {"adapter": None})
     return Recorded(
-        {"model": name, "n": choice.n, "decoding": None if name is None else choice.decoding},
-        {"adapter": str(choice.adapter or DEFAULT_ADAPTER) if is_local else None},
+        {"model": name, "n": choice.n, "decoding": choice.decoding},
+        {"adapter": str(choice.adapter or DEFAULT_ADAPTER) if choice.server is None else None},
     )
 
 
