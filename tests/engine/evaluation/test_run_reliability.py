@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -62,7 +62,7 @@ class Runner:
         self.output = output
         self._arguments = [
             *("--questions", folder / "questions.jsonl", "--beams", folder / "beams.jsonl"),
-            *("--output", output, "--store", store, "--no-timings"),
+            *("--output", output, "--store", store, "--no-timings", "--order", "full-first"),
         ]
 
     def start(self, *options: str, before: str = "pass") -> "subprocess.Popen[str]":
@@ -81,8 +81,9 @@ class Runner:
         assert (process.returncode, stderr) == (0, "")
         return self.lines()
 
-    def wait_for(self, rows: int) -> None:
+    def wait_for(self, process: "subprocess.Popen[str]", rows: int) -> None:
         while not self.output.is_file() or self.output.read_bytes().count(b"\n") < rows:
+            assert process.poll() is None, "the run ended before"
             time.sleep(0.002)
 
     def lines(self) -> list[bytes]:
@@ -118,7 +119,7 @@ def test_a_run_that_is_killed_again_and_again_ends_the_same(
     done = 0
     for _ in range(3):
         process = runner.start("--resume", "--concurrency", "2")
-        runner.wait_for(done + chance.randint(1, 20))
+        runner.wait_for(process, done + chance.randint(1, 20))
         time.sleep(chance.random() / 50)
         process.kill()
         process.communicate()
@@ -136,7 +137,7 @@ def test_a_signal_ends_a_run_and_it_goes_on(
     number: int, code: int, runner: Runner, whole: Sequence[bytes]
 ) -> None:
     process = runner.start("--concurrency", "2")
-    runner.wait_for(5)
+    runner.wait_for(process, 5)
     process.send_signal(number)
     stdout, stderr = process.communicate()
     assert (process.returncode, stdout) == (code, "")
@@ -162,13 +163,6 @@ def test_a_full_disk_leaves_whole_rows_and_the_run_goes_on(
     assert written == whole[: len(written)]
     assert sum(map(len, written)) > limit / 2
     assert runner.finish("--resume") == whole
-
-
-@pytest.fixture
-def graph(small_store: Path) -> Iterator[Graph]:
-    graph = open_graph(small_store)
-    yield graph
-    graph.close()
 
 
 def _evaluate(

@@ -11,7 +11,7 @@ from kbqa.engine.evaluation.run_settings import (
 )
 from kbqa.engine.options import ModelChoice
 from kbqa.kb.endpoint import SparqlEndpoint
-from kbqa.kb.select_graph import open_graph
+from kbqa.kb.graph import Graph
 from kbqa.sparql.errors import InputError
 
 
@@ -33,10 +33,8 @@ def test_a_seed_decides_only_where_a_sample_is_drawn(tmp_path: Path) -> None:
     assert record_questions(path, 5, 1) != record_questions(path, 5, 2)
 
 
-def test_a_store_is_known_by_what_it_was_loaded_from(small_store: Path) -> None:
-    graph = open_graph(small_store)
+def test_a_store_is_known_by_what_it_was_loaded_from(graph: Graph, small_store: Path) -> None:
     recorded = record_graph(graph, 5.0)
-    graph.close()
     assert recorded.settings["endpoint"] is None
     store = recorded.settings["store"]
     assert isinstance(store, dict)
@@ -77,4 +75,4 @@ def test_a_model_that_is_not_loaded_decides_nothing(tmp_path: Path) -> None:
         "beams_sha256": None,
     }
     assert recorded.notes["adapter"] == str(tmp_path)
-    assert record_model(choice, None).settings == {"model": None, "n": 5, "decoding": None}
+    assert record_model(choice, None).settings == {"model": None, "n": None, "decoding": None}
