@@ -131,6 +131,7 @@ def _markdown_row(cells: Sequence[Cell]) -> str:
 
 
 def _escape(text: str) -> str:
+    text = " ".join(text.split())  # a line break would end a cell, a heading or an item
     for character in "\\|*_<":
         text = text.replace(character, f"\\{character}")
     return text

@@ -67,6 +67,11 @@ def test_intervals_go_below_and_names_wrap_where_a_row_is_too_wide() -> None:
     assert text[1].startswith("+ ")
 
 
+def test_line_breaks_end_no_item_of_markdown() -> None:
+    section = Section("why\n# not?", facts=[("error", "at line 1:\n\n# SELECT")])
+    assert render_markdown([section]) == "## why # not?\n\n- **error**: at line 1: # SELECT"
+
+
 words = st.text(st.characters(categories=["L", "N", "P", "Zs"]), max_size=30)
 
 
