@@ -43,9 +43,9 @@ class OfficialMeans:
     """The official scores of a set of questions.
 
     Attributes:
-        precision: Mean over the questions, and so the next two.
-        recall: See there.
-        f1: The script's "average F1 over questions (accuracy)".
+        precision: Mean over the questions.
+        recall: Mean over the questions.
+        f1: Mean over the questions; the script's "average F1 over questions (accuracy)".
         f1_of_means: Harmonic mean of the mean precision and the mean recall.
         true_accuracy: Share of questions whose F1 is 1.
     """

@@ -11,17 +11,16 @@ from typing import Any
 import pytest
 
 from kbqa.engine.answer import Answer, AnswerEntity
-from kbqa.engine.evaluation.evaluate import summarise
 from kbqa.engine.evaluation.official_webqsp import (
-    MISSING,
     OfficialScores,
     is_webqsp_id,
     official_means,
     official_score,
 )
-from kbqa.engine.evaluation.recorded_run import RunRow
+from kbqa.engine.evaluation.recorded_run import RecordedRun, RunRow
+from kbqa.engine.evaluation.report import make_report
 from kbqa.engine.evaluation.rows import answered_row, failed_row
-from kbqa.engine.questions import read_questions
+from kbqa.engine.questions import Question, read_questions
 from kbqa.sparql.errors import ModelError
 from kbqa.sparql.terms import Literal, is_mid
 
@@ -115,12 +114,14 @@ def test_our_scores_are_those_of_the_official_rule(
     # Without tiers, whose means take time and are not looked at.
     questions = [replace(question, tier=None) for question in read_questions(file)]
     rows = [_row(question, predictions.get(question.id)) for question in questions]
-    means = summarise(rows)["all"]
+    report = make_report(RecordedRun(file, {"gold_entities": True}, tuple(rows)))
+    means = report.scores["all"]
     assert (means["f1"].n, means["f1"].mean) == (expected["n"], expected["f1"])
     assert (expected["n"], len(records)) == (840, 840)
     assert means["exact_match"].mean == expected["true_accuracy"]
 
-    official = official_means([_official(RunRow.model_validate(row)) for row in rows])
+    assert report.official is not None
+    official = report.official["all"]
     assert official.f1.mean == expected["f1"]
     assert official.precision.mean == expected["precision"]
     assert official.recall.mean == expected["recall"]
@@ -135,16 +136,12 @@ def test_our_scores_are_those_of_the_official_rule(
         assert means["precision"].mean < expected["precision"]
 
 
-def _row(question, predicted):
+def _row(question: Question, predicted: Sequence[str] | None) -> RunRow:
     if predicted is None:
-        return failed_row(question, ModelError("out of memory"), None)
+        return RunRow.model_validate(failed_row(question, ModelError("out of memory"), None))
     answers = tuple(AnswerEntity(one if is_mid(one) else Literal(one), one) for one in predicted)
     answer = Answer(question.text, answers, None, (), (), ())
-    return answered_row(question, answer, [], None, timings=False)
-
-
-def _official(row: RunRow) -> OfficialScores:
-    return MISSING if row.error is not None else official_score(row.predicted, row.gold)
+    return RunRow.model_validate(answered_row(question, answer, [], None, timings=False))
 
 
 @pytest.mark.parametrize(
