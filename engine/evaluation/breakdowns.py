@@ -15,7 +15,8 @@ from kbqa.sparql.relax import Level
 UNKNOWN = "not known"
 NO_ANSWER = "no answer"
 
-_TIERS = ("independent", "annotated", "independent + annotated", "none")
+_WITH_EVIDENCE = ("independent", "annotated")
+_JOINED = " + ".join(_WITH_EVIDENCE)
 _MOST_CONSTRAINTS = 3
 _MOST_HOPS = 4
 
@@ -59,9 +60,10 @@ def rows_by_tier(rows: Sequence[RunRow]) -> dict[str, list[RunRow]]:
     for row in rows:
         if row.tier is not None:
             tiers.setdefault(row.tier, []).append(row)
-    if {"independent", "annotated"} <= tiers.keys():
-        tiers[_TIERS[2]] = [row for row in rows if row.tier in _TIERS[:2]]
-    order = ["all", *_TIERS, *sorted(tiers.keys() - {"all", *_TIERS})]
+    if tiers.keys() >= {*_WITH_EVIDENCE}:
+        tiers[_JOINED] = [row for row in rows if row.tier in _WITH_EVIDENCE]
+    first = ("all", *_WITH_EVIDENCE, _JOINED, "none")
+    order = (*first, *sorted(tiers.keys() - {*first}))
     return {tier: tiers[tier] for tier in order if tiers.get(tier)}
 
 

@@ -5,9 +5,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from kbqa.engine.evaluation.breakdowns import group_by_gold, rows_by_tier
-from kbqa.engine.evaluation.metrics import Mean, normalise_answer
+from kbqa.engine.evaluation.metrics import METRICS, Mean, normalise_answer
 from kbqa.engine.evaluation.recorded_run import RecordedRun, RunRow, flatten_manifest
-from kbqa.engine.evaluation.report import DEFINITIONS, METRICS
+from kbqa.engine.evaluation.report import DEFINITIONS
 from kbqa.engine.evaluation.significance import (
     Signs,
     count_signs,

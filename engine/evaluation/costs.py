@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from kbqa.engine.evaluation.recorded_run import GeneralUsage, RunRow
+from kbqa.engine.evaluation.recorded_run import RunRow
 
 _PER = 10_000
 
@@ -47,11 +47,10 @@ def measure_costs(rows: Sequence[RunRow]) -> dict[str, Spread]:
 
     Returns:
         ``calls`` (of all models), ``general_calls`` (of the general model alone, paid or from the
-        cache), ``cached_calls``, ``tokens`` (in and out, of all models), ``queries of a
-        repair``, ``seconds``,
-        and ``seconds of`` each stage. What no row tells is absent.
+        cache), ``cached_calls``, ``tokens`` (in and out, of all models), ``queries of a repair``,
+        ``seconds``, and ``seconds of`` each stage. What no row tells is absent.
     """
-    general = [row.usage.general or GeneralUsage() for row in rows if row.usage is not None]
+    general = [row.usage.general for row in rows if row.usage is not None]
     values: dict[str, Sequence[float]] = {
         "calls": [row.calls for row in rows if row.calls is not None],
         "general_calls": [usage.calls for usage in general],

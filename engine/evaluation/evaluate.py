@@ -13,12 +13,12 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
 from kbqa.engine.engine import Engine
-from kbqa.engine.evaluation.metrics import Mean, Scores, bootstrap_mean
+from kbqa.engine.evaluation.metrics import METRICS, Mean, bootstrap_mean
 from kbqa.engine.evaluation.row_file import Row, RowFile, take_over
 from kbqa.engine.evaluation.rows import Shape, answered_row, failed_row, gold_shapes
 from kbqa.engine.generate import Candidate, Request
@@ -90,7 +90,8 @@ def evaluate(
         "timings": config.timings,
         **config.settings,
     }
-    is_begun = claim_output(output, settings, config.notes)
+    notes = {**config.notes, "question_count": len(questions)}
+    is_begun = claim_output(output, settings, notes)
     with held(output):
         rows = take_over(output) if is_begun else {}
         for row in rows.values():
@@ -135,8 +136,7 @@ def summarise(rows: Sequence[Row]) -> dict[str, dict[str, Mean]]:
         tiers["independent + annotated"] = known
     return {
         tier: {
-            field.name: bootstrap_mean([row["scores"][field.name] for row in members])
-            for field in fields(Scores)
+            metric: bootstrap_mean([row["scores"][metric] for row in members]) for metric in METRICS
         }
         for tier, members in sorted(tiers.items())
         if members

@@ -9,7 +9,7 @@ Source: Yih et al. 2016 for WebQSP's best parse; Talmor and Berant 2018 for CWQ.
 import random
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import lru_cache
 
 # Virtuoso prints its own time zone behind plain dates, and the gold answers keep it.
@@ -35,6 +35,10 @@ class Scores:
     precision: float
     recall: float
     f1: float
+
+
+METRICS = tuple(field.name for field in fields(Scores))
+"""The names of the scores."""
 
 
 @dataclass(frozen=True, slots=True)

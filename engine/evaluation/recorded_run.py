@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from kbqa.engine.evaluation.metrics import Scores
 from kbqa.engine.json_lines import read_rows
+from kbqa.engine.run_manifest import manifest_path
 from kbqa.sparql.errors import InputError
 from kbqa.sparql.relax import Level
 
@@ -50,14 +51,14 @@ class RowAnswer(_Record):
 class GeneralUsage(_Record):
     """Calls of general models; how many came out of the cache is told by runs with timings."""
 
-    calls: int = 0
+    calls: int
     cached_calls: int | None = None
 
 
 class RowUsage(_Record):
     """What was asked of the models for a question."""
 
-    general: GeneralUsage | None = None
+    general: GeneralUsage
 
 
 class RowRepair(_Record):
@@ -117,6 +118,12 @@ class RecordedRun:
     def entities(self) -> str:
         """Whether the questions' entities were given: ``gold`` or ``linked``."""
         return "gold" if self.manifest["gold_entities"] else "linked"
+
+    @property
+    def question_count(self) -> int | None:
+        """How many questions were asked; None where the manifest, of an older kbqa, is silent."""
+        count = self.manifest.get("question_count")
+        return count if isinstance(count, int) else None
 
 
 def flatten_manifest(manifest: Mapping[str, object]) -> dict[str, str]:
@@ -182,7 +189,7 @@ def _row(record: Mapping[str, object], place: str) -> RunRow:
 
 
 def _manifest(run: Path) -> Mapping[str, object]:
-    path = run.with_suffix(".manifest.json")
+    path = manifest_path(run)
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -2,11 +2,10 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any, get_args
 
 from kbqa.engine.evaluation.breakdowns import (
-    UNKNOWN,
     Group,
     ShapeCell,
     break_down,
@@ -15,7 +14,7 @@ from kbqa.engine.evaluation.breakdowns import (
 )
 from kbqa.engine.evaluation.calibration import Tenth, calibrate, calibration_error
 from kbqa.engine.evaluation.costs import Spread, cost_per_10_000, measure_costs
-from kbqa.engine.evaluation.metrics import Mean, Scores, bootstrap_mean
+from kbqa.engine.evaluation.metrics import METRICS, Mean, bootstrap_mean
 from kbqa.engine.evaluation.official_webqsp import (
     MISSING,
     OfficialMeans,
@@ -28,8 +27,6 @@ from kbqa.engine.evaluation.recorded_run import RecordedRun, RunRow, Stage
 from kbqa.sparql.relax import Level
 
 SCHEMA_VERSION = 1
-
-METRICS = tuple(field.name for field in fields(Scores))
 
 DEFINITIONS: Mapping[str, str] = {
     "hit": "a gold answer is among the predicted (several papers' Hits@1)",
@@ -84,7 +81,8 @@ class Report:
         name: The run's file without its ending.
         manifest: What made it.
         entities: ``gold`` or ``linked``.
-        rows: Questions.
+        questions: That were asked; None where the manifest, of an older kbqa, does not tell.
+        rows: Of these, those that have a row; fewer where the run is unfinished.
         scored: Of these, those that have gold answers.
         scores: Means by tier (``all`` first) and metric.
         official: Means by tier by WebQSP's official rule; None where it is another question set.
@@ -101,6 +99,7 @@ class Report:
     name: str
     manifest: Mapping[str, object]
     entities: str
+    questions: int | None
     rows: int
     scored: int
     scores: Mapping[str, Mapping[str, Mean]]
@@ -134,7 +133,7 @@ class Report:
 def make_report(run: RecordedRun) -> Report:
     """Measure everything about a run; it takes seconds, since each interval is resampled."""
     scored = [row for row in run.rows if row.scores is not None]
-    tiers = rows_by_tier(scored) if scored else {}
+    tiers = rows_by_tier(scored)
     is_webqsp = bool(scored) and all(is_webqsp_id(row.id) for row in scored)
     tenths = calibrate(
         (row.confidence, row.scores.f1)
@@ -145,6 +144,7 @@ def make_report(run: RecordedRun) -> Report:
         name=run.name,
         manifest=run.manifest,
         entities=run.entities,
+        questions=run.question_count,
         rows=len(run.rows),
         scored=len(scored),
         scores={tier: _means(rows) for tier, rows in tiers.items()},
@@ -175,17 +175,14 @@ def _official(rows: Sequence[RunRow]) -> list[OfficialScores]:
 
 
 def _answered(rows: Sequence[RunRow]) -> Answered:
-    levels = {
-        stage: Counter(row.level or UNKNOWN for row in rows if row.answers and row.stage == stage)
+    counts = Counter((row.stage, row.level) for row in rows if row.answers)
+    stages = {
+        stage: {level: n for level in get_args(Level) if (n := counts[stage, level])}
         for stage in get_args(Stage)
     }
     return Answered(
         n=len(rows),
-        stages={
-            stage: {level: counts[level] for level in (*get_args(Level), UNKNOWN) if counts[level]}
-            for stage, counts in levels.items()
-            if counts
-        },
+        stages={stage: levels for stage, levels in stages.items() if levels},
         unanswered=sum(not row.answers for row in rows),
     )
 

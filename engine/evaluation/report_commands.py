@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kbqa.engine.evaluation.metrics import METRICS
 from kbqa.kb.options import json_option
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def report(run: Path, as_json: bool, as_markdown: bool, plots: Path | None) -> N
 @click.argument("second", type=_RUN, metavar="B.jsonl")
 @click.option(
     "--metric",
-    type=click.Choice(["hit", "hits_at_1", "exact_match", "precision", "recall", "f1"]),
+    type=click.Choice(METRICS),
     default="f1",
     show_default=True,
     help="What questions are grouped and listed by.",

@@ -4,15 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from kbqa.engine.evaluation.breakdowns import Group, ShapeCell
 from kbqa.engine.evaluation.costs import Spread
+from kbqa.engine.evaluation.metrics import METRICS
 from kbqa.engine.evaluation.official_webqsp import OfficialMeans
 from kbqa.engine.evaluation.recorded_run import flatten_manifest
-from kbqa.engine.evaluation.report import (
-    DEFINITIONS,
-    METRICS,
-    OFFICIAL_RULE,
-    Answered,
-    Report,
-)
+from kbqa.engine.evaluation.report import DEFINITIONS, OFFICIAL_RULE, Answered, Report
 from kbqa.engine.evaluation.tables import Cell, Section, Table
 
 METRIC_NAMES: Mapping[str, str] = {
@@ -39,8 +34,8 @@ _COST_NAMES = {
 }
 _HASH_SHOWN = 12
 _TEXT_SHOWN = 160
-# In the title, or nobody's concern.
-_UNSAID = ("gold entities", "schema version", "store summary")
+# Said otherwise, or nobody's concern.
+_UNSAID = ("gold entities", "question count", "schema version", "store summary")
 
 
 def report_sections(report: Report) -> list[Section]:
@@ -57,12 +52,15 @@ def shorten_setting(label: str, text: str) -> str:
 
 def _sections(report: Report) -> Iterator[Section]:
     counts = f"{report.rows:,}, {report.scored:,} with gold answers, {report.failed:,} failed"
-    facts = [
+    facts = [("rows", counts)]
+    if report.questions is not None and report.rows < report.questions:
+        left = f"{report.rows:,} of {report.questions:,} questions; go on with --resume"
+        facts.append(("unfinished", left))
+    facts += [
         (label, shorten_setting(label, text))
         for label, text in flatten_manifest(report.manifest).items()
         if not label.startswith(_UNSAID)
     ]
-    facts.insert(0, ("rows", counts))
     yield Section(f"Run {report.name}, {report.entities} entities", facts, depth=1)
     yield _scores(report)
     facts = [(METRIC_NAMES.get(name, name), text) for name, text in DEFINITIONS.items()]

@@ -62,7 +62,7 @@ def count_signs(first: Sequence[float], second: Sequence[float]) -> Signs:
 
 
 def sign_test(wins: int, losses: int) -> float:
-    """Compute the p-value of the two-sided exact sign test, in (0, 1].
+    """Compute the p-value of the two-sided exact sign test, in [0, 1].
 
     If neither run were better, each of the m = wins + losses questions that set them apart would
     fall to either with probability 1/2, so p = min(1, 2 · Σₖ C(m, k) / 2ᵐ) over k from 0 to

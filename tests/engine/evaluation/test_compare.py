@@ -6,9 +6,8 @@ from made_runs import MadeRow, make_failed_row, make_row, write_run
 
 from kbqa.engine.evaluation.compare import Comparison, compare_runs
 from kbqa.engine.evaluation.compare_sections import compare_sections
-from kbqa.engine.evaluation.metrics import Mean
+from kbqa.engine.evaluation.metrics import METRICS, Mean
 from kbqa.engine.evaluation.recorded_run import read_run
-from kbqa.engine.evaluation.report import METRICS
 from kbqa.engine.evaluation.significance import Signs
 from kbqa.engine.evaluation.tables import WIDTH, render_markdown, render_text
 from kbqa.sparql.errors import InputError

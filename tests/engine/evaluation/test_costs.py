@@ -36,7 +36,7 @@ def test_what_questions_took_is_summed_up() -> None:
         _row(
             "b", calls=4, tokens=500, usage=general, seconds={"link": 3.0}, repair={"queries": 20}
         ),
-        _row("c", seconds=None, usage={"general": None}, repair={"queries": 30}),
+        _row("c", seconds=None, usage={"general": {"calls": 0}}, repair={"queries": 30}),
         RunRow.model_validate(make_failed_row("d")),
     ]
     costs = measure_costs(rows)

@@ -1,5 +1,5 @@
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +11,6 @@ from kbqa.engine.evaluation.evaluate import EvaluationConfig, Row, evaluate, sum
 from kbqa.engine.generate import Candidate
 from kbqa.engine.questions import read_questions
 from kbqa.kb.graph import Graph
-from kbqa.kb.select_graph import open_graph
 from kbqa.sparql.errors import InputError, ModelError, SpendingLimitReached
 
 MONEY = [("Main Path:\n Jamaica -[location , country , currency used]-> ?x", -0.5)]
@@ -25,13 +24,6 @@ ROWS = [
     {"id": "b", "question": "seat?", "answers": [{"arg": "m.0other"}], "evidence": "annotated"},
     {"id": "c", "question": "no gold?", "answers": [], "evidence": "none"},
 ]
-
-
-@pytest.fixture(scope="module")
-def graph(small_store: Path) -> Iterator[Graph]:
-    graph = open_graph(small_store)
-    yield graph
-    graph.close()
 
 
 class Run:
@@ -230,6 +222,7 @@ def test_the_manifest_says_what_made_the_run(run, scripted, tmp_path):
     assert manifest["schema_version"] == 1
     assert (manifest["model"], manifest["where"], manifest["n"]) == ("scripted", "a", 5)
     assert (manifest["gold_entities"], manifest["timings"]) == (False, True)
+    assert manifest["question_count"] == 3
     assert manifest["kbqa"][0].isdigit()
     assert manifest["packages"]["pyoxigraph"][0].isdigit()
 

@@ -103,7 +103,7 @@ def test_without_a_gold_set_there_is_no_score():
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
-def test_an_interval_holds_its_mean_and_is_the_same_again(values):
+def test_an_interval_lies_within_0_and_1_and_is_the_same_again(values):
     mean = bootstrap_mean(values, resamples=50)
     assert mean.n == len(values)
     assert mean.mean == pytest.approx(sum(values) / len(values))

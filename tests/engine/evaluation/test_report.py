@@ -5,16 +5,9 @@ import pytest
 from made_runs import MadeRow, make_failed_row, make_row, write_run
 
 from kbqa.engine.evaluation.calibration import Tenth
-from kbqa.engine.evaluation.metrics import bootstrap_mean
+from kbqa.engine.evaluation.metrics import METRICS, bootstrap_mean
 from kbqa.engine.evaluation.recorded_run import read_run
-from kbqa.engine.evaluation.report import (
-    DEFINITIONS,
-    METRICS,
-    Answered,
-    Errors,
-    Report,
-    make_report,
-)
+from kbqa.engine.evaluation.report import DEFINITIONS, Answered, Errors, Report, make_report
 from kbqa.engine.evaluation.report_sections import METRIC_NAMES, report_sections
 from kbqa.engine.evaluation.tables import WIDTH, render_markdown, render_text
 
@@ -135,6 +128,25 @@ def test_webqsp_reports_name_the_official_rule(tmp_path: Path) -> None:
     assert "By WebQSP's official rule, linked entities" in text
     assert "Its F1 is ours; its precision is 1 where nothing is predicted" in text
     assert report.to_dict()["official_rule"].startswith("WebQSP's official script")
+
+
+@pytest.mark.parametrize(
+    ("manifest", "questions", "said"),
+    [
+        ({"question_count": 9}, 9, "unfinished  8 of 9 questions; go on with --resume\n"),
+        ({"question_count": 8}, 8, None),
+        ({}, None, None),
+    ],
+    ids=["unfinished", "finished", "of an older kbqa"],
+)
+def test_an_unfinished_run_is_told(
+    tmp_path: Path, manifest: dict[str, int], questions: int | None, said: str | None
+) -> None:
+    report = _report(tmp_path, ROWS, **manifest)
+    text = render_text(report_sections(report))
+    assert report.to_dict()["questions"] == questions
+    assert said in text if said else "unfinished" not in text
+    assert "question count" not in text
 
 
 def test_markdown_has_whole_tables(report: Report) -> None:
