@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from kbqa.engine.repair.frontiers import Frontiers, RelationPath
+from kbqa.sparql.constraints import changed_constraints
 from kbqa.sparql.crp import (
     Compare,
     Constraint,
@@ -55,20 +56,22 @@ def carry_constraints(failed: Crp, path: RelationPath, frontiers: Frontiers) -> 
         if (moved := places.move(constraint)) is not None:
             carried[constraint] = moved
     order = failed.order and places.move_order(failed.order)
-    # What refers to a branch that was lost is lost with it, and so on until nothing dangles.
+    # What refers to a branch that was lost is lost with it, and so is a branch with a label that
+    # nothing refers to any more; and so on, until all that is left stands by itself.
     while True:
         labels = _labels(carried.values())
-        dangling = [old for old, new in carried.items() if not _references(new) <= labels]
-        if not dangling:
+        if order is not None and isinstance(order.at, str) and order.at not in labels:
+            order = None
+        used = {label for new in carried.values() for label in _references(new)}
+        used |= {order.at} if order is not None and isinstance(order.at, str) else set()
+        standing = {
+            old: new
+            for old, new in carried.items()
+            if _references(new) <= labels and _labels([new]) <= used
+        }
+        if len(standing) == len(carried):
             break
-        for constraint in dangling:
-            del carried[constraint]
-    if order is not None and isinstance(order.at, str) and order.at not in labels:
-        order = None
-    used = {label for new in carried.values() for label in _references(new)}
-    used |= {order.at} if order is not None and isinstance(order.at, str) else set()
-    for old in [old for old, new in carried.items() if not _labels([new]) <= used]:
-        del carried[old]
+        carried = standing
     crp = Crp(
         path.topic,
         path.hops,
@@ -97,7 +100,8 @@ class _Places:
             if place is None:
                 return None
             at = place
-        return self._with_references(replace(constraint, at=at))
+        [moved] = changed_constraints((replace(constraint, at=at),), self._with_reference)
+        return moved
 
     def move_order(self, order: Order) -> Order | None:
         """Copy an ordering to where it belongs; None where that is nowhere."""
@@ -124,15 +128,14 @@ class _Places:
         before = RelationPath(self._path.topic, self._path.hops[:place])
         return bool(self._frontiers.nodes(before)) and self._frontiers.exists(before.then(hop))
 
-    def _with_references(self, constraint: Constraint) -> Constraint:
-        """Point the comparisons of a constraint, and of what hangs on it, to the new positions."""
+    def _with_reference(self, constraint: Constraint) -> Constraint:
+        """Point a comparison with a node to that node's new position."""
         test = constraint.test
         if isinstance(test, Compare) and isinstance(test.value, NodeRef):
             test = replace(test, value=self._moved(test.value))
         elif isinstance(test, IsNode | IsNotNode):
             test = replace(test, other=self._moved(test.other))
-        branches = tuple(map(self._with_references, constraint.branches))
-        return replace(constraint, test=test, branches=branches)
+        return replace(constraint, test=test)
 
     def _moved(self, reference: NodeRef) -> NodeRef:
         if isinstance(reference.node, str):
