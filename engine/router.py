@@ -7,6 +7,7 @@ them are looked at before anything is paid for. By confidence, ours: the answers
 Source: RouterKGQA §3.2 and §3.3.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal as Choice
 
@@ -15,12 +16,11 @@ from kbqa.engine.chat.model import ChatModel
 from kbqa.engine.execute import Execution
 from kbqa.engine.linker import LinkedEntity
 from kbqa.engine.repair.chooser import ChatChooser, EmbedderChooser
-from kbqa.engine.repair.frontiers import RelationPath
+from kbqa.engine.repair.frontiers import relation_path
 from kbqa.engine.repair.repair import Failure, Repair, Repairer
-from kbqa.sparql.crp import Crp, Entity, Hop
+from kbqa.sparql.crp import Crp, Entity
 
 Policy = Choice["reachability", "confidence"]
-POLICIES: tuple[Policy, ...] = ("reachability", "confidence")
 
 MAX_TOPICS = 2
 """Entities that a repair starts from: the first may be the wrong one, and each costs queries."""
@@ -104,6 +104,11 @@ class Router:
             GraphError: The graph does not answer.
         """
         readings = [crp for crp in execution.readings if crp is not None]
+        known = None
+        if execution.result is not None:
+            # It may be the right one after all, and then its own constraints belong to it.
+            readings.insert(0, execution.result.crp)
+            known = relation_path(execution.result.crp)
         topics = list(dict.fromkeys(_topics(readings, given, linked)))[:MAX_TOPICS]
         if not topics:
             return None
@@ -113,7 +118,7 @@ class Router:
             asked=_without(question, [_mention(topic, linked) for topic in topics]),
             topics=tuple(topics),
             crp=readings[0] if readings else None,
-            known=tuple(_answering(execution)),
+            known=() if known is None else (known,),
         )
         chooser = EmbedderChooser() if chat is None else ChatChooser(chat)
         return self._repairer.repair(failure, chooser)
@@ -133,15 +138,6 @@ def _topics(
             yield Entity(names.get(mid), mid)
 
 
-def _answering(execution: Execution) -> Iterator[RelationPath]:
-    """Yield the path that answers, if any does and it has no forks: it may be the right one."""
-    if execution.result is not None:
-        crp = execution.result.crp
-        hops = tuple(step for step in crp.path if isinstance(step, Hop))
-        if len(hops) == len(crp.path):
-            yield RelationPath(crp.topic, hops)
-
-
 def _mention(topic: Entity, linked: Sequence[LinkedEntity]) -> str:
     """Find the words that name a topic: as the linker saw them, or its name."""
     mentions = (entity.mention for entity in linked if entity.mid == topic.mid)
@@ -149,14 +145,13 @@ def _mention(topic: Entity, linked: Sequence[LinkedEntity]) -> str:
 
 
 def _without(question: str, mentions: Sequence[str]) -> str:
-    """Cut the mentions out of a question; where nothing would remain, it stays whole.
+    """Cut the mentions out of a question, each once; where nothing would remain, it stays whole.
 
-    >>> _without("what language do jamaican people speak?", ["jamaican people"])
-    'what language do speak?'
+    >>> _without("what language is used in the US by most people?", ["us"])
+    'what language is used in the by most people?'
     """
     rest = question
-    for mention in mentions:
-        at = rest.lower().find(mention.lower()) if mention else -1
-        if at >= 0:
-            rest = f"{rest[:at]} {rest[at + len(mention) :]}"
+    for mention in filter(None, mentions):
+        words = rf"(?<!\w){re.escape(mention)}(?!\w)"
+        rest = re.sub(words, " ", rest, count=1, flags=re.IGNORECASE)
     return " ".join(rest.split()) if any(map(str.isalpha, rest)) else question

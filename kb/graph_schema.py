@@ -57,6 +57,24 @@ class GraphSchema:
                 self._schema = self._builder.build()
             return self._schema
 
+    def leads_to_mediator(self, hop: Hop) -> bool:
+        """Tell whether a hop ends at entities that tie others together; raises as `of` does."""
+        schema = self.of([hop.relation])
+        stated = schema.property(hop.relation)
+        if stated is None:
+            return False
+        end = stated.domain if hop.inverse else stated.expected_type
+        return end is not None and schema.is_mediator(end)
+
+    def canonical(self, hops: Iterable[Hop]) -> tuple[Hop, ...]:
+        """Of the two names of each hop, a relation and backwards its reverse, choose always one.
+
+        The dump holds both relations of a pair, so both ways lead to the same. Raises as `of` does.
+        """
+        hops = tuple(hops)
+        schema = self.of([hop.relation for hop in hops])
+        return tuple(_canonical(schema, hop) for hop in hops)
+
     def _learn(self, query: str, field: str | None = None) -> None:
         for row in self._graph.select(query, timeout_s=self._timeout_s).rows:
             *subject, value = row
@@ -66,20 +84,7 @@ class GraphSchema:
                 self._builder.add(str(subject[0]), predicate, text)
 
 
-def leads_to_mediator(schema: Schema, hop: Hop) -> bool:
-    """Tell whether a hop ends at entities that only tie others together, by the schema."""
-    stated = schema.property(hop.relation)
-    if stated is None:
-        return False
-    end = stated.domain if hop.inverse else stated.expected_type
-    return end is not None and schema.is_mediator(end)
-
-
-def canonical_hop(schema: Schema, hop: Hop) -> Hop:
-    """Of the two ways to say a hop, by a relation or backwards by its reverse, choose one.
-
-    The dump holds both relations of a pair, so both ways lead to the same.
-    """
+def _canonical(schema: Schema, hop: Hop) -> Hop:
     stated = schema.property(hop.relation)
     if stated is None or stated.reverse is None:
         return hop

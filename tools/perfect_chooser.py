@@ -22,7 +22,8 @@ import click
 
 from kbqa.engine.conversion import convert_queries
 from kbqa.engine.questions import Question, read_questions
-from kbqa.kb.graph_schema import GraphSchema, canonical_hop
+from kbqa.engine.repair.frontiers import relation_path
+from kbqa.kb.graph_schema import GraphSchema
 from kbqa.kb.select_graph import open_graph
 from kbqa.sparql.crp import Crp, Hop
 
@@ -44,13 +45,18 @@ class PerfectChooser:
 
     def __init__(self, golds: Mapping[str, Sequence[Hop]], schema: GraphSchema) -> None:
         self._schema = schema
-        self._golds = {" ".join(words.split()): self._edges(hops) for words, hops in golds.items()}
+        self._golds = {
+            " ".join(words.split()): schema.canonical(hops) for words, hops in golds.items()
+        }
 
     def reply(self, prompt: str) -> str:
         """Answer a prompt of `kbqa.engine.repair.prompts`."""
         asked = _QUESTION.findall(prompt)
         question = asked[-1] if asked else ""
-        paths = {int(number): self._edges(_hops(path)) for number, path in _PATH.findall(prompt)}
+        paths = {
+            int(number): self._schema.canonical(_hops(path))
+            for number, path in _PATH.findall(prompt)
+        }
         if not paths:
             return f"1. {question}"
         gold = self._golds.get(question, ())
@@ -60,11 +66,6 @@ class PerfectChooser:
             return "yes" if any(paths[number] == gold for number in right) else "no"
         return ", ".join(map(str, right)) or "none"
 
-    def _edges(self, hops: Iterable[Hop]) -> tuple[Hop, ...]:
-        hops = tuple(hops)
-        schema = self._schema.of([hop.relation for hop in hops])
-        return tuple(canonical_hop(schema, hop) for hop in hops)
-
 
 def gold_hops(questions: Iterable[Question]) -> dict[str, tuple[Hop, ...]]:
     """Collect the gold main paths of questions, where a chain of relations says them."""
@@ -72,10 +73,8 @@ def gold_hops(questions: Iterable[Question]) -> dict[str, tuple[Hop, ...]]:
     crps = convert_queries(queries.values())
     golds = {}
     for text, query in queries.items():
-        if isinstance(crp := crps[query], Crp):
-            hops = tuple(step for step in crp.path if isinstance(step, Hop))
-            if len(hops) == len(crp.path):
-                golds[text] = hops
+        if isinstance(crp := crps[query], Crp) and (path := relation_path(crp)) is not None:
+            golds[text] = path.hops
     return golds
 
 

@@ -33,20 +33,19 @@ from kbqa.engine.ground import Grounder, name_topics
 from kbqa.engine.linker import Linker
 from kbqa.engine.linking_model import LinkingModel
 from kbqa.engine.questions import Question, read_questions
+from kbqa.engine.repair.frontiers import RelationPath, relation_path
 from kbqa.engine.repair.path_search import SearchWidths
 from kbqa.engine.repair.repair import Repairer, RepairSettings
 from kbqa.engine.router import Router
 from kbqa.kb.entity_search import Names, open_names
 from kbqa.kb.graph import Graph
-from kbqa.kb.graph_schema import GraphSchema, canonical_hop
+from kbqa.kb.graph_schema import GraphSchema
 from kbqa.kb.select_graph import open_graph
-from kbqa.sparql.crp import Crp, Entity, Hop, Step
+from kbqa.sparql.crp import Crp, Entity, Hop
 from kbqa.sparql.errors import CrpSyntaxError
 from kbqa.sparql.text import read_crp, render_crp
 
 _TIERS = ("independent", "annotated")
-
-Edges = tuple[Hop, ...]
 
 
 class TimedEmbedder(Embedder):
@@ -102,10 +101,12 @@ class Trial:
     router: Router
     gold_entities: bool
 
-    def search(self, question: Question, gold: Crp, written: Sequence[Candidate]) -> Searched:
+    def search(
+        self, question: Question, gold: RelationPath, written: Sequence[Candidate]
+    ) -> Searched:
         """Withhold the gold path, and search it."""
-        edges = self.edges(gold.path)
-        withheld = [each for each in written if self.edges(_path(each)) != edges]
+        edges = self.schema.canonical(gold.hops)
+        withheld = [each for each in written if self.schema.canonical(_hops(each)) != edges]
         given = name_topics(self.graph, question.topics) if self.gold_entities else []
         linked = self.linker.link(question.text)
         grounder = Grounder(self.graph, self.names, linked, given)
@@ -114,17 +115,11 @@ class Trial:
         repair = self.router.repair(question.text, "withheld", execution, given, linked, None)
         seconds = time.perf_counter() - started - (self.embedder.seconds - before)
         shown = [
-            each.path.topic.mid == gold.topic.mid and self.edges(each.path.hops) == edges
+            each.path.topic.mid == gold.topic.mid and self.schema.canonical(each.path.hops) == edges
             for each in (repair.candidates if repair else ())
         ]
         queries = repair.queries if repair else 0
-        return Searched(len(gold.path), any(shown), shown[:1] == [True], queries, seconds)
-
-    def edges(self, path: Sequence[Step]) -> Edges:
-        """Write each hop by one of its two names."""
-        hops = [step for step in path if isinstance(step, Hop)]
-        schema = self.schema.of([hop.relation for hop in hops])
-        return tuple(canonical_hop(schema, hop) for hop in hops)
+        return Searched(len(edges), any(shown), shown[:1] == [True], queries, seconds)
 
 
 @click.command(help=__doc__)
@@ -169,9 +164,10 @@ def main(
     asked = [each for each in read_questions(question_file) if each.tier in (None, *_TIERS)]
     crps = convert_queries(each.sparql for each in asked if each.sparql is not None)
     golds = [
-        (each, gold)
+        (each, path)
         for each in asked
-        if isinstance(gold := crps.get(each.sparql or ""), Crp) and _is_chain(gold)
+        if isinstance(gold := crps.get(each.sparql or ""), Crp)
+        and (path := relation_path(gold)) is not None
     ]
     embedder = TimedEmbedder.load()
     assert isinstance(embedder, TimedEmbedder)
@@ -214,20 +210,17 @@ def _p95(values: Sequence[float]) -> float:
     return values[round(0.95 * (len(values) - 1))]
 
 
-def _is_chain(crp: Crp) -> bool:
-    return all(isinstance(step, Hop) for step in crp.path)
-
-
-def _path(candidate: Candidate) -> tuple[Step, ...]:
+def _hops(candidate: Candidate) -> tuple[Hop, ...]:
     try:
-        return read_crp(candidate.text).crp.path
+        path = relation_path(read_crp(candidate.text).crp)
     except CrpSyntaxError:
-        return ()
+        path = None
+    return () if path is None else path.hops
 
 
-def _stand_in(gold: Crp) -> Candidate:
+def _stand_in(gold: RelationPath) -> Candidate:
     """Write a path that leads nowhere from the gold topic, of the gold depth."""
-    hops = (Hop("kbqa.no.relation"),) * len(gold.path)
+    hops = (Hop("kbqa.no.relation"),) * len(gold.hops)
     return Candidate(render_crp(Crp(Entity(mid=gold.topic.mid), hops)), -1.0, 1)
 
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kbqa.kb.graph import Direction, Graph
-from kbqa.kb.graph_schema import GraphSchema, leads_to_mediator
-from kbqa.sparql.crp import Entity, Hop
+from kbqa.kb.graph_schema import GraphSchema
+from kbqa.sparql.crp import Crp, Entity, Hop
 from kbqa.sparql.terms import Term
 
 MAX_NODES = 200
@@ -48,6 +48,12 @@ class RelationPath:
     def then(self, hop: Hop) -> "RelationPath":
         """Append a hop."""
         return RelationPath(self.topic, (*self.hops, hop))
+
+
+def relation_path(crp: Crp) -> RelationPath | None:
+    """Take the main path of a CRP; None where it has forks."""
+    hops = tuple(step for step in crp.path if isinstance(step, Hop))
+    return RelationPath(crp.topic, hops) if len(hops) == len(crp.path) else None
 
 
 class Frontiers:
@@ -94,8 +100,7 @@ class Frontiers:
 
     def ends_at_mediator(self, path: RelationPath) -> bool:
         """Tell whether a path ends at entities that only tie others together, by the schema."""
-        hop = path.hops[-1]
-        return leads_to_mediator(self._schema.of([hop.relation]), hop)
+        return self._schema.leads_to_mediator(path.hops[-1])
 
     def _relations(self, nodes: Sequence[str], direction: Direction) -> list[Hop]:
         if not nodes:
@@ -125,10 +130,8 @@ class Frontiers:
         if not path.hops or self.ends_at_mediator(path):
             return False
         last = path.hops[-1]
-        if hop.relation == last.relation:
-            return hop.inverse != last.inverse
-        stated = self._schema.of([last.relation]).property(last.relation)
-        return stated is not None and stated.reverse == hop.relation and hop.inverse == last.inverse
+        way, way_back = self._schema.canonical([hop, Hop(last.relation, not last.inverse)])
+        return way == way_back
 
 
 def _is_telling(relation: str) -> bool:

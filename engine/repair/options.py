@@ -45,7 +45,7 @@ class MethodChoice:
         stop: What says how deep to search.
         width: Paths that each step of a search starts from.
         embedder: Model instead of the packaged one.
-        order: Which of the candidates answers; None for ``confidence`` where its model is there.
+        order: Which of the candidates answers.
         without: Classes of constraints that are left out.
     """
 
@@ -58,7 +58,7 @@ class MethodChoice:
     stop: "Stop"
     width: int
     embedder: str | None
-    order: Order | None
+    order: Order
     without: "tuple[Kind, ...]"
 
     @property
@@ -72,14 +72,13 @@ class MethodChoice:
         Raises:
             ModelError: The confidence model is missing or broken.
         """
-        from kbqa.engine.confidence import SHIPPED_CONFIDENCE, ConfidenceModel
+        from kbqa.engine.confidence import ConfidenceModel
         from kbqa.engine.execute import Rules
 
         without = frozenset(self.without)
-        order = self.order or ("confidence" if SHIPPED_CONFIDENCE.exists() else "full-first")
-        if order == "confidence":
+        if self.order == "confidence":
             return Rules(ConfidenceModel.load(), without=without)
-        return Rules(order=order, without=without)
+        return Rules(order=self.order, without=without)
 
     def router(self, graph: "Graph") -> "Router | None":
         """Make what repairs paths; None where nothing does.
@@ -107,11 +106,11 @@ class MethodChoice:
         """Tell the confidence below which questions are repaired; 0 where none is looked at."""
         if self.route == "reachability":
             return 0.0
+        model = self.rules().confidence
+        if model is None:  # Then every answer would be unsure, and every question paid for.
+            raise InputError("--route confidence needs --order confidence")
         if self.threshold is not None:
             return self.threshold
-        model = self.rules().confidence
-        if model is None:
-            raise InputError("--route confidence needs --order confidence")
         return model.threshold(self.general_calls / CALLS_A_REPAIR)
 
 
@@ -173,9 +172,10 @@ def method_options(command: Command) -> Command:
     @click.option(
         "--order",
         type=click.Choice(ORDERS),
+        default="confidence",
+        show_default=True,
         help="Which written path answers: the one whose answers are likeliest to be right, the "
-        "first that answers in full, or the first that answers at all.  [default: confidence where "
-        "its model is shipped, else full-first]",
+        "first that answers in full, or the first that answers at all.",
     )
     @click.option(
         "--without",
@@ -195,7 +195,7 @@ def method_options(command: Command) -> Command:
         stop: "Stop",
         width: int,
         embedder: str | None,
-        order: Order | None,
+        order: Order,
         without: "tuple[Kind, ...]",
         **rest: object,
     ) -> None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from kbqa.engine.embedder import Embedder, relation_text
 from kbqa.engine.repair.frontiers import Frontiers, RelationPath
-from kbqa.kb.graph_schema import GraphSchema, canonical_hop
+from kbqa.kb.graph_schema import GraphSchema
 from kbqa.sparql.crp import Hop
 
 _ASKED_WEIGHT, _ASKED_FLOOR = 0.05, 1e-3
@@ -137,7 +137,8 @@ class PathSearch:
     def _distinct(self, paths: Iterable[ScoredPath]) -> dict[RelationPath, ScoredPath]:
         distinct: dict[RelationPath, ScoredPath] = {}
         for each in sorted(paths, key=lambda each: -each.score):
-            distinct.setdefault(self._canonical(each.path), each)
+            edges = RelationPath(each.path.topic, self._schema.canonical(each.path.hops))
+            distinct.setdefault(edges, each)
         return distinct
 
     def _expanded(self, path: RelationPath) -> Iterator[RelationPath]:
@@ -153,8 +154,7 @@ class PathSearch:
         """Keep the hops most like each step of the blueprint: the paper's equation 9."""
         if not hops:
             return []
-        schema = self._schema.of([hop.relation for hop in hops])
-        edges = [canonical_hop(schema, hop) for hop in hops]
+        edges = self._schema.canonical(hops)
         texts = [relation_text(hop.relation) for hop in hops]
         kept: dict[Hop, None] = {}
         for step in self._guide.steps:
@@ -170,8 +170,3 @@ class PathSearch:
         """Weigh how likely the question asks for a relation: from 0 to 0.35."""
         likely = self._guide.asked.get(hop.relation, 0.0)
         return _ASKED_WEIGHT * math.log(1 + likely / _ASKED_FLOOR)
-
-    def _canonical(self, path: RelationPath) -> RelationPath:
-        schema = self._schema.of([hop.relation for hop in path.hops])
-        hops = tuple(canonical_hop(schema, hop) for hop in path.hops)
-        return RelationPath(path.topic, hops)

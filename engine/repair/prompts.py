@@ -17,7 +17,7 @@ MAX_STEPS = 5
 """Steps of a blueprint that count; a path has four hops at most."""
 
 _STEP = re.compile(r"^\s*(?:[-*•#]\s*)?(?:step\s*)?(?:\d+\s*[.):]\s*)?(.+?)\s*$", re.IGNORECASE)
-_NUMBER = re.compile(r"\d+")
+_NUMBER = re.compile(r"(?<!\d)\d{1,3}(?!\d)")
 _MAX_STEP_LETTERS = 200
 
 _BLUEPRINT = """\
@@ -112,7 +112,8 @@ def read_choice(reply: str, count: int, wanted: int) -> list[int]:
     >>> read_choice("Path 3, then 1 (not 12).", count=10, wanted=2), read_choice("none", 10, 1)
     ([2, 0], [])
     """
-    for line in reversed(reply.splitlines()):
+    explains = re.search(r"[^\W\d]", reply) is not None
+    for line in reversed(reply.splitlines()) if explains else [reply]:
         numbers = dict.fromkeys(int(number) for number in _NUMBER.findall(line))
         chosen = [number - 1 for number in numbers if 1 <= number <= count]
         if chosen:

@@ -30,7 +30,9 @@ Stop = Choice["model", "blueprint", "judge"]
 general model after each step. Source: RouterKGQA §3.3, "Stopping criterion", and Table 3."""
 
 MAX_DEPTH = 4
-"""Hops of a path at most: the benchmarks' gold paths have no more but in a handful of questions."""
+"""Hops that are searched at most, and one more where the last leads through a mediator.
+
+The benchmarks' gold paths have no more but in a handful of questions."""
 
 _UNKNOWN_DEPTH = 2
 
@@ -60,8 +62,9 @@ class Failure:
         question: As asked.
         asked: The question without its mention of the topic, to liken paths to.
         topics: Where to start from, each with its mid; one at least.
-        crp: The small model's best CRP, grounded: its constraints are carried over, and its depth
-            says how deep to search; None where it wrote none that could be read and grounded.
+        crp: The small model's CRP that answers, or else its best, grounded: its constraints are
+            carried over, and its depth says how deep to search; None where it wrote none that could
+            be read and grounded.
         known: Paths that were written and exist, but are not trusted: the last choice is also
             between these.
     """

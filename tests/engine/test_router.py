@@ -124,6 +124,13 @@ def test_unsure_answers_are_repaired_by_confidence(ask: Ask, scripted_chat) -> N
     assert "location.country.capital" in chat.prompts[1]  # It may be right after all.
 
 
+def test_the_path_that_answers_gives_its_own_constraints_and_depth(ask: Ask) -> None:
+    broken = f"{BROKEN} -> a.b\n?x -> film.film.genre = Comedy"
+    answer = ask(broken, WRONG, policy="confidence", confidence=UNSURE)
+    assert answer.repair is not None
+    assert (answer.repair.depth, answer.repair.lost) == (1, ())
+
+
 def test_sure_answers_are_not(ask: Ask, scripted_chat) -> None:
     answer = ask(WRONG, chat=scripted_chat(), policy="confidence", confidence=SURE)
     assert (names(answer), answer.stage) == (["Nairobi"], "specialised")

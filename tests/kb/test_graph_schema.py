@@ -1,7 +1,7 @@
 from pathlib import Path
 
 from kbqa.kb.graph import Graph
-from kbqa.kb.graph_schema import GraphSchema, canonical_hop, leads_to_mediator
+from kbqa.kb.graph_schema import GraphSchema
 from kbqa.kb.select_graph import open_graph
 from kbqa.sparql.crp import Hop
 
@@ -20,20 +20,19 @@ def test_mediator_types_are_known(graph: Graph) -> None:
 
 
 def test_of_two_names_of_an_edge_one_is_chosen(graph: Graph) -> None:
-    schema = GraphSchema(graph).of([CURRENCY, COUNTRIES])
-    assert canonical_hop(schema, Hop(CURRENCY)) == canonical_hop(schema, Hop(COUNTRIES, True))
-    assert canonical_hop(schema, Hop(CURRENCY)) != canonical_hop(schema, Hop(COUNTRIES))
-    unknown = Hop("no.such.relation", True)
-    assert canonical_hop(schema, unknown) == unknown
+    hops = [Hop(CURRENCY), Hop(COUNTRIES, True), Hop(COUNTRIES), Hop("no.such.relation", True)]
+    one, other, back, unknown = GraphSchema(graph).canonical(hops)
+    assert one == other != back
+    assert unknown == hops[-1]
 
 
 def test_mediators_are_told_by_what_a_hop_ends_at(demo_store: Path) -> None:
     graph = open_graph(demo_store)
-    schema = GraphSchema(graph).of([])
+    schema = GraphSchema(graph)
     graph.close()
     borders, borders_back = "location.location.adjoin_s", "location.adjoining_relationship.adjoins"
-    assert leads_to_mediator(schema, Hop(borders))
-    assert not leads_to_mediator(schema, Hop(borders, inverse=True))
-    assert not leads_to_mediator(schema, Hop(borders_back))
-    assert leads_to_mediator(schema, Hop(borders_back, inverse=True))
-    assert not leads_to_mediator(schema, Hop("no.such.relation"))
+    assert schema.leads_to_mediator(Hop(borders))
+    assert not schema.leads_to_mediator(Hop(borders, inverse=True))
+    assert not schema.leads_to_mediator(Hop(borders_back))
+    assert schema.leads_to_mediator(Hop(borders_back, inverse=True))
+    assert not schema.leads_to_mediator(Hop("no.such.relation"))

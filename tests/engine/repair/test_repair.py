@@ -51,9 +51,7 @@ def test_a_general_model_plans_and_chooses(repairer, failure, scripted_chat) -> 
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
-def test_no_more_calls_than_the_depth_and_one(
-    repairer, failure, scripted_chat, depth: int, demo: Graph
-) -> None:
+def test_no_more_calls_than_the_depth_and_one(repairer, failure, scripted_chat, depth: int) -> None:
     crp = replace(failure.crp, path=(Hop("a.b"),) * depth)
     chat = scripted_chat(*["1"] * 9)
     repair = repairer.repair(replace(failure, crp=crp), ChatChooser(chat))
