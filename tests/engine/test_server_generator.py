@@ -1,14 +1,12 @@
-"""Paths from a server: a real HTTP one on loopback that behaves, and misbehaves, as told."""
+"""Paths from a server that behaves, and misbehaves, as told."""
 
 import importlib.util
-import json
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from misbehaving_server import Answer
+from misbehaving_server import MisbehavingServer as Server
 
 from kbqa.engine.crp_ebnf import write_ebnf
 from kbqa.engine.decoding import Decoding
@@ -23,94 +21,39 @@ MODELS = {"data": [{"id": "smol", "owned_by": "me"}]}
 VLLM_MODELS = {"data": [{"id": "smol", "owned_by": "vllm"}, {"id": "crp", "owned_by": "vllm"}]}
 
 
-class Reply:
-    """What the server says to a request: a body, its status and headers, after a while."""
-
-    def __init__(
-        self, body: object, status: int = 200, after_s: float = 0.0, **headers: str
-    ) -> None:
-        self.body = body if isinstance(body, bytes) else json.dumps(body).encode()
-        self.status, self.after_s, self.headers = status, after_s, headers
-
-
 def choice(text: str, *logprobs: float | None, reason: str = "stop") -> dict[str, object]:
     return {"text": text, "finish_reason": reason, "logprobs": {"token_logprobs": list(logprobs)}}
 
 
-def texts(*choices: dict[str, object]) -> Reply:
-    return Reply({"choices": choices})
+def texts(*choices: dict[str, object]) -> Answer:
+    return Answer({"choices": choices})
 
 
 TOKENS = texts({**choice("a", 0.0, 0.0), "prompt_token_ids": [1], "token_ids": [7, 0]})
 
 
-class Server:
-    """Answers completions from a queue, or by a function of the request."""
-
-    def __init__(self) -> None:
-        self.models = Reply(MODELS)
-        self.answer: Callable[[Mapping[str, Any]], Reply] = self._next
-        self.replies: list[Reply] = []
-        self.asked: list[dict[str, Any]] = []
-        self.keys: set[str | None] = set()
-        self.url = ""
-
-    def _next(self, _: Mapping[str, Any]) -> Reply:
-        return self.replies.pop(0)
-
-
 @pytest.fixture
-def server() -> Iterator[Server]:
-    script = Server()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            script.keys.add(self.headers["Authorization"])
-            self._send(script.models if self.path == "/v1/models" else Reply({}, 404))
-
-        def do_POST(self) -> None:
-            assert self.path == "/v1/completions"
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            script.asked.append(body)
-            self._send(script.answer(body))
-
-        def _send(self, reply: Reply) -> None:
-            time.sleep(reply.after_s)
-            self.send_response(reply.status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(reply.body)))
-            for name, value in reply.headers.items():
-                self.send_header(name.replace("_", "-"), value)
-            self.end_headers()
-            self.wfile.write(reply.body)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
-        http.daemon_threads = True
-        script.url = f"http://127.0.0.1:{http.server_address[1]}/v1"
-        thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield script
-        http.shutdown()
-        thread.join()
+def server(server: Server) -> Server:
+    server.models = Answer(MODELS)
+    server.headers = {"Connection": "close"}  # a generator does not close what it keeps open
+    return server
 
 
 def test_one_path_is_the_greedy_one(server: Server) -> None:
-    server.replies = [texts(choice("Main Path:\n a", -0.5, -0.25, -0.25))]
+    server.queue = [texts(choice("Main Path:\n a", -0.5, -0.25, -0.25))]
     generator = ServerGenerator(server.url, CHATML)
     [[candidate]] = generator.generate([Request("who  is\nit?")], 1)
     assert (candidate.text, candidate.logprob, candidate.tokens) == ("Main Path:\n a", -1.0, 3)
     [asked] = server.asked
     assert asked["prompt"] == "<|im_start|>user\nwho is it?<|im_end|>\n<|im_start|>assistant\n"
     assert (asked["model"], asked["temperature"], asked["n"]) == ("smol", 0.0, 1)
+    assert server.paths == {"/v1/models", "/v1/completions"}
     assert "add_special_tokens" not in asked, "only vLLM knows it"
     assert generator.name == f"smol at {server.url}, decoding none"
 
 
 def test_samples_are_ranked_and_do_not_repeat(server: Server) -> None:
-    def answer(asked: Mapping[str, Any]) -> Reply:
+    def answer(asked: Mapping[str, Any]) -> Answer:
         if asked["temperature"] == 0:
             return texts(choice("greedy", -1.0, -1.0))
         seed = asked["seed"]
@@ -128,9 +71,9 @@ def test_samples_are_ranked_and_do_not_repeat(server: Server) -> None:
 
 
 def test_a_question_keeps_its_own_paths_however_slow(server: Server) -> None:
-    def answer(asked: Mapping[str, Any]) -> Reply:
+    def answer(asked: Mapping[str, Any]) -> Answer:
         name = asked["prompt"].splitlines()[1][0]
-        return Reply({"choices": [choice(name, -1.0)]}, after_s=0.1 if name == "a" else 0.0)
+        return Answer({"choices": [choice(name, -1.0)]}, after_s=0.1 if name == "a" else 0.0)
 
     server.answer = answer
     generator = ServerGenerator(server.url, CHATML)
@@ -139,7 +82,7 @@ def test_a_question_keeps_its_own_paths_however_slow(server: Server) -> None:
 
 
 def test_an_unfinished_or_empty_text_is_left_out(server: Server) -> None:
-    server.replies = [texts(choice("Main", -1.0, reason="length"), choice(""))]
+    server.queue = [texts(choice("Main", -1.0, reason="length"), choice(""))]
     assert ServerGenerator(server.url, CHATML).generate([Request("who?")], 1) == [[]]
 
 
@@ -148,9 +91,11 @@ def test_nothing_is_asked_for_no_questions(server: Server) -> None:
     assert server.asked == []
 
 
-def test_vllm_is_told_to_leave_the_prompt_and_the_samples_as_they_are(server: Server) -> None:
-    server.models = Reply(VLLM_MODELS)
-    server.replies = [texts(choice("a", -1.0))]
+def test_vllm_is_told_to_leave_the_prompt_and_the_samples_as_they_are(
+    server: Server,
+) -> None:
+    server.models = Answer(VLLM_MODELS)
+    server.queue = [texts(choice("a", -1.0))]
     ServerGenerator(server.url, CHATML, "crp").generate([Request("who?")], 1)
     [asked] = server.asked
     assert asked["model"] == "crp"
@@ -159,8 +104,8 @@ def test_vllm_is_told_to_leave_the_prompt_and_the_samples_as_they_are(server: Se
 
 
 def test_vllm_searches_by_beams_in_one_request(server: Server) -> None:
-    server.models = Reply(VLLM_MODELS)
-    server.replies = [texts(choice("b", -2.0), choice("a", -1.0))]
+    server.models = Answer(VLLM_MODELS)
+    server.queue = [texts(choice("b", -2.0), choice("a", -1.0))]
     generator = ServerGenerator(server.url, CHATML, "crp", search="beam")
     [candidates] = generator.generate([Request("who?")], 2)
     assert [candidate.text for candidate in candidates] == ["a", "b"]
@@ -170,13 +115,13 @@ def test_vllm_searches_by_beams_in_one_request(server: Server) -> None:
 
 
 def test_vllm_is_given_the_grammar_and_reads_again_what_it_wrote(server: Server) -> None:
-    def answer(asked: Mapping[str, Any]) -> Reply:
+    def answer(asked: Mapping[str, Any]) -> Answer:
         if asked.get("echo"):
             return texts(choice("", None, -9.0, -9.0, -2.0, -0.5, reason="length"))
         written = choice("Main Path:", 0.0, 0.0)
         return texts({**written, "prompt_token_ids": [1, 2, 3], "token_ids": [7, 0]})
 
-    server.models = Reply(VLLM_MODELS)
+    server.models = Answer(VLLM_MODELS)
     server.answer = answer
     generator = ServerGenerator(server.url, CHATML, "crp", Decoding("grammar"))
     [[candidate]] = generator.generate([Request("who?")], 1)
@@ -191,15 +136,15 @@ def test_vllm_is_given_the_grammar_and_reads_again_what_it_wrote(server: Server)
     [
         ([texts(choice("a", 0.0))], "does not tell the tokens"),
         ([TOKENS, texts(choice("", None, -1.0))], "does not score the text"),
-        ([Reply({"message": "invalid grammar"}, 400)], "refuses: .*invalid grammar"),
+        ([Answer({"message": "invalid grammar"}, 400)], "refuses: .*invalid grammar"),
     ],
     ids=["no tokens", "no score", "refused"],
 )
 def test_a_server_that_cannot_constrain_is_told(
-    server: Server, replies: list[Reply], message: str
+    server: Server, replies: list[Answer], message: str
 ) -> None:
-    server.models = Reply(VLLM_MODELS)
-    server.replies = replies
+    server.models = Answer(VLLM_MODELS)
+    server.queue = replies
     generator = ServerGenerator(server.url, CHATML, "crp", Decoding("grammar"), retries=0)
     with pytest.raises(ModelError, match=message):
         generator.generate([Request("who?")], 1)
@@ -219,14 +164,14 @@ def test_constraints_that_are_not_offered_are_told(
 @pytest.mark.parametrize(
     "failure",
     [
-        Reply({"error": {"message": "out of memory"}}, 500),
-        Reply({}, 429, Retry_After="0.1"),
-        Reply({}, 503),
+        Answer({"error": {"message": "out of memory"}}, 500),
+        Answer({}, 429, headers={"Retry-After": "0.1"}),
+        Answer({}, 503),
     ],
     ids=["500", "429 with Retry-After", "503"],
 )
-def test_what_passes_is_tried_again(server: Server, failure: Reply) -> None:
-    server.replies = [failure, texts(choice("a", -1.0))]
+def test_what_passes_is_tried_again(server: Server, failure: Answer) -> None:
+    server.queue = [failure, texts(choice("a", -1.0))]
     [[candidate]] = ServerGenerator(server.url, CHATML).generate([Request("who?")], 1)
     assert candidate.text == "a"
     assert len(server.asked) == 2
@@ -235,19 +180,22 @@ def test_what_passes_is_tried_again(server: Server, failure: Reply) -> None:
 @pytest.mark.parametrize(
     ("reply", "message"),
     [
-        (Reply({"error": {"message": "out of memory"}}, 500), r"refuses: .*500.*out of memory"),
-        (Reply({"error": {"message": "slow down"}}, 429, Retry_After="0.01"), "refuses: .*429"),
-        (Reply({"error": {"message": "key?"}}, 401), r"401.*Set KBQA_SERVER_API_KEY"),
-        (Reply({"message": "no grammar"}, 400), "refuses: .*no grammar"),
-        (Reply(b"<html>"), "answers what is no answer"),
-        (Reply({"text": "Main Path:"}), "answers what is no answer: .*choices"),
-        (Reply([]), "answers what is no answer"),
-        (Reply({"choices": [{"text": "a", "logprobs": {"token_logprobs": ["x"]}}]}), "no answer"),
-        (Reply({"choices": []}), "no text at all"),
-        (Reply({"choices": [{"text": "a"}]}), "no log-probabilities.*--logits_all"),
-        (Reply({"choices": [{"text": "a", "logprobs": {}}]}), "no log-probabilities"),
+        (Answer({"error": {"message": "out of memory"}}, 500), r"refuses: .*500.*out of memory"),
+        (
+            Answer({"error": {"message": "slow down"}}, 429, headers={"Retry-After": "0.01"}),
+            "refuses: .*429",
+        ),
+        (Answer({"error": {"message": "key?"}}, 401), r"401.*Set KBQA_SERVER_API_KEY"),
+        (Answer({"message": "no grammar"}, 400), "refuses: .*no grammar"),
+        (Answer(b"<html>"), "answers what is no answer"),
+        (Answer({"text": "Main Path:"}), "answers what is no answer: .*choices"),
+        (Answer([]), "answers what is no answer"),
+        (Answer({"choices": [{"text": "a", "logprobs": {"token_logprobs": ["x"]}}]}), "no answer"),
+        (Answer({"choices": []}), "no text at all"),
+        (Answer({"choices": [{"text": "a"}]}), "no log-probabilities.*--logits_all"),
+        (Answer({"choices": [{"text": "a", "logprobs": {}}]}), "no log-probabilities"),
         (texts(choice("a")), "no log-probabilities"),
-        (Reply({}, after_s=1.0), r"did not answer within 0\.2 s, asked 2 times"),
+        (Answer({}, after_s=1.0), r"did not answer within 0\.2 s, asked 2 times"),
     ],
     ids=[
         "500",
@@ -265,7 +213,7 @@ def test_what_passes_is_tried_again(server: Server, failure: Reply) -> None:
         "time-out",
     ],
 )
-def test_what_a_server_cannot_do_is_told(server: Server, reply: Reply, message: str) -> None:
+def test_what_a_server_cannot_do_is_told(server: Server, reply: Answer, message: str) -> None:
     generator = ServerGenerator(server.url, CHATML, timeout_s=0.2, retries=1)
     server.answer = lambda _: reply
     with pytest.raises(ModelError, match=message):
@@ -275,16 +223,16 @@ def test_what_a_server_cannot_do_is_told(server: Server, reply: Reply, message: 
 @pytest.mark.parametrize(
     ("models", "model", "message"),
     [
-        (Reply(MODELS), "other", r"serves no model 'other'\. Choose from: smol"),
-        (Reply(VLLM_MODELS), None, r"serves several models\. Choose from: crp, smol"),
-        (Reply({"data": []}), None, "serves no model$"),
-        (Reply({}, 404), None, r"404.*ends in /v1"),
-        (Reply(b"<html>"), None, "answers what is no answer"),
+        (Answer(MODELS), "other", r"serves no model 'other'\. Choose from: smol"),
+        (Answer(VLLM_MODELS), None, r"serves several models\. Choose from: crp, smol"),
+        (Answer({"data": []}), None, "serves no model$"),
+        (Answer({}, 404), None, r"404.*ends in /v1"),
+        (Answer(b"<html>"), None, "answers what is no answer"),
     ],
     ids=["another", "several", "none", "no such path", "not JSON"],
 )
 def test_a_model_that_is_not_served_is_told(
-    server: Server, models: Reply, model: str | None, message: str
+    server: Server, models: Answer, model: str | None, message: str
 ) -> None:
     server.models = models
     with pytest.raises(ModelError, match=message):

@@ -41,6 +41,7 @@ def test_a_reply_is_a_text_and_what_it_took(server):
     assert (reply.usage.input_tokens, reply.usage.output_tokens) == (20, 4)
     assert reply.usage.cost_usd == pytest.approx(60e-6)
     assert 0.05 <= reply.usage.seconds < 5
+    assert server.paths == {"/v1/chat/completions"}
     assert server.asked == [
         {
             "model": "smol",

