@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from kbqa.engine.answer import Answer, AnswerEntity, EvidenceTriple, Stage, term_text
+from kbqa.engine.chat.counted_chat import CountedChat
 from kbqa.engine.chat.model import Usage
 from kbqa.engine.clock import Clock
 from kbqa.engine.evidence import find_evidence, name_terms
@@ -76,7 +77,7 @@ class Engine:
         request = Request(question, tuple(given) or _as_topics(linked))
         with clock.stage("generate"):
             [candidates] = self._generator.generate([request], self._n)
-        return self._answer(question, candidates, given, linked, clock)
+        return self._answer(question, candidates, given, linked, clock, self.new_chat())
 
     def generate(self, requests: Sequence[Request]) -> list[list[Candidate]]:
         """Write the candidates of many questions at once, for `answer`.
@@ -86,14 +87,30 @@ class Engine:
         """
         return self._generator.generate([self._with_topics(r) for r in requests], self._n)
 
+    def new_chat(self) -> CountedChat | None:
+        """Make the general model that one question asks; None where none repairs."""
+        return None if self._router is None else self._router.new_chat()
+
     def answer(
-        self, question: str, candidates: Sequence[Candidate], topics: Sequence[Entity] = ()
+        self,
+        question: str,
+        candidates: Sequence[Candidate],
+        topics: Sequence[Entity] = (),
+        chat: CountedChat | None = None,
     ) -> Answer:
-        """Answer a question whose candidates have been written before; otherwise as `ask`."""
+        """Answer a question whose candidates have been written before; otherwise as `ask`.
+
+        Args:
+            question: In natural language.
+            candidates: Best first.
+            topics: As for `ask`.
+            chat: From `new_chat`, for who must know what was paid for even where this raises.
+        """
         clock = Clock()
         with clock.stage("link"):
             linked = self._linker.link(question)
-        return self._answer(question, candidates, name_topics(self._graph, topics), linked, clock)
+        given = name_topics(self._graph, topics)
+        return self._answer(question, candidates, given, linked, clock, chat or self.new_chat())
 
     def close(self) -> None:
         """Close the graph's names, but not the graph; the engine is not used afterwards."""
@@ -111,11 +128,12 @@ class Engine:
         topics: Sequence[Entity],
         linked: Sequence[LinkedEntity],
         clock: Clock,
+        chat: CountedChat | None,
     ) -> Answer:
         grounder = Grounder(self._graph, self._names, linked, topics)
         executor = Executor(self._graph, grounder, clock, self._timeout_s, self._rules)
         execution = executor.execute(candidates)
-        routed = self._route(question, execution, grounder, topics, linked, clock)
+        routed = self._route(question, execution, grounder, topics, linked, clock, chat)
         execution = routed.execution
         terms = [row[0] for row in execution.table.rows if row[0] is not None]
         evidence: tuple[EvidenceTriple, ...] = ()
@@ -144,7 +162,7 @@ class Engine:
             truncated=execution.table.truncated,
             stage=None if execution.result is None else routed.stage,
             repair=routed.repair,
-            usage=routed.usage,
+            usage=Usage() if chat is None else chat.usage,
         )
 
     def _route(
@@ -155,33 +173,31 @@ class Engine:
         topics: Sequence[Entity],
         linked: Sequence[LinkedEntity],
         clock: Clock,
+        chat: CountedChat | None,
     ) -> "_Routed":
         """Repair what was executed, if need be; what cannot be bettered stays as it is."""
         router = self._router
         if router is None or (reason := router.reason(execution)) is None:
             return _Routed(execution)
-        chat = router.new_chat()
         with clock.stage("repair"):
             repair = router.repair(question, reason, execution, topics, linked, chat)
-        usage = Usage() if chat is None else chat.usage
         if repair is None or repair.crp is None:
-            return _Routed(execution, "specialised", repair, usage)
+            return _Routed(execution, "specialised", repair)
         written = Candidate(render_crp(repair.crp), logprob=0.0, tokens=1)
         rules = replace(self._rules, confidence=None)
         executor = Executor(self._graph, grounder, clock, self._timeout_s, rules)
         repaired = executor.execute([written])
         if repaired.result is None:
-            return _Routed(execution, "specialised", repair, usage)
-        return _Routed(_appended(execution, repaired), "general", repair, usage)
+            return _Routed(execution, "specialised", repair)
+        return _Routed(_appended(execution, repaired), "general", repair)
 
 
 class _Routed(NamedTuple):
-    """What a question came to after routing, and what that took."""
+    """What a question came to after routing."""
 
     execution: Execution
     stage: Stage = "specialised"
     repair: Repair | None = None
-    usage: Usage = Usage()
 
 
 def _appended(execution: Execution, repaired: Execution) -> Execution:

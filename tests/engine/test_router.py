@@ -147,6 +147,19 @@ def test_a_general_model_that_fails_fails_the_question(ask: Ask, scripted_chat) 
         ask(BROKEN, chat=scripted_chat(ModelError("the server is down")))
 
 
+def test_what_a_question_took_is_known_though_it_fails(
+    demo: Graph, repairer: Repairer, scripted_chat
+) -> None:
+    chat = scripted_chat("1. currency of the country", ModelError("the server is down"))
+    router = Router(repairer, chat)
+    with closing(Engine(demo, SavedBeams("beams.jsonl"), router=router)) as engine:
+        counted = engine.new_chat()
+        with pytest.raises(ModelError, match="is down"):
+            engine.answer(QUESTION, [], chat=counted)
+    assert counted is not None
+    assert counted.usage.calls == 1
+
+
 def test_saved_beams_and_repair_go_together(demo: Graph, repairer: Repairer) -> None:
     with closing(Engine(demo, SavedBeams("beams.jsonl"), router=Router(repairer))) as engine:
         assert engine.answer(QUESTION, []).stage == "general"
