@@ -44,6 +44,8 @@ class Outcome:
         dropped: How many of its constraints were dropped for that.
         answers: What it leads to; empty where it was not run or leads to nothing.
         topic_score: How likely the question is about its topic, by the linker; 1 where it is given.
+        mentioned: How many entities of the constraints that its answers satisfy the question
+            mentions.
         is_replaced: A name in it was taken for somebody who does not bear it, or nobody bears it.
     """
 
@@ -54,13 +56,16 @@ class Outcome:
     dropped: int = 0
     answers: frozenset[Term] = frozenset()
     topic_score: float = 0.0
+    mentioned: int = 0
     is_replaced: bool = False
 
 
 def describe_outcomes(outcomes: Sequence[Outcome]) -> list[Features]:
     """Measure what became of a question's candidates, one against the other.
 
-    Shares are of the probability that the candidates have together.
+    Shares are of the probability that the candidates have together. What supports answers is the
+    share of those candidates that lead to them in full: a constraint that had to be dropped speaks
+    for other answers, not for these.
 
     Returns:
         For each outcome its features; none where it has no answers.
@@ -68,9 +73,10 @@ def describe_outcomes(outcomes: Sequence[Outcome]) -> list[Features]:
     shares = _shares([outcome.candidate.logprob for outcome in outcomes])
     support: dict[frozenset[Term], float] = {}
     for outcome, share in zip(outcomes, shares, strict=True):
-        support[outcome.answers] = support.get(outcome.answers, 0.0) + share
+        if outcome.level == "full":
+            support[outcome.answers] = support.get(outcome.answers, 0.0) + share
     return [
-        _features(outcome, share, support[outcome.answers]) if outcome.answers else {}
+        _features(outcome, share, support.get(outcome.answers, 0.0)) if outcome.answers else {}
         for outcome, share in zip(outcomes, shares, strict=True)
     ]
 
@@ -90,6 +96,7 @@ def _features(outcome: Outcome, share: float, support: float) -> Features:
         "answers": math.log(answers),
         "many answers": float(answers > 20),
         "topic": outcome.topic_score,
+        "mentioned": float(outcome.mentioned),
         "replaced": float(outcome.is_replaced),
     }
 

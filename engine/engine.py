@@ -8,8 +8,9 @@ from kbqa.engine.answer import Answer, AnswerEntity, EvidenceTriple, Stage, term
 from kbqa.engine.chat.counted_chat import CountedChat
 from kbqa.engine.chat.model import Usage
 from kbqa.engine.clock import Clock
+from kbqa.engine.confidence import ConfidenceModel
 from kbqa.engine.evidence import find_evidence, name_terms
-from kbqa.engine.execute import DEFAULT_RULES, Execution, Executor, Rules
+from kbqa.engine.execute import Execution, Executor, Rules
 from kbqa.engine.generate import DEFAULT_BEAMS, Candidate, Generator, Request
 from kbqa.engine.ground import Grounder, name_topics
 from kbqa.engine.linker import LinkedEntity, Linker
@@ -31,12 +32,13 @@ class Engine:
         generator: What writes CRPs.
         n: Candidates a question.
         timeout_s: Seconds for each query.
-        rules: Which of the candidates answers, and how; by default they are trusted in their order.
+        rules: Which of the candidates answers, and how; by default the shipped
+            confidence model chooses.
         router: Repairs what the small model got wrong; by default nothing does.
 
     Raises:
         StoreError: The store has no name index.
-        ModelError: The linker's model cannot be read.
+        ModelError: The linker's or the confidence model cannot be read.
     """
 
     def __init__(
@@ -46,11 +48,12 @@ class Engine:
         *,
         n: int = DEFAULT_BEAMS,
         timeout_s: float = DEFAULT_TIMEOUT_S,
-        rules: Rules = DEFAULT_RULES,
+        rules: Rules | None = None,
         router: Router | None = None,
     ) -> None:
         self._graph, self._generator = graph, generator
-        self._rules, self._router = rules, router
+        self._rules = rules or Rules(ConfidenceModel.load())
+        self._router = router
         self._names = open_names(graph, timeout_s)
         self._linker = Linker(graph, self._names)
         self._n, self._timeout_s = n, timeout_s

@@ -221,6 +221,7 @@ class Executor:
             len(relaxation.dropped),
             frozenset(row[0] for row in table.rows if row[0] is not None),
             self._grounder.topic_score(grounding.crp.topic),
+            self._grounder.count_mentioned(relaxation.crp),
             is_replaced=bool(grounding.replaced or grounding.unlinked),
         )
 

@@ -123,6 +123,11 @@ class Grounder:
             return 1.0
         return self._scores.get(topic.mid or "", 0.0)
 
+    def count_mentioned(self, crp: Crp) -> int:
+        """Count the entities of its constraints that the question mentions."""
+        of_constraints = {entity for c in crp.constraints for entity in _entities(c)}
+        return sum(entity.mid in self._scores for entity in of_constraints)
+
     def proposals(self, crp: Crp) -> list[tuple[Entity, list[Bearer]]]:
         """List the names of a CRP, the topic first, each with those whom it may mean, best first.
 

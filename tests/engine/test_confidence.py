@@ -30,6 +30,14 @@ def test_candidates_are_measured_against_each_other() -> None:
     assert (likely["answers"], likely["token_logprob"]) == (pytest.approx(math.log(2)), -0.1)
 
 
+def test_what_was_relaxed_supports_nobody() -> None:
+    full, relaxed = describe_outcomes(
+        [_outcome(-1.0, "m.1"), _outcome(-1.0, "m.1", level="entity", dropped=1, mentioned=2)]
+    )
+    assert full["support"] == relaxed["support"] == pytest.approx(0.5)
+    assert (full["mentioned"], relaxed["mentioned"]) == (0.0, 2.0)
+
+
 def test_what_has_no_answers_has_no_features_and_no_confidence() -> None:
     features = describe_outcomes([Outcome(Candidate("x", -1.0, 5), "unreachable")])
     assert features == [{}]
@@ -55,6 +63,18 @@ def test_a_model_is_read_as_it_was_saved(tmp_path: Path) -> None:
     model = ConfidenceModel(0.5, {"share": 1.0}, "some questions", [(0.1, 0.2, 3)], [0.1, 0.5])
     model.save(tmp_path / "model.json")
     assert ConfidenceModel.load(tmp_path / "model.json") == model
+
+
+def test_the_shipped_model_trusts_what_likely_candidates_agree_on() -> None:
+    model = ConfidenceModel.load()
+    likely, unlikely = describe_outcomes(
+        [_outcome(-1.0, "m.1", topic_score=1.0), _outcome(-9.0, "m.2", topic_score=1.0)]
+    )
+    assert model.confidence(likely) > 0.5 > model.confidence(unlikely)
+    assert "webqsp.train" in model.fitted_on
+    confidences = [confidence for confidence, _, _ in model.calibration]
+    assert confidences == sorted(confidences)
+    assert model.threshold(0.1) < model.threshold(0.9)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", json.dumps({"schema_version": 99, "bias": 0.0})])

@@ -123,6 +123,14 @@ def test_what_the_question_is_about_goes_before_a_topic_that_it_does_not_mention
 CAPITAL = Hop("location.country.capital")
 
 
+def test_entities_of_constraints_that_the_question_mentions_are_counted(demo: Demo) -> None:
+    linked = [LinkedEntity(demo.names.lookup("Kenya")[0].mid, "Kenya", "kenya", 0.9)]
+    grounder = Grounder(demo.graph, demo.names, linked)
+    borders = (Constraint(0, (Hop("a.b"),), IsEntity(Entity("Kenya", linked[0].mid))),)
+    assert grounder.count_mentioned(Crp(Entity("Uganda"), (CAPITAL,), borders)) == 1
+    assert grounder.count_mentioned(Crp(Entity("Kenya", linked[0].mid), (CAPITAL,))) == 0
+
+
 @pytest.mark.parametrize(
     ("mention", "name", "is_first"),
     [

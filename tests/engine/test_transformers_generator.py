@@ -98,10 +98,10 @@ def test_a_steered_text_has_the_probability_that_the_model_gives_it(
 
 def test_candidates_come_best_first_and_none_twice(generator: TransformersGenerator) -> None:
     [candidates] = generator.generate([Request("which countries border Germany?")], 4)
-    logprobs = [candidate.logprob for candidate in candidates]
+    means = [candidate.logprob / candidate.tokens for candidate in candidates]
     assert 1 <= len(candidates) <= 4
-    assert logprobs == sorted(logprobs, reverse=True)
-    assert all(-math.inf < logprob <= 0 for logprob in logprobs)
+    assert means == sorted(means, reverse=True)
+    assert all(-math.inf < mean <= 0 for mean in means)
     assert len({candidate.text for candidate in candidates}) == len(candidates)
     assert all(candidate.tokens > 1 for candidate in candidates)
 

@@ -62,7 +62,7 @@ class Runner:
         self.output = output
         self._arguments = [
             *("--questions", folder / "questions.jsonl", "--beams", folder / "beams.jsonl"),
-            *("--output", output, "--store", store, "--no-timings", "--order", "full-first"),
+            *("--output", output, "--store", store, "--no-timings"),
         ]
 
     def start(self, *options: str, before: str = "pass") -> "subprocess.Popen[str]":
