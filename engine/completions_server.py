@@ -8,6 +8,7 @@ client, with growing pauses or those that the server asks for: no connection, a 
 
 import importlib.util
 import os
+import weakref
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeVar
 
@@ -67,6 +68,7 @@ class CompletionsServer:
         # The client refuses to go without a key; a server without one does not look at it.
         key = os.environ.get(API_KEY_VARIABLE) or "none"
         self._client = OpenAI(base_url=url, api_key=key, timeout=timeout_s, max_retries=retries)
+        weakref.finalize(self, self._client.close)  # else its sockets wait for the collector
 
     def models(self) -> dict[str, str]:
         """List the models that the server serves, each with its owner.

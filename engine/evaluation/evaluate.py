@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
+from kbqa.engine.chat.model import Usage
 from kbqa.engine.engine import Engine
 from kbqa.engine.evaluation.metrics import METRICS, Mean, bootstrap_mean
 from kbqa.engine.evaluation.row_file import Row, RowFile, take_over
@@ -186,17 +187,20 @@ def _row(
 ) -> Row:
     """Answer a question; raises `SpendingLimitReached`, which is no failure of its own."""
     topics = question.topics if config.gold_entities else ()
+    chat = engine.new_chat()
     try:
         if isinstance(written, Exception):
             raise written
-        answer = engine.answer(question.text, written, topics)
+        answer = engine.answer(question.text, written, topics, chat)
         return answered_row(question, answer, written, shape, timings=config.timings)
     except SpendingLimitReached:
         raise
     except Exception as error:  # Whatever it is, the run goes on.
         is_bug = not isinstance(error, KbqaError)
         logger.warning("question %s failed: %s", question.id, error, exc_info=is_bug)
-        return failed_row(question, error, shape)
+        candidates = None if isinstance(written, Exception) else written
+        paid = Usage() if chat is None else chat.usage
+        return failed_row(question, error, shape, candidates, paid, timings=config.timings)
 
 
 def _wait(running: set[Future[None]], at_most: int) -> set[Future[None]]:

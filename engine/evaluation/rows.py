@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from kbqa.engine.answer import Answer
+from kbqa.engine.chat.model import Usage
 from kbqa.engine.conversion import convert_queries
 from kbqa.engine.evaluation.metrics import Scores, score_best
 from kbqa.engine.evaluation.row_file import Row
@@ -13,6 +14,8 @@ from kbqa.engine.questions import Question
 from kbqa.sparql.crp import Crp
 
 SCHEMA_VERSION = 2
+
+_NO_CALLS = Usage()
 
 
 class Shape(NamedTuple):
@@ -59,45 +62,76 @@ def answered_row(
             replies of general models came out of the cache.
     """
     record = answer.to_dict()
-    general = answer.usage
+    predicted = [one.get("mid") or one["value"] for one in record["answers"]]
+    row: dict[str, Any] = {
+        **_head(question, shape),
+        **record,
+        "scores": asdict(score_best(predicted, question.golds)) if question.golds else None,
+        **_taken(candidates, answer.usage, timings),
+        "error": None,
+    }
+    if not timings:
+        del row["seconds"]
+    return row
+
+
+def failed_row(
+    question: Question,
+    error: Exception,
+    shape: Shape | None,
+    candidates: Sequence[Candidate] | None = None,
+    general: Usage = _NO_CALLS,
+    *,
+    timings: bool = True,
+) -> Row:
+    """Make the row of a question that failed: it scores 0.
+
+    Args:
+        question: As it was asked.
+        error: Why it failed.
+        shape: As for `answered_row`.
+        candidates: What the specialised model had written for it; None where that failed, so that
+            nobody knows what it took.
+        general: What was asked of the general model before.
+        timings: Likewise.
+    """
+    wrong = Scores(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    unknown = ("stage", "level", "beam", "repair")
+    if candidates is None:
+        taken = dict.fromkeys(("calls", "tokens", "usage", "cost_usd"))
+    else:
+        taken = _taken(candidates, general, timings)
+    return {
+        **_head(question, shape),
+        "answers": [],
+        "scores": asdict(wrong) if question.golds else None,
+        **dict.fromkeys(unknown),
+        **taken,
+        "error": f"{type(error).__name__}: {error}",
+    }
+
+
+def _taken(candidates: Sequence[Candidate], general: Usage, timings: bool) -> dict[str, Any]:
+    """Say what a question took of both models."""
     written_calls = int(bool(candidates))
     written_tokens = sum(candidate.tokens for candidate in candidates)
-    predicted = [one.get("mid") or one["value"] for one in record["answers"]]
-    general_usage: dict[str, object] = {
+    of_general: dict[str, object] = {
         "calls": general.calls,
         "cached_calls": general.cached_calls,
         "input_tokens": general.input_tokens,
         "output_tokens": general.output_tokens,
         "cost_usd": general.cost_usd,
     }
-    row: dict[str, Any] = {
-        **_head(question, shape),
-        **record,
-        "scores": asdict(score_best(predicted, question.golds)) if question.golds else None,
+    if not timings:
+        del of_general["cached_calls"]
+    return {
         "calls": written_calls + general.calls,
         "tokens": written_tokens + general.input_tokens + general.output_tokens,
         "usage": {
             "specialised": {"calls": written_calls, "output_tokens": written_tokens},
-            "general": general_usage,
+            "general": of_general,
         },
         "cost_usd": general.cost_usd,
-        "error": None,
-    }
-    if not timings:
-        del row["seconds"], general_usage["cached_calls"]
-    return row
-
-
-def failed_row(question: Question, error: Exception, shape: Shape | None) -> Row:
-    """Make the row of a question that failed: it scores 0, and what it took is not known."""
-    wrong = Scores(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-    unknown = ("stage", "level", "beam", "calls", "tokens", "usage", "cost_usd", "repair")
-    return {
-        **_head(question, shape),
-        "answers": [],
-        "scores": asdict(wrong) if question.golds else None,
-        **dict.fromkeys(unknown),
-        "error": f"{type(error).__name__}: {error}",
     }
 
 

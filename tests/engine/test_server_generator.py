@@ -35,7 +35,6 @@ TOKENS = texts({**choice("a", 0.0, 0.0), "prompt_token_ids": [1], "token_ids": [
 @pytest.fixture
 def server(server: Server) -> Server:
     server.models = Answer(MODELS)
-    server.headers = {"Connection": "close"}  # a generator does not close what it keeps open
     return server
 
 

@@ -87,6 +87,14 @@ def test_a_failed_question_scores_0_and_took_what_nobody_knows() -> None:
     assert [row[key] for key in unknown] == [None] * len(unknown)
 
 
+def test_a_question_that_failed_after_calls_took_these() -> None:
+    paid = Usage(calls=2, cached_calls=1, input_tokens=30, output_tokens=5, cost_usd=0.5)
+    row = failed_row(QUESTION, ModelError("broken"), None, [Candidate("x", -1.0, 7)], paid)
+    assert (row["calls"], row["tokens"], row["cost_usd"]) == (3, 42, 0.5)
+    assert row["usage"]["general"]["cached_calls"] == 1
+    assert row["error"] == "ModelError: broken"
+
+
 def test_what_has_no_gold_answers_is_not_scored() -> None:
     question = replace(QUESTION, golds=())
     assert failed_row(question, ModelError("broken"), None)["scores"] is None
