@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel
 
-HOPELESS = 8.0
-"""A beam this many nats below its question's best is dropped: e^-8 is 3 in ten thousand. Of 517
-right main paths among five candidates of the first adapter, none was more than 4 below."""
+HOPELESS = 6.0
+"""A beam this many nats below its question's best is dropped: e^-6 is 25 in ten thousand. Of the
+right main paths among five candidates of 196 held-out questions of webqsp.train none was more than
+5 below."""
 
 _BLOCK_TOKENS = 64
 """Tokens that the model reads at a time, padding included, if there is one for each beam: on a CPU

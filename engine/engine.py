@@ -1,6 +1,6 @@
 """The way of a question: link, generate, ground, reach, repair if need be, execute, prove."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -22,6 +22,11 @@ from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import GraphError
 from kbqa.sparql.terms import Term
 from kbqa.sparql.text import render_crp
+
+_UNLIKELY = 0.001
+"""Of the likeliest entity's probability: those below it start no path. On samples of webqsp.train
+and cwq.dev this leaves 4.0 and 3.4 of the ten entities that the linker lists, and the gold one, if
+it is among these, in 100 % and 98.5 % of the questions (n = 691 and 649)."""
 
 
 class Engine:
@@ -214,8 +219,9 @@ def _appended(execution: Execution, repaired: Execution) -> Execution:
     )
 
 
-def _as_topics(linked: Iterable[LinkedEntity]) -> tuple[Entity, ...]:
-    return tuple(Entity(entity.name, entity.mid) for entity in linked)
+def _as_topics(linked: Sequence[LinkedEntity]) -> tuple[Entity, ...]:
+    least = _UNLIKELY * linked[0].score if linked else 0.0
+    return tuple(Entity(entity.name, entity.mid) for entity in linked if entity.score >= least)
 
 
 def _why_not(fates: Sequence[str], is_linked: bool) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from kbqa.engine.crp_grammar import TextSet, arrow, topic_line
 from kbqa.kb.graph import Direction, Graph
+from kbqa.kb.name_keys import decode_name
 from kbqa.sparql.crp import Entity, Hop
 from kbqa.sparql.routerkgqa_reader import relation_id
 from kbqa.sparql.routerkgqa_writer import relation_text
@@ -21,6 +22,11 @@ _REACHED = 200
 _ASKED = 24
 """Nodes of a path's end whose relations are looked up, at most: each costs two lookups. They are
 spread evenly, as neighbours of one kind have nearly the same relations."""
+
+
+_DESCRIBES = "type."
+"""What the relations begin with that say how an entity is called and of which types it is. They
+stand in 4 of the 6,617 main paths of webqsp.train and cwq.dev, and nearly every node has them."""
 
 
 class KnownRelations:
@@ -62,7 +68,8 @@ class PathWalk:
     """Lets the main paths of one question go where the graph has a way from its topics.
 
     A path that is walked to its end is reachable: some node is at its end. A path from a hub may be
-    missed, if only few of many nodes on it have its next relation.
+    missed, if only few of many nodes on it have its next relation. No path goes by the names and
+    types of things.
 
     Args:
         graph: Asked once for each path that is walked.
@@ -73,20 +80,20 @@ class PathWalk:
     def __init__(self, graph: Graph, topics: Sequence[Entity], known: KnownRelations) -> None:
         self._graph, self._known = graph, known
         self._starts = _mids_by_name(topics)
-        self._topics = TextSet([topic_line(name) for name in self._starts])
         self._ends: dict[tuple[str, tuple[Hop, ...]], Sequence[Term]] = {}
         self._hops: dict[tuple[str, tuple[Hop, ...]], TextSet] = {}
+        self._names = [name for name in self._starts if self.hops(name, ()).texts]
 
     @property
     def has_topics(self) -> bool:
-        """Whether there is any topic to start from, with a name that can be written."""
-        return bool(self._starts)
+        """Whether a path can start from any topic, and its name can be written."""
+        return bool(self._names)
 
     def topics(self) -> TextSet | None:
         """The names of the topics."""
-        return self._topics
+        return TextSet([topic_line(name) for name in self._names])
 
-    def hops(self, topic: str, path: tuple[Hop, ...]) -> TextSet | None:
+    def hops(self, topic: str, path: tuple[Hop, ...]) -> TextSet:
         """The relations of the nodes at a path's end."""
         key = (topic, path)
         if key not in self._hops:
@@ -95,7 +102,7 @@ class PathWalk:
                 found |= {Hop(relation) for relation in self._graph.relations(mid, "out")}
                 found |= {Hop(relation, True) for relation in self._graph.relations(mid, "in")}
             self._hops[key] = TextSet(
-                sorted(arrow(hop) for hop in found if is_sayable(hop.relation))
+                sorted(arrow(hop) for hop in found if _leads_on(hop.relation))
             )
         return self._hops[key]
 
@@ -149,11 +156,16 @@ def is_sayable(relation: str) -> bool:
     )
 
 
+def _leads_on(relation: str) -> bool:
+    return is_sayable(relation) and not relation.startswith(_DESCRIBES)
+
+
 def _mids_by_name(topics: Sequence[Entity]) -> Mapping[str, list[Term]]:
     starts: dict[str, list[Term]] = {}
     for topic in topics:
-        if topic.mid is not None and topic.name is not None and _is_writable(topic.name):
-            starts.setdefault(topic.name, []).append(topic.mid)
+        name = decode_name(topic.name or "")
+        if topic.mid is not None and _is_writable(name):
+            starts.setdefault(name, []).append(topic.mid)
     return starts
 
 

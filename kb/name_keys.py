@@ -23,7 +23,7 @@ _FOLDED = str.maketrans(
 _ASCII_WORDS = bytes(c if chr(c).isalnum() else ord(" ") for c in range(128)).lower() + bytes(128)
 """Translation of an ASCII text: its letters in lower case and its digits, blanks for the rest."""
 
-_PERCENT_ENCODED = re.compile(r"%[0-9a-f]{2}")
+_PERCENT_ENCODED = re.compile(r"%[0-9a-f]{2}", re.IGNORECASE)
 _APOSTROPHE = re.compile(r" ?['’ʼ`´](?=s\b)|['’ʼ`´]")
 _POSSESSIVE = re.compile(r" ?['’ʼ`´]s?$", re.IGNORECASE)
 _ANY_APOSTROPHE = re.compile(r"['’ʼ`´]")
@@ -53,6 +53,15 @@ class Readings(NamedTuple):
     def keys(self) -> tuple[str, ...]:
         """All of them."""
         return (self.key, *self.shorter, *([self.plural] if self.plural else []))
+
+
+def decode_name(name: str) -> str:
+    """Decode a name that was stored percent-encoded; others stay as they are.
+
+    >>> decode_name("Shaquille O%27Neal"), decode_name("100% Wolf")
+    ("Shaquille O'Neal", '100% Wolf')
+    """
+    return unquote(name) if _PERCENT_ENCODED.search(name) else name
 
 
 def normalise(text: str) -> str:

@@ -1,14 +1,11 @@
 import json
-from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
 from kbqa.engine.answer import Answer
 from kbqa.engine.engine import Engine
 from kbqa.engine.generate import Request
-from kbqa.kb.graph import Graph
 from kbqa.kb.select_graph import open_graph
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import EndpointError, ModelError
@@ -36,13 +33,6 @@ EURO = """Main Path:
  ?y -[location , adjoining relationship , adjoins]-> ?x
 Entity Restrictions:
  ?x -[location , country , currency used]-> Euro"""
-
-
-@pytest.fixture(scope="module")
-def demo(demo_store: Path) -> Iterator[Graph]:
-    graph = open_graph(demo_store)
-    yield graph
-    graph.close()
 
 
 @pytest.fixture
@@ -177,6 +167,16 @@ def test_a_graph_that_is_too_slow_is_told_so(graph, ask):
     assert answer.answers == () or answer.result is not None
     assert answer.beams[0].fate == "failed"
     assert "did not answer in time" in (answer.problem or "")
+
+
+def test_paths_start_from_what_the_question_is_likely_about(demo, scripted):
+    model = scripted([])
+    with closing(Engine(demo, model)) as engine:
+        linked = engine.ask("what is the capital of Kenya?").linked
+    likely = [each.mid for each in linked if each.score >= linked[0].score / 1000]
+    [request] = model.requests
+    assert [topic.mid for topic in request.topics] == likely
+    assert 0 < len(likely) < len(linked)
 
 
 def test_given_topics_take_the_place_of_named_ones(graph, ask):

@@ -1,29 +1,15 @@
 """Where the graph lets a path go, on the small graph."""
 
-from contextlib import closing
-
 import pytest
 
 from kbqa.engine.path_walk import KnownRelations, PathWalk
 from kbqa.kb.relation_list import list_relations
-from kbqa.kb.select_graph import open_graph
 from kbqa.sparql.crp import Entity, Hop
 
 JAMAICA = Entity("Jamaica", "m.03_r3")
 BIEBER = Entity("Justin Bieber", "m.06w2sn5")
 CAPITAL = Hop("location.country.capital")
 SIBLINGS = (Hop("people.person.sibling_s"), Hop("people.sibling_relationship.sibling"))
-
-
-@pytest.fixture(params=["store", "endpoint"])
-def graph(request, small_store):
-    """The small graph, embedded and served."""
-    if request.param == "store":
-        opened = open_graph(small_store)
-    else:
-        opened = open_graph(endpoint=request.getfixturevalue("small_endpoint"))
-    with closing(opened):
-        yield opened
 
 
 @pytest.fixture
@@ -69,6 +55,21 @@ def test_entities_of_one_name_start_together(graph):
     hops = walk.hops("Kingston", ()).texts
     assert " -[location , location , area]->" in hops
     assert " -[people , person , gender]->" in hops
+
+
+def test_no_path_goes_by_names_and_types(walk):
+    hops = walk.hops("Jamaica", ()).texts
+    assert not [hop for hop in hops if "type , object" in hop]
+
+
+def test_where_nothing_else_is_known_of_an_entity_no_path_starts(graph):
+    walk = PathWalk(graph, [JAMAICA, Entity("Oddville", "m.0gxnone")], KnownRelations([]))
+    assert walk.topics().texts == ["\n Jamaica"]
+
+
+def test_a_name_that_was_stored_percent_encoded_is_written_as_it_is_read(graph):
+    walk = PathWalk(graph, [Entity("O%27Jamaica", "m.03_r3")], KnownRelations([]))
+    assert walk.topics().texts == ["\n O'Jamaica"]
 
 
 @pytest.mark.parametrize(
