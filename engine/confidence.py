@@ -81,6 +81,19 @@ def describe_outcomes(outcomes: Sequence[Outcome]) -> list[Features]:
     ]
 
 
+def rank_outcomes(outcomes: Sequence[Outcome], confidences: Sequence[float]) -> list[int]:
+    """Order candidates by how sure their answers are, the surest first; returns their indexes.
+
+    Of those that are alike, what needed no relaxation goes first, and then what the language model
+    thinks likelier.
+    """
+
+    def key(at: int) -> tuple[bool, float, bool]:
+        return not outcomes[at].answers, -confidences[at], outcomes[at].level != "full"
+
+    return sorted(range(len(outcomes)), key=key)
+
+
 def _features(outcome: Outcome, share: float, support: float) -> Features:
     assert outcome.crp is not None
     candidate, answers = outcome.candidate, len(outcome.answers)
@@ -135,6 +148,17 @@ class ConfidenceModel:
             self.weights.get(name, 0.0) * value for name, value in features.items()
         )
         return 1 / (1 + math.exp(-max(-30.0, min(30.0, odds))))
+
+    def judge(self, outcomes: Sequence[Outcome]) -> list[float]:
+        """Compute how sure the answers of a question's candidates are.
+
+        Candidates of the same answers are as sure as the surest of them.
+        """
+        surest: dict[frozenset[Term], float] = {}
+        for outcome, features in zip(outcomes, describe_outcomes(outcomes), strict=True):
+            confidence = self.confidence(features)
+            surest[outcome.answers] = max(confidence, surest.get(outcome.answers, 0.0))
+        return [surest[outcome.answers] for outcome in outcomes]
 
     def threshold(self, share: float) -> float:
         """Find the confidence below which a share of the questions stays.

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from kbqa.engine.answer import Beam, Fate, Result
 from kbqa.engine.clock import Clock
-from kbqa.engine.confidence import ConfidenceModel, Outcome, describe_outcomes
+from kbqa.engine.confidence import ConfidenceModel, Outcome, rank_outcomes
 from kbqa.engine.generate import Candidate
 from kbqa.engine.ground import Grounder, Grounding, ungrounded_entities
 from kbqa.engine.join_start import choose_start
@@ -192,11 +192,11 @@ class Executor:
         runs = self._run_all(candidates, relax)
         fates = [beam.fate for beam in runs.beams]
         outcomes = list(map(self._outcome, candidates, fates, runs.found))
-        confidences = list(map(model.confidence, describe_outcomes(outcomes)))
+        confidences = model.judge(outcomes)
         for number, confidence in enumerate(confidences):
             runs.beams[number] = replace(runs.beams[number], confidence=confidence)
-        answered = [number for number, found in enumerate(runs.found) if found is not None]
-        best = max(answered, key=confidences.__getitem__, default=None)
+        ranked = rank_outcomes(outcomes, confidences)
+        best = next((number for number in ranked if runs.found[number] is not None), None)
         if best is None:
             self._tell_breaks(runs)
         return _ranked(runs.execution(best), outcomes, confidences)

@@ -31,7 +31,7 @@ import click
 from run_beams import BeamRunner, f1_of, first_answers
 
 from kbqa.engine.beam_files import read_beams
-from kbqa.engine.confidence import ConfidenceModel, Outcome, describe_outcomes
+from kbqa.engine.confidence import ConfidenceModel, Outcome, rank_outcomes
 from kbqa.engine.evaluation.metrics import Mean, bootstrap_mean
 from kbqa.engine.evaluation.significance import count_signs, paired_bootstrap, sign_test
 from kbqa.engine.generate import Candidate
@@ -117,9 +117,9 @@ def judge(
 def judge_by_confidence(
     asked: Asked, outcomes: Sequence[Outcome], model: ConfidenceModel
 ) -> Judged:
-    """Judge in the order of the confidences, and by the model's own where these are alike."""
-    confidences = list(map(model.confidence, describe_outcomes(outcomes)))
-    order = sorted(range(len(outcomes)), key=lambda at: -confidences[at])
+    """Judge in the order in which kbqa trusts them."""
+    confidences = model.judge(outcomes)
+    order = rank_outcomes(outcomes, confidences)
     chosen = order[0] if order and outcomes[order[0]].answers else None
     return judge(asked, outcomes, order, chosen, confidences[order[0]] if order else 0.0)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kbqa.engine.confidence import ConfidenceModel, Outcome, describe_outcomes
+from kbqa.engine.confidence import ConfidenceModel, Outcome, describe_outcomes, rank_outcomes
 from kbqa.engine.generate import Candidate
 from kbqa.sparql.errors import ModelError
 from kbqa.sparql.text import parse_crp
@@ -43,6 +43,20 @@ def test_what_has_no_answers_has_no_features_and_no_confidence() -> None:
     assert features == [{}]
     assert ConfidenceModel(5.0, {}).confidence(features[0]) == 0.0
     assert describe_outcomes([]) == []
+
+
+def test_of_candidates_with_the_same_answers_the_likeliest_in_full_stands_for_them() -> None:
+    outcomes = [
+        _outcome(-3.0, "m.9"),
+        _outcome(-1.0, "m.1", level="entity"),
+        _outcome(-2.0, "m.1", topic_score=0.1),
+        _outcome(-4.0, "m.1", topic_score=0.9),
+        Outcome(Candidate("x", -0.5, 5), "unreachable"),
+    ]
+    confidences = ConfidenceModel(0.0, {"topic": 1.0}).judge(outcomes)
+    assert confidences[1] == confidences[2] == confidences[3] > confidences[0] > 0
+    assert confidences[4] == 0.0
+    assert rank_outcomes(outcomes, confidences) == [2, 3, 1, 0, 4]
 
 
 def test_the_level_and_what_was_dropped_are_told() -> None:
