@@ -5,18 +5,13 @@ run time is several times slower on a CPU, its server, or a converter for llama.
 """
 
 import hashlib
-import logging
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Literal
 
 from kbqa.engine.adapter_files import adapter_base, adapter_revision, is_whole_model
-from kbqa.engine.models import base_model, quiet_transformers, require_lm_extra
+from kbqa.engine.models import base_model, make_once, quiet_transformers, require_lm_extra
 from kbqa.kb.cache import cache_directory
 from kbqa.sparql.errors import ModelError
-
-logger = logging.getLogger(__name__)
 
 Precision = Literal["bfloat16", "float32"]
 
@@ -42,23 +37,7 @@ def merged_checkpoint(adapter: Path, base: str | None, precision: Precision) -> 
         return adapter
     base = base_model(base or adapter_base(adapter))
     checkpoint = cache_directory() / f"merged-{_key(base, adapter_revision(adapter), precision)}"
-    if checkpoint.is_dir():
-        return checkpoint
-    logger.info("merging %s into %s: %s, once", adapter, base, checkpoint)
-    try:
-        checkpoint.parent.mkdir(parents=True, exist_ok=True)
-        partial = Path(tempfile.mkdtemp(prefix=f"{checkpoint.name}.", dir=checkpoint.parent))
-    except OSError as error:
-        raise ModelError(f"{checkpoint.parent} cannot be written: {error}") from error
-    try:
-        _merge(base, adapter, precision, partial)
-        partial.rename(checkpoint)
-    except OSError as error:
-        if not checkpoint.is_dir():  # else another process was faster, and its result is the same
-            raise ModelError(f"{checkpoint} cannot be written: {error}") from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-    return checkpoint
+    return make_once(checkpoint, lambda directory: _merge(base, adapter, precision, directory))
 
 
 def _key(base: str, revision: str, precision: Precision) -> str:

