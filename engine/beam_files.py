@@ -14,7 +14,7 @@ from kbqa.engine.crp_records import written_record, written_text
 from kbqa.engine.generate import Candidate, Request
 from kbqa.engine.json_lines import drop_unfinished_line, read_rows
 from kbqa.engine.questions import Question
-from kbqa.engine.run_manifest import claim_output, file_sha256
+from kbqa.engine.run_manifest import claim_output, file_sha256, held
 from kbqa.sparql.errors import InputError
 
 Write = Callable[[Sequence[Request]], Sequence[Sequence[Candidate]]]
@@ -47,7 +47,8 @@ def write_beams(
         report: Called with the number of questions of each batch, those written before first.
 
     Raises:
-        InputError: `output` cannot be written, or holds something else than beams made like that.
+        InputError: `output` cannot be written, holds something else than beams made like that, or
+            another process is writing to it.
         ModelError: The model failed.
     """
     settings = {
@@ -55,27 +56,28 @@ def write_beams(
         "gold_entities": gold_entities,
         **settings,
     }
-    written = {}
-    if claim_output(output, settings, {"questions": str(source)}):
-        drop_unfinished_line(output)
-        written = read_beams(output)
-    report(len(written))
-    # Questions of like length are generated for together: padding is work without use.
-    unwritten = sorted(
-        (question for question in questions if question.id not in written),
-        key=lambda question: len(question.text),
-    )
-    with output.open("a", encoding="utf-8") as rows:
-        for at in range(0, len(unwritten), batch_size):
-            batch = unwritten[at : at + batch_size]
-            requests = [Request(q.text, q.topics if gold_entities else ()) for q in batch]
-            begun = time.perf_counter()
-            written_now = generate(requests)
-            seconds = (time.perf_counter() - begun) / len(batch)
-            for question, candidates in zip(batch, written_now, strict=True):
-                rows.write(_line(question.id, candidates, seconds))
-            rows.flush()
-            report(len(batch))
+    is_begun = claim_output(output, settings, {"questions": str(source)})
+    with held(output):
+        if is_begun:
+            drop_unfinished_line(output)
+        written = read_beams(output) if is_begun else {}
+        report(len(written))
+        # Questions of like length are generated for together: padding is work without use.
+        unwritten = sorted(
+            (question for question in questions if question.id not in written),
+            key=lambda question: len(question.text),
+        )
+        with output.open("a", encoding="utf-8") as rows:
+            for at in range(0, len(unwritten), batch_size):
+                batch = unwritten[at : at + batch_size]
+                requests = [Request(q.text, q.topics if gold_entities else ()) for q in batch]
+                begun = time.perf_counter()
+                written_now = generate(requests)
+                seconds = (time.perf_counter() - begun) / len(batch)
+                for question, candidates in zip(batch, written_now, strict=True):
+                    rows.write(_line(question.id, candidates, seconds))
+                rows.flush()
+                report(len(batch))
 
 
 def read_beams(path: Path) -> dict[str, list[Candidate]]:

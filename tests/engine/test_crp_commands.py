@@ -6,6 +6,7 @@ from click.testing import CliRunner
 
 from kbqa.engine.cli import main
 from kbqa.engine.options import ModelChoice
+from kbqa.engine.run_manifest import held
 
 TEXT = "Main Path:\n Jamaica -[location , country , capital]-> ?x"
 OURS = "Jamaica -> location.country.capital"
@@ -81,6 +82,14 @@ def test_beams_that_were_made_otherwise_are_not_gone_on_with(generate, options, 
     result, model = generate(options=options)
     assert (result.exit_code, model.questions) == (2, [])
     assert f"beams.jsonl holds a run with other settings ({setting})" in result.stderr
+
+
+def test_beams_that_another_process_is_writing_are_left_to_it(generate) -> None:
+    generate([], [], [])
+    with held(Path("beams.jsonl")):
+        result, _ = generate()
+    assert result.exit_code == 2
+    assert "another process is writing to beams.jsonl" in result.stderr
 
 
 def test_a_missing_folder_is_told(generate) -> None:
