@@ -72,7 +72,7 @@ class Generator(Protocol):
     def generate(
         self, requests: Sequence[Request], n: int = DEFAULT_BEAMS
     ) -> list[list[Candidate]]:
-        """Write n candidates for each request, best first.
+        """Write up to n candidates for each request, best first.
 
         Args:
             requests: Written for together; how many fit is the caller's to know.

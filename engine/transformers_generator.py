@@ -82,7 +82,7 @@ class TransformersGenerator:
     def generate(
         self, requests: Sequence[Request], n: int = DEFAULT_BEAMS
     ) -> list[list[Candidate]]:
-        """Write n candidates for each request by beam search; see `Generator.generate`."""
+        """Write up to n candidates for each request by beam search; see `Generator.generate`."""
         if not requests:
             return []
         prompts = [self._prompt.render(request.question) for request in requests]
