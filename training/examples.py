@@ -8,6 +8,7 @@ from kbqa.training.crp_targets import TargetForm, write_target
 from kbqa.training.data import Example, ExampleSet, load_examples
 from kbqa.training.demo_questions import demo_examples
 from kbqa.training.entity_names import NameSource
+from kbqa.training.split_hygiene import read_scored_sets
 from kbqa.training.unusable import Unusable
 
 DEMO_SOURCE = "demo"
@@ -38,11 +39,14 @@ def gather_examples(
     """
     gathered = load_examples(files, form=form, names=names, scored=scored)
     if demo_questions:
+        scored_sets = read_scored_sets(scored)
         drawn = [example for example in demo_examples(seed) if example.split == "train"]
         random.Random(seed).shuffle(drawn)
         for number, example in enumerate(drawn[:demo_questions]):
             example_id, target = f"demo-{number}", write_target(example.crp, form)
-            if isinstance(target, Unusable):
+            if reason := scored_sets.reason_against({"question": example.question}):
+                gathered.skip(DEMO_SOURCE, example_id, reason)
+            elif isinstance(target, Unusable):
                 gathered.skip(DEMO_SOURCE, example_id, target.reason)
             else:
                 gathered.add(Example(example_id, example.question, target, DEMO_SOURCE))

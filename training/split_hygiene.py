@@ -25,7 +25,7 @@ class ScoredSets:
     """What the questions of the sets that a model is scored on are known by.
 
     Attributes:
-        ids: Their ids.
+        ids: Their ids, but for numbers, which are counted in each file anew.
         parents: Ids of the questions that they were made from.
         questions: Their words, as `question_words` gives them.
     """
@@ -52,9 +52,15 @@ def read_scored_sets(paths: Iterable[Path]) -> ScoredSets:
     """
     rows = [row for path in paths for _, row in read_question_rows(path)]
     return ScoredSets(
-        ids=frozenset(str(row["id"]) for row in rows if row.get("id")),
+        ids=frozenset(
+            id_ for row in rows if (id_ := str(row.get("id") or "")) and not id_.isdigit()
+        ),
         parents=frozenset(parent for row in rows if (parent := parent_id(row))),
-        questions=frozenset(question_words(row["question"]) for row in rows if "question" in row),
+        questions=frozenset(
+            question_words(question)
+            for row in rows
+            if isinstance(question := row.get("question"), str)
+        ),
     )
 
 

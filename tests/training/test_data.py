@@ -288,8 +288,10 @@ PARENT, CHILD = "WebQTest-7", f"WebQTest-7_{'0a' * 16}"
         ({"id": CHILD}, {"id": PARENT}, RELATED),
         ({"id": "c", "webqsp_id": PARENT}, {"id": PARENT}, RELATED),
         ({"id": CHILD}, {"id": "WebQTest-70"}, None),
+        ({"id": "1"}, {"id": "1"}, None),
+        ({}, {"question": None}, None),
     ],
-    ids=["id", "words", "parent", "child", "child by its field", "another"],
+    ids=["id", "words", "parent", "child", "child by its field", "another", "number", "no words"],
 )
 def test_what_a_test_set_asks_or_was_made_from_is_left_out(
     trained: dict[str, str], tested: dict[str, str], reason: str | None, tmp_path: Path

@@ -6,6 +6,7 @@ import pytest
 from kbqa.training.data import Example
 from kbqa.training.demo_questions import demo_examples
 from kbqa.training.examples import DEMO_SOURCE, gather_examples
+from kbqa.training.split_hygiene import ASKED
 
 SEED = 0
 
@@ -24,6 +25,14 @@ def test_as_many_demo_questions_as_wanted(drawn: list[Example]) -> None:
 def test_none_that_is_kept_for_testing(drawn: list[Example]) -> None:
     kept = {one.question.casefold() for one in demo_examples(SEED) if one.split == "valid"}
     assert not {example.question.casefold() for example in drawn} & kept
+
+
+def test_none_that_a_test_set_asks(drawn: list[Example], tmp_path: Path) -> None:
+    path = tmp_path / "test.jsonl"
+    path.write_text(json.dumps({"id": "1", "question": drawn[7].question.upper()}))
+    gathered = gather_examples([], demo_questions=50, seed=SEED, scored=[path])
+    assert gathered.skipped_rows == {ASKED: [f"demo {drawn[7].id}"]}
+    assert gathered.examples == [*drawn[:7], *drawn[8:]]
 
 
 def test_question_sets_come_first_and_demo_questions_only_if_wanted(tmp_path: Path) -> None:
