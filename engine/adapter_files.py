@@ -5,6 +5,7 @@
 
 import hashlib
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 from kbqa.sparql.errors import ModelError
@@ -24,14 +25,19 @@ def adapter_revision(adapter: Path) -> str:
         ModelError: It holds none.
     """
     pattern = "model*.safetensors" if is_whole_model(adapter) else "adapter_model.safetensors"
-    digest = hashlib.sha256()
     files = sorted(adapter.glob(pattern)) or sorted(adapter.glob("adapter_model.bin"))
+    if not files:
+        raise ModelError(f"{adapter} holds no weights ({pattern})")
+    return weights_sha256(files)[:8]
+
+
+def weights_sha256(files: Iterable[Path]) -> str:
+    """Hash files of weights, one after the other, in hex."""
+    digest = hashlib.sha256()
     for path in files:
         with path.open("rb") as weights:
             hashlib.file_digest(weights, lambda: digest)
-    if not files:
-        raise ModelError(f"{adapter} holds no weights ({pattern})")
-    return digest.hexdigest()[:8]
+    return digest.hexdigest()
 
 
 def adapter_base(adapter: Path) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from kbqa.engine.adapter_files import adapter_base, adapter_revision
+from kbqa.engine.adapter_files import adapter_base, adapter_revision, is_whole_model
 from kbqa.engine.crp_ebnf import decoding_grammar
 from kbqa.engine.decoding import Decoding
 from kbqa.engine.generate import (
@@ -105,7 +105,7 @@ class VllmGenerator:
         if grammar is not None and search == "beam":
             raise ModelError("vLLM's beams are not constrained here: sample, or --decoding none")
         precision = _precision()
-        if merge:
+        if merge or is_whole_model(adapter):
             llm = _start(str(merged_checkpoint(adapter, base, precision)), precision, None)
             lora = None
         else:

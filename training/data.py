@@ -7,7 +7,6 @@ it was made from a WebQSP one, that stands in a test set. Where rows are not mar
 official files, the test sets themselves tell what to leave out.
 """
 
-import hashlib
 import random
 import re
 from collections import Counter
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple
 
 from kbqa.engine.official_questions import read_question_rows
 from kbqa.engine.question_mentions import mend_mojibake
+from kbqa.engine.run_manifest import file_sha256
 from kbqa.sparql.crp import Crp
 from kbqa.training.crp_targets import TargetForm, write_target
 from kbqa.training.entity_names import NameSource
@@ -177,5 +177,4 @@ def _kept_rows(
 
 
 def _data_file(path: Path) -> DataFile:
-    with path.open("rb") as file:
-        return DataFile(path.name, hashlib.file_digest(file, "sha256").hexdigest())
+    return DataFile(path.name, file_sha256(path))

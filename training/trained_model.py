@@ -4,7 +4,6 @@ What the loop needs of either is the same: parameters, a forward pass, weights t
 keeps, and a folder that generation loads. How it is trained is not known here.
 """
 
-import hashlib
 import json
 import shutil
 import warnings
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kbqa.engine.adapter_files import weights_sha256
 from kbqa.engine.models import base_model, quiet_transformers
 from kbqa.engine.transformers_generator import has_fast_bf16
 from kbqa.sparql.errors import ModelError
@@ -195,10 +195,6 @@ def _revision(base: str, causal: "PreTrainedModel") -> str | None:
     if not directory.is_dir():
         commit: str | None = getattr(causal.config, "_commit_hash", None)
         return commit
-    digest = hashlib.sha256()
-    for path in sorted(
-        [*directory.glob("model*.safetensors"), *directory.glob("pytorch_model*.bin")]
-    ):
-        with path.open("rb") as weights:
-            hashlib.file_digest(weights, lambda: digest)
-    return digest.hexdigest()
+    return weights_sha256(
+        sorted([*directory.glob("model*.safetensors"), *directory.glob("pytorch_model*.bin")])
+    )
