@@ -1,6 +1,6 @@
 """A tiny random model to train, and a few examples that it can learn."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -29,6 +29,16 @@ def examples() -> tuple[Example, ...]:
         for country in COUNTRIES
         for number, (question, relation) in enumerate(QUESTIONS)
     )
+
+
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """Compute on one thread: more cost a tiny model time, and change its sums by a millionth."""
+    torch = pytest.importorskip("torch", reason="needs the lm extra")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,5 @@
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -16,6 +16,8 @@ from kbqa.training.train import Progress, TrainingResult, train_adapter
 
 torch = pytest.importorskip("torch", reason="needs the lm extra")
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 STEPS = 24  # two epochs of twelve
 
 
@@ -27,15 +29,6 @@ class Run(NamedTuple):
 
 class KilledError(Exception):
     """Stands in for a signal that ends the process."""
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Threads cost a tiny model more than they bring, above all on a busy machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")

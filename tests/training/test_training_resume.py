@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,8 @@ from kbqa.engine.cli import main
 from kbqa.training.data import Example
 from kbqa.training.run_folder import LOG_FILE
 
-torch = pytest.importorskip("torch", reason="needs the lm extra")
+pytest.importorskip("torch", reason="needs the lm extra")
+pytestmark = pytest.mark.usefixtures("one_thread")  # as in the processes
 
 
 @pytest.fixture(scope="module")
@@ -44,15 +45,6 @@ def command(
         "--checkpoint-steps": 7,
     }
     return ["train-crp", *(str(part) for option in options.items() for part in option)]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Compute here as in the processes: on several threads sums differ by a millionth."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")
