@@ -4,8 +4,9 @@
         webqsp.train.jsonl.gz=valid.webqsp.jsonl cwq.dev.jsonl.gz=valid.cwq.jsonl
 
 Each argument is a question set and the beams that `kbqa crp generate` wrote for questions of it
-that the small model was not trained on (`kbqa train-crp` lists those that it held out). Gold
-answers are what the gold queries find on the graph; where they find none a question does not count.
+that the small model was not trained on (those that `kbqa train-crp` held out are drawn anew by
+`kbqa.training.data.split_examples`, from the same examples and seed). Gold answers are what the
+gold queries find on the graph; where they find none a question does not count.
 """
 
 from collections.abc import Sequence
