@@ -62,6 +62,19 @@ def rank_candidates(candidates: Iterable[Candidate]) -> list[Candidate]:
     return sorted(candidates, key=lambda candidate: -candidate.logprob / candidate.tokens)
 
 
+def best_distinct(candidates: Iterable[Candidate], n: int) -> list[Candidate]:
+    """Rank candidates, leave out texts that a better one has already, and keep the best n.
+
+    >>> texts = [Candidate("a", -1.0, 10), Candidate("b", -2.0, 10), Candidate("a", -1.0, 10)]
+    >>> [candidate.text for candidate in best_distinct(texts, 5)]
+    ['a', 'b']
+    """
+    best: dict[str, Candidate] = {}
+    for candidate in rank_candidates(candidates):
+        best.setdefault(candidate.text, candidate)
+    return list(best.values())[:n]
+
+
 class Generator(Protocol):
     """What writes CRPs."""
 

@@ -12,9 +12,9 @@ from typing import Literal
 from kbqa.engine.completions_server import VLLM, CompletionsServer, Prompt
 from kbqa.engine.crp_ebnf import decoding_grammar
 from kbqa.engine.decoding import Decoding
-from kbqa.engine.generate import DEFAULT_BEAMS, Candidate, Request
+from kbqa.engine.generate import DEFAULT_BEAMS, Candidate, Request, best_distinct
 from kbqa.engine.prompt import PromptFormat
-from kbqa.engine.sampling import DEFAULT_SEED, TEMPERATURE, best_distinct
+from kbqa.engine.sampling import DEFAULT_SEED, TEMPERATURE
 from kbqa.sparql.errors import ModelError
 
 Search = Literal["sample", "beam"]

@@ -16,7 +16,7 @@ from kbqa.engine.generate import (
     MAX_NEW_TOKENS,
     Candidate,
     Request,
-    rank_candidates,
+    best_distinct,
 )
 from kbqa.engine.models import base_model, quiet_transformers, require_lm_extra
 from kbqa.engine.prompt import PromptFormat, load_prompt_format
@@ -98,7 +98,7 @@ class TransformersGenerator:
             max_new_tokens=MAX_NEW_TOKENS,
             starts=[self._start(request) for request in requests],
         )
-        return [rank_candidates(map(self._candidate, texts)) for texts in found]
+        return [best_distinct(map(self._candidate, texts), n) for texts in found]
 
     def _start(self, request: Request) -> State:
         options = self._decoding.begin(request)

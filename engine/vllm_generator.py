@@ -21,12 +21,12 @@ from kbqa.engine.generate import (
     MAX_NEW_TOKENS,
     Candidate,
     Request,
-    rank_candidates,
+    best_distinct,
 )
 from kbqa.engine.merged_checkpoint import Precision, merged_checkpoint
 from kbqa.engine.models import base_model
 from kbqa.engine.prompt import PromptFormat, load_prompt_format
-from kbqa.engine.sampling import DEFAULT_SEED, TEMPERATURE, best_distinct
+from kbqa.engine.sampling import DEFAULT_SEED, TEMPERATURE
 from kbqa.engine.transformers_generator import has_fast_bf16
 from kbqa.sparql.errors import ModelError
 
@@ -217,7 +217,7 @@ class VllmGenerator:
                 if last == tokenizer.eos_token_id:
                     text = tokenizer.decode(tokens, skip_special_tokens=True)
                     candidates.append(Candidate(text, beam.cum_logprob, len(tokens) + 1))
-            found.append(rank_candidates(candidates))
+            found.append(best_distinct(candidates, n))
         return found
 
 
