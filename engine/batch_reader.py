@@ -8,9 +8,10 @@ good.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from kbqa.engine.next_token_logits import NextTokenLogits
+
 if TYPE_CHECKING:
     from torch import Tensor
-    from transformers import PreTrainedModel
 
 _PAD = 0  # any token: it is masked
 
@@ -19,15 +20,15 @@ class BatchReader:
     """Reads texts on from their prompts.
 
     Args:
-        model: A causal language model in evaluation mode.
+        logits: Of a causal language model in evaluation mode.
         prompts: Token ids, left-padded, shape (texts, tokens).
         mask: 1 where a token is, shape (texts, tokens).
     """
 
-    def __init__(self, model: "PreTrainedModel", prompts: "Tensor", mask: "Tensor") -> None:
+    def __init__(self, logits: NextTokenLogits, prompts: "Tensor", mask: "Tensor") -> None:
         from transformers import DynamicCache
 
-        self._model, self._prompts, self._mask = model, prompts, mask
+        self._logits, self._prompts, self._mask = logits, prompts, mask
         self._cache = DynamicCache()
 
     def read_prompts(self) -> "Tensor":
@@ -36,7 +37,11 @@ class BatchReader:
         Returns:
             Log-probabilities of the next token, natural log, shape (texts, vocabulary).
         """
-        return self._next_tokens(self._hidden(self._prompts, self._mask)[:, -1])
+        import torch
+
+        last = torch.zeros_like(self._mask, dtype=torch.bool)
+        last[:, -1] = True
+        return self._logprobs(self._prompts, last)
 
     def read(self, rows: Sequence[int], blocks: Sequence[Sequence[int]]) -> "Tensor":
         """Keep some of the rows, which are numbered anew in this order, and read a block in each.
@@ -61,22 +66,17 @@ class BatchReader:
         is_token = [[0] * (width - len(block)) + [1] * len(block) for block in blocks]
         block_mask = torch.tensor(is_token, device=device)
         self._mask = torch.cat([self._mask, block_mask], dim=1)
-        hidden = self._hidden(torch.tensor(padded, device=device), self._mask)
-        return self._next_tokens(hidden[block_mask.bool()])
+        return self._logprobs(torch.tensor(padded, device=device), block_mask.bool())
 
-    def _hidden(self, tokens: "Tensor", mask: "Tensor") -> "Tensor":
-        positions = (mask.cumsum(-1) - 1).clamp(min=0)[:, -tokens.shape[1] :]
-        # The base model alone: the output layer is for the positions that are asked about.
-        output = self._model.base_model(
+    def _logprobs(self, tokens: "Tensor", wanted: "Tensor") -> "Tensor":
+        """Read tokens in every row; their mask is the end of the rows' masks."""
+        positions = (self._mask.cumsum(-1) - 1).clamp(min=0)[:, -tokens.shape[1] :]
+        logits = self._logits(
+            wanted,
             input_ids=tokens,
-            attention_mask=mask,
+            attention_mask=self._mask,
             position_ids=positions,
             past_key_values=self._cache,
             use_cache=True,
         )
-        hidden: Tensor = output.last_hidden_state
-        return hidden
-
-    def _next_tokens(self, hidden: "Tensor") -> "Tensor":
-        logits: Tensor = self._model.get_output_embeddings()(hidden)
-        return logits.float().log_softmax(-1)
+        return logits.log_softmax(-1)

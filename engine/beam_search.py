@@ -16,10 +16,10 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kbqa.engine.batch_reader import BatchReader
+from kbqa.engine.next_token_logits import NextTokenLogits
 
 if TYPE_CHECKING:
     from torch import Tensor
-    from transformers import PreTrainedModel
 
 HOPELESS = 6.0
 """A beam this many nats below its question's best is dropped: e^-6 is 25 in ten thousand. Of the
@@ -143,7 +143,7 @@ class _Search:
 
 
 def beam_search(
-    model: "PreTrainedModel",
+    logits: NextTokenLogits,
     input_ids: "Tensor",
     attention_mask: "Tensor",
     *,
@@ -155,7 +155,7 @@ def beam_search(
     """Find up to n likeliest texts for each prompt.
 
     Args:
-        model: A causal language model in evaluation mode.
+        logits: Of a causal language model in evaluation mode.
         input_ids: Prompts, left-padded, shape (questions, tokens).
         attention_mask: 1 where a token is, shape (questions, tokens).
         n: Beams, and texts to return at most; 1 is greedy search.
@@ -173,7 +173,7 @@ def beam_search(
         _Search(n, end, max_new_tokens, [Beam((), 0, 0.0, state, row)])
         for row, state in enumerate(states)
     ]
-    reader = BatchReader(model, input_ids, attention_mask)
+    reader = BatchReader(logits, input_ids, attention_mask)
     with torch.inference_mode():
         logprobs = reader.read_prompts()
         for row, search in enumerate(searches):

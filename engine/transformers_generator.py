@@ -19,6 +19,7 @@ from kbqa.engine.generate import (
     best_distinct,
 )
 from kbqa.engine.models import base_model, quiet_transformers, require_lm_extra
+from kbqa.engine.next_token_logits import NextTokenLogits
 from kbqa.engine.prompt import PromptFormat, load_prompt_format
 from kbqa.engine.steering import Pieces, SteeredText
 from kbqa.sparql.errors import ModelError
@@ -38,7 +39,8 @@ class TransformersGenerator:
         name: str,
         decoding: Decoding,
     ) -> None:
-        self._model, self._tokenizer = model, tokenizer
+        self._logits, self._tokenizer = NextTokenLogits.of(model), tokenizer
+        self._device = model.device
         self._prompt, self._name = prompt, name
         self._decoding = decoding
         self._pieces = None if decoding.level == "none" else Pieces(tokenizer)
@@ -88,9 +90,9 @@ class TransformersGenerator:
         prompts = [self._prompt.render(request.question) for request in requests]
         inputs = self._tokenizer(
             prompts, return_tensors="pt", padding=True, add_special_tokens=False
-        ).to(self._model.device)
+        ).to(self._device)
         found = beam_search(
-            self._model,
+            self._logits,
             inputs["input_ids"],
             inputs["attention_mask"],
             n=n,

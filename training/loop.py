@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kbqa.engine.next_token_logits import NextTokenLogits
 from kbqa.engine.prompt import CHATML, PLAIN, PromptFormat
 from kbqa.sparql.errors import TrainingError
 from kbqa.training.batches import collate, encode, epoch_steps
@@ -54,7 +55,7 @@ class TrainingLoop:
         self.folder, self.config, self.report = folder, config, report
         self.processes, self.device = processes, device
         self.model = load_trained_model(config, device)
-        self.loss = TargetLoss.of(self.model.causal, device)
+        self.loss = TargetLoss(NextTokenLogits.of(self.model.causal), device)
         self.model.causal.train()
         tokenizer = self.model.tokenizer
         self.prompt = _prompt_format(tokenizer, config)

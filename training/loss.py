@@ -1,19 +1,16 @@
-"""The loss of a batch: on its target tokens alone, and with logits for these alone where possible.
-
-On a small model with a large vocabulary that is most of what can be saved.
-"""
+"""The loss of a batch: on its target tokens alone."""
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kbqa.engine.next_token_logits import NextTokenLogits
 from kbqa.engine.transformers_generator import has_fast_bf16
 from kbqa.training.batches import IGNORED, Batch
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
-    from transformers import PreTrainedModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,46 +18,29 @@ class TargetLoss:
     """Computes the loss of batches.
 
     Attributes:
-        causal: The model that writes.
+        logits: Of the model that writes.
         device: Where it is.
-        has_plain_head: Whether its logits are its last hidden states times a matrix; some models
-            scale or cap them, and then all are computed.
     """
 
-    causal: "PreTrainedModel"
+    logits: NextTokenLogits
     device: "torch.device"
-    has_plain_head: bool
-
-    @classmethod
-    def of(cls, causal: "PreTrainedModel", device: "torch.device") -> "TargetLoss":
-        """Look whether a model, in evaluation mode, has a plain head."""
-        import torch
-
-        ids = torch.tensor([[1, 2]], device=device)
-        with torch.no_grad():
-            hidden = causal.base_model(input_ids=ids, use_cache=False).last_hidden_state
-            plain = causal.get_output_embeddings()(hidden)
-            logits = causal(input_ids=ids, use_cache=False).logits
-        return cls(causal, device, torch.equal(plain.float(), logits.float()))
 
     def __call__(self, batch: Batch) -> "Tensor":
         """Sum the negative log-likelihood, natural log, of a batch's target tokens."""
         import torch
 
-        labels = batch.labels[:, 1:].to(self.device)
-        wanted = labels != IGNORED
-        inputs = {
-            "input_ids": batch.input_ids.to(self.device),
-            "attention_mask": batch.attention_mask.to(self.device),
-            "use_cache": False,
-        }
+        labels = batch.labels.to(self.device)
+        wanted = torch.zeros_like(labels, dtype=torch.bool)
+        wanted[:, :-1] = labels[:, 1:] != IGNORED
         with mixed_precision(self.device):
-            if self.has_plain_head:
-                hidden = self.causal.base_model(**inputs).last_hidden_state[:, :-1]
-                logits = self.causal.get_output_embeddings()(hidden[wanted])
-            else:
-                logits = self.causal(**inputs).logits[:, :-1][wanted]
-        return torch.nn.functional.cross_entropy(logits.float(), labels[wanted], reduction="sum")
+            logits = self.logits(
+                wanted,
+                input_ids=batch.input_ids.to(self.device),
+                attention_mask=batch.attention_mask.to(self.device),
+                use_cache=False,
+            )
+        targets = labels[:, 1:][wanted[:, :-1]]
+        return torch.nn.functional.cross_entropy(logits, targets, reduction="sum")
 
 
 def mixed_precision(device: "torch.device") -> AbstractContextManager[None]:

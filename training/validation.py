@@ -120,7 +120,7 @@ class Validator:
         ).to(loss.device)
         with mixed_precision(loss.device):
             found = beam_search(
-                loss.causal,
+                loss.logits,
                 inputs["input_ids"],
                 inputs["attention_mask"],
                 n=1,

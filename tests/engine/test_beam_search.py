@@ -5,8 +5,23 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the lm extra")
 
 from kbqa.engine.beam_search import beam_search  # noqa: E402
+from kbqa.engine.next_token_logits import NextTokenLogits  # noqa: E402
 
 _END, _PAD, _VOCABULARY = 2, 0, 13
+
+
+_SHAPE = {
+    "vocab_size": _VOCABULARY,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "pad_token_id": _PAD,
+    "bos_token_id": 1,
+    "eos_token_id": _END,
+    "initializer_range": 0.6,
+}
 
 
 @pytest.fixture(scope="module")
@@ -14,19 +29,16 @@ def model():
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(5)
-    config = LlamaConfig(
-        vocab_size=_VOCABULARY,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        pad_token_id=_PAD,
-        bos_token_id=1,
-        eos_token_id=_END,
-        initializer_range=0.6,
-    )
-    return LlamaForCausalLM(config).eval()
+    return LlamaForCausalLM(LlamaConfig(**_SHAPE)).eval()
+
+
+@pytest.fixture(scope="module")
+def scaling_model():
+    """A model that divides its logits by a number."""
+    from transformers import GraniteConfig, GraniteForCausalLM
+
+    torch.manual_seed(5)
+    return GraniteForCausalLM(GraniteConfig(logits_scaling=4.0, **_SHAPE)).eval()
 
 
 @pytest.fixture(scope="module")
@@ -46,9 +58,11 @@ def _logprob(model, prompt, text):
 
 
 @pytest.mark.parametrize("n", [1, 3, 5])
-def test_each_text_has_the_logprob_that_it_claims(model, prompts, n):
+@pytest.mark.parametrize("kind", ["model", "scaling_model"])
+def test_each_text_has_the_logprob_that_it_claims(request, kind, prompts, n):
+    model = request.getfixturevalue(kind)
     ids, mask = prompts
-    found = beam_search(model, ids, mask, n=n, end=_END, max_new_tokens=12)
+    found = beam_search(NextTokenLogits.of(model), ids, mask, n=n, end=_END, max_new_tokens=12)
     for row, texts in enumerate(found):
         prompt = ids[row][mask[row] == 1].tolist()
         for text in texts:
@@ -70,7 +84,7 @@ def test_finds_texts_no_less_likely_than_transformers(model, prompts, n):
         return_dict_in_generate=True,
         output_scores=True,
     )
-    ours = beam_search(model, ids, mask, n=n, end=_END, max_new_tokens=12)
+    ours = beam_search(NextTokenLogits.of(model), ids, mask, n=n, end=_END, max_new_tokens=12)
     ended = [row for row, found in enumerate(theirs.sequences[:, ids.shape[1] :]) if _END in found]
     assert ended
     for row in ended:
@@ -80,7 +94,7 @@ def test_finds_texts_no_less_likely_than_transformers(model, prompts, n):
 def test_one_beam_is_greedy(model, prompts):
     ids, mask = prompts
     theirs = model.generate(input_ids=ids, attention_mask=mask, do_sample=False, max_new_tokens=12)
-    ours = beam_search(model, ids, mask, n=1, end=_END, max_new_tokens=12)
+    ours = beam_search(NextTokenLogits.of(model), ids, mask, n=1, end=_END, max_new_tokens=12)
     sequences = [row[ids.shape[1] :].tolist() for row in theirs]
     ended = [row for row, sequence in enumerate(sequences) if _END in sequence]
     assert ended
@@ -91,18 +105,25 @@ def test_one_beam_is_greedy(model, prompts):
 
 def test_a_question_is_searched_alike_alone_and_in_a_batch(model, prompts):
     ids, mask = prompts
-    together = beam_search(model, ids, mask, n=4, end=_END, max_new_tokens=12)
+    together = beam_search(NextTokenLogits.of(model), ids, mask, n=4, end=_END, max_new_tokens=12)
     for row in range(len(ids)):
         kept = mask[row] == 1
         [alone] = beam_search(
-            model, ids[row][kept][None], mask[row][kept][None], n=4, end=_END, max_new_tokens=12
+            NextTokenLogits.of(model),
+            ids[row][kept][None],
+            mask[row][kept][None],
+            n=4,
+            end=_END,
+            max_new_tokens=12,
         )
         assert [text.tokens for text in alone] == [text.tokens for text in together[row]]
 
 
 def test_texts_come_best_first_and_without_their_end(model, prompts):
     ids, mask = prompts
-    for texts in beam_search(model, ids, mask, n=5, end=_END, max_new_tokens=12):
+    for texts in beam_search(
+        NextTokenLogits.of(model), ids, mask, n=5, end=_END, max_new_tokens=12
+    ):
         logprobs = [text.logprob for text in texts]
         assert logprobs == sorted(logprobs, reverse=True)
         assert all(_END not in text.tokens for text in texts)
@@ -111,7 +132,7 @@ def test_texts_come_best_first_and_without_their_end(model, prompts):
 
 def test_an_unfinished_text_is_given_up(model, prompts):
     ids, mask = prompts
-    for texts in beam_search(model, ids, mask, n=2, end=_END, max_new_tokens=1):
+    for texts in beam_search(NextTokenLogits.of(model), ids, mask, n=2, end=_END, max_new_tokens=1):
         assert all(text.tokens == () for text in texts)
 
 
@@ -150,7 +171,13 @@ def test_steered_texts_are_the_likeliest_of_those_allowed(model, prompts, monkey
     monkeypatch.setattr("kbqa.engine.beam_search.HOPELESS", 1000.0)
     ids, mask = prompts
     found = beam_search(
-        model, ids, mask, n=n, end=_END, max_new_tokens=12, starts=[state(TEXTS)] * len(ids)
+        NextTokenLogits.of(model),
+        ids,
+        mask,
+        n=n,
+        end=_END,
+        max_new_tokens=12,
+        starts=[state(TEXTS)] * len(ids),
     )
     for row, texts in enumerate(found):
         prompt = ids[row][mask[row] == 1].tolist()
@@ -170,7 +197,13 @@ def test_tokens_without_an_alternative_are_read_in_blocks(model, prompts, monkey
     for block in (1, 2, 64):
         monkeypatch.setattr("kbqa.engine.beam_search._BLOCK_TOKENS", block)
         found[block] = beam_search(
-            model, ids, mask, n=6, end=_END, max_new_tokens=12, starts=[_OneOf(TEXTS)] * len(ids)
+            NextTokenLogits.of(model),
+            ids,
+            mask,
+            n=6,
+            end=_END,
+            max_new_tokens=12,
+            starts=[_OneOf(TEXTS)] * len(ids),
         )
     for texts in zip(*found.values(), strict=True):
         for same in zip(*texts, strict=True):
@@ -187,5 +220,7 @@ def test_a_way_that_leads_nowhere_is_given_up(model, prompts):
 
     ids, mask = prompts
     starts = [Nowhere(), _OneOf(TEXTS), Nowhere()]
-    found = beam_search(model, ids, mask, n=2, end=_END, max_new_tokens=12, starts=starts)
+    found = beam_search(
+        NextTokenLogits.of(model), ids, mask, n=2, end=_END, max_new_tokens=12, starts=starts
+    )
     assert [bool(texts) for texts in found] == [False, True, False]

@@ -4,10 +4,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kbqa.engine.next_token_logits import NextTokenLogits
 from kbqa.engine.prompt import CHATML
 from kbqa.training.batches import IGNORED, collate, encode
 from kbqa.training.data import Example
-from kbqa.training.loss import TargetLoss
+from kbqa.training.loss import TargetLoss, mixed_precision
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -50,11 +51,12 @@ def test_the_loss_is_that_of_all_logits_at_the_targets(
     torch.manual_seed(0)
     model = make(len(tokenizer)).eval()
     batch = collate(encode(examples[:5], tokenizer, CHATML, 1_000).kept, tokenizer.pad_token_id)
-    loss = TargetLoss.of(model, torch.device("cpu"))
-    assert loss.has_plain_head == has_plain_head
-    logits = model(input_ids=batch.input_ids, attention_mask=batch.attention_mask).logits
+    loss = TargetLoss(NextTokenLogits.of(model), torch.device("cpu"))
+    assert loss.logits.has_plain_head == has_plain_head
+    with mixed_precision(torch.device("cpu")):
+        logits = model(input_ids=batch.input_ids, attention_mask=batch.attention_mask).logits
     expected = torch.nn.functional.cross_entropy(
-        logits[:, :-1].flatten(0, 1),
+        logits[:, :-1].flatten(0, 1).float(),
         batch.labels[:, 1:].flatten(),
         ignore_index=IGNORED,
         reduction="sum",
