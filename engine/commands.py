@@ -160,6 +160,7 @@ def evaluate(
     )
     from kbqa.engine.generate import NoPaths, SavedBeams
     from kbqa.engine.questions import read_questions, sample_questions
+    from kbqa.engine.run_manifest import discard
 
     questions = read_questions(file)
     if sample is not None:
@@ -189,7 +190,7 @@ def evaluate(
         )
         config = EvaluationConfig(gold_entities, timings, recorded.settings, recorded.notes)
         if overwrite:
-            output.unlink(missing_ok=True)
+            discard(output)
         engine = Engine(
             opened,
             generator,

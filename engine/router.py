@@ -69,6 +69,8 @@ class Router:
         if not fates:
             return "no path was written"
         if execution.result is None and "reachable" not in fates:
+            if "failed" in fates:
+                return "no path that was written could be followed"
             return "no path that was written exists"
         if self._policy == "confidence":
             at = None if execution.result is None else execution.result.beam

@@ -81,6 +81,19 @@ def held(output: Path) -> Iterator[None]:
         yield
 
 
+def discard(output: Path) -> None:
+    """Remove the rows of a run, so that another can begin.
+
+    Raises:
+        InputError: Another process writes them.
+    """
+    if manifest_path(output).exists():
+        with held(output):
+            output.unlink(missing_ok=True)
+    else:
+        output.unlink(missing_ok=True)
+
+
 def manifest_path(output: Path) -> Path:
     """Name the manifest of a file of rows."""
     return output.with_suffix(".manifest.json")

@@ -26,6 +26,24 @@ from kbqa.sparql.errors import GraphError, InputError
 from kbqa.sparql.from_sparql import crp_from_sparql
 
 
+class FilePair(click.ParamType[tuple[Path, Path]]):
+    """Two files that exist, as ``FIRST=SECOND``."""
+
+    name = "FIRST=SECOND"
+
+    def convert(
+        self, value: str, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[Path, Path]:
+        """Split an argument at its first equals sign."""
+        pair = tuple(map(Path, value.split("=", 1)))
+        if len(pair) != 2:
+            self.fail(f"{value!r}: two files are wanted, as {self.name}", param, ctx)
+        for path in pair:
+            if not path.is_file():
+                self.fail(f"there is no file {path}", param, ctx)
+        return pair
+
+
 def read_answered(path: Path, ids: set[str], graph: Graph) -> Iterator[Question]:
     """Read the questions with these ids whose gold query has answers on the graph."""
     for _, row in read_rows(path):
@@ -42,14 +60,13 @@ def read_answered(path: Path, ids: set[str], graph: Graph) -> Iterator[Question]
 
 
 @click.command(help=__doc__)
-@click.argument("pairs", metavar="QUESTIONS=ROWS…", nargs=-1, required=True)
+@click.argument("pairs", metavar="QUESTIONS=ROWS…", type=FilePair(), nargs=-1, required=True)
 @click.option("--store", type=click.Path(path_type=Path), required=True, metavar="DIR")
 @click.option("--output", type=click.File("w", encoding="utf-8"), required=True, metavar="FILE")
-def main(pairs: Sequence[str], store: Path, output: "click.utils.LazyFile") -> None:
+def main(pairs: Sequence[tuple[Path, Path]], store: Path, output: "click.utils.LazyFile") -> None:
     """Write the questions."""
     with closing(open_graph(store)) as graph:
-        for pair in pairs:
-            questions, rows = map(Path, pair.split("="))
+        for questions, rows in pairs:
             ids = {str(row["id"]) for _, row in read_rows(rows)}
             for question in read_answered(questions, ids, graph):
                 output.write(json.dumps(_record(question), ensure_ascii=False) + "\n")

@@ -5,8 +5,9 @@
 
 It speaks OpenAI's protocol, so that a run with it goes the way of any other. Asked to choose among
 paths, it names those that are the gold path or begin it, the longest first; where there is none,
-none. Asked for a blueprint, it repeats the question: it is a perfect chooser, no perfect planner.
-Two names of one edge count as one. Tokens are told as a fourth of the letters.
+none. Topics are told apart by name, and two names of one edge count as one. Asked for a blueprint,
+it repeats the question: it is a perfect chooser, no perfect planner. Tokens are told as a fourth of
+the letters.
 
 A figure that was made with it is an upper bound and nothing else.
 """
@@ -21,16 +22,18 @@ from pathlib import Path
 import click
 
 from kbqa.engine.conversion import convert_queries
+from kbqa.engine.ground import name_topics
 from kbqa.engine.questions import Question, read_questions
-from kbqa.engine.repair.frontiers import relation_path
+from kbqa.engine.repair.frontiers import RelationPath, relation_path
+from kbqa.kb.graph import Graph
 from kbqa.kb.graph_schema import GraphSchema
 from kbqa.kb.select_graph import open_graph
-from kbqa.sparql.crp import Crp, Hop
+from kbqa.sparql.crp import Crp, Entity, Hop
 
 MODEL = "perfect chooser (upper bound)"
 
 _QUESTION = re.compile(r"^Question: (.*)$", re.MULTILINE)
-_PATH = re.compile(r"^(\d+)\. .*? ((?:->|<-) \S+ (?:->|<-) \?.*)$", re.MULTILINE)
+_PATH = re.compile(r"^(\d+)\. (.*?) ((?:->|<-) \S+ (?:->|<-) \?.*)$", re.MULTILINE)
 _HOP = re.compile(r"(->|<-) (\S+) (?:->|<-) \?")
 _LETTERS_A_TOKEN = 4
 
@@ -39,14 +42,15 @@ class PerfectChooser:
     """Chooses by the gold paths of known questions.
 
     Args:
-        golds: The gold hops of each question, by its words.
+        golds: The gold path of each question, by its words; its topic is named as the graph does.
         schema: Of the graph.
     """
 
-    def __init__(self, golds: Mapping[str, Sequence[Hop]], schema: GraphSchema) -> None:
+    def __init__(self, golds: Mapping[str, RelationPath], schema: GraphSchema) -> None:
         self._schema = schema
         self._golds = {
-            " ".join(words.split()): schema.canonical(hops) for words, hops in golds.items()
+            " ".join(words.split()): (str(gold.topic), *schema.canonical(gold.hops))
+            for words, gold in golds.items()
         }
 
     def reply(self, prompt: str) -> str:
@@ -54,27 +58,32 @@ class PerfectChooser:
         asked = _QUESTION.findall(prompt)
         question = asked[-1] if asked else ""
         paths = {
-            int(number): self._schema.canonical(_hops(path))
-            for number, path in _PATH.findall(prompt)
+            int(number): (topic, *self._schema.canonical(_hops(hops)))
+            for number, topic, hops in _PATH.findall(prompt)
         }
         if not paths:
             return f"1. {question}"
         gold = self._golds.get(question, ())
-        right = [number for number, edges in paths.items() if edges == gold[: len(edges)]]
+        right = [number for number, path in paths.items() if path == gold[: len(path)]]
         right.sort(key=lambda number: -len(paths[number]))
         if "Reply with yes" in prompt:
             return "yes" if any(paths[number] == gold for number in right) else "no"
         return ", ".join(map(str, right)) or "none"
 
 
-def gold_hops(questions: Iterable[Question]) -> dict[str, tuple[Hop, ...]]:
-    """Collect the gold main paths of questions, where a chain of relations says them."""
+def gold_paths(questions: Iterable[Question], graph: Graph) -> dict[str, RelationPath]:
+    """Collect the gold main paths of questions, where a chain of relations says them.
+
+    Raises:
+        GraphError: The graph does not answer.
+    """
     queries = {question.text: question.sparql for question in questions if question.sparql}
     crps = convert_queries(queries.values())
     golds = {}
     for text, query in queries.items():
         if isinstance(crp := crps[query], Crp) and (path := relation_path(crp)) is not None:
-            golds[text] = path.hops
+            [topic] = name_topics(graph, [Entity(mid=path.topic.mid)])
+            golds[text] = RelationPath(topic, path.hops)
     return golds
 
 
@@ -137,8 +146,8 @@ def _hops(path: str) -> tuple[Hop, ...]:
 @click.option("--port", default=8900, show_default=True)
 def main(files: Sequence[Path], store: Path, port: int) -> None:
     """Serve until interrupted."""
-    golds = gold_hops(question for file in files for question in read_questions(file))
     with closing(open_graph(store)) as graph:
+        golds = gold_paths((each for file in files for each in read_questions(file)), graph)
         server = make_server(PerfectChooser(golds, GraphSchema(graph)), port)
         click.echo(f"{len(golds)} gold paths; http://127.0.0.1:{server.server_port}/v1", err=True)
         server.serve_forever()

@@ -4,8 +4,8 @@
         webqsp.train.jsonl.gz=valid.webqsp.jsonl cwq.dev.jsonl.gz=valid.cwq.jsonl
 
 Each argument is a question set and the beams that `kbqa crp generate` wrote for questions of it
-that the small model was not trained on (those that `kbqa train-crp` held out are drawn anew by
-`kbqa.training.data.split_examples`, from the same examples and seed). Gold answers are what the
+that the small model was not trained on: `kbqa train-crp` leaves those that it held out in
+`held_out.SET.jsonl`. Gold answers are what the
 gold queries find on the graph; where they find none a question does not count.
 """
 
@@ -14,7 +14,7 @@ from contextlib import closing
 from pathlib import Path
 
 import click
-from answered_questions import read_answered
+from answered_questions import FilePair, read_answered
 from run_beams import BeamRunner, f1_of
 
 from kbqa.engine.beam_files import read_beams
@@ -26,7 +26,7 @@ from kbqa.training.confidence import Judged, fit_confidence
 
 
 @click.command(help=__doc__)
-@click.argument("pairs", metavar="QUESTIONS=BEAMS…", nargs=-1, required=True)
+@click.argument("pairs", metavar="QUESTIONS=BEAMS…", type=FilePair(), nargs=-1, required=True)
 @click.option("--store", type=click.Path(path_type=Path), required=True, metavar="DIR")
 @click.option("--gold-entities", is_flag=True, help="Bind names to the questions' topics first.")
 @click.option(
@@ -36,14 +36,15 @@ from kbqa.training.confidence import Judged, fit_confidence
     metavar="FILE",
     help="Where the model goes; what stands there is replaced.",
 )
-def main(pairs: Sequence[str], store: Path, gold_entities: bool, output: Path) -> None:
+def main(
+    pairs: Sequence[tuple[Path, Path]], store: Path, gold_entities: bool, output: Path
+) -> None:
     """Fit, write, and print the weights and the calibration."""
     judged: list[Judged] = []
     told = []
     with closing(open_graph(store)) as graph, closing(open_names(graph)) as names:
         runner = BeamRunner(graph, names, Linker(graph, names), gold_entities)
-        for pair in pairs:
-            questions, beams_file = map(Path, pair.split("="))
+        for questions, beams_file in pairs:
             beams = read_beams(beams_file)
             answered = list(read_answered(questions, set(beams), graph))
             for question in answered:

@@ -124,9 +124,11 @@ def _write_reports(
 ) -> None:
     from kbqa.training.card import write_model_card
     from kbqa.training.curves import draw_curves
+    from kbqa.training.held_out import write_held_out
     from kbqa.training.manifest import write_manifest
 
     write_manifest(output, config, gathered, split, result)
+    write_held_out(output, split.valid)
     try:
         draw_curves(output)
     except ImportError:

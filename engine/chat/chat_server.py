@@ -80,6 +80,8 @@ class ChatServer:
         """
         from openai import omit
 
+        # OpenAI's newer models refuse the older name, other servers may not know the newer one.
+        is_openai = self.url == OPENAI_URL
         deadline = time.monotonic() + self._timeout_s
         body = bytearray()
         with (
@@ -87,7 +89,8 @@ class ChatServer:
             self._client.chat.completions.with_streaming_response.create(
                 model=model,
                 messages=write_messages(messages),
-                max_tokens=max_tokens,
+                max_tokens=omit if is_openai else max_tokens,
+                max_completion_tokens=max_tokens if is_openai else omit,
                 temperature=0,
                 seed=omit if seed is None else seed,
             ) as response,

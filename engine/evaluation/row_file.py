@@ -63,7 +63,8 @@ def take_over(path: Path) -> dict[str, Row]:
     was killed.
 
     Raises:
-        InputError: The file is broken elsewhere than at its end, or cannot be written.
+        InputError: The file is broken elsewhere than at its end.
+        OutputError: It cannot be written.
     """
     drop_unfinished_line(path)
     found = [row for _, row in read_rows(path)]
@@ -75,7 +76,7 @@ def take_over(path: Path) -> dict[str, Row]:
             partial.replace(path)
         except OSError as error:
             partial.unlink(missing_ok=True)
-            raise InputError(f"{path} cannot be written: {error}") from error
+            raise OutputError(f"{path} cannot be written: {error}") from error
     return rows
 
 

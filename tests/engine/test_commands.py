@@ -8,6 +8,7 @@ from click.testing import CliRunner, Result
 
 from kbqa.engine.cli import main
 from kbqa.engine.options import ModelChoice
+from kbqa.engine.run_manifest import held
 from kbqa.sparql.errors import GraphError, SpendingLimitReached
 
 MONEY = [("Main Path:\n Jamaica -[location , country , currency used]-> ?x", -0.5)]
@@ -303,6 +304,9 @@ def test_a_run_is_neither_replaced_nor_continued_unasked(evaluate, model) -> Non
     assert evaluate("--resume").exit_code == 0
     assert Path("run.jsonl").read_bytes() == before
     assert _ends_in_one_line(evaluate("--overwrite", store="none"), 1, "there is no store")
+    assert Path("run.jsonl").read_bytes() == before
+    with held(Path("run.jsonl")):
+        assert _ends_in_one_line(evaluate("--overwrite"), 2, "another process is writing")
     assert Path("run.jsonl").read_bytes() == before
     model(MONEY, SEAT)
     assert evaluate("--overwrite", "--n", "3").exit_code == 0

@@ -1,9 +1,10 @@
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from perfect_chooser import MODEL, PerfectChooser, gold_hops, make_server
+from perfect_chooser import MODEL, PerfectChooser, gold_paths, make_server
 
 from kbqa.engine.chat.openai_chat import OpenAIChat
 from kbqa.engine.questions import Question
@@ -29,7 +30,7 @@ USED = JAMAICA.then(Hop("finance.currency.countries_used", inverse=True))  # its
 @pytest.fixture(scope="module")
 def chooser(small_store: Path) -> Iterator[PerfectChooser]:
     graph = open_graph(small_store)
-    yield PerfectChooser({QUESTION: (CURRENCY, CODE)}, GraphSchema(graph))
+    yield PerfectChooser({QUESTION: JAMAICA.then(CURRENCY).then(CODE)}, GraphSchema(graph))
     graph.close()
 
 
@@ -37,8 +38,9 @@ def test_it_chooses_what_is_or_begins_the_gold_path(chooser: PerfectChooser) -> 
     offered = [CAPITAL, USED, USED.then(CODE)]
     [choice] = choice_prompt(QUESTION, ["a"], offered, 3)
     assert read_choice(chooser.reply(choice.content), 3, 3) == [2, 1]
-    [no_choice] = choice_prompt(QUESTION, [], [CAPITAL, CAPITAL.then(CODE)], 1)
-    assert read_choice(chooser.reply(no_choice.content), 2, 1) == []
+    elsewhere = RelationPath(Entity("Kenya", "m.019rg5"), USED.hops)
+    [no_choice] = choice_prompt(QUESTION, [], [CAPITAL, CAPITAL.then(CODE), elsewhere], 1)
+    assert read_choice(chooser.reply(no_choice.content), 3, 1) == []
 
 
 def test_it_judges_and_plans(chooser: PerfectChooser) -> None:
@@ -49,10 +51,11 @@ def test_it_judges_and_plans(chooser: PerfectChooser) -> None:
     assert steps == ("which currency code is used in Jamaica?",)
 
 
-def test_gold_paths_come_from_the_queries() -> None:
+def test_gold_paths_come_from_the_queries(small_store: Path) -> None:
     query = "SELECT ?x { ns:m.03_r3 ns:location.country.capital ?x }"
     asked = [Question("1", "capital?", (), (), sparql=query), Question("2", "no query", (), ())]
-    assert gold_hops(asked) == {"capital?": (Hop("location.country.capital"),)}
+    with closing(open_graph(small_store)) as graph:
+        assert gold_paths(asked, graph) == {"capital?": CAPITAL}
 
 
 def test_it_is_served_as_any_general_model(chooser: PerfectChooser) -> None:

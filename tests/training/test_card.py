@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from kbqa.engine.questions import read_questions
 from kbqa.training.card import Measured, write_model_card
 from kbqa.training.config import TrainingConfig
 from kbqa.training.curves import draw_curves
 from kbqa.training.data import DataFile, Example, ExampleSet, Split
+from kbqa.training.held_out import write_held_out
 from kbqa.training.manifest import MANIFEST_FILE, write_manifest
 from kbqa.training.progress import Progress, TrainingResult
 from kbqa.training.run_folder import LOG_FILE
@@ -134,3 +136,11 @@ def test_curves_are_drawn_and_shown_in_the_card(log: list[Progress], tmp_path: P
     assert picture.read_bytes().startswith(b"\x89PNG")
     write_model_card(tmp_path)
     assert f"![Losses and validations by step]({picture.name})" in _card(tmp_path)
+
+
+def test_the_questions_held_out_are_question_sets(tmp_path: Path) -> None:
+    twice = Example("0", "webqsp 0?", "another target", "webqsp.train")
+    write_held_out(tmp_path, [*WEBQSP[:2], twice, DEMO[0]])
+    questions = read_questions(tmp_path / "held_out.webqsp.train.jsonl")
+    assert [(each.id, each.text) for each in questions] == [("0", "webqsp 0?"), ("1", "webqsp 1?")]
+    assert len(read_questions(tmp_path / "held_out.demo.jsonl")) == 1

@@ -55,6 +55,15 @@ def test_a_reply_is_a_text_and_what_it_took(server):
     ]
 
 
+def test_openai_itself_is_told_the_limit_by_its_newer_name(server, monkeypatch):
+    monkeypatch.setattr("kbqa.engine.chat.chat_server.OPENAI_URL", server.url)
+    server.says("Ann")
+    chat_with(server).complete(WHO, max_tokens=64)
+    [asked] = server.asked
+    assert asked["max_completion_tokens"] == 64
+    assert "max_tokens" not in asked
+
+
 def test_the_seed_is_sent_where_there_is_one(server):
     server.says("Ann")
     chat_with(server, seed=7).complete(WHO)
