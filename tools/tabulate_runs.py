@@ -1,0 +1,85 @@
+"""Put several runs of `kbqa eval` into one table, in Markdown.
+
+    python tools/tabulate_runs.py runs/webqsp.gold.*.jsonl
+
+A line for each run: scores on the independent and annotated tiers together, with 95 % bootstrap
+intervals for F1; F1 of each tier; and what a question of the whole run takes in the mean: calls of
+all models and of the general one, its tokens, seconds. `kbqa report` says all that there is about
+one run.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+
+import click
+
+from kbqa.engine.evaluation.breakdowns import WITH_EVIDENCE, rows_by_tier
+from kbqa.engine.evaluation.costs import measure_costs
+from kbqa.engine.evaluation.metrics import bootstrap_mean
+from kbqa.engine.evaluation.recorded_run import RecordedRun, RunRow, read_run
+
+_COLUMNS = (
+    "run",
+    "n",
+    "F1",
+    "hit",
+    "Hits@1",
+    "exact",
+    "F1, independent",
+    "F1, annotated",
+    "F1, none",
+    "calls",
+    "general",
+    "tokens",
+    "s",
+)
+
+
+_COSTS = ("calls", "general_calls", "tokens", "seconds")
+
+
+@click.command(help=__doc__)
+@click.argument(
+    "runs",
+    metavar="RUN.jsonl…",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    nargs=-1,
+    required=True,
+)
+def main(runs: Sequence[Path]) -> None:
+    """Print the table."""
+    click.echo(f"| {' | '.join(_COLUMNS)} |")
+    click.echo("|" + "---|" * len(_COLUMNS))
+    for path in runs:
+        click.echo(f"| {' | '.join(_cells(read_run(path)))} |")
+
+
+def _cells(run: RecordedRun) -> list[str]:
+    tiers = rows_by_tier([row for row in run.rows if row.scores is not None])
+    joined = tiers.get(WITH_EVIDENCE, tiers["all"])
+    costs = measure_costs(run.rows)
+    return [
+        run.name,
+        str(len(joined)),
+        _interval([row.scores.f1 for row in joined if row.scores is not None]),
+        *(f"{_mean(joined, metric):.3f}" for metric in ("hit", "hits_at_1", "exact_match")),
+        *(
+            f"{_mean(tiers[tier], 'f1'):.3f} ({len(tiers[tier])})" if tier in tiers else "–"
+            for tier in ("independent", "annotated", "none")
+        ),
+        *(f"{costs[name].mean:.2f}" if name in costs else "–" for name in _COSTS),
+    ]
+
+
+def _mean(rows: Sequence[RunRow], metric: str) -> float:
+    return fmean(getattr(row.scores, metric) for row in rows)
+
+
+def _interval(values: Sequence[float]) -> str:
+    mean = bootstrap_mean(values)
+    return f"{mean.mean:.3f} [{mean.low:.3f}, {mean.high:.3f}]"
+
+
+if __name__ == "__main__":
+    main()
