@@ -189,7 +189,7 @@ class Engine:
             return _Routed(execution)
         with clock.stage("repair"):
             repair = router.repair(question, reason, execution, topics, linked, chat)
-        if repair is None or repair.crp is None:
+        if repair is None or repair.crp is None or repair.is_known:
             return _Routed(execution, "specialised", repair)
         written = Candidate(render_crp(repair.crp), logprob=0.0, tokens=1)
         rules = replace(self._rules, confidence=None)

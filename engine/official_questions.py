@@ -20,6 +20,8 @@ from kbqa.sparql.errors import InputError
 
 Row = Mapping[str, Any]
 
+# No answer's type, which questions name by a common noun.
+_TOPIC = re.compile(r"(?<!notable_types )\bns:([mg]\.[0-9a-z_]+)")
 _ROUTERKGQA_INPUT = re.compile(r"\s*Question:\s*\{(.*)\}\s*", re.DOTALL)
 
 
@@ -120,12 +122,15 @@ def _webqsp_row(record: Row) -> Row:
 
 
 def _cwq_row(record: Row) -> Row:
+    """Convert a record of ComplexWebQuestions; its topics are the entities in its query."""
+    mids = dict.fromkeys(_TOPIC.findall(record["sparql"]))
     return {
         "id": record["ID"],
         "question": record["question"],
         "sparql": record["sparql"],
         "webqsp_id": record.get("webqsp_ID"),
         "compositionality_type": record.get("compositionality_type"),
+        "topic_entities": [{"mid": mid} for mid in mids],
         "answers": [
             {"arg": answer["answer_id"], "name": answer.get("answer")}
             for answer in record.get("answers", ())

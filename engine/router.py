@@ -65,11 +65,11 @@ class Router:
 
     def reason(self, execution: Execution) -> str | None:
         """Say why a question needs repair; None where it needs none."""
-        fates = [beam.fate for beam in execution.beams]
-        if not fates:
+        if not execution.beams:
             return "no path was written"
-        if execution.result is None and "reachable" not in fates:
-            if "failed" in fates:
+        exists = any(beam.fate == "reachable" or beam.readings for beam in execution.beams)
+        if execution.result is None and not exists:
+            if any(beam.fate == "failed" for beam in execution.beams):
                 return "no path that was written could be followed"
             return "no path that was written exists"
         if self._policy == "confidence":

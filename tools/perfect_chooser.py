@@ -3,11 +3,11 @@
     python tools/perfect_chooser.py --questions FILE --store DIR --port 8900 &
     kbqa eval --questions FILE --store DIR --llm http://127.0.0.1:8900/v1 --output bound.jsonl ...
 
-It speaks OpenAI's protocol, so that a run with it goes the way of any other. Asked to choose among
-paths, it names those that are the gold path or begin it, the longest first; where there is none,
-none. Topics are told apart by name, and two names of one edge count as one. Asked for a blueprint,
-it repeats the question: it is a perfect chooser, no perfect planner. Tokens are told as a fourth of
-the letters.
+It speaks OpenAI's protocol, so that a run with it goes the way of any other. Asked to choose some
+paths, it names those that are the gold path or begin it, the longest first; asked for the best one,
+the gold path; where there is none, none, and then the embedder's first is taken. Topics are told
+apart by name, and two names of one edge count as one. Asked for a blueprint, it repeats the
+question: it is a perfect chooser, no perfect planner. Tokens are told as a fourth of the letters.
 
 A figure that was made with it is an upper bound and nothing else.
 """
@@ -66,6 +66,8 @@ class PerfectChooser:
         gold = self._golds.get(question, ())
         right = [number for number, path in paths.items() if path == gold[: len(path)]]
         right.sort(key=lambda number: -len(paths[number]))
+        if "Choose the best path" in prompt:
+            right = [number for number in right if paths[number] == gold]
         if "Reply with yes" in prompt:
             return "yes" if any(paths[number] == gold for number in right) else "no"
         return ", ".join(map(str, right)) or "none"

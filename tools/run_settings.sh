@@ -4,9 +4,11 @@
 #   bash tools/run_settings.sh QUESTIONS STORE BEAMS FOLDER [OPTION…]
 #   LLM=http://127.0.0.1:8000/v1 bash tools/run_settings.sh QUESTIONS STORE BEAMS FOLDER [OPTION…]
 #
-# Options, such as --gold-entities, are handed on to every `kbqa eval`. Without LLM the settings run
-# that need no general model, with it those that ask the one there. Each leaves FOLDER/SETTING.jsonl;
-# what is done is not done again. `tools/tabulate_runs.py FOLDER/*.jsonl` puts them into a table.
+# BEAMS that the graph constrained leave nothing to repair where only what does not exist is
+# repaired; for the paper's setting give paths written with --decoding none. Options, such as
+# --gold-entities, are handed on to every `kbqa eval`. Without LLM the settings run that need no
+# general model, with it those that ask the one there. Each leaves FOLDER/SETTING.jsonl; what is
+# done is not done again. `tools/tabulate_runs.py FOLDER/*.jsonl` puts them into a table.
 set -euo pipefail
 questions=$1 store=$2 beams=$3 folder=$4
 shift 4
@@ -25,9 +27,10 @@ if [ -n "${LLM:-}" ]; then
   from_beams=(--beams "$beams" --llm "$LLM")
   run "$name" "${from_beams[@]}"
   run "$name.confidence" "${from_beams[@]}" --route confidence
-  for stop in model blueprint judge; do
-    run "$name.alone.$stop" --llm "$LLM" --method general --stop "$stop"
+  for stop in blueprint judge; do
+    run "$name.$stop" "${from_beams[@]}" --stop "$stop"
   done
+  run "$name.alone" --llm "$LLM" --method general
 else
   specialised=(--beams "$beams" --method specialised)
   run specialised "${specialised[@]}"

@@ -42,7 +42,7 @@ from kbqa.kb.graph import Graph
 from kbqa.kb.graph_schema import GraphSchema
 from kbqa.kb.select_graph import open_graph
 from kbqa.sparql.crp import Crp, Entity, Hop
-from kbqa.sparql.errors import CrpSyntaxError
+from kbqa.sparql.errors import CrpSyntaxError, InputError
 from kbqa.sparql.text import read_crp, render_crp
 
 _TIERS = ("independent", "annotated")
@@ -179,7 +179,9 @@ def main(
         trial = Trial(graph, names, linker, schema, embedder, router, gold_entities)
         searched = []
         for question, gold in tqdm(golds[:limit], unit="question", disable=None):
-            written = [_stand_in(gold)] if beams is None else beams[question.id]
+            written = [_stand_in(gold)] if beams is None else beams.get(question.id)
+            if written is None:
+                raise InputError(f"{beams_file} lacks question {question.id}")
             searched.append(trial.search(question, gold, written))
     click.echo(f"{len(asked) - len(golds)} of {len(asked)} questions have no gold chain\n")
     _print_table(searched, candidates)

@@ -2,10 +2,11 @@
 
     python tools/tabulate_runs.py runs/webqsp.gold.*.jsonl
 
-A line for each run: scores on the independent and annotated tiers together, with 95 % bootstrap
-intervals for F1; F1 of each tier; and what a question of the whole run takes in the mean: calls of
-all models and of the general one, its tokens, seconds. `kbqa report` says all that there is about
-one run.
+A line for each run: scores on the independent and annotated tiers together (on all questions, where
+a question set has no tiers), with 95 % bootstrap intervals for F1; F1 of each tier; and what a
+question of the whole run takes in the mean: calls of all models and of the general one, tokens that
+the small model writes and the general one reads and writes, seconds. `kbqa report` says all that
+there is about one run.
 """
 
 from collections.abc import Sequence
@@ -14,13 +15,15 @@ from statistics import fmean
 
 import click
 
-from kbqa.engine.evaluation.breakdowns import WITH_EVIDENCE, rows_by_tier
+from kbqa.engine.evaluation.breakdowns import rows_by_tier
 from kbqa.engine.evaluation.costs import measure_costs
 from kbqa.engine.evaluation.metrics import bootstrap_mean
 from kbqa.engine.evaluation.recorded_run import RecordedRun, RunRow, read_run
+from kbqa.sparql.errors import InputError
 
 _COLUMNS = (
     "run",
+    "entities",
     "n",
     "F1",
     "hit",
@@ -56,11 +59,15 @@ def main(runs: Sequence[Path]) -> None:
 
 
 def _cells(run: RecordedRun) -> list[str]:
-    tiers = rows_by_tier([row for row in run.rows if row.scores is not None])
-    joined = tiers.get(WITH_EVIDENCE, tiers["all"])
+    scored = [row for row in run.rows if row.scores is not None]
+    if not scored:
+        raise InputError(f"{run.path} holds no question with gold answers")
+    tiers = rows_by_tier(scored)
+    joined = [row for row in scored if row.tier != "none"]
     costs = measure_costs(run.rows)
     return [
         run.name,
+        run.entities,
         str(len(joined)),
         _interval([row.scores.f1 for row in joined if row.scores is not None]),
         *(f"{_mean(joined, metric):.3f}" for metric in ("hit", "hits_at_1", "exact_match")),

@@ -15,9 +15,8 @@ from kbqa.sparql.relax import Level
 UNKNOWN = "not known"
 NO_ANSWER = "no answer"
 
-_EVIDENT = ("independent", "annotated")
-WITH_EVIDENCE = " + ".join(_EVIDENT)
-"""The tiers together whose gold answers a graph holds."""
+_WITH_EVIDENCE = ("independent", "annotated")
+_JOINED = " + ".join(_WITH_EVIDENCE)
 
 _MOST_CONSTRAINTS = 3
 _MOST_HOPS = 4
@@ -62,9 +61,9 @@ def rows_by_tier(rows: Sequence[RunRow]) -> dict[str, list[RunRow]]:
     for row in rows:
         if row.tier is not None:
             tiers.setdefault(row.tier, []).append(row)
-    if tiers.keys() >= {*_EVIDENT}:
-        tiers[WITH_EVIDENCE] = [row for row in rows if row.tier in _EVIDENT]
-    first = ("all", *_EVIDENT, WITH_EVIDENCE, "none")
+    if tiers.keys() >= {*_WITH_EVIDENCE}:
+        tiers[_JOINED] = [row for row in rows if row.tier in _WITH_EVIDENCE]
+    first = ("all", *_WITH_EVIDENCE, _JOINED, "none")
     order = (*first, *sorted(tiers.keys() - {*first}))
     return {tier: tiers[tier] for tier in order if tiers.get(tier)}
 

@@ -74,7 +74,7 @@ class Comparison:
             `breakdowns.group_by_gold`.
         wins: Those that B scores higher on, the largest change first.
         losses: Those that it scores lower on, the largest change first.
-        ties: How many are alike.
+        ties: The questions on which they are alike.
         names: Of entities, as far as the runs name them.
     """
 
@@ -90,7 +90,7 @@ class Comparison:
     breakdowns: Mapping[str, Mapping[str, Difference]]
     wins: Sequence[Pair]
     losses: Sequence[Pair]
-    ties: int
+    ties: Sequence[Pair]
     names: Mapping[str, str]
 
     def to_dict(self) -> dict[str, Any]:
@@ -108,7 +108,7 @@ class Comparison:
             "tiers": _records(self.differences),
             "metric": self.metric,
             "breakdowns": _records(self.breakdowns),
-            "ties": self.ties,
+            "ties": [self._pair(pair) for pair in self.ties],
             "wins": [self._pair(pair) for pair in self.wins],
             "losses": [self._pair(pair) for pair in self.losses],
         }
@@ -187,7 +187,7 @@ def compare_runs(a: RecordedRun, b: RecordedRun, metric: str = "f1") -> Comparis
         },
         wins=ranked[: signs.wins],
         losses=ranked[: -signs.losses - 1 : -1],
-        ties=signs.ties,
+        ties=ranked[signs.wins : len(ranked) - signs.losses],
         names={answer.key: answer.name for row in (*a.rows, *b.rows) for answer in row.answers},
     )
 

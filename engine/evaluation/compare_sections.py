@@ -32,7 +32,7 @@ def _sections(comparison: Comparison, examples: int) -> Iterator[Section]:
     wins, losses = comparison.wins[:examples], comparison.losses[:examples]
     counts = (
         f"B scores higher on {len(comparison.wins):,} questions, lower on "
-        f"{len(comparison.losses):,}, and alike on {comparison.ties:,}. "
+        f"{len(comparison.losses):,}, and alike on {len(comparison.ties):,}. "
         f"Here are {len(wins):,} wins and {len(losses):,} losses, the largest changes first."
     )
     yield Section(f"Questions by {METRIC_NAMES[comparison.metric]}", notes=[counts])

@@ -47,7 +47,8 @@ def measure_costs(rows: Sequence[RunRow]) -> dict[str, Spread]:
 
     Returns:
         ``calls`` (of all models), ``general_calls`` (of the general model alone, paid or from the
-        cache), ``cached_calls``, ``tokens`` (in and out, of all models), ``queries of a repair``,
+        cache), ``cached_calls``, ``tokens`` (written by
+        the small model, in and out of the general one), ``queries of a repair``,
         ``seconds``, and ``seconds of`` each stage. What no row tells is absent.
     """
     general = [row.usage.general for row in rows if row.usage is not None]
@@ -69,6 +70,10 @@ def measure_costs(rows: Sequence[RunRow]) -> dict[str, Spread]:
 
 
 def cost_per_10_000(rows: Sequence[RunRow]) -> float | None:
-    """Compute the US dollars that 10,000 questions cost; None where no row knows its cost."""
+    """Compute the US dollars of general models for 10,000 questions.
+
+    None where it is not known: a row that asked one has no cost, or no row tells.
+    """
     known = [row.cost_usd for row in rows if row.cost_usd is not None]
-    return fmean(known) * _PER if known else None
+    unknown = any(row.cost_usd is None and row.usage and row.usage.general.calls for row in rows)
+    return fmean(known) * _PER if known and not unknown else None

@@ -197,7 +197,8 @@ def _row(
         raise
     except Exception as error:  # Whatever it is, the run goes on.
         is_bug = not isinstance(error, KbqaError)
-        logger.warning("question %s failed: %s", question.id, error, exc_info=is_bug)
+        # Its words stand in the row alone: a server's may quote the prompt.
+        logger.warning("question %s failed: %s", question.id, type(error).__name__, exc_info=is_bug)
         candidates = None if isinstance(written, Exception) else written
         paid = Usage() if chat is None else chat.usage
         return failed_row(question, error, shape, candidates, paid, timings=config.timings)

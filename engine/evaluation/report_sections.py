@@ -30,7 +30,7 @@ BREAKDOWN_NAMES: Mapping[str, str] = {
 _COST_NAMES = {
     "general_calls": "calls of the general model",
     "cached_calls": "of these from the cache",
-    "tokens": "tokens, in and out",
+    "tokens": "tokens",
 }
 _HASH_SHOWN = 12
 _TEXT_SHOWN = 160
@@ -153,6 +153,7 @@ def _costs(costs: Mapping[str, Spread], usd_per_10_000: float | None) -> Section
         table=Table(("", "mean", "median", "p95", "in all", "n"), rows),
         notes=[
             "n: questions that it is known of. "
+            "Tokens: what the small model writes, and the general one reads and writes. "
             f"Cost of general models per 10,000 questions: {cost}."
         ],
     )

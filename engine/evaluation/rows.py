@@ -12,6 +12,7 @@ from kbqa.engine.evaluation.row_file import Row
 from kbqa.engine.generate import Candidate
 from kbqa.engine.questions import Question
 from kbqa.sparql.crp import Crp
+from kbqa.sparql.relax import leaves
 
 SCHEMA_VERSION = 2
 
@@ -23,7 +24,7 @@ class Shape(NamedTuple):
 
     Attributes:
         hops: Steps of its main path.
-        constraints: How many it has, at any depth.
+        constraints: How many it has, at any depth, its ordering included.
         ordered: It keeps the first or last of its answers.
     """
 
@@ -37,7 +38,7 @@ def gold_shapes(questions: Iterable[Question]) -> dict[str, Shape]:
     queries = {question.id: question.sparql for question in questions if question.sparql}
     crps = convert_queries(queries.values())
     return {
-        id_: Shape(len(crp.path), sum(1 for _ in crp.all_constraints()), crp.order is not None)
+        id_: Shape(len(crp.path), sum(1 for _ in leaves(crp)), crp.order is not None)
         for id_, query in queries.items()
         if isinstance(crp := crps[query], Crp)
     }
@@ -58,8 +59,8 @@ def answered_row(
         answer: What it got.
         candidates: What the specialised model wrote for it; none where it was not asked.
         shape: How its gold query is made, if that is known.
-        timings: Tell also what differs from run to run: the seconds of each stage, and how many
-            replies of general models came out of the cache.
+        timings: Tell also what differs from run to run: the seconds of each stage and of general
+            models, and how many replies of these came out of the cache.
     """
     record = answer.to_dict()
     predicted = [one.get("mid") or one["value"] for one in record["answers"]]
@@ -117,13 +118,12 @@ def _taken(candidates: Sequence[Candidate], general: Usage, timings: bool) -> di
     written_tokens = sum(candidate.tokens for candidate in candidates)
     of_general: dict[str, object] = {
         "calls": general.calls,
-        "cached_calls": general.cached_calls,
         "input_tokens": general.input_tokens,
         "output_tokens": general.output_tokens,
         "cost_usd": general.cost_usd,
     }
-    if not timings:
-        del of_general["cached_calls"]
+    if timings:
+        of_general |= {"cached_calls": general.cached_calls, "seconds": round(general.seconds, 6)}
     return {
         "calls": written_calls + general.calls,
         "tokens": written_tokens + general.input_tokens + general.output_tokens,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from typing import Literal as Choice
 
 import click
+from click.core import ParameterSource
 
 from kbqa.engine.chat.options import ChatChoice, chat_options
 from kbqa.sparql.errors import InputError
@@ -207,8 +208,11 @@ def method_options(command: Command) -> Command:
         by_embedder = repair == "embedder" or not has_chat
         if stop == "judge" and by_embedder:
             raise click.UsageError("--stop judge needs a general model, not --repair embedder")
+        name = method or ("router" if repair or has_chat else "specialised")
+        if name == "specialised":
+            _refuse_idle(click.get_current_context())
         chosen = MethodChoice(
-            name=method or ("router" if repair or has_chat else "specialised"),
+            name=name,
             by_embedder=by_embedder,
             chat=chat,
             route=route,
@@ -223,3 +227,11 @@ def method_options(command: Command) -> Command:
         command(*args, method=chosen, **rest)
 
     return with_method
+
+
+def _refuse_idle(context: click.Context) -> None:
+    """Refuse options about repair that were given where nothing is repaired."""
+    for option in ("route", "general_calls", "threshold", "stop", "width", "embedder"):
+        if context.get_parameter_source(option) is ParameterSource.COMMANDLINE:
+            name = option.replace("_", "-")
+            raise click.UsageError(f"--{name} is about repair: add --repair embedder, or --llm URL")

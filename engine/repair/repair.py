@@ -93,6 +93,7 @@ class Repair:
         chosen: The candidate that was chosen, by its index; None where there is none.
         lost: Constraints of the failed CRP that the new path could not carry, in words.
         queries: Searches that the graph was asked for.
+        is_known: The chosen path is the one that answered before; `crp` is its own, as it was.
     """
 
     reason: str
@@ -103,6 +104,7 @@ class Repair:
     chosen: int | None
     lost: tuple[str, ...]
     queries: int
+    is_known: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Make a JSON record."""
@@ -117,6 +119,7 @@ class Repair:
             "chosen": self.chosen,
             "lost": list(self.lost),
             "queries": self.queries,
+            "is_known": self.is_known,
         }
 
 
@@ -180,7 +183,10 @@ class Repairer:
 
         [best] = chooser.choose(question, blueprint, candidates, 1)
         crp, lost = Crp(best.topic, best.hops), list[str]()
-        if failure.crp is not None:
+        is_known = best in failure.known
+        if is_known and failure.crp is not None:
+            crp = failure.crp
+        elif failure.crp is not None:
             carried = carry_constraints(failure.crp, best, frontiers)
             crp, lost = carried.crp, describe_dropped(carried.lost, failure.crp)
         return Repair(
@@ -192,6 +198,7 @@ class Repairer:
             chosen=[each.path for each in candidates].index(best),
             lost=tuple(lost),
             queries=frontiers.queries,
+            is_known=is_known,
         )
 
     def _search(self, asked: str, blueprint: Sequence[str], frontiers: Frontiers) -> PathSearch:

@@ -71,7 +71,7 @@ def test_the_official_files_are_read_as_they_are(tmp_path: Path) -> None:
     cwq = {
         "ID": "c",
         "question": "b?",
-        "sparql": "",
+        "sparql": "?c ns:a.b ns:m.0t . ?c ns:common.topic.notable_types ns:m.0u . ?x ns:c.d ns:g.1",
         "answers": [{"answer_id": "m.2"}],
         "compositionality_type": "conjunction",
     }
@@ -80,7 +80,14 @@ def test_the_official_files_are_read_as_they_are(tmp_path: Path) -> None:
         json.dumps({"Questions": [webqsp]}): Question(
             "WebQTest-1", "a?", (Entity("T", "m.0t"),), (frozenset({"m.1"}),), sparql="S"
         ),
-        json.dumps([cwq]): Question("c", "b?", (), (frozenset({"m.2"}),), type="conjunction"),
+        json.dumps([cwq]): Question(
+            "c",
+            "b?",
+            (Entity(mid="m.0t"), Entity(mid="g.1")),
+            (frozenset({"m.2"}),),
+            type="conjunction",
+            sparql=cwq["sparql"],
+        ),
         json.dumps([routerkgqa]): Question("1", "c?", (), ()),
     }
     for text, question in expected.items():

@@ -41,6 +41,8 @@ def test_it_chooses_what_is_or_begins_the_gold_path(chooser: PerfectChooser) -> 
     elsewhere = RelationPath(Entity("Kenya", "m.019rg5"), USED.hops)
     [no_choice] = choice_prompt(QUESTION, [], [CAPITAL, CAPITAL.then(CODE), elsewhere], 1)
     assert read_choice(chooser.reply(no_choice.content), 3, 1) == []
+    [no_whole_path] = choice_prompt(QUESTION, [], [CAPITAL, USED], 1)
+    assert read_choice(chooser.reply(no_whole_path.content), 2, 1) == []
 
 
 def test_it_judges_and_plans(chooser: PerfectChooser) -> None:
@@ -64,7 +66,7 @@ def test_it_is_served_as_any_general_model(chooser: PerfectChooser) -> None:
     thread.start()
     try:
         chat = OpenAIChat(f"http://127.0.0.1:{server.server_port}/v1")
-        reply = chat.complete(choice_prompt(QUESTION, [], [CAPITAL, USED], 1))
+        reply = chat.complete(choice_prompt(QUESTION, [], [CAPITAL, USED], 3))
     finally:
         server.shutdown()
         thread.join()

@@ -112,7 +112,7 @@ def test_text_fits_a_terminal_and_says_what_the_numbers_mean(report: Report) -> 
         "both empty: each is 1",
         "specialised, full",
         "general, main path",
-        "tokens, in and out",
+        "Tokens: what the small model writes",
         "Cost of general models per 10,000 questions: 0.00 US dollars.",
         "conjunction",
         "0.500 (2)",

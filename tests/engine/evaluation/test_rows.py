@@ -54,6 +54,7 @@ def test_the_row_of_an_answer() -> None:
             "input_tokens": 0,
             "output_tokens": 0,
             "cost_usd": 0.0,
+            "seconds": 0.0,
         },
     }
 
@@ -69,6 +70,7 @@ def test_what_general_models_took_is_told() -> None:
         "input_tokens": 100,
         "output_tokens": 20,
         "cost_usd": 0.25,
+        "seconds": 1.5,
     }
 
 
@@ -121,7 +123,7 @@ def test_without_timings_nothing_differs_from_run_to_run() -> None:
     [
         ("SELECT ?x { ns:m.0k ns:a.b.c ?x . FILTER (?x != ns:m.0k) }", Shape(1, 0, False)),
         ("SELECT ?x { ns:m.0k ns:a.b.c ?y . ?y ns:d.e.f ?x . ?x ns:g.h.i ns:m.1 }", (2, 1, False)),
-        ("SELECT ?x { ns:m.0k ns:a.b.c ?x . ?x ns:d.e.f ?v } ORDER BY ?v LIMIT 1", (1, 0, True)),
+        ("SELECT ?x { ns:m.0k ns:a.b.c ?x . ?x ns:d.e.f ?v } ORDER BY ?v LIMIT 1", (1, 1, True)),
         ("SELECT (COUNT(?x) AS ?n) { ns:m.0k ns:a.b.c ?x }", None),
         ("what?", None),
         (None, None),

