@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from kbqa.engine.crp_records import written_record, written_text
-from kbqa.engine.generate import Candidate, Request
+from kbqa.engine.generate import Candidate, Request, write_apart
 from kbqa.engine.json_lines import drop_unfinished_line, read_rows
 from kbqa.engine.questions import Question
 from kbqa.engine.run_manifest import claim_output, file_sha256, held
-from kbqa.sparql.errors import InputError
+from kbqa.sparql.errors import GraphError, InputError
 
 Write = Callable[[Sequence[Request]], Sequence[Sequence[Candidate]]]
 """Writes the candidates of some questions, best first."""
@@ -50,6 +50,7 @@ def write_beams(
         InputError: `output` cannot be written, holds something else than beams made like that, or
             another process is writing to it.
         ModelError: The model failed.
+        GraphError: The graph failed for some questions; those have no row.
     """
     settings = {
         "questions_sha256": file_sha256(source),
@@ -67,17 +68,28 @@ def write_beams(
             (question for question in questions if question.id not in written),
             key=lambda question: len(question.text),
         )
+        failed: dict[str, GraphError] = {}
         with output.open("a", encoding="utf-8") as rows:
             for at in range(0, len(unwritten), batch_size):
                 batch = unwritten[at : at + batch_size]
                 requests = [Request(q.text, q.topics if gold_entities else ()) for q in batch]
                 begun = time.perf_counter()
-                written_now = generate(requests)
+                written_now = write_apart(generate, requests)
                 seconds = (time.perf_counter() - begun) / len(batch)
                 for question, candidates in zip(batch, written_now, strict=True):
-                    rows.write(_line(question.id, candidates, seconds))
+                    if isinstance(candidates, GraphError):
+                        failed[question.id] = candidates
+                    else:
+                        rows.write(_line(question.id, candidates, seconds))
                 rows.flush()
                 report(len(batch))
+        if failed:
+            first, error = next(iter(failed.items()))
+            raise GraphError(
+                f"nothing was written for {len(failed)} of {len(questions)} questions, for which "
+                f"the graph failed (the first is {first}: {error}). The same command tries them "
+                "again."
+            )
 
 
 def read_beams(path: Path) -> dict[str, list[Candidate]]:
@@ -96,7 +108,7 @@ def read_beams(path: Path) -> dict[str, list[Candidate]]:
 
 
 def _candidate(crp: Mapping[str, Any]) -> Candidate:
-    return Candidate(written_text(crp), float(crp["logprob"]), int(crp["tokens"]))
+    return Candidate(written_text(crp), float(crp["logprob"]), int(crp.get("tokens", 1)))
 
 
 def _line(id_: str, candidates: Sequence[Candidate], seconds: float) -> str:

@@ -6,13 +6,13 @@ server that speaks OpenAI's protocol.
 Source: RouterKGQA §3.2; appendix A.1 for what the model was trained on.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from kbqa.sparql.crp import Entity
-from kbqa.sparql.errors import ModelError
+from kbqa.sparql.errors import EndpointDown, GraphError, ModelError
 
 DEFAULT_ADAPTER = Path(__file__).parent / "adapter"
 DEFAULT_BEAMS = 5
@@ -93,7 +93,31 @@ class Generator(Protocol):
 
         Raises:
             ModelError: The model failed.
+            GraphError: The graph that decoding asks does not answer.
         """
+
+
+def write_apart(
+    generate: Callable[[Sequence[Request]], Sequence[Sequence[Candidate]]],
+    requests: Sequence[Request],
+) -> list[Sequence[Candidate] | GraphError]:
+    """Have CRPs written for requests together, or apart where the graph fails for one of them.
+
+    Returns:
+        For each request its candidates, or why the graph, which decoding asks, failed for it.
+
+    Raises:
+        EndpointDown: The graph is gone.
+        ModelError: The model failed.
+    """
+    try:
+        return list(generate(requests))
+    except EndpointDown:
+        raise
+    except GraphError as error:
+        if len(requests) == 1:
+            return [error]
+        return [written for request in requests for written in write_apart(generate, [request])]
 
 
 class NoPaths:

@@ -14,7 +14,7 @@ from kbqa.kb.name_keys import decode_name
 from kbqa.sparql.crp import Entity, Hop
 from kbqa.sparql.routerkgqa_reader import relation_id
 from kbqa.sparql.routerkgqa_writer import relation_text
-from kbqa.sparql.terms import Term, is_well_formed
+from kbqa.sparql.terms import Literal, Term, is_well_formed
 
 _REACHED = 200
 """Nodes of a path's end that are known, at most."""
@@ -71,7 +71,7 @@ class PathWalk:
     types of things.
 
     Args:
-        graph: Asked once for each path that is walked.
+        graph: Asked for the neighbours of each node on a path that is walked.
         topics: Where paths may start, each with its mid and name.
         known: All relations of the graph, for constraints.
     """
@@ -110,7 +110,7 @@ class PathWalk:
     def may_end(self, topic: str, path: tuple[Hop, ...], pivot: int) -> bool:
         """Tell whether the path leads to anything that may be an answer."""
         return any(
-            end != node
+            end != node and _may_answer(end)
             for node in self._entities(topic, path[:pivot])
             for end in self._follow([node], path[pivot:])
         )
@@ -146,6 +146,12 @@ class PathWalk:
                     found |= set(self._graph.neighbours(node, hop.relation, direction, room))
             nodes = sorted(found, key=str)
         return nodes
+
+
+def _may_answer(end: Term) -> bool:
+    """Tell whether a node is what queries keep: none but English among texts in a language."""
+    language = end.language if isinstance(end, Literal) else None
+    return language is None or language.lower().split("-")[0] == "en"
 
 
 def is_sayable(relation: str) -> bool:

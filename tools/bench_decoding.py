@@ -4,7 +4,8 @@
 
 Every level writes for the same questions, one after the other, and the rounds alternate between
 levels, because machines are noisy; the ratio is to level ``none`` in the same round. "Steering" is
-the time spent in finding out which tokens may follow, the graph's answers included.
+the time spent in finding out which tokens may follow, the graph's answers included, but for those
+about the topics' own relations, which are looked up before the first token.
 """
 
 import random

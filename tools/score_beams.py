@@ -25,6 +25,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import TextIO
 
 import click
@@ -59,6 +60,7 @@ class Judged:
         in_n: Whether any candidate's main path is the gold one.
         reachable: Whether the first main path exists.
         f1: Of the answers.
+        tier: Of the question's evidence.
         confidence: Of the candidate that was chosen; None where none was by confidence.
     """
 
@@ -70,6 +72,7 @@ class Judged:
     depth: float
     reachable: float
     f1: float
+    tier: str | None
     confidence: float | None
 
 
@@ -110,6 +113,7 @@ def judge(
         depth=float(first.depth),
         reachable=float(bool(order) and outcomes[order[0]].fate == "reachable"),
         f1=0.0 if chosen is None else f1_of(outcomes[chosen], asked.question.golds),
+        tier=asked.question.tier,
         confidence=confidence,
     )
 
@@ -221,11 +225,12 @@ def _costs(file: Path, beams: Mapping[str, Sequence[Candidate]], asked: Sequence
 def _print_table(lines: Mapping[str, Sequence[Judged]], costs: Mapping[str, str], how: str) -> None:
     click.echo(
         f"| beams, {how} entities | n | exact | skeleton | main path | main path in n | depth "
-        "| reachable | F1 | tokens | seconds |"
+        f"| reachable | F1 | {' | '.join(f'F1, {tier}' for tier in _TIERS)} | tokens | seconds |"
     )
-    click.echo("|" + "---|" * 11)
+    click.echo("|" + "---|" * (11 + len(_TIERS)))
     for line, judged in lines.items():
         cells = [_interval([getattr(row, column) for row in judged]) for column in _COLUMNS]
+        cells += [_mean([row.f1 for row in judged if row.tier == tier]) for tier in _TIERS]
         cost = costs[line.rpartition(", ")[0]]
         click.echo(f"| {line} | {len(judged)} | {' | '.join(cells)} | {cost} |")
 
@@ -252,6 +257,10 @@ def _print_differences(lines: Mapping[str, Sequence[Judged]]) -> None:
 
 def _interval(values: Sequence[float]) -> str:
     return _written(bootstrap_mean(values))
+
+
+def _mean(values: Sequence[float]) -> str:
+    return f"{fmean(values):.3f} ({len(values)})" if values else "–"
 
 
 def _written(mean: Mean) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from kbqa.engine.models import SMOLLM2
 from kbqa.training.config import ALL_LAYERS
 from kbqa.training.curves import CURVES_FILE
 from kbqa.training.manifest import MANIFEST_FILE
@@ -90,7 +91,8 @@ def write_model_card(output: Path, measured: Sequence[Measured] = ()) -> None:
 def _front_matter(manifest: Record) -> Iterator[str]:
     library, way = ("transformers", "") if manifest["settings"]["full"] else ("peft", ", lora")
     yield from ("---", f"base_model: {manifest['base']['name']}", f"library_name: {library}")
-    yield "license: apache-2.0"
+    if manifest["base"]["name"] == SMOLLM2:  # of others it is for them to say
+        yield "license: apache-2.0"
     yield f"tags: [knowledge-graph-question-answering, freebase, sparql{way}]"
     yield from ("---", "")
 

@@ -102,7 +102,7 @@ def train_crp(
     result = train_adapter(split, output, config, _print_progress)
     if is_main:
         _write_reports(output, config, gathered, split, result)
-        _print_result(result, as_json)
+        _print_result(result, config, as_json)
 
 
 @contextmanager
@@ -155,11 +155,14 @@ def _print_progress(progress: Progress) -> None:
     )
 
 
-def _print_result(result: TrainingResult, as_json: bool) -> None:
+def _print_result(result: TrainingResult, config: TrainingConfig, as_json: bool) -> None:
     record = {**result._asdict(), "adapter": str(result.adapter)}
     if as_json:
         click.echo(json.dumps(record))
         return
     if result.stopped_early:
         click.echo(f"stopped early, at step {result.steps:,}", err=True)
-    click.echo(f"adapter in {result.adapter}: ask with `kbqa ask --adapter {result.adapter}`")
+    # Only RouterKGQA's form can be constrained.
+    free = "" if config.crp_format == "routerkgqa" else " --decoding none"
+    ask = f"kbqa ask --adapter {result.adapter}{free}"
+    click.echo(f"adapter in {result.adapter}: ask with `{ask}`")

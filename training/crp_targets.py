@@ -11,7 +11,7 @@ from kbqa.sparql.crp import Constraint, Crp, Entity, TextEquals
 from kbqa.sparql.routerkgqa import render_routerkgqa
 from kbqa.sparql.terms import is_mid
 from kbqa.sparql.text import render_crp
-from kbqa.training.unusable import Unusable
+from kbqa.training.unusable import UNNAMED, Unusable
 
 TargetForm: TypeAlias = Literal["routerkgqa", "compact"]
 """RouterKGQA's text form, or kbqa's own, which is shorter and says more."""
@@ -26,7 +26,7 @@ def write_target(crp: Crp, form: TargetForm) -> str | Unusable:
     'Kenya -> location.country.capital'
     """
     if not all(_is_sayable(entity, form) for entity in crp.entities()):
-        return Unusable("an entity without a name")
+        return Unusable(UNNAMED)
     crp = _nearest_sayable(crp)
     if form == "routerkgqa":
         return render_routerkgqa(crp) or Unusable("RouterKGQA's text form cannot say it")

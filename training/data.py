@@ -9,7 +9,7 @@ official files, the test sets themselves tell what to leave out.
 
 import random
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,11 +19,12 @@ from kbqa.engine.official_questions import read_question_rows
 from kbqa.engine.question_mentions import mend_mojibake
 from kbqa.engine.run_manifest import file_sha256
 from kbqa.sparql.crp import Crp
+from kbqa.sparql.errors import InputError
 from kbqa.training.crp_targets import TargetForm, write_target
 from kbqa.training.entity_names import NameSource
 from kbqa.training.row_crps import row_crps
-from kbqa.training.split_hygiene import RELATED, ScoredSets, read_scored_sets
-from kbqa.training.unusable import Unusable
+from kbqa.training.split_hygiene import RELATED, ScoredSets, parent_id, read_scored_sets
+from kbqa.training.unusable import UNNAMED, Unusable
 
 NAMED_SKIPS = 10
 """Rows left out that are named, for each reason."""
@@ -40,12 +41,14 @@ class Example:
         question: As a user would type it.
         target: The CRP, by names, in one of the forms of `kbqa.training.crp_targets`.
         source: The question set it comes from.
+        parent: The id of the question that it was made from; empty if from none.
     """
 
     id: str
     question: str
     target: str
     source: str
+    parent: str = ""
 
 
 class Split(NamedTuple):
@@ -116,7 +119,8 @@ def load_examples(
             and none that was made from one.
 
     Raises:
-        InputError: A file is missing or unreadable.
+        InputError: A file is missing or unreadable, or names few of its entities where there is no
+            `names` to look them up.
         GraphError: The names cannot be looked up.
     """
     scored_sets = read_scored_sets(scored)
@@ -124,24 +128,43 @@ def load_examples(
     for path in paths:
         source = _QUESTION_SET.sub("", path.name)
         kept = list(_kept_rows(path, source, scored_sets, gathered))
+        unnamed_before = gathered.skipped[UNNAMED]
         for one, crp in zip(kept, row_crps([one.row for one in kept], names), strict=True):
             target = write_target(crp, form) if isinstance(crp, Crp) else crp
             if isinstance(target, Unusable):
                 gathered.skip(source, one.id, target.reason)
             else:
-                gathered.add(Example(one.id, one.question, target, source))
+                parent = parent_id(one.row) or ""
+                gathered.add(Example(one.id, one.question, target, source, parent))
+        unnamed = gathered.skipped[UNNAMED] - unnamed_before
+        if names is None and unnamed > len(kept) / 2:
+            raise InputError(
+                f"{path}: {unnamed} of {len(kept)} queries are about entities that the file does "
+                "not name. Name the graph that knows them: --store or --endpoint."
+            )
         gathered.files.append(_data_file(path))
     return gathered
 
 
 def split_examples(examples: Iterable[Example], valid_size: int, seed: int) -> Split:
-    """Hold out examples of `valid_size` questions, a tenth of all at most, chosen by the seed.
+    """Hold out examples of some `valid_size` questions, a tenth of all at most, by the seed.
 
-    No question is both held out and trained on.
+    A question is held out with all that were made from it or from the same one. No question is both
+    held out and trained on.
     """
     pool = sorted(examples, key=lambda example: (example.source, example.id, example.target))
-    questions = sorted({example.question.casefold() for example in pool})
-    held_out = set(random.Random(seed).sample(questions, min(valid_size, len(questions) // 10)))
+    questions = {example.question.casefold() for example in pool}
+    wanted = min(valid_size, len(questions) // 10)
+    families = sorted({example.parent or example.id for example in pool})
+    random.Random(seed).shuffle(families)
+    of_family: dict[str, set[str]] = defaultdict(set)
+    for example in pool:
+        of_family[example.parent or example.id].add(example.question.casefold())
+    held_out: set[str] = set()
+    for family in families:
+        if len(held_out) >= wanted:
+            break
+        held_out |= of_family[family]
     train = tuple(e for e in pool if e.question.casefold() not in held_out)
     valid = tuple(e for e in pool if e.question.casefold() in held_out)
     return Split(train, valid)

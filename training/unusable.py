@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+UNNAMED = "an entity without a name"
+"""The reason where neither a file nor a graph names an entity."""
+
 
 @dataclass(frozen=True, slots=True)
 class Unusable:

@@ -22,7 +22,7 @@ from kbqa.engine.engine import Engine
 from kbqa.engine.evaluation.metrics import METRICS, Mean, bootstrap_mean
 from kbqa.engine.evaluation.row_file import Row, RowFile, take_over
 from kbqa.engine.evaluation.rows import Shape, answered_row, failed_row, gold_shapes
-from kbqa.engine.generate import Candidate, Request
+from kbqa.engine.generate import Candidate, Request, write_apart
 from kbqa.engine.questions import Question
 from kbqa.engine.run_manifest import claim_output, held
 from kbqa.sparql.errors import KbqaError, SpendingLimitReached
@@ -171,7 +171,8 @@ class _Batches:
         requests = [Request(q.text, q.topics if self._gold_entities else ()) for q in batch]
         ids = [question.id for question in batch]
         try:
-            self._written.update(zip(ids, self._engine.generate(requests), strict=True))
+            written = write_apart(self._engine.generate, requests)
+            self._written.update(zip(ids, written, strict=True))
         except SpendingLimitReached:
             raise
         except Exception as error:  # noqa: BLE001 – what cannot be written together fails together

@@ -3,6 +3,7 @@
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 from typing import Literal as Choice
 
@@ -48,6 +49,7 @@ class MethodChoice:
         embedder: Model instead of the packaged one.
         order: Which of the candidates answers.
         without: Classes of constraints that are left out.
+        confidence: File of a confidence model instead of the shipped one.
     """
 
     name: Method
@@ -61,6 +63,7 @@ class MethodChoice:
     embedder: str | None
     order: Order
     without: "tuple[Kind, ...]"
+    confidence: Path | None
 
     @property
     def writes_paths(self) -> bool:
@@ -73,12 +76,13 @@ class MethodChoice:
         Raises:
             ModelError: The confidence model is missing or broken.
         """
-        from kbqa.engine.confidence import ConfidenceModel
+        from kbqa.engine.confidence import SHIPPED_CONFIDENCE, ConfidenceModel
         from kbqa.engine.execute import Rules
 
         without = frozenset(self.without)
         if self.order == "confidence":
-            return Rules(ConfidenceModel.load(), without=without)
+            model = ConfidenceModel.load(self.confidence or SHIPPED_CONFIDENCE)
+            return Rules(model, without=without)
         return Rules(order=self.order, without=without)
 
     def router(self, graph: "Graph") -> "Router | None":
@@ -179,6 +183,12 @@ def method_options(command: Command) -> Command:
         "first that answers in full, or the first that answers at all.",
     )
     @click.option(
+        "--confidence",
+        type=click.Path(path_type=Path, exists=True, dir_okay=False),
+        metavar="FILE",
+        help="Confidence model that tools/train_confidence.py fitted, instead of the shipped one.",
+    )
+    @click.option(
         "--without",
         type=click.Choice(["string", "numeric", "entity"]),
         multiple=True,
@@ -198,6 +208,7 @@ def method_options(command: Command) -> Command:
         embedder: str | None,
         order: Order,
         without: "tuple[Kind, ...]",
+        confidence: Path | None,
         **rest: object,
     ) -> None:
         has_chat = chat.url is not None or chat.model is not None
@@ -223,6 +234,7 @@ def method_options(command: Command) -> Command:
             embedder=embedder,
             order=order,
             without=without,
+            confidence=confidence,
         )
         command(*args, method=chosen, **rest)
 

@@ -1,9 +1,14 @@
 """Where the graph lets a path go, on the small graph."""
 
+from contextlib import closing
+
 import pytest
 
 from kbqa.engine.path_walk import KnownRelations, PathWalk
+from kbqa.kb.load import load_freebase
 from kbqa.kb.relation_list import list_relations
+from kbqa.kb.rules import profile
+from kbqa.kb.select_graph import open_graph
 from kbqa.sparql.crp import Entity, Hop
 
 JAMAICA = Entity("Jamaica", "m.03_r3")
@@ -46,6 +51,18 @@ def test_a_path_ends_in_a_literal_but_goes_on_from_none(walk):
     assert walk.may_end("Justin Bieber", born, 0)
     assert not walk.may_go_on("Justin Bieber", born)
     assert walk.may_go_on("Justin Bieber", SIBLINGS)
+
+
+def test_a_path_ends_in_no_text_in_a_foreign_language(tmp_path):
+    motto = "<http://rdf.freebase.com/ns/location.location.motto>"
+    for language, may_end in (("de", False), ("en-GB", True)):
+        dump = tmp_path / f"{language}.nt"
+        dump.write_text(f'<http://rdf.freebase.com/ns/m.0k>\t{motto}\t"x"@{language}\t.\n')
+        store = tmp_path / language
+        load_freebase([dump], store, rules=profile("full"))
+        with closing(open_graph(store)) as graph:
+            walk = PathWalk(graph, [Entity("Kenya", "m.0k")], KnownRelations([]))
+            assert walk.may_end("Kenya", (Hop("location.location.motto"),), 0) is may_end
 
 
 def test_entities_of_one_name_start_together(graph):

@@ -55,11 +55,11 @@ def test_paths_and_answers_are_scored(files: dict[str, Path], small_store: Path)
     assert done.exit_code == 0, done.output
     table = [line.strip("| ").split(" | ") for line in done.stdout.splitlines() if "| " in line]
     means = {name: " ".join(cell.split()[0] for cell in cells) for name, *cells in table[1:]}
-    # n, exact, skeleton, main path, in n, depth, reachable, F1, tokens, seconds
+    # n, exact, skeleton, main path, in n, depth, reachable, F1, F1 by tier, tokens, seconds
     assert means == {
-        "first, paper": "2 0.000 0.000 0.000 1.000 1.000 0.000 0.000 30 0.50",
-        "first, kbqa": "2 0.000 0.000 0.000 1.000 1.000 1.000 0.000 30 0.50",
-        "second, kbqa": "2 1.000 1.000 1.000 1.000 1.000 1.000 1.000 10 0.50",
+        "first, paper": "2 0.000 0.000 0.000 1.000 1.000 0.000 0.000 0.000 0.000 30 0.50",
+        "first, kbqa": "2 0.000 0.000 0.000 1.000 1.000 1.000 0.000 0.000 0.000 30 0.50",
+        "second, kbqa": "2 1.000 1.000 1.000 1.000 1.000 1.000 1.000 1.000 1.000 10 0.50",
     }
     assert "- second, kbqa: 1.000 [1.000, 1.000]" in done.stdout
     assert "Always guessing 1 hops" in done.stdout

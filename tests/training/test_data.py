@@ -218,7 +218,8 @@ def test_the_official_file_of_complexwebquestions(tmp_path: Path) -> None:
     }
     path = tmp_path / "ComplexWebQuestions_train.json"
     path.write_text(json.dumps([record]))
-    assert load_examples([path]).skipped == {"an entity without a name": 1}
+    with pytest.raises(InputError, match=r"1 of 1 queries .* --store or --endpoint"):
+        load_examples([path])
 
     asked: list[list[str]] = []
 
@@ -321,6 +322,20 @@ def test_no_question_is_trained_on_and_held_out() -> None:
     assert len(split.valid) == 8
     assert not held_out & {example.question.casefold() for example in split.train}
     assert sorted((*split.train, *split.valid), key=str) == sorted(_pool(), key=str)
+
+
+def test_a_question_is_held_out_with_those_made_from_it() -> None:
+    pool = [
+        Example(
+            f"{number}{kind}", f"{kind} {number}?", "target", "set", str(number) if kind else ""
+        )
+        for number in range(50)
+        for kind in ("", "composed", "conjoined")
+    ]
+    split = split_examples(pool, valid_size=9, seed=1)
+    assert len(split.valid) == 9
+    families = [{e.parent or e.id for e in part} for part in (split.train, split.valid)]
+    assert not families[0] & families[1]
 
 
 def test_the_split_hangs_on_the_seed_and_not_on_the_order() -> None:
