@@ -7,7 +7,8 @@ It speaks OpenAI's protocol, so that a run with it goes the way of any other. As
 paths, it names those that are the gold path or begin it, the longest first; asked for the best one,
 the gold path; where there is none, none, and then the embedder's first is taken. Topics are told
 apart by name, and two names of one edge count as one. Asked for a blueprint, it repeats the
-question: it is a perfect chooser, no perfect planner. Tokens are told as a fourth of the letters.
+question for each hop of the gold path: it knows how far to go, and plans nothing else. Tokens are
+told as a fourth of the letters.
 
 A figure that was made with it is an upper bound and nothing else.
 """
@@ -61,9 +62,10 @@ class PerfectChooser:
             int(number): (topic, *self._schema.canonical(_hops(hops)))
             for number, topic, hops in _PATH.findall(prompt)
         }
-        if not paths:
-            return f"1. {question}"
         gold = self._golds.get(question, ())
+        if not paths:
+            hops = max(len(gold) - 1, 1)
+            return "\n".join(f"{step}. {question}" for step in range(1, hops + 1))
         right = [number for number, path in paths.items() if path == gold[: len(path)]]
         right.sort(key=lambda number: -len(paths[number]))
         if "Choose the best path" in prompt:
