@@ -59,7 +59,8 @@ def write_model_card(output: Path, measured: Sequence[Measured] = ()) -> None:
         *_left_out(data),
         "",
         "Rows marked `test_parent` are never used: a question of a test set was made from each of",
-        "them, or it from one. No question is both trained on and held out.",
+        "them, or it from one. No question is trained on that is held out, or was made from one",
+        "that is.",
         "",
         *(f"- `{file['name']}`: SHA-256 {file['sha256']}" for file in data["files"]),
         *(
