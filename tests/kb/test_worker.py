@@ -40,8 +40,11 @@ def _children(parent: int) -> list[int]:
 
 
 def _has_opened_a_store(process: int) -> bool:
-    files = Path(f"/proc/{process}/fd").iterdir()
-    return any(file.readlink().suffix == ".sst" for file in files)
+    for file in Path(f"/proc/{process}/fd").iterdir():
+        with suppress(FileNotFoundError):  # it has just been closed
+            if file.readlink().suffix == ".sst":
+                return True
+    return False
 
 
 def _until(is_true: Callable[[], bool], seconds: float = 10) -> None:
