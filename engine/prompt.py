@@ -55,8 +55,8 @@ def load_prompt_format(directory: Path) -> PromptFormat:
         return PromptFormat(record["template"], record["crp_format"])
     except FileNotFoundError:
         raise ModelError(
-            f"{path} is missing: {directory} is no adapter made by `kbqa train-crp`. For another's, "
-            "write that file; docs/model.md says how."
+            f"{path} is missing: {directory} is no adapter made by `kbqa train-crp`. "
+            "For another's, write that file; docs/model.md says how."
         ) from None
     except (json.JSONDecodeError, KeyError, TypeError) as error:
         raise ModelError(f"{path} cannot be read: {error!r}") from None
