@@ -4,14 +4,26 @@ Only errors and options that concern every subcommand are handled here. Exit cod
 failed, 2 used wrongly, 130 interrupted.
 """
 
+import errno
 import importlib
 import logging
-from typing import NamedTuple, cast
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple, NoReturn, cast
 
 import click
 
-from kbqa.engine.config import check_tables, command_defaults, read_config
+from kbqa.engine.config import (
+    check_config,
+    command_defaults,
+    read_config,
+    unknown_variables,
+)
 from kbqa.sparql.errors import InputError, KbqaError
+
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class LazyCommand(NamedTuple):
@@ -23,32 +35,31 @@ class LazyCommand(NamedTuple):
 
 
 COMMANDS = {
-    "ask": LazyCommand("kbqa.engine.commands", "ask", "Answer questions, each with its proof."),
+    "ask": LazyCommand("kbqa.engine.commands.ask", "ask", "Answer questions, each with its proof."),
     "eval": LazyCommand(
-        "kbqa.engine.commands", "evaluate", "Answer a question set and score the answers."
+        "kbqa.engine.commands.evaluate", "evaluate", "Answer a question set and score the answers."
     ),
-    "report": LazyCommand(
-        "kbqa.engine.evaluation.report_commands", "report", "Say everything about a run."
-    ),
-    "compare": LazyCommand(
-        "kbqa.engine.evaluation.report_commands", "compare", "Say how two runs differ."
+    "report": LazyCommand("kbqa.engine.commands.report", "report", "Report on a run in full."),
+    "compare": LazyCommand("kbqa.engine.commands.report", "compare", "Compare two runs."),
+    "methods": LazyCommand(
+        "kbqa.engine.commands.methods", "methods", "List methods and their settings."
     ),
     "link": LazyCommand(
-        "kbqa.engine.link_commands", "link", "Show which entities a question may be about."
+        "kbqa.engine.commands.link", "link", "Show which entities a question may be about."
     ),
-    "entities": LazyCommand("kbqa.kb.load_commands", "entities", "Find entities by name."),
+    "entities": LazyCommand("kbqa.kb.commands.load", "entities", "Find entities by name."),
     "relations": LazyCommand(
-        "kbqa.kb.graph_commands", "relations", "List the relations of an entity."
+        "kbqa.kb.commands.graph", "relations", "List the relations of an entity."
     ),
-    "sparql": LazyCommand("kbqa.kb.graph_commands", "sparql", "Run a read-only SPARQL query."),
+    "sparql": LazyCommand("kbqa.kb.commands.graph", "sparql", "Run a read-only SPARQL query."),
     "crp": LazyCommand(
-        "kbqa.engine.crp_commands", "crp", "Convert, compile, run, explain and write paths."
+        "kbqa.engine.commands.crp", "crp", "Convert, compile, run, explain and write paths."
     ),
     "doctor": LazyCommand(
-        "kbqa.engine.doctor", "doctor", "Find what is wrong, and say what to do."
+        "kbqa.engine.commands.doctor.command", "doctor", "Find what is wrong, and say what to do."
     ),
     "load-freebase": LazyCommand(
-        "kbqa.kb.load_commands", "load_freebase", "Load a Freebase dump into a store."
+        "kbqa.kb.commands.load", "load_freebase", "Load a Freebase dump into a store."
     ),
     "train-crp": LazyCommand(
         "kbqa.training.cli", "train_crp", "Fine-tune a model that writes reasoning paths."
@@ -57,12 +68,46 @@ COMMANDS = {
 
 
 class _Misuse(click.ClickException):
-    """An error that the user can mend by calling otherwise."""
+    """An error that the user can fix by calling kbqa differently."""
 
     exit_code = 2
 
 
+class _Commands(Mapping[str, click.Command]):
+    """The commands by name, each imported when it is looked up."""
+
+    def __init__(self, group: click.Group, context: click.Context) -> None:
+        self._group, self._context = group, context
+
+    def __getitem__(self, name: str) -> click.Command:
+        command = self._group.get_command(self._context, name)
+        if command is None:
+            raise KeyError(name)
+        return command
+
+    def __contains__(self, name: object) -> bool:
+        return name in COMMANDS
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
 class _LazyGroup(click.Group):
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            try:
+                return super().main(*args, **kwargs)
+            finally:
+                if sys.stdout is not None:
+                    sys.stdout.flush()  # at exit, an error would be a traceback
+        except OSError as error:
+            if error.errno not in _UNWRITABLE or error.filename is not None:
+                raise
+            _end_unwritten(error)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
@@ -84,9 +129,11 @@ class _LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name, command, rest = super().resolve_command(ctx, args)
         config = read_config()
-        check_tables(config, COMMANDS)
+        check_config(config, _Commands(self, ctx))
         if name is not None and command is not None:
             ctx.default_map = {name: command_defaults(config, command, name)}
+            for problem in unknown_variables(command, name, COMMANDS):
+                click.echo(f"Warning: {problem}", err=True)
         return name, command, rest
 
     def invoke(self, ctx: click.Context) -> object:
@@ -99,6 +146,18 @@ class _LazyGroup(click.Group):
             raise failure(str(error)) from error
         except KeyboardInterrupt:
             raise click.exceptions.Exit(130) from None
+
+
+def _end_unwritten(error: OSError) -> NoReturn:
+    """End the process, whose output cannot be written."""
+    with suppress(OSError):  # stderr may be what cannot be written
+        click.echo(f"Error: the output cannot be written: {error.strerror}", err=True)
+    # What is left in the buffers would be tried again on exit, and fail with a traceback.
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError):  # a stream of a test has no number
+            os.dup2(nothing, stream.fileno())
+    raise SystemExit(1) from None
 
 
 def _name_variables(command: click.Command, prefix: str) -> None:
@@ -140,6 +199,7 @@ def main(debug: bool, verbose: int) -> None:
     with kbqa. Every option can also be set as KBQA_<COMMAND>_<OPTION>, and in kbqa.toml in the
     working folder.
     """
+    # A level of its own: the libraries below kbqa would drown what it logs.
     level = {0: logging.WARNING, 1: logging.INFO}.get(verbose, logging.DEBUG)
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
     logging.getLogger("kbqa").setLevel(level)

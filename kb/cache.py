@@ -1,4 +1,4 @@
-"""Where kbqa keeps what it makes once and can always make again."""
+"""The folder for what kbqa builds once and can always build again."""
 
 import os
 from pathlib import Path
@@ -7,10 +7,10 @@ import platformdirs
 
 
 def cache_directory() -> Path:
-    """Return the folder of cached things, which need not exist yet.
+    """Return the cache folder, which need not exist yet.
 
-    It is ``KBQA_CACHE`` where that is set and not empty, else ``kbqa`` in the user's cache folder.
-    Whoever writes there writes to a temporary name and renames, and keys the name by all that can
+    It is ``KBQA_CACHE`` if that is set and not empty, else ``kbqa`` in the user's cache folder.
+    A writer writes to a temporary name and renames it, and the name depends on everything that can
     change the content.
     """
     configured = os.environ.get("KBQA_CACHE")

@@ -1,17 +1,21 @@
-"""The graph as the engine sees it: one protocol, whatever answers behind it."""
+"""The graph as the engine sees it: one protocol for every kind of graph."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal as Choice
-from typing import Protocol
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, Protocol, Self
 
 from kbqa.sparql.terms import Term
 
-Direction = Choice["out", "in"]
+if TYPE_CHECKING:
+    from kbqa.kb.names.search import Names
+    from kbqa.kb.schema.properties import Schema
+
+Direction = Literal["out", "in"]
 
 DEFAULT_TIMEOUT_S = 30.0
 DEFAULT_LIMIT = 1000
-"""Rows of a relation or neighbour search, at most, unless the caller says otherwise."""
+"""The most rows of a relation or neighbour search, by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +24,8 @@ class Table:
 
     Attributes:
         variables: Column names without ``?``, in the order of the projection.
-        rows: One tuple a row; None where a variable is unbound.
-        truncated: True where more rows exist than were asked for.
+        rows: One tuple a row; None for an unbound variable.
+        truncated: Whether more rows exist than were asked for.
     """
 
     variables: tuple[str, ...]
@@ -29,16 +33,33 @@ class Table:
     truncated: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class GraphIdentity:
+    """Which graph this is, for the manifest of a run.
+
+    Attributes:
+        settings: What determines the graph's answers, such as the hashes of the loaded dumps.
+        notes: What is worth knowing and may change, such as where the store is.
+    """
+
+    settings: Mapping[str, object]
+    notes: Mapping[str, object]
+
+
 class Graph(Protocol):
     """A knowledge graph in Freebase's vocabulary.
 
-    Every method raises a `GraphError` when the graph does not answer; an empty result means that
-    the graph holds nothing that matches.
+    Every method that asks the graph raises a `GraphError` if it does not answer, or was closed. An
+    empty result means that the graph holds nothing that matches. As a context manager, a graph
+    closes itself at the end.
     """
 
     @property
     def description(self) -> str:
-        """Say in a few words which graph this is, for messages: ``store /data/fb``."""
+        """The graph in a few words, for messages: ``store /data/fb``. It holds no password."""
+
+    def identity(self) -> GraphIdentity:
+        """Return which graph this is."""
 
     def select(
         self, query: str, *, timeout_s: float = DEFAULT_TIMEOUT_S, limit: int | None = None
@@ -58,7 +79,7 @@ class Graph(Protocol):
         """
 
     def ask(self, query: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> bool:
-        """Run an ASK query of any origin; raises as `select` does."""
+        """Run an ASK query of any origin; see `select`."""
 
     def relations(
         self, entity: str, direction: Direction, limit: int = DEFAULT_LIMIT
@@ -99,10 +120,32 @@ class Graph(Protocol):
         """
 
     def labels(self, mids: Iterable[str]) -> Mapping[str, str]:
-        """Map each mid that has a name to it: English where there is one."""
+        """Map each mid that has a name to it, preferably in English."""
 
     def types(self, mid: str) -> Sequence[str]:
         """List the types of an entity, sorted."""
 
+    def all_relations(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> set[str]:
+        """Collect the relations of the whole graph; see `kbqa.kb.schema.properties`."""
+
+    def schema(self) -> "Schema | None":
+        """Read the whole schema, or return None if it can only be asked for piece by piece."""
+
+    def names(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> "Names":
+        """Open the names of the graph's entities. The graph must stay open while they are used.
+
+        Args:
+            timeout_s: Seconds for each query that finding a name needs, if it needs any.
+        """
+
     def close(self) -> None:
-        """Free what the graph holds; it is not used afterwards."""
+        """Free what the graph holds. Asking it afterwards is an error; closing it again is not."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...

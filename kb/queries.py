@@ -1,16 +1,16 @@
-"""Make a handed-in query fit to run on a graph, and say where one does not parse."""
+"""Prepare a query of any origin for a graph, and report where one does not parse."""
 
 import re
-from typing import Literal as Choice
+from typing import Literal
 
-from kbqa.sparql.dialect import check_read_only, repair_query
 from kbqa.sparql.errors import QueryRefused, QuerySyntaxError
+from kbqa.sparql.queries.dialect import check_read_only, repair_query
 
 _POSITION = re.compile(r"error at (\d+):(\d+)")
 
 
-def prepare_query(text: str, form: Choice["select", "ask"]) -> str:
-    """Repair a query's dialect and check that it only reads, and in the form that is asked for.
+def prepare_query(text: str, form: Literal["select", "ask"]) -> str:
+    """Repair a query's dialect, and check that it only reads and has the expected form.
 
     Raises:
         QuerySyntaxError: The text does not begin like a query.
@@ -18,12 +18,12 @@ def prepare_query(text: str, form: Choice["select", "ask"]) -> str:
     """
     found = check_read_only(text)
     if found != form:
-        raise QueryRefused(f"a {form.upper()} query is wanted here, and this is {found.upper()}")
+        raise QueryRefused(f"expected a {form.upper()} query, got {found.upper()}")
     return repair_query(text)
 
 
 def syntax_error(query: str, message: str) -> QuerySyntaxError:
-    """Say where a query stops making sense, in place of the parser's list of what it would take.
+    """Return an error that says where a query stops parsing, not all that could follow there.
 
     >>> print(syntax_error("SELECT ?x {", "error at 1:12: expected one of ..."))
     the query does not parse: line 1, after 'SELECT ?x {'

@@ -1,6 +1,6 @@
 """Terms and rows on their way into kbqa: from pyoxigraph, over a pipe, and from SPARQL JSON.
 
-A blank node becomes the resource ``_:label``; it means something within one result only.
+A blank node becomes the resource ``_:label``, which is valid within one result only.
 """
 
 from collections.abc import Iterable, Mapping
@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import pyoxigraph
 
-from kbqa.sparql.terms import XSD_NS, Literal, Term, resource_id
+from kbqa.sparql.terms import XSD_NS, LiteralTerm, Term, resource_id
 
 Cell: TypeAlias = str | tuple[str, str | None, str | None] | None
 """A term in built-in types, which `marshal` writes: a literal is (text, datatype, language)."""
@@ -60,25 +60,25 @@ def pack(term: Term) -> Cell:
 
 def unpack(cell: Cell) -> Term | None:
     """Turn a cell back into the term; the inverse of `pack`."""
-    return Literal(*cell) if isinstance(cell, tuple) else cell
+    return LiteralTerm(*cell) if isinstance(cell, tuple) else cell
 
 
 def pick_label(names: Iterable[Term]) -> str | None:
     """Choose the name to show: English, else one without a language, else the first by language."""
-    literals = [name for name in names if isinstance(name, Literal)]
+    literals = [name for name in names if isinstance(name, LiteralTerm)]
     if not literals:
         return None
     return min(literals, key=_label_rank).text
 
 
-def _literal(text: str, datatype: str | None, language: str | None) -> Literal:
+def _literal(text: str, datatype: str | None, language: str | None) -> LiteralTerm:
     if language:
-        return Literal(text, language=language)
+        return LiteralTerm(text, language=language)
     if datatype is None or datatype in (_XSD_STRING, _RDF_LANG_STRING):
-        return Literal(text)
-    return Literal(text, datatype=datatype.removeprefix(XSD_NS))
+        return LiteralTerm(text)
+    return LiteralTerm(text, datatype=datatype.removeprefix(XSD_NS))
 
 
-def _label_rank(name: Literal) -> tuple[int, str, str]:
+def _label_rank(name: LiteralTerm) -> tuple[int, str, str]:
     language = name.language or ""
     return ({"en": 0, "": 1}.get(language, 2), language, name.text)

@@ -1,19 +1,23 @@
 """The language of reasoning paths, and everything about SPARQL that is pure text.
 
-crp.py          what a constraint-aware reasoning path (CRP) is
-text.py         its text form, read and written;  routerkgqa.py  RouterKGQA's form
-words.py        the same in English;  reading.py  what readers hand back
-compile.py      CRP → SPARQL;  from_sparql.py   SPARQL → CRP
-relax.py        a CRP's constraints, dropped step by step
-dialect.py      handed-in queries, mended and refused;  row_limits.py   their LIMIT and OFFSET
-errors.py       the one tree of errors
+crp.py      what a constraint-aware reasoning path (CRP) is
+forms/      its text forms, read and written, and its description in English
+compiler/   CRP → SPARQL
+convert/    SPARQL → CRP
+relax.py    a CRP's constraints, dropped step by step;  crp_match.py   two CRPs compared
+queries/    the SPARQL of others: repaired, checked, limited;  and the queries that explore a graph
+terms.py    ids and literals;  errors.py   the one tree of errors
 """
 
-from kbqa.sparql.compile import compile_crp
+import warnings
+
+from kbqa.sparql.compiler.compile import compile_crp
+from kbqa.sparql.convert.from_sparql import crp_from_sparql
 from kbqa.sparql.crp import (
     Compare,
     Constraint,
     Crp,
+    CrpReading,
     Entity,
     Hop,
     IsEntity,
@@ -21,15 +25,12 @@ from kbqa.sparql.crp import (
     Order,
     TextEquals,
 )
-from kbqa.sparql.dialect import check_read_only, repair_query
 from kbqa.sparql.errors import KbqaError
-from kbqa.sparql.from_sparql import crp_from_sparql
-from kbqa.sparql.reading import CrpReading
+from kbqa.sparql.forms import parse_crp, parse_routerkgqa, read_crp, render_crp, render_routerkgqa
+from kbqa.sparql.forms.english import describe_crp
+from kbqa.sparql.queries.dialect import check_read_only, repair_query
 from kbqa.sparql.relax import Relaxation, relaxations
-from kbqa.sparql.routerkgqa import parse_routerkgqa, render_routerkgqa
-from kbqa.sparql.terms import Literal, Term
-from kbqa.sparql.text import parse_crp, read_crp, render_crp
-from kbqa.sparql.words import describe_crp
+from kbqa.sparql.terms import LiteralTerm, Term
 
 __all__ = [
     "Compare",
@@ -41,7 +42,7 @@ __all__ = [
     "IsEntity",
     "IsNotEntity",
     "KbqaError",
-    "Literal",
+    "LiteralTerm",
     "Order",
     "Relaxation",
     "Term",
@@ -58,3 +59,15 @@ __all__ = [
     "render_routerkgqa",
     "repair_query",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Return `LiteralTerm` by its former name, with a warning."""
+    if name != "Literal":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn(
+        "kbqa.sparql.Literal is now called kbqa.sparql.LiteralTerm",
+        DeprecationWarning,
+        stacklevel=2,
+    )
+    return LiteralTerm

@@ -1,86 +1,286 @@
 """The constraint-aware reasoning path (CRP): what the small model writes and everything else reads.
 
-A CRP is a topic entity, a main path of relations that leads from it to the answer, and constraints
-on the nodes along that path. This module holds the model alone; text forms, compilation and
-relaxation are modules of their own, each a rendering of it.
+A CRP is a topic entity, a main path of relations from it to the answer, and constraints on the
+nodes along that path. This module holds only the model; text forms, compilation and relaxation have
+modules of their own.
 
-Nodes of a main path are counted by position: 0 is the topic, ``len(path)`` the answer. The end of a
-branch can bear a label, by which other constraints and the ordering refer to it.
+The nodes of a main path are numbered by position: 0 is the topic, ``len(path)`` the answer. The end
+of a branch can have a label, which other constraints and the ordering refer to.
 
-Source: RouterKGQA §3.1–3.2. Beyond the paper: branches that carry branches, relations followed
-backwards anywhere, alternatives, constraints that a missing value satisfies or that forbid one, and
-comparisons between nodes.
+Source: RouterKGQA §3.1–3.2. Beyond the paper: branches with further branches, relations followed
+backwards anywhere, alternatives, constraints that accept or demand a missing value, and comparisons
+between nodes.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple, TypeAlias
 
-from kbqa.sparql.constraints import (
-    AnyOf,
-    Compare,
-    Constraint,
-    Entity,
-    Fork,
-    Hop,
-    IsEntity,
-    IsNode,
-    IsNotEntity,
-    IsNotNode,
-    Kind,
-    NodeRef,
-    Operator,
-    Step,
-    Test,
-    TextEquals,
-    Way,
-    changed_constraints,
-    changed_step,
-    check_depth,
-    check_positions,
-    nested_constraints,
-    path_relations,
-    step_constraints,
-)
+from kbqa.sparql.terms import LiteralTerm
 
-__all__ = [
-    "AnyOf",
-    "Compare",
-    "Constraint",
-    "Crp",
-    "Entity",
-    "Fork",
-    "Hop",
-    "IsEntity",
-    "IsNode",
-    "IsNotEntity",
-    "IsNotNode",
-    "Kind",
-    "NodeRef",
-    "Operator",
-    "Order",
-    "Step",
-    "Test",
-    "TextEquals",
-    "Way",
-    "nested_constraints",
-    "path_relations",
-]
+Operator = Literal["=", "!=", "<", "<=", ">", ">="]
+Kind = Literal["entity", "numeric", "string"]
 
+MAX_DEPTH = 32
+"""How deeply forks, branches and alternatives may be nested.
+
+No known question comes close. Functions that recurse into a CRP rely on this limit.
+"""
 
 MAX_ROWS = 2**31 - 1
 """The largest limit and offset: some engines count rows in 32 bits."""
 
+_LABEL = re.compile(r"[a-z][a-z0-9_]*", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """An entity by name, by Freebase id, or both.
+
+    Attributes:
+        name: What a text calls it; None if only the id is known.
+        mid: Its Freebase id, once grounded. Schema ids (``award.hall_of_fame``) count as well.
+    """
+
+    name: str | None = None
+    mid: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.name and not self.mid:
+            raise ValueError("an entity needs a name or a mid")
+
+    @property
+    def is_grounded(self) -> bool:
+        """Whether the entity's id is known."""
+        return self.mid is not None
+
+    def __str__(self) -> str:
+        return self.name or self.mid or ""
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One relation, followed forwards, or backwards if `inverse`."""
+
+    relation: str
+    inverse: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.relation:
+            raise ValueError("a hop needs a relation")
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One of the alternatives of a fork.
+
+    Attributes:
+        path: The steps from the fork's start to its end; at least one.
+        constraints: Constraints on the way's nodes: 0 is the fork's start, ``len(path)`` its end.
+            They cannot refer to nodes outside the way, nor can anything outside refer to its nodes.
+    """
+
+    path: tuple["Step", ...]
+    constraints: tuple["Constraint", ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.path:
+            raise ValueError("a way needs at least one step")
+        _check_positions(self.constraints, len(self.path))
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """A step of a path with several alternatives (UNION)."""
+
+    ways: tuple[Way, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.ways) < 2:
+            raise ValueError("a fork needs at least two ways")
+
+
+Step: TypeAlias = Hop | Fork
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRef:
+    """Another node of the same CRP: its position on the main path, or its label."""
+
+    node: int | str
+
+
+@dataclass(frozen=True, slots=True)
+class IsEntity:
+    """The node is this entity."""
+
+    entity: Entity
+
+
+@dataclass(frozen=True, slots=True)
+class IsNotEntity:
+    """The node is any entity but this one."""
+
+    entity: Entity
+
+
+@dataclass(frozen=True, slots=True)
+class IsNode:
+    """The node is the same as another node: two branches meet."""
+
+    other: NodeRef
+
+
+@dataclass(frozen=True, slots=True)
+class IsNotNode:
+    """The node differs from another node."""
+
+    other: NodeRef
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """The node is a number or date that compares with a value in this way.
+
+    Attributes:
+        operator: Read with the node on the left: ``node < value``.
+        value: As written, or another node. A literal's datatype, if given, decides whether it is a
+            date or a number. Without one, a year such as ``1980`` is compared as a date with dates
+            and as a number with numbers.
+    """
+
+    operator: Operator
+    value: LiteralTerm | NodeRef
+
+    def __post_init__(self) -> None:
+        if isinstance(self.value, LiteralTerm) and self.value.language is not None:
+            raise ValueError("a number or date has no language")
+
+
+@dataclass(frozen=True, slots=True)
+class TextEquals:
+    """The node is a string with exactly this text.
+
+    Attributes:
+        text: The text.
+        language: Its language tag; ``""`` if it must have none, None if any will do.
+    """
+
+    text: str
+    language: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    """The node satisfies all constraints of at least one alternative.
+
+    Attributes:
+        alternatives: Constraints on the tested node; their `at` is its position.
+    """
+
+    alternatives: tuple[tuple["Constraint", ...], ...]
+
+    def __post_init__(self) -> None:
+        if len(self.alternatives) < 2 or not all(self.alternatives):
+            raise ValueError("there must be two or more alternatives, and none may be empty")
+
+
+Test: TypeAlias = IsEntity | IsNotEntity | IsNode | IsNotNode | Compare | TextEquals | AnyOf
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """A branch that starts at a node, and what must be true at its end.
+
+    Attributes:
+        at: Position of the node where the branch starts; or an entity, if only a comparison
+            connects the branch to the question.
+        hops: The way from that node to the tested one; empty to test the node itself.
+        test: What the last node must satisfy; None if the branch only has to exist, or if its end
+            has a label or further branches.
+        branches: Constraints on the branch's end; their `at` is ``len(hops)``.
+        optional: The constraint also holds if the branch does not exist: the benchmark's intervals
+            accept an office without an end date. Such a branch has no further hops behind it.
+        negated: The constraint holds if no such branch exists.
+        label: Names the branch's end, so that others can refer to it.
+    """
+
+    at: int | Entity
+    hops: tuple[Hop, ...]
+    test: Test | None
+    branches: tuple["Constraint", ...] = ()
+    optional: bool = False
+    negated: bool = False
+    label: str | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.at, int) and self.at < 0:
+            raise ValueError(f"there is no node at position {self.at}")
+        if not self.hops and self.test is None:
+            raise ValueError("a constraint without hops needs a test")
+        if self.test is not None and (self.branches or self.label is not None):
+            raise ValueError("a branch cannot have both a test and a label or further branches")
+        if (self.optional or self.negated) and not self.hops:
+            raise ValueError("a constraint without hops can be neither optional nor negated")
+        if self.optional and self.negated:
+            raise ValueError("a constraint cannot be both optional and negated")
+        if self.label is not None and (self.optional or self.negated):
+            raise ValueError("the end of an optional or negated branch cannot have a label")
+        if self.label is not None and _LABEL.fullmatch(self.label) is None:
+            raise ValueError(
+                "a label is a lower-case letter followed by lower-case letters, digits and "
+                f"underscores, not {self.label!r}"
+            )
+        inner = self.branches
+        if isinstance(self.test, AnyOf):
+            inner = tuple(c for alternative in self.test.alternatives for c in alternative)
+        if any(branch.at != len(self.hops) for branch in inner):
+            raise ValueError(f"constraints on this branch's end must be at {len(self.hops)}")
+        if self.optional and any(nested.hops for nested in nested_constraints(inner)):
+            raise ValueError("an optional branch cannot have further hops behind it")
+
+    @property
+    def kind(self) -> Kind:
+        """The paper's class of the constraint, which decides when relaxation drops it.
+
+        A branch without its own test has the kind of its first branch, or else `entity`.
+        """
+        match self.test:
+            case Compare():
+                return "numeric"
+            case TextEquals():
+                return "string"
+            case AnyOf(alternatives):
+                return alternatives[0][0].kind
+            case None if self.branches:
+                return self.branches[0].kind
+            case _:
+                return "entity"
+
+    def labels(self) -> Iterator[str]:
+        """Yield the labels of the constraint and of everything nested in it."""
+        for constraint in nested_constraints((self,)):
+            if constraint.label is not None:
+                yield constraint.label
+
+    def references(self) -> Iterator[int | str]:
+        """Yield the nodes that the constraint, or anything nested in it, refers to."""
+        for constraint in nested_constraints((self,)):
+            if (node := _referenced_node(constraint.test)) is not None:
+                yield node
+
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Keep the answers with the largest or smallest values of a branch's end.
+    """Keep the answers with the largest or smallest values at a branch's end.
 
     Attributes:
-        at: The node that the branch hangs on: its position, or the label of a constraint's end.
+        at: The node where the branch starts: its position, or the label of a constraint's end.
         hops: The way from that node to the value; empty to order by the node itself.
         descending: Largest first.
         limit: How many answers to keep.
-        offset: How many to pass over first.
+        offset: How many to skip first.
     """
 
     at: int | str
@@ -91,9 +291,13 @@ class Order:
 
     def __post_init__(self) -> None:
         if isinstance(self.at, int) and self.at < 0:
-            raise ValueError(f"no node at position {self.at}")
+            raise ValueError(f"there is no node at position {self.at}")
         if not (1 <= self.limit <= MAX_ROWS and 0 <= self.offset <= MAX_ROWS):
-            raise ValueError(f"limit is 1 to {MAX_ROWS}, and offset 0 to {MAX_ROWS}")
+            raise ValueError(f"the limit must be 1 to {MAX_ROWS}, the offset 0 to {MAX_ROWS}")
+
+    def references(self) -> Iterator[int | str]:
+        """Yield the node that the ordering refers to, as a constraint does."""
+        yield self.at
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +307,11 @@ class Crp:
     Attributes:
         topic: Where the main path starts.
         path: The steps to the answer; at least one.
-        constraints: Those on one node in the order in which they were written.
+        constraints: Those on one node are in the order in which they were written.
         order: The superlative, if the question has one.
-        differs_from: Position of the node that the answer must not be: 0, the topic, in most
-            questions; None where the answer may be any node.
-        answer_language: Answers that are texts in another language do not count; None where all do.
+        differs_from: Position of the node that the answer must differ from: 0, the topic, in most
+            questions; None if the answer may be any node.
+        answer_language: Answers that are texts in another language do not count; None if all do.
     """
 
     topic: Entity
@@ -121,9 +325,9 @@ class Crp:
         if not self.path:
             raise ValueError("a CRP needs a main path of at least one hop")
         check_depth(self.path, self.constraints)
-        check_positions(self.constraints, len(self.path))
+        _check_positions(self.constraints, len(self.path))
         if self.differs_from is not None and not 0 <= self.differs_from < len(self.path):
-            raise ValueError(f"the answer cannot differ from position {self.differs_from}")
+            raise ValueError(f"the answer cannot differ from the node at {self.differs_from}")
         _check_labels(self)
 
     @property
@@ -141,7 +345,7 @@ class Crp:
                 yield constraint.test.entity
 
     def with_entities(self, change: Callable[[Entity], Entity]) -> "Crp":
-        """Make a copy in which every entity, the topic included, is changed by a function."""
+        """Return a copy in which a function has changed every entity, the topic included."""
 
         def changed(constraint: Constraint) -> Constraint:
             test = constraint.test
@@ -153,7 +357,7 @@ class Crp:
         return replace(self, topic=change(self.topic)).with_constraints(changed)
 
     def with_constraints(self, change: Callable[[Constraint], Constraint]) -> "Crp":
-        """Make a copy in which a function has changed every constraint, the innermost first."""
+        """Return a copy in which a function has changed every constraint, the innermost first."""
         return replace(
             self,
             path=tuple(changed_step(step, change) for step in self.path),
@@ -161,9 +365,9 @@ class Crp:
         )
 
     def all_constraints(self) -> Iterator[Constraint]:
-        """Yield every constraint at any depth, each before what hangs on it, the path's first."""
+        """Yield every constraint, nested ones after those that hold them, the path's first."""
         for step in self.path:
-            yield from step_constraints(step)
+            yield from _step_constraints(step)
         yield from nested_constraints(self.constraints)
 
     def relations(self) -> Iterator[str]:
@@ -175,19 +379,106 @@ class Crp:
             yield from (hop.relation for hop in self.order.hops)
 
 
-def _check_labels(crp: Crp) -> None:
-    """See that every label is borne once and used, and every reference seen from where it stands.
+class CrpReading(NamedTuple):
+    """The result of reading a CRP's text.
 
-    A label is seen in its own way, alternative or negated branch, and in all that those hold. Ways
-    see nothing of what lies around them.
+    Attributes:
+        crp: Everything that could be read.
+        problems: One line for each part of the text that could not.
     """
-    labels = [c.label for c in crp.all_constraints() if c.label is not None]
+
+    crp: Crp
+    problems: tuple[str, ...]
+
+
+def nested_constraints(constraints: tuple[Constraint, ...]) -> Iterator[Constraint]:
+    """Yield constraints and everything nested in them, each before what it holds."""
+    for constraint in constraints:
+        yield constraint
+        if isinstance(constraint.test, AnyOf):
+            for alternative in constraint.test.alternatives:
+                yield from nested_constraints(alternative)
+        yield from nested_constraints(constraint.branches)
+
+
+def path_relations(path: tuple[Step, ...]) -> Iterator[str]:
+    """Yield the relations of a path, through all ways of its forks."""
+    for step in path:
+        if isinstance(step, Hop):
+            yield step.relation
+        else:
+            for way in step.ways:
+                yield from path_relations(way.path)
+
+
+def changed_step(step: Step, change: Callable[[Constraint], Constraint]) -> Step:
+    """Return a copy of a step with the constraints of its ways changed, the innermost first."""
+    if isinstance(step, Hop):
+        return step
+    ways = (
+        Way(
+            tuple(changed_step(inner, change) for inner in way.path),
+            changed_constraints(way.constraints, change),
+        )
+        for way in step.ways
+    )
+    return Fork(tuple(ways))
+
+
+def changed_constraints(
+    constraints: tuple[Constraint, ...], change: Callable[[Constraint], Constraint]
+) -> tuple[Constraint, ...]:
+    """Return a copy of constraints with everything in them changed, the innermost first."""
+    changed = []
+    for constraint in constraints:
+        test = constraint.test
+        if isinstance(test, AnyOf):
+            test = AnyOf(tuple(changed_constraints(inner, change) for inner in test.alternatives))
+        branches = changed_constraints(constraint.branches, change)
+        changed.append(change(replace(constraint, test=test, branches=branches)))
+    return tuple(changed)
+
+
+def check_depth(path: tuple[Step, ...], constraints: tuple[Constraint, ...]) -> None:
+    """Check that nothing is nested deeper than `MAX_DEPTH`, without recursion.
+
+    Raises:
+        ValueError: Something is.
+    """
+    parts: list[tuple[int, Step | Constraint]] = [(0, part) for part in (*path, *constraints)]
+    while parts:
+        depth, part = parts.pop()
+        if depth > MAX_DEPTH:
+            raise ValueError(f"the path is nested deeper than {MAX_DEPTH} levels")
+        match part:
+            case Fork(ways):
+                parts += [(depth + 1, step) for way in ways for step in way.path]
+                parts += [(depth + 2, inner) for way in ways for inner in way.constraints]
+            case Constraint(test=AnyOf(alternatives)):
+                parts += [(depth + 1, inner) for held in alternatives for inner in held]
+            case Constraint(branches=branches):
+                parts += [(depth + 1, inner) for inner in branches]
+
+
+def _check_positions(constraints: tuple[Constraint, ...], last: int) -> None:
+    for constraint in constraints:
+        if isinstance(constraint.at, int) and constraint.at > last:
+            raise ValueError(f"there is no node at position {constraint.at}")
+
+
+def _check_labels(crp: Crp) -> None:
+    """Check that each label is used and given only once, and that each reference is in scope.
+
+    A label can be seen within its own way, alternative or negated branch, and in everything nested
+    there. Ways see nothing of what surrounds them.
+    """
+    labels = [constraint.label for constraint in crp.all_constraints() if constraint.label]
     if len(set(labels)) < len(labels):
-        raise ValueError("two branches bear the same label")
+        raise ValueError("two branches have the same label")
     used: set[int | str] = set()
     for step in crp.path:
         _check_step(step, used)
-    visible = set(range(len(crp.path) + 1)) | set(_labels(crp.constraints))
+    visible = set(range(len(crp.path) + 1)) | set(_visible_labels(crp.constraints))
     _check_references(crp.constraints, visible, used)
     if crp.order is not None:
         _use(crp.order.at, visible, used)
@@ -200,33 +491,48 @@ def _check_step(step: Step, used: set[int | str]) -> None:
         for way in step.ways:
             for inner in way.path:
                 _check_step(inner, used)
-            _check_references(way.constraints, set(_labels(way.constraints)), used)
+            _check_references(way.constraints, set(_visible_labels(way.constraints)), used)
 
 
-def _labels(constraints: tuple[Constraint, ...]) -> Iterator[int | str]:
-    """Yield the labels that these constraints show to the outside."""
+def _visible_labels(constraints: tuple[Constraint, ...]) -> Iterator[int | str]:
+    """Yield the labels of these constraints that can be seen from outside."""
     for constraint in constraints:
         if not constraint.negated:
             if constraint.label is not None:
                 yield constraint.label
-            yield from _labels(constraint.branches)
+            yield from _visible_labels(constraint.branches)
 
 
 def _check_references(
     constraints: tuple[Constraint, ...], visible: set[int | str], used: set[int | str]
 ) -> None:
     for constraint in constraints:
-        match constraint.test:
-            case IsNode(other) | IsNotNode(other) | Compare(_, NodeRef() as other):
-                _use(other.node, visible, used)
-            case AnyOf(alternatives):
-                for inner in alternatives:
-                    _check_references(inner, visible | set(_labels(inner)), used)
-        shown = set(_labels(constraint.branches)) if constraint.negated else set()
-        _check_references(constraint.branches, visible | shown, used)
+        if (node := _referenced_node(constraint.test)) is not None:
+            _use(node, visible, used)
+        if isinstance(constraint.test, AnyOf):
+            for inner in constraint.test.alternatives:
+                _check_references(inner, visible | set(_visible_labels(inner)), used)
+        own = set(_visible_labels(constraint.branches)) if constraint.negated else set()
+        _check_references(constraint.branches, visible | own, used)
 
 
 def _use(node: int | str, visible: set[int | str], used: set[int | str]) -> None:
     if node not in visible:
-        raise ValueError(f"no node {node} is to be seen here")
+        raise ValueError(f"?{node} is not defined here")
     used.add(node)
+
+
+def _referenced_node(test: Test | None) -> int | str | None:
+    match test:
+        case IsNode(other) | IsNotNode(other) | Compare(_, NodeRef() as other):
+            return other.node
+        case _:
+            return None
+
+
+def _step_constraints(step: Step) -> Iterator[Constraint]:
+    if isinstance(step, Fork):
+        for way in step.ways:
+            for inner in way.path:
+                yield from _step_constraints(inner)
+            yield from nested_constraints(way.constraints)

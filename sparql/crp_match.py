@@ -1,4 +1,4 @@
-"""How far a predicted CRP is the gold one: by meaning, not by letters.
+"""Compare a predicted CRP with the gold one, by meaning rather than by text.
 
 The order of constraints and the names of variables do not count; entities count by name.
 
@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from kbqa.sparql.crp import Compare, Constraint, Crp, Entity, TextEquals
-from kbqa.sparql.terms import Literal
+from kbqa.sparql.terms import LiteralTerm
 
 
 class CrpMatch(NamedTuple):
-    """Which parts of a CRP are as in the gold one.
+    """Which parts of a CRP match the gold one.
 
     Attributes:
         exact: All of it.
@@ -34,7 +34,7 @@ NO_MATCH = CrpMatch(False, False, False, False)
 def match_crps(predicted: Crp, gold: Crp) -> CrpMatch:
     """Compare two CRPs.
 
-    >>> from kbqa.sparql.text import parse_crp
+    >>> from kbqa.sparql.forms import parse_crp
     >>> match_crps(parse_crp("Kenya -> a.b").crp, parse_crp("Peru -> a.b").crp)
     CrpMatch(exact=False, skeleton=True, main_path=True, depth=True)
     """
@@ -60,8 +60,8 @@ def _in_order(crp: Crp) -> Crp:
 def _skeleton(crp: Crp) -> Crp:
     def blank(constraint: Constraint) -> Constraint:
         match constraint.test:
-            case Compare(operator, Literal()):
-                return replace(constraint, test=Compare(operator, Literal("")))
+            case Compare(operator, LiteralTerm()):
+                return replace(constraint, test=Compare(operator, LiteralTerm("")))
             case TextEquals(_, language):
                 return replace(constraint, test=TextEquals("", language))
             case _:

@@ -1,47 +1,46 @@
-"""The one tree of errors that kbqa raises on purpose.
+"""All errors that kbqa raises on purpose, in one tree.
 
     KbqaError
-    ├── InputError              what was handed in cannot be used (exit code 2)
-    │   ├── CrpSyntaxError      a CRP text that cannot be read
-    │   ├── CrpConversionError  a SPARQL query that cannot be said as a CRP
+    ├── InputError              unusable input (exit code 2)
+    │   ├── CrpSyntaxError      a text that is not a CRP
+    │   ├── CrpConversionError  a SPARQL query that no CRP can express
     │   ├── QuerySyntaxError    a SPARQL query that does not parse
     │   └── QueryRefused        a query that would write, or reach outside the graph
     ├── GraphError              the graph did not answer
     │   ├── StoreError          an embedded store that is missing, empty, unfinished or locked
     │   ├── EndpointError       an endpoint that refuses, or does not speak SPARQL
-    │   │   └── EndpointDown    an endpoint that nobody answers at
+    │   │   └── EndpointDown    an endpoint that does not respond
     │   ├── QueryTimeout        no result within the time limit
-    │   │   ├── PartialResult   the server's time limit passed, and it sent what it had by then
-    │   │   └── QueryTooCostly  the server guesses that it would take too long, and does not try
-    │   ├── ResultTruncated     the server sends only so many rows, and there are more
+    │   │   ├── PartialResult   the server reached its own time limit and sent part of the result
+    │   │   └── QueryTooCostly  the server estimates that the query would take too long
+    │   ├── ResultTruncated     the result has more rows than the server sends
     │   └── MalformedResult     an answer that is not a SPARQL result
     ├── DumpError               a dump that cannot be read or loaded
     ├── AnsweringError          a question that got no answer, though the graph and model work
-    │   ├── UnlinkedName        no entity of the graph bears the name
-    │   └── UnreachablePath     no candidate's main path exists in the graph
+    │   ├── UnlinkedName        no entity of the graph has the name
+    │   └── DeadlineExceeded    a question took longer than allowed
     ├── ModelError              a language model is missing, broken or failed
-    │   └── SpendingLimitReached  what may be spent on a general model is spent
-    ├── OutputError             a result cannot be written, as where the disk is full
-    └── TrainingError           training cannot start, resume or go on
+    │   └── SpendingLimitReached  the spending limit for a general model is reached
+    ├── OutputError             a result cannot be written, for example to a full disk
+    └── TrainingError           training cannot start, resume or continue
 
-An empty result is none of these: it is a result. Each message says what happened, to what,
-and what to try.
+An empty result is not an error. Each message says what happened, to what, and what to try.
 """
 
 
 class KbqaError(Exception):
-    """Base of every error that kbqa raises on purpose."""
+    """Base of all errors that kbqa raises on purpose."""
 
 
 class InputError(KbqaError):
-    """What was handed in cannot be used; nothing was done."""
+    """The input cannot be used; nothing was done."""
 
 
 class CrpSyntaxError(InputError):
-    """A CRP text cannot be read.
+    """A text cannot be read as a CRP.
 
     Attributes:
-        line: The line that could not be read, 1-based; 0 where no single line is at fault.
+        line: The line that could not be read, 1-based; 0 if no single line is at fault.
     """
 
     def __init__(self, message: str, line: int = 0) -> None:
@@ -50,7 +49,7 @@ class CrpSyntaxError(InputError):
 
 
 class CrpConversionError(InputError):
-    """A SPARQL query cannot be said as a CRP.
+    """No CRP can express a SPARQL query.
 
     Attributes:
         reason: A short stable name such as ``"aggregate"``, for counting.
@@ -82,7 +81,7 @@ class EndpointError(GraphError):
 
 
 class EndpointDown(EndpointError):
-    """Nobody answers at an endpoint: not this query is at fault, and no other would fare better."""
+    """An endpoint does not respond; other queries would fail as well."""
 
 
 class QueryTimeout(GraphError):
@@ -106,11 +105,11 @@ class QueryTimeout(GraphError):
 
 
 class PartialResult(QueryTimeout):
-    """The server's own time limit passed, and what it sent is only a part of the result."""
+    """The server reached its own time limit and sent only part of the result."""
 
     def __init__(self, query: str, timeout_s: float, where: str) -> None:
         message = (
-            f"{where} reached a time limit of its own and sent a part of the result "
+            f"{where} reached its own time limit and sent only part of the result "
             f"({_head(query)}). Take timeout= out of the endpoint's URL, raise the server's "
             "limit, or make the query more selective."
         )
@@ -118,32 +117,32 @@ class PartialResult(QueryTimeout):
 
 
 class QueryTooCostly(QueryTimeout):
-    """The server guesses that a query would take too long, and does not try.
+    """The server estimates that a query would take too long, and does not run it.
 
     Attributes:
-        timeout_s: The server's limit for its guess, in seconds.
+        timeout_s: The server's limit for its estimate, in seconds.
     """
 
     def __init__(self, query: str, timeout_s: float, where: str, words: str) -> None:
         message = (
-            f"{where} does not try the query ({_head(query)}): {words} Such guesses are often far "
-            "off: set MaxQueryCostEstimationTime = 0 in virtuoso.ini, or make the query more "
+            f"{where} refuses to run the query ({_head(query)}): {words} Such estimates are often "
+            "wrong: set MaxQueryCostEstimationTime = 0 in virtuoso.ini, or make the query more "
             "selective."
         )
         super().__init__(query, timeout_s, where, message)
 
 
 class ResultTruncated(GraphError):
-    """The server sends only so many rows of a result, and there are more.
+    """A result has more rows than the server sends.
 
     Attributes:
         query: The query.
-        max_rows: The rows that the server sent, its limit.
+        max_rows: The server's limit, which is how many rows it sent.
     """
 
     def __init__(self, query: str, max_rows: int, where: str) -> None:
         super().__init__(
-            f"{where} sends {max_rows} rows at most, and the result has more ({_head(query)}). "
+            f"{where} sends at most {max_rows} rows, and the result has more ({_head(query)}). "
             "Raise the server's limit (ResultSetMaxRows in virtuoso.ini), or ask for fewer rows: "
             "with --limit, or page by page with ORDER BY, LIMIT and OFFSET."
         )
@@ -164,7 +163,7 @@ class AnsweringError(KbqaError):
 
 
 class UnlinkedName(AnsweringError):
-    """No entity of the graph bears the name.
+    """No entity of the graph has the name.
 
     Attributes:
         name: The name that was looked for.
@@ -175,8 +174,8 @@ class UnlinkedName(AnsweringError):
         self.name = name
 
 
-class UnreachablePath(AnsweringError):
-    """No candidate's main path exists in the graph."""
+class DeadlineExceeded(AnsweringError):
+    """A question took longer than allowed."""
 
 
 class ModelError(KbqaError):
@@ -184,15 +183,15 @@ class ModelError(KbqaError):
 
 
 class SpendingLimitReached(ModelError):
-    """What may be spent on a general model is spent; nothing was asked any more."""
+    """The spending limit for a general model is reached; no further request was sent."""
 
 
 class OutputError(KbqaError):
-    """A result cannot be written: the disk is full, or the file may not grow."""
+    """A result cannot be written: the disk is full, or a size limit is reached."""
 
 
 class TrainingError(KbqaError):
-    """Training cannot start, resume or go on."""
+    """Training cannot start, resume or continue."""
 
 
 def _head(query: str) -> str:

@@ -1,15 +1,15 @@
-"""Relax a CRP's constraints step by step, while the main path stays as it is.
+"""Relax a CRP's constraints step by step; the main path stays as it is.
 
-What is dropped at a time is a leaf of the constraint tree: the test at a branch's end, wherever the
-branch hangs; an `AnyOf` as a whole; a negated branch as a whole; a branch that need only exist; the
-ordering. Branches that are left with nothing go as well, and so do labels that nothing refers to
-any longer. What is referred to stays, so no reference is ever left dangling.
+Each step drops leaves of the constraint tree: the test at a branch's end, at any depth; an `AnyOf`
+as a whole; a negated branch as a whole; a branch that only has to exist; the ordering. Branches
+that become empty are dropped as well, and so are labels that nothing refers to any more. Nodes that
+something refers to stay, so no reference is ever left dangling.
 
 The steps: the CRP as it is; without one string leaf, two, … all; then without the numeric leaves as
 well, one, two, … all, the ordering among them; then without the entity leaves; last the main path
-alone, with all its forks. Of as many leaves, the least trusted are dropped first. Among leaves that
-are trusted alike the ordering is dropped last of its class: without it one answer becomes
-all candidates, so no other leaf changes the answers as much.
+alone, with all its forks. Of sets of the same size, the least trusted leaves are dropped first.
+Among equally trusted leaves, the ordering is dropped last of its class: no other leaf changes the
+answers as much, since without it one answer becomes all candidates.
 
 No relaxed form returns the topic, unless the CRP itself allows it by ``differs_from=None``. A CRP
 whose answer differs from another node may well return it (the benchmarks' ``?x != ?c``), but only
@@ -22,18 +22,15 @@ all at once; the finer steps are ours.
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations, count, islice
-from typing import Literal as Choice
-from typing import NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from kbqa.sparql.crp import (
     AnyOf,
-    Compare,
     Constraint,
     Crp,
     Entity,
     Fork,
     Hop,
-    IsNode,
     IsNotEntity,
     IsNotNode,
     Kind,
@@ -42,10 +39,9 @@ from kbqa.sparql.crp import (
     Step,
     Test,
     Way,
-    nested_constraints,
 )
 
-Level = Choice["full", "string", "numeric", "entity", "main_path"]
+Level = Literal["full", "string", "numeric", "entity", "main_path"]
 Leaf: TypeAlias = Constraint | Order
 
 _KINDS: tuple[Kind, ...] = ("string", "numeric", "entity")
@@ -58,7 +54,7 @@ class Relaxation:
     """One step of relaxation.
 
     Attributes:
-        level: The last class of constraints that was dropped from; ``full`` where none was.
+        level: The last class of constraints that was dropped from; ``full`` if none was.
         crp: The CRP without what was dropped.
         dropped: The leaves that were dropped, in the CRP's order, as `leaves` writes them.
     """
@@ -75,9 +71,9 @@ def relaxations(
 
     Args:
         crp: What to relax.
-        trust: How sure it is that the question means a leaf: the larger, the later it is dropped.
-            Of leaves that are trusted alike, as all are without it, those that were written later
-            are dropped first.
+        trust: How certain it is that the question means a leaf: the larger, the later it is
+            dropped. Of equally trusted leaves, as all are by default, those written later are
+            dropped first.
         by_class: Drop strings, and then numbers, only all at once, as the paper does.
 
     >>> from kbqa.sparql.crp import IsEntity, TextEquals
@@ -99,7 +95,7 @@ def relaxations(
 
 
 def drop_kinds(crp: Crp, kinds: Collection[Kind]) -> Crp:
-    """Leave out all constraints of some classes; the ordering counts as numeric.
+    """Drop all constraints of some classes; the ordering counts as numeric.
 
     Source: RouterKGQA, Table 3, "Constraint ablations".
 
@@ -118,7 +114,7 @@ def leaves(crp: Crp) -> Iterator[Leaf]:
     """Yield what relaxation drops, in reading order: those inside forks, the others, the ordering.
 
     Each is written as one constraint with all its hops from the main path, or from the entity that
-    it is anchored at. Where it stands behind a fork within a fork, its hops go the first way there.
+    it starts at. Behind a fork within a fork, its hops take the first way.
 
     >>> from kbqa.sparql.crp import IsEntity
     >>> branch = Constraint(1, (Hop("e.f"),), None, (
@@ -182,9 +178,9 @@ def _leaves(constraint: Constraint, place: _Place) -> Iterator[Constraint]:
 
 
 def _is_leaf(constraint: Constraint) -> bool:
-    """Tell whether a constraint is dropped as a whole.
+    """Return whether a constraint is dropped as a whole.
 
-    A branch that exists for its label alone is none: it goes with the last that refers to it.
+    A branch that only has a label is not: it is dropped with the last reference to it.
     """
     return (
         constraint.test is not None
@@ -208,14 +204,14 @@ def _drops(
 ) -> Iterator[tuple[Kind, frozenset[int]]]:
     """Yield what each step drops, by number, and the class that it drops from."""
 
-    def surety(number: int) -> tuple[float, bool, int]:
+    def trusted(number: int) -> tuple[float, bool, int]:
         leaf = found[number]
         return (trust(leaf) if trust else 0.0, isinstance(leaf, Order), -number)
 
     gone: tuple[int, ...] = ()
     for kind in _KINDS:
         numbers = (n for n, leaf in enumerate(found) if _kind(leaf) == kind)
-        least_first = sorted(numbers, key=surety)
+        least_first = sorted(numbers, key=trusted)
         sizes = range(0) if by_class and kind != "entity" else range(1, len(least_first))
         subsets = (subset for size in sizes for subset in combinations(least_first, size))
         for subset in islice(subsets, _MAX_SUBSETS):
@@ -229,9 +225,10 @@ def _kind(leaf: Leaf) -> Kind:
 
 
 def _without(crp: Crp, found: Sequence[Leaf], dropped: frozenset[int]) -> Crp:
-    """Make the CRP without these leaves, which differs from the topic if it differs at all."""
+    """Return the CRP without these leaves; its answer differs from the topic or from no node."""
     kept = [leaf for number, leaf in enumerate(found) if number not in dropped]
-    pruning = _Pruning(dropped, frozenset(label for leaf in kept for label in _references(leaf)))
+    used = frozenset(node for leaf in kept for node in leaf.references())
+    pruning = _Pruning(dropped, used)
     path = tuple(pruning.step(step) for step in crp.path)
     guards = [constraint for constraint in crp.constraints if _keeps_off_topic(constraint, crp)]
     if not guards and crp.differs_from not in (None, 0):
@@ -247,7 +244,7 @@ def _off_topic(crp: Crp) -> Constraint:
 
 
 def _keeps_off_topic(constraint: Constraint, crp: Crp) -> bool:
-    """Tell whether a constraint says that the answer is not the topic; such are never dropped."""
+    """Return whether a constraint excludes the topic as an answer; it is then never dropped."""
     return constraint in (
         _off_topic(crp),
         Constraint(0, (), IsNotNode(NodeRef(crp.answer))),
@@ -255,25 +252,15 @@ def _keeps_off_topic(constraint: Constraint, crp: Crp) -> bool:
     )
 
 
-def _references(leaf: Leaf) -> Iterator[int | str]:
-    if isinstance(leaf, Order):
-        yield leaf.at
-        return
-    for constraint in nested_constraints((leaf,)):
-        match constraint.test:
-            case IsNode(other) | IsNotNode(other) | Compare(_, NodeRef() as other):
-                yield other.node
-
-
 @dataclass(slots=True)
 class _Pruning:
-    """Cuts leaves off a CRP, meeting them in the order of `leaves`.
+    """Cuts leaves off a CRP, in the order of `leaves`.
 
-    Repeated constraints become one, so that to drop one of them alone is no step.
+    Repeated constraints become one, so that dropping one of them alone is not a step.
 
     Attributes:
         dropped: The leaves to cut off, by number.
-        used: What those that stay refer to.
+        used: The nodes that the remaining leaves refer to.
     """
 
     dropped: frozenset[int]

@@ -1,7 +1,7 @@
 """RDF terms as kbqa sees them: Freebase ids, literals and the namespaces they come from.
 
 A resource is a plain ``str``: its Freebase id (``"m.06w2sn5"``, ``"people.person"``) or, outside of
-Freebase's namespace, its full IRI. Everything else is a `Literal`.
+Freebase's namespace, its full IRI. Everything else is a `LiteralTerm`.
 """
 
 import re
@@ -11,7 +11,7 @@ from typing import TypeAlias
 FREEBASE_NS = "http://rdf.freebase.com/ns/"
 XSD_NS = "http://www.w3.org/2001/XMLSchema#"
 
-# Characters that SPARQL's IRIREF forbids (SPARQL 1.1 §19.8): an id that holds one is no IRI.
+# Characters that SPARQL's IRIREF forbids (SPARQL 1.1 §19.8): an id with one of them is not an IRI.
 _NOT_IN_IRI = re.compile(r'[\x00-\x20<>"{}|^`\\]')
 _ESCAPES = {
     "\\": "\\\\",
@@ -44,13 +44,16 @@ _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
-class Literal:
-    """An RDF literal with the dump's own lexical form.
+class LiteralTerm:
+    """An RDF literal, as the dump or the graph writes it.
+
+    Engines may rewrite typed literals. Oxigraph returns ``"5.50"^^xsd:decimal`` as ``5.5``, and
+    Virtuoso completes dates. Untyped literals, as Freebase's numbers are, keep the dump's text.
 
     Attributes:
         text: The lexical form, unescaped.
-        datatype: The datatype's local name in XSD (``"gYear"``) or its full IRI; None where the
-            dump gives none, as it does for numbers and booleans.
+        datatype: The datatype's local name in XSD (``"gYear"``) or its full IRI; None if the dump
+            gives none, as for numbers and booleans.
         language: The language tag, or None. A literal has a datatype or a language, not both.
     """
 
@@ -63,11 +66,11 @@ class Literal:
             raise ValueError("a literal has a datatype or a language, not both")
 
 
-Term: TypeAlias = str | Literal
+Term: TypeAlias = str | LiteralTerm
 
 
 def is_mid(text: str) -> bool:
-    """Tell whether a text is a Freebase machine id.
+    """Return whether a text is a Freebase machine id.
 
     >>> is_mid("m.06w2sn5"), is_mid("g.11b6t1scwz"), is_mid("Justin Bieber")
     (True, True, False)
@@ -76,9 +79,9 @@ def is_mid(text: str) -> bool:
 
 
 def is_well_formed(term: Term) -> bool:
-    """Tell whether a query that holds the term is one that engines can parse.
+    """Return whether engines can parse a query that contains the term.
 
-    Graphs that were loaded leniently hold terms that are not, and so does what models write.
+    Leniently loaded graphs contain terms that break a query, and so do texts that models write.
 
     >>> is_well_formed("people.person.gender"), is_well_formed("50%"), is_well_formed("_:b1")
     (True, False, False)
@@ -139,7 +142,7 @@ def quote(text: str) -> str:
 def sparql_term(term: Term) -> str:
     """Write a term in SPARQL.
 
-    >>> sparql_term(Literal("1980", datatype="gYear"))
+    >>> sparql_term(LiteralTerm("1980", datatype="gYear"))
     '"1980"^^<http://www.w3.org/2001/XMLSchema#gYear>'
     """
     if isinstance(term, str):

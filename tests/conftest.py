@@ -1,4 +1,4 @@
-"""Parts that tests of several folders stand on: a small real graph, served in both ways."""
+"""Fixtures for tests of several folders: a small real graph, served in both ways."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -6,19 +6,19 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from graph_servers import MissingServer, oxigraph_server, virtuoso_server
 from hypothesis import HealthCheck, settings
 from pyoxigraph import Store
 
 from kbqa.engine.chat.model import DEFAULT_MAX_TOKENS, Message, Reply, Usage
-from kbqa.engine.generate import Candidate, Request
+from kbqa.engine.writing.generate import Candidate, Request
 from kbqa.kb.demo_graph import demo_store_directory
 from kbqa.kb.graph import Graph
-from kbqa.kb.load import load_freebase
-from kbqa.kb.rules import profile
-from kbqa.kb.select_graph import open_graph
+from kbqa.kb.loading.load import load_freebase
+from kbqa.kb.loading.rules import profile
+from kbqa.kb.open import open_graph
+from tools.graph_servers import MissingServer, oxigraph_server, virtuoso_server
 
-# A busy machine is no failure.
+# A busy machine is not a failure.
 settings.register_profile("kbqa", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("kbqa")
 
@@ -77,10 +77,10 @@ m.0odd1 common.topic.image en.not|an^iri
 
 
 class ScriptedGenerator:
-    """The small model's stand-in, the only fake: each question takes the next reply of a queue.
+    """The only fake of the small model: each question gets the next reply of a queue.
 
     A reply is a list of candidates, best first, each a text and its log-probability, or an error
-    that is raised in their place.
+    that is raised instead.
     """
 
     name = "scripted"
@@ -94,7 +94,9 @@ class ScriptedGenerator:
         """The questions that were written for, in order."""
         return [request.question for request in self.requests]
 
-    def generate(self, requests: Sequence[Request], n: int = 5) -> list[list[Candidate]]:
+    def generate(
+        self, requests: Sequence[Request], n: int = 5, *, ends_at: float | None = None
+    ) -> list[list[Candidate]]:
         self.requests += requests
         return [self._reply()[:n] for _ in requests]
 
@@ -112,7 +114,7 @@ def scripted() -> type[ScriptedGenerator]:
 
 
 class ScriptedChat:
-    """The general model's stand-in, the only fake: each call takes the next reply of a queue.
+    """The only fake of the general model: each call gets the next reply of a queue.
 
     A reply is a text, whose tokens are its words, a whole `Reply`, or an error that is raised.
     """
@@ -129,7 +131,11 @@ class ScriptedChat:
         return [messages[-1].content for messages in self.conversations]
 
     def complete(
-        self, messages: Sequence[Message], *, max_tokens: int = DEFAULT_MAX_TOKENS
+        self,
+        messages: Sequence[Message],
+        *,
+        max_tokens: int = DEFAULT_MAX_TOKENS,
+        ends_at: float | None = None,
     ) -> Reply:
         self.conversations.append(list(messages))
         reply = self.replies.pop(0)
@@ -149,17 +155,27 @@ def scripted_chat() -> type[ScriptedChat]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep the user's settings out, and what is made once, such as the demo store, in one place."""
+    """Ignore the user's settings, and use one cache for what is made once, as the demo store is."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in [name for name in os.environ if name.startswith("KBQA_")]:
-            patch.delenv(name)
+        # KBQA_PRECISION stays, so that the whole suite can be run in either format.
+        for name in [one for one in os.environ if one.startswith("KBQA_")]:
+            if name != "KBQA_PRECISION":
+                patch.delenv(name)
         patch.setenv("KBQA_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def float32() -> Iterator[None]:
+    """Compute in float32, for exact results: processors differ in whether bf16 is faster."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KBQA_PRECISION", "float32")
         yield
 
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    """The folder of shared data beside the checkout; a test that needs it is skipped without."""
+    """The folder of shared data beside the checkout; without it, tests that need it are skipped."""
     directory = Path(__file__).parents[2] / "shared"
     if not directory.is_dir():
         pytest.skip(f"needs the shared data in {directory}")
@@ -168,7 +184,7 @@ def shared() -> Path:
 
 @pytest.fixture(scope="session")
 def small_dump(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`SMALL_GRAPH` as a dump in the real one's format."""
+    """`SMALL_GRAPH` as a dump in Freebase's format."""
     path = tmp_path_factory.mktemp("dump") / "small.nt"
     lines = []
     for line in SMALL_GRAPH.strip().splitlines():
@@ -181,7 +197,7 @@ def small_dump(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def small_store(small_dump: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished store of `SMALL_GRAPH`; nobody writes to it."""
+    """A finished store of `SMALL_GRAPH`; no test writes to it."""
     directory = tmp_path_factory.mktemp("stores") / "small"
     load_freebase([small_dump], directory, rules=profile("full"))
     return directory
@@ -204,7 +220,7 @@ def small_endpoint(small_store: Path) -> Iterator[str]:
 def graph(
     request: pytest.FixtureRequest, small_store: Path, small_endpoint: str
 ) -> Iterator[Graph]:
-    """`SMALL_GRAPH` in both ways of asking it."""
+    """`SMALL_GRAPH`, as a store and as an endpoint."""
     is_store = request.param == "store"
     opened = open_graph(small_store) if is_store else open_graph(endpoint=small_endpoint)
     yield opened

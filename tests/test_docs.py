@@ -10,13 +10,19 @@ import re
 import shlex
 import subprocess
 import sys
+import types
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from kbqa.engine import methods
+from kbqa.engine.setup import Engine
+from kbqa.kb.open import open_graph
+
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *DOCUMENTS[1:], ROOT / "tools" / "README.md"]
 
 _BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _SECONDS = re.compile(r"\b\d+(\.\d+)? s\b")
@@ -94,14 +100,127 @@ def test_python(snippet: Snippet) -> None:
 
 
 def test_command_reference_is_what_help_says() -> None:
-    command = [sys.executable, str(ROOT / "tools" / "make_cli_docs.py")]
-    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    command = [sys.executable, "-m", "tools.make.cli_docs"]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert (ROOT / "docs" / "cli.md").read_text(encoding="utf-8") == run.stdout, (
-        "run: python tools/make_cli_docs.py > docs/cli.md"
+        "run: python -m tools.make.cli_docs > docs/cli.md"
     )
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
-def test_links_lead_to_files(path: Path) -> None:
-    targets = re.findall(r"\]\(([^)#:]+)\)", path.read_text(encoding="utf-8"))
-    assert [target for target in targets if not (path.parent / target).exists()] == []
+def _ids(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", PAGES, ids=_ids)
+def test_links_lead_to_files_and_headings(path: Path) -> None:
+    links = re.findall(r"\]\(([^)#:]*)(?:#([^)]+))?\)", path.read_text(encoding="utf-8"))
+    broken = []
+    for target, heading in links:
+        page = path.parent / target if target else path
+        if not page.exists() or (heading and heading not in _headings(page)):
+            broken.append(f"{target}#{heading}" if heading else target)
+    assert broken == []
+
+
+def _headings(path: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    titles = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+_COMMAND = re.compile(
+    r"(?:\bkbqa (?P<kbqa>(?:crp )?[a-z][a-z-]+)|python -m (?P<tool>tools\.[\w.]+))"
+    r"(?P<rest>[^\n|;]*)"
+)
+
+
+def _commands(path: Path) -> list[tuple[str, str, set[str]]]:
+    """List the commands of a page's shell blocks: program, name, options."""
+    text = path.read_text(encoding="utf-8").replace("\\\n", " ")
+    blocks = re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return [
+        (
+            "tool" if found["tool"] else "kbqa",
+            found["tool"] or found["kbqa"],
+            set(re.findall(r"(?<!\S)--[a-z][a-z-]*", found["rest"])),
+        )
+        for block in blocks
+        for found in _COMMAND.finditer(re.sub(r"\s# .*", "", block))
+    ]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=_ids)
+def test_commands_and_their_options_exist(path: Path) -> None:
+    reference = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    helps = dict(re.findall(r"^## kbqa ([^\n]+)\n(.*?)(?=^## |\Z)", reference, re.M | re.S))
+    unknown = []
+    for program, name, options in _commands(path):
+        if program == "kbqa":
+            known = helps.get(name)
+        else:
+            module = ROOT / f"{name.replace('.', '/')}.py"
+            known = module.read_text(encoding="utf-8") if module.is_file() else None
+        if known is None:
+            unknown.append(name)
+        else:
+            unknown += [f"{name} {each}" for each in sorted(options) if each not in known]
+    assert unknown == []
+
+
+@pytest.mark.parametrize("path", PAGES, ids=_ids)
+def test_prose_has_no_endless_lines(path: Path) -> None:
+    if path.name in ("CHANGELOG.md", "cli.md"):
+        return
+    text = re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.M | re.S)
+    assert [line for line in text.splitlines() if len(line) > 420 and line[0] != "|"] == []
+
+
+def test_index_lists_every_page() -> None:
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    pages = {path.name for path in DOCUMENTS[1:]} - {"index.md"}
+    assert {page for page in pages if f"({page})" not in index} == set()
+
+
+def test_architecture_names_every_room() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rooms = {
+        path.parent.name
+        for folder in ("sparql", "kb", "engine", "training")
+        for path in (ROOT / folder).glob("*/__init__.py")
+    }
+    assert {room for room in rooms if f"{room}/`" not in page} == set()
+
+
+def test_architecture_names_files_that_exist() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    trace = re.findall(r"^ *(\d+)  (\S+\.py) ", page, re.MULTILINE)
+    gone = [file for _, file in trace if not (ROOT / file).is_file()]
+    assert gone == [], "run: python -m tools.make.question_trace docs/architecture.md"
+    assert [int(number) for number, _ in trace] == list(range(1, len(trace) + 1))
+    assert f"visits {len(trace)} files" in page
+
+
+def test_the_example_of_a_method_answers(
+    small_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [source] = re.findall(
+        r"^```python\n(.*?)^```$",
+        (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"),
+        re.MULTILINE | re.DOTALL,
+    )
+    module = types.ModuleType("one_hop")
+    monkeypatch.setitem(sys.modules, "one_hop", module)
+    exec(compile(source, "CONTRIBUTING.md", "exec"), vars(module))
+    monkeypatch.setitem(methods.METHODS, "one-hop", methods.LazyMethod("one_hop", "one hop"))
+    with (
+        open_graph(small_store) as graph,
+        Engine(graph, method="one-hop", settings={"limit": "5"}) as engine,
+    ):
+        answer = engine.ask("what is the currency used in Jamaica?")
+        nothing = engine.ask("how tall is Jamaica?")
+    assert [each.name for each in answer.answers] == ["Jamaican dollar"]
+    assert answer.trace.describe() == ["From m.03_r3, follow location.country.currency_used."]
+    assert (nothing.answers, nothing.problem) == (
+        (),
+        "no relation shares a word with the question",
+    )

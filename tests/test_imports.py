@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,30 @@ ALLOWED = {
     "engine": {"sparql", "kb", "engine"},
     "training": {"sparql", "kb", "engine", "training"},
 }
+ENGINE_ROOMS = [
+    "config",
+    "deadline",
+    "files",
+    "chat",
+    "questions",
+    "linking",
+    "writing",
+    "embedding",
+    "exploring",
+    "answer",
+    "method",
+    "running",
+    "methods",
+    "methods.settings",
+    "setup",
+    "methods.*",
+    "evaluation",
+    "commands",
+    "cli",
+    "facade",
+]
+"""The rooms of the engine, from the ground up: each may import those before it. Every method is a
+room `methods.*`; the table of methods and their settings are below them."""
 HEAVY = {
     "SPARQLWrapper",
     "matplotlib",
@@ -52,6 +77,35 @@ def test_imports_point_one_way(path: Path) -> None:
     else:
         assert ours <= ALLOWED[folder]
         assert "kbqa" not in names, "the façade is for users"
+
+
+def _room(name: str) -> int:
+    """Find the place in `ENGINE_ROOMS` of a module by its dotted name."""
+    parts = name.split(".")[2:]
+    rooms = [".".join(parts[:2]), f"{parts[0]}.*" if parts[1:] else "", parts[0]]
+    return next(ENGINE_ROOMS.index(room) for room in rooms if room in ENGINE_ROOMS)
+
+
+ENGINE = [path for path in MODULES if path.relative_to(ROOT).parts[0] == "engine"]
+
+
+@pytest.mark.parametrize("path", ENGINE, ids=[str(path.relative_to(ROOT)) for path in ENGINE])
+def test_the_rooms_of_the_engine_import_those_below_them(path: Path) -> None:
+    own = "kbqa." + ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    if own == "kbqa.engine.__init__":
+        return
+    names = _imported(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    above = {
+        name
+        for name in names
+        if name.startswith("kbqa.engine.") and _room(name) > _room(own.removesuffix(".__init__"))
+    }
+    assert not above
+
+
+def test_folders_hold_about_a_dozen_files() -> None:
+    files = Counter(path.parent for path in MODULES if path.name != "__init__.py")
+    assert {str(folder): n for folder, n in files.items() if n > 13} == {}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=IDS)

@@ -91,7 +91,8 @@ def test_sdist_holds_what_testing_needs(built: Built) -> None:
         if path.is_file()
     }
     assert expected <= names
-    assert {".ci/run", "CHANGELOG.md", "LICENSE", "Makefile", "README.md"} <= names
+    pages = {"CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "README.md", "SECURITY.md"}
+    assert pages | {".ci/run", "LICENSE", "Makefile"} <= names
 
 
 def test_version(installed: Path, tmp_path: Path) -> None:

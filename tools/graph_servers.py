@@ -1,6 +1,6 @@
-"""Real SPARQL servers over a small graph, on loopback and thrown away: oxigraph and Virtuoso 7.
+"""Temporary real SPARQL servers over a small graph, on loopback: oxigraph and Virtuoso 7.
 
-Tests and measurements stand on these. Each runs in a context, whose value is the endpoint's URL:
+Tests and measurements use these. Each runs in a context, whose value is the endpoint's URL:
 
     with virtuoso_server([Path("graph.nt.gz")]) as url:
         SparqlEndpoint(url).ask("ASK { ?s ?p ?o }")
@@ -62,7 +62,7 @@ _NO_LIMITS = {
 
 
 class MissingServer(Exception):
-    """A server's program is not installed; the message says what installs it."""
+    """A server's program is not installed; the message says how to install it."""
 
 
 @contextmanager
@@ -114,7 +114,7 @@ class Virtuoso:
             loaders: Files to load at the same time.
 
         Raises:
-            RuntimeError: It cannot read a dump; its own words follow.
+            RuntimeError: It cannot read a dump; the message has Virtuoso's own error.
         """
         statements = [
             f"ld_dir({_sql(str(dump.parent))}, {_sql(dump.name)}, {_sql(_GRAPH)})" for dump in dumps
@@ -147,7 +147,7 @@ def virtuoso_server(
 
     Raises:
         MissingServer: Virtuoso is not installed.
-        RuntimeError: It does not start, or cannot read a dump; its own words follow.
+        RuntimeError: It does not start, or cannot read a dump; the message has its own error.
     """
     dumps = [dump.resolve() for dump in dumps]
     with empty_virtuoso({dump.parent for dump in dumps}, limits) as virtuoso:
@@ -172,7 +172,7 @@ def empty_virtuoso(
 
     Raises:
         MissingServer: Virtuoso is not installed.
-        RuntimeError: It does not start; its own words follow.
+        RuntimeError: It does not start; the message has its own error.
     """
     if shutil.which("virtuoso-t") is None or shutil.which("isql-vt") is None:
         raise MissingServer(VIRTUOSO_IS_MISSING)
@@ -203,7 +203,7 @@ def empty_virtuoso(
             except RuntimeError as error:
                 words = log.read_text(encoding="utf-8", errors="replace")[-1000:]
                 raise RuntimeError(f"{error}: {words}") from error
-            # Beside the loaded graph Virtuoso holds some of its own, which a query sees by default.
+            # Virtuoso also holds its own graphs, which a query sees by default.
             url = f"http://127.0.0.1:{http_port}/sparql?default-graph-uri={_GRAPH}"
             yield Virtuoso(server.pid, Path(folder), url, sql_port)
 

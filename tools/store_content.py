@@ -1,6 +1,6 @@
-"""Take the fingerprint of a store: what it holds, whatever order it was written in.
+"""Compute the fingerprint of a store: of what it holds, in whatever order it was written.
 
-python tools/store_content.py STORE
+python -m tools.store_content STORE
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pyoxigraph
 
-from kbqa.kb.layout import StoreLayout
+from kbqa.kb.store.layout import StoreLayout
 
 _DIGEST_BYTES = 16
 
@@ -39,13 +39,13 @@ def store_content(store: Path) -> dict[str, Content]:
     parts["schema"] = _content([layout.schema.read_bytes()])
     parts["rejects"] = _content(layout.rejects.read_bytes().splitlines())
     summary = json.loads(layout.manifest.read_text(encoding="utf-8"))["summary"]
-    told = {name: value for name, value in summary.items() if name not in ("seconds", "size_bytes")}
-    parts["summary"] = _content([json.dumps(told, sort_keys=True).encode()])
+    counts = {k: count for k, count in summary.items() if k not in ("seconds", "size_bytes")}
+    parts["summary"] = _content([json.dumps(counts, sort_keys=True).encode()])
     return parts
 
 
 def _triples(graph: Path) -> Content:
-    # 13 µs a triple, nearly all of which the store takes to look up what its terms are.
+    # 13 µs a triple, nearly all of it for looking up the terms in the store.
     return _content(str(quad).encode() for quad in pyoxigraph.Store.read_only(str(graph)))
 
 

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import click
 
-from kbqa.kb.options import GraphChoice, graph_options, json_option
-from kbqa.training.config import TrainingConfig
-from kbqa.training.data import ExampleSet, Split, split_examples
-from kbqa.training.entity_names import NameSource
+from kbqa.kb.commands.options import GraphChoice, graph_options, json_option
+from kbqa.training.data.targets import NameSource
+from kbqa.training.data.training_set import ExampleSet, Split, load_examples, split_examples
 from kbqa.training.options import config_options, preset_help
-from kbqa.training.progress import Progress, TrainingResult
+from kbqa.training.writer.config import TrainingConfig
+from kbqa.training.writer.loop import TrainingResult
+from kbqa.training.writer.report.training_log import TrainingProgress
 
 _NAMED_ROWS = 3
 
@@ -24,8 +25,8 @@ _NAMED_ROWS = 3
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     multiple=True,
     metavar="FILE",
-    help="Question set with SPARQL or CRPs, ours or official; repeatable. Entities that it does "
-    "not name are looked up in --store or --endpoint, if one is given.",
+    help="Question set with SPARQL or CRPs, ours or official; repeatable. Missing names of "
+    "entities are looked up in --store or --endpoint.",
 )
 @click.option(
     "--exclude",
@@ -33,8 +34,8 @@ _NAMED_ROWS = 3
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     multiple=True,
     metavar="FILE",
-    help="Test set, repeatable: its questions, and those they were made from or into, are left out "
-    "of training, as are rows marked test_parent.",
+    help="Test set to keep out of training; repeatable. Leaves out its questions, and questions "
+    "made from them or that they were made from. Rows marked test_parent are always left out.",
 )
 @click.option(
     "--demo-questions",
@@ -42,21 +43,21 @@ _NAMED_ROWS = 3
     default=800,
     show_default=True,
     metavar="N",
-    help="Questions on the demo graph to add.",
+    help="Number of questions on the demo graph to add.",
 )
 @click.option(
     "--output",
     type=click.Path(path_type=Path, file_okay=False),
     required=True,
     metavar="DIR",
-    help="Folder of the run; the same command resumes a run that was stopped there.",
+    help="Folder of the run. Run the same command again to resume an interrupted run.",
 )
 @click.option(
     "--valid-size",
     type=click.IntRange(0),
     default=200,
     show_default=True,
-    help="Questions held out to watch the run by; at most a tenth.",
+    help="Questions to hold out for validation; at most a tenth of all.",
 )
 @config_options
 @graph_options
@@ -73,22 +74,21 @@ def train_crp(
 ) -> None:
     """Fine-tune a model to write reasoning paths for questions.
 
-    The weights that are written are those that wrote most main paths of held-out questions exactly.
-    On GPUs it computes in bf16. Several train together where each has a process of its own:
+    Keeps the weights that write most main paths of held-out questions exactly. To train on several
+    GPUs, start one process for each:
     `torchrun --nproc-per-node 4 -m kbqa.engine.cli train-crp --accumulate 4 …`
     """
-    from kbqa.engine.models import base_model, require_lm_extra
-    from kbqa.training.examples import gather_examples
-    from kbqa.training.processes import Processes
-    from kbqa.training.train import train_adapter
+    from kbqa.engine.writing.models.base_models import base_model, require_lm_extra
+    from kbqa.training.writer.processes import Processes
+    from kbqa.training.writer.train import train_adapter
 
     if not files and not demo_questions:
         raise click.UsageError("nothing to train on: give --data FILE or --demo-questions N")
     require_lm_extra()
-    base_model(config.base)  # a missing model is told now, not after minutes of reading
+    base_model(config.base)  # a missing model is an error now, not after minutes of reading
     is_main = Processes.from_environment().is_main
     with _names(graph) as names:
-        gathered = gather_examples(
+        gathered = load_examples(
             files,
             demo_questions=demo_questions,
             seed=config.seed,
@@ -107,7 +107,7 @@ def train_crp(
 
 @contextmanager
 def _names(graph: GraphChoice) -> Iterator[NameSource | None]:
-    """Open the source of names that the user chose, if any."""
+    """Open the graph that the user chose to look up names, if any."""
     if graph.store is None and graph.endpoint is None:
         yield None
         return
@@ -122,17 +122,19 @@ def _write_reports(
     split: Split,
     result: TrainingResult,
 ) -> None:
-    from kbqa.training.card import write_model_card
-    from kbqa.training.curves import draw_curves
-    from kbqa.training.held_out import write_held_out
-    from kbqa.training.manifest import write_manifest
+    from kbqa.training.writer.report.card import write_model_card
+    from kbqa.training.writer.report.manifest import write_held_out, write_training_manifest
+    from kbqa.training.writer.report.training_log import draw_curves
 
-    write_manifest(output, config, gathered, split, result)
+    write_training_manifest(output, config, gathered, split, result)
     write_held_out(output, split.valid)
     try:
         draw_curves(output)
     except ImportError:
-        click.echo("no curves drawn: pip install 'kbqa[plots]', and run this again", err=True)
+        click.echo(
+            "no curves drawn. To draw them: pip install 'kbqa[plots]', and run this command again",
+            err=True,
+        )
     write_model_card(output)
 
 
@@ -144,7 +146,7 @@ def _print_counts(gathered: ExampleSet) -> None:
         click.echo(f"  left out {count:,}: {reason}{named if rows else ''}", err=True)
 
 
-def _print_progress(progress: Progress) -> None:
+def _print_progress(progress: TrainingProgress) -> None:
     loss, paths = progress.valid_loss, progress.valid_main_path
     click.echo(
         f"step {progress.step:,}/{progress.steps:,}  epoch {progress.epoch:.2f}  "
@@ -161,8 +163,8 @@ def _print_result(result: TrainingResult, config: TrainingConfig, as_json: bool)
         click.echo(json.dumps(record))
         return
     if result.stopped_early:
-        click.echo(f"stopped early, at step {result.steps:,}", err=True)
-    # Only RouterKGQA's form can be constrained.
+        click.echo(f"stopped early at step {result.steps:,}", err=True)
+    # Decoding can only constrain RouterKGQA's form.
     free = "" if config.crp_format == "routerkgqa" else " --decoding none"
     ask = f"kbqa ask --adapter {result.adapter}{free}"
     click.echo(f"adapter in {result.adapter}: ask with `{ask}`")

@@ -1,9 +1,10 @@
-"""Keep what a general model said, so that nothing is paid for twice.
+"""Keep the replies of a general model, so that nothing is paid for twice.
 
-A reply is a file of its own, on the disk before anyone uses it: a process that is killed loses no
-reply that it got, and a file that breaks is one reply. (`TextCache` would not do: where its file
-fails it gives up, and removes what is broken, which for what is made again at no price is right.)
-A disk that is full or forbidden costs a warning, never the reply.
+Each reply is a file, written to the disk before it is used: a process that is killed loses no
+reply, and a damaged file is one reply. (`TextCache` would not do: if its file fails it gives up and
+removes it, which is right only for what can be computed again for free.) If the disk is full or
+cannot be written, there is a warning, and the reply is used. Only the user can read the files:
+replies may quote questions, and questions may be private.
 """
 
 import hashlib
@@ -19,6 +20,7 @@ from pydantic import BaseModel, NonNegativeInt, ValidationError
 
 from kbqa.engine.chat.model import DEFAULT_MAX_TOKENS, ChatModel, Message, Reply, Usage
 from kbqa.engine.chat.prices import Price
+from kbqa.engine.deadline import held
 from kbqa.kb.cache import cache_directory
 from kbqa.kb.durable import write_safely
 
@@ -28,15 +30,16 @@ logger = logging.getLogger(__name__)
 
 
 class CachedChat:
-    """A general model that is asked the same only once. Any number of threads may ask it.
+    """A general model that is asked the same question only once. Threads may share it.
 
-    A name by which a server offers ever newer versions, such as ``gpt-4o-mini``, is one model here:
-    to have them asked anew, name the version, or turn the cache off.
+    A name under which a server offers ever newer versions, such as ``gpt-4o-mini``, counts as one
+    model. To ask a newer version, name it, or turn the cache off.
 
     Args:
-        model: Asked for what is not kept.
-        identity: What, besides the conversation, can change what it says: `OpenAIChat.identity`.
-        price: Of its tokens today, for the cost of replies that are kept; None where unknown.
+        model: Asked if a reply is not in the cache.
+        identity: Everything besides the conversation that can change a reply, as
+            `OpenAIChat.identity`.
+        price: Today's price of its tokens, for the cost of cached replies; None if unknown.
         directory: Where replies are kept; by default ``chat`` in kbqa's cache folder.
     """
 
@@ -59,16 +62,20 @@ class CachedChat:
         return self._model.name
 
     def complete(
-        self, messages: Sequence[Message], *, max_tokens: int = DEFAULT_MAX_TOKENS
+        self,
+        messages: Sequence[Message],
+        *,
+        max_tokens: int = DEFAULT_MAX_TOKENS,
+        ends_at: float | None = None,
     ) -> Reply:
-        """Return what was said before, or ask; see `ChatModel.complete`."""
+        """Return the reply from the cache, or ask; see `ChatModel.complete`."""
         key = self._key(messages, max_tokens)
         path = self._directory / key[:2] / f"{key[2:]}.json"
-        with self._lock(key):
+        with held(self._lock(key), ends_at, self.name):
             kept = self._read(path)
             if kept is not None:
                 return kept
-            reply = self._model.complete(messages, max_tokens=max_tokens)
+            reply = self._model.complete(messages, max_tokens=max_tokens, ends_at=ends_at)
             self._write(path, reply)
         return reply
 
@@ -83,7 +90,7 @@ class CachedChat:
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def _lock(self, key: str) -> threading.Lock:
-        """Let one thread ask, and the others that would ask the same wait for its reply."""
+        """Return the lock of a question: one thread asks it, the others wait for its reply."""
         with self._guard:
             return self._locks.setdefault(key, threading.Lock())
 
@@ -93,10 +100,10 @@ class CachedChat:
         except FileNotFoundError:
             return None
         except OSError as error:
-            self._warn("cannot be read, and is asked for again", path, str(error))
+            self._warn("cannot be read from the cache, so the model is asked", path, str(error))
             return None
         except ValidationError:
-            self._warn("is broken, and is asked for again", path, "not what kbqa wrote")
+            self._warn("is damaged in the cache, so the model is asked", path, "not as written")
             return None
         cost_usd = None
         if self._price is not None:
@@ -120,16 +127,25 @@ class CachedChat:
             output_tokens=reply.usage.output_tokens,
         )
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            _make_private(self._directory)
+            _make_private(path.parent)
             write_safely(path, json.dumps(kept.model_dump()) + "\n")
+            path.chmod(0o600)
         except OSError as error:
-            self._warn("is not kept", path, str(error))
+            self._warn("cannot be cached", path, str(error))
 
     def _warn(self, what: str, path: Path, why: str) -> None:
-        """Warn once: a disk that is full is so for every reply that follows."""
+        """Warn once of each problem: a full disk is full for every later reply, too."""
         level = logging.DEBUG if what in self._warned else logging.WARNING
         logger.log(level, "a reply of %s %s (%s): %s", self.name, what, path, why)
         self._warned.add(what)
+
+
+def _make_private(directory: Path) -> None:
+    """Make a folder that only the user may enter; one of an older version is closed to others."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if directory.stat().st_mode & 0o077:
+        directory.chmod(0o700)
 
 
 class _Kept(BaseModel):

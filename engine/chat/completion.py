@@ -1,7 +1,6 @@
 """The wire form of a conversation and of its answer, in OpenAI's protocol.
 
-Servers differ, so that no more is asked of an answer than that there is a text; what is wrong with
-its token counts does not make a text worse.
+Servers differ, so an answer needs no more than a text; wrong token counts do not spoil it.
 """
 
 from collections.abc import Sequence
@@ -11,8 +10,10 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, Field, NonNegativeInt, ValidationError
 
 from kbqa.engine.chat.model import Message
+from kbqa.engine.chat.openai_server import OPENAI_URL, OpenAIServer
 
 if TYPE_CHECKING:
+    from openai import OpenAI
     from openai.types.chat import ChatCompletionMessageParam
 
 
@@ -23,8 +24,8 @@ class Completion:
     Attributes:
         text: May be blank.
         finish_reason: Why the text ends, in the server's words.
-        input_tokens: As the server counted them; 0 where it does not say.
-        output_tokens: As the server counted them; 0 where it does not say.
+        input_tokens: As the server counted them; 0 if it does not say.
+        output_tokens: As the server counted them; 0 if it does not say.
     """
 
     text: str
@@ -33,18 +34,37 @@ class Completion:
     output_tokens: int
 
 
-def write_messages(messages: Sequence[Message]) -> "list[ChatCompletionMessageParam]":
-    """Write a conversation as it is sent."""
-    return [_write_message(message) for message in messages]
-
-
-def read_completion(body: bytes) -> Completion:
-    """Read the answer to a conversation.
+def complete_chat(
+    server: OpenAIServer,
+    model: str,
+    messages: Sequence[Message],
+    *,
+    max_tokens: int,
+    seed: int | None,
+    ends_at: float | None = None,
+) -> Completion:
+    """Ask a server to continue a conversation, once, at temperature 0.
 
     Raises:
-        ValueError: It is none.
+        RequestFailed: No answer came, or none that is a chat completion.
     """
-    answer = _Answer.model_validate_json(body)
+    from openai import omit
+
+    # OpenAI's newer models refuse the older name, other servers may not know the newer one.
+    is_openai = server.url == OPENAI_URL
+
+    def request(client: "OpenAI") -> bytes:
+        response = client.chat.completions.with_raw_response.create(
+            model=model,
+            messages=[_write_message(message) for message in messages],
+            max_tokens=omit if is_openai else max_tokens,
+            max_completion_tokens=max_tokens if is_openai else omit,
+            temperature=0,
+            seed=omit if seed is None else seed,
+        )
+        return response.content
+
+    answer = server.send(request, _Answer, model=model, ends_at=ends_at)
     choice, tokens = answer.choices[0], _read_tokens(answer.usage)
     return Completion(
         text=choice.message.content or "",
@@ -52,15 +72,6 @@ def read_completion(body: bytes) -> Completion:
         input_tokens=tokens.prompt_tokens,
         output_tokens=tokens.completion_tokens,
     )
-
-
-def read_models(body: bytes) -> list[str]:
-    """Read the names out of a list of models.
-
-    Raises:
-        ValueError: It is none.
-    """
-    return [model.id for model in _Models.model_validate_json(body).data]
 
 
 def _write_message(message: Message) -> "ChatCompletionMessageParam":
@@ -75,14 +86,6 @@ def _write_message(message: Message) -> "ChatCompletionMessageParam":
             return {"role": "assistant", "content": content}
 
 
-class _Model(BaseModel):
-    id: str
-
-
-class _Models(BaseModel):
-    data: list[_Model]
-
-
 class _Message(BaseModel):
     content: str | None = None
 
@@ -93,6 +96,8 @@ class _Choice(BaseModel):
 
 
 class _Answer(BaseModel):
+    """A chat completion."""
+
     choices: list[_Choice] = Field(min_length=1)
     usage: object = None
 

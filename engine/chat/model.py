@@ -1,44 +1,43 @@
 """The general language model as the engine sees it: messages in, a counted reply out.
 
-`ChatModel` is the seam behind which a server that speaks OpenAI's protocol stands
-(`kbqa.engine.chat.openai_chat`), and in tests a script.
+`ChatModel` is the seam: behind it is a server that speaks OpenAI's protocol
+(`kbqa.engine.chat.openai_chat`), or in tests a script.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal as Choice
-from typing import Protocol
+from typing import Literal, Protocol
 
 DEFAULT_MAX_TOKENS = 512
-"""Tokens of a reply, at most: a blueprint or a choice among paths takes under a hundred."""
+"""Most tokens of a reply: a blueprint or a choice among paths takes under a hundred."""
 
 DEFAULT_CONCURRENCY = 8
-"""Requests under way at once, over all threads."""
+"""Most requests at once, over all threads."""
 
 DEFAULT_TIMEOUT_S = 120.0
-"""Seconds for one request."""
+"""Seconds for one request, from the connection to the last byte of the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
     """One turn of a conversation."""
 
-    role: Choice["system", "user", "assistant"]
+    role: Literal["system", "user", "assistant"]
     content: str
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What asking general models took; usages are added up.
+    """What asking general models took; usages can be added.
 
     Attributes:
-        calls: Replies, those out of the cache among them.
-        cached_calls: Replies out of the cache: nobody was asked, and nothing paid.
+        calls: Replies, including those from the cache.
+        cached_calls: Replies from the cache: no server was asked, and nothing paid.
         input_tokens: Of all prompts, as the server counted them when it was asked.
         output_tokens: Of all replies.
-        seconds: Wall time of the calls, retries included; those out of the cache took none.
-        cost_usd: What the tokens cost by the price table, also of replies out of the cache, so that
-            a figure does not hang on what was asked before; None where a price is not known.
+        seconds: Wall time of the calls, retries included; those from the cache took none.
+        cost_usd: What the tokens cost by the price table, also of replies from the cache, so that a
+            figure does not depend on what was asked before. None if a price is not known.
     """
 
     calls: int = 0
@@ -62,7 +61,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a general model said, and what it took: a usage of one call."""
+    """What a general model replied, and what that took: the usage of one call."""
 
     text: str
     usage: Usage
@@ -76,15 +75,21 @@ class ChatModel(Protocol):
         """The model, and where it is served, for reports and manifests."""
 
     def complete(
-        self, messages: Sequence[Message], *, max_tokens: int = DEFAULT_MAX_TOKENS
+        self,
+        messages: Sequence[Message],
+        *,
+        max_tokens: int = DEFAULT_MAX_TOKENS,
+        ends_at: float | None = None,
     ) -> Reply:
-        """Say what comes next, at temperature 0.
+        """Continue a conversation, at temperature 0.
 
         Args:
-            messages: The conversation so far; the last is the user's.
-            max_tokens: Of the reply, at most.
+            messages: The conversation so far; the last message is the user's.
+            max_tokens: Most tokens of the reply.
+            ends_at: When the caller's deadline passes, as `time.monotonic` counts.
 
         Raises:
-            ModelError: The model is not there, or gave no usable reply after every retry.
+            ModelError: The model is missing, or gave no usable reply after every retry.
             SpendingLimitReached: What may be spent is spent; nothing was asked.
+            DeadlineExceeded: The deadline passed.
         """

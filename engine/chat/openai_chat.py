@@ -1,18 +1,16 @@
 """A general model behind any server that speaks OpenAI's protocol: OpenAI's own, vLLM's, others.
 
-One call may take several requests. What this adds to a single request (`ChatServer`): tries, a cap
-on the requests under way, the spending limit and the counting.
+One call may take several requests. This adds to a single request (`OpenAIServer`): retries, a limit
+on concurrent requests, the spending limit and the counting.
 """
 
-import itertools
 import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from kbqa.engine.chat.chat_server import ChatServer, describe_offer
-from kbqa.engine.chat.completion import Completion
+from kbqa.engine.chat.completion import Completion, complete_chat
 from kbqa.engine.chat.model import (
     DEFAULT_CONCURRENCY,
     DEFAULT_MAX_TOKENS,
@@ -21,12 +19,12 @@ from kbqa.engine.chat.model import (
     Reply,
     Usage,
 )
+from kbqa.engine.chat.openai_server import OpenAIServer, describe_offer
 from kbqa.engine.chat.prices import Price, find_price
 from kbqa.engine.chat.retrying import RequestFailed, Retrying
 from kbqa.engine.chat.spending import SpendingLimit
+from kbqa.engine.deadline import held
 from kbqa.sparql.errors import InputError, ModelError
-
-_LONG_PAUSE_S = 10.0
 
 logger = logging.getLogger(__name__)
 
@@ -34,28 +32,28 @@ logger = logging.getLogger(__name__)
 class OpenAIChat:
     """A general model that a server offers. Any number of threads may ask it.
 
-    Tokens are counted as the server counts them, those of tries that brought no usable reply among
-    them; where it does not say, none are counted, and the cost is unknown. They are never guessed.
+    Tokens are counted as the server counts them, those of failed tries included. If it does not
+    count them, none are counted and the cost is unknown. They are never guessed.
 
     Args:
         url: The API's root, such as ``http://127.0.0.1:8000/v1``.
-        model: As the server calls it; None where it offers only one, which it is asked for.
-        seed: For servers that do not always say the same at temperature 0; not sent by default.
+        model: Its name on the server. None if the server offers only one, and is asked for it.
+        seed: For servers whose replies vary even at temperature 0; not sent by default.
         price: Of its tokens; by default what `find_price` knows.
         limit: What may be spent; by default anything.
-        concurrency: Requests under way at once, at most; a pause between tries is none.
-        timeout_s: Seconds for one request.
-        retrying: How often and when a request that failed is sent again.
+        concurrency: Most requests at once. A pause between tries does not count as one.
+        timeout_s: Seconds for one request, from the connection to the last byte of the answer.
+        retrying: How often and when a failed request is sent again.
 
-    The server's key is read from the environment variable KBQA_LLM_KEY, or for OpenAI's own server
-    from OPENAI_API_KEY; a server that wants none needs none.
+    The server's key is read from the environment variable KBQA_LLM_KEY, for OpenAI's own server
+    also from OPENAI_API_KEY. A server without keys needs none.
 
     Attributes:
-        price: Of its tokens; None where it is not known.
+        price: Of its tokens; None if it is not known.
 
     Raises:
-        InputError: The URL or the key cannot be one, or the limit is in USD and the price unknown.
-        ModelError: The `llm` extra is missing, or a model is to be chosen and is not the only one.
+        InputError: The URL or the key is not valid, or the limit is in USD and the price unknown.
+        ModelError: The `llm` extra is missing, or no model is named and the server offers several.
     """
 
     def __init__(
@@ -71,7 +69,7 @@ class OpenAIChat:
         retrying: Retrying | None = None,
     ) -> None:
         self._limit = limit or SpendingLimit()
-        self._server = ChatServer(url, timeout_s)
+        self._server = OpenAIServer(url, timeout_s)
         self._model = self._only_model() if model is None else model
         self.price = price or find_price(self._model)
         if self._limit.usd is not None and self.price is None:
@@ -90,7 +88,7 @@ class OpenAIChat:
 
     @property
     def identity(self) -> Mapping[str, str | int | None]:
-        """What, besides the conversation, can change a reply."""
+        """Everything besides the conversation that can change a reply."""
         return {
             "model": self._model,
             "url": self._server.url,
@@ -99,28 +97,40 @@ class OpenAIChat:
         }
 
     def complete(
-        self, messages: Sequence[Message], *, max_tokens: int = DEFAULT_MAX_TOKENS
+        self,
+        messages: Sequence[Message],
+        *,
+        max_tokens: int = DEFAULT_MAX_TOKENS,
+        ends_at: float | None = None,
     ) -> Reply:
         """Continue a conversation; see `ChatModel.complete`."""
         logger.debug("asking %s: %s", self.name, messages)
         started = time.perf_counter()
         usage = Usage(calls=1)
-        for tries in itertools.count(1):
-            try:
-                completion = self._request(messages, max_tokens)
-                usage += self._usage(completion)
-                text = self._usable_text(completion, max_tokens)
-            except RequestFailed as failure:
-                self._pause(failure, tries)
-            else:
-                break
-        logger.debug("%s says: %s", self.name, text)
+
+        def ask() -> str:
+            nonlocal usage
+            completion = self._request(messages, max_tokens, ends_at)
+            usage += self._usage(completion)
+            return self._usable_text(completion, max_tokens)
+
+        text = self._retrying.call(ask, self.name, ends_at)
+        logger.debug("%s replied: %s", self.name, text)
         return Reply(text, replace(usage, seconds=time.perf_counter() - started))
 
-    def _request(self, messages: Sequence[Message], max_tokens: int) -> Completion:
-        with self._slots:
+    def _request(
+        self, messages: Sequence[Message], max_tokens: int, ends_at: float | None
+    ) -> Completion:
+        with held(self._slots, ends_at, self.name):
             self._limit.count_call()
-            completion = self._server.complete(self._model, messages, max_tokens, self._seed)
+            completion = complete_chat(
+                self._server,
+                self._model,
+                messages,
+                max_tokens=max_tokens,
+                seed=self._seed,
+                ends_at=ends_at,
+            )
             # Before the next request gets the slot.
             self._limit.add_cost(self._usage(completion).cost_usd)
         return completion
@@ -134,42 +144,15 @@ class OpenAIChat:
         if completion.text.strip():
             return completion.text
         if completion.finish_reason == "length":
-            # Reasoning models do it, and would again.
+            # Reasoning models do this, and would again.
             raise RequestFailed(
-                f"{self.name} took all of its {max_tokens} tokens without writing any text",
-                "Take a model that does not reason before it writes.",
+                f"{self.name} used all of its {max_tokens} tokens without writing any text",
+                "Use a model that does not reason before it writes.",
                 may_pass=False,
             )
         raise RequestFailed(
-            f"{self.name} answers with an empty text ({completion.finish_reason})", may_pass=True
+            f"{self.name} sent an empty text ({completion.finish_reason})", may_pass=True
         )
-
-    def _pause(self, failure: RequestFailed, tries: int) -> None:
-        """Wait until a request may be sent again.
-
-        Raises:
-            ModelError: It may not.
-        """
-        asked = "" if tries == 1 else f", asked {tries} times"
-        if not failure.may_pass or tries > self._retrying.retries:
-            raise ModelError(f"{failure}{asked}. {failure.advice}".rstrip()) from None
-        wait_s = max(self._retrying.pause_s(tries), failure.wait_s or 0.0)
-        if wait_s > self._retrying.longest_wait_s:
-            raise ModelError(
-                f"{failure}{asked}. It asks to wait {wait_s:.0f} s, longer than the "
-                f"{self._retrying.longest_wait_s:g} s that are waited. Run again then."
-            ) from None
-        # Without the failure's words: they are the server's, which may quote the prompt.
-        logger.log(
-            logging.WARNING if wait_s > _LONG_PAUSE_S else logging.INFO,
-            "%s gave no usable reply; it is asked again in %.1f s (try %d of %d)",
-            self.name,
-            wait_s,
-            tries + 1,
-            self._retrying.retries + 1,
-        )
-        logger.debug("what it gave: %s", failure)
-        time.sleep(wait_s)
 
     def _only_model(self) -> str:
         try:
@@ -179,6 +162,6 @@ class OpenAIChat:
         if len(offered) != 1:
             raise ModelError(
                 f"which model of {self._server.url}? {describe_offer(offered)} "
-                "Choose with --llm-model."
+                "Choose one with --llm-model."
             )
-        return offered[0]
+        return next(iter(offered))

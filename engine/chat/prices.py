@@ -1,8 +1,8 @@
 """What the tokens of general models cost.
 
-A short table, for the figures of the paper and of runs like its own; whoever pays gives their own
-price. A model of open weights has the price of those who host it, also where the user serves it:
-what it takes stays comparable, and nobody's electricity is guessed.
+A short table, for the figures of the paper and of similar runs; users can give their own prices. A
+model with open weights has the price of companies that host it, even if the user serves it: costs
+stay comparable, and the cost of electricity need not be guessed.
 """
 
 import re
@@ -26,7 +26,7 @@ class Price:
     source: str = "the user"
 
     def cost_usd(self, input_tokens: int, output_tokens: int) -> float | None:
-        """Compute what tokens cost; None where the server counted none, and they are not free.
+        """Compute what tokens cost; None if the server counted none and they are not free.
 
         >>> Price(0.15, 0.60).cost_usd(1_000_000, 500_000)
         0.45
@@ -53,7 +53,7 @@ _NOT_PRICED = re.compile(r"^.*/|\bmeta-|-(?:instruct|chat|hf|\d{4}-\d\d-\d\d)\b"
 
 
 def find_price(model: str) -> Price | None:
-    """Look up what a model costs; None where the table does not say.
+    """Look up a model's price; None if the table does not have it.
 
     >>> find_price("meta-llama/Llama-3.1-8B-Instruct").output_usd
     0.1
@@ -71,13 +71,13 @@ def parse_price(text: str) -> Price:
     Price(input_usd=0.15, output_usd=0.6, source='the user')
 
     Raises:
-        InputError: It is not two numbers with a slash between.
+        InputError: It is not two numbers with a slash between them.
     """
     number = r"\s*(\d+(?:\.\d*)?|\.\d+)\s*"
     found = re.fullmatch(f"{number}/{number}", text)
     if found is None:
         raise InputError(
-            f"{text!r} is no price: give the USD of a million tokens of input and of output, "
-            "such as 0.15/0.60"
+            f"{text!r} is not a price: give the USD for a million input tokens and for a million "
+            "output tokens, such as 0.15/0.60"
         )
     return Price(float(found[1]), float(found[2]))

@@ -1,23 +1,36 @@
-"""Decide whether and when a request that brought no usable reply is sent again.
+"""Decide whether and when a request that failed is sent again.
 
-The `openai` client could do a part of this, and its own is switched off: it takes rubbish and
-empty texts for replies, waits without a word, and would multiply its tries by ours.
+The `openai` client's own retries are switched off: it accepts empty and malformed replies, waits
+silently, and would multiply its tries by ours.
 """
 
+import itertools
+import logging
 import random
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from typing import TypeVar
+
+from kbqa.engine.deadline import check_deadline
+from kbqa.sparql.errors import ModelError
+
+_LONG_PAUSE_S = 10.0
+
+_Reply = TypeVar("_Reply")
+
+logger = logging.getLogger(__name__)
 
 
 class RequestFailed(Exception):
-    """A request brought no usable reply. The tries of a call end in a `ModelError`, not in this.
+    """A request got no usable reply. If every try fails, the call raises `ModelError`.
 
     Attributes:
         advice: What the user may try: sentences, or nothing.
-        may_pass: Whether the same request may be answered later.
-        wait_s: What the server asks to wait before it is sent again; None where it does not say.
+        may_pass: Whether the same request may succeed later.
+        wait_s: How long the server asks to wait before another try; None if it does not say.
     """
 
     def __init__(
@@ -31,13 +44,13 @@ class RequestFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Retrying:
-    """How often a request that failed is sent again, and after what pauses.
+    """How often a failed request is sent again, and after what pauses.
 
     Attributes:
         retries: Further tries.
         first_pause_s: Before the first of them; each later pause is twice as long.
-        longest_wait_s: No pause is longer. Where a server asks to wait longer, the call fails at
-            once, which is better than silence.
+        longest_wait_s: No pause is longer. If a server asks to wait longer, the call fails at once,
+            which is better than silence.
     """
 
     retries: int = 5
@@ -45,17 +58,64 @@ class Retrying:
     longest_wait_s: float = 120.0
 
     def pause_s(self, tries: int) -> float:
-        """Draw a pause of our own after so many tries, at least one.
+        """Return the seconds to wait after the given number of tries, at least one.
 
-        It is up to a quarter shorter than said, so that what failed together is not sent together
-        again.
+        They are shortened at random by up to a quarter, so that requests that failed together are
+        not sent together again.
         """
         pause_s = self.first_pause_s * 2.0 ** min(tries - 1, 20)
         return min(pause_s, self.longest_wait_s) * random.uniform(0.75, 1.0)
 
+    def call(self, ask: Callable[[], _Reply], name: str, ends_at: float | None = None) -> _Reply:
+        """Ask until there is a reply.
+
+        Args:
+            ask: Sends one request, and may raise `RequestFailed`.
+            name: Of the model or server, for the log.
+            ends_at: When the caller's deadline passes, as `time.monotonic` counts.
+
+        Raises:
+            ModelError: The last try failed, or one that cannot succeed later.
+            DeadlineExceeded: The deadline passed.
+        """
+        for tries in itertools.count(1):
+            try:
+                return ask()
+            except RequestFailed as failure:
+                check_deadline(ends_at, name)
+                wait_s = self._wait_s(failure, tries)
+                logger.log(
+                    logging.WARNING if wait_s > _LONG_PAUSE_S else logging.INFO,
+                    # Without the failure's words: they are the server's, which may quote a prompt.
+                    "%s gave no usable reply; asking again in %.1f s (try %d of %d)",
+                    name,
+                    wait_s,
+                    tries + 1,
+                    self.retries + 1,
+                )
+                logger.debug("the failure: %s", failure)
+            if ends_at is not None:
+                wait_s = min(wait_s, max(0.0, ends_at - time.monotonic()))
+            time.sleep(wait_s)
+            check_deadline(ends_at, name)
+        raise AssertionError  # pragma: no cover
+
+    def _wait_s(self, failure: RequestFailed, tries: int) -> float:
+        """Return the seconds to wait before another try; raise `ModelError` if there is none."""
+        asked = "" if tries == 1 else f", asked {tries} times"
+        if not failure.may_pass or tries > self.retries:
+            raise ModelError(f"{failure}{asked}. {failure.advice}".rstrip()) from None
+        wait_s = max(self.pause_s(tries), failure.wait_s or 0.0)
+        if wait_s > self.longest_wait_s:
+            raise ModelError(
+                f"{failure}{asked}. It asks to wait {wait_s:.0f} s, and kbqa waits at most "
+                f"{self.longest_wait_s:g} s. Run the command again later."
+            ) from None
+        return wait_s
+
 
 def read_retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
-    """Read how many seconds a server asks to wait, which may be none.
+    """Return how many seconds a server asks to wait, or None if it does not say.
 
     >>> noon = datetime(2026, 2, 14, 12, tzinfo=UTC)
     >>> read_retry_after({"retry-after": "7"}, noon)
@@ -64,11 +124,8 @@ def read_retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
     30.0
 
     Args:
-        headers: Of the answer, with names in lower case or a mapping that does not mind.
+        headers: Of the answer, with names in lower case or a mapping that ignores case.
         now: The time, for dates.
-
-    Returns:
-        The seconds; None where it does not say, or nothing that can be read.
 
     Source: RFC 9110, §10.2.3; `retry-after-ms` is OpenAI's own.
     """

@@ -6,16 +6,16 @@ from kbqa.sparql.errors import SpendingLimitReached
 
 
 class SpendingLimit:
-    """Counts what is spent, and says when it is enough. Any number of threads may share one.
+    """Counts what is spent, and refuses requests beyond the limit. Threads may share one.
 
-    Requests are counted when they are sent, so that never more are sent than allowed. What they
-    cost is known when they are answered: the limit in USD is passed by no more than the requests
-    that were under way when it was reached cost. It counts from nothing whenever it is made, and so
-    anew in a run that is resumed; what comes out of the cache costs nothing and is not counted.
+    Requests are counted when they are sent, so the limit on requests is never exceeded. Their cost
+    is known when they are answered, so the limit in USD is exceeded by at most the cost of the
+    requests that were under way when it was reached. Each object counts from zero, so a resumed run
+    starts from zero again. Cached replies cost nothing and are not counted.
 
     Args:
-        usd: What the tokens may cost; None for any amount.
-        calls: Requests that may be sent, retries included; None for any number.
+        usd: What the tokens may cost; None for no limit.
+        calls: Requests that may be sent, retries included; None for no limit.
     """
 
     def __init__(self, usd: float | None = None, calls: int | None = None) -> None:
@@ -33,24 +33,24 @@ class SpendingLimit:
         with self._lock:
             if self.calls is not None and self._sent >= self.calls:
                 raise SpendingLimitReached(
-                    f"{self._sent} requests are sent to the general model, and no more are "
+                    f"{self._sent} requests were sent to the general model, and no more are "
                     f"allowed. {_NOTHING_IS_LOST} Raise --llm-calls."
                 )
             if self.usd is not None and not self._is_known:
                 raise SpendingLimitReached(
-                    "the general model's server does not say how many tokens it takes, so that "
-                    f"{self.usd:g} USD cannot be kept to. {_NOTHING_IS_LOST} Give --llm-calls "
-                    "instead of --llm-limit."
+                    "the general model's server does not report how many tokens it uses, so the "
+                    f"limit of {self.usd:g} USD cannot be kept. {_NOTHING_IS_LOST} Use "
+                    "--llm-calls instead of --llm-limit."
                 )
             if self.usd is not None and self._spent_usd >= self.usd:
                 raise SpendingLimitReached(
-                    f"{self._spent_usd:.4g} USD are spent on the general model, of "
+                    f"{self._spent_usd:.4g} USD were spent on the general model, of "
                     f"{self.usd:g} allowed. {_NOTHING_IS_LOST} Raise --llm-limit."
                 )
             self._sent += 1
 
     def add_cost(self, usd: float | None) -> None:
-        """Count what a request cost; None where that is not known."""
+        """Count what a request cost; None if that is not known."""
         with self._lock:
             if usd is None:
                 self._is_known = False
@@ -58,4 +58,4 @@ class SpendingLimit:
                 self._spent_usd += usd
 
 
-_NOTHING_IS_LOST = "What it said so far is kept."
+_NOTHING_IS_LOST = "Its replies so far are kept."

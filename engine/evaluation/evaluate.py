@@ -1,52 +1,55 @@
-"""Answer a question set, write a row for each question, and score the run.
+"""Answer a question set and write a row for each question.
 
-A question that fails is a row with its error, and the run goes on. Rows are written as they come,
-so that a run that was stopped can be resumed, which also asks again what failed; a manifest beside
-them says what made them.
+A question that fails becomes a row with its error, and the run goes on. Rows are written as they
+come, so that an interrupted run can be resumed, which also asks again what failed. A manifest next
+to them records what made them.
 
-Any number of threads answer; only one asks the specialised model, for questions in batches. What a
-batch holds hangs on the question file alone, because a model's figures hang on what it is asked
-together: of a run that is resumed, a batch that lacks a row is written again in whole.
+Any number of threads answer; only one asks the small model, for questions in batches. Batches
+depend only on the question file, because log-probabilities depend on what is written together. On
+resume, a batch with a missing row is written again as a whole.
 """
 
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
 
 from kbqa.engine.chat.model import Usage
-from kbqa.engine.engine import Engine
-from kbqa.engine.evaluation.metrics import METRICS, Mean, bootstrap_mean
-from kbqa.engine.evaluation.row_file import Row, RowFile, take_over
-from kbqa.engine.evaluation.rows import Shape, answered_row, failed_row, gold_shapes
-from kbqa.engine.generate import Candidate, Request, write_apart
-from kbqa.engine.questions import Question
-from kbqa.engine.run_manifest import claim_output, held
-from kbqa.sparql.errors import KbqaError, SpendingLimitReached
+from kbqa.engine.evaluation.runs.row_file import RowFile, take_over
+from kbqa.engine.evaluation.runs.row_making import answered_row, failed_row, gold_shapes
+from kbqa.engine.evaluation.runs.rows import GoldShape, Row
+from kbqa.engine.files.manifest import claimed
+from kbqa.engine.method import Asked, Clock
+from kbqa.engine.questions.question_sets import Question
+from kbqa.engine.setup import Engine
+from kbqa.engine.writing.generate import Candidate
+from kbqa.sparql.errors import EndpointDown, GraphError, KbqaError, SpendingLimitReached
 
 logger = logging.getLogger(__name__)
 
-Written: TypeAlias = Sequence[Candidate] | Exception
-"""What the specialised model wrote for a question, or why it did not."""
+Prepared: TypeAlias = Asked | Exception
+"""A question that is linked and has its candidates, or the error that prevented it."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationConfig:
-    """How a run is made, and what its manifest says of it.
+    """How a run is made, and what its manifest records.
 
     Attributes:
-        gold_entities: Topics are given with the questions; only where one names none, it is linked.
-        timings: Rows tell what differs from run to run, such as seconds; without, runs with the
-            same settings can be compared byte by byte.
-        settings: What else decides the rows, by name; of a run that is resumed it must be the same.
-        notes: What is worth knowing besides, by name; it may differ.
+        gold_entities: Topics are given with the questions; only a question without any is linked.
+        timings: Rows include what differs from run to run, such as seconds. Without it, runs with
+            the same settings can be compared byte by byte.
+        deadline_s: Seconds that a question may take in all; None for no limit.
+        settings: What else determines the rows, by name; a resumed run must have the same.
+        notes: Other facts about the run, by name; they may differ.
     """
 
     gold_entities: bool = False
     timings: bool = True
+    deadline_s: float | None = None
     settings: Mapping[str, object] = field(default_factory=dict)
     notes: Mapping[str, object] = field(default_factory=dict)
 
@@ -64,26 +67,25 @@ def evaluate(
 ) -> list[Row]:
     """Answer questions and append a row for each to `output`.
 
-    Whatever raises, the rows of the questions in hand are written before, if they can be.
+    On any error, the rows of questions in progress are written first if possible.
 
     Args:
-        engine: What answers.
-        questions: Those that `output` already has rows of without an error are passed over.
+        engine: Answers, by any method.
+        questions: Those that have a row in `output` without an error are skipped.
         output: JSON Lines file of rows, in the order in which questions are done; the manifest goes
             to the same name with ``.manifest.json``.
-        config: How; a run that is resumed must have the same.
-        beams: Candidates by question id; those that have none are generated.
-        batch_size: Questions to generate for at once.
+        config: How; a resumed run must have the same.
+        beams: Candidates by question id; paths for other questions are written.
+        batch_size: Questions to write for at once.
         concurrency: Questions to answer at once.
-        report: Called with each row, those that `output` had first; by one thread at a time.
+        report: Called with each row, first with those that `output` had; by one thread at a time.
 
     Returns:
         All rows of the file, in the order of the questions.
 
     Raises:
-        InputError: `output` cannot be written, or holds something else than a run with this
-            configuration.
-        SpendingLimitReached: What may be spent is spent.
+        InputError: `output` cannot be written, or is not a run with this configuration.
+        SpendingLimitReached: The spending limit is reached.
         OutputError: A row cannot be written.
     """
     settings = {
@@ -92,19 +94,18 @@ def evaluate(
         **config.settings,
     }
     notes = {**config.notes, "question_count": len(questions)}
-    is_begun = claim_output(output, settings, notes)
-    with held(output):
+    with claimed(output, settings, notes) as is_begun:
         rows = take_over(output) if is_begun else {}
         for row in rows.values():
             report(row)
         open_questions = [question for question in questions if question.id not in rows]
         shapes = gold_shapes(open_questions)
-        batches = _Batches(engine, questions, beams or {}, batch_size, config.gold_entities)
+        run = _Run(engine, config, questions, beams or {}, batch_size)
         with RowFile(output) as file, ThreadPoolExecutor(concurrency) as pool:
             writing = threading.Lock()
 
-            def answer(question: Question, written: Written) -> None:
-                row = _row(engine, question, written, shapes.get(question.id), config)
+            def answer(question: Question, prepared: Prepared | None) -> None:
+                row = run.row(question, prepared, shapes.get(question.id))
                 with writing:
                     file.append(row)
                     rows[question.id] = row
@@ -112,101 +113,107 @@ def evaluate(
 
             running: set[Future[None]] = set()
             for question in open_questions:
-                running.add(pool.submit(answer, question, batches.written(question)))
-                # One at a time, so, the model does not write meanwhile, and stages are timed alone.
+                running.add(pool.submit(answer, question, run.written(question)))
+                # With one at a time the model does not write meanwhile, so times are comparable.
                 running = _wait(running, concurrency - 1)
             _wait(running, 0)
     return [rows[question.id] for question in questions]
 
 
-def summarise(rows: Sequence[Row]) -> dict[str, dict[str, Mean]]:
-    """Average the scores over all scored questions, and over each tier of evidence.
-
-    Returns:
-        Means by tier (``all``, then the tiers by name) and metric; a tier without a scored question
-        is absent.
-    """
-    scored = [row for row in rows if row["scores"] is not None]
-    tiers: dict[str, list[Row]] = {"all": scored}
-    for row in scored:
-        if row["tier"]:
-            tiers.setdefault(row["tier"], []).append(row)
-    # In the rows' order, by which the bootstrap draws.
-    known = [row for row in scored if row["tier"] in ("independent", "annotated")]
-    if known:
-        tiers["independent + annotated"] = known
-    return {
-        tier: {
-            metric: bootstrap_mean([row["scores"][metric] for row in members]) for metric in METRICS
-        }
-        for tier, members in sorted(tiers.items())
-        if members
-    }
-
-
-class _Batches:
-    """Has candidates written for the questions of a file, batch by batch, when they are wanted."""
+class _Run:
+    """Prepares the questions of a run, writes paths for them in batches, and answers them."""
 
     def __init__(
         self,
         engine: Engine,
+        config: EvaluationConfig,
         questions: Sequence[Question],
         beams: Mapping[str, Sequence[Candidate]],
-        size: int,
-        gold_entities: bool,
+        batch_size: int,
     ) -> None:
-        self._engine, self._gold_entities = engine, gold_entities
+        self._engine, self._config, self._beams = engine, config, beams
         unwritten = [question for question in questions if question.id not in beams]
-        batches = [unwritten[at : at + size] for at in range(0, len(unwritten), size)]
+        starts = range(0, len(unwritten), batch_size)
+        batches = [unwritten[at : at + batch_size] for at in starts]
         self._batch_of = {question.id: batch for batch in batches for question in batch}
-        self._written: dict[str, Written] = dict(beams)
+        self._written: dict[str, Prepared] = {}
 
-    def written(self, question: Question) -> Written:
-        """Return what was written for a question; raises `SpendingLimitReached`."""
+    def written(self, question: Question) -> Prepared | None:
+        """Return a question with its candidates; None if these were written before the run."""
+        if question.id in self._beams:
+            return None
         if question.id not in self._written:
             self._write(self._batch_of[question.id])
         return self._written[question.id]
 
-    def _write(self, batch: Sequence[Question]) -> None:
-        requests = [Request(q.text, q.topics if self._gold_entities else ()) for q in batch]
-        ids = [question.id for question in batch]
+    def row(self, question: Question, prepared: Prepared | None, shape: GoldShape | None) -> Row:
+        """Answer a question; an error becomes its row, except `SpendingLimitReached`."""
+        timings = self._config.timings
+        candidates = self._beams.get(question.id)
+        if prepared is None:
+            prepared = self._prepare(question)
+        usage = Usage()
         try:
-            written = write_apart(self._engine.generate, requests)
-            self._written.update(zip(ids, written, strict=True))
+            if isinstance(prepared, Exception):
+                raise prepared
+            if candidates is None:
+                candidates = prepared.candidates or ()
+            asked = replace(prepared, candidates=candidates, clock=prepared.clock.resumed())
+            answer = self._engine.answer(asked)
+            return answered_row(question, answer, candidates, shape, timings=timings)
         except SpendingLimitReached:
             raise
-        except Exception as error:  # noqa: BLE001 – what cannot be written together fails together
-            self._written.update(dict.fromkeys(ids, error))
+        except Exception as error:  # one question's failure never ends a run
+            # The message goes into the row only: a server's may quote the prompt.
+            name, is_bug = type(error).__name__, not isinstance(error, KbqaError)
+            logger.warning("question %s failed: %s", question.id, name, exc_info=is_bug)
+            if isinstance(prepared, Asked):
+                usage = prepared.usage
+            return failed_row(question, error, shape, candidates, usage, timings=timings)
+
+    def _prepare(self, question: Question) -> Prepared:
+        topics = question.topics if self._config.gold_entities else ()
+        try:
+            deadline_s = self._config.deadline_s
+            return self._engine.prepare(question.text, topics, deadline_s=deadline_s)
+        except SpendingLimitReached:
+            raise
+        except Exception as error:  # noqa: BLE001 – one question's failure never ends a run
+            return error
+
+    def _write(self, batch: Sequence[Question]) -> None:
+        prepared = {question.id: self._prepare(question) for question in batch}
+        asked = {id_: each for id_, each in prepared.items() if isinstance(each, Asked)}
+        try:
+            written = _write_apart(self._engine, list(asked.values()))
+            prepared.update(zip(asked, written, strict=True))
+        except SpendingLimitReached:
+            raise
+        except Exception as error:  # noqa: BLE001 – a batch fails as a whole
+            prepared.update(dict.fromkeys(asked, error))
+        self._written.update(prepared)
 
 
-def _row(
-    engine: Engine,
-    question: Question,
-    written: Written,
-    shape: Shape | None,
-    config: EvaluationConfig,
-) -> Row:
-    """Answer a question; raises `SpendingLimitReached`, which is no failure of its own."""
-    topics = question.topics if config.gold_entities else ()
-    chat = engine.new_chat()
+def _write_apart(engine: Engine, asked: Sequence[Asked]) -> list[Prepared]:
+    """Write for questions together, or one by one if the graph fails for one of them.
+
+    Deadlines do not end the writing of a batch: each question's share of its time is counted.
+    """
     try:
-        if isinstance(written, Exception):
-            raise written
-        answer = engine.answer(question.text, written, topics, chat)
-        return answered_row(question, answer, written, shape, timings=config.timings)
-    except SpendingLimitReached:
+        written = engine.write([replace(each, clock=Clock()) for each in asked])
+        for each, done in zip(asked, written, strict=True):
+            each.clock.add("write", done.clock.seconds.get("write", 0.0))
+        return [replace(done, clock=each.clock) for each, done in zip(asked, written, strict=True)]
+    except EndpointDown:
         raise
-    except Exception as error:  # Whatever it is, the run goes on.
-        is_bug = not isinstance(error, KbqaError)
-        # Its words stand in the row alone: a server's may quote the prompt.
-        logger.warning("question %s failed: %s", question.id, type(error).__name__, exc_info=is_bug)
-        candidates = None if isinstance(written, Exception) else written
-        paid = Usage() if chat is None else chat.usage
-        return failed_row(question, error, shape, candidates, paid, timings=config.timings)
+    except GraphError as error:
+        if len(asked) == 1:
+            return [error]
+        return [prepared for each in asked for prepared in _write_apart(engine, [each])]
 
 
 def _wait(running: set[Future[None]], at_most: int) -> set[Future[None]]:
-    """Wait until only so many are running; raises what one of the others has raised."""
+    """Wait until at most this many are running; raise what one of the others raised."""
     while len(running) > at_most:
         done, running = wait(running, return_when=FIRST_COMPLETED)
         for future in done:

@@ -1,6 +1,6 @@
-"""Add up a run's rows as they come, for whoever watches."""
+"""Add up a run's rows as they come, to show its progress."""
 
-from kbqa.engine.evaluation.row_file import Row
+from kbqa.engine.evaluation.runs.rows import Row
 
 
 class RunProgress:
@@ -19,22 +19,22 @@ class RunProgress:
     def add(self, row: Row) -> None:
         """Count a row."""
         self._done += 1
-        if row["error"] is not None:
+        if row.error is not None:
             self._failed += 1
-        if row["scores"] is not None:
+        if row.scores is not None:
             self._scored += 1
-            self._f1 += row["scores"]["f1"]
-            self._hit += row["scores"]["hit"]
-        if row["usage"] is not None:
-            self._general_calls += row["usage"]["general"]["calls"]
+            self._f1 += row.scores.f1
+            self._hit += row.scores.hit
+        if row.usage is not None:
+            self._general_calls += row.usage.general.calls
 
     @property
     def left(self) -> int:
-        """Questions that going on with the run would ask: those to come, and those that failed."""
+        """Questions that a resumed run would ask: those to come, and those that failed."""
         return self._total - self._done + self._failed
 
     def figures(self) -> dict[str, str]:
-        """Say how good the run is so far: means over its scored questions, and counts."""
+        """Return means over the questions scored so far, and counts, as texts by name."""
         return {
             "n": str(self._scored),
             "F1": f"{self._f1 / max(self._scored, 1):.3f}",

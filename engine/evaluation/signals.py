@@ -1,7 +1,7 @@
-"""End a run by Ctrl-C or SIGTERM so that what is in hand is done before.
+"""End a run on Ctrl-C or SIGTERM once the questions in progress are done.
 
-The first signal is an exception in the main thread, which the run's other threads outlive; the
-second ends the process at once, as a question may wait for a server for minutes.
+The first signal raises an exception in the main thread; the run's other threads finish their
+questions. The second ends the process at once, since a question may wait minutes for a server.
 """
 
 import os
@@ -10,16 +10,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-_NOTICE = b"\nStopping once the questions in hand are done; a second signal ends them too.\n"
+_NOTICE = b"\nStopping once the questions in progress are done. A second signal stops at once.\n"
 _STDERR = 2
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stopped(KeyboardInterrupt):
-    """A signal asks the process to end.
+    """A signal asked the process to end.
 
     Attributes:
-        exit_code: As a shell tells the signal: 130 or 143.
+        exit_code: The shell's code for the signal: 130 or 143.
     """
 
     def __init__(self, number: int) -> None:
@@ -29,17 +29,17 @@ class Stopped(KeyboardInterrupt):
 
 @contextmanager
 def stop_on_signals() -> Iterator[None]:
-    """Raise `Stopped` at the first signal in the block; only in the main thread."""
+    """Raise `Stopped` on the first signal in the block; only in the main thread."""
 
     def stop(number: int, frame: FrameType | None) -> None:
-        for each in heeded:
+        for each in handled:
             signal.signal(each, _end)
-        os.write(_STDERR, _NOTICE)  # print may be what was interrupted
+        os.write(_STDERR, _NOTICE)  # print may have been interrupted itself
         raise Stopped(number)
 
-    # What is started in the background by a script ignores Ctrl-C, and goes on doing so.
-    heeded = [each for each in _SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
-    before = {each: signal.signal(each, stop) for each in heeded}
+    # A process that a script started in the background ignores Ctrl-C, and still must.
+    handled = [each for each in _SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
+    before = {each: signal.signal(each, stop) for each in handled}
     try:
         yield
     finally:

@@ -6,103 +6,102 @@
     >>> model = kbqa.TransformersGenerator.load(decoding=decoding)  # doctest: +SKIP
     >>> engine = kbqa.Engine(graph, model)  # doctest: +SKIP
     >>> engine.ask("what is the capital of Kenya?").answers  # doctest: +SKIP
-    (AnswerEntity(term='m.d4u1bz5r', name='Nairobi'),)
+    (AnswerEntity(term='m.d4u1bz5r', name='Nairobi', origin='graph'),)
 
 Names are imported when they are first used, so that `import kbqa` costs nothing.
 """
 
 import importlib
+import warnings
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kbqa.engine.answer import Answer
-    from kbqa.engine.chat.model import ChatModel
-    from kbqa.engine.chat.openai_chat import OpenAIChat
-    from kbqa.engine.confidence import ConfidenceModel
-    from kbqa.engine.decoding import Decoding
-    from kbqa.engine.embedder import Embedder
-    from kbqa.engine.engine import Engine
-    from kbqa.engine.execute import Rules
-    from kbqa.engine.generate import Candidate, Generator, Request
-    from kbqa.engine.repair.repair import Repairer
-    from kbqa.engine.router import Router
-    from kbqa.engine.transformers_generator import TransformersGenerator
-    from kbqa.kb.graph import Graph
-    from kbqa.kb.select_graph import open_graph
-    from kbqa.sparql.compile import compile_crp
-    from kbqa.sparql.crp import Crp
-    from kbqa.sparql.errors import KbqaError
-    from kbqa.sparql.from_sparql import crp_from_sparql
-    from kbqa.sparql.reading import CrpReading
-    from kbqa.sparql.relax import relaxations
-    from kbqa.sparql.routerkgqa import parse_routerkgqa, render_routerkgqa
-    from kbqa.sparql.text import parse_crp, read_crp, render_crp
-    from kbqa.sparql.words import describe_crp
+    from kbqa.engine.answer import Answer as Answer
+    from kbqa.engine.chat.model import ChatModel as ChatModel
+    from kbqa.engine.chat.openai_chat import OpenAIChat as OpenAIChat
+    from kbqa.engine.embedding.embedder import Embedder as Embedder
+    from kbqa.engine.method import Asked as Asked
+    from kbqa.engine.method import Method as Method
+    from kbqa.engine.methods.router.repair import Repairer as Repairer
+    from kbqa.engine.running.confidence import ConfidenceModel as ConfidenceModel
+    from kbqa.engine.running.execute import Policy as Policy
+    from kbqa.engine.setup import Engine as Engine
+    from kbqa.engine.writing.backends.transformers_generator import (
+        TransformersGenerator as TransformersGenerator,
+    )
+    from kbqa.engine.writing.constraints.decoding import Decoding as Decoding
+    from kbqa.engine.writing.generate import Candidate as Candidate
+    from kbqa.engine.writing.generate import Generator as Generator
+    from kbqa.engine.writing.generate import Request as Request
+    from kbqa.kb.graph import Graph as Graph
+    from kbqa.kb.open import open_graph as open_graph
+    from kbqa.sparql.compiler.compile import compile_crp as compile_crp
+    from kbqa.sparql.convert.from_sparql import crp_from_sparql as crp_from_sparql
+    from kbqa.sparql.crp import Crp as Crp
+    from kbqa.sparql.crp import CrpReading as CrpReading
+    from kbqa.sparql.errors import KbqaError as KbqaError
+    from kbqa.sparql.forms import parse_crp as parse_crp
+    from kbqa.sparql.forms import parse_routerkgqa as parse_routerkgqa
+    from kbqa.sparql.forms import read_crp as read_crp
+    from kbqa.sparql.forms import render_crp as render_crp
+    from kbqa.sparql.forms import render_routerkgqa as render_routerkgqa
+    from kbqa.sparql.forms.english import describe_crp as describe_crp
+    from kbqa.sparql.relax import relaxations as relaxations
 
 _HOMES = {
     "Answer": "kbqa.engine.answer",
-    "Candidate": "kbqa.engine.generate",
+    "Asked": "kbqa.engine.method",
+    "Candidate": "kbqa.engine.writing.generate",
     "ChatModel": "kbqa.engine.chat.model",
-    "ConfidenceModel": "kbqa.engine.confidence",
+    "ConfidenceModel": "kbqa.engine.running.confidence",
     "Crp": "kbqa.sparql.crp",
-    "CrpReading": "kbqa.sparql.reading",
-    "Decoding": "kbqa.engine.decoding",
-    "Embedder": "kbqa.engine.embedder",
-    "Engine": "kbqa.engine.engine",
-    "Generator": "kbqa.engine.generate",
+    "CrpReading": "kbqa.sparql.crp",
+    "Decoding": "kbqa.engine.writing.constraints.decoding",
+    "Embedder": "kbqa.engine.embedding.embedder",
+    "Engine": "kbqa.engine.setup",
+    "Generator": "kbqa.engine.writing.generate",
     "Graph": "kbqa.kb.graph",
     "KbqaError": "kbqa.sparql.errors",
+    "Method": "kbqa.engine.method",
     "OpenAIChat": "kbqa.engine.chat.openai_chat",
-    "Repairer": "kbqa.engine.repair.repair",
-    "Request": "kbqa.engine.generate",
-    "Router": "kbqa.engine.router",
-    "Rules": "kbqa.engine.execute",
-    "TransformersGenerator": "kbqa.engine.transformers_generator",
-    "compile_crp": "kbqa.sparql.compile",
-    "crp_from_sparql": "kbqa.sparql.from_sparql",
-    "describe_crp": "kbqa.sparql.words",
-    "open_graph": "kbqa.kb.select_graph",
-    "parse_crp": "kbqa.sparql.text",
-    "parse_routerkgqa": "kbqa.sparql.routerkgqa",
-    "read_crp": "kbqa.sparql.text",
+    "Policy": "kbqa.engine.running.execute",
+    "Repairer": "kbqa.engine.methods.router.repair",
+    "Request": "kbqa.engine.writing.generate",
+    "TransformersGenerator": "kbqa.engine.writing.backends.transformers_generator",
+    "compile_crp": "kbqa.sparql.compiler.compile",
+    "crp_from_sparql": "kbqa.sparql.convert.from_sparql",
+    "describe_crp": "kbqa.sparql.forms.english",
+    "open_graph": "kbqa.kb.open",
+    "parse_crp": "kbqa.sparql.forms",
+    "parse_routerkgqa": "kbqa.sparql.forms",
+    "read_crp": "kbqa.sparql.forms",
     "relaxations": "kbqa.sparql.relax",
-    "render_crp": "kbqa.sparql.text",
-    "render_routerkgqa": "kbqa.sparql.routerkgqa",
+    "render_crp": "kbqa.sparql.forms",
+    "render_routerkgqa": "kbqa.sparql.forms",
 }
 
-__all__ = [
-    "Answer",
-    "Candidate",
-    "ChatModel",
-    "ConfidenceModel",
-    "Crp",
-    "CrpReading",
-    "Decoding",
-    "Embedder",
-    "Engine",
-    "Generator",
-    "Graph",
-    "KbqaError",
-    "OpenAIChat",
-    "Repairer",
-    "Request",
-    "Router",
-    "Rules",
-    "TransformersGenerator",
-    "compile_crp",
-    "crp_from_sparql",
-    "describe_crp",
-    "open_graph",
-    "parse_crp",
-    "parse_routerkgqa",
-    "read_crp",
-    "relaxations",
-    "render_crp",
-    "render_routerkgqa",
-]
+_RENAMED = {
+    "Router": (
+        "kbqa.engine.methods.router.routing",
+        "Routing",
+        "the settings of kbqa.Engine",
+    ),
+    "Rules": ("kbqa.engine.running.execute", "Policy", "kbqa.Policy"),
+}
+"""Names of older versions: where each is now, and what to use in its place."""
+
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> object:
+    if name in _RENAMED:
+        module, new_name, advice = _RENAMED[name]
+        warnings.warn(f"kbqa.{name} was renamed; use {advice}", DeprecationWarning, stacklevel=2)
+        return getattr(importlib.import_module(module), new_name)
     if name not in _HOMES:
         raise AttributeError(f"module 'kbqa' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from misbehaving_server import MisbehavingServer, misbehaving_server
 
-from kbqa.engine.embedder import Embedder
+from kbqa.engine.embedding.embedder import Embedder
 from kbqa.kb.graph import Graph
-from kbqa.kb.select_graph import open_graph
+from kbqa.kb.open import open_graph
+from kbqa.sparql.crp import Entity
 
 
 @pytest.fixture
@@ -33,3 +34,12 @@ def demo(demo_store: Path) -> Iterator[Graph]:
     graph = open_graph(demo_store)
     yield graph
     graph.close()
+
+
+@pytest.fixture(scope="module")
+def kenya(demo: Graph) -> Entity:
+    """Its mid is minted, so it is looked up."""
+    query = 'SELECT ?x { ?x ns:type.object.name "Kenya"@en . ?x ns:location.country.capital ?y }'
+    [[mid]] = demo.select(query).rows
+    assert isinstance(mid, str)
+    return Entity("Kenya", mid)

@@ -20,6 +20,7 @@ class Answer:
     after_s: float = 0.0
     sent_bytes: int | None = None  # then the connection is closed; 0 sends no status either
     drip_s: float | None = None  # an empty line as often, without an end
+    drip_header_s: float | None = None  # a byte of a header as often, without an end
     do: Callable[[], object] = lambda: None
 
     @property
@@ -112,6 +113,12 @@ def misbehaving_server() -> Iterator[MisbehavingServer]:
             if answer.sent_bytes == 0:
                 return
             self.send_response(answer.status)
+            if answer.drip_header_s is not None:
+                self.flush_headers()
+                self.wfile.write(b"X-Slow: ")
+            while answer.drip_header_s is not None:
+                self.wfile.write(b"x")
+                time.sleep(answer.drip_header_s)
             self.send_header("Content-Type", "application/json")
             length = 10**6 if answer.drip_s is not None else len(answer.content)
             self.send_header("Content-Length", str(length))

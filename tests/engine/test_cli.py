@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner, Result
+from made_runs import make_row, write_run
 
 from kbqa.engine.cli import COMMANDS, main
 
@@ -59,7 +60,7 @@ def test_version() -> None:
         (["sparql", "ASK {}", "--store", "none"], 1, "Error: there is no store at none."),
         (["sparql", "hello", "--store", "none"], 2, "Error: not a SPARQL query"),
         (["sparql", "CLEAR ALL"], 2, "Error: CLEAR would write"),
-        (["relations", "Justin Bieber"], 2, "Error: 'Justin Bieber' is no id"),
+        (["relations", "Justin Bieber"], 2, "Error: 'Justin Bieber' is not an id"),
         (["sparql", "ASK {}", "--store", "a", "--endpoint", "http://b"], 2, "Error: choose one"),
         (["sparql", "ASK {}", "--endpoint", "b"], 2, "Error: an endpoint is an http"),
         (["sparql", "ASK {}", "--timeout", "0"], 2, "Invalid value for '--timeout'"),
@@ -85,7 +86,7 @@ def test_interrupt_exits_130(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted() -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("kbqa.kb.graph_commands.sparql", interrupted)
+    monkeypatch.setattr("kbqa.kb.commands.graph.sparql", interrupted)
     assert _run("sparql").exit_code == 130
 
 
@@ -98,6 +99,49 @@ def test_closed_pipe_is_no_error(small_store: Path) -> None:
         assert run.stderr is not None
         run.stdout.close()
         assert run.stderr.read() == b""
+
+
+FULL = Path("/dev/full")
+UNWRITTEN = "Error: the output cannot be written: No space left on device\n"
+needs_full = pytest.mark.skipif(not FULL.exists(), reason="needs /dev/full, a device that is full")
+
+
+def _fill(*command: str) -> "subprocess.CompletedProcess[str]":
+    with FULL.open("w") as full:
+        return subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+
+
+@needs_full
+@pytest.mark.parametrize(
+    "arguments", [("--help",), ("ask", "--help"), ("methods",), ("report", "{run}")], ids=" ".join
+)
+def test_output_to_a_full_disk_is_an_error_in_one_line(
+    arguments: tuple[str, ...], tmp_path: Path
+) -> None:
+    run = write_run(tmp_path, [make_row("a", ["m.1"])])
+    given = [argument.format(run=run) for argument in arguments]
+    done = _fill(sys.executable, "-m", "kbqa.engine.cli", *given)
+    assert (done.returncode, done.stderr) == (1, UNWRITTEN)
+
+
+@needs_full
+def test_output_that_is_left_at_exit_of_a_full_disk_is_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "left.py").write_text(
+        "import click\n@click.command()\ndef left(): print('buffered')\n", "utf-8"
+    )
+    code = (
+        "from kbqa.engine.cli import COMMANDS, LazyCommand, main\n"
+        "COMMANDS['left'] = LazyCommand('left', 'left', '')\n"
+        "main(['left'])"
+    )
+    done = _fill(sys.executable, "-c", code)
+    assert (done.returncode, done.stderr) == (1, UNWRITTEN)
+
+
+def test_a_closed_output_is_no_error() -> None:
+    command = f"{sys.executable} -m kbqa.engine.cli entities Kenya >&-"
+    done = subprocess.run(command, shell=True, stderr=subprocess.PIPE, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 CURRENCY = """SELECT ?x ?name
@@ -199,12 +243,24 @@ def test_each_option_is_a_variable_by_its_long_name(
     assert said in _run("sparql", query, "--store", str(small_store)).stdout
 
 
+def test_a_variable_that_nothing_reads_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("KBQA_STOER", "KBQA_SPARQL_FROMAT", "KBQA_ASK_DEADLINE", "KBQA_TIMEOUT"):
+        monkeypatch.setenv(name, "9")
+    assert _run("sparql", "ASK {}").stderr.splitlines() == [
+        "Warning: nothing reads KBQA_SPARQL_FROMAT; did you mean KBQA_SPARQL_FORMAT?",
+        "Warning: nothing reads KBQA_STOER; did you mean KBQA_STORE?",
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("store = ", "kbqa.toml cannot be read"),
         ("[dance]", "[dance] is not a command"),
         ('[sparql]\nstyle = "csv"', "[sparql] has no option 'style'"),
+        ('stroe = "slice"', "no command has an option 'stroe'; did you mean store?"),
+        ('[ask]\nmodle = "x"', "[ask] has no option 'modle'"),
+        ("store = 2026-01-01", "kbqa.toml: store is datetime.date(2026, 1, 1)"),
     ],
 )
 def test_bad_configuration_is_told(text: str, message: str) -> None:
@@ -212,3 +268,28 @@ def test_bad_configuration_is_told(text: str, message: str) -> None:
     result = _run("sparql", "ASK {}")
     assert result.exit_code == 2
     assert message in result.stderr
+
+
+def test_a_repeatable_option_of_the_file_is_a_text_or_a_list() -> None:
+    for value in ('"width=x"', '["width=x"]'):
+        Path("kbqa.toml").write_text(f"[ask]\nset = {value}", encoding="utf-8")
+        assert "--set width=x: width is a whole number" in _run("ask", "capital of Kenya").stderr
+
+
+@pytest.mark.parametrize("option", ["--timeout", "--deadline"])
+def test_no_number_of_seconds_is_refused(option: str) -> None:
+    result = _run("ask", "capital of Kenya", option, "nan")
+    assert result.exit_code == 2
+    assert "'nan' is not a number of seconds" in result.stderr
+
+
+def test_a_variable_that_is_like_none_but_for_the_prefix_is_compared_with_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("KBQA_THREADS", "9")
+    assert _run("sparql", "ASK {}").stderr == "Warning: nothing reads KBQA_THREADS\n"
+
+
+def test_a_number_in_the_file_may_stand_for_text() -> None:
+    Path("kbqa.toml").write_text("store = 3", encoding="utf-8")
+    assert "there is no store at 3" in _run("sparql", "ASK {}").stderr

@@ -1,8 +1,10 @@
 import logging
 import lzma
+import os
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,11 +12,11 @@ import pytest
 
 from kbqa.kb import demo_graph
 from kbqa.kb.demo_graph import DEMO_DUMP, demo_store_directory
-from kbqa.kb.layout import StoreLayout
-from kbqa.kb.names import NameIndex
-from kbqa.kb.schema import Schema
-from kbqa.kb.store import OxigraphStore
-from kbqa.sparql.errors import DumpError
+from kbqa.kb.names.index import NameIndex
+from kbqa.kb.schema.properties import Schema
+from kbqa.kb.store.layout import StoreLayout
+from kbqa.kb.store.oxigraph import OxigraphStore
+from kbqa.sparql.errors import DumpError, StoreError
 
 CAPITAL = "location.country.capital"
 CURRENCY = "location.country.currency_used"
@@ -228,3 +230,49 @@ def test_a_failed_build_leaves_nothing(
     with pytest.raises(DumpError):
         demo_store_directory()
     assert list(small_demo.iterdir()) == []
+
+
+def _cut(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(lambda store: _cut(store.names), id="names cut short"),
+        pytest.param(lambda store: _cut(store.statistics), id="statistics cut short"),
+        pytest.param(lambda store: _cut(store.manifest), id="manifest cut short"),
+        pytest.param(lambda store: _cut(next(store.graph.glob("*.sst"))), id="triples cut short"),
+        pytest.param(lambda store: next(store.graph.glob("*.sst")).unlink(), id="triples missing"),
+        pytest.param(lambda store: store.schema.unlink(), id="schema missing"),
+        pytest.param(lambda store: (store.directory / "sizes.json").unlink(), id="sizes missing"),
+    ],
+)
+def test_a_damaged_cache_of_the_demo_graph_is_rebuilt(
+    small_demo: Path, damage: Callable[[StoreLayout], object]
+) -> None:
+    directory = demo_store_directory()
+    damage(StoreLayout(directory))
+    assert demo_store_directory() == directory
+    assert list(small_demo.iterdir()) == [directory]
+    with OxigraphStore.open(directory) as graph, closing(graph.names()) as names:
+        assert graph.ask("ASK { ?s ?p ?o }")
+        assert names.lookup("Jamaica")
+        assert graph.all_relations()
+
+
+def test_a_store_that_was_read_is_not_taken_for_damaged(small_demo: Path) -> None:
+    directory = demo_store_directory()
+    built = directory.stat().st_ino
+    with OxigraphStore.open(directory) as graph, closing(graph.names()) as names:
+        assert graph.ask("ASK { ?s ?p ?o }")
+        assert names.lookup("Jamaica")
+    assert demo_store_directory().stat().st_ino == built
+
+
+def test_a_cache_that_is_a_file_is_reported(
+    small_demo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_demo.write_text("no folder")
+    with pytest.raises(StoreError, match=r"cannot be built in .*cache \(.*Set KBQA_CACHE"):
+        demo_store_directory()

@@ -1,14 +1,16 @@
 """Whatever answers behind the protocol, it answers alike."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from kbqa.kb.graph import Graph
-from kbqa.kb.select_graph import open_graph
-from kbqa.sparql.errors import QueryRefused, QuerySyntaxError, QueryTimeout
-from kbqa.sparql.terms import Literal
+from kbqa.kb.open import open_graph
+from kbqa.kb.schema.graph_schema import GraphSchema
+from kbqa.sparql.errors import GraphError, QueryRefused, QuerySyntaxError, QueryTimeout
+from kbqa.sparql.terms import LiteralTerm
 
 # Four free triples side by side: some four million rows, none of which passes.
 SLOW = """ASK { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l
@@ -45,17 +47,17 @@ def test_select_finds_nothing(graph: Graph) -> None:
 @pytest.mark.parametrize(
     ("relation", "literal"),
     [
-        ("measurement_unit.dated_integer.number", Literal("2695867")),
-        ("measurement_unit.dated_integer.year", Literal("2009", datatype="gYear")),
+        ("measurement_unit.dated_integer.number", LiteralTerm("2695867")),
+        ("measurement_unit.dated_integer.year", LiteralTerm("2009", datatype="gYear")),
     ],
 )
-def test_literals_keep_their_form(graph: Graph, relation: str, literal: Literal) -> None:
+def test_literals_keep_their_form(graph: Graph, relation: str, literal: LiteralTerm) -> None:
     assert graph.select(f"SELECT ?x {{ ns:m.0pop1 ns:{relation} ?x }}").rows == ((literal,),)
     assert graph.neighbours("m.0pop1", relation, "out") == [literal]
 
 
 def test_quotes_and_languages_survive(graph: Graph) -> None:
-    alias = Literal('J. "Biebs" Bieber', language="en")
+    alias = LiteralTerm('J. "Biebs" Bieber', language="en")
     assert graph.neighbours("m.06w2sn5", "common.topic.alias", "out") == [alias]
 
 
@@ -156,3 +158,47 @@ def test_description_names_the_graph(graph: Graph) -> None:
     kind, _, place = graph.description.partition(" ")
     assert kind in ("store", "endpoint")
     assert place
+
+
+def test_a_graph_closes_itself_at_the_end_of_a_with_block(graph: Graph, small_store: Path) -> None:
+    store = open_graph(str(small_store))
+    url = graph.description.partition(" ")[2]
+    with store if graph.description.startswith("store") else open_graph(endpoint=url) as opened:
+        assert opened.ask("ASK { ?s ?p ?o }")
+    for _ in range(2):
+        opened.close()
+    for ask in (
+        lambda: opened.ask("ASK { ?s ?p ?o }"),
+        lambda: opened.select("SELECT * { ?s ?p ?o }"),
+        lambda: opened.relations("m.03_r3", "out"),
+        lambda: opened.neighbours("m.03_r3", "type.object.type", "out"),
+        lambda: opened.labels(["m.03_r3"]),
+        lambda: opened.all_relations(),
+    ):
+        with pytest.raises(GraphError, match="was closed"):
+            ask()
+    store.close()
+
+
+def test_identity_says_what_determines_the_answers(graph: Graph) -> None:
+    identity = graph.identity()
+    assert identity.notes["graph"] == graph.description
+    is_store = graph.description.startswith("store")
+    assert (identity.settings["store"] is None) == (not is_store)
+    assert identity.settings["endpoint"] == (None if is_store else graph.description)
+
+
+def test_all_relations(graph: Graph) -> None:
+    assert "location.country.currency_used" in graph.all_relations()
+
+
+def test_names(graph: Graph) -> None:
+    with closing(graph.names()) as names:
+        assert [match.mid for match in names.lookup("Jamaica")] == ["m.03_r3"]
+
+
+def test_the_schema_is_the_same_whether_it_is_whole_or_asked_for(graph: Graph) -> None:
+    used = "location.country.currency_used"
+    stated = GraphSchema(graph).of([used]).property(used)
+    assert stated is not None
+    assert (stated.domain, stated.expected_type) == ("location.country", "finance.currency")

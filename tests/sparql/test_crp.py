@@ -3,8 +3,8 @@ from dataclasses import replace
 
 import pytest
 
-from kbqa.sparql.constraints import MAX_DEPTH
 from kbqa.sparql.crp import (
+    MAX_DEPTH,
     AnyOf,
     Compare,
     Constraint,
@@ -22,12 +22,12 @@ from kbqa.sparql.crp import (
     TextEquals,
     Way,
 )
-from kbqa.sparql.terms import Literal
-from kbqa.sparql.text import parse_crp, render_crp
+from kbqa.sparql.forms import parse_crp, render_crp
+from kbqa.sparql.terms import LiteralTerm
 
 HOP = (Hop("a.b"),)
 MALE = IsEntity(Entity("Male"))
-YEAR = Compare("<", Literal("1980"))
+YEAR = Compare("<", LiteralTerm("1980"))
 NAME = TextEquals("x")
 IS_A = IsNode(NodeRef("a"))
 WAY = Way(HOP)
@@ -54,7 +54,7 @@ def either(*constraints: Constraint) -> Constraint:
         pytest.param(lambda: Way(()), id="way without steps"),
         pytest.param(lambda: Way(HOP, (Constraint(2, HOP, MALE),)), id="constraint past a way"),
         pytest.param(lambda: Fork((WAY,)), id="fork of one way"),
-        pytest.param(lambda: Compare("=", Literal("a", language="en")), id="number in English"),
+        pytest.param(lambda: Compare("=", LiteralTerm("a", language="en")), id="number in English"),
         pytest.param(lambda: AnyOf(((Constraint(0, HOP, MALE),),)), id="one alternative"),
         pytest.param(lambda: AnyOf(((Constraint(0, HOP, MALE),), ())), id="empty alternative"),
         pytest.param(lambda: Constraint(-1, HOP, MALE), id="constraint before the topic"),

@@ -3,8 +3,7 @@ from hypothesis import given
 from strategies import crps
 
 from kbqa.sparql.crp_match import CrpMatch, match_crps
-from kbqa.sparql.routerkgqa import parse_routerkgqa
-from kbqa.sparql.text import parse_crp
+from kbqa.sparql.forms import parse_crp, parse_routerkgqa
 
 GOLD = """Main Path:
  Kenya -[a , b]-> ?y

@@ -23,7 +23,7 @@ from kbqa.sparql.crp import (
     path_relations,
 )
 from kbqa.sparql.relax import leaves, relaxations
-from kbqa.sparql.terms import Literal
+from kbqa.sparql.terms import LiteralTerm
 
 
 def entity(name: str, at: int = 1) -> Constraint:
@@ -31,7 +31,7 @@ def entity(name: str, at: int = 1) -> Constraint:
 
 
 def number(value: str, at: int = 1, hops: tuple[Hop, ...] = (Hop("c.d"),)) -> Constraint:
-    return Constraint(at, hops, Compare("<", Literal(value)))
+    return Constraint(at, hops, Compare("<", LiteralTerm(value)))
 
 
 NUMBER = number("12")
@@ -112,7 +112,7 @@ INTERVAL = Constraint(
     1,
     (Hop("t.to"),),
     None,
-    (number("2", 1, ()), Constraint(1, (), Compare(">", Literal("1")))),
+    (number("2", 1, ()), Constraint(1, (), Compare(">", LiteralTerm("1")))),
     optional=True,
 )
 EITHER = Constraint(1, (Hop("r.s"),), AnyOf(((entity("D"),), (entity("E"), number("3")))))
@@ -250,7 +250,7 @@ def test_what_hangs_on_a_fork_is_dropped_and_the_fork_kept() -> None:
         ),
         pytest.param(
             Constraint(1, (Hop("t.to"),), None, (number("2", 1, ()),), optional=True),
-            Constraint(1, (Hop("t.to"),), Compare("<", Literal("2")), optional=True),
+            Constraint(1, (Hop("t.to"),), Compare("<", LiteralTerm("2")), optional=True),
             id="optional",
         ),
         pytest.param(

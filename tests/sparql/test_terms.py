@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from kbqa.sparql.terms import (
     FREEBASE_NS,
     XSD_NS,
-    Literal,
+    LiteralTerm,
     full_iri,
     iri,
     is_mid,
@@ -69,21 +69,21 @@ def test_what_would_end_an_iri_is_refused(resource: str) -> None:
 @pytest.mark.parametrize(
     ("literal", "written"),
     [
-        (Literal("5.5"), '"5.5"'),
-        (Literal("Jamaika", language="de"), '"Jamaika"@de'),
-        (Literal("1980", "gYear"), f'"1980"^^<{XSD_NS}gYear>'),
-        (Literal("x", "http://example.org/t"), '"x"^^<http://example.org/t>'),
-        (Literal('a "b" \\ c\n\r\t\x1a'), r'"a \"b\" \\ c\n\r\t\u001A"'),
+        (LiteralTerm("5.5"), '"5.5"'),
+        (LiteralTerm("Jamaika", language="de"), '"Jamaika"@de'),
+        (LiteralTerm("1980", "gYear"), f'"1980"^^<{XSD_NS}gYear>'),
+        (LiteralTerm("x", "http://example.org/t"), '"x"^^<http://example.org/t>'),
+        (LiteralTerm('a "b" \\ c\n\r\t\x1a'), r'"a \"b\" \\ c\n\r\t\u001A"'),
     ],
 )
-def test_literals_are_written(literal: Literal, written: str) -> None:
+def test_literals_are_written(literal: LiteralTerm, written: str) -> None:
     assert sparql_term(literal) == written
     assert parses(written)
 
 
 def test_a_literal_has_a_datatype_or_a_language() -> None:
     with pytest.raises(ValueError, match="not both"):
-        Literal("a", "string", "en")
+        LiteralTerm("a", "string", "en")
 
 
 @given(st.text())
@@ -109,17 +109,17 @@ def test_a_quoted_text_is_one_literal_with_that_text(text: str) -> None:
         "http://a:b/",
         "a#b",
         "\ud800",
-        Literal("a", language="en-GB"),
-        Literal("a", language="zh-Hant"),
-        Literal("a", language="en_GB"),
-        Literal("a", language="a> } UNION {"),
-        Literal("a", "gYear"),
-        Literal("a", "b> } UNION {"),
-        Literal("\ud800"),
+        LiteralTerm("a", language="en-GB"),
+        LiteralTerm("a", language="zh-Hant"),
+        LiteralTerm("a", language="en_GB"),
+        LiteralTerm("a", language="a> } UNION {"),
+        LiteralTerm("a", "gYear"),
+        LiteralTerm("a", "b> } UNION {"),
+        LiteralTerm("\ud800"),
     ],
     ids=repr,
 )
-def test_well_formed_terms_parse_and_most_others_do_not(term: str | Literal) -> None:
+def test_well_formed_terms_parse_and_most_others_do_not(term: str | LiteralTerm) -> None:
     fine = is_well_formed(term)
     if isinstance(term, str) and not fine:
         # Ours is the narrower view: a bracketed host, a blank node and an id with # would parse.
@@ -128,7 +128,7 @@ def test_well_formed_terms_parse_and_most_others_do_not(term: str | Literal) -> 
         assert _written_parses(term) == fine
 
 
-def _written_parses(term: str | Literal) -> bool:
+def _written_parses(term: str | LiteralTerm) -> bool:
     try:
         return parses(sparql_term(term))
     except ValueError:
@@ -143,6 +143,6 @@ def test_a_well_formed_resource_parses(resource: str) -> None:
 
 @given(st.from_regex(r"[A-Za-z0-9]{1,9}(-[A-Za-z0-9]{1,9}){0,3}", fullmatch=True), ODD)
 def test_a_well_formed_literal_parses(tag: str, datatype: str) -> None:
-    for literal in (Literal("a", language=tag), Literal("a", datatype)):
+    for literal in (LiteralTerm("a", language=tag), LiteralTerm("a", datatype)):
         if is_well_formed(literal):
             assert parses(sparql_term(literal))

@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from make_dump import main as make_dump
+
+from tools.make.dump import main as make_dump
 
 
 @pytest.fixture(scope="session")

@@ -4,12 +4,12 @@ from random import Random
 
 import polars as pl
 import pytest
-from bench_names import main, mistype
 from click.testing import CliRunner
-from made_names import made_names
 
-from kbqa.kb.build_names import NameIndexBuilder
-from kbqa.kb.spelling import allowed_errors
+from kbqa.kb.names.build import NameIndexBuilder
+from kbqa.kb.names.spelling import allowed_errors
+from tools.bench.made_names import made_names
+from tools.bench.names import main, mistype
 
 
 def test_each_kind_of_query_is_measured_on_indexes_of_two_sizes(tmp_path: Path) -> None:

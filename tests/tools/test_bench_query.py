@@ -1,12 +1,12 @@
 from pathlib import Path
 
-from bench_query import main
 from click.testing import CliRunner
 
-from kbqa.kb.load import load_freebase
-from kbqa.kb.statistics import HUB_DEGREE
-from kbqa.sparql.templates import NAME
+from kbqa.kb.loading.load import load_freebase
+from kbqa.kb.store.statistics import HUB_DEGREE
+from kbqa.sparql.queries.templates import NAME
 from kbqa.sparql.terms import iri
+from tools.bench.query import main
 
 
 def test_every_template_is_measured(tmp_path: Path, made_dump: Path) -> None:

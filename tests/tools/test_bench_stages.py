@@ -1,10 +1,11 @@
 from pathlib import Path
 
 import pytest
-from bench_stages import main
 from click.testing import CliRunner
-from load_estimate import KEPT_SHARE, LINES, StageCosts, at_full_size, estimate
-from make_dump import main as make_dump
+
+from tools.bench.load_estimate import KEPT_SHARE, LINES, StageCosts, at_full_size, estimate
+from tools.bench.stages import main
+from tools.make.dump import main as make_dump
 
 KEPT = round(LINES * KEPT_SHARE)
 

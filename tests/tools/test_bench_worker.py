@@ -1,9 +1,9 @@
 from pathlib import Path
 
-from bench_worker import main
 from click.testing import CliRunner
 
-from kbqa.kb.load import load_freebase
+from kbqa.kb.loading.load import load_freebase
+from tools.bench.worker import main
 
 
 def test_each_form_is_asked_in_each_way(tmp_path: Path, made_dump: Path) -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from compare_backends import compare, main
 
-from kbqa.engine.generate import Candidate
+from kbqa.engine.writing.generate import Candidate
 from kbqa.sparql.errors import InputError
+from tools.score.backends import compare, main
 
 
 def _beams(path: Path, texts: Mapping[str, str | None], logprob: float = -1.0) -> Path:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from compare_published import main
 
-from kbqa.engine.json_lines import read_rows
+from kbqa.engine.files.json_lines import read_rows
+from tools.score.published import main
 
 NAMES = {"m.0a": "Alpha", "m.0b": "Beta", "m.0c": None, "m.0d": "Delta"}
 PATH = "Main Path:\n Alpha -[a , b]-> ?y\n ?y -[c , d]-> ?x"

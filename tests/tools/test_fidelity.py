@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from fidelity import ENGINES, main, measure, open_engines, spread
-from graph_servers import VIRTUOSO_IS_MISSING
 
-from kbqa.engine.json_lines import read_rows
+from kbqa.engine.files.json_lines import read_rows
+from tools.graph_servers import VIRTUOSO_IS_MISSING
+from tools.score.fidelity import ENGINES, main, measure, open_engines, spread
 
 ROW = {
     "set": "webqsp_test",

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from gold_crps import main
 
-from kbqa.engine.json_lines import read_rows
-from kbqa.kb.load import load_freebase
+from kbqa.engine.files.json_lines import read_rows
+from kbqa.kb.loading.load import load_freebase
+from tools.score.gold_crps import main
 
 MONEY = "SELECT DISTINCT ?x { ns:m.03_r3 ns:location.country.currency_used ?x }"
 BIRTH = "SELECT DISTINCT ?x { ns:m.06w2sn5 ns:people.person.date_of_birth ?x }"
@@ -58,8 +58,8 @@ def test_table_by_tier_and_failures(small_store: Path, tmp_path: Path) -> None:
     table, failures = run(small_store, tmp_path, rows)
     assert [(row[1], row[2], row[3][:6], row[5]) for row in table] == [
         ("all", "4", "0.5000", "projection 1"),
-        ("annotated", "2", "0.5000", "projection 1"),
         ("independent", "2", "0.5000", "none"),
+        ("annotated", "2", "0.5000", "projection 1"),
         ("independent + annotated", "4", "0.5000", "projection 1"),
     ]
     assert [failure["id"] for failure in failures] == ["2", "3"]

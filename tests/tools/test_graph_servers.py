@@ -4,16 +4,16 @@ from pathlib import Path
 from tempfile import gettempdir
 
 import pytest
-from graph_servers import (
+
+from kbqa.kb.open import open_graph
+from kbqa.sparql.errors import EndpointError
+from kbqa.sparql.terms import LiteralTerm
+from tools.graph_servers import (
     VIRTUOSO_IS_MISSING,
     MissingServer,
     oxigraph_server,
     virtuoso_server,
 )
-
-from kbqa.kb.select_graph import open_graph
-from kbqa.sparql.errors import EndpointError
-from kbqa.sparql.terms import Literal
 
 needs_virtuoso = pytest.mark.skipif(shutil.which("virtuoso-t") is None, reason=VIRTUOSO_IS_MISSING)
 COUNT = "SELECT (COUNT(*) AS ?n) { ?s ?p ?o }"
@@ -31,9 +31,9 @@ def test_virtuoso_serves_what_it_was_given_and_nothing_else(tmp_path: Path) -> N
     before = _folders()
     with virtuoso_server([plain, packed]) as url:
         graph = open_graph(endpoint=url)
-        assert graph.select(COUNT).rows == ((Literal("3", datatype="integer"),),)
+        assert graph.select(COUNT).rows == ((LiteralTerm("3", datatype="integer"),),)
         rows = graph.select("SELECT ?o { <http://a/2> ?p ?o }").rows
-        assert rows == ((Literal("Jürgen", language="de"),),)
+        assert rows == ((LiteralTerm("Jürgen", language="de"),),)
         assert _folders() != before
     assert _folders() == before
     with pytest.raises(EndpointError, match="does not answer"):

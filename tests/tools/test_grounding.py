@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from grounding import main
 
-from kbqa.engine.json_lines import read_rows
-from kbqa.kb.entity_search import open_names
-from kbqa.kb.select_graph import open_graph
+from kbqa.engine.files.json_lines import read_rows
+from kbqa.kb.names.search import open_names
+from kbqa.kb.open import open_graph
+from tools.score.grounding import main
 
 GEORGIA = "Main Path:\n Georgia -[location , country , capital]-> ?x"
 
@@ -72,7 +72,7 @@ def test_names_without_a_known_gold_entity_are_shown_and_wrong(
     named = [{"mid": "m.0nobody", "name": "Georgia"}]
     rows = [row(capital), row("m.0nobody", entities_in_sparql=named)]
     cells, _, printed = run(tmp_path, demo_store, rows)
-    assert "2 names: 1 whose gold entity cannot be told, 1 that the graph cannot ground" in printed
+    assert "2 names: 1 without a known gold entity, 1 that the graph cannot ground" in printed
     assert [line[0] for line in cells] == ["all", "topics", "tier independent"]
     assert cells[0][2].startswith("0.0 %")
 

@@ -1,15 +1,17 @@
 from pathlib import Path
 
 from click.testing import CliRunner
-from kill_load import main
-from make_dump import main as make_dump
-from store_content import store_content
 
-from kbqa.kb.load import load_freebase
+from kbqa.kb.loading.load import load_freebase
+from tools.bench.kill_load import main
+from tools.make.dump import main as make_dump
+from tools.store_content import store_content
+
+NS = "http://rdf.freebase.com/ns/"
 
 
-def test_the_content_of_a_store_does_not_hang_on_the_order_of_its_dump(tmp_path: Path) -> None:
-    lines = [f"<http://a/{n}> <http://a/p> <http://a/{n % 7}> .\n" for n in range(100)]
+def test_the_content_of_a_store_does_not_depend_on_the_order_of_its_dump(tmp_path: Path) -> None:
+    lines = [f"<{NS}m.{n}> <{NS}a.p> <{NS}m.{n % 7}> .\n" for n in range(100)]
     contents = []
     for name, ordered in (("one", lines), ("other", lines[::-1]), ("less", lines[1:])):
         dump = tmp_path / f"{name}.nt"

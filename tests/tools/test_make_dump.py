@@ -7,13 +7,13 @@ from pathlib import Path
 import pyoxigraph
 import pytest
 from click.testing import CliRunner
-from generated.defects import DEFECTS
-from make_dump import main
 
-from kbqa.kb.cleaning import Mended, Rejected, Skipped, clean_line
-from kbqa.kb.load import load_freebase
-from kbqa.kb.load_job import LoadSettings
-from kbqa.kb.rules import Rules, profile
+from kbqa.kb.loading.job import LoadSettings
+from kbqa.kb.loading.load import load_freebase
+from kbqa.kb.loading.reading.cleaning import Rejected, Repaired, Skipped, clean_line
+from kbqa.kb.loading.rules import FilterRules, profile
+from tools.make.dump import main
+from tools.make.generated.defects import DEFECTS
 
 NS = "http://rdf.freebase.com/ns/"
 
@@ -106,8 +106,8 @@ def test_properties_of_a_pair_state_each_other(lines: list[bytes]) -> None:
 def test_a_defect_meets_the_fate_that_is_stated(kind: str) -> None:
     defect = DEFECTS[kind]
     cleaned = clean_line(defect.make(f"<{NS}m.0b1>".encode()))
-    if isinstance(cleaned, Mended):
-        assert defect.fate == ("mended" if cleaned.defects else "legal")
+    if isinstance(cleaned, Repaired):
+        assert defect.fate == ("repaired" if cleaned.defects else "legal")
     else:
         assert defect.fate == {Rejected: "rejected", Skipped: "skipped"}[type(cleaned)]
 
@@ -125,9 +125,11 @@ def test_every_line_of_a_defective_dump_is_accounted_for(tmp_path: Path) -> None
         fates[DEFECTS[kind].fate] += count
 
     settings = LoadSettings(checks_disk=False)
-    summary = load_freebase([dump], tmp_path / "store", rules=Rules("full"), settings=settings)
+    summary = load_freebase(
+        [dump], tmp_path / "store", rules=FilterRules("full"), settings=settings
+    )
     assert summary.read == told["lines"]
     assert sum(summary.rejected.values()) == fates["rejected"]
     assert sum(summary.filtered.values()) == fates["skipped"]
     assert summary.kept == told["lines"] - fates["rejected"] - fates["skipped"]
-    assert sum(summary.mended.values()) >= fates["mended"]
+    assert sum(summary.mended.values()) >= fates["repaired"]

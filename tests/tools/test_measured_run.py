@@ -2,7 +2,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from measured_run import disk_bytes, machine, run_measured
+
+from tools.bench.measured_run import disk_bytes, machine, run_measured
 
 CHILD = "x = b'x' * 200_000_000; import time; time.sleep(1)"
 PARENT = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {CHILD!r}]); print('done')"

@@ -4,21 +4,21 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from perfect_chooser import MODEL, PerfectChooser, gold_paths, make_server
 
 from kbqa.engine.chat.openai_chat import OpenAIChat
-from kbqa.engine.questions import Question
-from kbqa.engine.repair.frontiers import RelationPath
-from kbqa.engine.repair.prompts import (
+from kbqa.engine.exploring.frontiers import RelationPath
+from kbqa.engine.methods.router.prompts import (
     blueprint_prompt,
     choice_prompt,
     judge_prompt,
     read_blueprint,
     read_choice,
 )
-from kbqa.kb.graph_schema import GraphSchema
-from kbqa.kb.select_graph import open_graph
+from kbqa.engine.questions.question_sets import Question
+from kbqa.kb.open import open_graph
+from kbqa.kb.schema.graph_schema import GraphSchema
 from kbqa.sparql.crp import Entity, Hop
+from tools.score.perfect_chooser import MODEL, PerfectChooser, gold_paths, make_server
 
 QUESTION = "which currency code\nis used in Jamaica?"
 CURRENCY, CODE = Hop("location.country.currency_used"), Hop("finance.currency.currency_code")

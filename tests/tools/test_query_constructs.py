@@ -1,5 +1,6 @@
 import pytest
-from query_constructs import PLAIN, query_constructs
+
+from tools.score.query_constructs import PLAIN, query_constructs
 
 LANGUAGE = "FILTER (!isLiteral(?x) OR lang(?x) = '' OR langMatches(lang(?x), 'en'))"
 

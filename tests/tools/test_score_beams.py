@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from score_beams import main as score_beams
-from take_questions import main as take_questions
-from train_confidence import main as train_confidence
 
-from kbqa.engine.confidence import ConfidenceModel
+from kbqa.engine.running.confidence import ConfidenceModel
+from tools.fit.confidence import main as train_confidence
+from tools.fit.take_questions import main as take_questions
+from tools.score.beams import main as score_beams
 
 PATH = "Main Path:\n Jamaica -[location , country , {}]-> ?x"
 MONEY, CAPITAL, MADE_UP = map(PATH.format, ("currency used", "capital", "moneys"))
@@ -97,4 +97,17 @@ def test_questions_are_drawn_and_taken(files: dict[str, Path], tmp_path: Path) -
     assert [json.loads(line)["id"] for line in taken.stdout.splitlines()] == ["b"]
     ids.write_text("b\nz\n")
     missing = CliRunner().invoke(take_questions, [str(files["questions"]), str(ids)])
-    assert "lacks 1 of the ids" in str(missing.exception)
+    assert "does not have 1 of the ids" in str(missing.exception)
+
+
+def test_an_official_file_is_converted_and_drawn_from(tmp_path: Path) -> None:
+    official = tmp_path / "ComplexWebQuestions_test.json"
+    query = "SELECT ?x { ns:m.03_r3 ns:location.country.currency_used ?x }"
+    records = [{"ID": f"c{n}", "question": "what money?", "sparql": query} for n in range(3)]
+    official.write_text(json.dumps(records))
+    converted = CliRunner().invoke(take_questions, [str(official)])
+    rows = [json.loads(line) for line in converted.stdout.splitlines()]
+    assert [row["id"] for row in rows] == ["c0", "c1", "c2"]
+    assert rows[0]["topic_entities"] == [{"mid": "m.03_r3"}]
+    drawn = CliRunner().invoke(take_questions, [str(official), "--draw", "2"])
+    assert len(set(drawn.stdout.split())) == 2

@@ -2,11 +2,11 @@ import json
 from pathlib import Path
 
 from click.testing import CliRunner
-from score_linking import link_by_popularity, main
 
-from kbqa.engine.json_lines import read_rows
-from kbqa.kb.entity_search import open_names
-from kbqa.kb.select_graph import open_graph
+from kbqa.engine.files.json_lines import read_rows
+from kbqa.kb.names.search import open_names
+from kbqa.kb.open import open_graph
+from tools.score.linking import link_by_popularity, main
 
 
 def test_the_table_counts_what_is_found_first_and_what_is_missed(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kbqa.training.data import Example
+from kbqa.training.data.training_set import Example
 
 COUNTRIES = ("Kenya", "Peru", "Chile", "Ghana", "Nepal", "Oman")
 QUESTIONS = (

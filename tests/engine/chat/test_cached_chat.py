@@ -2,12 +2,13 @@
 
 import json
 import logging
+import resource
 import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -40,6 +41,16 @@ def test_the_same_is_asked_once(cached, scripted_chat):
     assert second == Reply("Ann \u2013 名\n", Usage(1, 1, 20, 4, 0.0, None))
     assert model.conversations == [WHO]
     assert chat.name == model.name
+
+
+def test_replies_are_closed_to_other_users(cached, scripted_chat, tmp_path):
+    open_to_all = tmp_path / "chat"
+    open_to_all.mkdir(mode=0o755)
+    cached(scripted_chat("Ann"), directory=open_to_all).complete(WHO)
+    [reply] = open_to_all.rglob("*.json")
+    assert reply.stat().st_mode & 0o777 == 0o600
+    for folder in (open_to_all, reply.parent):
+        assert folder.stat().st_mode & 0o777 == 0o700
 
 
 def test_what_is_kept_costs_what_it_would_today(cached, scripted_chat):
@@ -145,17 +156,27 @@ def test_a_broken_file_is_told_and_asked_for_again(
     assert str(file) in record.getMessage()
 
 
+@contextmanager
+def _no_file_may_grow():
+    """Let every write to a file fail, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+
+
 def test_a_disk_that_is_full_costs_a_warning(cached, scripted_chat, tmp_path, caplog):
-    if not Path("/dev/full").exists():
-        pytest.skip("needs /dev/full, a device that is always full")
     chat = cached(scripted_chat("Ann", "Ann", "Bob", "Bob"))
     chat.complete(WHO)
     [file] = tmp_path.rglob("*.json")
     file.unlink()
-    file.with_name(file.name + ".tmp").symlink_to("/dev/full")
-    assert [chat.complete(WHO).text for _ in range(2)] == ["Ann", "Bob"]
-    assert ["No space left" in record.getMessage() for record in caplog.records] == [True]
-    file.with_name(file.name + ".tmp").unlink()
+    with _no_file_may_grow():
+        assert [chat.complete(WHO).text for _ in range(2)] == ["Ann", "Bob"]
+    assert ["File too large" in record.getMessage() for record in caplog.records] == [True]
     assert [chat.complete(WHO).text for _ in range(2)] == ["Bob", "Bob"], "the disk has space again"
     assert chat.complete(WHO).usage.cached_calls == 1
 

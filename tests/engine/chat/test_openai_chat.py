@@ -1,22 +1,24 @@
 """A general model behind a real HTTP server on loopback that behaves, and misbehaves, as told."""
 
+import gzip
 import importlib.util
 import logging
 import os
 import time
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 import pytest
 
-from kbqa.engine.chat.chat_server import OPENAI_URL
 from kbqa.engine.chat.model import Message
 from kbqa.engine.chat.openai_chat import OpenAIChat
+from kbqa.engine.chat.openai_server import OPENAI_URL
 from kbqa.engine.chat.prices import Price
 from kbqa.engine.chat.retrying import Retrying
 from kbqa.engine.chat.spending import SpendingLimit
-from kbqa.sparql.errors import InputError, ModelError, SpendingLimitReached
+from kbqa.sparql.errors import DeadlineExceeded, InputError, ModelError, SpendingLimitReached
 
 pytest.importorskip("openai", reason="needs the llm extra")
 
@@ -56,7 +58,7 @@ def test_a_reply_is_a_text_and_what_it_took(server):
 
 
 def test_openai_itself_is_told_the_limit_by_its_newer_name(server, monkeypatch):
-    monkeypatch.setattr("kbqa.engine.chat.chat_server.OPENAI_URL", server.url)
+    monkeypatch.setattr("kbqa.engine.chat.completion.OPENAI_URL", server.url)
     server.says("Ann")
     chat_with(server).complete(WHO, max_tokens=64)
     [asked] = server.asked
@@ -125,7 +127,9 @@ def test_what_may_pass_is_asked_again(server, body, how):
 
 
 SLOW = pytest.mark.parametrize(
-    "how", [{"after_s": 0.8}, {"drip_s": 0.01}], ids=["silent", "empty lines"]
+    "how",
+    [{"after_s": 0.8}, {"drip_s": 0.01}, {"drip_header_s": 0.01}],
+    ids=["silent", "empty lines", "endless header"],
 )
 
 
@@ -137,24 +141,72 @@ def test_a_server_that_is_slow_once_is_asked_again(server, how):
 
 
 @SLOW
-def test_a_server_that_is_always_slow_is_told(server, how):
+def test_a_server_that_is_always_slow_is_reported_in_time(server, how):
     server.answers(b"{}", **how)
     message = rf"{server.url} did not answer within 0\.1 s, asked 3 times\. Raise --llm-timeout"
+    started = time.monotonic()
     with pytest.raises(ModelError, match=message):
         chat_with(server, timeout_s=0.1).complete(WHO)
+    assert time.monotonic() - started < 1
+
+
+@SLOW
+def test_a_call_ends_at_the_deadline_of_its_question(server, how):
+    server.answers(b"{}", **how)
+    started = time.monotonic()
+    with pytest.raises(DeadlineExceeded):
+        chat_with(server, timeout_s=5).complete(WHO, ends_at=started + 0.2)
+    assert time.monotonic() - started < 1
+
+
+def test_a_call_that_waits_to_ask_again_ends_at_the_deadline(server):
+    server.answers(OVERLOADED, status=429, headers={"Retry-After": "60"})
+    started = time.monotonic()
+    with pytest.raises(DeadlineExceeded):
+        chat_with(server).complete(WHO, ends_at=started + 0.2)
+    assert time.monotonic() - started < 1
+
+
+@pytest.mark.parametrize("status", [200, 500])
+@pytest.mark.parametrize("is_compressed", [True, False], ids=["gzip", "plain"])
+def test_an_answer_of_any_size_takes_little_memory(server, status, is_compressed):
+    body = b" " * (64 << 20)
+    headers = {"Content-Encoding": "gzip"} if is_compressed else {}
+    server.answers(
+        gzip.compress(body, 1) if is_compressed else body, status=status, headers=headers
+    )
+    chat = chat_with(server)
+    tracemalloc.start()
+    try:
+        with pytest.raises(
+            ModelError, match=r"the answer of .* cannot be read: it (is compr|has no)"
+        ):
+            chat.complete(WHO)
+        assert tracemalloc.get_traced_memory()[1] < 48 << 20
+    finally:
+        tracemalloc.stop()
+    assert len(server.asked) == 1
 
 
 LASTING = {
-    "500": (OVERLOADED, {"status": 500}, "refuses: Error code: 500.*overloaded"),
-    "502 in HTML": (b"<html>Bad Gateway</html>", {"status": 502}, "refuses: Error code: 502"),
-    "429": (OVERLOADED, {"status": 429}, "refuses: .*429.*asked 3 times.*--llm-concurrency"),
-    "dies before its answer": (b"", {"sent_bytes": 0}, "no server answers at .*disconnected"),
-    "dies in its answer": (b'{"choices":', {"sent_bytes": 5}, "broke off in its answer"),
-    "no bytes": (b"", {}, "no chat completion: nothing at all"),
-    "HTML": (b"<html>Welcome</html>", {}, "no chat completion: <html>Welcome"),
-    "an error as an answer": ({"error": {"message": "upstream"}}, {}, "completion: .*upstream"),
+    "500": (OVERLOADED, {"status": 500}, "refused: Error code: 500.*overloaded"),
+    "502 in HTML": (b"<html>Bad Gateway</html>", {"status": 502}, "refused: Error code: 502"),
+    "429": (OVERLOADED, {"status": 429}, "refused: .*429.*asked 3 times.*--llm-concurrency"),
+    "dies before its answer": (
+        b"",
+        {"sent_bytes": 0},
+        "connection to .* broke off: .*disconn",
+    ),
+    "dies in its answer": (b'{"choices":', {"sent_bytes": 5}, "connection to .* broke off"),
+    "no bytes": (b"", {}, "did not send a chat completion, but: nothing at all"),
+    "HTML": (b"<html>Welcome</html>", {}, "a chat completion, but: <html>Welcome"),
+    "an error as an answer": (
+        {"error": {"message": "upstream"}},
+        {},
+        "completion, but: .*upstream",
+    ),
     "an empty text": ({"choices": [{"message": {"content": ""}}]}, {}, "an empty text"),
-    "long": (b"<p>" * 5000, {}, "no chat completion: .{295,300}, asked"),
+    "long": (b"<p>" * 5000, {}, "a chat completion, but: .{295,300}, asked"),
 }
 
 
@@ -186,7 +238,7 @@ TOMORROW = format_datetime(datetime.now(UTC) + timedelta(days=1), usegmt=True)
 def test_an_hour_is_not_waited_but_told(server, wait):
     server.answers(OVERLOADED, status=429, headers={"Retry-After": wait})
     started = time.monotonic()
-    with pytest.raises(ModelError, match=r"asks to wait \d{4,5} s, longer than the 120 s"):
+    with pytest.raises(ModelError, match=r"asks to wait \d{4,5} s, and kbqa waits at most 120 s"):
         chat_with(server).complete(WHO)
     assert len(server.asked) == 1
     assert time.monotonic() - started < 10
@@ -197,10 +249,10 @@ def test_an_hour_is_not_waited_but_told(server, wait):
 REFUSED = {
     "401": (401, {"error": {"message": "who?"}}, r"401.*who\?.*Set KBQA_LLM_KEY\."),
     "403": (403, {"error": {"message": "no"}}, "403.*Set KBQA_LLM_KEY"),
-    "402": (402, {"error": {"message": "pay"}}, "402.*nothing left to pay with"),
-    "no quota": (429, {"error": {"code": "insufficient_quota"}}, "nothing left to pay with"),
-    "400": (400, {"error": {"message": "too long"}}, "refuses: .*too long"),
-    "422": (422, {"error": {"message": "odd"}}, "refuses: .*odd"),
+    "402": (402, {"error": {"message": "pay"}}, "402.*no credit left"),
+    "no quota": (429, {"error": {"code": "insufficient_quota"}}, "no credit left"),
+    "400": (400, {"error": {"message": "too long"}}, "refused: .*too long"),
+    "422": (422, {"error": {"message": "odd"}}, "refused: .*odd"),
     "404": (404, {"error": {"message": "Not Found"}}, r"404.*ends in /v1\."),
 }
 
@@ -239,7 +291,7 @@ def test_a_refusal_that_is_not_the_models_says_nothing_of_models(server):
 
 def test_a_model_that_only_reasons_is_told_and_not_asked_again(server):
     server.says("", reason="length")
-    with pytest.raises(ModelError, match="took all of its 64 tokens without writing any text"):
+    with pytest.raises(ModelError, match="used all of its 64 tokens without writing any text"):
         chat_with(server).complete(WHO, max_tokens=64)
     assert len(server.asked) == 1
 
@@ -283,9 +335,9 @@ def test_the_only_model_need_not_be_named(server):
 @pytest.mark.parametrize(
     ("offered", "message"),
     [
-        (["b", "a"], r"which model of .*\? It offers a and b\. Choose with --llm-model"),
+        (["b", "a"], r"which model of .*\? It offers a and b\. Choose one with --llm-model"),
         ([], "It offers no model"),
-        (None, "refuses: .*404"),
+        (None, "refused: .*404"),
     ],
     ids=["two", "none", "no list"],
 )
@@ -355,7 +407,7 @@ def test_no_more_requests_are_sent_than_allowed(server):
     server.says("Ann")
     chat = chat_with(server, limit=SpendingLimit(calls=3))
     assert [chat.complete(WHO).text for _ in range(2)] == ["Ann", "Ann"], "one retry is a request"
-    with pytest.raises(SpendingLimitReached, match=r"3 requests are sent.*--llm-calls"):
+    with pytest.raises(SpendingLimitReached, match=r"3 requests were sent.*--llm-calls"):
         chat.complete(WHO)
     assert len(server.asked) == 3
 
@@ -365,7 +417,7 @@ def test_no_more_is_spent_than_allowed(server):
     chat = chat_with(server, price=Price(1.0, 1.0), limit=SpendingLimit(usd=0.0025))
     for _ in range(3):
         chat.complete(WHO)
-    with pytest.raises(SpendingLimitReached, match=r"0\.003 USD are spent .* of 0\.0025 allowed"):
+    with pytest.raises(SpendingLimitReached, match=r"0\.003 USD were spent .* of 0\.0025 allowed"):
         chat.complete(WHO)
     assert len(server.asked) == 3
 
@@ -400,11 +452,11 @@ def test_a_limit_without_a_price_is_refused(server):
         chat_with(server, limit=SpendingLimit(usd=1.0))
 
 
-def test_a_limit_that_cannot_be_kept_to_ends_after_the_first_reply(server):
+def test_a_limit_that_cannot_be_kept_ends_after_the_first_reply(server):
     server.says("Ann", usage=None)
     chat = chat_with(server, price=Price(1.0, 1.0), limit=SpendingLimit(usd=1.0))
     assert chat.complete(WHO).text == "Ann"
-    with pytest.raises(SpendingLimitReached, match="does not say how many tokens"):
+    with pytest.raises(SpendingLimitReached, match="does not report how many tokens"):
         chat.complete(WHO)
 
 

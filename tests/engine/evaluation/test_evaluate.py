@@ -1,15 +1,18 @@
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from kbqa.engine.beam_files import read_beams
-from kbqa.engine.engine import Engine
-from kbqa.engine.evaluation.evaluate import EvaluationConfig, Row, evaluate, summarise
-from kbqa.engine.generate import Candidate
-from kbqa.engine.questions import read_questions
+from kbqa.engine.evaluation.evaluate import EvaluationConfig, evaluate
+from kbqa.engine.evaluation.reports.breakdowns import score_tiers
+from kbqa.engine.evaluation.runs.rows import Row, RowAnswer, read_row
+from kbqa.engine.questions.question_sets import read_questions
+from kbqa.engine.setup import Engine
+from kbqa.engine.writing.beam_files import read_beams
+from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.graph import Graph
 from kbqa.sparql.errors import InputError, ModelError, SpendingLimitReached
 
@@ -45,7 +48,8 @@ class Run:
             engine.close()
 
     def written(self) -> list[Row]:
-        return [json.loads(line) for line in self.output.read_text("utf-8").splitlines()]
+        lines = self.output.read_text("utf-8").splitlines()
+        return [read_row(json.loads(line), "") for line in lines]
 
 
 @pytest.fixture
@@ -54,7 +58,7 @@ def run(tmp_path: Path, graph: Graph) -> Run:
 
 
 def _untimed(rows: Sequence[Row]) -> list[Row]:
-    return [{**row, "seconds": None} for row in rows]
+    return [row.model_copy(update={"seconds": None}) for row in rows]
 
 
 def _with(config: EvaluationConfig, **settings: object) -> EvaluationConfig:
@@ -65,43 +69,43 @@ def test_each_question_becomes_a_row(run, scripted):
     reported = []
     rows = run(scripted(MONEY, SEAT, NONSENSE), report=reported.append)
     assert rows == reported == run.written()
-    assert [row["id"] for row in rows] == ["a", "b", "c"]
-    assert [row["answers"] for row in rows] == [
-        [{"mid": "m.04xc2m", "name": "Jamaican dollar"}],
-        [{"mid": "m.03yl7", "name": "Kingston"}],
-        [],
+    assert [row.id for row in rows] == ["a", "b", "c"]
+    assert [row.answers for row in rows] == [
+        (RowAnswer(mid="m.04xc2m", name="Jamaican dollar", origin="graph"),),
+        (RowAnswer(mid="m.03yl7", name="Kingston", origin="graph"),),
+        (),
     ]
-    assert [row["scores"] and row["scores"]["f1"] for row in rows] == [1.0, 0.0, None]
-    assert [row["stage"] for row in rows] == ["specialised", "specialised", None]
-    assert all(row["error"] is None for row in rows)
-    assert rows[0]["gold"] == [["m.04xc2m"]]
+    assert [row.scores and row.scores.f1 for row in rows] == [1.0, 0.0, None]
+    assert [row.stage for row in rows] == ["specialised", "specialised", None]
+    assert all(row.error is None for row in rows)
+    assert rows[0].gold == (("m.04xc2m",),)
 
 
 def test_literals_are_scored_by_their_text(tmp_path, graph, scripted):
     answers = [{"arg": "480", "name": ""}]
     run = Run(tmp_path, graph, [{"id": "a", "question": "area?", "answers": answers}])
     [row] = run(scripted([("Main Path:\n Kingston -[location , location , area]-> ?x", 0.0)]))
-    assert row["answers"] == [{"value": "480", "name": "480"}]
-    assert row["scores"]["exact_match"] == 1.0
+    assert row.answers == (RowAnswer(value="480", name="480", origin="graph"),)
+    assert row.scores.exact_match == 1.0
 
 
 def test_a_failure_is_recorded_and_the_run_goes_on(run, scripted, caplog):
     [failed, *rest] = run(scripted(ModelError("out of memory"), SEAT, MONEY), batch_size=1)
-    assert failed["error"] == "ModelError: out of memory"
-    assert failed["scores"]["f1"] == 0.0
-    assert [row["error"] for row in rest] == [None, None]
+    assert failed.error == "ModelError: out of memory"
+    assert failed.scores.f1 == 0.0
+    assert [row.error for row in rest] == [None, None]
     assert "question a failed: ModelError" in caplog.text
 
 
 def test_an_error_that_nobody_foresaw_is_recorded_too(run, scripted, caplog):
     [failed, *_] = run(scripted(RuntimeError("a bug"), SEAT, MONEY), batch_size=1)
-    assert failed["error"] == "RuntimeError: a bug"
+    assert failed.error == "RuntimeError: a bug"
     assert "Traceback" in caplog.text
 
 
 def test_a_batch_that_cannot_be_generated_for_fails_together(run, scripted):
     rows = run(scripted(ModelError("out of memory")), batch_size=3)
-    assert [row["error"] for row in rows] == ["ModelError: out of memory"] * 3
+    assert [row.error for row in rows] == ["ModelError: out of memory"] * 3
 
 
 def test_a_run_ends_where_the_money_does(run, scripted):
@@ -109,10 +113,10 @@ def test_a_run_ends_where_the_money_does(run, scripted):
     spent = SpendingLimitReached("1 USD is spent")
     with pytest.raises(SpendingLimitReached, match="1 USD is spent"):
         run(scripted(MONEY, spent), batch_size=1, report=reported.append)
-    assert [row["id"] for row in run.written()] == ["a"]
+    assert [row.id for row in run.written()] == ["a"]
     rows = run(scripted(SEAT, NONSENSE), batch_size=1, report=reported.append)
-    assert [row["id"] for row in reported] == ["a", "a", "b", "c"]
-    assert [row["error"] for row in rows] == [None] * 3
+    assert [row.id for row in reported] == ["a", "a", "b", "c"]
+    assert [row.error for row in rows] == [None] * 3
 
 
 def test_money_that_runs_out_for_one_question_ends_the_run(run, scripted, monkeypatch):
@@ -133,8 +137,8 @@ def test_a_failed_question_scores_0_even_where_there_is_nothing_to_find(tmp_path
     row = {"id": "a", "question": "nothing?", "parses": [parse]}
     run = Run(tmp_path, graph, [row, {**row, "id": "b"}])
     failed, unanswered = run(scripted(ModelError("broken"), NONSENSE), batch_size=1)
-    assert failed["scores"]["f1"] == 0.0
-    assert unanswered["scores"]["f1"] == 1.0
+    assert failed.scores.f1 == 0.0
+    assert unanswered.scores.f1 == 1.0
 
 
 @pytest.mark.parametrize("end", ["", '{"id": "c", "sco'], ids=["between rows", "within a row"])
@@ -164,8 +168,8 @@ def test_what_failed_is_asked_again_when_a_run_goes_on(run, scripted):
     model = scripted(MONEY)
     rows = run(model, batch_size=1)
     assert model.questions == ["money?"]
-    assert [row["error"] for row in rows] == [None] * 3
-    assert sorted(row["id"] for row in run.written()) == ["a", "b", "c"]
+    assert [row.error for row in rows] == [None] * 3
+    assert sorted(row.id for row in run.written()) == ["a", "b", "c"]
 
 
 def test_a_finished_run_asks_nothing(run, scripted):
@@ -211,7 +215,7 @@ def test_a_file_that_is_no_run_is_left_alone(run, scripted, manifest, tmp_path):
     run.output.write_text("precious\n", encoding="utf-8")
     if manifest is not None:
         (tmp_path / "run.manifest.json").write_text(manifest, encoding="utf-8")
-    with pytest.raises(InputError, match="cannot be told to be a run"):
+    with pytest.raises(InputError, match="is not a resumable run"):
         run(scripted())
     assert run.output.read_text("utf-8") == "precious\n"
 
@@ -231,10 +235,10 @@ def test_gold_entities_are_used_only_on_request(tmp_path, graph, scripted):
     topics = [{"mid": "m.03_r3", "name": "Jamaica"}]
     run = Run(tmp_path, graph, [{**ROWS[0], "question": "?", "topic_entities": topics}])
     [linked] = run(scripted(ATLANTIS))
-    assert linked["answers"] == []
+    assert linked.answers == ()
     run.output.unlink()
     [gold] = run(scripted(ATLANTIS), replace(run.config, gold_entities=True))
-    assert [answer["name"] for answer in gold["answers"]] == ["Kingston"]
+    assert [answer.name for answer in gold.answers] == ["Kingston"]
 
 
 def test_candidates_written_before_are_not_written_again(run, scripted):
@@ -242,12 +246,32 @@ def test_candidates_written_before_are_not_written_again(run, scripted):
     model = scripted(SEAT)
     rows = run(model, beams=beams)
     assert model.questions == ["seat?"]
-    assert [len(row["beams"]) for row in rows] == [1, 1, 0]
+    assert [len(row.trace["beams"]) for row in rows] == [1, 1, 0]
+
+
+@pytest.mark.parametrize(("deadline_s", "errors"), [(5.0, 0), (0.1, 3)])
+def test_a_question_counts_its_share_of_a_batch_towards_its_deadline(
+    run, scripted, deadline_s: float, errors: int
+) -> None:
+    model = scripted(MONEY, SEAT, NONSENSE)
+    generate = model.generate
+
+    def slowly(*arguments: object, **options: object) -> object:
+        time.sleep(0.6)
+        return generate(*arguments, **options)
+
+    model.generate = slowly
+    rows = run(model, replace(run.config, deadline_s=deadline_s), batch_size=3)
+    failed = [row for row in rows if row.error is not None]
+    assert len(failed) == errors
+    assert all("no answer within" in (row.error or "") for row in failed)
+    shares = [(row.seconds or {})["write"] for row in rows if row not in failed]
+    assert shares == pytest.approx([0.2] * len(shares), abs=0.1)
 
 
 def test_scores_are_averaged_by_tier(run, scripted):
-    means = summarise(run(scripted(MONEY, SEAT, NONSENSE)))
-    assert list(means) == ["all", "annotated", "independent", "independent + annotated"]
+    means = score_tiers(run(scripted(MONEY, SEAT, NONSENSE)))
+    assert list(means) == ["all", "independent", "annotated", "independent + annotated"]
     assert {tier: (metrics["f1"].mean, metrics["f1"].n) for tier, metrics in means.items()} == {
         "all": (0.5, 2),
         "annotated": (0.0, 1),
@@ -258,12 +282,12 @@ def test_scores_are_averaged_by_tier(run, scripted):
 
 def test_a_set_without_tiers_has_one_line(tmp_path, graph, scripted):
     run = Run(tmp_path, graph, [{"id": "a", "question": "money?", "answers": MONEY_IS}])
-    assert list(summarise(run(scripted(MONEY)))) == ["all"]
+    assert list(score_tiers(run(scripted(MONEY)))) == ["all"]
 
 
 def test_a_set_without_gold_answers_has_no_scores(tmp_path, graph, scripted):
     run = Run(tmp_path, graph, ROWS[2:])
-    assert summarise(run(scripted(MONEY))) == {}
+    assert score_tiers(run(scripted(MONEY))) == {}
 
 
 def test_beams_are_read(tmp_path):
@@ -305,4 +329,4 @@ def test_an_output_that_cannot_be_written_is_told(run, scripted, tmp_path):
 
 def test_the_order_of_rows_is_that_of_the_questions(run, scripted):
     run(scripted(ModelError("x"), SEAT, NONSENSE), batch_size=1)
-    assert [row["id"] for row in run(scripted(MONEY))] == ["a", "b", "c"]
+    assert [row.id for row in run(scripted(MONEY))] == ["a", "b", "c"]

@@ -1,13 +1,16 @@
+from made_runs import make_failed_row, make_row
+
 from kbqa.engine.evaluation.progress import RunProgress
+from kbqa.engine.evaluation.runs.rows import Row
+from kbqa.engine.evaluation.scores.metrics import METRICS
 
 
-def _row(f1: float | None, general_calls: int | None) -> dict[str, object]:
-    is_failed = general_calls is None
-    return {
-        "error": "broken" if is_failed else None,
-        "scores": None if f1 is None else {"f1": f1, "hit": float(f1 > 0)},
-        "usage": None if is_failed else {"general": {"calls": general_calls}},
-    }
+def _row(f1: float | None, general_calls: int | None) -> Row:
+    if general_calls is None:
+        return Row.model_validate(make_failed_row("a"))
+    scores = None if f1 is None else {**dict.fromkeys(METRICS, 0.0), "f1": f1, "hit": float(f1 > 0)}
+    usage = {"general": {"calls": general_calls}}
+    return Row.model_validate(make_row("a", scores=scores, usage=usage))
 
 
 def test_nothing_is_known_before_the_first_row() -> None:

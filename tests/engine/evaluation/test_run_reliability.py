@@ -13,16 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from graph_servers import MissingServer, oxigraph_server
 from misbehaving_server import Answer, MisbehavingServer
 
-from kbqa.engine.beam_files import read_beams
-from kbqa.engine.engine import Engine
-from kbqa.engine.evaluation.evaluate import EvaluationConfig, Row, evaluate
-from kbqa.engine.generate import SavedBeams
-from kbqa.engine.questions import read_questions
+from kbqa.engine.evaluation.evaluate import EvaluationConfig, evaluate
+from kbqa.engine.evaluation.runs.rows import Row, read_row
+from kbqa.engine.questions.question_sets import read_questions
+from kbqa.engine.setup import Engine
+from kbqa.engine.writing.beam_files import read_beams
+from kbqa.engine.writing.generate import SavedBeams
 from kbqa.kb.graph import Graph
-from kbqa.kb.select_graph import open_graph
+from kbqa.kb.open import open_graph
+from tools.graph_servers import MissingServer, oxigraph_server
 
 # What is asked, what the model wrote, and the answer.
 ASKED = [
@@ -110,7 +111,7 @@ def test_the_runs_are_worth_comparing(whole: Sequence[bytes]) -> None:
     rows = [json.loads(line) for line in whole]
     assert len(set(whole)) == QUESTIONS
     assert [round(row["scores"]["f1"], 1) for row in rows[: len(ASKED)]] == [1, 0, 0, 0.7, 0]
-    assert {row["level"] for row in rows} > {"full", None}
+    assert {row["trace"]["level"] for row in rows} > {"full", None}
     assert not any("seconds" in row for row in rows)
 
 
@@ -145,7 +146,7 @@ def test_a_signal_ends_a_run_and_it_goes_on(
     assert (process.returncode, stdout) == (code, "")
     left = QUESTIONS - len(runner.lines())
     assert 0 < left < QUESTIONS
-    assert f"{left} of {QUESTIONS} questions are left; go on with --resume." in stderr
+    assert f"{left} of {QUESTIONS} questions are left. Use --resume." in stderr
     assert "Traceback" not in stderr
     assert runner.finish("--resume") == whole
 
@@ -160,7 +161,7 @@ def test_a_full_disk_leaves_whole_rows_and_the_run_goes_on(
     stdout, stderr = process.communicate()
     assert (process.returncode, stdout) == (1, "")
     assert f"{runner.output} cannot be written" in stderr
-    assert "questions are left; go on with --resume." in stderr
+    assert "questions are left. Use --resume." in stderr
     written = runner.lines()
     assert written == whole[: len(written)]
     assert sum(map(len, written)) > limit / 2
@@ -185,7 +186,7 @@ def test_threads_give_the_same_rows(
     concurrency: int, folder: Path, tmp_path: Path, graph: Graph, whole: Sequence[bytes]
 ) -> None:
     rows = _evaluate(folder, tmp_path / "run.jsonl", graph, concurrency=concurrency)
-    assert rows == [json.loads(line) for line in whole]
+    assert rows == [read_row(json.loads(line), "") for line in whole]
 
 
 def test_a_run_outlives_the_process_of_its_queries(
@@ -201,7 +202,7 @@ def test_a_run_outlives_the_process_of_its_queries(
                 killed.add(worker)
 
     rows = _evaluate(folder, tmp_path / "run.jsonl", graph, concurrency=2, report=kill_the_worker)
-    assert rows == [json.loads(line) for line in whole]
+    assert rows == [read_row(json.loads(line), "") for line in whole]
     assert len(killed) > 1
 
 
@@ -223,8 +224,8 @@ def test_a_run_outlives_its_endpoint(folder: Path, tmp_path: Path, small_store: 
 
         undisturbed = answer("a.jsonl", _server(stack, small_store), lambda row: None)
         disturbed = answer("b.jsonl", _server(server, small_store), stop_the_server)
-        assert [row["error"] is None for row in disturbed] == [True] * 6 + [False] * 6
-        assert all("EndpointDown" in row["error"] for row in disturbed[6:])
+        assert [row.error is None for row in disturbed] == [True] * 6 + [False] * 6
+        assert all("EndpointDown" in str(row.error) for row in disturbed[6:])
         again = answer("b.jsonl", _server(stack, small_store), lambda row: None)
     assert again == undisturbed
 
@@ -343,6 +344,6 @@ def _workers() -> list[int]:
     for file in Path(f"/proc/{os.getpid()}/task").glob("*/children"):
         for child in file.read_text().split():
             with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
-                if b"kbqa.kb.worker" in Path(f"/proc/{child}/cmdline").read_bytes():
+                if b"kbqa.kb.store.worker" in Path(f"/proc/{child}/cmdline").read_bytes():
                     found.append(int(child))
     return found

@@ -3,7 +3,7 @@ import subprocess
 import sys
 import time
 
-# What is in hand takes longer than the test.
+# The task takes longer than the test.
 STUCK = """
 import sys, time
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +15,7 @@ with stop_on_signals(), ThreadPoolExecutor(1) as pool:
 """
 
 
-def test_a_second_signal_ends_what_is_in_hand() -> None:
+def test_a_second_signal_ends_the_questions_in_progress() -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", STUCK], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -24,7 +24,7 @@ def test_a_second_signal_ends_what_is_in_hand() -> None:
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGINT)
     assert process.stderr.readline() == "\n"
-    assert process.stderr.readline().startswith("Stopping once the questions in hand are done")
+    assert process.stderr.readline().startswith("Stopping once the questions in progress are done")
     started = time.monotonic()
     process.send_signal(signal.SIGTERM)
     process.communicate()

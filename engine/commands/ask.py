@@ -1,0 +1,115 @@
+"""The command `kbqa ask`."""
+
+import json
+
+import click
+
+from kbqa.engine.commands.chat_options import ChatChoice, chat_options
+from kbqa.engine.commands.methods import Command, MethodChoice, method_options, removed_option
+from kbqa.engine.commands.options import (
+    deadline_option,
+    model_options,
+    open_engine,
+)
+from kbqa.engine.commands.render import render_answer
+from kbqa.engine.setup import Engine
+from kbqa.engine.writing.model_choice import ModelChoice
+from kbqa.kb.commands.options import GraphChoice, graph_options, json_option
+from kbqa.sparql.crp import Entity
+from kbqa.sparql.errors import EndpointDown, InputError, KbqaError
+from kbqa.sparql.terms import is_mid
+
+
+def _moved_to_eval(command: Command) -> Command:
+    for option in ("price", "limit", "calls", "concurrency", "timeout"):
+        command = removed_option(f"--llm-{option}", "it with `kbqa eval`")(command)
+    return command
+
+
+@click.command()
+@click.argument("question")
+@graph_options
+@deadline_option
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="MID",
+    help="Entity that the question is about; repeatable.",
+)
+@method_options
+@chat_options
+@model_options
+@json_option
+@_moved_to_eval
+def ask(
+    question: str,
+    graph: GraphChoice,
+    deadline_s: float | None,
+    topics: tuple[str, ...],
+    method: MethodChoice,
+    chat: ChatChoice,
+    model: ModelChoice,
+    as_json: bool,
+) -> None:
+    """Answer QUESTION, with the reasoning path, the query and the triples that prove it.
+
+    With - as QUESTION, questions are read from standard input, one a line. The exit code is 1 if
+    QUESTION has no answer, or if one of several failed.
+    """
+    from kbqa.engine.questions.question_sets import asked_questions
+
+    if not question.strip():
+        raise InputError("the question is empty; ask something in words")
+    entities = [_topic(mid) for mid in topics]
+    with open_engine(graph, model, chat, method) as engine:
+        if question == "-":
+            texts = asked_questions(question)
+            succeeded = [
+                _answer_one_of_many(engine, t, entities, deadline_s, as_json) for t in texts
+            ]
+            is_done = all(succeeded)
+        else:
+            [text] = asked_questions(question)
+            answer = engine.ask(text, entities, deadline_s=deadline_s)
+            if as_json:
+                click.echo(json.dumps(answer.to_dict(), ensure_ascii=False, indent=2))
+            else:
+                click.echo(render_answer(answer, engine.resources.graph.description))
+            is_done = bool(answer.answers)
+    if not is_done:
+        raise SystemExit(1)
+
+
+def _answer_one_of_many(
+    engine: Engine,
+    question: str,
+    topics: list[Entity],
+    deadline_s: float | None,
+    as_json: bool,
+) -> bool:
+    """Answer a question and print it; report one that fails and return False, to go on."""
+    try:
+        answer = engine.ask(question, topics, deadline_s=deadline_s)
+    except EndpointDown:
+        raise
+    except KbqaError as error:
+        click.echo(f"Error: {question}: {error}", err=True)
+        if as_json:
+            record = {"question": question, "answers": [], "error": str(error)}
+            click.echo(json.dumps(record, ensure_ascii=False))
+        return False
+    if as_json:
+        click.echo(json.dumps(answer.to_dict(), ensure_ascii=False))
+    else:
+        graph = engine.resources.graph.description
+        click.echo(f"# {question}\n{render_answer(answer, graph)}\n")
+    return True
+
+
+def _topic(mid: str) -> Entity:
+    if not is_mid(mid):
+        raise InputError(
+            f"--topic {mid}: not a mid such as m.06w2sn5. Find one with `kbqa entities NAME`."
+        )
+    return Entity(mid=mid)

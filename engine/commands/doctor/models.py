@@ -1,0 +1,148 @@
+"""Check that the parts of the path model are there, without loading them."""
+
+import json
+import re
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+from kbqa.engine.writing.generate import DEFAULT_ADAPTER
+from kbqa.engine.writing.models.adapter_files import adapter_base, adapter_revision
+from kbqa.engine.writing.models.base_models import (
+    SMOLLM2,
+    check_base_model,
+    require_lm_extra,
+    smollm2_files,
+)
+from kbqa.engine.writing.prompt import load_prompt_format
+from kbqa.kb.health.findings import Finding, from_error, ok, problem, warning
+from kbqa.sparql.errors import ModelError
+
+# The name that transformers uses in all families of causal models with rotary embeddings.
+_QUERY_WEIGHTS = re.compile(r"\blayers\.(\d+)\.self_attn\.q_proj\.lora_A\b")
+_HEADER_LENGTH_BYTES = 8
+_UNPACKED = 6
+"""Bytes of a weight in float32, as a multiple of its bytes in the shipped 4-bit file."""
+
+
+def check_models(base: str | None = None, adapter: Path | None = None) -> Iterator[Finding]:
+    """Check everything that `kbqa ask` loads.
+
+    Args:
+        base: Base model, if not the one that the adapter names.
+        adapter: Adapter, if not the shipped one.
+    """
+    try:
+        require_lm_extra()
+        yield ok("lm", f"torch {version('torch')}, transformers {version('transformers')}")
+    except ModelError as error:
+        yield from_error("lm", error)
+    adapter = adapter or DEFAULT_ADAPTER
+    try:
+        trained_on = adapter_base(adapter)
+        load_prompt_format(adapter)
+        revision = adapter_revision(adapter)
+    except ModelError as error:
+        yield from_error("adapter", error, "Give a folder that `kbqa train-crp` wrote.")
+        return
+    name = base or trained_on
+    yield _check_base(name)
+    misfit = _misfit(adapter, name)
+    if misfit:
+        yield problem(
+            "adapter", f"{adapter} does not fit {name}: {misfit}", f"Use --model {trained_on}."
+        )
+    elif name != trained_on:
+        yield warning(
+            "adapter",
+            f"{adapter} was trained on {trained_on}, not on {name}",
+            f"Use --model {trained_on}, unless both names mean the same model.",
+        )
+    else:
+        yield ok("adapter", f"{revision} in {adapter}, trained on {trained_on}")
+
+
+def model_memory_bytes(base: str | None = None, adapter: Path | None = None) -> int:
+    """Estimate the memory of the base model in float32; 0 if its weights are not here."""
+    try:
+        name = base or adapter_base(adapter or DEFAULT_ADAPTER)
+        directory = _weights_directory(name)
+        if directory is None:
+            return _UNPACKED * smollm2_files().gguf.stat().st_size if name == SMOLLM2 else 0
+    except ModelError:
+        return 0
+    weights = [*directory.glob("model*.safetensors"), *directory.glob("pytorch_model*.bin")]
+    return 2 * sum(path.stat().st_size for path in weights)
+
+
+def _check_base(name: str) -> Finding:
+    try:
+        if name.lower() == SMOLLM2:
+            is_made = smollm2_files().checkpoint.is_dir()
+            state = "is ready" if is_made else "is included and will be converted at first use"
+            return ok("base model", f"{name} {state}")
+        check_base_model(name, ask_hub=False)
+        if not Path(name).is_dir() and _cached(name) is None:
+            return warning(
+                "base model",
+                f"{name} is not on this machine and will be downloaded at first use",
+                f"To download it now: `hf download {name}`.",
+            )
+    except ModelError as error:
+        advice = "Give --model a Hugging Face id, or a folder with config.json and weights."
+        return from_error("base model", error, advice)
+    return ok("base model", f"{name} is on this machine")
+
+
+def _cached(name: str) -> Path | None:
+    """Return the folder of a model in the Hugging Face cache, if it is there."""
+    try:
+        from huggingface_hub import try_to_load_from_cache
+        from huggingface_hub.errors import HFValidationError
+    except ImportError:
+        return None
+    try:
+        config = try_to_load_from_cache(name, "config.json")
+    except HFValidationError:
+        return None
+    return Path(config).parent if isinstance(config, str) else None
+
+
+def _weights_directory(name: str) -> Path | None:
+    if name.lower() == SMOLLM2:
+        checkpoint = smollm2_files().checkpoint
+        return checkpoint if checkpoint.is_dir() else None
+    return Path(name) if Path(name).is_dir() else _cached(name)
+
+
+def _misfit(adapter: Path, name: str) -> str:
+    """Describe how an adapter's shape differs from the base model's; empty if not known to."""
+    weights = adapter / "adapter_model.safetensors"
+    try:
+        directory = _weights_directory(name)
+        if directory is None or not weights.is_file():
+            return ""
+        config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
+        with weights.open("rb") as file:
+            length = int.from_bytes(file.read(_HEADER_LENGTH_BYTES), "little")
+            # In a damaged file, the length can be any number.
+            header = json.loads(file.read(min(length, weights.stat().st_size)))
+    except ModelError:
+        return ""
+    except (OSError, ValueError) as error:
+        return f"its shapes cannot be read ({error})"
+    shapes = {
+        int(found[1]): entry["shape"]
+        for key, entry in header.items()
+        if (found := _QUERY_WEIGHTS.search(key))
+    }
+    if not shapes:
+        return ""
+    layers, width = max(shapes) + 1, shapes[0][1]
+    wanted_layers, wanted_width = config.get("num_hidden_layers"), config.get("hidden_size")
+    if (layers, width) == (wanted_layers, wanted_width):
+        return ""
+    return (
+        f"it was made for {layers} layers of width {width}, "
+        f"and the model has {wanted_layers} of {wanted_width}"
+    )

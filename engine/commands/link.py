@@ -1,0 +1,131 @@
+"""The command `kbqa link`: the entities that a question may be about."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import click
+
+from kbqa.engine.commands.options import check_answers
+from kbqa.engine.linking.linker import LinkedEntity, Linker
+from kbqa.engine.linking.mentions import Mentions
+from kbqa.engine.questions.question_sets import asked_questions, read_questions
+from kbqa.kb.commands.options import GraphChoice, graph_options, json_option
+from kbqa.kb.names.search import open_names
+from kbqa.sparql.errors import GraphError, InputError
+
+
+def _refuse_embedder(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    if value:
+        raise InputError(
+            "--embedder was removed: it made linking three times slower and hardly better. "
+            "Run the command without it."
+        )
+
+
+@click.command()
+@click.argument("question", required=False)
+@click.option(
+    "--questions",
+    "file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Link the questions of a JSON Lines file, gzipped or not, instead.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, 100),
+    default=10,
+    show_default=True,
+    help="Maximum number of entities for a question.",
+)
+@click.option(
+    "--embedder", is_flag=True, hidden=True, expose_value=False, callback=_refuse_embedder
+)
+@graph_options
+@json_option
+def link(
+    question: str | None,
+    file: Path | None,
+    limit: int,
+    graph: GraphChoice,
+    as_json: bool,
+) -> None:
+    """Show the entities that QUESTION may be about, most likely first, and its dates and numbers.
+
+    The score is the linker's probability that the question is about the entity, given that it is
+    about one of the best candidates. If QUESTION is -, questions are read from standard input, one
+    a line. For many questions, --json prints one record a line.
+    """
+    if (question is None) == (file is None):
+        raise InputError('give a QUESTION, as in kbqa link "where is Kenya?", or --questions FILE')
+    asked = _asked(question, file)
+    with closing(graph.open()) as opened, closing(open_names(opened, graph.timeout_s)) as names:
+        check_answers(opened, graph.timeout_s)
+        linker = Linker(opened, names)
+        if question is not None and question != "-":
+            [(_, text)] = asked
+            mentions = linker.mentions(text)
+            linked = linker.rank(mentions, limit)
+            click.echo(_record(mentions, linked) if as_json else _table(mentions, linked))
+            return
+        for number, (key, text) in enumerate(asked):
+            record: dict[str, object] = {"id": key, "candidates": []}
+            try:
+                mentions = linker.mentions(text)
+                linked = linker.rank(mentions, limit)
+                shown = _table(mentions, linked)
+                record["candidates"] = [entity.to_dict() for entity in linked]
+            except GraphError as error:
+                shown = f"failed: {error}"
+                record["error"] = str(error)
+            if as_json:
+                click.echo(json.dumps(record, ensure_ascii=False))
+            else:
+                click.echo("\n" * (number > 0) + f"# {_plain(text)}\n{shown}")
+
+
+def _asked(question: str | None, file: Path | None) -> Iterator[tuple[str, str]]:
+    """Yield questions with their ids; questions from standard input are numbered."""
+    if file is not None:
+        yield from ((row.id, row.text) for row in read_questions(file))
+    elif question is not None:
+        yield from ((str(n), text) for n, text in enumerate(asked_questions(question), 1))
+
+
+def _record(mentions: Mentions, linked: Sequence[LinkedEntity]) -> str:
+    """Return one question's links as JSON; mentions in reading order, longer ones first."""
+    texts = (mentions.text(span.start, span.end) for span in mentions.spans)
+    record = {
+        "question": mentions.question,
+        "mentions": list(dict.fromkeys(texts)),
+        "values": [
+            {"text": mentions.text(value.start, value.end), "kind": value.kind}
+            for value in mentions.values
+        ],
+        "candidates": [entity.to_dict() for entity in linked],
+    }
+    return json.dumps(record, ensure_ascii=False, indent=2)
+
+
+def _table(mentions: Mentions, linked: Sequence[LinkedEntity]) -> str:
+    """Return a line for each candidate, and below them one for each value."""
+    width = max((len(entity.mid) for entity in linked), default=0)
+    length = max((len(entity.name) for entity in linked), default=0)
+    lines = [
+        f"{entity.score:.3f}  {entity.mid:<{width}}  {_plain(entity.name):<{length}}"
+        f"  “{_plain(entity.mention)}”"
+        for entity in linked
+    ] or ["The graph has no entity with a name in the question."]
+    lines += [
+        f"{value.kind:>5}  “{_plain(mentions.text(value.start, value.end))}”"
+        for value in mentions.values
+    ]
+    return "\n".join(lines)
+
+
+def _plain(text: str) -> str:
+    """Return a text on one line, without control characters, which could change a terminal."""
+    printable = (c if c.isprintable() else " " for c in text)
+    return " ".join("".join(printable).split())

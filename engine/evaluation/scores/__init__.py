@@ -1,0 +1,1 @@
+"""Metrics, intervals and tests."""

@@ -1,0 +1,1 @@
+"""What the graph holds around entities."""

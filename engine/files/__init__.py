@@ -1,0 +1,1 @@
+"""JSON Lines files and the manifests beside them."""

@@ -1,0 +1,250 @@
+"""Find what a question mentions: names of entities, and values such as dates.
+
+Every run of words that is a name is kept, even if others overlap it; the linker ranks them
+(`kbqa.engine.linking.linker`). Misspelt names are looked up only if words look like a name but
+match no entity.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, islice
+from typing import Literal, NamedTuple, cast
+
+from kbqa.kb.names.index import Span
+from kbqa.kb.names.search import Names
+
+MAX_WORDS = 100
+"""Words of a question that are searched for names; later words are ignored."""
+
+_MAX_NAME_WORDS = 12
+_MAX_NEAR_LOOKUPS = 12  # of 1 ms each on 350,000 names, of 2 to 6 ms on ten million
+_MAX_MISSPELT_WORDS = 4
+_MIN_MISSPELT_LETTERS = 4
+
+FUNCTION_WORDS = frozenset(
+    """& a about after all also an and any are as at be been before being by can could did do does
+    each for from had has have he her him his how i if in into is it its many me more most much my
+    name names of on one or our out she should so some than that the their them then there these
+    they this those to up us was we were what when where which while who whom whose why will with
+    would you your""".split()  # noqa: SIM905 – a list of a hundred words reads better as text
+)
+"""Lower-case words that do not identify an entity by themselves."""
+
+_WORD = re.compile(r"[^\W_]+(?:['’.&-][^\W_]+)*(?:['’]s)?|&", re.UNICODE)
+_QUOTED = re.compile(r"[\"“”«]([^\"“”«»]{2,200})[\"“”»]")
+_MONTH = (
+    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
+    r"|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?"
+)
+_DAY = r"\d{1,2}(?:st|nd|rd|th)?"
+_YEAR = r"(?:1\d|20)\d\d"
+_ORDINALS = "first|second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|eleventh|twelfth"
+_NUMBERS = (
+    "two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen"
+    "|seventeen|eighteen|nineteen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety"
+    "|a\\ dozen|(?:a|one)(?=\\ (?:hundred|thousand|million|billion|trillion))"
+)
+_VALUES = re.compile(
+    rf"""\b(?:
+    (?P<date> \d{{4}}[-/]\d\d?(?:[-/]\d\d?)? | \d{{1,2}}[-/]\d{{1,2}}[-/]\d{{2,4}}
+        | {_DAY}\s(?:of\s)?{_MONTH}(?:,?\s{_YEAR})? | {_MONTH}\s(?:{_DAY},?\s)?{_YEAR}
+        | {_MONTH}\s{_DAY} | {_YEAR}(?:-{_YEAR}|'?s)? )
+    | (?P<ordinal> \d+(?:st|nd|rd|th) | {_ORDINALS} )
+    | (?P<number> (?: \d+(?:[,.]\d+)* | {_NUMBERS} )
+        (?: \s(?: hundred | thousand | million | billion | trillion ))* )
+    )\b""",
+    re.VERBOSE | re.IGNORECASE,
+)
+
+ValueKind = Literal["date", "ordinal", "number"]
+
+
+class Word(NamedTuple):
+    """A word of a question, at characters ``start`` to ``end``."""
+
+    text: str
+    start: int
+    end: int
+
+
+class Value(NamedTuple):
+    """A date, an ordinal or a number: tokens ``start`` to ``end`` (exclusive)."""
+
+    start: int
+    end: int
+    kind: ValueKind
+
+
+@dataclass(frozen=True, slots=True)
+class Mentions:
+    """What a question mentions.
+
+    Attributes:
+        question: The question; UTF-8 that had been read as Latin-1 is repaired.
+        tokens: Its words, at most `MAX_WORDS`.
+        spans: Runs of tokens that are names, with their entities, in reading order.
+        values: Dates, ordinals and numbers; they may also be names (*1984*).
+        quoted: Runs of tokens in quotation marks, as (start, end).
+    """
+
+    question: str
+    tokens: Sequence[Word]
+    spans: Sequence[Span]
+    values: Sequence[Value]
+    quoted: frozenset[tuple[int, int]]
+
+    def text(self, start: int, end: int) -> str:
+        """Return the question's text from token `start` to token `end` (exclusive)."""
+        return self.question[self.tokens[start].start : self.tokens[end - 1].end]
+
+
+def find_mentions(
+    question: str,
+    names: Names,
+    limit: int = 30,
+    is_ordinary: Callable[[str], bool] = lambda word: False,
+) -> Mentions:
+    """Find the names and values in a question.
+
+    Args:
+        question: As typed; case and punctuation need not be right.
+        names: The graph's names.
+        limit: Maximum number of entities for one name, the best known first.
+        is_ordinary: Whether a lower-case word is common in questions outside names; it is not
+            considered misspelt.
+
+    Raises:
+        GraphError: The graph does not answer.
+    """
+    # Bytes that are not text in the user's locale arrive as lone surrogates.
+    text = mend_mojibake(question.encode("utf-8", "replace").decode("utf-8"))
+    tokens = tokenise(text)
+    words = [token.text for token in tokens]
+    quoted = frozenset(_token_runs(tokens, (m.span(1) for m in _QUOTED.finditer(text))))
+    spans = names.match_spans(words, _MAX_NAME_WORDS, limit)
+    for start, end in sorted(quoted):
+        if end - start > _MAX_NAME_WORDS:
+            matches = names.lookup(" ".join(words[start:end]), limit)
+            spans += [Span(start, end, matches)] if matches else []
+    known = {(span.start, span.end) for span in spans}
+    covered: set[int] = set()
+    suspicious = _suspicious(words, known, quoted, is_ordinary)
+    for start, end in islice(suspicious, _MAX_NEAR_LOOKUPS):
+        if not covered.issuperset(range(start, end)) and (
+            near := names.near(" ".join(words[start:end]), limit)
+        ):
+            spans.append(Span(start, end, near))
+            covered.update(range(start, end))
+    return Mentions(text, tokens, spans, list(_values(text, tokens)), quoted)
+
+
+def capitals_mark_names(words: Sequence[str]) -> bool:
+    """Return whether a question capitalises names and not other words."""
+    return any(
+        word[:1].isupper() and word.partition("'")[0] != "I" for word in words[1:]
+    ) and not all(word.isupper() for word in words)
+
+
+def tokenise(text: str) -> list[Word]:
+    """Split a text into its first `MAX_WORDS` words; marks inside a word are part of it.
+
+    >>> [token.text for token in tokenise("Who's in AT&T's St. Mary-le-Bow?")]
+    ["Who's", 'in', "AT&T's", 'St', 'Mary-le-Bow']
+    """
+    tokens = []
+    for match in _WORD.finditer(text):
+        tokens.append(Word(match.group(), *match.span()))
+        if len(tokens) == MAX_WORDS:
+            break
+    return tokens
+
+
+def mend_mojibake(text: str) -> str:
+    """Repair UTF-8 that was read as Latin-1 or Windows-1252, as in 72 questions of CWQ.
+
+    The bytes of correct text are hardly ever valid UTF-8 in these encodings.
+
+    >>> mend_mojibake("Where is GoiÃ¡s?"), mend_mojibake("Where is Goiás?")
+    ('Where is Goiás?', 'Where is Goiás?')
+    """
+    if text.isascii():
+        return text
+    for encoding in ("latin-1", "cp1252"):
+        try:
+            return text.encode(encoding).decode("utf-8")
+        except UnicodeError:
+            continue
+    return text
+
+
+def _values(text: str, tokens: Sequence[Word]) -> Iterator[Value]:
+    """Yield the values in a text; a token is in at most one (the parts of 9/11 are tokens)."""
+    end_of_last = 0
+    for match in _VALUES.finditer(text):
+        for start, end in _token_runs(tokens, [match.span()]):
+            if start >= end_of_last:
+                yield Value(start, end, cast(ValueKind, match.lastgroup))
+                end_of_last = end
+
+
+def _token_runs(
+    tokens: Sequence[Word], stretches: Iterable[tuple[int, int]]
+) -> Iterator[tuple[int, int]]:
+    """Yield the tokens that overlap each range of characters, as (start, end)."""
+    for first, last in stretches:
+        touched = [i for i, t in enumerate(tokens) if t.start < last and t.end > first]
+        if touched:
+            yield touched[0], touched[-1] + 1
+
+
+def _suspicious(
+    words: Sequence[str],
+    known: set[tuple[int, int]],
+    quoted: frozenset[tuple[int, int]],
+    is_ordinary: Callable[[str], bool],
+) -> Iterator[tuple[int, int]]:
+    """Yield runs that may be misspelt names, the most likely and longest first.
+
+    They are the runs in quotation marks or capitals, and runs around a word that is in no name. If
+    the question capitalises names, runs with lower-case words come last.
+    """
+    runs = {run for run in (*quoted, *_capitalised_runs(words)) if run not in known}
+    yield from sorted(runs, key=lambda run: (run[0] - run[1], run))
+    uses_capitals = capitals_mark_names(words)
+    is_function = [word.lower() in FUNCTION_WORDS for word in words]
+    is_small = [
+        uses_capitals and not word[:1].isupper() and not is_function[i]
+        for i, word in enumerate(words)
+    ]
+    in_names = {i for start, end in known for i in range(start, end)}
+    strange = {
+        i
+        for i, word in enumerate(words)
+        if i not in in_names
+        and not is_function[i]
+        and len(word) >= _MIN_MISSPELT_LETTERS
+        and word.isalpha()
+        and not is_ordinary(word.lower())
+    }
+    windows = [
+        range(start, start + length)
+        for length in range(_MAX_MISSPELT_WORDS, 0, -1)
+        for start in range(len(words) - length + 1)
+        if not strange.isdisjoint(range(start, start + length))
+        and not (is_function[start] or is_function[start + length - 1])
+    ]
+    for window in sorted(windows, key=lambda window: any(is_small[i] for i in window)):
+        if (window.start, window.stop) not in runs:
+            yield window.start, window.stop
+
+
+def _capitalised_runs(words: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Yield runs of two or more capitalised words, with function words between them."""
+    is_function = [word.lower() in FUNCTION_WORDS for word in words]
+    is_capital = [word[:1].isupper() for word in words]
+    stretches = groupby(range(len(words)), lambda i: is_function[i] or is_capital[i])
+    for is_run, stretch in stretches:
+        capitals = [i for i in stretch if is_capital[i] and not is_function[i]]
+        if is_run and len(capitals) > 1:
+            yield capitals[0], capitals[-1] + 1

@@ -1,0 +1,145 @@
+"""The seam of methods: what belongs to one question goes in, its answer comes out.
+
+Every front end (the terminal, evaluation, Python, a server) makes an `Asked` for each question
+(`kbqa.engine.setup`), and every method turns it into an `Answer`. Nothing else passes between them.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from kbqa.engine.answer import Answer
+from kbqa.engine.chat.counted_chat import CountedChat
+from kbqa.engine.chat.model import Usage
+from kbqa.engine.linking.linker import LinkedEntity
+from kbqa.engine.writing.generate import Candidate
+from kbqa.sparql.crp import Entity
+from kbqa.sparql.errors import DeadlineExceeded
+
+Watcher = Callable[[str], object]
+"""Called with the name of each stage as it begins, such as ``link``, ``write`` or ``execute``."""
+
+_SHORTEST_S = 0.001
+
+
+class Clock:
+    """Adds up the seconds of each stage of a question, and ends it at its deadline.
+
+    Args:
+        deadline_s: Seconds that the question may take in all, from now; None for any time.
+        watch: Called with each stage as it begins.
+    """
+
+    def __init__(self, deadline_s: float | None = None, watch: Watcher | None = None) -> None:
+        self.seconds: dict[str, float] = {}
+        self.ends_at = None if deadline_s is None else time.monotonic() + deadline_s
+        """When the question must end, as `time.monotonic` counts; None without a deadline."""
+        self._deadline_s, self._watch = deadline_s, watch
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Count what happens inside the block towards a stage, errors included.
+
+        Raises:
+            DeadlineExceeded: The deadline has passed before the block begins.
+        """
+        self.check()
+        if self._watch is not None:
+            self._watch(name)
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.add(name, time.perf_counter() - started)
+
+    def add(self, name: str, seconds: float) -> None:
+        """Count seconds towards a stage that was timed elsewhere, such as a share of a batch."""
+        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+
+    def resumed(self) -> "Clock":
+        """Return a clock that goes on from here: waiting since the last stage does not count."""
+        if self._deadline_s is None:
+            return self
+        clock = Clock(self._deadline_s, self._watch)
+        clock.seconds = dict(self.seconds)
+        clock.ends_at = time.monotonic() + self._deadline_s - sum(self.seconds.values())
+        return clock
+
+    def check(self) -> None:
+        """Raise `DeadlineExceeded` if the deadline has passed."""
+        if self.ends_at is not None and time.monotonic() >= self.ends_at:
+            raise DeadlineExceeded(f"no answer within {self._deadline_s:g} s. Raise --deadline.")
+
+    def bound(self, timeout_s: float) -> float:
+        """Return the seconds that a query may take: its own limit, or what is left if that is less.
+
+        Raises:
+            DeadlineExceeded: Nothing is left.
+        """
+        self.check()
+        if self.ends_at is None:
+            return timeout_s
+        return max(min(timeout_s, self.ends_at - time.monotonic()), _SHORTEST_S)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question that is linked and is to be answered.
+
+    Attributes:
+        question: In natural language.
+        given: Topic entities that came with the question, each with its name; mostly none.
+        linked: Entities that the question mentions, best first.
+        clock: Times its stages and knows its deadline.
+        chat: The general model, which counts what this question takes; None if there is none.
+        candidates: Paths that were written for it before; None if the method is to write them.
+    """
+
+    question: str
+    given: tuple[Entity, ...] = ()
+    linked: tuple[LinkedEntity, ...] = ()
+    clock: Clock = field(default_factory=Clock)
+    chat: CountedChat | None = None
+    candidates: Sequence[Candidate] | None = None
+
+    @property
+    def usage(self) -> Usage:
+        """What the question has taken of the general model so far."""
+        return Usage() if self.chat is None else self.chat.usage
+
+
+class Method(Protocol):
+    """A way from a question to its answer. Any number of threads may use one.
+
+    A method that writes paths with the small model does so in three steps, which a server or an
+    evaluation can drive for many questions at once: `Asked` holds what is known of a question,
+    `write` writes for several of them, and `answer` finishes each.
+    """
+
+    name: str
+
+    def settings(self) -> Mapping[str, object]:
+        """Return what decides its answers, for manifests."""
+
+    def write(self, asked: Sequence[Asked]) -> list[list[Candidate]]:
+        """Write the candidates of many questions at once; none if the method writes no paths.
+
+        Raises:
+            ModelError: The small model failed.
+            GraphError: The graph, which constrains the writing, does not answer.
+            DeadlineExceeded: The deadline of one of them has passed.
+        """
+
+    def answer(self, asked: Asked) -> Answer:
+        """Answer a question.
+
+        Returns:
+            The answer. If none was found it has no answers, and its `problem` says why.
+
+        Raises:
+            ModelError: A model failed.
+            GraphError: The graph does not answer at all.
+            DeadlineExceeded: The question's deadline has passed.
+        """

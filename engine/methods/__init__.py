@@ -1,0 +1,23 @@
+"""Methods: from a question to an answer. One file or folder each; this is the table of them.
+
+The module of a method offers `SETTINGS`, a frozen dataclass whose fields are the method's settings,
+and `make(resources, settings)`, which makes the method ready to answer (`kbqa.engine.setup`).
+"""
+
+from typing import NamedTuple
+
+
+class LazyMethod(NamedTuple):
+    """The module of a method, imported when it is chosen, and what it does in a line."""
+
+    module: str
+    summary: str
+
+
+METHODS = {
+    "router": LazyMethod(
+        "kbqa.engine.methods.router.make",
+        "RouterKGQA: a small model writes paths, the graph runs them, repair finds what is missing",
+    ),
+}
+DEFAULT_METHOD = "router"

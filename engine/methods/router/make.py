@@ -1,0 +1,78 @@
+"""Make RouterKGQA from its settings, which are checked against each other."""
+
+from kbqa.engine.embedding.embedder import Embedder
+from kbqa.engine.linking.model import LinkingModel
+from kbqa.engine.methods.router.method import RouterKgqa
+from kbqa.engine.methods.router.path_search import SearchWidths
+from kbqa.engine.methods.router.repair import Repairer, RepairSettings
+from kbqa.engine.methods.router.routing import Routing
+from kbqa.engine.methods.router.settings import RouterSettings
+from kbqa.engine.running.confidence import SHIPPED_CONFIDENCE, ConfidenceModel
+from kbqa.engine.running.execute import Policy
+from kbqa.engine.setup import Resources
+from kbqa.engine.writing.generate import Generator, NoPaths
+from kbqa.sparql.errors import InputError
+
+SETTINGS = RouterSettings
+
+CALLS_A_REPAIR = 2.5
+"""On average: a blueprint, and a choice for each of one or two steps."""
+
+
+def make(resources: Resources, settings: RouterSettings) -> RouterKgqa:
+    """Make RouterKGQA ready to answer: first what is quick to check, the small model last.
+
+    Raises:
+        InputError: The settings contradict each other.
+        ModelError: A model is missing or broken.
+        GraphError: The graph's schema cannot be read.
+    """
+    repairs_by = settings.repair or ("off" if resources.chat is None else "llm")
+    if not settings.write and repairs_by == "off":
+        repairs_by = "embedder"
+    _check(settings, repairs_by, resources.chat is not None)
+    policy = _policy(settings)
+    routing = None
+    if repairs_by != "off":
+        search = RepairSettings(SearchWidths(beam=settings.width), settings.stop)
+        embedder, asking = Embedder.load(settings.embedder), LinkingModel.load()
+        repairer = Repairer(resources.graph, embedder, search, asking)
+        chat = resources.chat if repairs_by == "llm" else None
+        routing = Routing(repairer, chat, settings.route, _threshold(settings, policy))
+    generator: Generator = resources.generator if settings.write else NoPaths()
+    return RouterKgqa(resources, generator, policy, routing)
+
+
+def _check(settings: RouterSettings, repairs_by: str, has_chat: bool) -> None:
+    """Refuse settings that contradict each other, or that would do nothing."""
+    if repairs_by == "llm" and not has_chat:
+        raise InputError("repair=llm needs a general model: add --llm URL or --llm-model NAME")
+    if settings.stop == "judge" and repairs_by != "llm":
+        raise InputError("stop=judge needs a general model: add --llm URL or --llm-model NAME")
+    if settings.route == "confidence" and settings.order != "confidence":
+        raise InputError("route=confidence needs order=confidence")
+    if repairs_by == "off":
+        default = RouterSettings()
+        for name in ("route", "general_calls", "threshold", "stop", "width", "embedder"):
+            if getattr(settings, name) != getattr(default, name):
+                raise InputError(
+                    f"{name} is about repair, and nothing is repaired: "
+                    "add --set repair=embedder or --llm URL"
+                )
+
+
+def _policy(settings: RouterSettings) -> Policy:
+    without = frozenset(settings.without)
+    if settings.order == "confidence":
+        model = ConfidenceModel.load(settings.confidence or SHIPPED_CONFIDENCE)
+        return Policy(model, without=without)
+    return Policy(order=settings.order, without=without)
+
+
+def _threshold(settings: RouterSettings, policy: Policy) -> float:
+    """Return the confidence below which questions are repaired; 0 if confidence is not asked."""
+    if settings.route == "reachability" or policy.confidence is None:
+        return 0.0
+    if settings.threshold is not None:
+        return settings.threshold
+    return policy.confidence.threshold(settings.general_calls / CALLS_A_REPAIR)

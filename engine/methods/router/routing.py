@@ -1,0 +1,144 @@
+"""Decide which questions are repaired, and have it done.
+
+Two policies. By reachability, the paper's: no path that was written exists in the graph; all of
+them are tried before anything is paid for. By confidence, ours: the answers are not sure enough
+(`kbqa.engine.running.confidence`), as a path that exists may still be the wrong one.
+
+Source: RouterKGQA §3.2 and §3.3.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from kbqa.engine.chat.model import ChatModel
+from kbqa.engine.exploring.frontiers import relation_path
+from kbqa.engine.linking.linker import LinkedEntity
+from kbqa.engine.method import Asked
+from kbqa.engine.methods.router.chooser import ChatChooser, EmbedderChooser
+from kbqa.engine.methods.router.repair import Failure, Repair, Repairer
+from kbqa.engine.methods.router.settings import Route
+from kbqa.engine.running.tried import Execution
+from kbqa.sparql.crp import Crp, Entity
+
+MAX_TOPICS = 2
+"""Entities that a repair starts from: the first may be the wrong one, and each costs queries."""
+
+_LIKELY = 0.1
+"""The linker's probability from which an entity that is not its first choice is started from."""
+
+
+class Routing:
+    """Decides which questions are repaired, and has it done. Any number of threads may use one.
+
+    Args:
+        repairer: Searches the paths.
+        chat: Chooses among them; None if the embedder alone does.
+        route: What is repaired; see the module's docstring.
+        threshold: The confidence below which answers are not sure enough, in [0, 1]; only for the
+            route ``confidence``.
+    """
+
+    def __init__(
+        self,
+        repairer: Repairer,
+        chat: ChatModel | None = None,
+        route: Route = "reachability",
+        threshold: float = 0.0,
+    ) -> None:
+        self._repairer, self._chat = repairer, chat
+        self._route, self._threshold = route, threshold
+
+    def settings(self) -> Mapping[str, object]:
+        """Return what decides its repairs, for manifests."""
+        return {
+            "route": self._route,
+            "threshold": self._threshold if self._route == "confidence" else None,
+            "general_model": None if self._chat is None else self._chat.name,
+            **self._repairer.settings(),
+        }
+
+    def reason(self, execution: Execution) -> str | None:
+        """Return why a question needs repair; None if it needs none."""
+        if not execution.tried:
+            return "no path was written"
+        exists = any(each.fate == "reachable" or each.readings for each in execution.tried)
+        if execution.best is None and not exists:
+            if any(each.fate == "failed" for each in execution.tried):
+                return "no path that was written could be followed"
+            return "no path that was written exists"
+        if self._route == "confidence":
+            answering = execution.answering
+            confidence = 0.0 if answering is None else answering.confidence or 0.0
+            if confidence < self._threshold:
+                return f"a confidence of {confidence:.2f} is below {self._threshold:.2f}"
+        return None
+
+    def repair(self, asked: Asked, reason: str, execution: Execution) -> Repair | None:
+        """Look for another path.
+
+        Args:
+            asked: The question. Paths start from its given entities, or else from linked ones.
+            reason: Why it needs repair, as `reason` returned it.
+            execution: What running the written paths came to.
+
+        Returns:
+            None if nothing is known to start from.
+
+        Raises:
+            ModelError: The general model failed.
+            GraphError: The graph does not answer.
+        """
+        readings = [each.crp for each in execution.tried if each.crp is not None]
+        known = None
+        if (answering := execution.answering) is not None and answering.crp is not None:
+            # It may be the right one after all, and then its own constraints belong to it.
+            readings.insert(0, answering.crp)
+            known = relation_path(answering.crp)
+        topics = list(dict.fromkeys(_topics(readings, asked.given, asked.linked)))[:MAX_TOPICS]
+        if not topics:
+            return None
+        mentions = [_mention(topic, asked.linked) for topic in topics]
+        failure = Failure(
+            reason=reason,
+            question=asked.question,
+            asked=_without(asked.question, mentions),
+            topics=tuple(topics),
+            crp=readings[0] if readings else None,
+            known=() if known is None else (known,),
+        )
+        by_chat = self._chat is not None and asked.chat is not None
+        chooser = ChatChooser(asked.chat) if by_chat and asked.chat else EmbedderChooser()
+        return self._repairer.repair(failure, chooser, asked.clock)
+
+
+def _topics(
+    readings: Sequence[Crp], given: Sequence[Entity], linked: Sequence[LinkedEntity]
+) -> Iterator[Entity]:
+    """Yield what a question may be about: as the paths say it, then as it is given or linked."""
+    names = {entity.mid: entity.name for entity in given}
+    names.update((entity.mid, entity.name) for entity in linked)
+    mids = [crp.topic.mid for crp in readings]
+    likely = [entity for at, entity in enumerate(linked) if at == 0 or entity.score >= _LIKELY]
+    mids += [entity.mid for entity in given] or [entity.mid for entity in likely]
+    for mid in mids:
+        if mid is not None:
+            yield Entity(names.get(mid), mid)
+
+
+def _mention(topic: Entity, linked: Sequence[LinkedEntity]) -> str:
+    """Find the words that name a topic: as the linker saw them, or its name."""
+    mentions = (entity.mention for entity in linked if entity.mid == topic.mid)
+    return next(mentions, topic.name or "")
+
+
+def _without(question: str, mentions: Sequence[str]) -> str:
+    """Cut the mentions out of a question, each once; where nothing would remain, it stays whole.
+
+    >>> _without("what language is used in the US by most people?", ["us"])
+    'what language is used in the by most people?'
+    """
+    rest = question
+    for mention in filter(None, mentions):
+        words = rf"(?<!\w){re.escape(mention)}(?!\w)"
+        rest = re.sub(words, " ", rest, count=1, flags=re.IGNORECASE)
+    return " ".join(rest.split()) if any(map(str.isalpha, rest)) else question

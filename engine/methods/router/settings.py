@@ -1,0 +1,65 @@
+"""The settings of RouterKGQA."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from kbqa.sparql.crp import Kind
+from kbqa.sparql.errors import InputError
+
+RepairedBy = Literal["off", "embedder", "llm"]
+Route = Literal["reachability", "confidence"]
+Stop = Literal["model", "blueprint", "judge"]
+CandidateOrder = Literal["confidence", "full-first", "beam-first"]
+
+
+@dataclass(frozen=True, slots=True)
+class RouterSettings:
+    """How RouterKGQA answers; each setting says its meaning."""
+
+    write: Annotated[
+        bool, "Whether the small model writes paths. If not, all are searched for in the graph."
+    ] = True
+    repair: Annotated[
+        RepairedBy | None,
+        "What chooses among the graph's paths in a repair: the embedder alone, free and offline, "
+        "or the general model. By default llm with --llm or --llm-model, else off.",
+    ] = None
+    route: Annotated[
+        Route,
+        "What is repaired: questions without any path that exists, or also those whose answers "
+        "are unsure.",
+    ] = "reachability"
+    general_calls: Annotated[
+        float, "Calls of the general model a question, on average, that route=confidence aims at."
+    ] = 0.15
+    threshold: Annotated[
+        float | None, "Confidence below which answers are unsure, instead of general_calls."
+    ] = None
+    stop: Annotated[
+        Stop,
+        "How deep a repair searches: as deep as the small model's path, as the blueprint has "
+        "steps, or until the general model judges that it is enough.",
+    ] = "model"
+    width: Annotated[int, "Paths that each step of a repair starts from."] = 3
+    embedder: Annotated[str | None, "Embedder instead of the packaged all-MiniLM-L6-v2."] = None
+    order: Annotated[
+        CandidateOrder,
+        "Which written path answers: the one whose answers are likeliest to be right, the first "
+        "that answers in full, or the first that answers at all.",
+    ] = "confidence"
+    confidence: Annotated[
+        Path | None, "Confidence model that tools/fit/confidence.py fitted, instead of kbqa's."
+    ] = None
+    without: Annotated[
+        tuple[Kind, ...], "Classes of constraints that are left out, to see what they are worth."
+    ] = ()
+
+    def __post_init__(self) -> None:
+        if self.width < 1:
+            raise InputError(f"width is {self.width}: use 1 or more")
+        if not 0 <= self.general_calls < math.inf:
+            raise InputError(f"general_calls is {self.general_calls}: use 0 or more")
+        if self.threshold is not None and not 0 <= self.threshold <= 1:
+            raise InputError(f"threshold is {self.threshold}: use a confidence from 0 to 1")

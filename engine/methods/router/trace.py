@@ -1,0 +1,92 @@
+"""What RouterKGQA did for a question: its candidates, which of them answered, and the repair."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from kbqa.engine.methods.router.repair import Repair
+from kbqa.engine.running.tried import Tried
+from kbqa.sparql.forms import render_crp, render_routerkgqa
+from kbqa.sparql.forms.english import describe_crp, describe_dropped
+
+Stage = Literal["specialised", "general"]
+"""What found the path that answers: the small model, or repair (RouterKGQA's stages 1 and 2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class RouterTrace:
+    """How RouterKGQA came to its answers.
+
+    Attributes:
+        tried: The candidates that were looked at, best first; a repaired path is the last.
+        best: Index of the one that answers; None if none does.
+        stage: What found it; None if none answers.
+        repair: What repair was asked for and came to; None if none was needed.
+    """
+
+    tried: tuple[Tried, ...]
+    best: int | None
+    stage: Stage | None = None
+    repair: Repair | None = None
+
+    @property
+    def answering(self) -> Tried | None:
+        """The candidate that answers."""
+        return None if self.best is None else self.tried[self.best]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON record."""
+        return {
+            **_path_fields(self.answering),
+            "beam": self.best,
+            "beams": [each.to_dict() for each in self.tried],
+            "repair": None if self.repair is None else self.repair.to_dict(),
+        }
+
+    def describe(self) -> list[str]:
+        """Return the path that answers in English, or how far each candidate came."""
+        answering = self.answering
+        return list(self._failures() if answering is None else self._path(answering))
+
+    def _path(self, tried: Tried) -> Iterator[str]:
+        assert tried.grounding is not None
+        assert tried.relaxation is not None
+        crp, dropped = tried.grounding.crp, tried.relaxation.dropped
+        yield "Path:"
+        yield from (f"  {sentence}" for sentence in describe_crp(crp))
+        if tried.problem is not None:
+            yield f"Of what the model wrote: {tried.problem}."
+        if dropped:
+            yield "Dropped, because nothing satisfied all of it:"
+            yield from (f"  {sentence}" for sentence in describe_dropped(dropped, crp))
+        level, repair = tried.relaxation.level, self.repair
+        if self.stage != "general" or repair is None:
+            assert self.best is not None
+            yield f"From path {self.best + 1} of the model, relaxation: {level}."
+            return
+        yield f"Found by searching the graph, because {repair.reason}. Relaxation: {level}."
+        if repair.lost:
+            yield "Lost, because no node of the new path has its relation:"
+            yield from (f"  {sentence}" for sentence in repair.lost)
+
+    def _failures(self) -> Iterator[str]:
+        yield "Paths that the model wrote:"
+        for number, tried in enumerate(self.tried, 1):
+            lines = filter(None, map(str.strip, tried.candidate.text.splitlines()))
+            first = next((line for line in lines if line.lower() != "main path:"), "")
+            problem = f" ({tried.problem})" if tried.problem else ""
+            yield f"  {number}. {tried.fate}: {first}{problem}"
+
+
+def _path_fields(tried: Tried | None) -> dict[str, Any]:
+    if tried is None or tried.grounding is None or tried.relaxation is None:
+        return dict.fromkeys(("topic", "crp", "routerkgqa", "crp_words", "level", "dropped"))
+    crp = tried.grounding.crp
+    return {
+        "topic": {"mid": crp.topic.mid, "name": str(crp.topic)},
+        "crp": render_crp(crp),
+        "routerkgqa": render_routerkgqa(crp),
+        "crp_words": describe_crp(crp),
+        "level": tried.relaxation.level,
+        "dropped": describe_dropped(tried.relaxation.dropped, crp),
+    }

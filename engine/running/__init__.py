@@ -1,0 +1,1 @@
+"""Running candidate paths and choosing among them."""

@@ -1,0 +1,169 @@
+"""How sure a candidate's answers are: a small model over how the candidate fared.
+
+The language model's own probability says how well a path fits the question. It does not say whether
+the graph holds the path, nor what it leads to; and a path that exists may still be the wrong one,
+which the paper names as its limitation. Here both are weighed by a logistic model over a handful of
+features, fitted by `kbqa.training.judge.confidence` on questions that the language model was not
+trained on. Its confidence is the F1 to be expected of the candidate's answers. The candidate with
+the highest confidence answers the question, and the router asks for help if it is low.
+
+Source: RouterKGQA §6, "Limitations"; Platt 1999 for reading a score as a probability.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from kbqa.engine.files.json_file import read_json, read_shipped_json
+from kbqa.engine.linking.model import softmax
+from kbqa.engine.running.tried import Tried
+from kbqa.sparql.errors import ModelError
+from kbqa.sparql.terms import Term
+
+SHIPPED_CONFIDENCE = Path(__file__).with_name("confidence_model.json")
+"""The model that comes with kbqa."""
+
+SCHEMA_VERSION = 1
+
+Features = Mapping[str, float]
+
+
+def describe_tried(tried: Sequence[Tried]) -> list[Features]:
+    """Measure a question's candidates, one against the other.
+
+    Shares are of the probability that the candidates have together. What supports answers is the
+    share of those candidates that lead to them in full: a constraint that had to be dropped speaks
+    for other answers, not for these.
+
+    Returns:
+        The features of each candidate; none if it has no answers.
+    """
+    shares = softmax([each.candidate.logprob for each in tried])
+    answers = [frozenset(each.terms) for each in tried]
+    support: dict[frozenset[Term], float] = {}
+    for each, share, terms in zip(tried, shares, answers, strict=True):
+        if each.relaxation is None or each.relaxation.level == "full":
+            support[terms] = support.get(terms, 0.0) + share
+    return [
+        _features(each, share, len(terms), support.get(terms, 0.0)) if terms else {}
+        for each, share, terms in zip(tried, shares, answers, strict=True)
+    ]
+
+
+def rank_tried(tried: Sequence[Tried]) -> list[int]:
+    """Order judged candidates by how sure their answers are, the surest first; return indexes.
+
+    Of those that are equally sure, what needed no relaxation goes first, and then what the language
+    model thinks likelier.
+    """
+
+    def key(at: int) -> tuple[bool, float, bool]:
+        each = tried[at]
+        is_relaxed = each.relaxation is not None and each.relaxation.level != "full"
+        return not each.terms, -(each.confidence or 0.0), is_relaxed
+
+    return sorted(range(len(tried)), key=key)
+
+
+def _features(tried: Tried, share: float, answers: int, support: float) -> Features:
+    assert tried.grounding is not None
+    assert tried.relaxation is not None
+    candidate, crp = tried.candidate, tried.grounding.crp
+    return {
+        "logprob": max(candidate.logprob, -20.0),
+        "token_logprob": candidate.logprob / candidate.tokens,
+        "share": share,
+        "support": support,
+        "hops": float(len(crp.path)),
+        "constraints": float(len(crp.constraints) + (crp.order is not None)),
+        "dropped": float(len(tried.relaxation.dropped)),
+        f"level {tried.relaxation.level}": 1.0,
+        "answers": math.log(answers),
+        "many answers": float(answers > 20),
+        "topic": tried.topic_score,
+        "mentioned": float(tried.mentioned),
+        "replaced": float(bool(tried.grounding.replaced or tried.grounding.unlinked)),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class ConfidenceModel:
+    """A logistic model of the F1 to be expected.
+
+    Attributes:
+        bias: Log-odds if all features are 0.
+        weights: By feature; a feature that is not named here counts nothing.
+        fitted_on: What it was fitted on, in words, for reports.
+        calibration: How it held on questions that it was not fitted on: for each tenth of the
+            confidences, rising, the mean confidence, the mean F1 and the number of candidates.
+        spread: The confidences of the best candidates there, one for each hundredth of the
+            questions, rising; 0 for a question without any. Empty if it was not measured.
+    """
+
+    bias: float
+    weights: Mapping[str, float]
+    fitted_on: str = ""
+    calibration: Sequence[tuple[float, float, int]] = field(default=())
+    spread: Sequence[float] = field(default=())
+
+    def confidence(self, features: Features) -> float:
+        """Compute the confidence, in [0, 1]; without features, which means no answers, it is 0."""
+        if not features:
+            return 0.0
+        odds = self.bias + sum(
+            self.weights.get(name, 0.0) * value for name, value in features.items()
+        )
+        return 1 / (1 + math.exp(-max(-30.0, min(30.0, odds))))
+
+    def judge(self, tried: Sequence[Tried]) -> list[float]:
+        """Compute how sure the answers of a question's candidates are.
+
+        Candidates with the same answers are as sure as the surest of them.
+        """
+        answers = [frozenset(each.terms) for each in tried]
+        surest: dict[frozenset[Term], float] = {}
+        for terms, features in zip(answers, describe_tried(tried), strict=True):
+            surest[terms] = max(self.confidence(features), surest.get(terms, 0.0))
+        return [surest[terms] for terms in answers]
+
+    def threshold(self, share: float) -> float:
+        """Find the confidence below which a share of the questions stays.
+
+        Args:
+            share: In [0, 1]; as it was on the questions of `spread`.
+
+        Raises:
+            ModelError: The model knows no spread.
+        """
+        if not self.spread:
+            raise ModelError("the confidence model does not know how its confidences are spread")
+        return self.spread[min(int(share * len(self.spread)), len(self.spread) - 1)]
+
+    def digest(self) -> str:
+        """Hash what decides its confidences."""
+        decisive = json.dumps([self.bias, sorted(self.weights.items())])
+        return hashlib.sha256(decisive.encode()).hexdigest()[:16]
+
+    def save(self, path: Path) -> None:
+        """Write it as JSON."""
+        record = {"schema_version": SCHEMA_VERSION, **asdict(self)}
+        path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: Path = SHIPPED_CONFIDENCE) -> "ConfidenceModel":
+        """Read what `save` wrote.
+
+        Raises:
+            ModelError: The file is missing or of another form.
+        """
+        if path == SHIPPED_CONFIDENCE:
+            return read_shipped_json(path, cls)
+        return read_json(
+            path,
+            cls,
+            lambda problem: ModelError(f"cannot read the confidence model: {problem}"),
+            schema_version=SCHEMA_VERSION,
+        )

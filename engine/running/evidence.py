@@ -1,0 +1,54 @@
+"""Find the triples that prove answers: the way from the topic, and what the constraints demand."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from kbqa.engine.answer import EvidenceTriple
+from kbqa.kb.graph import Graph, Table
+from kbqa.kb.names.search import name_terms
+from kbqa.sparql.compiler.compile import compile_evidence
+from kbqa.sparql.compiler.patterns import TriplePattern
+from kbqa.sparql.crp import Crp
+from kbqa.sparql.terms import Term, resource_id
+
+PROVEN_ANSWERS = 10
+"""The first answers, for which evidence is fetched; the same query proves the others."""
+
+_MAX_ROWS = 200
+
+
+def find_evidence(
+    graph: Graph, crp: Crp, answers: Sequence[Term], timeout_s: float
+) -> tuple[EvidenceTriple, ...]:
+    """Find the triples that a CRP matched for its first answers, without repetitions.
+
+    Args:
+        graph: Where the answers come from.
+        crp: As executed, grounded.
+        answers: In order.
+        timeout_s: Seconds until the query is stopped.
+
+    Raises:
+        GraphError: The graph does not answer.
+    """
+    query, patterns = compile_evidence(crp, answers[:PROVEN_ANSWERS])
+    table = graph.select(query, timeout_s=timeout_s, limit=_MAX_ROWS)
+    triples = list(dict.fromkeys(_triples(table, patterns)))
+    ends = {term for triple in triples for term in (triple[0], triple[2])}
+    names = name_terms(graph, ends)
+    return tuple(
+        EvidenceTriple(subject, relation, object_, names[subject], names[object_])
+        for subject, relation, object_ in triples
+    )
+
+
+def _triples(table: Table, patterns: Sequence[TriplePattern]) -> Iterator[tuple[Term, str, Term]]:
+    for row in table.rows:
+        bound = dict(zip(table.variables, row, strict=True))
+        for pattern in patterns:
+            subject, object_ = _value(pattern.subject, bound), _value(pattern.object, bound)
+            if subject is not None and object_ is not None:
+                yield subject, resource_id(pattern.predicate[1:-1]), object_
+
+
+def _value(text: str, bound: Mapping[str, Term | None]) -> Term | None:
+    return bound[text[1:]] if text.startswith("?") else resource_id(text[1:-1])

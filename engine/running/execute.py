@@ -1,0 +1,281 @@
+"""Run candidate paths on the graph and choose the one that answers.
+
+A candidate's readings are tried in the grounder's order. The first whose main path exists and whose
+whole query has answers counts. If none has, its first reachable reading is relaxed step by step. If
+no candidate answers even so, the unreachable ones are described by where they break. A query that
+fails costs its candidate, not the question; only a graph that is gone ends it.
+
+The policy decides which candidate answers. With a confidence model every candidate is run, and the
+one whose answers are likeliest to be right wins; among its answers, those that other sure
+candidates lead to as well come first. Without one, candidates are trusted in their order.
+``full-first``, as in the paper's code: the first that answers in full wins, and only if none does
+are they relaxed, one after the other. ``beam-first``: a better candidate that must be relaxed wins
+over a worse one that answers in full.
+
+Source: RouterKGQA §3.2 (reachability) and §3.4 (execution).
+"""
+
+import logging
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Literal
+
+from kbqa.engine.linking.ground import Grounder, Grounding, ungrounded_entities
+from kbqa.engine.method import Clock
+from kbqa.engine.running.confidence import ConfidenceModel, rank_tried
+from kbqa.engine.running.join_start import choose_start
+from kbqa.engine.running.reach import find_break, is_reachable
+from kbqa.engine.running.tried import Execution, Fate, Tried
+from kbqa.engine.writing.generate import Candidate
+from kbqa.kb.graph import Graph
+from kbqa.sparql.compiler.compile import compile_crp
+from kbqa.sparql.crp import Crp, Entity, Kind
+from kbqa.sparql.errors import EndpointDown, GraphError, InputError
+from kbqa.sparql.forms import read_crp
+from kbqa.sparql.relax import Relaxation, drop_kinds, relaxations
+from kbqa.sparql.terms import Term
+
+logger = logging.getLogger(__name__)
+
+MAX_ANSWERS = 10_000
+
+TrustOrder = Literal["full-first", "beam-first"]
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How candidates are run, and which of them answers.
+
+    Attributes:
+        confidence: Chooses among them; see the module's docstring.
+        order: How they are trusted without it.
+        by_class: Relax strings, and then numbers, only all at once, as the paper does.
+        without: Classes of constraints that are left out, for ablations.
+    """
+
+    confidence: ConfidenceModel | None = None
+    order: TrustOrder = "full-first"
+    by_class: bool = False
+    without: frozenset[Kind] = frozenset()
+
+
+DEFAULT_POLICY = Policy()
+
+
+class Executor:
+    """Runs the candidates of one question.
+
+    Args:
+        graph: The graph.
+        grounder: Of the question.
+        clock: Times the stages, and bounds queries by the question's deadline.
+        timeout_s: Seconds for each query.
+        policy: Which candidate answers, and how they are run.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        grounder: Grounder,
+        clock: Clock,
+        timeout_s: float,
+        policy: Policy = DEFAULT_POLICY,
+    ) -> None:
+        self._graph, self._grounder, self._clock = graph, grounder, clock
+        self._timeout_s, self._policy = timeout_s, policy
+
+    def execute(self, candidates: Sequence[Candidate], *, relax: bool = True) -> Execution:
+        """Find the candidate that answers; the module's docstring says which that is.
+
+        Args:
+            candidates: Best first.
+            relax: Drop constraints if nothing satisfies all of them.
+
+        Raises:
+            EndpointDown: Nothing answers at the graph's endpoint.
+            DeadlineExceeded: The question's deadline has passed.
+        """
+        if self._policy.confidence is not None:
+            return self._likeliest(candidates, relax, self._policy.confidence)
+        return self._first(candidates, relax)
+
+    def run_all(self, candidates: Sequence[Candidate], *, relax: bool = True) -> list[Tried]:
+        """Run every candidate, relaxed if need be. Raises as `execute` does."""
+        tried = map(self._try, candidates)
+        return [self._relax(each) for each in tried] if relax else list(tried)
+
+    def _likeliest(
+        self, candidates: Sequence[Candidate], relax: bool, model: ConfidenceModel
+    ) -> Execution:
+        tried = self.run_all(candidates, relax=relax)
+        confidences = model.judge(tried)
+        tried = [replace(t, confidence=c) for t, c in zip(tried, confidences, strict=True)]
+        best = next((at for at in rank_tried(tried) if tried[at].table is not None), None)
+        if best is None:
+            return Execution(tuple(self._with_breaks(tried)))
+        tried[best] = _ranked(tried[best], tried)
+        return Execution(tuple(tried), best)
+
+    def _first(self, candidates: Sequence[Candidate], relax: bool) -> Execution:
+        tried: list[Tried] = []
+        for candidate in candidates:
+            tried.append(self._try(candidate))
+            if relax and self._policy.order == "beam-first":
+                tried[-1] = self._relax(tried[-1])
+            if tried[-1].table is not None:
+                return Execution(tuple(tried), len(tried) - 1)
+        for at in range(len(tried)) if relax else ():
+            tried[at] = self._relax(tried[at])
+            if tried[at].table is not None:
+                return Execution(tuple(tried), at)
+        return Execution(tuple(self._with_breaks(tried)))
+
+    def _try(self, candidate: Candidate) -> Tried:
+        """Ground a candidate and run its reachable readings in full, until one answers."""
+        tried = Tried(candidate)
+        try:
+            crp, problems = read_crp(candidate.text)
+            crp = drop_kinds(crp, self._policy.without)
+            readings = self._readings(crp, candidate)
+            if (best := next(readings, None)) is None:
+                return replace(tried, problem=f"no entity for {crp.topic}")
+            tried = replace(tried, fate="unreachable")
+            for reading in self._reachable(chain([best], readings), candidate):
+                tried = replace(
+                    tried,
+                    fate="reachable",
+                    readings=tried.readings + 1,
+                    grounding=tried.grounding or reading,
+                )
+                if reading.unlinked:
+                    break  # The other readings hold the same unknown names.
+                full = next(relaxations(reading.crp))
+                ran = self._run(tried, reading, full)
+                if ran.table is not None:
+                    return _with_problems(ran, problems)
+            tried = replace(tried, grounding=tried.grounding or best)
+            return _with_problems(tried, problems)
+        except EndpointDown:
+            raise
+        except InputError as error:
+            fate: Fate = "failed" if tried.grounding else "unreadable"
+            return replace(tried, fate=fate, problem=str(error))
+        except GraphError as error:
+            return replace(tried, fate="failed", problem=str(error))
+
+    def _relax(self, tried: Tried) -> Tried:
+        """Relax a reachable candidate without answers until it has some."""
+        grounding = tried.grounding
+        if grounding is None or tried.table is not None or tried.fate == "unreachable":
+            return tried
+        for relaxation in _relaxed(grounding, self._policy.by_class):
+            try:
+                tried = self._run(tried, grounding, relaxation)
+            except EndpointDown:
+                raise
+            except (GraphError, InputError) as error:
+                tried = replace(tried, fate="failed", problem=str(error))
+            if tried.table is not None:
+                break
+        return tried
+
+    def _readings(self, crp: Crp, candidate: Candidate) -> Iterator[Grounding]:
+        readings = self._grounder.ground(crp, candidate.topics)
+        while True:
+            with self._clock.stage("ground"):
+                reading = next(readings, None)
+            if reading is None:
+                return
+            yield reading
+
+    def _reachable(
+        self, readings: Iterable[Grounding], candidate: Candidate
+    ) -> Iterator[Grounding]:
+        """Yield readings whose main path exists; a stand-in only if no topic's before it does.
+
+        A path that was walked from a topic while it was written exists; the graph is not asked
+        again.
+        """
+        exists: dict[Entity, bool] = {}
+        for reading in readings:
+            topic = reading.crp.topic
+            if topic.mid in candidate.topics:
+                exists[topic] = True
+            if topic not in exists:
+                if reading.stands_in and any(exists.values()):
+                    continue
+                with self._clock.stage("reach"):
+                    timeout_s = self._clock.bound(self._timeout_s)
+                    exists[topic] = is_reachable(self._graph, reading.crp, timeout_s)
+            if exists[topic]:
+                yield reading
+
+    def _with_breaks(self, tried: Sequence[Tried]) -> Iterator[Tried]:
+        """Say of unreachable candidates where they break, within the time of one query."""
+        ends_at = time.monotonic() + self._timeout_s
+        with self._clock.stage("reach"):
+            for each in tried:
+                left_s = ends_at - time.monotonic()
+                if each.grounding is not None and each.fate == "unreachable" and left_s > 0:
+                    where = find_break(self._graph, each.grounding.crp, self._clock.bound(left_s))
+                    problem = "; ".join(filter(None, (where, each.problem)))
+                    yield replace(each, problem=problem)
+                else:
+                    yield each
+
+    def _run(self, tried: Tried, grounding: Grounding, relaxation: Relaxation) -> Tried:
+        """Run the query of a reading, relaxed or not; unchanged if it has no answer."""
+        with self._clock.stage("execute"):
+            crp = relaxation.crp
+            sparql = compile_crp(crp, choose_start(self._graph, crp))
+            logger.debug("%s", sparql)
+            timeout_s = self._clock.bound(self._timeout_s)
+            table = self._graph.select(sparql, timeout_s=timeout_s, limit=MAX_ANSWERS)
+        if not table.rows:
+            return tried
+        return replace(
+            tried,
+            grounding=grounding,
+            relaxation=relaxation,
+            sparql=sparql,
+            table=table,
+            topic_score=self._grounder.topic_score(grounding.crp.topic),
+            mentioned=self._grounder.count_mentioned(crp),
+        )
+
+
+def _ranked(best: Tried, tried: Sequence[Tried]) -> Tried:
+    """Put first the answers that sure candidates lead to together, unless the query orders them."""
+    assert best.table is not None
+    assert best.relaxation is not None
+    if best.relaxation.crp.order is not None:
+        return best
+    support: dict[Term, float] = {}
+    for each in tried:
+        for term in frozenset(each.terms):
+            support[term] = support.get(term, 0.0) + (each.confidence or 0.0)
+
+    def rank(row: tuple[Term | None, ...]) -> float:
+        return 0.0 if row[0] is None else -support.get(row[0], 0.0)
+
+    return replace(best, table=replace(best.table, rows=tuple(sorted(best.table.rows, key=rank))))
+
+
+def _with_problems(tried: Tried, problems: Iterable[str]) -> Tried:
+    """Add what was wrong in reading a candidate, and with the names of the reading that counts."""
+    assert tried.grounding is not None
+    unknown = (f"no entity is called {name!r}" for name in tried.grounding.unlinked)
+    return replace(
+        tried, problem="; ".join((*problems, *tried.grounding.replaced, *unknown)) or None
+    )
+
+
+def _relaxed(grounding: Grounding, by_class: bool) -> Iterator[Relaxation]:
+    """Yield the relaxed forms in which every entity is grounded."""
+    steps = relaxations(grounding.crp, grounding.trust, by_class=by_class)
+    next(steps)
+    for step in steps:
+        if not ungrounded_entities(step.crp):
+            yield step

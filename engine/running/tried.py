@@ -1,0 +1,90 @@
+"""The one record of a candidate's life: written, read, grounded, reached, run, judged."""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from kbqa.engine.answer import rounded
+from kbqa.engine.linking.ground import Grounding
+from kbqa.engine.writing.crp_records import written_record
+from kbqa.engine.writing.generate import Candidate
+from kbqa.kb.graph import Table
+from kbqa.sparql.crp import Crp
+from kbqa.sparql.relax import Relaxation
+from kbqa.sparql.terms import Term
+
+Fate = Literal["unreadable", "unlinked", "unreachable", "reachable", "failed"]
+"""How far a candidate came. ``unlinked``: no entity was found for its topic. ``unreachable`` or
+``reachable``: its main path. ``failed``: the graph did not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A candidate and how far it came.
+
+    Attributes:
+        candidate: As the model wrote it.
+        fate: How far it came.
+        problem: What was wrong with it, if anything: also which of its names were matched to
+            entities of other names.
+        readings: How many readings of its names had a main path that exists. The last of them
+            answered, if any did.
+        grounding: Its first reading that is reachable, or its best if none is; None if it has none.
+        relaxation: What was run and answered, relaxed or in full; None if nothing answered.
+        sparql: The query of `relaxation`.
+        table: Its rows, of one column.
+        topic_score: How likely the question is about its topic, in [0, 1], by the linker.
+        mentioned: How many entities of the constraints that were run the question mentions.
+        confidence: The F1 to be expected of its answers, in [0, 1]; None if it was not judged.
+    """
+
+    candidate: Candidate
+    fate: Fate = "unlinked"
+    problem: str | None = None
+    readings: int = 0
+    grounding: Grounding | None = None
+    relaxation: Relaxation | None = None
+    sparql: str | None = None
+    table: Table | None = None
+    topic_score: float = 0.0
+    mentioned: int = 0
+    confidence: float | None = None
+
+    @property
+    def crp(self) -> Crp | None:
+        """The CRP as the model meant it, grounded, before relaxation."""
+        return None if self.grounding is None else self.grounding.crp
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """Its answers, in order; empty if it has none."""
+        rows = () if self.table is None else self.table.rows
+        return tuple(row[0] for row in rows if row[0] is not None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON record."""
+        return {
+            **written_record(self.candidate.text),
+            "logprob": round(self.candidate.logprob, 4),
+            "fate": self.fate,
+            "problem": self.problem,
+            "readings": self.readings,
+            "confidence": rounded(self.confidence),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """What running the candidates of a question came to.
+
+    Attributes:
+        tried: The candidates that were looked at, in order.
+        best: Index of the one that answers; None if none does.
+    """
+
+    tried: tuple[Tried, ...]
+    best: int | None = None
+
+    @property
+    def answering(self) -> Tried | None:
+        """The candidate that answers."""
+        return None if self.best is None else self.tried[self.best]

@@ -1,0 +1,260 @@
+"""What every front end needs, made once: graph, names, linker, models, and the method over them.
+
+The terminal, evaluation, Python and servers all ask through an `Engine`.
+"""
+
+import importlib
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, Protocol, cast
+
+from kbqa.engine.answer import Answer
+from kbqa.engine.chat.counted_chat import CountedChat
+from kbqa.engine.chat.model import ChatModel
+from kbqa.engine.linking.ground import name_topics
+from kbqa.engine.linking.linker import Linker
+from kbqa.engine.method import Asked, Clock, Method, Watcher
+from kbqa.engine.methods import DEFAULT_METHOD, METHODS
+from kbqa.engine.methods.settings import read_settings
+from kbqa.engine.writing.generate import DEFAULT_BEAMS, Candidate, Generator, NoPaths
+from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
+from kbqa.kb.names.search import open_names
+from kbqa.sparql.crp import Entity
+from kbqa.sparql.errors import InputError
+
+logger = logging.getLogger(__name__)
+
+
+class Resources:
+    """What methods work with. Models are loaded when a method first asks for them.
+
+    Args:
+        graph: The graph.
+        load_generator: Loads the small model.
+        open_chat: Opens the general model; returns None if there is none.
+        n: Candidates a question.
+        timeout_s: Seconds for each query.
+
+    Raises:
+        StoreError: The store has no name index.
+        ModelError: The linker's model cannot be read.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        load_generator: Callable[[], Generator] = NoPaths,
+        open_chat: Callable[[], ChatModel | None] = lambda: None,
+        *,
+        n: int = DEFAULT_BEAMS,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> None:
+        self.graph, self.n, self.timeout_s = graph, n, timeout_s
+        self._load_generator, self._open_chat = load_generator, open_chat
+        self.names = open_names(graph, timeout_s)
+        self.linker = Linker(graph, self.names)
+
+    @cached_property
+    def generator(self) -> Generator:
+        """The small model, which writes paths."""
+        return self._load_generator()
+
+    @property
+    def generator_name(self) -> str | None:
+        """The name of the small model; None if no method has asked for it."""
+        return self.generator.name if "generator" in self.__dict__ else None
+
+    @cached_property
+    def chat(self) -> ChatModel | None:
+        """The general model, which all questions share; None if there is none."""
+        return self._open_chat()
+
+    def close(self) -> None:
+        """Close the graph's names, but not the graph."""
+        self.names.close()
+
+
+class MethodModule(Protocol):
+    """What the module of a method offers."""
+
+    SETTINGS: type[Any]
+
+    def make(self, resources: Resources, settings: Any) -> Method:
+        """Make the method ready to answer.
+
+        Raises:
+            InputError: The settings contradict each other or what there is to work with.
+            ModelError: A model that the method needs is missing or broken.
+            GraphError: The graph does not answer.
+        """
+
+
+def find_method(name: str) -> MethodModule:
+    """Import the module of a method.
+
+    Raises:
+        InputError: There is no such method.
+    """
+    if name not in METHODS:
+        known = ", ".join(METHODS)
+        raise InputError(f"there is no method {name!r}. The methods are: {known}.")
+    return cast(MethodModule, importlib.import_module(METHODS[name].module))
+
+
+def make_method(resources: Resources, name: str, settings: Mapping[str, object]) -> Method:
+    """Make a method ready to answer.
+
+    Args:
+        resources: What it works with.
+        name: In the table of methods.
+        settings: By name, typed or as text.
+
+    Raises:
+        InputError: There is no such method or setting, or a value does not fit.
+        ModelError: A model that the method needs is missing or broken.
+        GraphError: The graph does not answer.
+    """
+    module = find_method(name)
+    return module.make(resources, read_settings(module.SETTINGS, settings, name))
+
+
+class Engine:
+    """Answers questions over one graph by one method.
+
+    Args:
+        graph: The graph.
+        generator: The small model; None if the method needs none.
+        chat: The general model, if the method is to have one.
+        method: Name of the method; `kbqa methods` lists them.
+        settings: Of the method, by name; `kbqa methods NAME` lists them.
+        n: Candidates a question.
+        timeout_s: Seconds for each query.
+
+    Raises:
+        InputError: There is no such method or setting, or a value does not fit.
+        StoreError: The store has no name index.
+        ModelError: A model that the method needs is missing or broken.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        generator: Generator | None = None,
+        *,
+        chat: ChatModel | None = None,
+        method: str = DEFAULT_METHOD,
+        settings: Mapping[str, object] | None = None,
+        n: int = DEFAULT_BEAMS,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> None:
+        written_by = generator or NoPaths()
+        self.resources = Resources(
+            graph, lambda: written_by, lambda: chat, n=n, timeout_s=timeout_s
+        )
+        self._is_closed = False
+        try:
+            self.method = make_method(self.resources, method, settings or {})
+        except BaseException:
+            self.close()
+            raise
+
+    @classmethod
+    def over(cls, resources: Resources, method: Method) -> "Engine":
+        """Make an engine over resources and a method that are there already."""
+        engine = cls.__new__(cls)
+        engine.resources, engine.method, engine._is_closed = resources, method, False
+        return engine
+
+    def ask(
+        self,
+        question: str,
+        topics: Sequence[Entity] = (),
+        *,
+        deadline_s: float | None = None,
+        watch: Watcher | None = None,
+    ) -> Answer:
+        """Answer a question.
+
+        Args:
+            question: In natural language.
+            topics: What it is about, if that is known.
+            deadline_s: Seconds that it may take in all; None for any time.
+            watch: Called with the name of each stage as it begins.
+
+        Returns:
+            The answer. If none was found it has no answers, and its `problem` says why.
+
+        Raises:
+            InputError: The question is empty.
+            ModelError: A model failed.
+            GraphError: The graph does not answer at all.
+            DeadlineExceeded: The deadline has passed.
+        """
+        return self.answer(self.prepare(question, topics, deadline_s=deadline_s, watch=watch))
+
+    def prepare(
+        self,
+        question: str,
+        topics: Sequence[Entity] = (),
+        *,
+        deadline_s: float | None = None,
+        watch: Watcher | None = None,
+    ) -> Asked:
+        """Link a question: the first of three steps; `write` and `answer` are the others.
+
+        Raises:
+            InputError: The question is empty.
+            GraphError: The graph does not answer.
+        """
+        if not isinstance(question, str):
+            raise InputError(f"the question is not text but {type(question).__name__}")
+        if not question.strip():
+            raise InputError("the question is empty; ask something in words")
+        if self._is_closed:
+            raise InputError("the engine is closed; make another to ask more")
+        clock, resources = Clock(deadline_s, watch), self.resources
+        given = tuple(name_topics(resources.graph, topics))
+        with clock.stage("link"):
+            linked = tuple(resources.linker.link(question))
+        found = ", ".join(f"{each.name} ({each.mid}, {each.score:.2f})" for each in linked)
+        logger.info("linked %r: %s", question, found or "nothing")
+        chat = None if resources.chat is None else CountedChat(resources.chat, clock.ends_at)
+        return Asked(question, given, linked, clock, chat)
+
+    def write(self, asked: Sequence[Asked]) -> list[Asked]:
+        """Have paths written for many questions at once.
+
+        Returns:
+            The questions with their candidates, in the same order.
+
+        Raises:
+            ModelError: The small model failed.
+            GraphError: The graph, which constrains the writing, does not answer.
+        """
+        begun = time.perf_counter()
+        written: list[list[Candidate]] = self.method.write(asked)
+        share_s = (time.perf_counter() - begun) / max(len(asked), 1)
+        paths = sum(map(len, written))
+        logger.info("wrote %d paths for %d questions", paths, len(asked))
+        for each, candidates in zip(asked, written, strict=True):
+            if candidates:
+                each.clock.add("write", share_s)
+        return [replace(a, candidates=c) for a, c in zip(asked, written, strict=True)]
+
+    def answer(self, asked: Asked) -> Answer:
+        """Answer a question that is prepared, and written for or not; raises as `ask` does."""
+        return self.method.answer(asked)
+
+    def close(self) -> None:
+        """Close what the engine opened: the graph's names, but not the graph."""
+        self._is_closed = True
+        self.resources.close()
+
+    def __enter__(self) -> "Engine":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

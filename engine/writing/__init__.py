@@ -1,0 +1,1 @@
+"""Writing candidate reasoning paths with a small language model."""

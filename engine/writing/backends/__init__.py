@@ -1,0 +1,1 @@
+"""What runs the small language model."""

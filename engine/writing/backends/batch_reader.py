@@ -1,0 +1,82 @@
+"""Let a language model read many texts side by side, each at its own pace, with one cache.
+
+Each text is a row of the batch. Between readings, rows can be dropped, repeated and reordered, and
+each can be given a different number of tokens: a block is padded on its left, and the padding stays
+masked.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kbqa.engine.writing.backends.next_token_logits import NextTokenLogits
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_PAD = 0  # any token: it is masked
+
+
+class BatchReader:
+    """Reads prompts, and then the texts that continue them.
+
+    Args:
+        logits: The logits of a causal language model in evaluation mode.
+        prompts: Token ids, left-padded, shape (texts, tokens).
+        mask: 1 where a token is, shape (texts, tokens).
+    """
+
+    def __init__(self, logits: NextTokenLogits, prompts: "Tensor", mask: "Tensor") -> None:
+        from transformers import DynamicCache
+
+        self._logits, self._prompts, self._mask = logits, prompts, mask
+        self._cache = DynamicCache()
+
+    def read_prompts(self) -> "Tensor":
+        """Read the prompts.
+
+        Returns:
+            Log-probabilities of the next token, natural log, shape (texts, vocabulary).
+        """
+        import torch
+
+        last = torch.zeros_like(self._mask, dtype=torch.bool)
+        last[:, -1] = True
+        return self._logprobs(self._prompts, last)
+
+    def read(self, rows: Sequence[int], blocks: Sequence[Sequence[int]]) -> "Tensor":
+        """Keep some of the rows, renumbered in this order, and read a block of tokens in each.
+
+        Args:
+            rows: The rows to keep; one may occur more than once.
+            blocks: At least one token for each of them.
+
+        Returns:
+            Log-probabilities of the next token after each token read, block after block, shape
+            (tokens, vocabulary).
+        """
+        import torch
+
+        device = self._mask.device
+        if list(rows) != list(range(len(self._mask))):
+            kept = torch.tensor(rows, device=device)
+            self._cache.batch_select_indices(kept)
+            self._mask = self._mask[kept]
+        width = max(map(len, blocks))
+        padded = [[_PAD] * (width - len(block)) + list(block) for block in blocks]
+        is_token = [[0] * (width - len(block)) + [1] * len(block) for block in blocks]
+        block_mask = torch.tensor(is_token, device=device)
+        self._mask = torch.cat([self._mask, block_mask], dim=1)
+        return self._logprobs(torch.tensor(padded, device=device), block_mask.bool())
+
+    def _logprobs(self, tokens: "Tensor", wanted: "Tensor") -> "Tensor":
+        """Read tokens in every row; their mask is the end of the rows' masks."""
+        positions = (self._mask.cumsum(-1) - 1).clamp(min=0)[:, -tokens.shape[1] :]
+        logits = self._logits(
+            wanted,
+            input_ids=tokens,
+            attention_mask=self._mask,
+            position_ids=positions,
+            past_key_values=self._cache,
+            use_cache=True,
+        )
+        return logits.log_softmax(-1)

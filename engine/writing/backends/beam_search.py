@@ -1,0 +1,246 @@
+"""Beam search for many questions at once, exact in the sum of log-probabilities.
+
+A text's score is the log-probability of all its tokens, so it only falls as the text grows. A beam
+below the n-th best finished text can be dropped, and a question without beams is done. Questions
+and beams that are done leave the batch, so the cost depends on the beams that are left and not on
+the longest text of the batch. All beams share one key-value cache.
+
+If a text is steered, only the tokens that its state allows are considered. They keep the
+probabilities that the model gives them, which are not renormalised over the allowed tokens. Tokens
+without an alternative are not searched for; the model reads several of them at a time.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from kbqa.engine.deadline import check_deadline
+from kbqa.engine.writing.backends.batch_reader import BatchReader
+from kbqa.engine.writing.backends.next_token_logits import NextTokenLogits
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+HOPELESS = 6.0
+"""A beam this many nats below its question's best is dropped: e^-6 is 0.0025. Among five candidates
+for each of 196 held-out questions of webqsp.train, no right main path was more than 5 below."""
+
+_BLOCK_TOKENS = 64
+"""Tokens that the model reads at a time, padding included, but at least one for each beam. On a CPU
+this many cost hardly more than one for each of five beams."""
+
+_CONSIDERED = 32
+"""Number of likeliest tokens to consider if the state does not list the tokens that it allows."""
+
+
+class State(Protocol):
+    """The state of a text: which tokens may follow, and which states they lead to."""
+
+    @property
+    def tokens(self) -> Sequence[int] | None:
+        """The tokens that may follow; None if only `follow` decides."""
+
+    def follow(self, token: int) -> "State | None":
+        """Return the state after a token, end of text included; None if it may not follow."""
+
+
+class Unsteered:
+    """The state of a text that may continue in any way."""
+
+    tokens: Sequence[int] | None = None
+
+    def follow(self, token: int) -> "Unsteered":
+        """Return the same state."""
+        return self
+
+
+class Hypothesis(NamedTuple):
+    """A finished text: its tokens without end of text, and its log-probability with it."""
+
+    tokens: tuple[int, ...]
+    logprob: float
+
+
+class Beam(NamedTuple):
+    """An unfinished text.
+
+    Attributes:
+        tokens: The text.
+        unread: How many of its last tokens the model has not read yet.
+        logprob: Of its tokens up to the first unread one, that one included.
+        state: Its state after its last token.
+        row: The row of the batch in which it is read.
+    """
+
+    tokens: tuple[int, ...]
+    unread: int
+    logprob: float
+    state: State
+    row: int
+
+
+class _Option(NamedTuple):
+    """A beam and a token that may follow it, or None for a beam that is not fully read yet."""
+
+    logprob: float
+    beam: Beam
+    token: int | None
+
+
+@dataclass(slots=True)
+class _Search:
+    """The beams of one question."""
+
+    n: int
+    end: int
+    max_tokens: int
+    beams: list[Beam]
+    finished: list[Hypothesis] = field(default_factory=list)
+
+    def advance(self, options: list[_Option]) -> None:
+        """Keep the n likeliest continuations of the beams, and the finished texts above them."""
+        self.beams = []
+        given_up = 0  # too long; less likely beams do not take their place
+        for option in sorted(options, key=lambda option: -option.logprob):
+            if len(self.beams) + given_up == self.n:
+                break
+            if option.token == self.end:
+                if option.beam.state.follow(self.end) is not None:
+                    self.finished.append(Hypothesis(option.beam.tokens, option.logprob))
+            elif (beam := self._follow(option)) is not None:
+                if len(beam.tokens) < self.max_tokens:
+                    self.beams.append(beam)
+                else:
+                    given_up += 1
+        self._prune()
+
+    def _follow(self, option: _Option) -> Beam | None:
+        """Add a token to a beam, and all those that must follow it."""
+        beam, token = option.beam, option.token
+        if token is None:
+            return beam
+        added, state = [token], beam.state.follow(token)
+        while state is not None and state.tokens is not None and len(state.tokens) == 1:
+            [token] = state.tokens
+            if token == self.end:
+                break
+            added.append(token)
+            state = state.follow(token)
+        tokens = (*beam.tokens, *added)
+        # If no token may follow, the beam is a dead end.
+        if state is None or state.tokens == ():
+            return None
+        return Beam(tokens, len(added), option.logprob, state, beam.row)
+
+    def _prune(self) -> None:
+        self.finished = sorted(self.finished, key=lambda hypothesis: -hypothesis.logprob)[: self.n]
+        logprobs = [text.logprob for text in self.finished] + [beam.logprob for beam in self.beams]
+        floor = max(logprobs, default=0.0) - HOPELESS
+        if len(self.finished) == self.n:
+            floor = max(floor, self.finished[-1].logprob)
+        self.beams = [beam for beam in self.beams if beam.logprob > floor]
+
+
+def beam_search(
+    logits: NextTokenLogits,
+    input_ids: "Tensor",
+    attention_mask: "Tensor",
+    *,
+    n: int,
+    end: int,
+    max_new_tokens: int,
+    starts: Sequence[State] | None = None,
+    ends_at: float | None = None,
+) -> list[list[Hypothesis]]:
+    """Find up to n likeliest texts for each prompt.
+
+    Args:
+        logits: The logits of a causal language model in evaluation mode.
+        input_ids: Prompts, left-padded, shape (questions, tokens).
+        attention_mask: 1 where a token is, shape (questions, tokens).
+        n: Number of beams, and most texts to return; 1 is greedy search.
+        end: The end-of-text token.
+        max_new_tokens: Texts that are not finished by then are dropped.
+        starts: The state in which the texts of each prompt begin; unsteered by default.
+        ends_at: When the caller's deadline passes; it is checked between steps.
+
+    Returns:
+        The texts for each prompt, best first; fewer than n if the others are hopeless.
+
+    Raises:
+        DeadlineExceeded: The deadline passed.
+    """
+    import torch
+
+    states = starts if starts is not None else [Unsteered()] * len(input_ids)
+    searches = [
+        _Search(n, end, max_new_tokens, [Beam((), 0, 0.0, state, row)])
+        for row, state in enumerate(states)
+    ]
+    reader = BatchReader(logits, input_ids, attention_mask)
+    with torch.inference_mode():
+        logprobs = reader.read_prompts()
+        for row, search in enumerate(searches):
+            search.advance(list(_options(search.beams[0], logprobs[row], n)))
+        while any(search.beams for search in searches):
+            check_deadline(ends_at, "writing paths")
+            _read_on(searches, reader, n)
+    return [search.finished for search in searches]
+
+
+def _read_on(searches: Sequence[_Search], reader: BatchReader, n: int) -> None:
+    """Let the model read a block of every beam, and extend the beams that are now fully read."""
+    beams = [beam for search in searches for beam in search.beams]
+    width = max(1, _BLOCK_TOKENS // len(beams))
+    blocks = [beam.tokens[len(beam.tokens) - beam.unread :][:width] for beam in beams]
+    logprobs = reader.read([beam.row for beam in beams], blocks)
+    ends = list(accumulate(map(len, blocks)))
+    forced = _forced(beams, blocks, logprobs)
+    row = 0
+    for search in searches:
+        options: list[_Option] = []
+        for beam in search.beams:
+            unread = beam.unread - len(blocks[row])
+            read = beam._replace(unread=unread, logprob=beam.logprob + forced[row], row=row)
+            if unread:
+                options.append(_Option(read.logprob, read, None))
+            else:
+                options += _options(read, logprobs[ends[row] - 1], n)
+            row += 1
+        if search.beams:
+            search.advance(options)
+
+
+def _forced(
+    beams: Sequence[Beam], blocks: Sequence[Sequence[int]], logprobs: "Tensor"
+) -> list[float]:
+    """Sum for each beam the log-probabilities of the tokens that follow those in its block."""
+    rows: list[int] = []
+    at: list[int] = []
+    tokens: list[int] = []
+    position = 0
+    for row, (beam, block) in enumerate(zip(beams, blocks, strict=True)):
+        following = beam.tokens[len(beam.tokens) - beam.unread + 1 :][: len(block)]
+        rows += [row] * len(following)
+        at += range(position, position + len(following))
+        tokens += following
+        position += len(block)
+    sums = [0.0] * len(beams)
+    for row, logprob in zip(rows, logprobs[at, tokens].tolist(), strict=True):
+        sums[row] += logprob
+    return sums
+
+
+def _options(beam: Beam, logprobs: "Tensor", n: int) -> Iterator[_Option]:
+    """Yield the likeliest tokens that may follow a beam, as many as the search can use."""
+    allowed = beam.state.tokens
+    if allowed is None:
+        top = logprobs.topk(min(max(n + 1, _CONSIDERED), len(logprobs)))
+        tokens, found = top.indices.tolist(), top.values.tolist()
+    else:
+        listed = logprobs[list(allowed)]
+        top = listed.topk(min(n + 1, len(listed)))
+        tokens, found = [allowed[i] for i in top.indices.tolist()], top.values.tolist()
+    for token, logprob in zip(tokens, found, strict=True):
+        yield _Option(beam.logprob + logprob, beam, token)

@@ -1,0 +1,54 @@
+"""The logits of a causal language model, computed only where they are needed.
+
+In a small model with a large vocabulary, the output layer is much of the work.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedModel
+
+
+@dataclass(frozen=True, slots=True)
+class NextTokenLogits:
+    """A causal language model that computes the logits after chosen tokens only.
+
+    Attributes:
+        causal: The model.
+        has_plain_head: Whether its logits are its last hidden states times a matrix; some models
+            scale or cap them, and then all are computed.
+    """
+
+    causal: "PreTrainedModel"
+    has_plain_head: bool
+
+    @classmethod
+    def of(cls, causal: "PreTrainedModel") -> "NextTokenLogits":
+        """Check whether a model, in evaluation mode, has a plain head."""
+        import torch
+
+        ids = torch.tensor([[1, 2]], device=causal.device)
+        with torch.no_grad():
+            hidden = causal.base_model(input_ids=ids, use_cache=False).last_hidden_state
+            plain = causal.get_output_embeddings()(hidden)
+            logits = causal(input_ids=ids, use_cache=False).logits
+        return cls(causal, torch.equal(plain.float(), logits.float()))
+
+    def __call__(self, wanted: "Tensor", **inputs: object) -> "Tensor":
+        """Read tokens.
+
+        Args:
+            wanted: True for each token after which logits are needed, shape (texts, tokens).
+            inputs: Arguments of the model's `forward`.
+
+        Returns:
+            Logits in float32, text after text, shape (tokens wanted, vocabulary).
+        """
+        if self.has_plain_head:
+            hidden = self.causal.base_model(**inputs).last_hidden_state
+            logits: Tensor = self.causal.get_output_embeddings()(hidden[wanted])
+        else:
+            logits = self.causal(**inputs).logits[wanted]
+        return logits.float()

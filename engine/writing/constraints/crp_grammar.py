@@ -1,0 +1,272 @@
+"""What may follow what in RouterKGQA's text form of a CRP, piece by piece.
+
+For any text that can still become a CRP, the grammar gives the ways to continue: one of several
+texts, or free text of some form, such as a name. It knows nothing of tokens. Its pieces begin with
+a blank or a line break, because there every tokenizer begins a new token.
+
+`parse_routerkgqa` reads every text in this grammar without problems. Which relations a path may
+take, and where it may start, is decided by `Steps`.
+
+Source: RouterKGQA §3.1 and the published data; the grammar covers all but 29 of its 8,220 texts.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from kbqa.sparql.crp import Hop
+from kbqa.sparql.forms import relation_id, relation_text
+
+MAX_HOPS = 6
+"""Hops of a main path; the published ones have five at most."""
+
+_TITLE = "Main Path:"
+_HEADERS = ("\nEntity Restrictions:", "\nNumeric Restrictions:", "\nString Restrictions:")
+_ENTITY, _NUMERIC, _STRING = range(3)
+ANSWER, _PIVOT = "?x", "?c"
+INNER = (_PIVOT, "?y", "?k", "?z", "?y2", "?k2", "?y3", "?k3")
+"""Names of the nodes before the answer of a main path."""
+MAX_LIMIT = 20
+_MAX_FREE = 200  # characters of a name or a filter
+
+_ARROW = re.compile(
+    r" -\[(?P<inverse>R\[)?(?P<relation>\w+(?: \w+)*(?: , \w+(?: \w+)*)+)\](?(1)\])->"
+)
+_VARIABLE = re.compile(r" \?[a-z]+\d*")
+_FILTER_START = "\n  FILTER ("
+_OPERATOR = r"(?:<=|>=|<|>|=)"
+_NUMERIC_FILTER = re.compile(
+    rf"\n  FILTER \((?:(?P<plain>\?\w+) {_OPERATOR} \"[-+0-9.:TZ]+\""
+    rf"|xsd:integer\((?P<cast>\?\w+)\) {_OPERATOR} [0-9]+)\)"
+)
+_STRING_FILTER = re.compile(
+    r"\n  FILTER \((?:str\((?P<cast>\?\w+)\)|(?P<plain>\?\w+)) = \"[^\n]+\"\)"
+)
+
+
+class TextSet:
+    """Texts of which one may follow. A set equals only itself, so work on it can be cached.
+
+    Attributes:
+        texts: All of them.
+        ends_line: Whether each of them is always followed by a line break.
+    """
+
+    __slots__ = ("__weakref__", "ends_line", "texts")
+
+    def __init__(self, texts: Sequence[str], *, ends_line: bool = False) -> None:
+        self.texts, self.ends_line = texts, ends_line
+
+
+class OneOf(NamedTuple):
+    """One of several texts may follow, and then the options that `then` returns for it."""
+
+    texts: TextSet
+    then: Callable[[str], "Options"]
+
+
+class Region(NamedTuple):
+    """Free text may follow.
+
+    Attributes:
+        goes_on: Whether the text so far can still become complete.
+        is_done: Whether it is complete; it may still continue.
+        then: Returns what may follow a complete text.
+    """
+
+    goes_on: Callable[[str], bool]
+    is_done: Callable[[str], bool]
+    then: Callable[[str], "Options"]
+
+
+class Options(NamedTuple):
+    """What may follow: any of these."""
+
+    choices: tuple[OneOf, ...] = ()
+    region: Region | None = None
+    may_end: bool = False
+
+
+class Steps(Protocol):
+    """Where paths may lead."""
+
+    def topics(self) -> TextSet | None:
+        """Return the names that main paths may start from, as `topic_line` writes them.
+
+        None means any name.
+        """
+
+    def hops(self, topic: str, path: tuple[Hop, ...]) -> TextSet:
+        """Return the arrows that may continue a main path, as `arrow` writes them."""
+
+    def may_end(self, topic: str, path: tuple[Hop, ...], pivot: int) -> bool:
+        """Return whether a main path may end, at the answers.
+
+        Args:
+            topic: The name that it starts from.
+            path: Its hops.
+            pivot: How many of them lead to the node that no answer may be: ``?c``, else the topic.
+        """
+
+    def may_go_on(self, topic: str, path: tuple[Hop, ...]) -> bool:
+        """Return whether a main path may have another hop."""
+
+    def restrictions(self) -> TextSet:
+        """Return the arrows of constraints; these are never inverse."""
+
+
+def arrow(hop: Hop) -> str:
+    """Write a hop as it appears between two nodes.
+
+    >>> arrow(Hop("film.actor.film", inverse=True))
+    ' -[R[film , actor , film]]->'
+    """
+    text = relation_text(hop.relation)
+    return f" -[R[{text}]]->" if hop.inverse else f" -[{text}]->"
+
+
+def topic_line(name: str) -> str:
+    """Write the beginning of the main path's first line: the name of the topic."""
+    return f"\n {name}"
+
+
+def start(steps: Steps) -> Options:
+    """Return how a CRP may begin."""
+    return Options((OneOf(_TITLES, lambda _: _topic(steps)),))
+
+
+_TITLES = TextSet((_TITLE,), ends_line=True)
+_SECTIONS = [TextSet(_HEADERS[first:], ends_line=True) for first in range(3)]
+_LIMITS = TextSet([f"\n  LIMIT {n}" for n in range(1, MAX_LIMIT + 1)])
+
+
+def _topic(steps: Steps) -> Options:
+    def then(name: str) -> Options:
+        return _hop(steps, name.strip(), (), ())
+
+    if (names := steps.topics()) is not None:
+        return Options((OneOf(names, then),))
+    return Options(region=Region(_may_be_topic, _is_topic, then))
+
+
+def _hop(steps: Steps, topic: str, path: tuple[Hop, ...], used: tuple[str, ...]) -> Options:
+    def then(text: str) -> Options:
+        return _node(steps, topic, (*path, _read_arrow(text)), used)
+
+    return _arrow_options(steps.hops(topic, path), then)
+
+
+def _node(steps: Steps, topic: str, path: tuple[Hop, ...], used: tuple[str, ...]) -> Options:
+    """Return what may name the node that a path has reached: the answer, or an inner node."""
+
+    def then(text: str) -> Options:
+        name = text[1:]
+        if name == ANSWER:
+            return _after_line(steps, (*used, name), 0)
+        line = TextSet((f"\n {name}",))
+        return Options((OneOf(line, lambda _: _hop(steps, topic, path, (*used, name))),))
+
+    pivot = used.index(_PIVOT) + 1 if _PIVOT in used else 0
+    names = [ANSWER] if steps.may_end(topic, path, pivot) else []
+    if len(path) < MAX_HOPS and steps.may_go_on(topic, path):
+        names += [name for name in INNER if name not in used]
+    return Options((OneOf(TextSet([f" {name}" for name in names]), then),) if names else ())
+
+
+def _after_line(steps: Steps, known: tuple[str, ...], section: int) -> Options:
+    """Return what may follow the main path, if `section` is 0, or a section that may end."""
+
+    def then(header: str) -> Options:
+        return _line(steps, known, _HEADERS.index(header), None)
+
+    if section == len(_HEADERS):
+        return Options(may_end=True)
+    return Options((OneOf(_SECTIONS[section], then),), may_end=True)
+
+
+def _line(steps: Steps, known: tuple[str, ...], section: int, pending: str | None) -> Options:
+    """Begin a line of a section; a pending variable must begin it."""
+    subjects = known if pending is None else (pending,)
+
+    def restrict(_: str) -> Options:
+        return _restriction(steps, known, section)
+
+    def order(_: str) -> Options:
+        return Options((OneOf(_LIMITS, lambda _: _next_line(steps, known, section)),))
+
+    choices = [OneOf(TextSet([f"\n {name}" for name in subjects]), restrict)]
+    if section == _ENTITY:
+        return Options(tuple(choices))
+    if section == _NUMERIC:
+        orders = [f"\n  ORDER BY {way}({name})" for name in subjects for way in ("DESC", "ASC")]
+        choices.append(OneOf(TextSet(orders, ends_line=True), order))
+
+    def is_filter(text: str) -> bool:
+        pattern = _NUMERIC_FILTER if section == _NUMERIC else _STRING_FILTER
+        match = pattern.fullmatch(text)
+        return match is not None and (match["plain"] or match["cast"]) in subjects
+
+    region = Region(_may_be_filter, is_filter, lambda _: _next_line(steps, known, section))
+    return Options(tuple(choices), region)
+
+
+def _next_line(steps: Steps, known: tuple[str, ...], section: int) -> Options:
+    """Return what may follow a line that may end its section."""
+    line = _line(steps, known, section, None)
+    after = _after_line(steps, known, section + 1)
+    return Options((*line.choices, *after.choices), line.region, may_end=True)
+
+
+def _restriction(steps: Steps, known: tuple[str, ...], section: int) -> Options:
+    def then(text: str) -> Options:
+        name = text[1:]
+        if name.startswith("?"):
+            return _line(steps, (*known, name), section, name)
+        return _next_line(steps, known, section)
+
+    def is_object(text: str) -> bool:
+        if text.startswith(" ?"):
+            return _VARIABLE.fullmatch(text) is not None and text[1:] not in known
+        return section == _ENTITY and _is_name(text)
+
+    region = Region(_may_be_object, is_object, then)
+    return _arrow_options(steps.restrictions(), lambda _: Options(region=region))
+
+
+def _arrow_options(texts: TextSet, then: Callable[[str], Options]) -> Options:
+    return Options((OneOf(texts, then),) if texts.texts else ())
+
+
+def _read_arrow(text: str) -> Hop:
+    match = _ARROW.fullmatch(text)
+    assert match is not None
+    return Hop(relation_id(match["relation"]), inverse=match["inverse"] is not None)
+
+
+def _may_be_object(text: str) -> bool:
+    return (
+        text[:1] == " "
+        and text[1:2] != " "
+        and "\n" not in text
+        and " -[" not in text
+        and len(text) < _MAX_FREE
+    )
+
+
+def _may_be_topic(text: str) -> bool:
+    name = text[1:]
+    return text[:1] == "\n" and (not name or (_may_be_object(name) and name[1:2] != "?"))
+
+
+def _is_topic(text: str) -> bool:
+    return _may_be_topic(text) and _is_name(text[1:])
+
+
+def _is_name(text: str) -> bool:
+    return len(text) > 1 and text == f" {text.strip()}" and "\ufffd" not in text
+
+
+def _may_be_filter(text: str) -> bool:
+    if not text.startswith(_FILTER_START):
+        return _FILTER_START.startswith(text)
+    return "\n" not in text[1:] and len(text) < _MAX_FREE

@@ -1,0 +1,65 @@
+"""How far the writing of CRPs is constrained, and by what.
+
+Level ``none`` allows any text. Level ``schema`` allows only CRPs, and in them only relations of the
+graph. Level ``graph`` also makes main paths start from the question's topics, and take at each step
+a relation that leads on from the nodes reached so far. So every main path exists in the graph, and
+nothing is made up. If the topics of a question are not known, ``graph`` is ``schema``.
+"""
+
+from collections.abc import Sequence
+
+from kbqa.engine.writing.constraints.crp_grammar import Steps
+from kbqa.engine.writing.constraints.path_walk import KnownRelations, PathWalk
+from kbqa.engine.writing.generate import DecodingLevel, Request
+from kbqa.kb.graph import Graph
+from kbqa.kb.schema.properties import list_relations
+from kbqa.sparql.crp import Hop
+from kbqa.sparql.forms import parse_routerkgqa
+
+
+class Decoding:
+    """A level, with the graph that it needs.
+
+    Args:
+        level: See the module's docstring.
+        graph: For the levels ``schema`` and ``graph``.
+
+    Raises:
+        ValueError: The level needs a graph, and there is none.
+        GraphError: The graph does not answer, or holds no relation.
+    """
+
+    def __init__(self, level: DecodingLevel = "none", graph: Graph | None = None) -> None:
+        self.level = level
+        self._graph = graph
+        self.relations: Sequence[str] = ()
+        """Ids of the relations that paths may take; none at level ``none``."""
+        if level != "none":
+            if graph is None:
+                raise ValueError(f"decoding by {level} needs a graph")
+            self.relations = list_relations(graph)
+        self._known = KnownRelations(self.relations)
+
+    def steps(self, request: Request) -> Steps | None:
+        """Return where the paths of a request may lead; None if its texts are not constrained."""
+        if self.level == "none" or self._graph is None:
+            return None
+        if self.level == "graph":
+            walk = PathWalk(self._graph, request.topics, self._known)
+            if walk.has_topics:
+                return walk
+        return self._known
+
+
+def walked_topics(steps: Steps | None, text: str) -> tuple[str, ...]:
+    """Return the mids from which a text's main path leads to answers; none if it was not walked.
+
+    Args:
+        steps: What constrained the text.
+        text: A CRP in RouterKGQA's form.
+    """
+    if not isinstance(steps, PathWalk):
+        return ()
+    crp = parse_routerkgqa(text).crp
+    hops = tuple(step for step in crp.path if isinstance(step, Hop))
+    return steps.mids(str(crp.topic), hops, crp.differs_from or 0)

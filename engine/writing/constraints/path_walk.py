@@ -1,0 +1,199 @@
+"""Where a main path can go in the graph, from the nodes that it has reached so far.
+
+Nothing is enumerated beforehand. What a path reaches is looked up when a model has written it, and
+kept until its question is done.
+
+Source: none of the papers; RouterKGQA verifies a path after it is written (§3.2).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from kbqa.engine.writing.constraints.crp_grammar import TextSet, arrow, topic_line
+from kbqa.kb.graph import Direction, Graph
+from kbqa.kb.names.keys import decode_name
+from kbqa.sparql.crp import Entity, Hop
+from kbqa.sparql.forms import relation_id, relation_text
+from kbqa.sparql.terms import LiteralTerm, Term, is_well_formed
+
+_REACHED = 200
+"""Most nodes that are kept at the end of a path."""
+
+_ASKED = 24
+"""Most nodes at the end of a path whose relations are looked up, by two lookups each. They are
+spread evenly, as neighbours of one kind have nearly the same relations."""
+
+_DESCRIBES = "type."
+"""The prefix of relations for names and types. They occur in 4 of the 6,617 main paths of
+webqsp.train and cwq.dev, and nearly every node has them."""
+
+
+class KnownRelations:
+    """Paths may take any relation of a graph, and start from any name.
+
+    Args:
+        relations: Their ids; those that cannot be written in words are left out.
+    """
+
+    def __init__(self, relations: Iterable[str]) -> None:
+        sayable = list(filter(is_sayable, relations))
+        self._forward = TextSet([arrow(Hop(relation)) for relation in sayable])
+        self._both = TextSet(
+            [arrow(Hop(relation, inverse)) for relation in sayable for inverse in (False, True)]
+        )
+
+    def topics(self) -> TextSet | None:
+        """Any name."""
+        return None
+
+    def hops(self, topic: str, path: tuple[Hop, ...]) -> TextSet:
+        """Any relation of the graph, in both directions."""
+        return self._both
+
+    def may_end(self, topic: str, path: tuple[Hop, ...], pivot: int) -> bool:
+        """Anywhere."""
+        return True
+
+    def may_go_on(self, topic: str, path: tuple[Hop, ...]) -> bool:
+        """Anywhere."""
+        return True
+
+    def restrictions(self) -> TextSet:
+        """Any relation of the graph."""
+        return self._forward
+
+
+class PathWalk:
+    """The main paths of one question may go where the graph leads from its topics.
+
+    A path that is walked to its end exists: some node is at its end. A path through a hub may be
+    missed if only few of its many nodes have the next relation. No path follows names or types.
+
+    Args:
+        graph: Asked for the neighbours of each node on a path that is walked.
+        topics: Where paths may start, each with its mid and name.
+        known: All relations of the graph, for constraints.
+    """
+
+    def __init__(self, graph: Graph, topics: Sequence[Entity], known: KnownRelations) -> None:
+        self._graph, self._known = graph, known
+        self._starts = _mids_by_name(topics)
+        self._ends: dict[tuple[str, tuple[Hop, ...]], Sequence[Term]] = {}
+        self._hops: dict[tuple[str, tuple[Hop, ...]], TextSet] = {}
+        self._topics = TextSet(
+            [topic_line(name) for name in self._starts if self.hops(name, ()).texts]
+        )
+
+    @property
+    def has_topics(self) -> bool:
+        """Whether a path can start from any topic, and its name can be written."""
+        return bool(self._topics.texts)
+
+    def topics(self) -> TextSet | None:
+        """The names of the topics."""
+        return self._topics
+
+    def hops(self, topic: str, path: tuple[Hop, ...]) -> TextSet:
+        """The relations of the nodes at a path's end."""
+        key = (topic, path)
+        if key not in self._hops:
+            found: set[Hop] = set()
+            for mid in _spread(self._entities(topic, path)):
+                found |= {Hop(relation) for relation in self._graph.relations(mid, "out")}
+                found |= {Hop(relation, True) for relation in self._graph.relations(mid, "in")}
+            self._hops[key] = TextSet(
+                sorted(arrow(hop) for hop in found if _leads_on(hop.relation))
+            )
+        return self._hops[key]
+
+    def may_end(self, topic: str, path: tuple[Hop, ...], pivot: int) -> bool:
+        """Return whether the path leads to anything that may be an answer."""
+        return self._leads_to_answer(self._entities(topic, path[:pivot]), path[pivot:])
+
+    def may_go_on(self, topic: str, path: tuple[Hop, ...]) -> bool:
+        """Return whether the path leads to an entity."""
+        return bool(self._entities(topic, path))
+
+    def restrictions(self) -> TextSet:
+        """Any relation of the graph."""
+        return self._known.restrictions()
+
+    def mids(self, topic: str, path: tuple[Hop, ...], pivot: int) -> tuple[str, ...]:
+        """Return the topics of a name from which a path that may end leads to an answer."""
+        starts = self._starts.get(topic, ())
+        if len(starts) < 2:
+            return tuple(starts)  # it was walked, so it leads there
+        return tuple(
+            mid
+            for mid in starts
+            if self._leads_to_answer(_entities(self._follow([mid], path[:pivot])), path[pivot:])
+        )
+
+    def _leads_to_answer(self, nodes: Sequence[str], path: tuple[Hop, ...]) -> bool:
+        return any(
+            end != node and _may_answer(end) for node in nodes for end in self._follow([node], path)
+        )
+
+    def _entities(self, topic: str, path: tuple[Hop, ...]) -> list[str]:
+        return _entities(self._reached(topic, path))
+
+    def _reached(self, topic: str, path: tuple[Hop, ...]) -> Sequence[Term]:
+        """Return what is at a path's end, sorted."""
+        if not path:
+            return self._starts[topic]
+        key = (topic, path)
+        if key not in self._ends:
+            self._ends[key] = self._follow(self._entities(topic, path[:-1]), path[-1:])
+        return self._ends[key]
+
+    def _follow(self, nodes: Sequence[Term], path: tuple[Hop, ...]) -> Sequence[Term]:
+        """Return what hops lead to from some nodes, sorted."""
+        for hop in path:
+            direction: Direction = "in" if hop.inverse else "out"
+            found: set[Term] = set()
+            for node in nodes:
+                room = _REACHED - len(found)
+                if room > 0 and isinstance(node, str):
+                    found |= set(self._graph.neighbours(node, hop.relation, direction, room))
+            nodes = sorted(found, key=str)
+        return nodes
+
+
+def _entities(nodes: Iterable[Term]) -> list[str]:
+    return [node for node in nodes if isinstance(node, str)]
+
+
+def _may_answer(end: Term) -> bool:
+    """Return whether queries keep a node: of texts in a language, they keep only English ones."""
+    language = end.language if isinstance(end, LiteralTerm) else None
+    return language is None or language.lower().split("-")[0] == "en"
+
+
+def is_sayable(relation: str) -> bool:
+    """Return whether a relation can be written in words and read again."""
+    return (
+        "." in relation
+        and is_well_formed(relation)
+        and (relation_id(relation_text(relation)) == relation)
+    )
+
+
+def _leads_on(relation: str) -> bool:
+    return is_sayable(relation) and not relation.startswith(_DESCRIBES)
+
+
+def _mids_by_name(topics: Sequence[Entity]) -> Mapping[str, list[str]]:
+    starts: dict[str, list[str]] = {}
+    for topic in topics:
+        name = decode_name(topic.name or "")
+        if topic.mid is not None and _is_writable(name):
+            starts.setdefault(name, []).append(topic.mid)
+    return starts
+
+
+def _is_writable(name: str) -> bool:
+    return name == name.strip() != "" and "\n" not in name and "-[" not in name and name[0] != "?"
+
+
+def _spread(nodes: Sequence[str]) -> Sequence[str]:
+    step = -(-len(nodes) // _ASKED) or 1
+    return nodes[::step]

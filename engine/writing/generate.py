@@ -1,0 +1,176 @@
+"""Write CRPs for questions: n candidates each, best first.
+
+`Generator` is the seam. Its back ends are transformers, vLLM in this process, and a server that
+speaks OpenAI's protocol.
+
+Source: RouterKGQA §3.2; appendix A.1 for what the model was trained on.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from kbqa.sparql.crp import Entity
+from kbqa.sparql.errors import EndpointDown, GraphError, ModelError
+
+DecodingLevel = Literal["none", "schema", "graph"]
+"""How far texts are constrained; `kbqa.engine.writing.constraints.decoding` has the meanings."""
+
+LEVELS: tuple[DecodingLevel, ...] = ("none", "schema", "graph")
+DEFAULT_LEVEL: DecodingLevel = "graph"
+
+DEFAULT_ADAPTER = Path(__file__).parent / "adapter"
+DEFAULT_BEAMS = 5
+MAX_NEW_TOKENS = 256
+"""The longest text, in tokens; the published CRPs have under 250."""
+
+DEFAULT_SEED = 42
+TEMPERATURE = 1.0
+"""Back ends that sample instead of searching follow the model's own distribution. A question gets
+its greedy text and n samples; samples repeat, so fewer than n different texts may be left. Equal
+seeds give equal texts on one back end, not across them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A question to write CRPs for.
+
+    Attributes:
+        question: In natural language.
+        topics: Entities that the path may start from, best first, each with its mid and name; empty
+            if none are known. Only level ``graph`` uses them.
+    """
+
+    question: str
+    topics: tuple[Entity, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A CRP as the model wrote it.
+
+    Attributes:
+        text: The text, unread; it may not be a CRP at all.
+        logprob: Sum of its tokens' log-probabilities, natural log, end of text included.
+        tokens: Number of tokens, end of text included.
+        topics: Mids of the request's topics from which the written main path leads to an answer, in
+            the order of the request. Only level ``graph`` knows them; else they are empty.
+    """
+
+    text: str
+    logprob: float
+    tokens: int
+    topics: tuple[str, ...] = ()
+
+
+def rank_candidates(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Sort candidates by their mean log-probability per token, the likeliest first.
+
+    Hugging Face's beam search, and so RouterKGQA, ranks finished texts like this. By the sum, a
+    path without its constraints would usually win, because it is shorter.
+
+    >>> short, long = Candidate("a", -1.2, 10), Candidate("b", -2.0, 40)
+    >>> [candidate.text for candidate in rank_candidates([short, long])]
+    ['b', 'a']
+    """
+    return sorted(candidates, key=lambda candidate: -candidate.logprob / candidate.tokens)
+
+
+def best_distinct(candidates: Iterable[Candidate], n: int) -> list[Candidate]:
+    """Rank candidates, drop repeated texts, and keep the best n.
+
+    >>> texts = [Candidate("a", -1.0, 10), Candidate("b", -2.0, 10), Candidate("a", -1.0, 10)]
+    >>> [candidate.text for candidate in best_distinct(texts, 5)]
+    ['a', 'b']
+    """
+    best: dict[str, Candidate] = {}
+    for candidate in rank_candidates(candidates):
+        best.setdefault(candidate.text, candidate)
+    return list(best.values())[:n]
+
+
+class Generator(Protocol):
+    """Writes CRPs."""
+
+    @property
+    def name(self) -> str:
+        """The model and adapter, for reports."""
+
+    def generate(
+        self,
+        requests: Sequence[Request],
+        n: int = DEFAULT_BEAMS,
+        *,
+        ends_at: float | None = None,
+    ) -> list[list[Candidate]]:
+        """Write up to n candidates for each request, best first. Threads take turns.
+
+        Args:
+            requests: Generated as one batch; the caller chooses its size.
+            n: Most candidates for each question.
+            ends_at: When the deadline passes, as `time.monotonic` counts.
+
+        Raises:
+            ModelError: The model failed.
+            GraphError: The graph that constrains decoding does not answer.
+            DeadlineExceeded: The deadline passed.
+        """
+
+
+def write_apart(
+    generate: Callable[[Sequence[Request]], Sequence[Sequence[Candidate]]],
+    requests: Sequence[Request],
+) -> list[Sequence[Candidate] | GraphError]:
+    """Write CRPs for requests together, or one by one if the graph fails for one of them.
+
+    Returns:
+        The candidates of each request, or why the graph that constrains decoding failed for it.
+
+    Raises:
+        EndpointDown: The graph is gone.
+        ModelError: The model failed.
+    """
+    try:
+        return list(generate(requests))
+    except EndpointDown:
+        raise
+    except GraphError as error:
+        if len(requests) == 1:
+            return [error]
+        return [written for request in requests for written in write_apart(generate, [request])]
+
+
+class NoPaths:
+    """A generator that writes no paths, for runs without a small model."""
+
+    name = "no small model"
+
+    def generate(
+        self,
+        requests: Sequence[Request],
+        n: int = DEFAULT_BEAMS,
+        *,
+        ends_at: float | None = None,
+    ) -> list[list[Candidate]]:
+        """Write nothing."""
+        return [[] for _ in requests]
+
+
+@dataclass(frozen=True, slots=True)
+class SavedBeams:
+    """A generator for runs whose candidates were all written before."""
+
+    name: str
+
+    def generate(
+        self,
+        requests: Sequence[Request],
+        n: int = DEFAULT_BEAMS,
+        *,
+        ends_at: float | None = None,
+    ) -> list[list[Candidate]]:
+        """Raise `ModelError` if there is any request."""
+        if requests:
+            raise ModelError(f"{self.name} holds no paths for {requests[0].question!r}")
+        return []

@@ -1,0 +1,59 @@
+"""Read the folder of an adapter: which base model it is for, and which weights it holds.
+
+`kbqa train-crp --full` writes a whole model in place of an adapter; its base is itself.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from kbqa.sparql.errors import ModelError
+
+_CONFIG = "adapter_config.json"
+
+
+def is_whole_model(adapter: Path) -> bool:
+    """Return whether a folder holds a whole trained model and no adapter."""
+    return (adapter / "config.json").is_file() and not (adapter / _CONFIG).is_file()
+
+
+def adapter_revision(adapter: Path) -> str:
+    """Return a name for the weights of an adapter or a whole model: the start of their hash.
+
+    Raises:
+        ModelError: The folder holds none.
+    """
+    pattern = "model*.safetensors" if is_whole_model(adapter) else "adapter_model.safetensors"
+    files = sorted(adapter.glob(pattern)) or sorted(adapter.glob("adapter_model.bin"))
+    if not files:
+        raise ModelError(f"{adapter} holds no weights ({pattern})")
+    return weights_sha256(files)[:8]
+
+
+def weights_sha256(files: Iterable[Path]) -> str:
+    """Return the hash of files of weights, one after the other, in hex."""
+    digest = hashlib.sha256()
+    for path in files:
+        with path.open("rb") as weights:
+            hashlib.file_digest(weights, lambda: digest)
+    return digest.hexdigest()
+
+
+def adapter_base(adapter: Path) -> str:
+    """Read which base model an adapter was trained on; for a whole model, return its folder.
+
+    Raises:
+        ModelError: There is no adapter, or its file does not name a model.
+    """
+    if is_whole_model(adapter):
+        return str(adapter)
+    path = adapter / _CONFIG
+    try:
+        return str(json.loads(path.read_text(encoding="utf-8"))["base_model_name_or_path"])
+    except FileNotFoundError:
+        raise ModelError(
+            f"there is no adapter at {adapter}. Train one with `kbqa train-crp --output {adapter}`."
+        ) from None
+    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        raise ModelError(f"{path} cannot be read: {error!r}") from None

@@ -1,0 +1,93 @@
+"""An adapter merged into its base model, in memory or as a checkpoint that is made once and cached.
+
+Servers and converters read the checkpoint without knowing about adapters: vLLM, for which adding
+one at run time is several times slower on a CPU, its server, or a converter for llama.cpp.
+"""
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from kbqa.engine.writing.models.adapter_files import adapter_base, adapter_revision, is_whole_model
+from kbqa.engine.writing.models.base_models import (
+    base_model,
+    make_once,
+    quiet_transformers,
+    require_lm_extra,
+)
+from kbqa.engine.writing.models.precision import Precision
+from kbqa.kb.cache import cache_directory
+from kbqa.sparql.errors import ModelError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+def merged_checkpoint(adapter: Path, base: str | None, precision: Precision) -> Path:
+    """Return the folder of the merged checkpoint, and make it if it is not there yet.
+
+    Args:
+        adapter: Folder that `kbqa train-crp` wrote.
+        base: Base model, which may differ from the one that the adapter names.
+        precision: Precision of the weights, while they are merged and in the checkpoint.
+
+    Returns:
+        The checkpoint's folder in the cache, with the tokenizer; for a whole model, its own folder.
+
+    Raises:
+        ModelError: The base model or the adapter is missing or broken, or the checkpoint cannot be
+            written.
+    """
+    require_lm_extra()
+    if is_whole_model(adapter):
+        return adapter
+    base = base_model(base or adapter_base(adapter))
+    checkpoint = cache_directory() / f"merged-{_key(base, adapter_revision(adapter), precision)}"
+    return make_once(checkpoint, lambda directory: _merge(base, adapter, precision, directory))
+
+
+def _key(base: str, revision: str, precision: Precision) -> str:
+    """Return a name for what a checkpoint is made from, and when a base model's files changed."""
+    written = [
+        f"{path.name} {path.stat().st_size} {path.stat().st_mtime_ns}"
+        for path in sorted(Path(base).glob("*"))
+    ]
+    source = "\n".join([base, *written]).encode()
+    return f"{hashlib.sha256(source).hexdigest()[:8]}-{revision}-{precision}"
+
+
+def _merge(base: str, adapter: Path, precision: Precision, directory: Path) -> None:
+    model, tokenizer = load_merged(base, adapter, precision)
+    model.save_pretrained(str(directory))
+    tokenizer.save_pretrained(str(directory))
+
+
+class Merged(NamedTuple):
+    """A model whose adapter, if it had one, is merged, and its tokenizer."""
+
+    model: "PreTrainedModel"
+    tokenizer: "PreTrainedTokenizerBase"
+
+
+def load_merged(base: str, adapter: Path, precision: Precision, device: str = "cpu") -> Merged:
+    """Load a base model, as `base_model` returns it, and merge an adapter into it.
+
+    Raises:
+        ModelError: The base model or the adapter is missing or broken.
+    """
+    import torch
+    from peft import PeftModel
+    from safetensors import SafetensorError
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    quiet_transformers()
+    dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(base)
+        model = AutoModelForCausalLM.from_pretrained(base, dtype=dtype).to(device)
+        if not is_whole_model(adapter):
+            model = PeftModel.from_pretrained(model, str(adapter)).merge_and_unload()
+    except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
+        reason = " ".join(str(error).split())
+        raise ModelError(f"{base} with adapter {adapter} cannot be loaded: {reason}") from error
+    return Merged(model, tokenizer)

@@ -1,0 +1,1 @@
+"""Remote SPARQL endpoints."""

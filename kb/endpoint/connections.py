@@ -1,0 +1,265 @@
+"""HTTP requests over connections that stay open, each within one deadline and a size limit.
+
+A time limit of a socket bounds each of its reads, so that a server which sends a byte now and then
+could hold a request for ever. Here every read gets what is left of the whole request's time.
+
+The proxies of the environment (``HTTPS_PROXY``, ``NO_PROXY``) are used. Redirects are not followed:
+a query that is posted would be lost on the way.
+"""
+
+import base64
+import functools
+import http.client
+import io
+import os
+import select
+import socket
+import ssl
+import time
+import urllib.request
+import weakref
+from email.message import Message
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from kbqa.kb.endpoint.address import Address
+from kbqa.sparql.errors import EndpointError
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+MAX_BODY_BYTES = 256 * 2**20
+"""The largest answer that is read: about a million rows, and five times as much in Python."""
+
+_PIECE_BYTES = 2**20
+_LONGEST_IDLE_S = 30.0
+"""After that a connection is not used again: routers forget idle ones without a word."""
+
+
+class Response(NamedTuple):
+    """A server's answer to a request."""
+
+    status: int
+    headers: Message
+    body: bytes
+
+
+class Connections:
+    """Connections to one server, kept for the next request. Any number of threads may send.
+
+    Args:
+        address: The server.
+    """
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._idle: list[_Connection] = []
+        self._process = os.getpid()
+        weakref.finalize(self, _close_all, self._idle)
+
+    def send(self, request: urllib.request.Request, deadline: float) -> Response:
+        """Send a request and read the whole answer.
+
+        Args:
+            request: With its body and headers.
+            deadline: When the last byte must have come, by `time.monotonic`.
+
+        Raises:
+            TimeoutError: The deadline has passed.
+            OSError: The server cannot be reached, or hangs up.
+            http.client.HTTPException: It does not speak HTTP, or hangs up.
+            EndpointError: The answer is too large.
+        """
+        while (kept := self._take()) is not None:
+            try:
+                return self._exchange(kept, request, deadline)
+            except ConnectionError:  # the server had closed it, and another may do
+                continue
+        return self._exchange(_Connection(self._address, deadline), request, deadline)
+
+    def close(self) -> None:
+        """Close the connections that no thread uses."""
+        _close_all(self._idle)
+
+    def _take(self) -> "_Connection | None":
+        if self._process != os.getpid():
+            # A forked process must not use the connections of the other.
+            _close_all(self._idle)
+            self._process = os.getpid()
+        while True:
+            try:
+                kept = self._idle.pop()
+            except IndexError:
+                return None
+            if kept.is_usable:
+                return kept
+            kept.close()
+
+    def _exchange(
+        self, connection: "_Connection", request: urllib.request.Request, deadline: float
+    ) -> Response:
+        is_kept = False
+        try:
+            with connection.send(request, deadline) as response:
+                body = self._body(response)
+                is_kept = not response.will_close
+        finally:
+            if is_kept:
+                connection.used_at = time.monotonic()
+                self._idle.append(connection)
+            else:
+                connection.close()
+        return Response(response.status, response.headers, body)
+
+    def _body(self, response: http.client.HTTPResponse) -> bytes:
+        pieces: list[bytes] = []
+        size = response.length or 0
+        while size <= MAX_BODY_BYTES and (piece := response.read(_PIECE_BYTES)):
+            pieces.append(piece)
+            size = max(size, sum(map(len, pieces)))
+        if size > MAX_BODY_BYTES:
+            raise EndpointError(
+                f"{self._address.description} sends more than {MAX_BODY_BYTES // 10**6} MB. "
+                "Ask for fewer rows, with LIMIT or --limit."
+            )
+        body = b"".join(pieces)
+        if response.length:
+            raise http.client.IncompleteRead(body, response.length)
+        return body
+
+
+class _Connection:
+    def __init__(self, address: Address, deadline: float) -> None:
+        self._proxy = _proxy(address)
+        self._is_tunnel = self._proxy is not None and address.scheme == "https"
+        self.used_at = time.monotonic()
+        at = address if self._proxy is None else self._proxy
+        where = (at.host, at.port)
+        self._socket = socket.create_connection(where, timeout=_left_s(deadline))
+        try:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._is_tunnel:
+                self._open_tunnel(address, deadline)
+            if address.scheme == "https":
+                self._socket.settimeout(_left_s(deadline))
+                self._socket = _tls().wrap_socket(self._socket, server_hostname=address.host)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether the server seems to keep the connection open: it has sent no end of it."""
+        if time.monotonic() - self.used_at > _LONGEST_IDLE_S:
+            return False
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        return not poll.poll(0)
+
+    def send(self, request: urllib.request.Request, deadline: float) -> http.client.HTTPResponse:
+        """Send a request, and read the head of the answer."""
+        parts = urlsplit(request.full_url)
+        body = request.data
+        assert isinstance(body, bytes)
+        headers = {
+            "Host": parts.netloc,
+            "Accept-Encoding": "identity",
+            "Content-Length": str(len(body)),
+            **dict(request.header_items()),
+        }
+        target = request.selector
+        if self._proxy is not None and not self._is_tunnel:
+            target = request.full_url
+            headers |= _proxy_headers(self._proxy)
+        return self._exchange(f"POST {target}", headers, body, deadline)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+
+    def _exchange(
+        self, command: str, headers: dict[str, str], body: bytes, deadline: float
+    ) -> http.client.HTTPResponse:
+        lines = [f"{command} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
+        head = "\r\n".join([*lines, "", ""]).encode("latin-1")
+        self._socket.settimeout(_left_s(deadline))
+        self._socket.sendall(head + body)
+        response = _Response(self._socket, deadline, command.partition(" ")[0])
+        try:
+            response.begin()
+        except BaseException:
+            response.close()
+            raise
+        return response
+
+    def _open_tunnel(self, address: Address, deadline: float) -> None:
+        assert self._proxy is not None
+        goal = f"{address.host}:{address.port}"
+        headers = {"Host": goal, **_proxy_headers(self._proxy)}
+        with self._exchange(f"CONNECT {goal}", headers, b"", deadline) as response:
+            if response.status != http.HTTPStatus.OK:
+                raise OSError(f"the proxy answers with HTTP status {response.status}")
+
+
+class _Response(http.client.HTTPResponse):
+    """A response of which every read ends at one deadline."""
+
+    def __init__(self, connected: socket.socket, deadline: float, method: str) -> None:
+        super().__init__(connected, method=method)
+        self.fp = io.BufferedReader(_DeadlineReader(self.fp.detach(), connected, deadline))
+
+
+class _DeadlineReader(io.RawIOBase):
+    def __init__(self, raw: io.RawIOBase, connected: socket.socket, deadline: float) -> None:
+        self._raw, self._socket, self._deadline = raw, connected, deadline
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: "WriteableBuffer") -> int | None:
+        self._socket.settimeout(_left_s(self._deadline))
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+def _left_s(deadline: float) -> float:
+    left_s = deadline - time.monotonic()
+    if left_s <= 0:
+        raise TimeoutError("the deadline has passed")
+    return min(left_s, 1e6)
+
+
+def _close_all(idle: list[_Connection]) -> None:
+    while idle:
+        idle.pop().close()
+
+
+@functools.cache
+def _tls() -> ssl.SSLContext:
+    return ssl.create_default_context()
+
+
+class _Proxy(NamedTuple):
+    host: str
+    port: int
+    url: SplitResult
+
+
+def _proxy(address: Address) -> _Proxy | None:
+    """Choose the proxy as urllib does, from the environment."""
+    url = urllib.request.getproxies().get(address.scheme)
+    if not url or urllib.request.proxy_bypass(f"{address.host}:{address.port}"):
+        return None
+    parts = urlsplit(url if "://" in url else f"http://{url}")
+    return _Proxy(parts.hostname or "", parts.port or 80, parts)
+
+
+def _proxy_headers(proxy: _Proxy) -> dict[str, str]:
+    if not proxy.url.username:
+        return {}
+    user, password = unquote(proxy.url.username), unquote(proxy.url.password or "")
+    encoded = base64.b64encode(f"{user}:{password}".encode()).decode()
+    return {"Proxy-Authorization": f"Basic {encoded}"}

@@ -1,0 +1,238 @@
+"""Send one query to a SPARQL endpoint, and name whatever goes wrong.
+
+SPARQLWrapper writes the requests; `kbqa.kb.endpoint.connections` sends them.
+
+- Down, refusing, or an HTTP error: `EndpointError` with the server's own words.
+- The server cannot parse the query: `QuerySyntaxError`.
+- Slow, stalled or trickling: `QueryTimeout`, at the limit and not later.
+- Cut off in the middle: oxigraph, when it cancels a query, has sent ``200 OK`` already and ends its
+  JSON with a message: `QueryTimeout`; other broken JSON is `MalformedResult`.
+- HTML and the like with ``200 OK``: `EndpointError`, as this is not a SPARQL endpoint.
+
+Virtuoso has its own limits, described here as of release 7.2.5:
+
+- ``MaxQueryExecutionTime`` ends a query with status 500 and SQL state S1T00: `QueryTimeout`.
+- ``timeout=`` in the URL asks for what is found by then. Groups come with status 200 and S1TAT in a
+  header, other rows with status 500 and S1TAT after them: `PartialResult`. But the rows of a SELECT
+  DISTINCT may come with status 200 and no sign; so a URL with ``timeout=`` is an `EndpointError`.
+- ``MaxQueryCostEstimationTime`` refuses with status 500 and SQL state 42000: `QueryTooCostly`.
+- ``ResultSetMaxRows`` is named in a header if a result has exactly that many rows. The caller must
+  find out whether rows are missing.
+
+Not here: retries, and authentication other than by the URL.
+"""
+
+import http.client
+import json
+import re
+import time
+import urllib.request
+from typing import NamedTuple, cast
+from urllib.parse import parse_qs, urlsplit
+
+from kbqa.kb.endpoint.address import Address, hide_secrets
+from kbqa.kb.endpoint.connections import Connections, Response
+from kbqa.sparql.errors import (
+    EndpointDown,
+    EndpointError,
+    KbqaError,
+    MalformedResult,
+    PartialResult,
+    QuerySyntaxError,
+    QueryTimeout,
+    QueryTooCostly,
+)
+
+_OK = 200
+_PARTIAL_CONTENT = 206
+_REDIRECTS = (301, 302, 303, 307, 308)
+_BAD_REQUEST = 400
+_TOO_MANY_REQUESTS = 429
+_TIMEOUT_CODES = (408, 504)
+_VIRTUOSO_ERROR = re.compile(r"Virtuoso (?P<state>[0-9A-Z]{5}) Error (?P<words>.*)")
+_VIRTUOSO_TIMEOUT = "S1T00"
+_VIRTUOSO_PARTIAL = "S1TAT"
+_VIRTUOSO_SYNTAX = "37000"
+_VIRTUOSO_COST = re.compile(r"estimated execution time .* exceeds the limit of (\d+)")
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_TIMEOUT_WORDS = ("cancel", "timeout", "timed out", "time out")
+
+
+class EndpointReply(NamedTuple):
+    """An endpoint's answer to a query.
+
+    Attributes:
+        json: The object of the result.
+        max_rows: The server's limit on rows, if it says that the result has exactly that many.
+    """
+
+    json: dict[str, object]
+    max_rows: int | None
+
+
+class HttpStatus(Exception):
+    """The HTTP status with which a server refused a query; the cause of an `EndpointError`."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(f"HTTP status {code}")
+        self.code = code
+
+
+class QuerySender:
+    """Sends queries to an endpoint. Any number of threads may use one sender.
+
+    Args:
+        address: The endpoint.
+    """
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._connections = Connections(address)
+
+    def post(self, query: str, timeout_s: float) -> EndpointReply:
+        """Send a SELECT or ASK query and decode the JSON object of its result.
+
+        Args:
+            query: SPARQL that the endpoint's parser accepts.
+            timeout_s: Seconds from connecting to the last byte.
+
+        Raises:
+            EndpointError: The endpoint is down, refuses the query, or does not speak SPARQL; or it
+                is a Virtuoso whose URL asks for partial results.
+            QuerySyntaxError: The endpoint says that the query does not parse.
+            QueryTimeout: A time limit passed, here or on the server, or would by the server's
+                estimate.
+            MalformedResult: The answer is broken JSON, or no JSON object.
+        """
+        address, where = self._address, self._address.description
+        response = self._send(query, timeout_s)
+        headers = response.headers
+        if response.status == _PARTIAL_CONTENT or headers.get("X-SQL-State") == _VIRTUOSO_PARTIAL:
+            raise PartialResult(query, timeout_s, where)
+        is_virtuoso = headers.get("Server", "").startswith("Virtuoso")
+        if is_virtuoso and "timeout" in parse_qs(urlsplit(address.url).query):
+            raise EndpointError(
+                f"{where} is a Virtuoso, which may silently leave out rows if its URL holds "
+                "timeout=. Take that out of the URL; --timeout limits each query."
+            )
+        encoding = headers.get("Content-Encoding", "identity")
+        if encoding != "identity":
+            raise EndpointError(
+                f"{where} compresses its answer ({encoding}) although it was asked not to. "
+                "Switch that off on the server."
+            )
+        max_rows = headers.get("X-SPARQL-MaxRows", "")
+        return EndpointReply(
+            self._decode(query, timeout_s, response),
+            int(max_rows) if max_rows.isdecimal() else None,
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._connections.close()
+
+    def _send(self, query: str, timeout_s: float) -> Response:
+        deadline = time.monotonic() + timeout_s
+        where = self._address.description
+        try:
+            response = self._connections.send(_request(self._address, query), deadline)
+        except (OSError, http.client.HTTPException) as error:
+            if isinstance(error, TimeoutError) or time.monotonic() >= deadline:
+                raise QueryTimeout(query, timeout_s, where) from error
+            raise EndpointDown(
+                f"{where} does not answer ({error}). Is the server up, and the URL right?"
+            ) from error
+        if response.status in (_OK, _PARTIAL_CONTENT):
+            return response
+        text = self._address.hide(response.body.decode(errors="replace"))
+        if response.status in _REDIRECTS:
+            target = hide_secrets(response.headers.get("Location", "another URL"))
+            raise EndpointError(f"{where} has moved to {target}. Use that URL.") from None
+        refusal = _refused(where, query, timeout_s, response.status, text)
+        raise refusal from HttpStatus(response.status)
+
+    def _decode(self, query: str, timeout_s: float, response: Response) -> dict[str, object]:
+        where = self._address.description
+        try:
+            answer = json.loads(response.body)
+            if _SURROGATE.search(response.body) is not None:
+                json.dumps(answer, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            raise MalformedResult(
+                f"{where} answered with half a surrogate pair, which is not valid text"
+            ) from error
+        except ValueError as error:
+            raise _undecodable(self._address, query, timeout_s, response) from error
+        except RecursionError as error:
+            raise MalformedResult(
+                f"{where} answered with JSON that is nested too deeply for a SPARQL result"
+            ) from error
+        if not isinstance(answer, dict):
+            raise MalformedResult(f"{where} answered with JSON that is not a SPARQL result")
+        return cast(dict[str, object], answer)
+
+
+def _request(address: Address, query: str) -> urllib.request.Request:
+    """Have SPARQLWrapper write the request."""
+    from SPARQLWrapper import JSON, POST, SPARQLWrapper
+
+    wrapper = SPARQLWrapper(address.url)
+    wrapper.setMethod(POST)
+    wrapper.setReturnFormat(JSON)
+    wrapper.setQuery(query)
+    if address.user:
+        wrapper.setCredentials(address.user, address.password)
+    return cast(urllib.request.Request, wrapper._createRequest())
+
+
+def _refused(where: str, query: str, timeout_s: float, code: int, text: str) -> KbqaError:
+    words = _excerpt(text)
+    # QLever answers 429 if it has cancelled a query, see ad-freiburg/qlever issue 2957.
+    if code in _TIMEOUT_CODES or (code == _TOO_MANY_REQUESTS and _speaks_of_time(text)):
+        return QueryTimeout(query, timeout_s, where)
+    is_syntax = code == _BAD_REQUEST
+    # Searched for, because rows may come before it.
+    if (error := _VIRTUOSO_ERROR.search(text)) is not None:
+        state, words = error["state"], _excerpt(text[error.start() :])
+        if state == _VIRTUOSO_TIMEOUT:
+            return QueryTimeout(
+                query,
+                timeout_s,
+                where,
+                f"{where} stopped the query at its own time limit: {words}. "
+                "Raise MaxQueryExecutionTime in virtuoso.ini, or make the query more selective.",
+            )
+        if state == _VIRTUOSO_PARTIAL:
+            return PartialResult(query, timeout_s, where)
+        if (cost := _VIRTUOSO_COST.search(error["words"])) is not None:
+            return QueryTooCostly(query, float(cost[1]), where, error["words"])
+        # Virtuoso answers 400 to much else that goes wrong.
+        is_syntax = is_syntax and state == _VIRTUOSO_SYNTAX
+    if is_syntax:
+        return QuerySyntaxError(f"{where} cannot parse the query: {words}")
+    return EndpointError(f"{where} refuses the query with HTTP status {code}: {words}")
+
+
+def _undecodable(address: Address, query: str, timeout_s: float, response: Response) -> KbqaError:
+    content_type = response.headers.get("Content-Type", "")
+    if "json" not in content_type:
+        kind = content_type or "an answer without a content type"
+        return EndpointError(
+            f"{address.description} does not speak SPARQL: it sends {kind}. "
+            "The URL of an endpoint often ends in /sparql or /query."
+        )
+    end = address.hide(response.body[-200:].decode(errors="replace"))
+    if _speaks_of_time(end):
+        return QueryTimeout(query, timeout_s, address.description)
+    return MalformedResult(
+        f"{address.description} broke off in the middle of its answer: …{_excerpt(end)}"
+    )
+
+
+def _speaks_of_time(text: str) -> bool:
+    return any(word in text.lower() for word in _TIMEOUT_WORDS)
+
+
+def _excerpt(text: str) -> str:
+    words = " ".join(text.split())
+    return words if len(words) <= 200 else words[:199] + "…"

@@ -1,0 +1,230 @@
+"""A graph behind a SPARQL 1.1 endpoint, which is asked by POST.
+
+The search operations are the same as those of an embedded store, as queries. How the server may
+fail, and which error each failure becomes, is in `kbqa.kb.endpoint.protocol`.
+
+Many servers cut results at a number of rows, most of them silently. So a result of a suspicious
+size, smaller than what was asked for, counts as whole only when a second query, for one row beyond
+it, has come back empty.
+"""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, cast
+
+from kbqa.kb.endpoint.address import read_address
+from kbqa.kb.endpoint.protocol import EndpointReply, QuerySender
+from kbqa.kb.graph import DEFAULT_LIMIT, DEFAULT_TIMEOUT_S, Direction, GraphIdentity, Table
+from kbqa.kb.queries import prepare_query
+from kbqa.kb.rows import pick_label, term_from_json
+from kbqa.sparql.errors import EndpointError, MalformedResult, ResultTruncated
+from kbqa.sparql.queries.row_limits import cap_rows, row_beyond, row_limit
+from kbqa.sparql.queries.templates import (
+    frontier_neighbours_query,
+    frontier_relations_query,
+    labels_query,
+    neighbours_query,
+    relations_query,
+    types_query,
+)
+from kbqa.sparql.terms import Term, iri
+
+if TYPE_CHECKING:
+    from kbqa.kb.names.search import EndpointNames
+
+_LABEL_BATCH = 500
+"""Entities in one VALUES list: few enough for any server's limit on the length of a query."""
+
+_ROUND = 1000
+"""Servers' limits on rows are its multiples: 10,000 is Virtuoso's and that of public endpoints."""
+
+# The schema is small, and every endpoint answers at once.
+_PROPERTIES = f"SELECT DISTINCT ?r {{ ?r {iri('type.property.schema')} ?type }}"
+_USED = "SELECT DISTINCT ?r { ?s ?r ?o }"
+
+_VIRTUOSO_ASK = "__ASK_RETVAL"
+"""The only column of Virtuoso 7's answer to ASK: one row for yes, none for no."""
+
+
+class SparqlEndpoint:
+    """A `Graph` behind a URL.
+
+    Args:
+        url: The endpoint's query URL. It may hold a user and password: ``http://ann:pw@host/``.
+        timeout_s: Seconds for each search operation; `select` and `ask` take their own.
+
+    Raises:
+        InputError: The URL is not an HTTP URL.
+    """
+
+    def __init__(self, url: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        self._address = read_address(url)
+        self._sender = QuerySender(self._address)
+        self._timeout_s = timeout_s
+        self._is_closed = False
+
+    @property
+    def description(self) -> str:
+        """The graph in a few words: ``endpoint http://localhost:7878/query``."""
+        return self._address.description
+
+    def identity(self) -> GraphIdentity:
+        """Return the URL: what the endpoint holds is not known."""
+        return GraphIdentity(
+            {"store": None, "endpoint": self.description},
+            {"graph": self.description, "store_summary": None},
+        )
+
+    def select(
+        self, query: str, *, timeout_s: float = DEFAULT_TIMEOUT_S, limit: int | None = None
+    ) -> Table:
+        """Run a SELECT query; see `Graph.select`."""
+        text = prepare_query(query, "select")
+        # One row more than asked for shows whether there are more.
+        text = text if limit is None else cap_rows(text, limit + 1)
+        return self._table(text, timeout_s, limit)
+
+    def ask(self, query: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> bool:
+        """Run an ASK query; see `Graph.ask`."""
+        answer = self._post(prepare_query(query, "ask"), timeout_s)
+        if isinstance(boolean := answer.json.get("boolean"), bool):
+            return boolean
+        table = self._read_table(answer)
+        if table.variables != (_VIRTUOSO_ASK,):
+            raise MalformedResult(f"{self.description} answered an ASK query with rows")
+        return bool(table.rows)
+
+    def relations(
+        self, entity: str, direction: Direction, limit: int = DEFAULT_LIMIT
+    ) -> Sequence[str]:
+        """List the distinct relations of an entity; see `Graph.relations`."""
+        return sorted(str(term) for term in self._column(relations_query(entity, direction, limit)))
+
+    def neighbours(
+        self, entity: str, relation: str, direction: Direction, limit: int = DEFAULT_LIMIT
+    ) -> Sequence[Term]:
+        """List what one relation leads to; see `Graph.neighbours`."""
+        return self._column(neighbours_query(entity, relation, direction, limit))
+
+    def frontier_relations(
+        self, entities: Sequence[str], direction: Direction, limit: int = DEFAULT_LIMIT
+    ) -> Sequence[str]:
+        """List the distinct relations of any of some entities; see `Graph.frontier_relations`."""
+        if not entities:
+            return []
+        query = frontier_relations_query(entities, direction, limit)
+        return sorted(str(term) for term in self._column(query))
+
+    def frontier_neighbours(
+        self,
+        entities: Sequence[str],
+        relation: str,
+        direction: Direction,
+        limit: int = DEFAULT_LIMIT,
+    ) -> Sequence[Term]:
+        """List what one relation leads to from any; see `Graph.frontier_neighbours`."""
+        if not entities:
+            return []
+        return self._column(frontier_neighbours_query(entities, relation, direction, limit))
+
+    def labels(self, mids: Iterable[str]) -> Mapping[str, str]:
+        """Map each mid that has a name to it; see `Graph.labels`."""
+        wanted = list(dict.fromkeys(mids))
+        names: dict[str, list[Term]] = {}
+        for start in range(0, len(wanted), _LABEL_BATCH):
+            for mid, name in self._names(wanted[start : start + _LABEL_BATCH]):
+                if isinstance(mid, str) and name is not None:
+                    names.setdefault(mid, []).append(name)
+        labels = {mid: pick_label(names.get(mid, ())) for mid in wanted}
+        return {mid: label for mid, label in labels.items() if label is not None}
+
+    def types(self, mid: str) -> Sequence[str]:
+        """List the types of an entity; see `Graph.types`."""
+        return sorted(term for term in self._column(types_query(mid)) if isinstance(term, str))
+
+    def all_relations(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> set[str]:
+        """Collect the properties that the schema states, or else every relation of a triple."""
+        return self._resources(_PROPERTIES, timeout_s) or self._resources(_USED, timeout_s)
+
+    def schema(self) -> None:
+        """Return None: of thousands of properties only a few are ever needed."""
+
+    def names(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> "EndpointNames":
+        """Return the names of entities, by equality of labels."""
+        from kbqa.kb.names.search import EndpointNames
+
+        return EndpointNames(self, timeout_s)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._is_closed = True
+        self._sender.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _resources(self, query: str, timeout_s: float) -> set[str]:
+        rows = self._table(query, timeout_s, None).rows
+        return {row[0] for row in rows if isinstance(row[0], str)}
+
+    def _post(self, query: str, timeout_s: float) -> EndpointReply:
+        if self._is_closed:
+            raise EndpointError(f"{self.description} was closed. Open it again to ask it.")
+        return self._sender.post(query, timeout_s)
+
+    def _names(self, mids: Sequence[str]) -> Sequence[tuple[Term | None, ...]]:
+        """Fetch all names, in two halves if they are more than the server sends."""
+        try:
+            return self._table(labels_query(mids), self._timeout_s, None).rows
+        except ResultTruncated:
+            if len(mids) == 1:
+                raise
+            half = len(mids) // 2
+            return (*self._names(mids[:half]), *self._names(mids[half:]))
+
+    def _column(self, query: str) -> list[Term]:
+        rows = self._table(query, self._timeout_s, None).rows
+        return [row[0] for row in rows if row[0] is not None]
+
+    def _table(self, query: str, timeout_s: float, limit: int | None) -> Table:
+        """Run a query that asks for one row more than the limit, and cut that off."""
+        deadline = time.monotonic() + timeout_s
+        answer = self._post(query, timeout_s)
+        table = self._read_table(answer)
+        count, asked = len(table.rows), row_limit(query)
+        is_truncated = limit is not None and count > limit
+        is_less = count > 0 and not is_truncated and (asked is None or count < asked)
+        if is_less and (count == answer.max_rows or count % _ROUND == 0):
+            left_s = max(deadline - time.monotonic(), 0.001)
+            beyond = self._post(row_beyond(query, count), left_s)
+            if self._read_table(beyond).rows:
+                if limit is None or count < limit:
+                    raise ResultTruncated(query, count, self.description)
+                is_truncated = True
+        return Table(table.variables, table.rows[:limit], is_truncated)
+
+    def _read_table(self, answer: EndpointReply) -> Table:
+        try:
+            # Cast, not checked: whatever differs from the standard raises right here.
+            variables = tuple(cast(dict[str, list[str]], answer.json["head"])["vars"])
+            bindings = cast(dict[str, list[dict[str, dict[str, str]]]], answer.json["results"])[
+                "bindings"
+            ]
+            rows = tuple(
+                tuple(term_from_json(row[name]) if name in row else None for name in variables)
+                for row in bindings
+            )
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise MalformedResult(
+                f"{self.description} answered with JSON that is not a SPARQL result ({error!r})"
+            ) from error
+        return Table(variables, rows)

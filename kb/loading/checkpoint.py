@@ -1,0 +1,251 @@
+"""The saved state of a load: what the same command needs to resume after a kill.
+
+The state is one JSON file. It is replaced as a whole whenever a shard is complete or loaded. Files
+beside it that it does not name are of no use, and are deleted when the load resumes.
+"""
+
+import dataclasses
+import fcntl
+import shutil
+from collections import Counter
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from pydantic import TypeAdapter, ValidationError
+
+from kbqa.kb.durable import write_safely
+from kbqa.kb.store.layout import NO_LINES, LineCounts, StoreLayout
+from kbqa.sparql.errors import DumpError, InputError
+
+SCHEMA_VERSION = 1
+"""Version of the state file; a load of another version is started again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a load does. A load is resumed only by a command with an equal plan.
+
+    Attributes:
+        output: What it writes: ``store`` or ``shards``.
+        dumps: The path of each dump, and what changes when the file does.
+        rules: The rules, in TOML.
+        versions: Packages and formats that determine the output, with their versions.
+    """
+
+    output: str
+    dumps: tuple[tuple[str, str], ...]
+    rules: str
+    versions: tuple[tuple[str, str], ...]
+
+
+class Position(NamedTuple):
+    """How far the dumps were read into complete shards.
+
+    Attributes:
+        dump: Index of the dump that was being read.
+        end: Bytes of its decompressed content that were read.
+        lines: Lines of it that were read.
+    """
+
+    dump: int = 0
+    end: int = 0
+    lines: int = 0
+
+
+class ReadDump(NamedTuple):
+    """A dump that was read to its end: its bytes as they are on disk."""
+
+    sha256: str
+    size_bytes: int
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """The state of a load.
+
+    Attributes:
+        plan: What is being loaded, by which rules and versions.
+        shard_triples: Triples after which a shard is complete.
+        position: Where reading resumes.
+        counts: Counts of the lines in complete shards.
+        relations: Kept triples of each relation.
+        types: Kept statements that an entity has a type, by type.
+        shards: Number of complete shards.
+        unloaded: Triples of the complete shards that are not loaded yet, by shard number.
+        triples_loaded: Triples of the other complete shards.
+        refused: Lines that the store's parser refused, as text.
+        rejects_bytes: Size of the file of rejected lines.
+        dumps: The dumps that were read to their end, in order.
+        node_rows: Rows of the shards' node counts.
+        is_read: Every dump was read to its end.
+        is_compacted: The store holds all triples and was compacted.
+        is_built: The store and all files beside it are complete and are being moved into place.
+        seconds: Time spent.
+        schema_version: Version of the file.
+    """
+
+    plan: Plan
+    shard_triples: int
+    position: Position = field(default_factory=Position)
+    counts: LineCounts = NO_LINES
+    relations: Counter[str] = field(default_factory=Counter)
+    types: Counter[str] = field(default_factory=Counter)
+    shards: int = 0
+    unloaded: dict[int, int] = field(default_factory=dict)
+    triples_loaded: int = 0
+    refused: list[str] = field(default_factory=list)
+    rejects_bytes: int = 0
+    dumps: list[ReadDump] = field(default_factory=list)
+    node_rows: int = 0
+    is_read: bool = False
+    is_compacted: bool = False
+    is_built: bool = False
+    seconds: float = 0.0
+    schema_version: int = SCHEMA_VERSION
+
+    def save(self, path: Path) -> None:
+        """Write the state; a crash leaves the old state or the new one."""
+        write_safely(path, _CHECKPOINT.dump_json(self).decode())
+
+
+_CHECKPOINT = TypeAdapter(Checkpoint)
+
+
+@contextmanager
+def locked(work: StoreLayout) -> Iterator[None]:
+    """Lock the folder in which a load works; create it if it is missing.
+
+    Raises:
+        InputError: Another load works there.
+    """
+    work.directory.mkdir(parents=True, exist_ok=True)
+    with work.lock.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(
+                f"another load is writing to {work.directory.parent}. Wait until it ends."
+            ) from None
+        yield
+
+
+def find_unfinished(work: StoreLayout, plan: Plan, overwrite: bool) -> Checkpoint | None:
+    """Find the load to resume, and delete what it does not need.
+
+    Args:
+        work: The folder in which it works, locked.
+        plan: What is to be loaded.
+        overwrite: Discard a load that has another plan or whose state cannot be read.
+
+    Returns:
+        Its state, or None if there is no load to resume.
+
+    Raises:
+        InputError: An unfinished load has another plan.
+        DumpError: Its state cannot be read, and `overwrite` is false.
+    """
+    state = _found(work.checkpoint, overwrite)
+    if state is not None and state.plan != plan:
+        if not overwrite:
+            raise InputError(
+                f"{work.directory.parent} holds an unfinished load with other "
+                f"{' and '.join(_differences(state.plan, plan))}. Finish it with the command that "
+                "started it, or use --overwrite to start again."
+            )
+        state = None
+    if state is not None and _is_in_place(work, state):
+        state = None  # What it built is to be replaced.
+    _clear(work, _known_files(work, state))
+    work.runs.mkdir(exist_ok=True)
+    return state
+
+
+def has_work_left(work: StoreLayout) -> bool:
+    """Return whether a stopped load has more to do than to delete its folder.
+
+    Raises:
+        DumpError: Its state cannot be read.
+    """
+    return work.checkpoint.exists() and not _is_in_place(work, read_checkpoint(work.checkpoint))
+
+
+def read_checkpoint(path: Path) -> Checkpoint:
+    """Read the state of an unfinished load.
+
+    Raises:
+        DumpError: The file cannot be read.
+    """
+    try:
+        state = _CHECKPOINT.validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        raise _is_unreadable(path, f"{place}: {first['msg']}" if place else first["msg"]) from error
+    except OSError as error:
+        raise _is_unreadable(path, str(error)) from error
+    if state.schema_version != SCHEMA_VERSION:
+        raise _is_unreadable(path, f"its format has version {state.schema_version}")
+    return state
+
+
+def discard(work: StoreLayout) -> None:
+    """Delete the folder in which a load worked; the state, which says that it ended, last."""
+    _clear(work, {work.lock, work.checkpoint})
+    work.checkpoint.unlink(missing_ok=True)
+    shutil.rmtree(work.directory)
+
+
+def _is_unreadable(path: Path, reason: str) -> DumpError:
+    return DumpError(
+        f"the state of the unfinished load, {path}, cannot be read ({reason}). "
+        "Use --overwrite to start again."
+    )
+
+
+def _found(path: Path, overwrite: bool) -> Checkpoint | None:
+    try:
+        return read_checkpoint(path) if path.exists() else None
+    except DumpError:
+        if overwrite:
+            return None
+        raise
+
+
+def _is_in_place(work: StoreLayout, state: Checkpoint) -> bool:
+    # Of all that was built, the manifest is moved last.
+    return state.is_built and not work.manifest.exists()
+
+
+def _clear(work: StoreLayout, known: Collection[Path]) -> None:
+    for path in work.directory.iterdir():
+        if path not in known:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _known_files(work: StoreLayout, state: Checkpoint | None) -> set[Path]:
+    if state is None:
+        return {work.lock}
+    known = {work.lock, work.checkpoint, work.graph, work.rejects, work.manifest, work.runs}
+    known |= {work.shard(number) for number in state.unloaded}
+    # A store whose orphaned files were being dropped.
+    known |= {work.graph.with_suffix(suffix) for suffix in (".clean", ".old")}
+    if state.is_built:
+        known |= {work.names, work.schema, work.statistics}
+    return known
+
+
+def _differences(started: Plan, asked: Plan) -> Iterator[str]:
+    for part in dataclasses.fields(Plan):
+        was, now = getattr(started, part.name), getattr(asked, part.name)
+        if was == now:
+            continue
+        before = {} if isinstance(was, str) else dict(was)
+        changes = [
+            f"{name}: {before[name]}, now {state}"
+            for name, state in ([] if isinstance(now, str) else now)
+            if before.get(name, state) != state
+        ]
+        yield f"{part.name} ({'; '.join(changes)})" if changes else part.name

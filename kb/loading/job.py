@@ -1,0 +1,336 @@
+"""A load, into a store or into shards: its settings, its checkpoint, and the way of its shards.
+
+`LoadJob` alone changes and saves the checkpoint. A shard counts once it is on disk and the
+checkpoint names it. It is deleted once the sink has taken it and the checkpoint says so.
+"""
+
+import os
+import shutil
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Literal, Protocol
+
+from kbqa.kb.loading.checkpoint import Checkpoint, Plan, find_unfinished, locked
+from kbqa.kb.loading.forecast import Forecast, check_disk, forecast, shard_size
+from kbqa.kb.loading.reading.dump import dump_size_bytes
+from kbqa.kb.loading.reading.filter_block import BlockFilter
+from kbqa.kb.loading.rejects import REFUSED, RejectsFile
+from kbqa.kb.loading.rules import FilterRules, profile
+from kbqa.kb.loading.writing.shards import Shard, ShardSink, fill_shards
+from kbqa.kb.store.layout import SCHEMA_VERSION, DumpFile, Manifest, OutputSummary, StoreLayout
+from kbqa.sparql.errors import DumpError, InputError
+
+LoadStage = Literal["reading", "loading", "compacting", "indexing"]
+
+_SPARE_SHARDS = 4
+"""Free disk space to keep, in shards of the last one's size: with none, a load could not resume."""
+
+
+class Progress(Protocol):
+    """Receives the progress of a load."""
+
+    def begin(self, expected: Forecast | None, triples_loaded: int) -> None:
+        """A load starts, or resumes with this many triples loaded before."""
+
+    def advance(self, stage: LoadStage, bytes_read: int, triples_loaded: int) -> None:
+        """The load is in this stage; `bytes_read` counts all dumps as they are on disk."""
+
+
+class SilentProgress:
+    """Shows no progress."""
+
+    def begin(self, expected: Forecast | None, triples_loaded: int) -> None:
+        """Ignore the start."""
+
+    def advance(self, stage: LoadStage, bytes_read: int, triples_loaded: int) -> None:
+        """Ignore a step."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSettings:
+    """How a load works. The output does not depend on it.
+
+    Attributes:
+        strict: Stop at the first line that needs repair or is rejected.
+        shard_triples: Triples in a shard; None to choose by the size of the dumps.
+        loaders: Shards loaded at the same time; None for one for each core, at most eight.
+        checks_disk: Refuse to start if the disk seems too small.
+        compacts: Merge the store's files at the end, so that queries are faster.
+    """
+
+    strict: bool = False
+    shard_triples: int | None = None
+    loaders: int | None = None
+    checks_disk: bool = True
+    compacts: bool = True
+
+    @property
+    def sinks(self) -> int:
+        """Shards loaded at the same time.
+
+        Each takes a core for most of its time, and memory (docs/freebase.md).
+        """
+        return self.loaders or min(8, cores())
+
+
+class LoadJob:
+    """A load, up to the point where every shard is taken.
+
+    Args:
+        dumps: Paths, or ``-`` for standard input.
+        work: The folder in which it works.
+        rules: What is left out; None for the profile ``qa``.
+        settings: How it works; None for the defaults.
+        progress: Receives the progress.
+
+    Attributes:
+        state: The checkpoint.
+
+    Raises:
+        InputError: No dump was given, or one does not exist.
+    """
+
+    state: Checkpoint
+
+    def __init__(
+        self,
+        dumps: Sequence[str | Path],
+        work: StoreLayout,
+        rules: FilterRules | None,
+        settings: LoadSettings | None,
+        progress: Progress | None,
+    ) -> None:
+        if not dumps:
+            raise InputError("no dump was given.")
+        self.work = work
+        self.rules = rules or profile("qa")
+        self.settings = settings or LoadSettings()
+        self.progress = progress or SilentProgress()
+        self._dumps = [str(dump) for dump in dumps]
+        self._started = time.monotonic()
+        self._identities = tuple(_identity(dump) for dump in self._dumps)
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Lock the folder. If the load fails with nothing to resume, remove all that it created.
+
+        Raises:
+            InputError: Another load works there.
+            OSError: The folder cannot be created.
+        """
+        folders = (self.work.directory, *self.work.directory.parents)
+        created = [folder for folder in folders if not folder.exists()]
+        try:
+            with locked(self.work):
+                try:
+                    yield
+                except BaseException:
+                    # Before the first checkpoint no shard is complete.
+                    if not self.work.checkpoint.exists():
+                        shutil.rmtree(self.work.directory, ignore_errors=True)
+                    raise
+        except BaseException:
+            for folder in created:
+                with suppress(OSError):  # A folder with something in it stays.
+                    folder.rmdir()
+            raise
+
+    def begin(self, output: str, overwrite: bool) -> None:
+        """Find the load to resume, or start one.
+
+        Args:
+            output: The kind of output; only a load of the same kind is resumed.
+            overwrite: Discard an unfinished load that has another plan.
+
+        Raises:
+            InputError: An unfinished load has another plan, or the disk is too small.
+            DumpError: A dump, or the state of the load, cannot be read.
+        """
+        plan = self._plan(output)
+        found = find_unfinished(self.work, plan, overwrite)
+        if found is not None:
+            self.state = found
+            self._started -= found.seconds
+            self.progress.begin(None, found.triples_loaded)
+            return
+        expected = forecast(self._dumps, self.work.directory, self.rules)
+        self.progress.begin(expected, 0)
+        if expected is not None and self.settings.checks_disk:
+            check_disk(expected, self.work.directory.parent)
+        self.state = Checkpoint(plan, self.settings.shard_triples or shard_size(expected))
+
+    def fill(self, sink: ShardSink) -> None:
+        """Read the rest of the dumps, and submit every shard that the sink has not taken.
+
+        Raises:
+            DumpError: A dump cannot be read or has no triple to keep, the sink failed, or the disk
+                is nearly full.
+        """
+        state = self.state
+        for number in state.unloaded:
+            sink.submit(self.work.shard(number))
+        if state.is_read:
+            return
+        block_filter = BlockFilter(self.rules, strict=self.settings.strict)
+        shard_triples = self.settings.shard_triples or state.shard_triples
+        steps = fill_shards(self._dumps, self.work, state, block_filter, shard_triples, cores())
+        with closing(steps):
+            for step in steps:
+                self.progress.advance("reading", step.bytes_read, state.triples_loaded)
+                self._take(sink, sink.pending)
+                state.is_read = step.dumps is not None
+                if step.shard is not None:
+                    self._complete(step.shard, sink)
+                elif step.dumps is not None:
+                    state.dumps = step.dumps
+                    self.save()
+
+    def drain(self, sink: ShardSink) -> None:
+        """Wait until the sink has taken every shard.
+
+        Raises:
+            DumpError: The sink failed.
+        """
+        while self.state.unloaded:
+            self.advance("loading")
+            self._take(sink, sink.pending - 1)
+        # The lines that the sink refused go to the end, when all of them are known.
+        rejects = RejectsFile(self.work.rejects, self.state.rejects_bytes)
+        rejects.add_refused(self.state.refused)
+        rejects.close()
+
+    def advance(self, stage: LoadStage) -> None:
+        """Report that all dumps are read and the load is in this stage."""
+        bytes_read = sum(dump.size_bytes for dump in self.state.dumps)
+        self.progress.advance(stage, bytes_read, self.state.triples_loaded)
+
+    def save(self) -> None:
+        """Write the checkpoint."""
+        self.state.seconds = self._seconds
+        self.state.save(self.work.checkpoint)
+
+    def dump_files(self) -> tuple[DumpFile, ...]:
+        """Describe the dumps, which were read to their end."""
+        return tuple(
+            DumpFile(name, read.size_bytes, read.sha256)
+            for name, read in zip(self._dumps, self.state.dumps, strict=True)
+        )
+
+    def summary(self, size_bytes: int) -> OutputSummary:
+        """Return the counts of all lines, with the size of the output."""
+        counts = self.state.counts
+        return OutputSummary(
+            counts.read,
+            counts.kept,
+            counts.filtered,
+            counts.rejected,
+            counts.mended,
+            self._seconds,
+            size_bytes,
+        )
+
+    def has_made(self, store: Manifest) -> bool:
+        """Return whether a finished store was loaded from these dumps, by these rules."""
+        names = [dump.name for dump in store.dumps]
+        return names == self._dumps and store.rules == self.rules.to_toml()
+
+    @property
+    def _seconds(self) -> float:
+        return round(time.monotonic() - self._started, 3)
+
+    def _plan(self, output: str) -> Plan:
+        formats = ("layout", str(SCHEMA_VERSION))
+        return Plan(output, self._identities, self.rules.to_toml(), (*versions().items(), formats))
+
+    def _complete(self, shard: Shard, sink: ShardSink) -> None:
+        """Note a complete shard, and have the sink take it."""
+        state = self.state
+        counts = state.counts + shard.counts
+        if state.is_read and not counts.kept:
+            raise DumpError(
+                f"none of the {counts.read:,} lines read is a triple to keep. "
+                "Check the rules with --show, or keep everything with --profile full."
+            )
+        state.counts = counts
+        state.relations.update(shard.relations)
+        state.types.update(shard.types)
+        state.node_rows += shard.node_rows
+        state.rejects_bytes = shard.rejects_bytes
+        state.position, state.dumps = shard.position, shard.dumps
+        state.unloaded[state.shards] = shard.counts.kept
+        state.shards += 1
+        self.save()
+        sink.submit(shard.path)
+        if not state.is_read:
+            # One shard waits while the sink is busy with others, and no more, to save disk space.
+            self._take(sink, self.settings.sinks)
+            _check_disk(shard.path.parent, shard.size_bytes)
+
+    def _take(self, sink: ShardSink, allowed: int) -> None:
+        """Note the shards that the sink has taken; wait until at most `allowed` are pending."""
+        state = self.state
+        while (taken := sink.take(wait=sink.pending > allowed)) is not None:
+            number = next(n for n in state.unloaded if self.work.shard(n) == taken.path)
+            state.triples_loaded += state.unloaded.pop(number) - len(taken.refused)
+            state.counts = state.counts.reject(len(taken.refused), REFUSED)
+            state.refused += [
+                f"shard {number}, line {line}: {text}" for line, text in taken.refused.items()
+            ]
+            self.save()
+            taken.path.unlink()
+
+
+@contextmanager
+def naming_write_errors(output: str) -> Iterator[None]:
+    """Raise a `DumpError` in place of an error of the file system or SQLite.
+
+    Args:
+        output: What the load writes, for the message.
+
+    Raises:
+        DumpError: A file cannot be written.
+    """
+    try:
+        yield
+    except (OSError, sqlite3.Error) as error:
+        reason = str(error)
+        if isinstance(error, OSError) and error.strerror and error.filename:
+            reason = f"{error.filename}: {error.strerror}"
+        raise DumpError(
+            f"{output} cannot be written ({reason}). Check that you may write there and that the "
+            "disk has free space, then run the same command again."
+        ) from error
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of the packages that determine the output."""
+    return {package: version(package) for package in ("kbqa", "polars", "pyoxigraph")}
+
+
+def cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def _identity(dump: str) -> tuple[str, str]:
+    """Return a dump's path, and what changes when the file does."""
+    if dump_size_bytes(dump) is None:
+        return dump, "a stream"
+    path = Path(dump).resolve()
+    changed = datetime.fromtimestamp(path.stat().st_mtime, UTC)
+    return str(path), f"{path.stat().st_size:,} bytes of {changed:%Y-%m-%d %H:%M:%S.%f} UTC"
+
+
+def _check_disk(directory: Path, shard_bytes: int) -> None:
+    free = shutil.disk_usage(directory).free
+    if free < _SPARE_SHARDS * shard_bytes:
+        raise DumpError(
+            f"the disk of {directory} is nearly full ({free / 1e9:.1f} GB left). Free some space "
+            "and run the same command again to resume."
+        )

@@ -1,0 +1,177 @@
+"""Load dumps into a store: what `kbqa load-freebase` does.
+
+```text
+ dump.gz ──► reader ──► blocks ──► filters ──► shards ──► writer ──────────────► graph/
+             gunzip     16 MB      a thread    .nt with   a process, K loaders
+             SHA-256               a core      checkpoint
+                                     │           │
+                                     ▼           └──► runs ──► merged by ranges ──► names.sqlite
+                                rejects.tsv           .parquet                      schema.json
+                                                                                    statistics.sqlite
+                                                                   at the very end: manifest.json
+```
+
+The reader (`kbqa.kb.loading.reading.dump`) unpacks a dump, hashes it, and cuts it into blocks of
+whole lines. Threads filter the blocks (`kbqa.kb.loading.reading.filter_block`). The kept triples go
+into shards, in the order of the dump (`kbqa.kb.loading.writing.shards`). A separate process loads
+the shards into the store (`kbqa.kb.loading.writing.store_writer`). Each shard also leaves small
+sorted files, the runs (`kbqa.kb.loading.writing.side_runs`). When the dumps are read, the names,
+the schema and the statistics are built from the runs (`kbqa.kb.loading.writing.side_indexes`),
+while the last shards are loaded and the store is compacted. Then the store is asked for the
+relations of those hubs whose edges are scattered over the dump, and all parts are moved into place,
+the manifest last.
+
+All of it happens in a folder inside the store's directory, with a checkpoint after every step
+(`kbqa.kb.loading.job`): to resume a load that was killed, ask for it again. Memory holds some
+blocks, a batch of triples for each loader and one range of nodes, whatever the size of the dump.
+"""
+
+import logging
+import shutil
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+
+from kbqa.kb.loading.checkpoint import discard, has_work_left
+from kbqa.kb.loading.job import (
+    LoadJob,
+    LoadSettings,
+    Progress,
+    cores,
+    naming_write_errors,
+    versions,
+)
+from kbqa.kb.loading.rules import FilterRules
+from kbqa.kb.loading.writing.side_indexes import index_hubs, index_languages, index_runs
+from kbqa.kb.loading.writing.store_writer import StoreWriter, drop_orphans
+from kbqa.kb.store.layout import LoadSummary, Manifest, StoreLayout, read_manifest, write_manifest
+from kbqa.sparql.errors import InputError
+
+logger = logging.getLogger(__name__)
+
+
+def load_freebase(
+    dumps: Sequence[str | Path],
+    store_directory: Path,
+    *,
+    rules: FilterRules | None = None,
+    overwrite: bool = False,
+    settings: LoadSettings | None = None,
+    progress: Progress | None = None,
+) -> LoadSummary:
+    """Load dumps into a store, or resume a load of them that was stopped.
+
+    Args:
+        dumps: Paths of N-Triples files, compressed or not; ``-`` is standard input.
+        store_directory: Where the store goes; created if it is missing.
+        rules: What to leave out; None for the profile ``qa``.
+        overwrite: Replace a finished store, or discard an unfinished load of something else. A
+            finished store stays in use until the new one is complete.
+        settings: How the load works; None for the defaults.
+        progress: Receives the progress.
+
+    Raises:
+        InputError: A dump does not exist, the directory holds a store or something else, another
+            load works there, or the disk is too small.
+        DumpError: A dump cannot be read or has no triple to keep, or the store cannot be written.
+    """
+    layout = StoreLayout(store_directory)
+    work = StoreLayout(layout.building)
+    job = LoadJob(dumps, work, rules, settings, progress)
+    with naming_write_errors(f"the store at {store_directory}"):
+        _check_directory(layout, overwrite)
+        with job.at_work():
+            if layout.is_finished and not overwrite:
+                # Only the folder of the load is left to delete, if this load made the store.
+                if has_work_left(work) or not job.has_made(read_manifest(store_directory)):
+                    raise _is_finished(store_directory)
+            else:
+                job.begin("store", overwrite)
+                if not job.state.is_built:
+                    _build(job)
+                _move_into_place(work, layout)
+            discard(work)
+    summary = read_manifest(store_directory).summary
+    logger.info("loaded %s triples into %s", summary.kept, store_directory)
+    return summary
+
+
+def _build(job: LoadJob) -> None:
+    work, state = job.work, job.state
+    if not state.is_compacted:
+        # A killed load may have left orphaned files in the store.
+        drop_orphans(work.graph)
+    with ThreadPoolExecutor(1) as pool, StoreWriter(work.graph, job.settings.sinks) as writer:
+        job.fill(writer)
+        # Names and schema need only the runs, and take a core for a while.
+        completing = pool.submit(_complete_store, job, writer)
+        indexed = index_runs(work, state, job.rules)
+        completing.result()
+    index_hubs(work, indexed.scattered, cores())
+    size_bytes = sum(_size_bytes(part) for part in _parts(work))
+    summary = LoadSummary(
+        **asdict(job.summary(size_bytes)),
+        entities=indexed.entities,
+        names=indexed.names,
+        properties=indexed.properties,
+        hubs=indexed.hubs,
+    )
+    manifest = Manifest(
+        versions(), job.rules.to_toml(), index_languages(job.rules), job.dump_files(), summary
+    )
+    write_manifest(work.manifest, manifest)
+    state.is_built = True
+    job.save()
+
+
+def _complete_store(job: LoadJob, writer: StoreWriter) -> None:
+    """Load the last shards and compact the store."""
+    job.drain(writer)
+    state = job.state
+    if job.settings.compacts and not state.is_compacted:
+        job.advance("compacting")
+        writer.compact()
+        state.is_compacted = True
+        job.save()
+    writer.finish()
+    job.advance("indexing")
+
+
+def _check_directory(layout: StoreLayout, overwrite: bool) -> None:
+    directory = layout.directory
+    if directory.exists() and not directory.is_dir():
+        raise InputError(f"{directory} is a file. Give a folder for the store.")
+    if layout.is_finished and not overwrite and not layout.building.exists():
+        raise _is_finished(directory)
+    if directory.is_dir():
+        ours = {*_parts(layout), layout.manifest, layout.building}
+        if foreign := sorted(set(directory.iterdir()) - ours):
+            raise InputError(
+                f"{directory} is not a store: it holds {foreign[0].name}. Choose an empty folder."
+            )
+
+
+def _is_finished(directory: Path) -> InputError:
+    return InputError(f"{directory} holds a finished store. Use --overwrite to replace it.")
+
+
+def _move_into_place(work: StoreLayout, layout: StoreLayout) -> None:
+    """Move the parts to where they are read; after a kill, the next call finishes the move."""
+    # From here until the new manifest is there, the directory is not a finished store.
+    layout.manifest.unlink(missing_ok=True)
+    for built, final in zip(_parts(work), _parts(layout), strict=True):
+        if built.exists():
+            if final.is_dir():
+                shutil.rmtree(final)
+            built.replace(final)
+    work.manifest.replace(layout.manifest)
+
+
+def _parts(layout: StoreLayout) -> tuple[Path, ...]:
+    return (layout.graph, layout.names, layout.schema, layout.statistics, layout.rejects)
+
+
+def _size_bytes(path: Path) -> int:
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.is_file())

@@ -1,0 +1,1 @@
+"""Reading, cleaning and filtering the lines of a dump."""

@@ -1,0 +1,243 @@
+"""Read dumps as blocks of whole lines, compressed or not, from files or standard input.
+
+A file is refused if its first lines show that it is no Freebase dump. Otherwise the lines are not
+looked at here, but in `kbqa.kb.loading.reading.filter_block`.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from kbqa.kb.loading.reading.cleaning import (
+    DIRECTIVE,
+    FOUR_TERMS,
+    TURTLE_LIST,
+    Rejected,
+    Repaired,
+    Skipped,
+    clean_line,
+)
+from kbqa.kb.loading.reading.compression import READ_ERRORS, HashedFile, decompress
+from kbqa.sparql.errors import DumpError, InputError
+
+STDIN = "-"
+
+BLOCK_BYTES = 16 << 20
+"""Usual size of a block: some 125,000 lines of Freebase."""
+
+_PROBED_LINES = 1000
+_FREEBASE = b"freebase.com/"
+_OTHER_DATA_SETS = {
+    b"dbpedia.org/": "DBpedia",
+    b"wikidata.org/": "Wikidata",
+    b"yago-knowledge.org/": "YAGO",
+}
+_LONGEST_LINE_BYTES = 64 << 20
+"""Far above any Freebase literal (the longest seen has 56,153 characters): it is binary data."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    r"""Whole lines of a dump, in order.
+
+    Attributes:
+        dump: The file, as the user gave it.
+        first_line: Number of the first line, 1-based.
+        data: The lines, each with its ``\n``; the last of a file may lack it.
+        end: Where the block ends in the content, in bytes of it, decompressed.
+        bytes_read: How far the file has been read, in bytes as they are on disk.
+    """
+
+    dump: str
+    first_line: int
+    data: bytes
+    end: int
+    bytes_read: int
+
+
+def dump_size_bytes(dump: str) -> int | None:
+    """Return the size of a dump on disk; None for standard input or what is not a plain file.
+
+    Raises:
+        InputError: There is no such file, or it may not be read.
+    """
+    if dump == STDIN:
+        return None
+    path = Path(dump)
+    try:
+        if path.is_dir():
+            raise InputError(f"{dump} is a folder. Give the dump file in it.")
+        if not path.exists():
+            raise InputError(f"there is no dump at {dump}.")
+        return path.stat().st_size if path.is_file() else None
+    except OSError as error:
+        raise InputError(f"{dump} cannot be read: {error.strerror}.") from error
+
+
+class DumpReader:
+    """A dump that is open: read its blocks, then ask for its size and hash, then close it."""
+
+    def __init__(self, dump: str) -> None:
+        """Open a dump.
+
+        Args:
+            dump: A path, or ``-`` for standard input.
+
+        Raises:
+            InputError: There is no such file.
+            DumpError: It cannot be read.
+        """
+        dump_size_bytes(dump)
+        self._dump = dump
+        try:
+            self._raw = sys.stdin.buffer if dump == STDIN else Path(dump).open("rb")  # noqa: SIM115 (`close` does)
+            self._file = HashedFile(self._raw)
+        except OSError as error:
+            raise DumpError(f"{dump} cannot be read: {error.strerror}.") from error
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of the file as it is on disk, once all blocks have been read."""
+        return self._file.sha256
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the file as it is on disk, once all blocks have been read."""
+        return self._file.size_bytes
+
+    def close(self) -> None:
+        """Close the file, read to its end or not."""
+        self._file.close()
+        if self._dump != STDIN:
+            self._raw.close()
+
+    def blocks(
+        self, *, block_bytes: int = BLOCK_BYTES, skip_bytes: int = 0, skip_lines: int = 0
+    ) -> Iterator[Block]:
+        """Read the dump, once. The content, not the name, determines the compression.
+
+        Args:
+            block_bytes: Size at which a block ends, with the line that reaches it. Blocks end at
+                the same places whether those before are read or skipped.
+            skip_bytes: Skip the blocks up to the one with this `Block.end`.
+            skip_lines: The number of lines in them.
+
+        Raises:
+            DumpError: It is damaged or cut short, is empty, is not a Freebase dump, or ends before
+                `skip_bytes`.
+        """
+        if self._file.is_archive:
+            raise DumpError(f"{self._dump} is an archive. Unpack it and load the file inside.")
+        line, end = skip_lines + 1, skip_bytes
+        gathered: list[bytes] = []
+        size = 0
+        try:
+            for piece in self._skip(skip_bytes):
+                start = 0
+                while (newline := piece.find(b"\n", start + max(block_bytes - size - 1, 0))) >= 0:
+                    gathered.append(piece[start : newline + 1])
+                    block = self._block(line, gathered, end)
+                    yield block
+                    line, end = line + block.data.count(b"\n"), block.end
+                    gathered, size, start = [], 0, newline + 1
+                gathered.append(piece[start:])
+                size += len(piece) - start
+                if size > block_bytes + _LONGEST_LINE_BYTES:
+                    line += _count_lines(gathered)
+                    raise DumpError(f"{self._dump}, line {line}: no line ends here.")
+        except READ_ERRORS as error:
+            # Lines that are skipped are not counted.
+            is_counted = gathered or not skip_bytes
+            line += _count_lines(gathered)
+            place = f"after line {line - 1}" if is_counted else f"before line {line}"
+            raise DumpError(
+                f"{self._dump} is damaged or cut short {place}: {error}. "
+                "Download it again, or compare its checksum."
+            ) from error
+        if size:
+            yield self._block(line, gathered, end)
+        elif not end:
+            raise DumpError(f"{self._dump} is empty.")
+
+    def _skip(self, skip_bytes: int) -> Iterator[bytes]:
+        left = skip_bytes
+        for piece in decompress(self._file):
+            if left < len(piece):
+                yield piece[left:]
+            left = max(left - len(piece), 0)
+        if left:
+            raise DumpError(
+                f"{self._dump} ends {left} bytes before the place that the load had reached: "
+                "it changed since the load started. Use --overwrite to start again."
+            )
+
+    def _block(self, line: int, gathered: list[bytes], start: int) -> Block:
+        data = b"".join(gathered)
+        if not start:
+            _check_is_freebase(data, self._dump)
+        return Block(self._dump, line, data, start + len(data), self._file.size_bytes)
+
+
+def _count_lines(pieces: Iterable[bytes]) -> int:
+    return sum(piece.count(b"\n") for piece in pieces)
+
+
+def _check_is_freebase(data: bytes, dump: str) -> None:
+    """Refuse a file whose first lines hold no triple of Freebase, or are mostly Turtle."""
+    triples: list[bytes] = []
+    rejected: list[tuple[int, bytes, str]] = []
+    is_turtle = False
+    lines = data.split(b"\n", _PROBED_LINES)[:_PROBED_LINES]
+    for number, line in enumerate(lines, start=1):
+        match clean_line(line):
+            case Repaired(triple):
+                triples.append(triple)
+            case Rejected(reason):
+                rejected.append((number, line, reason))
+                is_turtle |= reason == TURTLE_LIST
+            case Skipped(reason):
+                is_turtle |= reason == DIRECTIVE
+    if is_turtle and len(rejected) > len(triples):
+        number, line, _ = rejected[0]
+        raise _not_ntriples(
+            dump, number, line, "It seems to be Turtle: convert it to N-Triples first."
+        )
+    if triples and not any(_FREEBASE in triple for triple in triples):
+        raise DumpError(
+            f"{dump} is not a Freebase dump: {_FREEBASE.decode()} does not occur in its first "
+            f"lines. It seems to be {_data_set(triples[0])}."
+        )
+    if rejected and not triples:
+        number, line, reason = rejected[0]
+        raise _not_ntriples(dump, number, line, _advice(line, reason))
+
+
+def _not_ntriples(dump: str, number: int, line: bytes, advice: str) -> DumpError:
+    start = line.strip()[:60].decode("utf-8", "replace")
+    return DumpError(f"{dump}, line {number}: not N-Triples ({start!r}). {advice}")
+
+
+def _data_set(triple: bytes) -> str:
+    for host, name in _OTHER_DATA_SETS.items():
+        if host in triple:
+            return name
+    return f"RDF about something else ({triple.decode().split()[0]})"
+
+
+def _advice(line: bytes, reason: str) -> str:
+    start = line.lstrip(b"\xef\xbb\xbf \t").lower()
+    if start.startswith((b"<!doctype", b"<html")):
+        return "It is a web page: was the download refused or redirected?"
+    if start.startswith((b"<?xml", b"<rdf")):
+        return "It is XML: convert RDF/XML to N-Triples first."
+    if start.startswith((b"{", b"[")):
+        return "It looks like JSON. A dump has one `<subject> <predicate> <object> .` on each line."
+    if reason.endswith("not RDF"):
+        return (
+            f"It is a data set derived from Freebase ({reason}) or a dump from before 2012. "
+            "Load one of the RDF dumps of 2013 to 2015."
+        )
+    if reason == FOUR_TERMS:
+        return "It may be N-Quads: remove the graph name from each line first."
+    return f"A dump has one `<subject> <predicate> <object> .` on each line; here: {reason}."

@@ -1,0 +1,1 @@
+"""Writing shards, the store and its indexes."""

@@ -1,0 +1,1 @@
+"""The index of names, and the search for entities by name."""

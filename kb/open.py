@@ -1,0 +1,37 @@
+"""Open the graph that the user chose."""
+
+from pathlib import Path
+
+from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
+from kbqa.sparql.errors import InputError
+
+
+def open_graph(
+    store: str | Path | None = None,
+    endpoint: str | None = None,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+) -> Graph:
+    """Open an embedded store or an endpoint; without either, the demo graph.
+
+        with kbqa.open_graph() as graph:
+            graph.relations("m.09c7w0", "out")
+
+    Args:
+        store: Directory that `kbqa load-freebase` wrote.
+        endpoint: URL of a SPARQL 1.1 endpoint. Nothing is sent to it yet.
+        timeout_s: Seconds for each search operation of an endpoint; a store's need no limit.
+
+    Raises:
+        InputError: Both are given, or the endpoint is not an HTTP URL.
+        StoreError: The store is missing, unfinished, empty or unreadable.
+    """
+    if store is not None and endpoint is not None:
+        raise InputError("choose one graph: --store or --endpoint, not both")
+    if endpoint is not None:
+        from kbqa.kb.endpoint.sparql_endpoint import SparqlEndpoint
+
+        return SparqlEndpoint(endpoint, timeout_s)
+    from kbqa.kb.demo_graph import demo_store_directory
+    from kbqa.kb.store.oxigraph import OxigraphStore
+
+    return OxigraphStore.open(demo_store_directory() if store is None else Path(store))

@@ -1,0 +1,1 @@
+"""Relations, types, and what the schema says of them."""

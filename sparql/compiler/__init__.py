@@ -1,0 +1,1 @@
+"""From reasoning paths to SPARQL."""

@@ -1,0 +1,1 @@
+"""From SPARQL to reasoning paths."""

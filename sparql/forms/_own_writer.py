@@ -1,0 +1,191 @@
+"""Write kbqa's own text form, exactly; `kbqa.sparql.forms` has the grammar."""
+
+from collections.abc import Iterable, Iterator
+
+from kbqa.sparql.crp import (
+    AnyOf,
+    Compare,
+    Constraint,
+    Crp,
+    Entity,
+    Hop,
+    IsEntity,
+    IsNode,
+    IsNotEntity,
+    IsNotNode,
+    NodeRef,
+    Order,
+    Step,
+    Test,
+    TextEquals,
+    Way,
+)
+from kbqa.sparql.forms._own_words import (
+    FULL_IRI,
+    LANGUAGE_TAG,
+    PLAIN_ID,
+    bracketed,
+    is_plain_name,
+    is_plain_value,
+    quoted,
+)
+from kbqa.sparql.terms import LiteralTerm, is_mid
+
+
+def render_crp(crp: Crp) -> str:
+    """Write a CRP in kbqa's own text form; equal CRPs have equal texts, others do not.
+
+    >>> render_crp(Crp(Entity("Kenya", "m.019rg5"), (Hop("location.country.capital"),)))
+    'Kenya (m.019rg5) -> location.country.capital'
+    """
+    return "\n".join(_lines(crp))
+
+
+def _lines(crp: Crp) -> Iterator[str]:
+    yield " ".join([_entity(crp.topic, raw=True), *map(_step, crp.path)])
+    for constraint in crp.constraints:
+        at = constraint.at
+        subject = _entity(at) if isinstance(at, Entity) else _node(at, crp.answer)
+        yield f"{subject} {_branch(constraint, crp.answer, raw=True)}"
+    if crp.order is not None:
+        yield _order(crp.order, crp.answer)
+    if crp.differs_from is None:
+        yield "distinct from none"
+    elif crp.differs_from:
+        yield f"distinct from ?{crp.differs_from}"
+    language = crp.answer_language
+    if language is None:
+        yield "any language"
+    elif language != "en":
+        yield f"answers in {_language(language)}"
+
+
+def _order(order: Order, answer: int) -> str:
+    words = ["largest" if order.descending else "smallest"]
+    if order.limit > 1 or order.offset:
+        words.append(str(order.limit))
+    if order.offset:
+        words.append(f"after {order.offset}")
+    return " ".join([*words, _node(order.at, answer), *map(_step, order.hops)])
+
+
+def _step(step: Step) -> str:
+    if isinstance(step, Hop):
+        return f"{'<-' if step.inverse else '->'} {_id(step.relation)}"
+    return f"({' | '.join(map(_way, step.ways))})"
+
+
+def _way(way: Way) -> str:
+    """Write a way, each constraint after its node or a later one.
+
+    This keeps the constraints in their order.
+    """
+    held: list[list[str]] = [[] for _ in range(len(way.path) + 1)]
+    reached = 0
+    for constraint in way.constraints:
+        text = _branch(constraint, None)
+        if isinstance(constraint.at, Entity):
+            text = f"{_entity(constraint.at)} {text}"
+        elif constraint.at < reached:
+            text = f"?{constraint.at} {text}"
+        else:
+            reached = constraint.at
+        held[reached].append(text)
+    words = [_braces(held[0])] if held[0] else []
+    for step, items in zip(way.path, held[1:], strict=True):
+        words.append(_step(step))
+        if items:
+            words.append(_braces(items))
+    return " ".join(words)
+
+
+def _branch(constraint: Constraint, answer: int | None, raw: bool = False) -> str:
+    """Write a constraint without its node.
+
+    Args:
+        constraint: The constraint.
+        answer: Position of the answer; None inside a way, which cannot refer to positions.
+        raw: The branch is on a separate line.
+    """
+    words = ["no"] if constraint.negated else []
+    words += map(_step, constraint.hops)
+    if constraint.label is not None:
+        words.append(_node(constraint.label, answer))
+    if constraint.branches:
+        words.append(_braces(_branch(branch, answer) for branch in constraint.branches))
+    if constraint.test is not None:
+        words.append(_test(constraint.test, answer, raw))
+    if constraint.optional:
+        words.append("or none")
+    return " ".join(words)
+
+
+def _braces(items: Iterable[str]) -> str:
+    return f"{{{', '.join(items)}}}"
+
+
+def _test(test: Test, answer: int | None, raw: bool) -> str:
+    match test:
+        case IsEntity(entity):
+            return f"= {_entity(entity, raw)}"
+        case IsNotEntity(entity):
+            return f"!= {_entity(entity, raw)}"
+        case IsNode(other):
+            return f"is {_node(other.node, answer)}"
+        case IsNotNode(other):
+            return f"is not {_node(other.node, answer)}"
+        case Compare(operator, NodeRef(node)):
+            return f"{operator} {_node(node, answer)}"
+        case Compare(operator, LiteralTerm() as value):
+            return f"{operator} {_value(value)}"
+        case TextEquals(text, None):
+            return f"reads {quoted(text)}"
+        case TextEquals(text, ""):
+            return f"reads {quoted(text)} untagged"
+        case TextEquals(text, str(language)):
+            return f"reads {quoted(text)}@{_language(language)}"
+        case AnyOf(alternatives):
+            ways = (
+                ", ".join(_branch(constraint, answer) for constraint in alternative)
+                for alternative in alternatives
+            )
+            return f"{{{' | '.join(ways)}}}"
+    raise AssertionError(test)
+
+
+def _node(node: int | str, answer: int | None) -> str:
+    if node == answer:
+        return "?x"
+    # ?x is the answer, so that a label of that name needs a mark.
+    return "?_x" if node == "x" else f"?{node}"
+
+
+def _entity(entity: Entity, raw: bool = False) -> str:
+    mid = None if entity.mid is None else _entity_id(entity.mid)
+    if entity.name is None:
+        return mid or ""
+    name = entity.name if raw and is_plain_name(entity.name) else bracketed(entity.name)
+    return name if mid is None else f"{name} ({mid})"
+
+
+def _entity_id(mid: str) -> str:
+    if is_mid(mid):
+        return mid
+    text = _id(mid)
+    return text if text.startswith("<") else f"ns:{text}"
+
+
+def _id(text: str) -> str:
+    """Write a relation, datatype or id."""
+    if PLAIN_ID.fullmatch(text):
+        return text
+    return f"<{text}>" if FULL_IRI.fullmatch(text) else bracketed(text)
+
+
+def _value(value: LiteralTerm) -> str:
+    text = value.text if is_plain_value(value.text) else quoted(value.text)
+    return text if value.datatype is None else f"{text}^^{_id(value.datatype)}"
+
+
+def _language(language: str) -> str:
+    return language if LANGUAGE_TAG.fullmatch(language) else quoted(language)

@@ -1,0 +1,1 @@
+"""SPARQL text: what may be run, templates, and limits on rows."""

@@ -1,0 +1,102 @@
+"""The search queries that explore a graph from one entity, as text.
+
+Variables: `?relation`, `?entity`, `?mid`, `?name` and `?type`. Rows are capped by LIMIT, so that a
+hub answers as fast as any other entity.
+
+Source: KnowPath, appendix G. The paper's queries have no direction, name or limit; "head" is `out`
+here and "tail" is `in`.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from kbqa.sparql.crp import Hop
+from kbqa.sparql.terms import iri
+
+Direction = Literal["out", "in"]
+
+NAME = "type.object.name"
+TYPE = "type.object.type"
+
+
+def relations_query(entity: str, direction: Direction, limit: int) -> str:
+    """Write the search for the distinct relations of an entity.
+
+    >>> relations_query("m.0abc", "in", 10).replace("http://rdf.freebase.com/ns/", "")
+    'SELECT DISTINCT ?relation WHERE { ?entity ?relation <m.0abc> } LIMIT 10'
+    """
+    edge = _edge(iri(entity), "?relation", direction)
+    return f"SELECT DISTINCT ?relation WHERE {{ {edge} }} LIMIT {limit}"
+
+
+def neighbours_query(entity: str, relation: str, direction: Direction, limit: int) -> str:
+    """Write the search for what one relation leads to from an entity.
+
+    >>> neighbours_query("m.0a", "film.actor.film", "out", 5).replace(
+    ...     "http://rdf.freebase.com/ns/", ""
+    ... )
+    'SELECT DISTINCT ?entity WHERE { <m.0a> <film.actor.film> ?entity } LIMIT 5'
+    """
+    edge = _edge(iri(entity), iri(relation), direction)
+    return f"SELECT DISTINCT ?entity WHERE {{ {edge} }} LIMIT {limit}"
+
+
+def frontier_relations_query(entities: Sequence[str], direction: Direction, limit: int) -> str:
+    """Write the search for the distinct relations that any of several entities has.
+
+    >>> frontier_relations_query(["m.0a"], "out", 9).replace("http://rdf.freebase.com/ns/", "")
+    'SELECT DISTINCT ?relation WHERE { VALUES ?node { <m.0a> } ?node ?relation ?entity } LIMIT 9'
+    """
+    edge = _edge("?node", "?relation", direction)
+    return f"SELECT DISTINCT ?relation WHERE {{ {_values(entities)} {edge} }} LIMIT {limit}"
+
+
+def frontier_neighbours_query(
+    entities: Sequence[str], relation: str, direction: Direction, limit: int
+) -> str:
+    """Write the search for what one relation leads to from any of several entities.
+
+    >>> frontier_neighbours_query(["m.0a"], "c.d", "in", 9).replace(
+    ...     "http://rdf.freebase.com/ns/", ""
+    ... )
+    'SELECT DISTINCT ?entity WHERE { VALUES ?node { <m.0a> } ?entity <c.d> ?node } LIMIT 9'
+    """
+    edge = _edge("?node", iri(relation), direction)
+    return f"SELECT DISTINCT ?entity WHERE {{ {_values(entities)} {edge} }} LIMIT {limit}"
+
+
+def starts_query(hops: Sequence[Hop], end: str, limit: int) -> str:
+    """Write the search for the nodes from which hops lead to an entity; one may occur repeatedly.
+
+    >>> starts_query((Hop("a.b"), Hop("c.d", inverse=True)), "m.0a", 5).replace(
+    ...     "http://rdf.freebase.com/ns/", ""
+    ... )
+    'SELECT ?entity WHERE { <m.0a> <c.d> ?n1 . ?entity <a.b> ?n1 } LIMIT 5'
+    """
+    nodes = ["?entity", *(f"?n{at}" for at in range(1, len(hops))), iri(end)]
+    edges: list[str] = []
+    for start, hop, other in zip(nodes, hops, nodes[1:], strict=False):
+        subject, object_ = (other, start) if hop.inverse else (start, other)
+        edges.insert(0, f"{subject} {iri(hop.relation)} {object_}")
+    return f"SELECT ?entity WHERE {{ {' . '.join(edges)} }} LIMIT {limit}"
+
+
+def labels_query(mids: Sequence[str]) -> str:
+    """Write the search for all names of many entities, in every language."""
+    values = " ".join(iri(mid) for mid in mids)
+    return f"SELECT ?mid ?name WHERE {{ VALUES ?mid {{ {values} }} ?mid {iri(NAME)} ?name }}"
+
+
+def types_query(mid: str) -> str:
+    """Write the search for the types of an entity."""
+    return f"SELECT DISTINCT ?type WHERE {{ {iri(mid)} {iri(TYPE)} ?type }}"
+
+
+def _values(entities: Sequence[str]) -> str:
+    return f"VALUES ?node {{ {' '.join(map(iri, entities))} }}"
+
+
+def _edge(node: str, relation: str, direction: Direction) -> str:
+    if direction == "out":
+        return f"{node} {relation} ?entity"
+    return f"?entity {relation} {node}"

@@ -1,0 +1,118 @@
+import json
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from kbqa.engine.commands.chat_options import ChatChoice, chat_options
+from kbqa.engine.commands.methods import MethodChoice, method_options, methods
+from kbqa.engine.methods import METHODS
+from kbqa.engine.methods.router.settings import RouterSettings
+from kbqa.engine.methods.settings import describe_settings, read_settings
+from kbqa.engine.setup import Engine
+from kbqa.kb.graph import Graph
+from kbqa.sparql.errors import InputError
+
+
+def choose(*arguments: str, then=lambda method, chat: None) -> Result:
+    """Give a command options, and do something with the method that they choose."""
+
+    @click.command()
+    @method_options
+    @chat_options
+    def command(method: MethodChoice, chat: ChatChoice) -> None:
+        then(method, chat)
+
+    return CliRunner().invoke(command, arguments)
+
+
+def test_a_method_is_chosen_with_its_settings() -> None:
+    chosen: list[MethodChoice] = []
+    result = choose(
+        "--set", "repair=embedder", "--set", "width=5", then=lambda m, _: chosen.append(m)
+    )
+    assert result.exit_code == 0, result.output
+    assert chosen == [MethodChoice("router", {"repair": "embedder", "width": "5"})]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--repair", "embedder"), "--repair was removed. Use --set repair=VALUE."),
+        (("--general-calls", "0.5"), "Use --set general_calls=VALUE."),
+        (("--without", "entity", "--without", "string"), "Use --set without=VALUE."),
+        (("--method", "specialised"), "is now --method router --set repair=off"),
+        (("--method", "general"), "is now --method router --set write=no"),
+    ],
+)
+def test_a_removed_option_names_its_replacement(arguments: tuple[str, ...], message: str) -> None:
+    result = choose(*arguments)
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+@pytest.mark.parametrize("text", ["width", "=5", "width="])
+def test_a_setting_of_another_form_is_refused(text: str) -> None:
+    result = choose("--set", text)
+    assert isinstance(result.exception, InputError)
+    assert "write it as name=value" in str(result.exception)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"depth": "5"}, "the method router has no setting 'depth'. It has: write, repair,"),
+        ({"width": "wide"}, "--set width=wide: width is a whole number. See `kbqa methods router`"),
+        ({"repair": "magic"}, "repair is off or embedder or llm"),
+        ({"width": "0"}, "width is 0: use 1 or more"),
+        ({"general_calls": "nan"}, "general_calls is nan: use 0 or more"),
+        ({"threshold": "2"}, "threshold is 2.0: use a confidence from 0 to 1"),
+        ({"without": "entity,colour"}, "without is any of"),
+    ],
+)
+def test_a_setting_that_does_not_fit_is_refused(given: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError) as raised:
+        read_settings(RouterSettings, given, "router")
+    assert message in str(raised.value)
+
+
+def test_settings_are_read_by_their_types() -> None:
+    texts = {"without": "entity, string", "threshold": "0.5", "write": "no", "embedder": "none"}
+    settings = read_settings(RouterSettings, texts, "router")
+    assert settings == RouterSettings(without=("entity", "string"), threshold=0.5, write=False)
+    assert read_settings(RouterSettings, {}, "router") == RouterSettings()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"repair": "llm"}, "needs a general model: add --llm URL"),
+        ({"stop": "judge"}, "stop=judge needs a general model"),
+        ({"width": 5}, "width is about repair, and nothing is repaired"),
+        (
+            {"repair": "embedder", "route": "confidence", "order": "full-first"},
+            "route=confidence needs order=confidence",
+        ),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(
+    graph: Graph, settings: dict[str, object], message: str
+) -> None:
+    with pytest.raises(InputError) as raised:
+        Engine(graph, settings=settings)
+    assert message in str(raised.value)
+
+
+def test_methods_are_listed() -> None:
+    result = CliRunner().invoke(methods, ["--json"])
+    assert [row["name"] for row in json.loads(result.output)] == list(METHODS)
+    assert CliRunner().invoke(methods, []).output.startswith("router  RouterKGQA: ")
+
+
+def test_the_settings_of_a_method_are_listed() -> None:
+    rows = json.loads(CliRunner().invoke(methods, ["router", "--json"]).output)
+    assert rows == [each._asdict() for each in describe_settings(RouterSettings)]
+    text = CliRunner().invoke(methods, ["router"]).output
+    assert "width = 3  (a whole number)\n    Paths that each step" in text
+    unknown = CliRunner().invoke(methods, ["magic"])
+    assert "there is no method 'magic'. The methods are: router" in str(unknown.exception)

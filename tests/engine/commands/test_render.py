@@ -1,0 +1,179 @@
+import json
+from dataclasses import replace
+
+import pytest
+from made_runs import make_failed_row, make_row
+
+from kbqa.engine.answer import Answer, AnswerEntity, EvidenceTriple
+from kbqa.engine.commands.render import render_answer, render_summary
+from kbqa.engine.evaluation.runs.rows import Row
+from kbqa.engine.linking.ground import Grounding
+from kbqa.engine.methods.router.trace import RouterTrace
+from kbqa.engine.running.tried import Tried
+from kbqa.engine.writing.generate import Candidate
+from kbqa.sparql.crp import Constraint, Crp, Entity, Hop, IsEntity
+from kbqa.sparql.relax import Relaxation
+from kbqa.sparql.terms import LiteralTerm
+
+MALE = Constraint(1, (Hop("people.person.gender"),), IsEntity(Entity("Zorblax")))
+CRP = Crp(Entity("Jamaica", "m.03_r3"), (Hop("location.country.currency_used"),))
+WRONG = Tried(Candidate("nonsense", -1.0, 9), "unreadable", "no main path")
+RIGHT = Tried(
+    Candidate("Main Path:\n Kenya -> a.b", -2.0, 9),
+    "reachable",
+    grounding=Grounding(CRP, (), {}),
+    relaxation=Relaxation("full", CRP, ()),
+)
+ANSWER = Answer(
+    question="what jamaican money called?",
+    answers=(AnswerEntity("m.04xc2m", "Jamaican dollar"),),
+    trace=RouterTrace((WRONG, RIGHT), 1, "specialised"),
+    confidence=0.7512,
+    sparql="SELECT ?x {\n}",
+    evidence=(
+        EvidenceTriple(
+            "m.03_r3",
+            "location.country.currency_used",
+            "m.04xc2m",
+            "Jamaica",
+            "Jamaican dollar",
+        ),
+    ),
+    stage="specialised",
+    seconds={"write": 1.234, "execute": 0.001},
+)
+UNANSWERED = Answer(
+    question=ANSWER.question,
+    answers=(),
+    trace=RouterTrace((WRONG, replace(RIGHT, relaxation=None)), None),
+    problem="none of the paths exists",
+    seconds=ANSWER.seconds,
+)
+
+
+def test_an_answer_reads_like_this() -> None:
+    assert (
+        render_answer(ANSWER, "store x")
+        == """\
+Jamaican dollar  (m.04xc2m)
+Confidence: 0.75
+
+Path:
+  From Jamaica, follow location.country.currency_used to the answers.
+From path 2 of the model, relaxation: full.
+
+Evidence:
+  Jamaica  location.country.currency_used  Jamaican dollar
+
+SPARQL:
+  SELECT ?x {
+  }
+
+Graph: store x
+Time: write 1.23 s, execute 0.00 s"""
+    )
+
+
+def test_no_answer_reads_like_this() -> None:
+    assert (
+        render_answer(UNANSWERED, "store x")
+        == """\
+No answer: none of the paths exists.
+
+Paths that the model wrote:
+  1. unreadable: nonsense (no main path)
+  2. reachable: Kenya -> a.b
+
+Graph: store x
+Time: write 1.23 s, execute 0.00 s"""
+    )
+
+
+@pytest.mark.parametrize(
+    ("item", "line"),
+    [
+        (AnswerEntity("m.04xc2m", "Jamaican dollar"), "Jamaican dollar  (m.04xc2m)"),
+        (AnswerEntity("m.0pop1", "m.0pop1"), "m.0pop1"),
+        (AnswerEntity(LiteralTerm("480"), "480"), "480"),
+    ],
+    ids=["entity", "mediator", "literal"],
+)
+def test_each_kind_of_answer_has_its_line(item: AnswerEntity, line: str) -> None:
+    assert render_answer(replace(ANSWER, answers=(item,)), "").splitlines()[0] == line
+
+
+@pytest.mark.parametrize(("truncated", "more"), [(False, "3 more"), (True, "3+ more")])
+def test_many_answers_are_counted(truncated: bool, more: str) -> None:
+    answers = tuple(AnswerEntity(f"m.{n}", f"Name {n}") for n in range(13))
+    lines = render_answer(replace(ANSWER, answers=answers, truncated=truncated), "").splitlines()
+    assert lines[9:11] == ["Name 9  (m.9)", f"… and {more} (--json prints all)"]
+
+
+def test_what_relaxation_dropped_is_shown() -> None:
+    asked = replace(CRP, constraints=(MALE,))
+    relaxed = replace(
+        RIGHT,
+        problem="no entity is called 'Zorblax'",
+        grounding=Grounding(asked, (), {}),
+        relaxation=Relaxation("main_path", CRP, (MALE,)),
+    )
+    trace = RouterTrace((WRONG, relaxed), 1, "specialised")
+    text = render_answer(replace(ANSWER, trace=trace), "")
+    assert "Dropped, because nothing satisfied all of it:\n  Keep those where the answer" in text
+    assert "Of what the model wrote: no entity is called 'Zorblax'." in text
+    assert "relaxation: main_path." in text
+
+
+def test_evidence_shows_mediators_and_literals() -> None:
+    evidence = (
+        EvidenceTriple("m.03_r3", "a.b.population", "m.0pop1", "Jamaica", "m.0pop1"),
+        EvidenceTriple("m.0pop1", "a.b.number", LiteralTerm("27"), "m.0pop1", "27"),
+    )
+    text = render_answer(replace(ANSWER, evidence=evidence), "")
+    assert "  Jamaica  a.b.population  [m.0pop1]\n  [m.0pop1]  a.b.number  27\n" in text
+
+
+def test_much_evidence_is_counted() -> None:
+    text = render_answer(replace(ANSWER, evidence=ANSWER.evidence * 12), "")
+    assert text.count("Jamaica  location") == 10
+    assert "… and 2 more triples" in text
+
+
+@pytest.mark.parametrize("problem", ["the proof is late", "the proof is late."])
+def test_a_problem_beside_an_answer_is_a_note(problem: str) -> None:
+    lines = render_answer(replace(ANSWER, problem=problem), "").splitlines()
+    assert lines[1] == "Note: the proof is late."
+
+
+ROWS = [
+    Row.model_validate(row)
+    for row in (
+        make_row("right", ["m.1"]),
+        make_failed_row("failed"),
+        make_row("unscored", gold=[], scores=None),
+    )
+]
+
+
+def test_a_summary_is_a_table() -> None:
+    cell = "0.500 [0.000, 1.000]"
+    assert (
+        render_summary(ROWS, entities="gold", as_json=False)
+        == f"""\
+| tier (gold entities) | n | hit | Hits@1 | exact match | F1 |
+|---|---:|---:|---:|---:|---:|
+| all | 2 | {cell} | {cell} | {cell} | {cell} |
+
+95 % bootstrap intervals. 1 failed, 1 not scored."""
+    )
+
+
+def test_a_summary_is_json() -> None:
+    record = json.loads(render_summary(ROWS, entities="linked", as_json=True))
+    assert record["tiers"]["all"]["f1"] == {"mean": 0.5, "low": 0.0, "high": 1.0, "n": 2}
+    assert (record["entities"], record["failed"], record["unscored"]) == ("linked", 1, 1)
+
+
+def test_a_summary_without_scores_says_how_many_were_not_scored() -> None:
+    text = render_summary(ROWS[2:], entities="gold", as_json=False)
+    assert text.endswith("0 failed, 1 not scored.")

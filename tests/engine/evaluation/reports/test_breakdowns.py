@@ -1,0 +1,109 @@
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_runs import MadeRow, make_row
+
+from kbqa.engine.evaluation.reports.breakdowns import (
+    ShapeCell,
+    break_down,
+    cross_shapes,
+    rows_by_tier,
+)
+from kbqa.engine.evaluation.runs.rows import Row
+
+
+def _rows(*made: MadeRow) -> list[Row]:
+    return [Row.model_validate(row) for row in made]
+
+
+def _shape(hops: int, constraints: int) -> dict[str, object]:
+    return {"hops": hops, "constraints": constraints, "ordered": False}
+
+
+def test_tiers_stand_in_order_and_join() -> None:
+    tiers = ["none", "annotated", "independent", "annotated", None, "else"]
+    rows = _rows(*(make_row(str(at), tier=tier) for at, tier in enumerate(tiers)))
+    grouped = rows_by_tier(rows)
+    assert {tier: [row.id for row in members] for tier, members in grouped.items()} == {
+        "all": ["0", "1", "2", "3", "4", "5"],
+        "independent": ["2"],
+        "annotated": ["1", "3"],
+        "independent + annotated": ["1", "2", "3"],
+        "none": ["0"],
+        "else": ["5"],
+    }
+    assert list(grouped) == [
+        "all",
+        "independent",
+        "annotated",
+        "independent + annotated",
+        "none",
+        "else",
+    ]
+
+
+@pytest.mark.parametrize("tier", ["independent", "annotated"])
+def test_one_tier_alone_is_not_joined_with_nothing(tier: str) -> None:
+    assert list(rows_by_tier(_rows(make_row("a", tier=tier)))) == ["all", tier]
+
+
+def test_groups_hold_their_scores() -> None:
+    rows = _rows(
+        make_row("a", ["m.1"], type="superlative", gold_shape=_shape(1, 0)),
+        make_row("b", ["m.2"], type="conjunction", gold_shape=_shape(4, 3)),
+        make_row("c", ["m.1", "m.2"], type="conjunction", gold_shape=_shape(5, 7), level="string"),
+        make_row("d", type="conjunction"),
+        make_row("e", ["m.1"], type="conjunction", scores=None),
+    )
+    found = break_down(rows)
+    table = {
+        way: [(g.name, g.n, round(g.f1.mean, 2), round(g.answered, 2)) for g in groups]
+        for way, groups in found.items()
+    }
+    assert table == {
+        "type": [("conjunction", 3, 0.22, 0.67), ("superlative", 1, 1.0, 1.0)],
+        "depth": [("1", 1, 1.0, 1.0), ("4+", 2, 0.33, 1.0), ("not known", 1, 0.0, 0.0)],
+        "constraints": [("0", 1, 1.0, 1.0), ("3+", 2, 0.33, 1.0), ("not known", 1, 0.0, 0.0)],
+        "stage": [("specialised", 3, 0.56, 1.0), ("no answer", 1, 0.0, 0.0)],
+        "level": [("full", 2, 0.5, 1.0), ("string", 1, 0.67, 1.0), ("no answer", 1, 0.0, 0.0)],
+    }
+    assert found["type"][0].hit.mean == pytest.approx(1 / 3)
+
+
+def test_what_nothing_is_known_of_is_left_out() -> None:
+    assert list(break_down(_rows(make_row("a", ["m.1"])))) == ["stage", "level"]
+
+
+def test_levels_stand_in_the_order_of_relaxation() -> None:
+    levels = ["main_path", "entity", "full", "string", "numeric"]
+    rows = _rows(*(make_row(level, ["m.1"], level=level) for level in levels), make_row("none"))
+    assert [group.name for group in break_down(rows)["level"]] == [
+        "full",
+        "string",
+        "numeric",
+        "entity",
+        "main_path",
+        "no answer",
+    ]
+
+
+def test_hops_and_constraints_are_crossed() -> None:
+    rows = _rows(
+        make_row("a", ["m.1"], gold_shape=_shape(2, 1)),
+        make_row("b", gold_shape=_shape(2, 1)),
+        make_row("c", ["m.1"], gold_shape=_shape(1, 4)),
+        make_row("d", ["m.1"]),
+        make_row("e", ["m.1"], gold_shape=_shape(1, 4), scores=None),
+    )
+    assert cross_shapes(rows) == [ShapeCell("1", "3+", 1, 1.0), ShapeCell("2", "1", 2, 0.5)]
+
+
+@settings(max_examples=15)
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), max_size=6))
+def test_each_question_is_in_one_group_of_each_way(shapes: Sequence[tuple[int, int]]) -> None:
+    rows = _rows(*(make_row(str(at), gold_shape=_shape(*shape)) for at, shape in enumerate(shapes)))
+    for groups in break_down(rows).values():
+        assert sum(group.n for group in groups) == len(rows)
+    assert sum(cell.n for cell in cross_shapes(rows)) == len(rows)

@@ -1,0 +1,107 @@
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbqa.engine.evaluation.scores.metrics import Mean, bootstrap_mean
+from kbqa.engine.evaluation.scores.significance import (
+    Signs,
+    count_signs,
+    paired_bootstrap,
+    sign_test,
+)
+
+counts = st.integers(0, 200)
+pairs = st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=20)
+
+
+@pytest.mark.parametrize(
+    ("wins", "losses", "p"),
+    [
+        (0, 0, 1.0),
+        (5, 5, 1.0),
+        (1, 0, 1.0),
+        (0, 5, 0.0625),
+        (5, 0, 0.0625),
+        (6, 0, 0.03125),
+        (9, 1, 0.021484375),
+        (15, 5, 0.04138946533203125),
+        (7, 6, 1.0),
+    ],
+)
+def test_the_sign_test_gives_known_values(wins, losses, p):
+    assert sign_test(wins, losses) == p
+
+
+@pytest.mark.parametrize(("wins", "losses"), [(3, 1), (2, 4), (0, 7), (8, 2)])
+def test_the_sign_test_counts_outcomes_as_far_from_even(wins, losses):
+    m, far = wins + losses, abs(wins - losses)
+    outcomes = [abs(2 * sum(tosses) - m) >= far for tosses in product((0, 1), repeat=m)]
+    assert sign_test(wins, losses) == sum(outcomes) / len(outcomes)
+
+
+@given(counts, counts)
+def test_the_sign_test_has_no_side(wins, losses):
+    p = sign_test(wins, losses)
+    assert 0 < p <= 1
+    assert p == sign_test(losses, wins)
+    if wins >= losses:
+        assert sign_test(wins + 1, losses) <= p
+
+
+def test_the_sign_test_of_many_questions_is_small_and_no_overflow():
+    assert sign_test(3000, 2000) < 1e-40
+    assert sign_test(100_000, 0) == 0.0
+
+
+def test_negative_counts_are_refused():
+    with pytest.raises(ValueError, match="negative"):
+        sign_test(-1, 2)
+
+
+@given(pairs)
+def test_wins_losses_and_ties_are_all_questions(values):
+    first, second = zip(*values, strict=True)
+    signs = count_signs(first, second)
+    assert sum(signs) == len(values)
+    back = count_signs(second, first)
+    assert (signs.wins, signs.losses) == (back.losses, back.wins)
+
+
+def test_scores_that_differ_in_the_last_digit_are_alike():
+    assert count_signs([0.1 + 0.2], [0.3]) == Signs(0, 0, 1)
+
+
+@given(pairs)
+def test_the_interval_of_a_difference_turns_round_with_the_runs(values):
+    first, second = zip(*values, strict=True)
+    there = paired_bootstrap(first, second, resamples=40)
+    back = paired_bootstrap(second, first, resamples=40)
+    assert (back.mean, back.low, back.high) == (-there.mean, -there.high, -there.low)
+
+
+def test_a_run_does_not_differ_from_itself():
+    assert paired_bootstrap([0.2, 0.9, 0.5], [0.2, 0.9, 0.5]) == Mean(0.0, 0.0, 0.0, 3)
+
+
+def test_pairs_that_differ_alike_leave_no_doubt():
+    first = [at / 100 for at in range(50)]
+    second = [value + 0.5 for value in first]
+    mean = paired_bootstrap(first, second)
+    assert (mean.low, mean.high) == (pytest.approx(0.5), pytest.approx(0.5))
+    apart = bootstrap_mean(second)
+    assert apart.high - apart.low > 0.05, "the runs by themselves vary, their difference does not"
+
+
+def test_the_interval_is_about_as_wide_as_theory_says():
+    mean = paired_bootstrap([0.0] * 400, [1.0, -1.0] * 200)
+    assert mean.low == pytest.approx(-1.96 * 0.05, abs=0.01)
+    assert mean.high == pytest.approx(1.96 * 0.05, abs=0.01)
+
+
+def test_runs_of_other_lengths_are_refused():
+    with pytest.raises(ValueError, match="shorter"):
+        paired_bootstrap([0.0, 1.0], [0.0])
+    with pytest.raises(ValueError, match="no values"):
+        paired_bootstrap([], [])

@@ -1,0 +1,71 @@
+import pytest
+
+from kbqa.engine.exploring.frontiers import MAX_ASKED, MAX_NODES, Frontiers, RelationPath
+from kbqa.kb.graph import Graph
+from kbqa.kb.schema.graph_schema import GraphSchema
+from kbqa.sparql.crp import Entity, Hop
+
+JAMAICA = RelationPath(Entity("Jamaica", "m.03_r3"))
+CURRENCY = Hop("location.country.currency_used")
+
+
+@pytest.fixture
+def frontiers(graph: Graph) -> Frontiers:
+    return Frontiers(graph, GraphSchema(graph))
+
+
+def test_a_path_reaches_a_set_of_nodes(frontiers: Frontiers) -> None:
+    back = JAMAICA.then(Hop("location.location.containedby", inverse=True))
+    assert frontiers.nodes(JAMAICA) == ["m.03_r3"]
+    assert frontiers.nodes(back) == ["m.03yl7"]
+    assert frontiers.nodes(back.then(Hop("location.location.area"))) == []  # a number
+
+
+def test_literals_are_answers_and_the_topic_is_none(frontiers: Frontiers) -> None:
+    kingston = RelationPath(Entity("Kingston", "m.03yl7"))
+    assert frontiers.has_answer(kingston.then(Hop("location.location.area")))
+    there = kingston.then(Hop("location.location.containedby"))
+    again = there.then(Hop("location.location.containedby", inverse=True))
+    assert frontiers.exists(again)
+    assert not frontiers.has_answer(again)
+
+
+def test_hops_on_leave_out_bookkeeping_and_the_way_back(frontiers: Frontiers) -> None:
+    relations = [(hop.relation, hop.inverse) for hop in frontiers.hops(JAMAICA)]
+    assert relations == [
+        ("location.country.capital", False),
+        ("location.country.currency_used", False),
+        ("location.statistical_region.population", False),
+        ("finance.currency.countries_used", True),
+        ("location.location.containedby", True),
+    ]
+    # Back to the country go the relation itself and its reverse, which the schema states.
+    assert [hop.relation for hop in frontiers.hops(JAMAICA.then(CURRENCY))] == [
+        "finance.currency.currency_code"
+    ]
+
+
+def test_from_a_mediator_the_way_back_is_a_way_on(demo: Graph, kenya: Entity) -> None:
+    frontiers = Frontiers(demo, GraphSchema(demo))
+    borders = RelationPath(kenya).then(Hop("location.location.adjoin_s"))
+    assert frontiers.ends_at_mediator(borders)
+    assert Hop("location.adjoining_relationship.adjoins") in frontiers.hops(borders)
+    assert not frontiers.ends_at_mediator(RelationPath(kenya).then(Hop("location.country.capital")))
+
+
+def test_what_is_looked_up_is_kept(frontiers: Frontiers) -> None:
+    path = JAMAICA.then(CURRENCY)
+    frontiers.hops(path)
+    asked = frontiers.queries
+    frontiers.hops(path)
+    frontiers.has_answer(path)
+    assert frontiers.queries == asked == 3  # the nodes, and their relations in both directions
+
+
+def test_many_nodes_take_no_more_searches_than_one(demo: Graph, kenya: Entity) -> None:
+    frontiers = Frontiers(demo, GraphSchema(demo))
+    zone = RelationPath(kenya).then(Hop("location.location.time_zones"))
+    places = zone.then(Hop("time.time_zone.locations_in_this_time_zone"))
+    assert MAX_ASKED < len(frontiers.nodes(places)) <= MAX_NODES
+    assert Hop("location.location.containedby") in frontiers.hops(places)
+    assert frontiers.queries == 4

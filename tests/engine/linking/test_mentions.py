@@ -1,0 +1,133 @@
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from kbqa.engine.linking.mentions import MAX_WORDS, find_mentions, mend_mojibake, tokenise
+from kbqa.kb.names.build import NameIndexBuilder
+from kbqa.kb.names.index import NameIndex, NameMatch
+
+MakeNames = Callable[..., "CountingNames"]
+
+
+class CountingNames(NameIndex):
+    """A name index that keeps for which texts it was asked for typing errors."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        super().__init__(connection)
+        self.near_lookups: list[str] = []
+
+    def near(self, text: str, limit: int = 10) -> list[NameMatch]:
+        self.near_lookups.append(text)
+        return super().near(text, limit)
+
+
+@pytest.fixture
+def make_names(tmp_path: Path) -> Iterator[MakeNames]:
+    """Build indexes of a few names."""
+    opened = []
+
+    def make(*names: str) -> CountingNames:
+        path = tmp_path / f"names{len(opened)}.sqlite"
+        builder = NameIndexBuilder(path)
+        rows = [(f"m.{number}", 1, name, False) for number, name in enumerate(names)]
+        builder.add(pl.DataFrame(rows, ["mid", "popularity", "text", "is_alias"], orient="row"))
+        builder.finish()
+        opened.append(CountingNames.open(path))
+        return opened[-1]
+
+    yield make
+    for names in opened:
+        names.close()
+
+
+def names_in(question: str, names: NameIndex) -> list[str]:
+    mentions = find_mentions(question, names)
+    return [mentions.text(span.start, span.end) for span in mentions.spans]
+
+
+def test_all_readings_are_kept_as_they_overlap(make_names: MakeNames) -> None:
+    names = make_names("New York", "New York City", "York", "City Hall")
+    found = names_in("who built new york city hall?", names)
+    assert found == ["new york city", "new york", "york", "city hall"]
+
+
+def test_a_long_name_is_found_between_quotation_marks(make_names: MakeNames) -> None:
+    saying = "It is a very rare man who does not go out of his way to victimize the helpless"
+    assert names_in(f'Who said "{saying}"?', make_names(saying)) == [saying]
+
+
+@pytest.mark.parametrize(
+    ("question", "kind", "text"),
+    [
+        ("who ruled in 1789?", "date", "1789"),
+        ("who won on 19 October 1875?", "date", "19 October 1875"),
+        ("who won on october 19, 1875?", "date", "october 19, 1875"),
+        ("who was born on 1875-10-19?", "date", "1875-10-19"),
+        ("which bands played in the 1960s", "date", "1960s"),
+        ("what happened from 1990-2000?", "date", "1990-2000"),
+        ("what happened on 12-12-2012?", "date", "12-12-2012"),
+        ("who was the 3rd president?", "ordinal", "3rd"),
+        ("who was the twelfth president?", "ordinal", "twelfth"),
+        ("who was the second president?", "ordinal", "second"),
+        ("which city has more than 1,500,000 people?", "number", "1,500,000"),
+        ("which city has two million people?", "number", "two million"),
+        ("which town has a hundred people?", "number", "a hundred"),
+        ("which city has a dozen bridges?", "number", "a dozen"),
+        ("which rate is below 4.5 percent", "number", "4.5"),
+    ],
+)
+def test_values_are_told_apart(question: str, kind: str, text: str, make_names: MakeNames) -> None:
+    mentions = find_mentions(question, make_names("Kenya"))
+    assert [(v.kind, mentions.text(v.start, v.end)) for v in mentions.values] == [(kind, text)]
+
+
+@pytest.mark.parametrize("question", ["who may march?", "is it one of them?"])
+def test_words_that_may_be_values_are_none_by_themselves(
+    question: str, make_names: MakeNames
+) -> None:
+    assert not find_mentions(question, make_names("Kenya")).values
+
+
+def test_a_misspelt_name_is_looked_for_where_nobody_bears_the_word(make_names: MakeNames) -> None:
+    names = make_names("Griffin", "Stewie Griffin")
+    assert names_in("Who voices Stewis Griffin?", names) == ["Griffin", "Stewis Griffin"]
+
+
+def test_a_misspelt_word_is_looked_for_in_lower_case_too(make_names: MakeNames) -> None:
+    names = make_names("capital", "Jamaica")
+    assert names_in("which capital has jamaca", names) == ["capital", "jamaca"]
+
+
+def test_names_that_are_written_right_are_not_doubted(make_names: MakeNames) -> None:
+    names = make_names("Stewie Griffin", "voices")
+    find_mentions("Who voices Stewie Griffin?", names)
+    assert names.near_lookups == []
+
+
+def test_typing_errors_are_looked_for_a_bounded_number_of_times(make_names: MakeNames) -> None:
+    names = make_names("Kenya")
+    find_mentions(" ".join(f"unheard{chr(97 + i)}" for i in range(26)), names)
+    assert len(names.near_lookups) <= 12
+
+
+def test_a_text_is_read_up_to_its_hundredth_word() -> None:
+    assert len(tokenise("word " * 10_000)) == MAX_WORDS
+
+
+@pytest.mark.parametrize(
+    ("text", "mended"),
+    [
+        ("Where is GoiÃ¡s?", "Where is Goiás?"),
+        ("Rosie Oâ€™Donnell", "Rosie O’Donnell"),
+        ("who died in ConstanÈ\x9ba?", "who died in Constanța?"),
+        ("in UTCâ\x88\x9205:00?", "in UTC−05:00?"),
+        ("Where is Goiás?", "Where is Goiás?"),
+        ("ÑANDÚ Ãlvares", "ÑANDÚ Ãlvares"),
+        ("ποῦ;", "ποῦ;"),
+    ],
+)
+def test_mojibake_is_mended_and_nothing_else(text: str, mended: str) -> None:
+    assert mend_mojibake(text) == mended

@@ -1,0 +1,259 @@
+import json
+from collections.abc import Sequence
+from contextlib import closing
+
+import pytest
+
+from kbqa.engine.answer import Answer
+from kbqa.engine.methods.router.trace import RouterTrace
+from kbqa.engine.running.tried import Tried
+from kbqa.engine.setup import Engine
+from kbqa.kb.open import open_graph
+from kbqa.sparql.crp import Entity
+from kbqa.sparql.errors import EndpointError, ModelError
+from kbqa.sparql.terms import LiteralTerm
+
+QUESTION = "what jamaican money called?"
+MONEY = "Main Path:\n Jamaica -[location , country , currency used]-> ?x"
+SIBLINGS = """Main Path:
+ Justin Bieber -[people , person , sibling s]-> ?y
+ ?y -[people , sibling relationship , sibling]-> ?x"""
+BROTHER = f"{SIBLINGS}\nEntity Restrictions:\n ?x -[people , person , gender]-> Male"
+AREA = "Main Path:\n Kingston -[location , location , area]-> ?x"
+POPULATION = "Main Path:\n Jamaica -[location , statistical region , population]-> ?x"
+LARGEST = """Main Path:
+ Kenya -[location , location , contains]-> ?x
+Entity Restrictions:
+ ?x -[common , topic , notable types]-> City/Town/Village
+Numeric Restrictions:
+ ?x -[location , statistical region , population]-> ?p
+ ?p -[measurement unit , dated integer , number]-> ?n
+ ORDER BY DESC(?n)
+ LIMIT 1"""
+EURO = """Main Path:
+ Germany -[location , location , adjoin s]-> ?y
+ ?y -[location , adjoining relationship , adjoins]-> ?x
+Entity Restrictions:
+ ?x -[location , country , currency used]-> Euro"""
+
+
+@pytest.fixture
+def ask(scripted):
+    """Ask a question whose candidates are these texts."""
+
+    def ask(graph, *texts, question=QUESTION, topics=(), **settings) -> Answer:
+        model = scripted([(text, -float(rank)) for rank, text in enumerate(texts)])
+        with closing(Engine(graph, model, **settings)) as engine:
+            return engine.ask(question, topics)
+
+    return ask
+
+
+def tried(answer: Answer) -> Sequence[Tried]:
+    assert isinstance(answer.trace, RouterTrace)
+    return answer.trace.tried
+
+
+def _names(answer: Answer) -> list[str]:
+    return [item.name for item in answer.answers]
+
+
+def test_an_answer_comes_with_its_proof(graph, ask):
+    answer = ask(graph, MONEY)
+    assert [(item.term, item.name) for item in answer.answers] == [("m.04xc2m", "Jamaican dollar")]
+    [triple] = answer.evidence
+    assert (triple.subject_name, triple.relation, triple.object_name) == (
+        "Jamaica",
+        "location.country.currency_used",
+        "Jamaican dollar",
+    )
+    record = answer.trace.to_dict()
+    assert (record["beam"], record["level"]) == (0, "full")
+    assert "location.country.currency_used" in (answer.sparql or "")
+    assert (answer.problem, answer.truncated) == (None, False)
+    assert set(answer.seconds) == {"write", "link", "ground", "reach", "execute", "prove"}
+
+
+def test_an_answer_as_a_record_is_json(graph, ask):
+    record = json.loads(json.dumps(ask(graph, "nonsense", BROTHER).to_dict()))
+    assert record["answers"] == [{"mid": "m.0gxnnwq", "name": "Jaxon Bieber", "origin": "graph"}]
+    trace = record["trace"]
+    assert trace["topic"] == {"mid": "m.06w2sn5", "name": "Justin Bieber"}
+    assert (trace["beam"], trace["level"], trace["dropped"]) == (1, "full", [])
+    assert trace["crp_words"][0].startswith("From Justin Bieber, follow")
+    assert trace["crp"] == (
+        "Justin Bieber (m.06w2sn5) -> people.person.sibling_s -> "
+        "people.sibling_relationship.sibling\n?x -> people.person.gender = Male (m.05zppz)"
+    )
+    assert [beam["fate"] for beam in trace["beams"]] == ["unreadable", "reachable"]
+    assert [beam["crp"] is None for beam in trace["beams"]] == [True, False]
+    assert [beam["routerkgqa"] for beam in trace["beams"]] == ["nonsense", BROTHER]
+    assert {"subject", "subject_name", "relation", "object", "object_name"} == set(
+        record["evidence"][0]
+    )
+
+
+def test_no_answer_as_a_record_is_json_with_the_same_keys(graph, ask):
+    answered = ask(graph, MONEY).to_dict()
+    unanswered = json.loads(json.dumps(ask(graph, "nonsense").to_dict()))
+    assert list(unanswered) == list(answered)
+    assert unanswered["answers"] == []
+    assert unanswered["sparql"] is None
+
+
+def test_a_literal_is_an_answer(graph, ask):
+    [item] = ask(graph, AREA).answers
+    assert (item.term, item.name) == (LiteralTerm("480"), "480")
+    assert item.to_dict() == {"value": "480", "name": "480", "origin": "graph"}
+
+
+def test_a_mediator_is_an_answer_by_its_mid(graph, ask):
+    answer = ask(graph, POPULATION)
+    assert sorted(item.name for item in answer.answers) == ["m.0pop1", "m.0pop2"]
+    assert {triple.object_name for triple in answer.evidence} == {"m.0pop1", "m.0pop2"}
+
+
+def test_an_id_that_was_mended_is_an_answer(graph, ask):
+    answer = ask(graph, "Main Path:\n Oddville -[common , topic , image]-> ?x")
+    assert _names(answer) == ["en.not%7Can%5Eiri"]
+    assert [triple.object_name for triple in answer.evidence] == _names(answer)
+
+
+@pytest.mark.parametrize(
+    ("texts", "problem"),
+    [
+        ((), "no path was written, and none was found in the graph"),
+        (("nonsense",), "the model wrote nothing that can be read as a path"),
+        (("nonsense", MONEY.replace("Jamaica", "Zorblax")), "no entity was found"),
+        ((SIBLINGS.replace("sibling]", "anthem]"), "nonsense"), "none of the model's paths exists"),
+        (
+            (AREA.replace("area", "containedby") + "\n ?x -[people , person , gender]-> ?z",),
+            "none of the model's paths exists",
+        ),
+    ],
+    ids=["no candidate", "unreadable", "unlinked", "unreachable", "second hop unreachable"],
+)
+def test_without_an_answer_a_sentence_says_why(graph, ask, texts, problem):
+    # What the question mentions would stand in for a topic that is unknown.
+    answer = ask(graph, *texts, question="why?")
+    assert (answer.answers, answer.sparql, answer.evidence) == ((), None, ())
+    assert answer.problem is not None
+    assert problem in answer.problem
+
+
+def test_paths_in_our_own_form_are_answered(graph, ask):
+    answer = ask(graph, "Jamaica -> location.country.currency_used\n?x -> a.b or none")
+    assert _names(answer) == ["Jamaican dollar"]
+    assert answer.trace.to_dict()["routerkgqa"] is None
+
+
+def test_paths_are_told_where_they_break_when_none_answers(graph, ask):
+    broken = SIBLINGS.replace("sibling]", "anthem]")
+    beams = tried(ask(graph, broken, "nonsense", MONEY.replace("currency used", "anthem")))
+    assert [beam.problem for beam in beams[::2]] == [
+        "breaks at hop 2: people.sibling_relationship.anthem leads nowhere from there",
+        "breaks at hop 1: location.country.anthem leads nowhere from Jamaica",
+    ]
+    assert tried(ask(graph, broken, MONEY))[0].problem is None
+
+
+def test_a_question_without_a_known_name_is_told_so(graph, ask):
+    answer = ask(graph, MONEY.replace("Jamaica", "Zorblax"), question="who is zorblax?")
+    assert "the graph has no entity of any name in the question" in (answer.problem or "")
+    assert "--topic MID" in (answer.problem or "")
+
+
+def test_a_graph_that_is_too_slow_is_told_so(graph, ask):
+    endless = "Main Path:\n" + "\n".join(
+        f" {'Justin Bieber' if n == 0 else f'?n{n}'} "
+        f"-[{'R [' if n % 2 else ''}people , person , gender{']' if n % 2 else ''}]-> "
+        f"{'?x' if n == 61 else f'?n{n + 1}'}"
+        for n in range(62)
+    )
+    sister = "Entity Restrictions:\n ?x -[people , person , sibling s]-> Jamaica"
+    answer = ask(graph, f"{endless}\n{sister}", question="who?", timeout_s=1)
+    assert tried(answer)[0].fate == "failed"
+    assert "did not answer in time" in (answer.problem or "")
+
+
+def test_paths_start_from_what_the_question_is_likely_about(demo, scripted):
+    model = scripted([])
+    with closing(Engine(demo, model)) as engine:
+        linked = engine.ask("what is the capital of Kenya?").linked
+    likely = [each.mid for each in linked if each.score >= linked[0].score / 1000]
+    [request] = model.requests
+    assert [topic.mid for topic in request.topics] == likely
+    assert 0 < len(likely) < len(linked)
+
+
+def test_given_topics_take_the_place_of_named_ones(graph, ask):
+    answer = ask(graph, MONEY.replace("Jamaica", "Atlantis"), topics=[Entity(mid="m.03_r3")])
+    assert _names(answer) == ["Jamaican dollar"]
+    assert answer.trace.to_dict()["topic"] == {"mid": "m.03_r3", "name": "Jamaica"}
+
+
+def test_each_of_several_given_topics_is_tried(graph, ask):
+    topics = [Entity(mid="m.06w2sn5"), Entity(mid="m.0nobody"), Entity(mid="m.03_r3")]
+    assert _names(ask(graph, MONEY.replace("Jamaica", "Atlantis"), topics=topics)) == [
+        "Jamaican dollar"
+    ]
+
+
+def test_a_given_topic_that_the_graph_does_not_know_is_not_replaced(graph, ask):
+    answer = ask(graph, MONEY, topics=[Entity(mid="m.0nobody")])
+    assert (answer.answers, tried(answer)[0].fate) == ((), "unreachable")
+
+
+def test_more_answers_than_are_fetched_are_told(graph, ask, monkeypatch):
+    monkeypatch.setattr("kbqa.engine.running.execute.MAX_ANSWERS", 1)
+    answer = ask(graph, SIBLINGS)
+    assert (len(answer.answers), answer.truncated) == (1, True)
+
+
+def test_candidates_written_before_are_answered_without_the_model(graph, scripted):
+    model = scripted([(MONEY, -1.0)])
+    with closing(Engine(graph, model)) as engine:
+        [asked] = engine.write([engine.prepare(QUESTION)])
+        answer = engine.answer(asked)
+    assert _names(answer) == ["Jamaican dollar"]
+    assert model.questions == [QUESTION]
+
+
+def test_the_engine_asks_for_n_candidates(graph, ask):
+    assert len(tried(ask(graph, "nonsense", "nonsense", MONEY, n=2))) == 2
+
+
+def test_a_model_that_fails_raises(graph, scripted):
+    engine = Engine(graph, scripted(ModelError("out of memory")))
+    with closing(engine), pytest.raises(ModelError, match="out of memory"):
+        engine.ask(QUESTION)
+
+
+def test_a_graph_that_is_gone_raises(scripted):
+    engine = Engine(open_graph(endpoint="http://127.0.0.1:9"), scripted([]))
+    with closing(engine), pytest.raises(EndpointError, match=r"127\.0\.0\.1:9"):
+        engine.ask(QUESTION)
+
+
+def test_a_graph_outlives_its_engine(graph, ask):
+    ask(graph, MONEY)
+    assert graph.labels(["m.03_r3"]) == {"m.03_r3": "Jamaica"}
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "names"),
+    [
+        ("what is the largest city in Kenya?", LARGEST, {"Nairobi"}),
+        (
+            "which countries that border Germany use the euro?",
+            EURO,
+            {"Austria", "Belgium", "France", "Luxembourg", "Netherlands"},
+        ),
+    ],
+    ids=["superlative", "entity constraint"],
+)
+def test_the_demo_graph_answers(demo, ask, question, text, names):
+    answer = ask(demo, text, question=question)
+    assert {name.removeprefix("The ") for name in _names(answer)} == names
+    assert answer.trace.to_dict()["level"] == "full"
+    assert answer.evidence

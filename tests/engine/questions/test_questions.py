@@ -1,0 +1,239 @@
+import gzip
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbqa.engine.commands.doctor.coverage import read_needs
+from kbqa.engine.questions.question_sets import Question, read_questions, sample_questions
+from kbqa.sparql.crp import Entity
+from kbqa.sparql.errors import InputError
+
+CWQ = {
+    "id": "CWQ-1",
+    "question": "what money?",
+    "topic_entities": [{"mid": "m.03_r3", "name": "Jamaica"}, {"mid": None, "name": "1990"}],
+    "answers": [{"arg": "m.04xc2m", "name": "Jamaican dollar"}, {"arg": None, "name": ""}],
+    "evidence": "independent",
+    "compositionality_type": "composition",
+    "sparql": "SELECT ?x { }",
+}
+
+
+def _parse(*answers: str, question: str = "Good", parse: str = "Complete") -> dict[str, object]:
+    return {
+        "AnnotatorComment": {"QuestionQuality": question, "ParseQuality": parse},
+        "Answers": [{"AnswerArgument": answer} for answer in answers],
+    }
+
+
+def _write(path: Path, *rows: object) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def test_a_question_is_read_with_what_its_set_says(tmp_path: Path) -> None:
+    assert read_questions(_write(tmp_path / "q.jsonl", CWQ)) == [
+        Question(
+            id="CWQ-1",
+            text="what money?",
+            topics=(Entity("Jamaica", "m.03_r3"),),
+            golds=(("m.04xc2m",),),
+            tier="independent",
+            type="composition",
+            sparql="SELECT ?x { }",
+        )
+    ]
+
+
+def test_a_question_needs_nothing_but_its_text(tmp_path: Path) -> None:
+    path = _write(tmp_path / "q.jsonl", {"question": "a?"}, {"question": "b?"})
+    assert read_questions(path) == [Question("1", "a?", (), ()), Question("2", "b?", (), ())]
+
+
+def test_each_complete_parse_of_a_good_question_is_a_gold_set(tmp_path: Path) -> None:
+    parses = [
+        _parse("m.1", "m.2"),
+        _parse("m.3", parse="Partial"),
+        _parse("m.4", question="Bad"),
+        _parse(),
+    ]
+    [question] = read_questions(
+        _write(
+            tmp_path / "q.jsonl", {"question": "a?", "parses": parses, "answers": CWQ["answers"]}
+        )
+    )
+    assert question.golds == (("m.1", "m.2"), ())
+
+
+def test_the_official_files_are_read_as_they_are(tmp_path: Path) -> None:
+    parse = {**_parse("m.1"), "TopicEntityMid": "m.0t", "TopicEntityName": "T", "Sparql": "S"}
+    webqsp = {"QuestionId": "WebQTest-1", "RawQuestion": "a?", "Parses": [parse]}
+    cwq = {
+        "ID": "c",
+        "question": "b?",
+        "sparql": "?c ns:a.b ns:m.0t . ?c ns:common.topic.notable_types ns:m.0u . ?x ns:c.d ns:g.1",
+        "answers": [{"answer_id": "m.2"}],
+        "compositionality_type": "conjunction",
+    }
+    routerkgqa = {"instruction": "", "input": "Question: { c? }", "output": "", "history": []}
+    expected = {
+        json.dumps({"Questions": [webqsp]}): Question(
+            "WebQTest-1", "a?", (Entity("T", "m.0t"),), (("m.1",),), sparql="S"
+        ),
+        json.dumps([cwq]): Question(
+            "c",
+            "b?",
+            (Entity(mid="m.0t"), Entity(mid="g.1")),
+            (("m.2",),),
+            type="conjunction",
+            sparql=cwq["sparql"],
+        ),
+        json.dumps([routerkgqa]): Question("1", "c?", (), ()),
+    }
+    for text, question in expected.items():
+        (tmp_path / "q.json").write_text(text)
+        assert read_questions(tmp_path / "q.json") == [question]
+
+
+def test_a_sample_is_the_same_for_the_same_seed() -> None:
+    questions = [Question(str(number), "?", (), ()) for number in range(20)]
+    sample = sample_questions(questions, 5, 7)
+    assert len(sample) == 5
+    assert sample == sorted(sample, key=questions.index)
+    assert {q.id for q in sample} == {q.id for q in sample_questions(questions[::-1], 5, 7)}
+    assert sample != sample_questions(questions, 5, 8)
+    assert sample_questions(questions, 99, 7) == questions
+
+
+def test_gzip_and_empty_lines(tmp_path: Path) -> None:
+    path = tmp_path / "q.jsonl.gz"
+    with gzip.open(path, "wt", encoding="utf-8") as file:
+        file.write(f'\n{json.dumps(CWQ)}\n\n{{"question": "é?", "id": 7}}\n')
+    assert [(question.id, question.text) for question in read_questions(path)] == [
+        ("CWQ-1", "what money?"),
+        ("7", "é?"),
+    ]
+
+
+GOOD = json.dumps({"question": "a?", "id": "1"})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "has no questions"),
+        (f"{GOOD}\nnonsense\n", "line 2: not JSON"),
+        (f"{GOOD}\n[]\n", "line 2: not a JSON object"),
+        (f'{GOOD}\n{{"id": "2"}}\n', "line 2: not a question record"),
+        ('{"question": 7}', "line 1: not a question record"),
+        ('{"question": "a?", "evidence": 7}', "line 1: not a question record"),
+        ('{"question": "a?", "sparql": ["SELECT"]}', "line 1: not a question record"),
+        ('{"question": "a?", "id": []}', "line 1: not a question record"),
+        ('{"question": "a?", "topic_entities": ["Kenya"]}', "line 1: .*'Kenya' is neither a mid"),
+        ('{"question": "a?", "topic_entities": [{"mid": 7}]}', "line 1: .* is not a text"),
+        ('{"question": "a?", "answers": [null]}', "line 1: .*None is neither a mid nor"),
+        ('{"question": "a?", "answers": [true]}', "line 1: .*True is neither a mid nor"),
+        ('{"question": "a?", "answers": [{"mid": "m.1"}]}', 'line 1: .* has no "arg"'),
+        ('{"question": "a?", "answers": 7}', "line 1: not a question record"),
+        ('{"question": "a?", "parses": [{}]}', "line 1: not a question record"),
+        (f"{GOOD}\n\n{GOOD}\n", "line 3: an earlier question also has the id '1'"),
+    ],
+)
+def test_what_is_no_question_set_is_told_with_its_line(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    path = tmp_path / "q.jsonl"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=message):
+        read_questions(path)
+
+
+def test_an_answer_given_by_name_shows_the_form_of_an_answer(tmp_path: Path) -> None:
+    path = tmp_path / "my.jsonl"
+    path.write_text('{"question": "capital of Kenya", "answers": ["Nairobi"]}\n')
+    with pytest.raises(InputError) as raised:
+        read_questions(path)
+    assert str(raised.value).startswith(f"{path}, line 1: not a question record: ")
+    assert '{"arg": "m.…", "name": "Nairobi"}' in str(raised.value)
+
+
+def test_answers_and_topics_may_be_plain_ids_and_literals(tmp_path: Path) -> None:
+    path = tmp_path / "my.jsonl"
+    answers = ["m.2", "1968-03-29", "480", "-1.5", 7, 2.5, {"arg": "Nairobi"}, {"arg": None}]
+    row = {"question": "a?", "topic_entities": ["m.1"], "answers": answers}
+    path.write_text(json.dumps(row), encoding="utf-8")
+    [question] = read_questions(path)
+    assert question.topics == (Entity(mid="m.1"),)
+    expected = ("-1.5", "1968-03-29", "2.5", "480", "7", "Nairobi", "m.2")
+    assert question.golds == (expected,)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["mid", "name", "arg", "Answers", "AnswerArgument", "AnnotatorComment"]
+            ),
+            inner,
+            max_size=3,
+        )
+    ),
+    max_leaves=6,
+)
+FIELDS = ["id", "question", "topic_entities", "answers", "sparql", "parses", "evidence"]
+
+
+@given(row=st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=5))
+def test_a_record_of_any_shape_is_read_or_refused_with_its_line(row: dict[str, object]) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "q.jsonl")
+        path.write_text(json.dumps({"question": "a?", **row}), encoding="utf-8")
+        for read in (read_questions, lambda path: list(read_needs(path))):
+            try:
+                read(path)
+            except InputError as error:
+                assert str(error).startswith(f"{path}, line 1: not a question record: ")
+
+
+def _broken_gzip() -> bytes:
+    data = bytearray(gzip.compress(b"".join(b"%d" % (n * n) for n in range(9000)), mtime=0))
+    data[40:60] = b"\xff" * 20
+    return bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("q.jsonl", b'{"question": "\xff"}\n'),
+        ("q.jsonl.gz", b"no gzip"),
+        ("q.jsonl.gz", gzip.compress(GOOD.encode() * 999)[:-20]),
+        ("q.jsonl.gz", _broken_gzip()),
+    ],
+    ids=["no UTF-8", "no gzip", "cut short", "damaged"],
+)
+def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, name: str, content: bytes) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=f"{name}, .*line"):
+        read_questions(path)
+
+
+def test_a_missing_file_is_told(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no file"):
+        read_questions(tmp_path / "none.jsonl")
+
+
+@pytest.mark.parametrize(("name", "rows"), [("webqsp.test-half", 840), ("cwq.test-half", 1753)])
+def test_the_benchmarks_are_read_in_full(shared: Path, name: str, rows: int) -> None:
+    questions = read_questions(shared / "data" / "qa" / f"{name}.jsonl.gz")
+    assert len(questions) == rows
+    assert {question.tier for question in questions} == {"independent", "annotated", "none"}
+    assert sum(bool(question.golds) for question in questions) > 0.95 * rows
+    assert sum(question.sparql is not None for question in questions) > 0.95 * rows
+    assert all(bool(question.type) == name.startswith("cwq") for question in questions)

@@ -1,0 +1,132 @@
+"""The confidence of candidates, from outcomes that are written out."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kbqa.engine.linking.ground import Grounding
+from kbqa.engine.running.confidence import (
+    SHIPPED_CONFIDENCE,
+    ConfidenceModel,
+    describe_tried,
+    rank_tried,
+)
+from kbqa.engine.running.tried import Tried
+from kbqa.engine.writing.generate import Candidate
+from kbqa.kb.graph import Table
+from kbqa.sparql.crp import Constraint, Hop
+from kbqa.sparql.errors import ModelError
+from kbqa.sparql.forms import parse_crp
+from kbqa.sparql.relax import Level, Relaxation
+
+CRP = parse_crp("Kenya -> a.b").crp
+CONSTRAINT = Constraint(1, (Hop("a.c"),), None)
+
+
+def _tried(logprob: float, *answers: str, level: Level = "full", dropped: int = 0, **rest) -> Tried:
+    return Tried(
+        Candidate("text", logprob, tokens=10),
+        "reachable",
+        grounding=Grounding(CRP, (), {}),
+        relaxation=Relaxation(level, CRP, (CONSTRAINT,) * dropped),
+        table=Table(("x",), tuple((answer,) for answer in answers)),
+        **rest,
+    )
+
+
+def test_candidates_are_measured_against_each_other() -> None:
+    likely, same, other = describe_tried(
+        [_tried(-1.0, "m.1", "m.2"), _tried(-2.0, "m.2", "m.1"), _tried(-2.0, "m.3")]
+    )
+    e = math.e
+    assert likely["share"] == pytest.approx(e / (e + 2))
+    assert likely["support"] == same["support"] == pytest.approx((e + 1) / (e + 2))
+    assert other["support"] == other["share"] == pytest.approx(1 / (e + 2))
+    assert (likely["answers"], likely["token_logprob"]) == (pytest.approx(math.log(2)), -0.1)
+
+
+def test_what_was_relaxed_supports_nobody() -> None:
+    full, relaxed = describe_tried(
+        [_tried(-1.0, "m.1"), _tried(-1.0, "m.1", level="entity", dropped=1, mentioned=2)]
+    )
+    assert full["support"] == relaxed["support"] == pytest.approx(0.5)
+    assert (full["mentioned"], relaxed["mentioned"]) == (0.0, 2.0)
+
+
+def test_what_has_no_answers_has_no_features_and_no_confidence() -> None:
+    features = describe_tried([Tried(Candidate("x", -1.0, 5), "unreachable")])
+    assert features == [{}]
+    assert ConfidenceModel(5.0, {}).confidence(features[0]) == 0.0
+    assert describe_tried([]) == []
+
+
+def test_of_candidates_with_the_same_answers_the_likeliest_in_full_stands_for_them() -> None:
+    tried = [
+        _tried(-3.0, "m.9"),
+        _tried(-1.0, "m.1", level="entity"),
+        _tried(-2.0, "m.1", topic_score=0.1),
+        _tried(-4.0, "m.1", topic_score=0.9),
+        Tried(Candidate("x", -0.5, 5), "unreachable"),
+    ]
+    confidences = ConfidenceModel(0.0, {"topic": 1.0}).judge(tried)
+    assert confidences[1] == confidences[2] == confidences[3] > confidences[0] > 0
+    assert confidences[4] == 0.0
+    judged = [replace(t, confidence=c) for t, c in zip(tried, confidences, strict=True)]
+    assert rank_tried(judged) == [2, 3, 1, 0, 4]
+
+
+def test_the_level_and_what_was_dropped_are_told() -> None:
+    [features] = describe_tried([_tried(-1.0, "m.1", level="entity", dropped=2)])
+    assert (features["level entity"], features["dropped"]) == (1.0, 2.0)
+    assert "level full" not in features
+
+
+@pytest.mark.parametrize("value", [-1e9, -1.0, 0.0, 1.0, 1e9])
+def test_a_confidence_lies_between_0_and_1(value: float) -> None:
+    model = ConfidenceModel(0.0, {"share": 2.0})
+    confidence = model.confidence({"share": value, "unknown": 7.0})
+    assert 0 <= confidence <= 1
+    assert (confidence > 0.5) == (value > 0)
+
+
+def test_a_model_is_read_as_it_was_saved(tmp_path: Path) -> None:
+    model = ConfidenceModel(0.5, {"share": 1.0}, "some questions", [(0.1, 0.2, 3)], [0.1, 0.5])
+    model.save(tmp_path / "model.json")
+    assert ConfidenceModel.load(tmp_path / "model.json") == model
+
+
+def test_the_shipped_model_is_valid(tmp_path: Path) -> None:
+    copy = tmp_path / "model.json"
+    copy.write_bytes(SHIPPED_CONFIDENCE.read_bytes())
+    read, shipped = ConfidenceModel.load(copy), ConfidenceModel.load()
+    assert read.digest() == shipped.digest()
+    assert read.calibration == [tuple(tenth) for tenth in shipped.calibration]
+    assert (read.spread, read.fitted_on) == (shipped.spread, shipped.fitted_on)
+
+
+def test_the_shipped_model_trusts_what_likely_candidates_agree_on() -> None:
+    model = ConfidenceModel.load()
+    likely, unlikely = describe_tried(
+        [_tried(-1.0, "m.1", topic_score=1.0), _tried(-9.0, "m.2", topic_score=1.0)]
+    )
+    assert model.confidence(likely) > 0.5 > model.confidence(unlikely)
+    assert "webqsp.train" in model.fitted_on
+    confidences = [confidence for confidence, _, _ in model.calibration]
+    assert confidences == sorted(confidences)
+    assert model.threshold(0.1) < model.threshold(0.9)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", json.dumps({"schema_version": 99, "bias": 0.0})])
+def test_what_is_no_model_is_told(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "model.json"
+    path.write_text(text)
+    with pytest.raises(ModelError, match="cannot read the confidence model"):
+        ConfidenceModel.load(path)
+
+
+def test_a_missing_model_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"none\.json is missing"):
+        ConfidenceModel.load(tmp_path / "none.json")

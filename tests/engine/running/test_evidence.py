@@ -1,0 +1,81 @@
+from pathlib import Path
+
+import pytest
+
+from kbqa.engine.running.evidence import PROVEN_ANSWERS, find_evidence
+from kbqa.kb.graph import Graph
+from kbqa.kb.names.search import open_names
+from kbqa.kb.open import open_graph
+from kbqa.sparql.compiler.compile import compile_crp
+from kbqa.sparql.crp import Compare, Constraint, Crp, Entity, Hop, IsEntity, Order
+from kbqa.sparql.terms import LiteralTerm, Term
+
+JUSTIN, JAXON, JAMAICA = "m.06w2sn5", "m.0gxnnwq", "m.03_r3"
+SIBLINGS = (Hop("people.person.sibling_s"), Hop("people.sibling_relationship.sibling"))
+POPULATION = (
+    Hop("location.statistical_region.population"),
+    Hop("measurement_unit.dated_integer.number"),
+)
+GENDER = Hop("people.person.gender")
+MALE = Constraint(2, (GENDER,), IsEntity(Entity("Male", "m.05zppz")))
+RECENT = Constraint(
+    1, (Hop("measurement_unit.dated_integer.year"),), Compare(">", LiteralTerm("2010"))
+)
+BACKWARDS = Hop("location.location.containedby", inverse=True)
+
+
+@pytest.mark.parametrize(
+    ("crp", "relations"),
+    [
+        (Crp(Entity(mid=JUSTIN), SIBLINGS), {hop.relation for hop in SIBLINGS}),
+        (
+            Crp(Entity(mid=JUSTIN), SIBLINGS, (MALE,)),
+            {*(hop.relation for hop in SIBLINGS), GENDER.relation},
+        ),
+        (
+            Crp(Entity(mid=JAMAICA), POPULATION, (RECENT,)),
+            {*(hop.relation for hop in POPULATION), "measurement_unit.dated_integer.year"},
+        ),
+        (
+            Crp(Entity(mid=JAMAICA), POPULATION[:1], order=Order(1, POPULATION[1:], True)),
+            {hop.relation for hop in POPULATION},
+        ),
+        (Crp(Entity(mid=JAMAICA), (BACKWARDS,)), {BACKWARDS.relation}),
+    ],
+    ids=["two hops", "constraint", "value", "superlative", "backwards"],
+)
+def test_triples_join_the_topic_to_each_answer(graph: Graph, crp: Crp, relations: set[str]) -> None:
+    answers = [row[0] for row in graph.select(compile_crp(crp)).rows]
+    triples = find_evidence(graph, crp, [a for a in answers if a is not None], 5)
+    assert {triple.relation for triple in triples} == relations
+    assert len(triples) == len(set(triples))
+    edges = [(triple.subject, triple.object) for triple in triples]
+    assert set(answers) <= _joined(crp.topic.mid or "", edges)
+    for triple in triples:
+        assert isinstance(triple.subject, str)
+        assert triple.object in graph.neighbours(triple.subject, triple.relation, "out")
+
+
+def _joined(start: Term, edges: list[tuple[Term, Term]]) -> set[Term]:
+    """Return the nodes that edges, in any direction, join to a node."""
+    joined: set[Term] = {start}
+    for _ in edges:
+        joined |= {end for edge in edges if joined & set(edge) for end in edge}
+    return joined
+
+
+def test_only_the_answers_asked_for_are_proven(graph: Graph) -> None:
+    triples = find_evidence(graph, Crp(Entity(mid=JUSTIN), SIBLINGS), [JAXON], 5)
+    assert [triple.object for triple in triples] == ["m.0gxnnwp", JAXON]
+    assert [triple.object_name for triple in triples] == ["m.0gxnnwp", "Jaxon Bieber"]
+
+
+def test_the_first_of_many_answers_are_proven(demo_store: Path) -> None:
+    graph = open_graph(demo_store)
+    names = open_names(graph)
+    crp = Crp(Entity(mid=names.lookup("Kenya")[0].mid), (Hop("location.location.contains"),))
+    answers = [str(row[0]) for row in graph.select(compile_crp(crp)).rows]
+    triples = find_evidence(graph, crp, answers, 5)
+    assert {triple.object for triple in triples} == set(answers[:PROVEN_ANSWERS])
+    names.close()
+    graph.close()

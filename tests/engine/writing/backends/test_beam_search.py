@@ -1,0 +1,226 @@
+"""Beam search against transformers' own, on a tiny random model."""
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs the lm extra")
+
+from kbqa.engine.writing.backends.beam_search import beam_search  # noqa: E402
+from kbqa.engine.writing.backends.next_token_logits import NextTokenLogits  # noqa: E402
+
+_END, _PAD, _VOCABULARY = 2, 0, 13
+
+
+_SHAPE = {
+    "vocab_size": _VOCABULARY,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "pad_token_id": _PAD,
+    "bos_token_id": 1,
+    "eos_token_id": _END,
+    "initializer_range": 0.6,
+}
+
+
+@pytest.fixture(scope="module")
+def model():
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(5)
+    return LlamaForCausalLM(LlamaConfig(**_SHAPE)).eval()
+
+
+@pytest.fixture(scope="module")
+def scaling_model():
+    """A model that divides its logits by a number."""
+    from transformers import GraniteConfig, GraniteForCausalLM
+
+    torch.manual_seed(5)
+    return GraniteForCausalLM(GraniteConfig(logits_scaling=4.0, **_SHAPE)).eval()
+
+
+@pytest.fixture(scope="module")
+def prompts():
+    """Three prompts of different lengths, left-padded."""
+    ids = torch.tensor([[1, 5, 6, 7, 8], [_PAD, 1, 9, 10, 4], [_PAD, _PAD, _PAD, 1, 11]])
+    return ids, (ids != _PAD).long()
+
+
+def _logprob(model, prompt, text):
+    """Score a text, its end included, in one forward pass without a cache."""
+    ids = torch.tensor([[*prompt, *text, _END]])
+    with torch.inference_mode():
+        logprobs = model(input_ids=ids).logits.log_softmax(-1)[0]
+    start = len(prompt) - 1
+    return sum(float(logprobs[start + at, token]) for at, token in enumerate((*text, _END)))
+
+
+@pytest.mark.parametrize("n", [1, 3, 5])
+@pytest.mark.parametrize("kind", ["model", "scaling_model"])
+def test_each_text_has_the_logprob_that_it_claims(request, kind, prompts, n):
+    model = request.getfixturevalue(kind)
+    ids, mask = prompts
+    found = beam_search(NextTokenLogits.of(model), ids, mask, n=n, end=_END, max_new_tokens=12)
+    for row, texts in enumerate(found):
+        prompt = ids[row][mask[row] == 1].tolist()
+        for text in texts:
+            assert text.logprob == pytest.approx(_logprob(model, prompt, text.tokens), abs=1e-3)
+
+
+@pytest.mark.parametrize("n", [3, 5])
+def test_finds_texts_no_less_likely_than_transformers(model, prompts, n):
+    ids, mask = prompts
+    theirs = model.generate(
+        input_ids=ids,
+        attention_mask=mask,
+        num_beams=n,
+        num_return_sequences=1,
+        do_sample=False,
+        max_new_tokens=12,
+        length_penalty=0.0,
+        early_stopping="never",
+        return_dict_in_generate=True,
+        output_scores=True,
+    )
+    ours = beam_search(NextTokenLogits.of(model), ids, mask, n=n, end=_END, max_new_tokens=12)
+    ended = [row for row, found in enumerate(theirs.sequences[:, ids.shape[1] :]) if _END in found]
+    assert ended
+    for row in ended:
+        assert ours[row][0].logprob >= float(theirs.sequences_scores[row]) - 1e-3
+
+
+def test_one_beam_is_greedy(model, prompts):
+    ids, mask = prompts
+    theirs = model.generate(input_ids=ids, attention_mask=mask, do_sample=False, max_new_tokens=12)
+    ours = beam_search(NextTokenLogits.of(model), ids, mask, n=1, end=_END, max_new_tokens=12)
+    sequences = [row[ids.shape[1] :].tolist() for row in theirs]
+    ended = [row for row, sequence in enumerate(sequences) if _END in sequence]
+    assert ended
+    for row in ended:
+        greedy = tuple(sequences[row][: sequences[row].index(_END)])
+        assert [text.tokens for text in ours[row]] == [greedy]
+
+
+def test_a_question_is_searched_alike_alone_and_in_a_batch(model, prompts):
+    ids, mask = prompts
+    together = beam_search(NextTokenLogits.of(model), ids, mask, n=4, end=_END, max_new_tokens=12)
+    for row in range(len(ids)):
+        kept = mask[row] == 1
+        [alone] = beam_search(
+            NextTokenLogits.of(model),
+            ids[row][kept][None],
+            mask[row][kept][None],
+            n=4,
+            end=_END,
+            max_new_tokens=12,
+        )
+        assert [text.tokens for text in alone] == [text.tokens for text in together[row]]
+
+
+def test_texts_come_best_first_and_without_their_end(model, prompts):
+    ids, mask = prompts
+    for texts in beam_search(
+        NextTokenLogits.of(model), ids, mask, n=5, end=_END, max_new_tokens=12
+    ):
+        logprobs = [text.logprob for text in texts]
+        assert logprobs == sorted(logprobs, reverse=True)
+        assert all(_END not in text.tokens for text in texts)
+        assert len({text.tokens for text in texts}) == len(texts)
+
+
+def test_an_unfinished_text_is_given_up(model, prompts):
+    ids, mask = prompts
+    for texts in beam_search(NextTokenLogits.of(model), ids, mask, n=2, end=_END, max_new_tokens=1):
+        assert all(text.tokens == () for text in texts)
+
+
+class _OneOf:
+    """The state of a text that must be one of some."""
+
+    def __init__(self, texts):
+        self._texts = texts
+        self.tokens = tuple(dict.fromkeys(text[0] if text else _END for text in texts))
+
+    def follow(self, token):
+        if token == _END:
+            return self if () in self._texts else None
+        rest = [text[1:] for text in self._texts if text[:1] == (token,)]
+        return _OneOf(rest) if rest else None
+
+
+class _Unlisted(_OneOf):
+    """The same, but it says what may follow only when it is asked."""
+
+    def __init__(self, texts):
+        super().__init__(texts)
+        self.tokens = None
+
+    def follow(self, token):
+        state = super().follow(token)
+        return _Unlisted(state._texts) if isinstance(state, _OneOf) and token != _END else state
+
+
+TEXTS = [(3, 4, 5, 6, 7, 8), (3, 4, 5, 9), (3, 10), (11, 12, 3, 3, 3, 3, 3, 4), (11, 12), (6,)]
+
+
+@pytest.mark.parametrize("state", [_OneOf, _Unlisted], ids=["listed", "unlisted"])
+@pytest.mark.parametrize("n", [2, 6])
+def test_steered_texts_are_the_likeliest_of_those_allowed(model, prompts, monkeypatch, state, n):
+    monkeypatch.setattr("kbqa.engine.writing.backends.beam_search.HOPELESS", 1000.0)
+    ids, mask = prompts
+    found = beam_search(
+        NextTokenLogits.of(model),
+        ids,
+        mask,
+        n=n,
+        end=_END,
+        max_new_tokens=12,
+        starts=[state(TEXTS)] * len(ids),
+    )
+    for row, texts in enumerate(found):
+        prompt = ids[row][mask[row] == 1].tolist()
+        scores = {text: _logprob(model, prompt, text) for text in TEXTS}
+        assert {text.tokens for text in texts} <= set(TEXTS)
+        for text in texts:
+            assert text.logprob == pytest.approx(scores[text.tokens], abs=1e-3)
+        if n == len(TEXTS):
+            expected = sorted(scores, key=lambda text: -scores[text])
+            assert [text.tokens for text in texts] == expected
+
+
+def test_tokens_without_an_alternative_are_read_in_blocks(model, prompts, monkeypatch):
+    monkeypatch.setattr("kbqa.engine.writing.backends.beam_search.HOPELESS", 1000.0)
+    ids, mask = prompts
+    found = {}
+    for block in (1, 2, 64):
+        monkeypatch.setattr("kbqa.engine.writing.backends.beam_search._BLOCK_TOKENS", block)
+        found[block] = beam_search(
+            NextTokenLogits.of(model),
+            ids,
+            mask,
+            n=6,
+            end=_END,
+            max_new_tokens=12,
+            starts=[_OneOf(TEXTS)] * len(ids),
+        )
+    for texts in zip(*found.values(), strict=True):
+        for same in zip(*texts, strict=True):
+            assert len({text.tokens for text in same}) == 1
+            assert same[0].logprob == pytest.approx(same[-1].logprob, abs=1e-3)
+
+
+def test_a_way_that_leads_nowhere_is_given_up(model, prompts):
+    class Nowhere:
+        tokens = (3,)
+
+        def follow(self, token):
+            return None
+
+    ids, mask = prompts
+    starts = [Nowhere(), _OneOf(TEXTS), Nowhere()]
+    found = beam_search(
+        NextTokenLogits.of(model), ids, mask, n=2, end=_END, max_new_tokens=12, starts=starts
+    )
+    assert [bool(texts) for texts in found] == [False, True, False]

@@ -1,0 +1,80 @@
+"""Beams are written question by question, also where the graph fails for some."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kbqa.engine.questions.question_sets import Question
+from kbqa.engine.writing.beam_files import read_beams, write_beams
+from kbqa.engine.writing.generate import Candidate, Request
+from kbqa.sparql.errors import EndpointDown, GraphError
+
+QUESTIONS = [Question(name, f"{name}?", (), ()) for name in ("a", "b", "c", "d", "e")]
+WRITTEN = [Candidate("Main Path:\n Kenya -[location , country , capital]-> ?x", -1.5, 9)]
+
+
+def _write(folder: Path, failing: dict[str, GraphError], batch_size: int = 4) -> list[int]:
+    source, asked = folder / "questions.jsonl", []
+    source.write_text("{}")
+
+    def generate(requests: Sequence[Request]) -> list[list[Candidate]]:
+        asked.append(len(requests))
+        for request in requests:
+            if request.question in failing:
+                raise failing[request.question]
+        return [WRITTEN] * len(requests)
+
+    write_beams(
+        generate,
+        QUESTIONS,
+        folder / "beams.jsonl",
+        source=source,
+        settings={},
+        gold_entities=False,
+        batch_size=batch_size,
+    )
+    return asked
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    assert _write(tmp_path, {}) == [4, 1]
+    assert read_beams(tmp_path / "beams.jsonl") == {question.id: WRITTEN for question in QUESTIONS}
+
+
+def test_the_topics_of_a_walked_path_are_kept(tmp_path: Path) -> None:
+    source, output = tmp_path / "questions.jsonl", tmp_path / "beams.jsonl"
+    source.write_text("{}")
+    walked = [replace(candidate, topics=("m.019rg5", "g.1")) for candidate in WRITTEN]
+    write_beams(
+        lambda requests: [walked for _ in requests],
+        QUESTIONS[:1],
+        output,
+        source=source,
+        settings={},
+        gold_entities=True,
+        batch_size=4,
+    )
+    assert read_beams(output) == {"a": walked}
+
+
+def test_a_question_for_which_the_graph_fails_is_left_out_and_tried_again(tmp_path: Path) -> None:
+    failing = {"b?": GraphError("no result after 5 s")}
+    with pytest.raises(GraphError, match=r"1 of 5 questions.*the first is b: no result after 5 s"):
+        _write(tmp_path, failing)
+    assert set(read_beams(tmp_path / "beams.jsonl")) == {"a", "c", "d", "e"}
+    assert _write(tmp_path, {}) == [1]
+    assert len(read_beams(tmp_path / "beams.jsonl")) == 5
+
+
+def test_a_graph_that_is_gone_ends_it(tmp_path: Path) -> None:
+    with pytest.raises(EndpointDown):
+        _write(tmp_path, {"e?": EndpointDown("gone")})
+    assert set(read_beams(tmp_path / "beams.jsonl")) == {"a", "b", "c", "d"}
+
+
+def test_beams_of_others_need_no_count_of_tokens(tmp_path: Path) -> None:
+    path = tmp_path / "beams.jsonl"
+    path.write_text('{"id": "a", "crps": [{"crp": "Kenya -> a.b", "logprob": -1}]}\n')
+    assert read_beams(path) == {"a": [Candidate("Kenya -> a.b", -1.0, 1)]}

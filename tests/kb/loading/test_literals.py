@@ -1,0 +1,12 @@
+from kbqa.kb.loading.reading.literals import literal_parts, unescape
+
+
+def test_a_literal_is_taken_apart() -> None:
+    assert literal_parts(b"<http://rdf.freebase.com/ns/m.0abc>") is None
+    assert literal_parts(rb'"\"A\" \u00e9 \\n"@en-US') == ('"A" é \\n', "en-US")
+    assert literal_parts(b'"1980"^^<a:gYear>') == ("1980", None)
+    assert literal_parts(b'""') == ("", None)
+
+
+def test_escapes_are_read() -> None:
+    assert unescape(r"\t\b\n\r\f\"\'\\ \u00e9\U0001F600") == "\t\b\n\r\f\"'\\ é😀"

@@ -1,0 +1,141 @@
+import shutil
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pyoxigraph
+import pytest
+
+from kbqa.kb.open import open_graph
+from kbqa.kb.store.layout import StoreLayout
+from kbqa.kb.store.oxigraph import OxigraphStore
+from kbqa.kb.store.statistics import Hub, add_hub_relations, count_hub_relations, write_statistics
+from kbqa.sparql.errors import InputError, StoreError
+from kbqa.sparql.terms import full_iri
+
+
+@pytest.fixture
+def copy(small_store: Path, tmp_path: Path) -> Path:
+    directory = tmp_path / "copy"
+    shutil.copytree(small_store, directory)
+    return directory
+
+
+def test_missing_store(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="load-freebase"):
+        OxigraphStore.open(tmp_path / "none")
+
+
+def test_unfinished_store(copy: Path) -> None:
+    (copy / "manifest.json").unlink()
+    with pytest.raises(StoreError, match="not a finished store"):
+        OxigraphStore.open(copy)
+
+
+def test_empty_store(copy: Path) -> None:
+    shutil.rmtree(copy / "graph")
+    pyoxigraph.Store(str(copy / "graph")).flush()
+    with pytest.raises(StoreError, match="is empty"):
+        OxigraphStore.open(copy)
+
+
+def test_store_whose_triples_are_gone(copy: Path) -> None:
+    shutil.rmtree(copy / "graph")
+    with pytest.raises(StoreError, match="cannot be opened"):
+        OxigraphStore.open(copy)
+
+
+def test_two_readers_at_once(small_store: Path) -> None:
+    first, second = OxigraphStore.open(small_store), OxigraphStore.open(small_store)
+    assert first.types("m.03_r3") == second.types("m.03_r3")
+
+
+def test_a_store_is_opened_beside_its_writer(copy: Path) -> None:
+    writer = pyoxigraph.Store(str(copy / "graph"))
+    assert OxigraphStore.open(copy).types("m.03_r3")
+    del writer
+
+
+def test_only_one_graph_is_chosen(small_store: Path) -> None:
+    with pytest.raises(InputError, match="not both"):
+        open_graph(small_store, "http://localhost:7878/query")
+
+
+@pytest.fixture
+def hub_store(copy: Path) -> Path:
+    """A store whose statistics list for one entity what the graph does not hold."""
+    path = StoreLayout(copy).statistics
+    write_statistics(path, {}, [])
+    graph = pyoxigraph.Store()
+    for relation, ends in (("z.rare", 1), ("a.frequent", 3), ("c.middling", 2)):
+        edge = pyoxigraph.NamedNode(full_iri(relation))
+        hub = pyoxigraph.NamedNode(full_iri("m.03_r3"))
+        for end in range(ends):
+            node = pyoxigraph.NamedNode(full_iri(f"m.{end}"))
+            graph.add(pyoxigraph.Quad(node, edge, hub))
+    hubs = [Hub("m.03_r3", "in", 6)]
+    add_hub_relations(path, count_hub_relations(graph, hubs, threads=1))
+    return copy
+
+
+def test_relations_of_hubs_come_from_the_statistics(hub_store: Path) -> None:
+    with closing(OxigraphStore.open(hub_store)) as store:
+        assert store.relations("m.03_r3", "in") == ["a.frequent", "c.middling", "z.rare"]
+        assert store.relations("m.03_r3", "in", limit=2) == ["a.frequent", "c.middling"]
+
+
+def test_relations_of_others_come_from_the_graph(hub_store: Path) -> None:
+    with closing(OxigraphStore.open(hub_store)) as store:
+        assert "location.country.capital" in store.relations("m.03_r3", "out")
+        assert store.relations("m.03yl7", "in") == ["location.country.capital"]
+
+
+def test_statistics_that_are_missing(copy: Path) -> None:
+    StoreLayout(copy).statistics.unlink()
+    with pytest.raises(StoreError, match="no file of statistics"):
+        OxigraphStore.open(copy)
+
+
+def test_statistics_that_cannot_be_read(copy: Path) -> None:
+    StoreLayout(copy).statistics.write_bytes(b"")
+    with pytest.raises(StoreError, match="no file of statistics"):
+        OxigraphStore.open(copy)
+
+
+_READER = """
+import sys
+from pathlib import Path
+from kbqa.kb.store.oxigraph import OxigraphStore
+
+store = OxigraphStore.open(Path(sys.argv[1]))
+store.ask("ASK { ?s ?p ?o }")
+print("open", flush=True)
+sys.stdin.readline()
+for _ in range(50):
+    rows = store.select("SELECT ?x { ns:m.03_r3 ns:location.country.capital ?x }").rows
+    print(*rows[0], *store.types("m.03yl7"), len(store.relations("m.03_r3", "out")))
+store.close()
+"""
+
+
+def test_many_processes_read_at_once(small_store: Path) -> None:
+    readers = [
+        subprocess.Popen(
+            [sys.executable, "-c", _READER, small_store],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(4)
+    ]
+    for reader in readers:
+        assert reader.stdout is not None and reader.stdout.readline() == "open\n"
+    # Each has the store open, in two processes; now all begin.
+    for reader in readers:
+        assert reader.stdin is not None
+        reader.stdin.write("go\n")
+        reader.stdin.flush()
+    outputs = [reader.communicate()[0] for reader in readers]
+    assert [reader.returncode for reader in readers] == [0] * 4
+    assert outputs == ["m.03yl7 location.citytown 5\n" * 50] * 4

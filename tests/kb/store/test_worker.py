@@ -1,0 +1,254 @@
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from kbqa.kb.store.worker import QueryWorker
+from kbqa.sparql.errors import GraphError, InputError, QuerySyntaxError, QueryTimeout, StoreError
+
+# The cross product of three free triples, of which no row passes: seconds of work.
+SLOW = """ASK { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l
+FILTER (CONCAT(STR(?a), STR(?d), STR(?g), STR(?j)) = "none") }"""
+QUICK = "ASK { ?s ?p ?o }"
+
+
+@pytest.fixture
+def worker(small_store: Path) -> Iterator[QueryWorker]:
+    made = QueryWorker(small_store / "graph", "store small")
+    yield made
+    made.close()
+
+
+def _children(parent: int) -> list[int]:
+    """Return the query processes of a parent that still run."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            state, its_parent = stat.read_text().rpartition(")")[2].split()[:2]
+            command = (stat.parent / "cmdline").read_bytes()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(its_parent) == parent and state != "Z" and b"kbqa.kb.store.worker" in command:
+            found.append(int(stat.parent.name))
+    return found
+
+
+def _until(is_true: Callable[[], bool], seconds: float = 10) -> None:
+    deadline = time.monotonic() + seconds
+    while not is_true():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_process_starts_at_the_first_query_and_is_kept(worker: QueryWorker) -> None:
+    assert not _children(os.getpid())
+    worker.ask(QUICK, 30)
+    first = _children(os.getpid())
+    assert len(first) == 1
+    worker.ask(QUICK, 30)
+    assert _children(os.getpid()) == first
+    worker.close()
+    assert not _children(os.getpid())
+
+
+def test_timeout_kills_the_process(worker: QueryWorker) -> None:
+    worker.ask(QUICK, 30)
+    started = time.monotonic()
+    with pytest.raises(QueryTimeout, match="store small"):
+        worker.ask(SLOW, 0.2)
+    assert time.monotonic() - started < 2
+    assert not _children(os.getpid())
+    assert worker.ask(QUICK, 30)
+
+
+def test_a_process_that_was_killed_is_replaced(worker: QueryWorker) -> None:
+    worker.ask(QUICK, 30)
+    (child,) = _children(os.getpid())
+    os.kill(child, signal.SIGKILL)
+    _until(lambda: not _children(os.getpid()))
+    assert worker.ask(QUICK, 30)
+    assert _children(os.getpid()) not in ([], [child])
+
+
+def _kill_processes(count: int) -> None:
+    """Kill the process of a running query, and that of the next tries of it."""
+    killed: set[int] = set()
+    while len(killed) < count:
+        time.sleep(0.5)
+        for child in set(_children(os.getpid())) - killed:
+            os.kill(child, signal.SIGKILL)
+            killed.add(child)
+
+
+@pytest.mark.parametrize(
+    ("kills", "error", "message"),
+    [(1, QueryTimeout, "within 4 s"), (2, GraphError, r"died \(SIGKILL\)")],
+    ids=["run again", "given up"],
+)
+def test_a_query_whose_process_something_kills_is_run_once_more(
+    worker: QueryWorker, kills: int, error: type[GraphError], message: str
+) -> None:
+    worker.ask(QUICK, 30)
+    killer = threading.Thread(target=_kill_processes, args=(kills,))
+    killer.start()
+    with pytest.raises(error, match=message):
+        worker.ask(SLOW, 4)
+    killer.join()
+    assert worker.ask(QUICK, 30)
+
+
+DOUBLED = " ".join(f"BIND (CONCAT(?x{n}, ?x{n}) AS ?x{n + 1})" for n in range(32))
+GREEDY = f'SELECT (STRLEN(?x32) AS ?n) {{ BIND ("aaaaaaaaaaaaaaaa" AS ?x0) {DOUBLED} }}'
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        pytest.param(GREEDY, id="one long text"),
+        pytest.param("SELECT * { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l }", id="many rows"),
+    ],
+)
+def test_a_query_that_takes_too_much_memory_is_stopped_and_not_run_again(
+    worker: QueryWorker,
+    query: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("KBQA_QUERY_MEMORY_GB", "0.2")
+    worker.ask(QUICK, 30)
+    (child,) = _children(os.getpid())
+    with pytest.raises(GraphError, match=r"more than 0\.2 GB of memory.*KBQA_QUERY_MEMORY_GB"):
+        worker.select(query, 60, None)
+    assert not _children(os.getpid())
+    assert worker.ask(QUICK, 30)
+    assert _children(os.getpid()) != [child]
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("size", ["0", "-1", "nan", "much"])
+def test_a_memory_limit_that_is_not_a_number_is_refused(
+    worker: QueryWorker, size: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KBQA_QUERY_MEMORY_GB", size)
+    with pytest.raises(InputError, match=r"KBQA_QUERY_MEMORY_GB is .*: set it to a number"):
+        worker.ask(QUICK, 30)
+
+
+def test_a_deeply_nested_query_is_not_reported_as_missing_memory(worker: QueryWorker) -> None:
+    query = f"SELECT * {'{' * 3000} ?x ?y ?z {'}' * 3000}"
+    with pytest.raises(QuerySyntaxError, match="nested too deeply"):
+        worker.select(query, 30, None)
+    assert worker.ask(QUICK, 30)
+
+
+def test_the_time_limit_counts_the_wait_for_other_queries(worker: QueryWorker) -> None:
+    worker.ask(QUICK, 30)
+
+    def ask(_: int) -> float:
+        started = time.monotonic()
+        with pytest.raises(QueryTimeout, match=r"within 0\.6 s"):
+            worker.ask(SLOW, 0.6)
+        return time.monotonic() - started
+
+    with ThreadPoolExecutor(4) as pool:
+        assert max(pool.map(ask, range(4))) < 1.5
+
+
+def test_the_time_limit_counts_the_start_of_the_process_which_is_kept(worker: QueryWorker) -> None:
+    started = time.monotonic()
+    with pytest.raises(QueryTimeout):
+        worker.ask(QUICK, 0.001)
+    assert time.monotonic() - started < 0.2
+    (child,) = _children(os.getpid())
+    assert worker.ask(QUICK, 30)
+    assert _children(os.getpid()) == [child]
+
+
+FORKED = """
+import os, sys
+from pathlib import Path
+from kbqa.kb.store.worker import QueryWorker
+
+worker = QueryWorker(Path(sys.argv[1]), "store small")
+worker.ask("ASK { ?s ?p ?o }", 30)
+forked = os.fork()
+first = 0 if forked else 1000
+for number in range(first, first + 200):
+    (row,) = worker.select(f"SELECT ?x {{ VALUES ?x {{ {number} }} }}", 30, None).rows
+    assert row[0].text == str(number), (number, row)
+if forked:
+    assert os.waitpid(forked, 0)[1] == 0
+    assert worker.ask("ASK { ?s ?p ?o }", 30)
+print("done", flush=True)
+"""
+
+
+def test_a_worker_that_is_open_across_a_fork_does_not_mix_answers(small_store: Path) -> None:
+    command = [sys.executable, "-W", "error", "-c", FORKED, str(small_store / "graph")]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "done\ndone\n", "")
+
+
+def test_a_forgotten_worker_leaves_no_process(small_store: Path) -> None:
+    QueryWorker(small_store / "graph", "store small").ask(QUICK, 30)
+    _until(lambda: not _children(os.getpid()))
+
+
+def test_process_ends_with_its_parent_in_the_middle_of_a_query(small_store: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from kbqa.kb.store.worker import QueryWorker\n"
+        f"QueryWorker(Path(sys.argv[1]), 'store').ask('''{SLOW}''', 60)"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code, str(small_store / "graph")])
+    _until(lambda: bool(_children(parent.pid)))
+    (child,) = _children(parent.pid)
+    time.sleep(0.5)  # the query is running now
+    parent.kill()
+    parent.wait()
+    _until(lambda: not Path(f"/proc/{child}/cmdline").exists() or not _command(child))
+
+
+def _command(process: int) -> bytes:
+    try:
+        return Path(f"/proc/{process}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
+
+
+def test_threads_take_turns(worker: QueryWorker) -> None:
+    answers: list[tuple[int, int]] = []
+
+    def ask(number: int) -> None:
+        for _ in range(20):
+            table = worker.select(f"SELECT ({number} AS ?n) {{}}", 30, None)
+            value = table.rows[0][0]
+            assert value is not None
+            answers.append((number, int(value.text if not isinstance(value, str) else -1)))
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(answers) == 80
+    assert all(asked == got for asked, got in answers)
+
+
+def test_store_that_cannot_be_opened(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="query process"):
+        QueryWorker(tmp_path / "none", "store none").ask(QUICK, 30)
+
+
+def test_a_failing_query_is_reported_and_the_process_stays(worker: QueryWorker) -> None:
+    with pytest.raises(GraphError, match="not supported"):
+        worker.select("SELECT (<http://x/f>(1) AS ?x) {}", 30, None)
+    (child,) = _children(os.getpid())
+    assert worker.ask(QUICK, 30)
+    assert _children(os.getpid()) == [child]

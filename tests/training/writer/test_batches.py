@@ -1,0 +1,104 @@
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kbqa.engine.writing.prompt import CHATML, PLAIN, PromptFormat
+from kbqa.training.data.training_set import Example
+from kbqa.training.writer.batches import (
+    IGNORED,
+    Encoded,
+    collate,
+    encode,
+    epoch_order,
+    epoch_steps,
+    in_batches,
+)
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tiny_base: Path) -> "PreTrainedTokenizerBase":
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(tiny_base)
+
+
+def _of_length(*lengths: int) -> list[Encoded]:
+    return [Encoded(tuple(range(1, length + 1)), 1) for length in lengths]
+
+
+@pytest.mark.parametrize("prompt", [CHATML, PLAIN], ids=["chatml", "plain"])
+def test_an_example_is_the_prompt_of_generation_then_target_and_end(
+    prompt: PromptFormat, examples: Sequence[Example], tokenizer: "PreTrainedTokenizerBase"
+) -> None:
+    [encoded] = encode(examples[:1], tokenizer, prompt, max_length=1_000).kept
+    asked = tokenizer(prompt.render(examples[0].question), add_special_tokens=False)["input_ids"]
+    assert list(encoded.ids[: encoded.prompt_length]) == asked
+    *target, end = encoded.ids[encoded.prompt_length :]
+    assert tokenizer.decode(target) == examples[0].target
+    assert end == tokenizer.eos_token_id
+
+
+def test_examples_that_are_too_long_are_left_out_and_never_cut(
+    examples: Sequence[Example], tokenizer: "PreTrainedTokenizerBase"
+) -> None:
+    whole = encode(examples, tokenizer, CHATML, max_length=1_000).kept
+    lengths = [len(one.ids) for one in whole]
+    longest = max(lengths)
+    assert min(lengths) < longest
+    some = encode(examples, tokenizer, CHATML, max_length=longest - 1)
+    assert some.kept == [one for one in whole if len(one.ids) < longest]
+    assert some.too_long == [
+        f"small {example.id}"
+        for example, length in zip(examples, lengths, strict=True)
+        if length == longest
+    ]
+
+
+def test_target_and_end_carry_loss_and_the_prompt_none(tiny_base: Path) -> None:
+    batch = collate([Encoded((5, 6, 7, 2), 2), Encoded((8, 9, 2), 1)], pad_id=2)
+    assert batch.input_ids.tolist() == [[5, 6, 7, 2], [8, 9, 2, 2]]
+    assert batch.attention_mask.tolist() == [[1, 1, 1, 1], [1, 1, 1, 0]]
+    # The end counts although it is also what pads here.
+    assert batch.labels.tolist() == [[IGNORED, IGNORED, 7, 2], [IGNORED, 9, 2, IGNORED]]
+
+
+@pytest.mark.parametrize("size", [1, 7, 40, 1_000])
+def test_every_example_is_seen_once_an_epoch(size: int) -> None:
+    order = epoch_order(_of_length(*(index % 17 + 2 for index in range(size))), 4, seed=1)
+    assert sorted(index for batch in order for index in batch) == list(range(size))
+    assert max(map(len, order)) <= 4
+    assert len(order) == -(-size // 4)
+
+
+def test_the_order_hangs_on_the_seed() -> None:
+    encoded = _of_length(*range(2, 400))
+    assert epoch_order(encoded, 8, seed=3) == epoch_order(encoded, 8, seed=3)
+    assert epoch_order(encoded, 8, seed=3) != epoch_order(encoded, 8, seed=4)
+
+
+@pytest.mark.parametrize(("accumulate", "steps"), [(1, 6), (2, 3), (4, 2), (9, 1)])
+def test_a_step_is_so_many_batches_in_the_order_of_the_epoch(accumulate: int, steps: int) -> None:
+    encoded = _of_length(*range(2, 24))
+    made = epoch_steps(encoded, 4, accumulate, seed=3)
+    assert len(made) == steps
+    assert [len(step) for step in made[:-1]] == [accumulate] * (steps - 1)
+    assert [batch for step in made for batch in step] == epoch_order(encoded, 4, seed=3)
+
+
+def test_batches_are_of_like_length_and_come_in_no_order() -> None:
+    encoded = _of_length(*(index * 7 % 100 + 2 for index in range(400)))
+    batches = [[len(encoded[index].ids) for index in batch] for batch in epoch_order(encoded, 8, 1)]
+    assert max(max(batch) - min(batch) for batch in batches) <= 4
+    longest = [max(batch) for batch in batches]
+    assert longest != sorted(longest)
+
+
+def test_validation_sees_every_example_once(tiny_base: Path) -> None:
+    encoded = _of_length(9, 3, 5, 4, 8)
+    batches = list(in_batches(encoded, 2, pad_id=0))
+    assert [batch.attention_mask.sum(1).tolist() for batch in batches] == [[3, 4], [5, 8], [9]]

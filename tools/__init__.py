@@ -1,0 +1,1 @@
+"""Scripts that measure, score, fit and make."""

@@ -1,0 +1,75 @@
+"""Fit the confidence model and write it to a file.
+
+    python -m tools.fit.confidence --store slice --output engine/running/confidence_model.json \
+        webqsp.train.jsonl.gz=valid.webqsp.jsonl cwq.dev.jsonl.gz=valid.cwq.jsonl
+
+Each argument is a question set, and the beams that `kbqa crp generate` wrote for questions of it
+that the path model was not trained on. `kbqa train-crp` writes its held-out questions to
+`held_out.SET.jsonl`. The gold answers are those that the gold queries find on the graph; questions
+without any do not count.
+"""
+
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import click
+
+from kbqa.engine.running.confidence import describe_tried
+from kbqa.engine.setup import Resources
+from kbqa.engine.writing.beam_files import read_beams
+from kbqa.kb.open import open_graph
+from kbqa.training.judge.confidence import Judged, fit_confidence
+from tools.fit.answered_questions import FilePair, read_answered
+from tools.score.run_beams import BeamRunner, f1_of
+
+
+@click.command(help=__doc__)
+@click.argument("pairs", metavar="QUESTIONS=BEAMS…", type=FilePair(), nargs=-1, required=True)
+@click.option("--store", type=click.Path(path_type=Path), required=True, metavar="DIR")
+@click.option(
+    "--gold-entities", is_flag=True, help="Use the questions' gold topics before linking."
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, dir_okay=False),
+    required=True,
+    metavar="FILE",
+    help="File to write the model to; an existing file is replaced.",
+)
+def main(
+    pairs: Sequence[tuple[Path, Path]], store: Path, gold_entities: bool, output: Path
+) -> None:
+    """Fit, write, and print the weights and the calibration."""
+    judged: list[Judged] = []
+    fitted_on = []
+    with closing(open_graph(store)) as graph, closing(Resources(graph)) as resources:
+        runner = BeamRunner(resources, gold_entities)
+        for questions, beams_file in pairs:
+            beams = read_beams(beams_file)
+            answered = list(read_answered(questions, set(beams), graph))
+            for question in answered:
+                outcomes = runner.run(question, beams[question.id])
+                features = describe_tried(outcomes)
+                of_answers = [at for at, each in enumerate(outcomes) if each.terms]
+                judged.append(
+                    Judged(
+                        [features[at] for at in of_answers],
+                        [f1_of(outcomes[at], question.golds) for at in of_answers],
+                    )
+                )
+            fitted_on.append(f"{len(answered)} of {questions.name.split('.jsonl')[0]}")
+    model = fit_confidence(
+        judged, f"{', '.join(fitted_on)}; {'gold' if gold_entities else 'linked'}"
+    )
+    model.save(output)
+    click.echo(f"fitted on {model.fitted_on}, {sum(len(one.f1) for one in judged)} candidates")
+    for name, weight in sorted(model.weights.items(), key=lambda item: -abs(item[1])):
+        click.echo(f"  {weight:+.3f}  {name}")
+    click.echo("\n| mean confidence | mean F1 | candidates |\n|---|---|---|")
+    for confidence, f1, n in model.calibration:
+        click.echo(f"| {confidence:.3f} | {f1:.3f} | {n} |")
+
+
+if __name__ == "__main__":
+    main()

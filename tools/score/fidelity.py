@@ -1,0 +1,226 @@
+"""Measure how much of a query's meaning SPARQL → CRP → SPARQL keeps, on real engines.
+
+    python -m tools.score.fidelity --queries queries-half.jsonl.gz --graph graph.nt.gz
+
+Each query is converted, compiled and run on every engine over the same small graph; its answers
+must be exactly the recorded ones, which Virtuoso 7 gave for the original query. The tables count
+the queries for which they are: by question set, by construct and by engine. RouterKGQA's figures
+are those of its own converter and compiler on Virtuoso, for the same 5,685 queries.
+"""
+
+import json
+import statistics
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+from tqdm import tqdm
+
+from kbqa.engine.files.json_lines import read_rows
+from kbqa.kb.graph import Graph
+from kbqa.kb.loading.load import load_freebase
+from kbqa.kb.open import open_graph
+from kbqa.kb.store.layout import StoreLayout
+from kbqa.sparql.compiler.compile import compile_crp
+from kbqa.sparql.convert.from_sparql import crp_from_sparql
+from kbqa.sparql.errors import CrpConversionError, GraphError, InputError
+from kbqa.sparql.terms import LiteralTerm
+from tools.graph_servers import MissingServer, oxigraph_server, virtuoso_server
+from tools.score.query_constructs import CONSTRUCTS, query_constructs
+from tools.score.shares import share_with_interval
+
+ENGINES = ("embedded", "oxigraph", "virtuoso")
+ROUTERKGQA = {
+    "all": 91.7,
+    "webqsp_train": 97.8,
+    "webqsp_test": 98.5,
+    "cwq_dev": 87.1,
+    "cwq_test": 87.3,
+}
+_TIMEOUT_S = 30.0
+
+
+@dataclass(slots=True)
+class Outcome:
+    """The outcome of one query.
+
+    Attributes:
+        row: The query as the file has it.
+        compiled: The query after conversion to a CRP and back; None if it was refused.
+        refused: Why no CRP can express it, as a short stable name.
+        answers: What each engine answered; an error as text.
+        seconds: How long each took.
+    """
+
+    row: Mapping[str, Any]
+    constructs: tuple[str, ...]
+    compiled: str | None = None
+    refused: str | None = None
+    answers: dict[str, frozenset[str] | str] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def is_exact(self, engine: str) -> bool:
+        """Return whether an engine gave exactly the recorded answers."""
+        return self.answers.get(engine) == frozenset(self.row["gold"])
+
+
+@click.command()
+@click.option("--queries", type=click.Path(exists=True, path_type=Path), required=True)
+@click.option("--graph", "dump", type=click.Path(exists=True, path_type=Path), required=True)
+@click.option("--engine", "engines", type=click.Choice(ENGINES), multiple=True, default=ENGINES)
+@click.option("--limit", type=int, help="Only as many queries, spread over the file.")
+@click.option("--failures", type=click.Path(path_type=Path), help="List what is not exact here.")
+def main(
+    queries: Path, dump: Path, engines: Sequence[str], limit: int | None, failures: Path | None
+) -> None:
+    """Convert, compile and run the queries, and print the tables."""
+    rows = [row for _, row in read_rows(queries)]
+    with ExitStack() as stack:
+        try:
+            graphs = stack.enter_context(open_engines(engines, dump))
+        except MissingServer as error:
+            raise click.ClickException(str(error)) from error
+        outcomes = [
+            measure(row, graphs)
+            for row in tqdm(spread(rows, limit), disable=not sys.stderr.isatty(), unit="query")
+        ]
+    print_report(outcomes, list(graphs))
+    if failures is not None:
+        write_failures(failures, outcomes, list(graphs))
+
+
+@contextmanager
+def open_engines(engines: Iterable[str], dump: Path) -> Iterator[dict[str, Graph]]:
+    """Load the graph and open it on each engine; the servers stop when the context ends.
+
+    Raises:
+        MissingServer: An engine's server is not installed.
+    """
+    wanted = dict.fromkeys(engines)
+    with ExitStack() as stack:
+        store = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "store"
+        load_freebase([dump], store)
+        graphs: dict[str, Graph] = {}
+        for engine in wanted:
+            if engine == "embedded":
+                graph = open_graph(store)
+            elif engine == "oxigraph":
+                url = stack.enter_context(oxigraph_server(StoreLayout(store).graph))
+                graph = open_graph(endpoint=url)
+            else:
+                graph = open_graph(endpoint=stack.enter_context(virtuoso_server([dump])))
+            stack.callback(graph.close)
+            graphs[engine] = graph
+        yield graphs
+
+
+def spread(rows: Sequence[Mapping[str, Any]], limit: int | None) -> Sequence[Mapping[str, Any]]:
+    """Take as many rows, at even distances."""
+    if limit is None or limit >= len(rows):
+        return rows
+    return [rows[number * len(rows) // limit] for number in range(limit)]
+
+
+def measure(row: Mapping[str, Any], graphs: dict[str, Graph]) -> Outcome:
+    """Convert and compile one query, and run it on every engine."""
+    outcome = Outcome(row, query_constructs(row["sparql"]))
+    try:
+        outcome.compiled = compile_crp(crp_from_sparql(row["sparql"]))
+    except CrpConversionError as error:
+        outcome.refused = error.reason
+        return outcome
+    except InputError as error:
+        outcome.refused = f"{type(error).__name__}: {error}"
+        return outcome
+    for engine, graph in graphs.items():
+        started = time.perf_counter()
+        outcome.answers[engine] = answers_of(graph, outcome.compiled)
+        outcome.seconds[engine] = time.perf_counter() - started
+    return outcome
+
+
+def answers_of(graph: Graph, query: str) -> frozenset[str] | str:
+    """Run a compiled query; return its answers, mids and literals' texts, or what went wrong."""
+    try:
+        table = graph.select(query, timeout_s=_TIMEOUT_S)
+    except (GraphError, InputError) as error:
+        return f"{type(error).__name__}: {error}"
+    terms = (term for row in table.rows for term in row if term is not None)
+    return frozenset(term.text if isinstance(term, LiteralTerm) else term for term in terms)
+
+
+def print_report(outcomes: Sequence[Outcome], engines: Sequence[str]) -> None:
+    """Print the tables: by question set, by construct, refused by reason, by engine."""
+    engine = engines[0]
+    print(f"\nexactly the recorded answers, on the {engine} engine, with 95 % intervals\n")
+    _print_head("question set", "RouterKGQA")
+    for name in ("all", *sorted({outcome.row["set"] for outcome in outcomes})):
+        chosen = [outcome for outcome in outcomes if name in ("all", outcome.row["set"])]
+        published = f"{ROUTERKGQA[name]:.1f} %" if name in ROUTERKGQA else ""
+        _print_row(name, chosen, engine, published)
+    print()
+    _print_head("construct")
+    for name in CONSTRUCTS:
+        if chosen := [outcome for outcome in outcomes if name in outcome.constructs]:
+            _print_row(name, chosen, engine)
+    if refused := Counter(outcome.refused for outcome in outcomes if outcome.refused):
+        print("\nrefused, by reason")
+        for reason, count in refused.most_common():
+            print(f"{count:7}  {reason}")
+    print(
+        f"\ncompiled queries on which an engine gives the same set as {engine}, and as recorded\n"
+    )
+    print(f"{'engine':10} {'n':>6}  {'as ' + engine:>29}  {'as recorded':>29}  errors  median")
+    compiled = [outcome for outcome in outcomes if outcome.compiled is not None]
+    for name in engines if compiled else ():
+        alike = sum(o.answers[name] == o.answers[engine] for o in compiled)
+        exact = sum(o.is_exact(name) for o in compiled)
+        errors = sum(isinstance(o.answers[name], str) for o in compiled)
+        median = statistics.median(o.seconds[name] for o in compiled)
+        cells = "  ".join(
+            f"{hits:6} {share_with_interval(hits, len(compiled)):>22}" for hits in (alike, exact)
+        )
+        print(f"{name:10} {len(compiled):6}  {cells}  {errors:6}  {1000 * median:.2f} ms")
+
+
+def write_failures(path: Path, outcomes: Sequence[Outcome], engines: Sequence[str]) -> None:
+    """Write a line for each query that was refused, or not exact on some engine."""
+    with path.open("w", encoding="utf-8") as file:
+        for outcome in outcomes:
+            if all(outcome.is_exact(engine) for engine in engines):
+                continue
+            answers = {
+                engine: found if isinstance(found, str) else sorted(found)
+                for engine, found in outcome.answers.items()
+            }
+            record = {
+                **{key: outcome.row[key] for key in ("set", "id", "question", "sparql", "gold")},
+                "constructs": outcome.constructs,
+                "refused": outcome.refused,
+                "compiled": outcome.compiled,
+                "answers": answers,
+            }
+            file.write(json.dumps(record, ensure_ascii=False) + "\n")
+
+
+def _print_head(first: str, last: str = "") -> None:
+    print(f"{first:32} {'n':>6} {'exact':>6} {'share':>24} {'refused':>8} {'wrong':>6}  {last}")
+
+
+def _print_row(name: str, chosen: Sequence[Outcome], engine: str, last: str = "") -> None:
+    exact = sum(outcome.is_exact(engine) for outcome in chosen)
+    refused = sum(outcome.refused is not None for outcome in chosen)
+    wrong = len(chosen) - exact - refused
+    share = share_with_interval(exact, len(chosen))
+    print(f"{name:32} {len(chosen):6} {exact:6} {share:>24} {refused:8} {wrong:6}  {last}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,62 @@
+"""Run all candidates of questions, for the tools that judge them."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from kbqa.engine.answer import term_text
+from kbqa.engine.evaluation.scores.metrics import score_best
+from kbqa.engine.linking.ground import Grounder, name_topics
+from kbqa.engine.method import Clock
+from kbqa.engine.questions.question_sets import Question
+from kbqa.engine.running.execute import Executor, Policy
+from kbqa.engine.running.tried import Tried
+from kbqa.engine.setup import Resources
+from kbqa.engine.writing.generate import Candidate
+
+
+@dataclass(frozen=True, slots=True)
+class BeamRunner:
+    """Runs candidates as `kbqa eval` does, but every one of them.
+
+    Attributes:
+        resources: Graph, names and linker.
+        gold_entities: Bind names to the questions' topics first.
+    """
+
+    resources: Resources
+    gold_entities: bool
+
+    def run(
+        self, question: Question, candidates: Sequence[Candidate], *, by_class: bool = False
+    ) -> list[Tried]:
+        """Run each candidate, relaxed if need be.
+
+        Args:
+            question: The question.
+            candidates: Those written for it.
+            by_class: Relax as the paper does.
+        """
+        resources = self.resources
+        topics = name_topics(resources.graph, question.topics) if self.gold_entities else []
+        linked = resources.linker.link(question.text)
+        grounder = Grounder(resources.graph, resources.names, linked, topics)
+        policy = Policy(by_class=by_class)
+        executor = Executor(resources.graph, grounder, Clock(), resources.timeout_s, policy)
+        return executor.run_all(candidates)
+
+
+def first_answers(tried: Sequence[Tried]) -> int | None:
+    """Choose as the paper does: the first with answers in full, else the first with any."""
+    answered = [at for at, each in enumerate(tried) if each.terms]
+    full = [at for at in answered if is_full(tried[at])]
+    return next(iter(full or answered), None)
+
+
+def is_full(tried: Tried) -> bool:
+    """Return whether a candidate has answers without relaxation."""
+    return tried.relaxation is not None and tried.relaxation.level == "full"
+
+
+def f1_of(tried: Tried, golds: Sequence[Collection[str]]) -> float:
+    """Score the answers of a candidate against the gold sets."""
+    return score_best([term_text(term) for term in set(tried.terms)], golds).f1

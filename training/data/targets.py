@@ -1,0 +1,161 @@
+"""Write the texts that a model learns to answer with: CRPs by names, from question records.
+
+A record's CRP is the published RouterKGQA text if there is one, else its converted SPARQL. Names
+come from the record, else from a graph, else from the comments in its SPARQL.
+
+Each meaning has one text. No question says in which language an answer should be, or that a topic
+may be an answer, so no target says it either. The published texts do the same.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal, TypeAlias
+
+from kbqa.engine.linking.mentions import mend_mojibake
+from kbqa.engine.questions.conversion import Unconverted, convert_queries
+from kbqa.sparql.crp import Constraint, Crp, Entity, TextEquals
+from kbqa.sparql.errors import CrpSyntaxError
+from kbqa.sparql.forms import parse_routerkgqa, render_crp, render_routerkgqa
+from kbqa.sparql.terms import is_mid
+
+TargetForm: TypeAlias = Literal["routerkgqa", "compact"]
+"""RouterKGQA's text form, or kbqa's own, which is shorter and says more."""
+
+NameSource: TypeAlias = Callable[[Iterable[str]], Mapping[str, str]]
+"""Looks up the names of mids, as `Graph.labels` does."""
+
+UNNAMED = "an entity without a name"
+"""The reason if neither a file nor a graph names an entity."""
+
+_MID = re.compile(r"\b(?:ns|fb):([mg]\.[0-9a-z_]+)")
+# Annotators noted names in comments; their other notes, such as "#player", begin differently.
+_NOTED_NAME = re.compile(r"#\s+([A-Z].*\S)")
+
+_Row: TypeAlias = Mapping[str, Any]
+
+
+def row_targets(
+    rows: Sequence[_Row], form: TargetForm, names: NameSource | None = None
+) -> list[str | Unconverted]:
+    """Write the target of each record, or the reason why there is none.
+
+    Args:
+        rows: Records of question sets.
+        form: The text form of the targets.
+        names: Looks up the names of entities that a record does not name.
+
+    Raises:
+        GraphError: The names cannot be looked up.
+    """
+    converted = convert_queries(
+        _text(row, "sparql")
+        for row in rows
+        if _text(row, "sparql") and not _text(row, "crp_routerkgqa")
+    )
+    found = [_row_crp(row, converted) for row in rows]
+    unnamed = {
+        entity.mid
+        for crp in found
+        if isinstance(crp, Crp)
+        for entity in crp.entities()
+        if not entity.name and entity.mid and is_mid(entity.mid)
+    }
+    looked_up = {} if names is None else names(sorted(unnamed))
+    return [
+        write_target(_with_names(crp, {**_noted_names(_text(row, "sparql")), **looked_up}), form)
+        if isinstance(crp, Crp)
+        else crp
+        for row, crp in zip(rows, found, strict=True)
+    ]
+
+
+def write_target(crp: Crp, form: TargetForm) -> str | Unconverted:
+    """Write a CRP by its entities' names, or return the reason why that is not possible.
+
+    >>> from kbqa.sparql.crp import Hop
+    >>> kenya = Crp(Entity("Kenya", "m.019rg5"), (Hop("location.country.capital"),))
+    >>> write_target(kenya, "compact")
+    'Kenya -> location.country.capital'
+    """
+    # An id of a type is made of words, so our own form can use it as a name.
+    if not all(
+        entity.name or (form == "compact" and not is_mid(entity.mid or ""))
+        for entity in crp.entities()
+    ):
+        return Unconverted(UNNAMED)
+    crp = _without_unasked(crp)
+    if form == "routerkgqa":
+        return render_routerkgqa(crp) or Unconverted("RouterKGQA's text form cannot say it")
+    return render_crp(crp.with_entities(lambda e: Entity(e.name) if e.name else e))
+
+
+def _without_unasked(crp: Crp) -> Crp:
+    """Drop what no question says: languages, and that the topic may be an answer."""
+
+    def in_any_language(constraint: Constraint) -> Constraint:
+        if not isinstance(constraint.test, TextEquals):
+            return constraint
+        return replace(constraint, test=TextEquals(constraint.test.text))
+
+    crp = replace(crp, answer_language="en", differs_from=crp.differs_from or 0)
+    return crp.with_constraints(in_any_language)
+
+
+def _row_crp(row: _Row, converted: Mapping[str, Crp | Unconverted]) -> Crp | Unconverted:
+    """Read a record's CRP, with the names that the record itself gives."""
+    try:
+        names = _row_names(row)
+        crp = _published(row) or converted.get(_text(row, "sparql"))
+    except ValueError as error:
+        return Unconverted(str(error))
+    if crp is None:
+        is_incomplete = row.get("parses")
+        return Unconverted(
+            "no complete parse of a good question" if is_incomplete else "neither CRP nor SPARQL"
+        )
+    return _with_names(crp, names) if isinstance(crp, Crp) else crp
+
+
+def _published(row: _Row) -> Crp | None:
+    text = _text(row, "crp_routerkgqa")
+    if not text:
+        return None
+    try:
+        crp, problems = parse_routerkgqa(text)
+    except CrpSyntaxError:
+        raise ValueError("published CRP that cannot be read") from None
+    if problems:
+        raise ValueError("published CRP with problems")
+    return crp
+
+
+def _row_names(row: _Row) -> dict[str, str]:
+    """Collect the names that a record gives its entities."""
+    try:
+        entities = [*(row.get("entities_in_sparql") or ()), *(row.get("topic_entities") or ())]
+        return {e["mid"]: mend_mojibake(e["name"]) for e in entities if e.get("name")}
+    except (AttributeError, KeyError, TypeError):
+        raise ValueError("malformed entities") from None
+
+
+def _noted_names(sparql: str) -> dict[str, str]:
+    """Collect the names in a query's comments, from lines with a single entity.
+
+    The last resort: of 111 in the WebQSP and CWQ rows, 104 are the graph's own.
+    """
+    names: dict[str, str] = {}
+    for line in sparql.splitlines():
+        mids = set(_MID.findall(line))
+        if len(mids) == 1 and (match := _NOTED_NAME.search(line)):
+            names.setdefault(mids.pop(), match[1])
+    return names
+
+
+def _with_names(crp: Crp, names: Mapping[str, str]) -> Crp:
+    return crp.with_entities(lambda e: e if e.name else Entity(names.get(e.mid or ""), e.mid))
+
+
+def _text(row: _Row, field: str) -> str:
+    """Return a text field of a record; empty if it has none."""
+    return text if isinstance(text := row.get(field), str) else ""

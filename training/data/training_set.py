@@ -1,0 +1,227 @@
+"""Turn question sets into training examples: a question, and the CRP text that answers it.
+
+Rows that cannot be used are counted by reason, and the first of each reason are named. They never
+stop a run.
+
+Split hygiene: rows marked `test_parent` are left out, because a test question was made from them,
+or they from one. If rows are not marked, as in the official files, the test sets themselves decide
+what is left out.
+"""
+
+import random
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kbqa.engine.files.manifest import file_sha256
+from kbqa.engine.linking.mentions import mend_mojibake
+from kbqa.engine.questions.conversion import Unconverted
+from kbqa.engine.questions.official import read_question_rows
+from kbqa.sparql.errors import InputError
+from kbqa.training.data.split_hygiene import RELATED, ScoredSets, parent_id, read_scored_sets
+from kbqa.training.data.targets import UNNAMED, NameSource, TargetForm, row_targets, write_target
+from kbqa.training.demo.questions import demo_examples
+
+DEMO_SOURCE = "demo"
+"""The source of questions on the demo graph."""
+
+NAMED_SKIPS = 10
+"""How many of the rows left out are named, for each reason."""
+
+_QUESTION_SET = re.compile(r"\.jsonl?(?:\.gz)?$")
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One training example.
+
+    Attributes:
+        id: The row's id.
+        question: As a user would type it.
+        target: The CRP, by names, in a `TargetForm`.
+        source: The question set it comes from.
+        parent: The id of the question that it was made from; empty if there is none.
+    """
+
+    id: str
+    question: str
+    target: str
+    source: str
+    parent: str = ""
+
+
+class Split(NamedTuple):
+    """Examples to train on, and held-out examples to validate the training."""
+
+    train: tuple[Example, ...]
+    valid: tuple[Example, ...]
+
+
+class DataFile(NamedTuple):
+    """A file that examples were read from: its name, and the SHA-256 of its bytes in hex."""
+
+    name: str
+    sha256: str
+
+
+@dataclass(slots=True)
+class ExampleSet:
+    """Examples, where they were read from, and what was left out.
+
+    Attributes:
+        examples: The examples to train on or to hold out.
+        skipped: How many rows were left out, by reason.
+        files: The files that were read.
+        scored: The test sets whose questions were left out.
+        skipped_rows: Set and id of the first `NAMED_SKIPS` rows left out, by reason.
+    """
+
+    examples: list[Example] = field(default_factory=list)
+    skipped: Counter[str] = field(default_factory=Counter)
+    files: list[DataFile] = field(default_factory=list)
+    scored: list[DataFile] = field(default_factory=list)
+    skipped_rows: dict[str, list[str]] = field(default_factory=dict)
+    _seen: set[tuple[str, str]] = field(default_factory=set, repr=False)
+
+    def add(self, example: Example) -> None:
+        """Add an example, unless its question is already here with the same target."""
+        key = (example.question.casefold(), example.target)
+        if key in self._seen:
+            self.skip(example.source, example.id, "repeated")
+            return
+        self._seen.add(key)
+        self.examples.append(example)
+
+    def skip(self, source: str, row_id: str, reason: str) -> None:
+        """Count a row that is left out."""
+        self.skipped[reason] += 1
+        named = self.skipped_rows.setdefault(reason, [])
+        if len(named) < NAMED_SKIPS:
+            named.append(f"{source} {row_id}")
+
+
+def load_examples(
+    paths: Iterable[Path],
+    *,
+    form: TargetForm = "routerkgqa",
+    names: NameSource | None = None,
+    scored: Sequence[Path] = (),
+    demo_questions: int = 0,
+    seed: int = 42,
+) -> ExampleSet:
+    """Read question sets into examples, without repetitions, and add questions on the demo graph.
+
+    Args:
+        paths: Question sets with SPARQL or CRPs: ours, or official files.
+        form: The text form of the targets.
+        names: Looks up the names of entities that a record does not name. The official files of
+            ComplexWebQuestions name none.
+        scored: Test sets. Their questions are left out, and so are questions that one of theirs
+            was made from, or that were made from one of theirs.
+        demo_questions: How many questions on the demo graph to add at most.
+        seed: Decides which questions on the demo graph are added, and their wording.
+
+    Raises:
+        InputError: A file is missing or unreadable, or names few of its entities and there is no
+            `names` to look them up.
+        GraphError: The names cannot be looked up.
+    """
+    scored_sets = read_scored_sets(scored)
+    gathered = ExampleSet(scored=[_data_file(path) for path in scored])
+    for path in paths:
+        source = _QUESTION_SET.sub("", path.name)
+        kept = list(_kept_rows(path, source, scored_sets, gathered))
+        unnamed_before = gathered.skipped[UNNAMED]
+        targets = row_targets([one.row for one in kept], form, names)
+        for one, target in zip(kept, targets, strict=True):
+            if isinstance(target, Unconverted):
+                gathered.skip(source, one.id, target.reason)
+            else:
+                parent = parent_id(one.row) or ""
+                gathered.add(Example(one.id, one.question, target, source, parent))
+        unnamed = gathered.skipped[UNNAMED] - unnamed_before
+        if names is None and unnamed > len(kept) / 2:
+            raise InputError(
+                f"{path}: the entities of {unnamed} of {len(kept)} queries have no name in the "
+                "file. Name a graph to look them up: --store or --endpoint."
+            )
+        gathered.files.append(_data_file(path))
+    if demo_questions:
+        _add_demo_questions(gathered, demo_questions, seed, form, scored_sets)
+    return gathered
+
+
+def split_examples(examples: Iterable[Example], valid_size: int, seed: int) -> Split:
+    """Hold out about `valid_size` questions, at most a tenth of all, chosen by the seed.
+
+    A question is held out together with those made from it or from the same question. No question
+    is both held out and trained on.
+    """
+    pool = sorted(examples, key=lambda example: (example.source, example.id, example.target))
+    questions = {example.question.casefold() for example in pool}
+    wanted = min(valid_size, len(questions) // 10)
+    families = sorted({example.parent or example.id for example in pool})
+    random.Random(seed).shuffle(families)
+    of_family: dict[str, set[str]] = defaultdict(set)
+    for example in pool:
+        of_family[example.parent or example.id].add(example.question.casefold())
+    held_out: set[str] = set()
+    for family in families:
+        if len(held_out) >= wanted:
+            break
+        held_out |= of_family[family]
+    train = tuple(e for e in pool if e.question.casefold() not in held_out)
+    valid = tuple(e for e in pool if e.question.casefold() in held_out)
+    return Split(train, valid)
+
+
+def _add_demo_questions(
+    gathered: ExampleSet, count: int, seed: int, form: TargetForm, scored_sets: ScoredSets
+) -> None:
+    """Add questions on the demo graph that are not kept for testing."""
+    drawn = [example for example in demo_examples(seed) if example.split == "train"]
+    random.Random(seed).shuffle(drawn)
+    for number, example in enumerate(drawn[:count]):
+        row_id, target = f"demo-{number}", write_target(example.crp, form)
+        if reason := scored_sets.reason_against({"question": example.question}):
+            gathered.skip(DEMO_SOURCE, row_id, reason)
+        elif isinstance(target, Unconverted):
+            gathered.skip(DEMO_SOURCE, row_id, target.reason)
+        else:
+            gathered.add(Example(row_id, example.question, target, DEMO_SOURCE))
+
+
+class _KeptRow(NamedTuple):
+    """A row whose question may be trained on, if it has a CRP."""
+
+    id: str
+    question: str
+    row: Mapping[str, Any]
+
+
+def _kept_rows(
+    path: Path, source: str, scored_sets: ScoredSets, gathered: ExampleSet
+) -> Iterator[_KeptRow]:
+    """Read a file's rows, and count those whose questions may not be used."""
+
+    def skip_record(number: int, _problem: str) -> None:
+        gathered.skip(source, f"record {number}", "not a record of a question set")
+
+    for number, row in read_question_rows(path, skip_record):
+        row_id = str(row.get("id") or f"record {number}")
+        question = row.get("question")
+        if row.get("test_parent"):
+            gathered.skip(source, row_id, RELATED)
+        elif not isinstance(question, str) or not question.strip():
+            gathered.skip(source, row_id, "no question")
+        elif reason := scored_sets.reason_against(row):
+            gathered.skip(source, row_id, reason)
+        else:
+            yield _KeptRow(row_id, mend_mojibake(question.strip()), row)
+
+
+def _data_file(path: Path) -> DataFile:
+    return DataFile(path.name, file_sha256(path))

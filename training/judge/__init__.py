@@ -1,0 +1,1 @@
+"""Fitting what chooses among candidates."""

@@ -1,0 +1,90 @@
+"""Fit the confidence model: a logistic regression of candidates' F1 on their outcomes.
+
+The language model must not have been trained on the questions, or its probabilities would be higher
+than they are in use. Only questions whose gold query has answers on the graph count: if the graph
+lacks the facts, no candidate can be right, and there is nothing to learn about which one is.
+
+Source: Platt 1999, "Probabilistic outputs for support vector machines".
+"""
+
+import random
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from kbqa.engine.evaluation.scores.calibration import calibrate
+from kbqa.engine.running.confidence import ConfidenceModel, Features
+
+_L2 = 1.0  # on weights of features scaled to unit variance, in candidates
+_STEPS = 50
+_FOLDS = 5
+_HUNDREDTHS = 100
+
+
+class Judged(NamedTuple):
+    """The candidates of a question, without those that have no answers.
+
+    Attributes:
+        features: Features of each, from `kbqa.engine.running.confidence.describe_outcomes`.
+        f1: F1 of the answers of each against the gold answers.
+    """
+
+    features: Sequence[Features]
+    f1: Sequence[float]
+
+
+def fit_confidence(questions: Sequence[Judged], fitted_on: str, seed: int = 42) -> ConfidenceModel:
+    """Fit the model to all questions, and calibrate it by cross-validation.
+
+    Args:
+        questions: At least five, one for each fold.
+        fitted_on: Describes the questions, for reports.
+        seed: Decides the folds.
+
+    Raises:
+        ValueError: There are fewer than five questions.
+    """
+    if len(questions) < _FOLDS:
+        raise ValueError(
+            f"{len(questions)} questions are too few to fit the confidence model; "
+            f"it needs at least {_FOLDS}"
+        )
+    shuffled = list(questions)
+    random.Random(seed).shuffle(shuffled)
+    held_out: list[tuple[float, float]] = []
+    best: list[float] = []
+    for fold in range(_FOLDS):
+        model = _fit(q for at, q in enumerate(shuffled) if at % _FOLDS != fold)
+        for question in shuffled[fold::_FOLDS]:
+            confidences = list(map(model.confidence, question.features))
+            held_out += zip(confidences, question.f1, strict=True)
+            best.append(max(confidences, default=0.0))
+    best.sort()
+    spread = [best[at * len(best) // _HUNDREDTHS] for at in range(_HUNDREDTHS)]
+    model = _fit(shuffled)
+    return ConfidenceModel(model.bias, model.weights, fitted_on, calibrate(held_out), spread)
+
+
+def _candidates(questions: Iterable[Judged]) -> list[tuple[Features, float]]:
+    return [pair for question in questions for pair in zip(*question, strict=True)]
+
+
+def _fit(questions: Iterable[Judged]) -> ConfidenceModel:
+    """Maximise the likelihood by Newton's method, with a small L2 penalty."""
+    import numpy as np
+
+    candidates = _candidates(questions)
+    names = sorted(set().union(*(features for features, _ in candidates)))
+    x = np.array([[features.get(name, 0.0) for name in names] for features, _ in candidates])
+    f1 = np.array([f1 for _, f1 in candidates])
+    mean, scale = x.mean(axis=0), x.std(axis=0) + 1e-6
+    x = np.column_stack([(x - mean) / scale, np.ones(len(x))])
+    penalty = np.diag([_L2] * len(names) + [0.0])
+    weights = np.zeros(x.shape[1])
+    for _ in range(_STEPS):
+        p = 1 / (1 + np.exp(-x @ weights))
+        gradient = x.T @ (p - f1) + penalty @ weights
+        hessian = (x * (p * (1 - p) + 1e-6)[:, None]).T @ x + penalty
+        weights -= np.linalg.solve(hessian, gradient)
+    slopes = weights[:-1] / scale
+    bias = float(weights[-1] - slopes @ mean)
+    return ConfidenceModel(bias, dict(zip(names, slopes.tolist(), strict=True)))

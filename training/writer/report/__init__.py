@@ -1,0 +1,1 @@
+"""What a training run leaves behind: log, curves, manifest, held-out questions and card."""

@@ -1,0 +1,187 @@
+"""Write the model card of a training run from its manifest and log.
+
+The card can be written again at any time, because an adapter is usually measured later.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kbqa.engine.writing.models.base_models import SMOLLM2
+from kbqa.training.writer.config import ALL_LAYERS
+from kbqa.training.writer.report.manifest import MANIFEST_FILE
+from kbqa.training.writer.report.training_log import CURVES_FILE, read_log, stretches
+
+CARD_FILE = "README.md"
+
+Record = Mapping[str, Any]
+
+
+class Measured(NamedTuple):
+    """A measurement of a trained model.
+
+    Attributes:
+        what: The measure, such as ``exact match``.
+        on: Question set, entities and settings, such as ``WebQSP test half, gold entities, n = 5``.
+        value: The number as printed, with its interval.
+        n: Number of questions.
+    """
+
+    what: str
+    on: str
+    value: str
+    n: int
+
+
+def write_model_card(output: Path, measured: Sequence[Measured] = ()) -> None:
+    """Write the card next to the weights: what they are, how they were trained, and on what.
+
+    Args:
+        output: Folder of the run, with its manifest and log.
+        measured: Measurements of the finished model.
+    """
+    manifest: Record = json.loads((output / MANIFEST_FILE).read_text(encoding="utf-8"))
+    settings, data, result = manifest["settings"], manifest["data"], manifest["result"]
+    lines = [
+        *_front_matter(manifest),
+        "# CRP writer",
+        "",
+        *_introduction(settings),
+        "",
+        "## Data",
+        "",
+        *_data_table(data),
+        "",
+        "Left out, by reason:",
+        "",
+        *_left_out(data),
+        "",
+        "Rows marked `test_parent` are never used: a test question was made from each of them, or",
+        "they from one. No training question is held out, or was made from one that is.",
+        "",
+        *(f"- `{file['name']}`: SHA-256 {file['sha256']}" for file in data["files"]),
+        *(
+            f"- test set `{file['name']}` (neither its questions nor related ones are used):"
+            f" SHA-256 {file['sha256']}"
+            for file in data["scored"]
+        ),
+        "",
+        "## Training",
+        "",
+        *_training(manifest),
+        "",
+        *_curve(output, result),
+        "",
+        "## Measured",
+        "",
+        *_measured(measured),
+        "",
+        "## Versions",
+        "",
+        f"- kbqa {manifest['kbqa']}, git {manifest['git'] or 'unknown'}",
+        f"- Python {manifest['python']}",
+        *(f"- {name} {found}" for name, found in manifest["packages"].items() if found),
+        "",
+    ]
+    (output / CARD_FILE).write_text("\n".join(lines), encoding="utf-8")
+
+
+def _front_matter(manifest: Record) -> Iterator[str]:
+    library, way = ("transformers", "") if manifest["settings"]["full"] else ("peft", ", lora")
+    yield from ("---", f"base_model: {manifest['base']['name']}", f"library_name: {library}")
+    if manifest["base"]["name"] == SMOLLM2:  # the licences of others are not known here
+        yield "license: apache-2.0"
+    yield f"tags: [knowledge-graph-question-answering, freebase, sparql{way}]"
+    yield from ("---", "")
+
+
+def _introduction(settings: Record) -> Iterator[str]:
+    what = "A small language model that" if settings["full"] else "A LoRA adapter with which a"
+    model = "" if settings["full"] else " small language model"
+    yield f"{what}{model} writes constraint-aware reasoning paths"
+    yield f"(CRPs, text form `{settings['crp_format']}`) for questions over Freebase. Written by"
+    yield "`kbqa train-crp` and used by `kbqa ask`. It knows the relations of its training"
+    yield "questions, but no facts."
+
+
+def _data_table(data: Record) -> Iterator[str]:
+    yield "| question set | trained on | held out |"
+    yield "|---|---|---|"
+    for one in data["sets"]:
+        yield f"| {one['name']} | {one['trained_on']:,} | {one['held_out']:,} |"
+
+
+def _left_out(data: Record) -> Iterator[str]:
+    if not data["left_out"]:
+        yield "- none"
+    for one in data["left_out"]:
+        yield f"- {one['count']:,}: {one['reason']}"
+
+
+def _training(manifest: Record) -> Iterator[str]:
+    settings, result = manifest["settings"], manifest["result"]
+    yield f"- base model: {manifest['base']['name']} ({manifest['base']['revision'] or 'unknown'})"
+    yield f"- {_method(settings)}; {result['trainable_parameters']:,} parameters, saved in bf16"
+    batches = f"{settings['accumulate']} × " if settings["accumulate"] > 1 else ""
+    yield (
+        f"- epochs: {settings['epochs']} of {result['train_examples']:,} examples at most,"
+        f" {result['steps']:,} steps of {batches}{settings['batch_size']} taken"
+        f"{', then stopped early' if result['stopped_early'] else ''}"
+    )
+    yield (
+        f"- AdamW, highest learning rate {settings['learning_rate']:g}, reached after"
+        f" {settings['warmup']:.0%} of the steps, cosine schedule down to"
+        f" {settings['final_rate']:.0%} of it; seed {settings['seed']}"
+    )
+    yield "- loss on target tokens only, not on the prompt"
+    yield (
+        f"- {result['seconds']:,.0f} seconds, {result['trained_tokens']:,} tokens,"
+        f" {result['tokens_per_second']:,.0f} tokens a second, validation included"
+    )
+    hardware = manifest["hardware"]
+    machine = ", ".join(hardware["gpus"]) or f"{hardware['processor']}, {hardware['cores']} cores"
+    yield f"- {machine}"
+
+
+def _method(settings: Record) -> str:
+    if settings["full"]:
+        return "full fine-tuning"
+    targets = settings["lora_targets"]
+    layers = "all linear layers" if targets == list(ALL_LAYERS) else ", ".join(targets)
+    return (
+        f"LoRA: rank {settings['lora_rank']}, alpha {settings['lora_alpha']},"
+        f" dropout {settings['lora_dropout']:g}, on {layers}"
+    )
+
+
+def _curve(output: Path, result: Record) -> Iterator[str]:
+    """Tabulate the run from validation to validation."""
+    yield "Losses are means per target token, natural log. Main paths are the share of the"
+    yield "held-out questions asked whose main path greedy decoding writes exactly."
+    if result["valid_loss"] is not None:
+        yield f"The weights are those of step {result['best_step']:,}, the best validation."
+    yield ""
+    yield "| step | epoch | loss, trained on | loss, held out | main paths, held out |"
+    yield "|---|---|---|---|---|"
+    for one in stretches(read_log(output)):
+        yield (
+            f"| {one.step:,} | {one.epoch:.3g} | {one.loss:.4f} | {_number(one.valid_loss)}"
+            f" | {_number(one.valid_main_path)} |"
+        )
+    if (output / CURVES_FILE).is_file():
+        yield from ("", f"![Losses and validations by step]({CURVES_FILE})")
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4f}"
+
+
+def _measured(measured: Sequence[Measured]) -> Iterator[str]:
+    if not measured:
+        yield "Nothing yet, except the table above."
+        return
+    yield "| measure | on | value | n |"
+    yield "|---|---|---|---|"
+    for one in measured:
+        yield f"| {one.what} | {one.on} | {one.value} | {one.n:,} |"
