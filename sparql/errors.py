@@ -20,6 +20,7 @@
     │   ├── UnlinkedName        no entity of the graph has the name
     │   └── DeadlineExceeded    a question took longer than allowed
     ├── ModelError              a language model is missing, broken or failed
+    │   ├── PromptTooLong       a prompt does not fit into the general model's context
     │   └── SpendingLimitReached  the spending limit for a general model is reached
     ├── OutputError             a result cannot be written, for example to a full disk
     └── TrainingError           training cannot start, resume or continue
@@ -180,6 +181,10 @@ class DeadlineExceeded(AnsweringError):
 
 class ModelError(KbqaError):
     """A language model is missing, broken, or failed while it ran."""
+
+
+class PromptTooLong(ModelError):
+    """A prompt does not fit into the general model's context; shorter ones may."""
 
 
 class SpendingLimitReached(ModelError):

@@ -1,7 +1,7 @@
 """Fixtures for tests of several folders: a small real graph, served in both ways."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
@@ -117,13 +117,20 @@ class ScriptedChat:
     """The only fake of the general model: each call gets the next reply of a queue.
 
     A reply is a text, whose tokens are its words, a whole `Reply`, or an error that is raised.
+    Alternatively `reply_to` makes each reply from its conversation, for calls that threads make.
     """
 
     name = "scripted chat"
 
-    def __init__(self, *replies: str | Reply | Exception) -> None:
-        self.replies = list(replies)
+    def __init__(
+        self,
+        *replies: str | Reply | Exception,
+        reply_to: Callable[[Sequence[Message]], str | Reply | Exception] | None = None,
+    ) -> None:
+        self.replies, self._reply_to = list(replies), reply_to
         self.conversations: list[list[Message]] = []
+        self.sampling: list[tuple[float, int | None]] = []
+        """The temperature and seed of each call, in order."""
 
     @property
     def prompts(self) -> list[str]:
@@ -135,10 +142,13 @@ class ScriptedChat:
         messages: Sequence[Message],
         *,
         max_tokens: int = DEFAULT_MAX_TOKENS,
+        temperature: float = 0.0,
+        seed: int | None = None,
         ends_at: float | None = None,
     ) -> Reply:
         self.conversations.append(list(messages))
-        reply = self.replies.pop(0)
+        self.sampling.append((temperature, seed))
+        reply = self.replies.pop(0) if self._reply_to is None else self._reply_to(messages)
         if isinstance(reply, Exception):
             raise reply
         if isinstance(reply, Reply):

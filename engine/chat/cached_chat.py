@@ -37,8 +37,7 @@ class CachedChat:
 
     Args:
         model: Asked if a reply is not in the cache.
-        identity: Everything besides the conversation that can change a reply, as
-            `OpenAIChat.identity`.
+        identity: The model and where it is served, as `OpenAIChat.identity`.
         price: Today's price of its tokens, for the cost of cached replies; None if unknown.
         directory: Where replies are kept; by default ``chat`` in kbqa's cache folder.
     """
@@ -46,7 +45,7 @@ class CachedChat:
     def __init__(
         self,
         model: ChatModel,
-        identity: Mapping[str, str | int | None],
+        identity: Mapping[str, str],
         price: Price | None = None,
         directory: Path | None = None,
     ) -> None:
@@ -66,23 +65,39 @@ class CachedChat:
         messages: Sequence[Message],
         *,
         max_tokens: int = DEFAULT_MAX_TOKENS,
+        temperature: float = 0.0,
+        seed: int | None = None,
         ends_at: float | None = None,
     ) -> Reply:
         """Return the reply from the cache, or ask; see `ChatModel.complete`."""
-        key = self._key(messages, max_tokens)
+        key = self._key(messages, max_tokens, temperature, seed)
         path = self._directory / key[:2] / f"{key[2:]}.json"
         with held(self._lock(key), ends_at, self.name):
             kept = self._read(path)
             if kept is not None:
                 return kept
-            reply = self._model.complete(messages, max_tokens=max_tokens, ends_at=ends_at)
+            reply = self._model.complete(
+                messages,
+                max_tokens=max_tokens,
+                temperature=temperature,
+                seed=seed,
+                ends_at=ends_at,
+            )
             self._write(path, reply)
         return reply
 
-    def _key(self, messages: Sequence[Message], max_tokens: int) -> str:
+    def _key(
+        self,
+        messages: Sequence[Message],
+        max_tokens: int,
+        temperature: float,
+        seed: int | None,
+    ) -> str:
+        # As it was when every call was at temperature 0, so that those replies are still found.
+        sampling = {"temperature": float(temperature) or 0, "seed": seed}
         request = {
             "schema_version": SCHEMA_VERSION,
-            "model": self._identity,
+            "model": {**self._identity, **sampling},
             "messages": [[message.role, message.content] for message in messages],
             "max_tokens": max_tokens,
         }
@@ -117,6 +132,7 @@ class CachedChat:
                 output_tokens=kept.output_tokens,
                 cost_usd=cost_usd,
             ),
+            kept.is_truncated,
         )
 
     def _write(self, path: Path, reply: Reply) -> None:
@@ -125,6 +141,7 @@ class CachedChat:
             text=reply.text,
             input_tokens=reply.usage.input_tokens,
             output_tokens=reply.usage.output_tokens,
+            is_truncated=reply.is_truncated,
         )
         try:
             _make_private(self._directory)
@@ -153,3 +170,4 @@ class _Kept(BaseModel):
     text: str
     input_tokens: NonNegativeInt
     output_tokens: NonNegativeInt
+    is_truncated: bool = False  # Files of older versions do not say.

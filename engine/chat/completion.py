@@ -40,10 +40,11 @@ def complete_chat(
     messages: Sequence[Message],
     *,
     max_tokens: int,
-    seed: int | None,
+    temperature: float = 0.0,
+    seed: int | None = None,
     ends_at: float | None = None,
 ) -> Completion:
-    """Ask a server to continue a conversation, once, at temperature 0.
+    """Ask a server to continue a conversation, once.
 
     Raises:
         RequestFailed: No answer came, or none that is a chat completion.
@@ -59,7 +60,7 @@ def complete_chat(
             messages=[_write_message(message) for message in messages],
             max_tokens=omit if is_openai else max_tokens,
             max_completion_tokens=max_tokens if is_openai else omit,
-            temperature=0,
+            temperature=temperature,
             seed=omit if seed is None else seed,
         )
         return response.content

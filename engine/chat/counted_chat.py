@@ -3,8 +3,12 @@
 import logging
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
 
 from kbqa.engine.chat.model import DEFAULT_MAX_TOKENS, ChatModel, Message, Reply, Usage
+
+_MOST_THREADS: Final = 64  # Far over what `--llm-concurrency` usually lets through at once.
 
 logger = logging.getLogger(__name__)
 
@@ -40,14 +44,58 @@ class CountedChat:
         messages: Sequence[Message],
         *,
         max_tokens: int = DEFAULT_MAX_TOKENS,
+        temperature: float = 0.0,
+        seed: int | None = None,
         ends_at: float | None = None,
     ) -> Reply:
         """Ask the model, and count its reply; see `ChatModel.complete`."""
         logger.debug("asking %s: %s", self.name, messages[-1].content)
         ends = [end for end in (ends_at, self._ends_at) if end is not None]
         reply = self._model.complete(
-            messages, max_tokens=max_tokens, ends_at=min(ends, default=None)
+            messages,
+            max_tokens=max_tokens,
+            temperature=temperature,
+            seed=seed,
+            ends_at=min(ends, default=None),
         )
-        with self._lock:
-            self._usage += reply.usage
+        self._count([reply])
         return reply
+
+    def complete_all(
+        self,
+        conversations: Sequence[Sequence[Message]],
+        *,
+        max_tokens: int = DEFAULT_MAX_TOKENS,
+        temperature: float = 0.0,
+        seed: int | None = None,
+    ) -> list[Reply]:
+        """Continue several conversations at once, as far as the model takes requests at once.
+
+        Returns:
+            The replies, in the order of the conversations.
+
+        Raises:
+            ModelError: Some failed; the first of them, once all have ended. The others are counted.
+            DeadlineExceeded: The deadline passed.
+        """
+
+        def ask(messages: Sequence[Message]) -> Reply:
+            return self._model.complete(
+                messages,
+                max_tokens=max_tokens,
+                temperature=temperature,
+                seed=seed,
+                ends_at=self._ends_at,
+            )
+
+        logger.debug("asking %s %d prompts at once", self.name, len(conversations))
+        with ThreadPoolExecutor(min(max(len(conversations), 1), _MOST_THREADS)) as pool:
+            asked = [pool.submit(ask, messages) for messages in conversations]
+        self._count([each.result() for each in asked if each.exception() is None])
+        return [each.result() for each in asked]
+
+    def _count(self, replies: Sequence[Reply]) -> None:
+        """Add what replies took, in their order: sums of floats then do not depend on threads."""
+        with self._lock:
+            for reply in replies:
+                self._usage += reply.usage

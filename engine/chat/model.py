@@ -61,10 +61,17 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a general model replied, and what that took: the usage of one call."""
+    """What a general model replied, and what that took: the usage of one call.
+
+    Attributes:
+        text: Never blank.
+        usage: Of the call.
+        is_truncated: The model was not done: `max_tokens` or its context ended the text.
+    """
 
     text: str
     usage: Usage
+    is_truncated: bool = False
 
 
 class ChatModel(Protocol):
@@ -79,17 +86,22 @@ class ChatModel(Protocol):
         messages: Sequence[Message],
         *,
         max_tokens: int = DEFAULT_MAX_TOKENS,
+        temperature: float = 0.0,
+        seed: int | None = None,
         ends_at: float | None = None,
     ) -> Reply:
-        """Continue a conversation, at temperature 0.
+        """Continue a conversation.
 
         Args:
             messages: The conversation so far; the last message is the user's.
             max_tokens: Most tokens of the reply.
+            temperature: How freely the reply is sampled; 0 for the likeliest.
+            seed: Of the sampling; None leaves it to the server.
             ends_at: When the caller's deadline passes, as `time.monotonic` counts.
 
         Raises:
             ModelError: The model is missing, or gave no usable reply after every retry.
+            PromptTooLong: The conversation does not fit into the model's context.
             SpendingLimitReached: What may be spent is spent; nothing was asked.
             DeadlineExceeded: The deadline passed.
         """

@@ -38,7 +38,6 @@ class OpenAIChat:
     Args:
         url: The API's root, such as ``http://127.0.0.1:8000/v1``.
         model: Its name on the server. None if the server offers only one, and is asked for it.
-        seed: For servers whose replies vary even at temperature 0; not sent by default.
         price: Of its tokens; by default what `find_price` knows.
         limit: What may be spent; by default anything.
         concurrency: Most requests at once. A pause between tries does not count as one.
@@ -61,7 +60,6 @@ class OpenAIChat:
         url: str,
         model: str | None = None,
         *,
-        seed: int | None = None,
         price: Price | None = None,
         limit: SpendingLimit | None = None,
         concurrency: int = DEFAULT_CONCURRENCY,
@@ -77,7 +75,6 @@ class OpenAIChat:
                 f"a limit in USD needs the price of {self._model}: give it with --llm-price, or "
                 "limit the requests with --llm-calls"
             )
-        self._seed = seed
         self._slots = threading.BoundedSemaphore(concurrency)
         self._retrying = retrying or Retrying()
 
@@ -87,20 +84,17 @@ class OpenAIChat:
         return f"{self._model} at {self._server.url}"
 
     @property
-    def identity(self) -> Mapping[str, str | int | None]:
-        """Everything besides the conversation that can change a reply."""
-        return {
-            "model": self._model,
-            "url": self._server.url,
-            "temperature": 0,
-            "seed": self._seed,
-        }
+    def identity(self) -> Mapping[str, str]:
+        """Everything besides a call's own arguments that can change its reply."""
+        return {"model": self._model, "url": self._server.url}
 
     def complete(
         self,
         messages: Sequence[Message],
         *,
         max_tokens: int = DEFAULT_MAX_TOKENS,
+        temperature: float = 0.0,
+        seed: int | None = None,
         ends_at: float | None = None,
     ) -> Reply:
         """Continue a conversation; see `ChatModel.complete`."""
@@ -108,41 +102,38 @@ class OpenAIChat:
         started = time.perf_counter()
         usage = Usage(calls=1)
 
-        def ask() -> str:
+        def ask() -> Completion:
             nonlocal usage
-            completion = self._request(messages, max_tokens, ends_at)
-            usage += self._usage(completion)
-            return self._usable_text(completion, max_tokens)
+            with held(self._slots, ends_at, self.name):
+                self._limit.count_call()
+                completion = complete_chat(
+                    self._server,
+                    self._model,
+                    messages,
+                    max_tokens=max_tokens,
+                    temperature=temperature,
+                    seed=seed,
+                    ends_at=ends_at,
+                )
+                taken = self._usage(completion)
+                self._limit.add_cost(taken.cost_usd)  # Before the next request gets the slot.
+            usage += taken
+            self._check_text(completion, max_tokens)
+            return completion
 
-        text = self._retrying.call(ask, self.name, ends_at)
-        logger.debug("%s replied: %s", self.name, text)
-        return Reply(text, replace(usage, seconds=time.perf_counter() - started))
-
-    def _request(
-        self, messages: Sequence[Message], max_tokens: int, ends_at: float | None
-    ) -> Completion:
-        with held(self._slots, ends_at, self.name):
-            self._limit.count_call()
-            completion = complete_chat(
-                self._server,
-                self._model,
-                messages,
-                max_tokens=max_tokens,
-                seed=self._seed,
-                ends_at=ends_at,
-            )
-            # Before the next request gets the slot.
-            self._limit.add_cost(self._usage(completion).cost_usd)
-        return completion
+        completion = self._retrying.call(ask, self.name, ends_at)
+        logger.debug("%s replied: %s", self.name, completion.text)
+        usage = replace(usage, seconds=time.perf_counter() - started)
+        return Reply(completion.text, usage, completion.finish_reason == "length")
 
     def _usage(self, completion: Completion) -> Usage:
         taken = completion.input_tokens, completion.output_tokens
         cost_usd = None if self.price is None else self.price.cost_usd(*taken)
         return Usage(input_tokens=taken[0], output_tokens=taken[1], cost_usd=cost_usd)
 
-    def _usable_text(self, completion: Completion, max_tokens: int) -> str:
+    def _check_text(self, completion: Completion, max_tokens: int) -> None:
         if completion.text.strip():
-            return completion.text
+            return
         if completion.finish_reason == "length":
             # Reasoning models do this, and would again.
             raise RequestFailed(

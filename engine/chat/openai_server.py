@@ -8,6 +8,7 @@ to try again; trying again is for `Retrying`. Keys are removed from everything t
 import difflib
 import importlib.util
 import os
+import re
 import time
 import weakref
 from collections.abc import Callable, Collection, Iterator
@@ -20,7 +21,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel
 
 from kbqa.engine.chat.retrying import RequestFailed, read_retry_after
-from kbqa.sparql.errors import InputError, ModelError
+from kbqa.sparql.errors import InputError, ModelError, PromptTooLong
 
 if TYPE_CHECKING:
     from openai import APIStatusError, OpenAI
@@ -35,6 +36,13 @@ MAX_ANSWER_BYTES = 16 << 20
 
 _MODELS_SHOWN = 10
 _WORDS_SHOWN = 300
+
+# "Context length" is OpenAI's and vLLM's word, "context size" llama.cpp's, "context window"
+# llama-cpp-python's. Old versions of vLLM only said that nothing is left for the reply.
+_SAYS_TOO_LONG = re.compile(
+    r"context[ _](?:length|size|window)|max_tokens must be at least 1, got -|prompt is too long",
+    re.IGNORECASE,
+)
 
 _Body = TypeVar("_Body", bound=BaseModel)
 
@@ -121,6 +129,9 @@ class OpenAIServer:
             return answer.model_validate_json(body)
         except ValueError:
             words = self._shown(body.decode(errors="replace")) or "nothing at all"
+            # Some versions of llama.cpp report errors with the status of success.
+            if body.lstrip().startswith(b'{"error"') and _SAYS_TOO_LONG.search(words):
+                raise self._too_long(words, model) from None
             expected = (answer.__doc__ or "").rstrip(".").lower()
             raise RequestFailed(
                 f"{self.url} did not send {expected}, but: {words}", may_pass=True
@@ -176,6 +187,10 @@ class OpenAIServer:
 
     def _refusal(self, error: "APIStatusError", model: str | None) -> RequestFailed:
         status, words = error.status_code, self._shown(error.message)
+        # llama.cpp has reported it as 500, which would pass.
+        said = f"{error.code} {error.message}"
+        if status in (400, 413, 422, 500) and _SAYS_TOO_LONG.search(said):
+            return self._too_long(words, model)
         advice = ""
         # OpenAI reports it with the status for "too fast", which would pass.
         is_unpaid = status == 402 or error.code == "insufficient_quota"
@@ -193,6 +208,15 @@ class OpenAIServer:
             advice,
             may_pass=(status in (408, 409, 429) or status >= 500) and not is_unpaid,
             wait_s=read_retry_after(error.response.headers, datetime.now(UTC)),
+        )
+
+    def _too_long(self, words: str, model: str | None) -> RequestFailed:
+        return RequestFailed(
+            f"the prompt does not fit into the context of {model} at {self.url}: {words}",
+            "Start the server with a larger context (--max-model-len of vLLM, --ctx-size of "
+            "llama.cpp), use a model that has one, or let the method offer less at once.",
+            may_pass=False,
+            raised_as=PromptTooLong,
         )
 
     def _model_advice(self, model: str | None, status: int) -> str:

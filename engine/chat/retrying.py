@@ -31,15 +31,23 @@ class RequestFailed(Exception):
         advice: What the user may try: sentences, or nothing.
         may_pass: Whether the same request may succeed later.
         wait_s: How long the server asks to wait before another try; None if it does not say.
+        raised_as: The error that the call then raises.
     """
 
     def __init__(
-        self, words: str, advice: str = "", *, may_pass: bool, wait_s: float | None = None
+        self,
+        words: str,
+        advice: str = "",
+        *,
+        may_pass: bool,
+        wait_s: float | None = None,
+        raised_as: type[ModelError] = ModelError,
     ) -> None:
         super().__init__(words)
         self.advice = advice
         self.may_pass = may_pass
         self.wait_s = wait_s
+        self.raised_as = raised_as
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +112,7 @@ class Retrying:
         """Return the seconds to wait before another try; raise `ModelError` if there is none."""
         asked = "" if tries == 1 else f", asked {tries} times"
         if not failure.may_pass or tries > self.retries:
-            raise ModelError(f"{failure}{asked}. {failure.advice}".rstrip()) from None
+            raise failure.raised_as(f"{failure}{asked}. {failure.advice}".rstrip()) from None
         wait_s = max(self.pause_s(tries), failure.wait_s or 0.0)
         if wait_s > self.longest_wait_s:
             raise ModelError(

@@ -1,5 +1,6 @@
 """Replies on disk: found again, paid for once, and done without where the disk fails."""
 
+import hashlib
 import json
 import logging
 import resource
@@ -19,7 +20,7 @@ from kbqa.engine.chat.prices import Price
 from kbqa.engine.chat.spending import SpendingLimit
 from kbqa.sparql.errors import ModelError, SpendingLimitReached
 
-IDENTITY = {"model": "smol", "url": "http://127.0.0.1:9/v1", "temperature": 0, "seed": None}
+IDENTITY = {"model": "smol", "url": "http://127.0.0.1:9/v1"}
 WHO = [Message("system", "Be brief."), Message("user", "who is it?")]
 
 
@@ -65,23 +66,55 @@ def test_tokens_that_were_not_told_stay_unknown(cached, scripted_chat):
 
 
 @pytest.mark.parametrize(
-    ("identity", "messages", "max_tokens"),
+    ("identity", "messages", "settings"),
     [
-        ({**IDENTITY, "model": "other"}, WHO, 64),
-        ({**IDENTITY, "url": "http://127.0.0.1:10/v1"}, WHO, 64),
-        ({**IDENTITY, "seed": 0}, WHO, 64),
-        (IDENTITY, WHO[1:], 64),
-        (IDENTITY, [WHO[0], replace(WHO[1], content="who is it? ")], 64),
-        (IDENTITY, [WHO[0], replace(WHO[1], role="assistant")], 64),
-        (IDENTITY, [*WHO, WHO[1]], 64),
-        (IDENTITY, WHO, 65),
+        ({**IDENTITY, "model": "other"}, WHO, {}),
+        ({**IDENTITY, "url": "http://127.0.0.1:10/v1"}, WHO, {}),
+        (IDENTITY, WHO, {"seed": 0}),
+        (IDENTITY, WHO, {"temperature": 0.4}),
+        (IDENTITY, WHO[1:], {}),
+        (IDENTITY, [WHO[0], replace(WHO[1], content="who is it? ")], {}),
+        (IDENTITY, [WHO[0], replace(WHO[1], role="assistant")], {}),
+        (IDENTITY, [*WHO, WHO[1]], {}),
+        (IDENTITY, WHO, {"max_tokens": 65}),
     ],
-    ids=["model", "server", "seed", "fewer", "text", "role", "more", "max_tokens"],
+    ids=["model", "server", "seed", "warm", "fewer", "text", "role", "more", "max_tokens"],
 )
-def test_what_differs_is_asked(cached, scripted_chat, identity, messages, max_tokens):
+def test_what_differs_is_asked(cached, scripted_chat, identity, messages, settings):
     cached(scripted_chat("Ann")).complete(WHO, max_tokens=64)
     chat = cached(scripted_chat("Bob"), identity)
-    assert chat.complete(messages, max_tokens=max_tokens).text == "Bob"
+    assert chat.complete(messages, **{"max_tokens": 64, **settings}).text == "Bob"
+
+
+def test_replies_paid_for_before_temperature_was_an_argument_are_found(
+    cached, scripted_chat, tmp_path
+):
+    request = {
+        "schema_version": 1,
+        "model": {**IDENTITY, "temperature": 0, "seed": None},
+        "messages": [[message.role, message.content] for message in WHO],
+        "max_tokens": 64,
+    }
+    key = hashlib.sha256(
+        json.dumps(request, sort_keys=True, separators=(",", ":")).encode()
+    ).hexdigest()
+    kept = tmp_path / key[:2] / f"{key[2:]}.json"
+    kept.parent.mkdir()
+    kept.write_text('{"schema_version": 1, "text": "Ann", "input_tokens": 9, "output_tokens": 1}')
+    reply = cached(scripted_chat()).complete(WHO, max_tokens=64)
+    assert (reply.text, reply.is_truncated) == ("Ann", False)
+
+
+def test_that_a_reply_was_cut_off_is_kept(cached, scripted_chat):
+    cut = Reply("It is A", Usage(1), is_truncated=True)
+    chat = cached(scripted_chat(cut))
+    assert [chat.complete(WHO, temperature=1, seed=2).is_truncated for _ in range(2)] == [True] * 2
+
+
+def test_temperature_and_seed_reach_the_model(cached, scripted_chat):
+    model = scripted_chat("Ann")
+    cached(model).complete(WHO, temperature=0.4, seed=7)
+    assert model.sampling == [(0.4, 7)]
 
 
 def test_the_order_of_what_identifies_a_model_does_not_matter(cached, scripted_chat):
@@ -106,6 +139,7 @@ def test_the_users_cache_folder_is_the_default(scripted_chat, tmp_path, monkeypa
         "text": "Ann",
         "input_tokens": 5,
         "output_tokens": 1,
+        "is_truncated": False,
     }
 
 

@@ -1,5 +1,6 @@
 """What one question takes of a model that several share."""
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -38,3 +39,35 @@ def test_threads_count_together(scripted_chat):
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda _: chat.complete(WHO), range(400)))
     assert chat.usage == Usage(400, 0, 1200, 800)
+
+
+def test_conversations_are_continued_together_and_counted_in_order(scripted_chat):
+    costs = {"a": 0.1, "b": 0.2, "c": 0.3}
+
+    def reply_to(messages):
+        text = messages[0].content
+        time.sleep(0.6 - costs[text])  # the last is the first to be answered
+        return Reply(text, Usage(1, cost_usd=costs[text]))
+
+    model = scripted_chat(reply_to=reply_to)
+    chat = CountedChat(model)
+    started = time.monotonic()
+    replies = chat.complete_all(
+        [[Message("user", text)] for text in costs], max_tokens=9, temperature=0.4, seed=3
+    )
+    assert time.monotonic() - started < 1.0
+    assert [reply.text for reply in replies] == [*costs]
+    assert chat.usage == Usage(3, cost_usd=0.1 + 0.2 + 0.3)
+    assert model.sampling == [(0.4, 3)] * 3
+    assert chat.complete_all([]) == []
+
+
+def test_of_several_failures_the_first_is_raised_and_the_rest_counted(scripted_chat):
+    def reply_to(messages):
+        text = messages[0].content
+        return ModelError(text) if text.startswith("no") else text
+
+    chat = CountedChat(scripted_chat(reply_to=reply_to))
+    with pytest.raises(ModelError, match="no 1"):
+        chat.complete_all([[Message("user", text)] for text in ("yes", "no 1", "no 2", "yes")])
+    assert chat.usage == Usage(2, 0, 2, 2)

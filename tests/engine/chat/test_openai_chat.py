@@ -18,7 +18,13 @@ from kbqa.engine.chat.openai_server import OPENAI_URL
 from kbqa.engine.chat.prices import Price
 from kbqa.engine.chat.retrying import Retrying
 from kbqa.engine.chat.spending import SpendingLimit
-from kbqa.sparql.errors import DeadlineExceeded, InputError, ModelError, SpendingLimitReached
+from kbqa.sparql.errors import (
+    DeadlineExceeded,
+    InputError,
+    ModelError,
+    PromptTooLong,
+    SpendingLimitReached,
+)
 
 pytest.importorskip("openai", reason="needs the llm extra")
 
@@ -39,6 +45,7 @@ def test_a_reply_is_a_text_and_what_it_took(server):
     chat = chat_with(server, price=Price(1.0, 10.0))
     reply = chat.complete(WHO, max_tokens=64)
     assert reply.text == "It is Ann.\n"
+    assert not reply.is_truncated
     assert (reply.usage.calls, reply.usage.cached_calls) == (1, 0)
     assert (reply.usage.input_tokens, reply.usage.output_tokens) == (20, 4)
     assert reply.usage.cost_usd == pytest.approx(60e-6)
@@ -66,16 +73,16 @@ def test_openai_itself_is_told_the_limit_by_its_newer_name(server, monkeypatch):
     assert "max_tokens" not in asked
 
 
-def test_the_seed_is_sent_where_there_is_one(server):
+def test_temperature_and_seed_are_sent(server):
     server.says("Ann")
-    chat_with(server, seed=7).complete(WHO)
-    assert server.asked[0]["seed"] == 7
+    chat_with(server).complete(WHO, temperature=0.4, seed=7)
+    assert (server.asked[0]["temperature"], server.asked[0]["seed"]) == (0.4, 7)
 
 
 def test_a_model_is_named_with_its_server(server):
-    chat = OpenAIChat(f"{server.url}/", "smol", seed=7)
+    chat = OpenAIChat(f"{server.url}/", "smol")
     assert chat.name == f"smol at {server.url}"
-    assert chat.identity == {"model": "smol", "url": server.url, "temperature": 0, "seed": 7}
+    assert chat.identity == {"model": "smol", "url": server.url}
 
 
 def test_half_a_surrogate_pair_in_a_question_is_no_failure(server):
@@ -265,6 +272,31 @@ def test_what_does_not_pass_is_asked_once(server, status, body, message):
     assert len(server.asked) == 1
 
 
+VLLM = (
+    "This model's maximum context length is 2048 tokens. However, you requested 2600 tokens "
+    "(2088 in the messages, 512 in the completion). Please reduce the length of the messages."
+)
+LLAMA_CPP = "request (4390 tokens) exceeds the available context size (4096 tokens)"
+TOO_LONG = {
+    "vLLM": (400, {"error": {"message": VLLM, "type": "BadRequestError", "code": 400}}),
+    "older vLLM": (400, {"object": "error", "message": VLLM, "code": 400}),
+    "oldest vLLM": (400, {"message": "max_tokens must be at least 1, got -186.", "code": 400}),
+    "OpenAI": (400, {"error": {"message": "Too long.", "code": "context_length_exceeded"}}),
+    "llama.cpp": (400, {"error": {"message": LLAMA_CPP, "type": "exceed_context_size_error"}}),
+    "llama.cpp, 500": (500, {"error": {"message": "Context size has been exceeded."}}),
+    "llama.cpp, 200": (200, {"error": {"code": 400, "message": LLAMA_CPP}}),
+    "llama-cpp-python": (500, {"error": {"message": "tokens (9) exceed context window of 8"}}),
+}
+
+
+@pytest.mark.parametrize(("status", "body"), TOO_LONG.values(), ids=TOO_LONG.keys())
+def test_a_prompt_over_the_context_is_told_and_not_asked_again(server, status, body):
+    server.answers(body, status=status)
+    with pytest.raises(PromptTooLong, match=r"context of smol at http.*--max-model-len of vLLM"):
+        chat_with(server).complete(WHO)
+    assert len(server.asked) == 1
+
+
 @pytest.mark.parametrize("status", [400, 404])
 def test_an_unknown_model_is_told_with_those_there_are(server, status):
     server.offers("llama-3.1-8b", "gpt-4o-mini")
@@ -298,7 +330,9 @@ def test_a_model_that_only_reasons_is_told_and_not_asked_again(server):
 
 def test_a_text_that_is_cut_off_is_a_reply(server):
     server.says("It is A", reason="length")
-    assert chat_with(server).complete(WHO).text == "It is A"
+    reply = chat_with(server).complete(WHO)
+    assert reply.text == "It is A"
+    assert reply.is_truncated
 
 
 def test_no_server_is_told_with_its_url():
