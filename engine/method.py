@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 from kbqa.engine.answer import Answer
 from kbqa.engine.chat.counted_chat import CountedChat
@@ -20,6 +20,9 @@ from kbqa.sparql.errors import DeadlineExceeded
 
 Watcher = Callable[[str], object]
 """Called with the name of each stage as it begins, such as ``link``, ``write`` or ``execute``."""
+
+ChooserName = Literal["llm", "embedder", "random"]
+"""Who takes the decisions of a method: the general model, the embedder, or chance."""
 
 _SHORTEST_S = 0.001
 
@@ -84,6 +87,41 @@ class Clock:
         return max(min(timeout_s, self.ends_at - time.monotonic()), _SHORTEST_S)
 
 
+class Budget:
+    """Counts the decisions of a question, whoever takes them; the last is kept for the answer.
+
+    Args:
+        limit: How many may be taken, at least 1; None for any number.
+    """
+
+    def __init__(self, limit: int | None = None) -> None:
+        self.limit = limit
+        self.spent = 0
+        self.is_exhausted = False
+        """Whether a decision was refused."""
+
+    def take(self, wanted: int = 1) -> int:
+        """Take some decisions together.
+
+        Returns:
+            How many of them may be taken: they are counted.
+        """
+        taken = wanted
+        if self.limit is not None:
+            taken = min(wanted, max(self.limit - 1 - self.spent, 0))
+        self.is_exhausted = self.is_exhausted or taken < wanted
+        self.spent += taken
+        return taken
+
+    def take_last(self) -> bool:
+        """Take the decision that answers; return whether it may be taken."""
+        if self.limit is not None and self.spent >= self.limit:
+            self.is_exhausted = True
+            return False
+        self.spent += 1
+        return True
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """A question that is linked and is to be answered.
@@ -95,6 +133,7 @@ class Asked:
         clock: Times its stages and knows its deadline.
         chat: The general model, which counts what this question takes; None if there is none.
         candidates: Paths that were written for it before; None if the method is to write them.
+        budget: The decisions that may be taken for it.
     """
 
     question: str
@@ -103,6 +142,7 @@ class Asked:
     clock: Clock = field(default_factory=Clock)
     chat: CountedChat | None = None
     candidates: Sequence[Candidate] | None = None
+    budget: Budget = field(default_factory=Budget)
 
     @property
     def usage(self) -> Usage:

@@ -16,7 +16,7 @@ from kbqa.engine.chat.counted_chat import CountedChat
 from kbqa.engine.chat.model import ChatModel
 from kbqa.engine.linking.ground import name_topics
 from kbqa.engine.linking.linker import Linker
-from kbqa.engine.method import Asked, Clock, Method, Watcher
+from kbqa.engine.method import Asked, Budget, ChooserName, Clock, Method, Watcher
 from kbqa.engine.methods import DEFAULT_METHOD, METHODS
 from kbqa.engine.methods.settings import read_settings
 from kbqa.engine.writing.generate import DEFAULT_BEAMS, Candidate, Generator, NoPaths
@@ -37,6 +37,9 @@ class Resources:
         open_chat: Opens the general model; returns None if there is none.
         n: Candidates a question.
         timeout_s: Seconds for each query.
+        chooser: Who takes decisions; by default the general model, or the embedder if there is
+            none.
+        call_budget: Decisions a question, at most; None for any number.
 
     Raises:
         StoreError: The store has no name index.
@@ -51,8 +54,11 @@ class Resources:
         *,
         n: int = DEFAULT_BEAMS,
         timeout_s: float = DEFAULT_TIMEOUT_S,
+        chooser: ChooserName | None = None,
+        call_budget: int | None = None,
     ) -> None:
         self.graph, self.n, self.timeout_s = graph, n, timeout_s
+        self.chosen_chooser, self.call_budget = chooser, call_budget
         self._load_generator, self._open_chat = load_generator, open_chat
         self.names = open_names(graph, timeout_s)
         self.linker = Linker(graph, self.names)
@@ -71,6 +77,11 @@ class Resources:
     def chat(self) -> ChatModel | None:
         """The general model, which all questions share; None if there is none."""
         return self._open_chat()
+
+    @property
+    def chooser(self) -> ChooserName:
+        """Who takes decisions."""
+        return self.chosen_chooser or ("embedder" if self.chat is None else "llm")
 
     def close(self) -> None:
         """Close the graph's names, but not the graph."""
@@ -222,7 +233,8 @@ class Engine:
         found = ", ".join(f"{each.name} ({each.mid}, {each.score:.2f})" for each in linked)
         logger.info("linked %r: %s", question, found or "nothing")
         chat = None if resources.chat is None else CountedChat(resources.chat, clock.ends_at)
-        return Asked(question, given, linked, clock, chat)
+        budget = Budget(resources.call_budget)
+        return Asked(question, given, linked, clock, chat, budget=budget)
 
     def write(self, asked: Sequence[Asked]) -> list[Asked]:
         """Have paths written for many questions at once.

@@ -29,6 +29,7 @@ ENGINE_ROOMS = [
     "exploring",
     "answer",
     "method",
+    "deciding",
     "running",
     "methods",
     "methods.settings",

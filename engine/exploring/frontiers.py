@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from kbqa.kb.graph import Direction, Graph
 from kbqa.kb.schema.graph_schema import GraphSchema
+from kbqa.kb.schema.telling import is_telling
 from kbqa.sparql.crp import Crp, Entity, Hop
 from kbqa.sparql.terms import Term
 
@@ -20,22 +21,6 @@ MAX_NODES = 200
 MAX_ASKED = 24
 """The most nodes of a path's end whose relations are looked up. They are spread evenly over the
 known ones: ends of one path have nearly the same relations, and each may be a hub."""
-
-# Relations that say nothing about the world: bookkeeping, texts, keys of other databases.
-_LEFT_OUT = (
-    "common.document.",
-    "common.image.",
-    "common.licensed_object.",
-    "common.topic.",
-    "common.webpage.",
-    "dataworld.",
-    "freebase.",
-    "owl#",
-    "pipeline.",
-    "rdf-schema#",
-    "type.",
-)
-_KEPT = frozenset({"common.topic.notable_types"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +92,7 @@ class Frontiers:
             return []
         self.queries += 1
         found = self._graph.frontier_relations(nodes, direction)
-        return [Hop(each, direction == "in") for each in found if _is_telling(each)]
+        return [Hop(each, direction == "in") for each in found if is_telling(each)]
 
     def _end(self, path: RelationPath) -> Sequence[Term]:
         if not path.hops:
@@ -132,10 +117,6 @@ class Frontiers:
         last = path.hops[-1]
         way, way_back = self._schema.canonical([hop, Hop(last.relation, not last.inverse)])
         return way == way_back
-
-
-def _is_telling(relation: str) -> bool:
-    return "." in relation and (relation in _KEPT or not relation.startswith(_LEFT_OUT))
 
 
 def _spread(nodes: Sequence[str]) -> Sequence[str]:

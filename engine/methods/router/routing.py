@@ -13,18 +13,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from kbqa.engine.chat.model import ChatModel
 from kbqa.engine.exploring.frontiers import relation_path
 from kbqa.engine.linking.linker import LinkedEntity
+from kbqa.engine.linking.starts import MAX_STARTS, starting_topics
 from kbqa.engine.method import Asked
 from kbqa.engine.methods.router.chooser import ChatChooser, EmbedderChooser
 from kbqa.engine.methods.router.repair import Failure, Repair, Repairer
 from kbqa.engine.methods.router.settings import Route
 from kbqa.engine.running.tried import Execution
 from kbqa.sparql.crp import Crp, Entity
-
-MAX_TOPICS = 2
-"""Entities that a repair starts from: the first may be the wrong one, and each costs queries."""
-
-_LIKELY = 0.1
-"""The linker's probability from which an entity that is not its first choice is started from."""
 
 
 class Routing:
@@ -94,7 +89,7 @@ class Routing:
             # It may be the right one after all, and then its own constraints belong to it.
             readings.insert(0, answering.crp)
             known = relation_path(answering.crp)
-        topics = list(dict.fromkeys(_topics(readings, asked.given, asked.linked)))[:MAX_TOPICS]
+        topics = list(dict.fromkeys(_topics(readings, asked.given, asked.linked)))[:MAX_STARTS]
         if not topics:
             return None
         mentions = [_mention(topic, asked.linked) for topic in topics]
@@ -118,8 +113,7 @@ def _topics(
     names = {entity.mid: entity.name for entity in given}
     names.update((entity.mid, entity.name) for entity in linked)
     mids = [crp.topic.mid for crp in readings]
-    likely = [entity for at, entity in enumerate(linked) if at == 0 or entity.score >= _LIKELY]
-    mids += [entity.mid for entity in given] or [entity.mid for entity in likely]
+    mids += [entity.mid for entity in starting_topics(given, linked)]
     for mid in mids:
         if mid is not None:
             yield Entity(names.get(mid), mid)

@@ -1,0 +1,1 @@
+"""Decisions of walking methods: what is offered, who chooses, and how replies become answers."""

@@ -1,0 +1,102 @@
+"""From names that a language model gave, or from walks alone, to answers with their origin."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from kbqa.engine.answer import AnswerEntity, EvidenceTriple, term_text
+from kbqa.engine.embedding.embedder import Embedder, relation_words
+from kbqa.engine.exploring.neighbourhood import Neighbourhood
+from kbqa.engine.exploring.walks import Walk, triples_of
+from kbqa.kb.names.keys import normalise
+from kbqa.kb.names.search import Names
+from kbqa.sparql.terms import LiteralTerm, Term
+
+PROVEN_ANSWERS = 10
+"""The first answers, for which evidence is kept, as the router does."""
+
+
+class Said(NamedTuple):
+    """Answers as a language model named them, each once."""
+
+    names: tuple[str, ...]
+
+
+def ground(
+    said: Iterable[str], walks: Sequence[Walk], neighbourhood: Neighbourhood, names: Names
+) -> tuple[AnswerEntity, ...]:
+    """Find what names mean: first among the nodes of walks, then among all names of the graph.
+
+    A name that several nodes of the walks have means all of them. A name that no node of them has
+    means the best known entity of that name; its origin is ``named``, as nothing was found in the
+    graph that leads there. What the graph has no name for stays a text.
+
+    Args:
+        said: The names; a node's id or a literal's text will do.
+        walks: Those that the language model was shown.
+        neighbourhood: Knows the names of their nodes.
+        names: Of the whole graph.
+
+    Raises:
+        GraphError: The graph does not answer.
+    """
+    shown: dict[str, dict[Term, None]] = {}
+    for node in (node for walk in walks for node in walk.nodes):
+        for key in {normalise(neighbourhood.name(node)), normalise(term_text(node))}:
+            shown.setdefault(key, {})[node] = None
+    answers: dict[Term, AnswerEntity] = {}
+    for name in said:
+        nodes = shown.get(normalise(name), {}) if normalise(name) else {}
+        for node in nodes:
+            answers.setdefault(node, AnswerEntity(node, neighbourhood.name(node)))
+        if not nodes:
+            answer = _named(name, names)
+            answers.setdefault(answer.term, answer)
+    return tuple(answers.values())
+
+
+def _named(name: str, names: Names) -> AnswerEntity:
+    for match in names.lookup(name, limit=1):
+        return AnswerEntity(match.mid, match.name, "named")
+    return AnswerEntity(LiteralTerm(name), name, "text")
+
+
+def ends_alike(
+    question: str,
+    walks: Sequence[Walk],
+    neighbourhood: Neighbourhood,
+    embedder: Embedder | None,
+) -> tuple[Walk, tuple[AnswerEntity, ...]]:
+    """Choose a walk, and answer with the ends of all walks from its topic by its relations.
+
+    Args:
+        question: Its words.
+        walks: At least one.
+        neighbourhood: Knows the names of their nodes.
+        embedder: Finds the walk whose relations are most similar to the question; None takes the
+            first.
+    """
+    best = walks[0]
+    if embedder is not None:
+        groups = [[relation_words(hop.relation) for hop in walk.hops] or [""] for walk in walks]
+        scores = embedder.similarity(question, [", ".join(group) for group in groups])
+        best = walks[max(range(len(walks)), key=lambda at: (round(scores[at], 6), -at))]
+    alike = [w for w in walks if w.topic.mid == best.topic.mid and w.hops == best.hops]
+    ends = dict.fromkeys(walk.end for walk in alike)
+    return best, tuple(AnswerEntity(end, neighbourhood.name(end)) for end in ends)
+
+
+def evidence_of(
+    answers: Sequence[AnswerEntity], walks: Sequence[Walk], neighbourhood: Neighbourhood
+) -> tuple[EvidenceTriple, ...]:
+    """Return the triples of the walks that lead to the first answers found in the graph."""
+    proven = [a.term for a in answers if a.origin == "graph"][:PROVEN_ANSWERS]
+    ways = []
+    for term in proven:
+        way = next((walk for walk in walks if term in walk.nodes), None)
+        if way is not None:
+            ways.append(Walk(way.topic, way.steps[: way.nodes.index(term)]))
+    name = neighbourhood.name
+    return tuple(
+        EvidenceTriple(s.subject, s.relation, s.object, name(s.subject), name(s.object))
+        for s in triples_of(ways)
+    )

@@ -1,0 +1,114 @@
+"""Who chooses among options: a general language model, the embedder, or chance.
+
+The embedder is free and offline: the baseline that a language model must beat. Chance is seeded and
+draws by content, so it does not depend on the order of questions, on threads, or on a resumed run.
+"""
+
+import random
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import NamedTuple, Protocol
+
+from kbqa.engine.chat.counted_chat import CountedChat
+from kbqa.engine.chat.model import Usage
+from kbqa.engine.deciding.choice import Choice, Picked
+from kbqa.engine.embedding.embedder import Embedder
+
+
+class Decided(NamedTuple):
+    """What a chooser picked, and what that took of a language model."""
+
+    picked: Picked
+    usage: Usage | None = None
+    is_truncated: bool = False
+
+
+class Choosing(Protocol):
+    """Takes the decisions of one question."""
+
+    def choose_all(self, choices: Sequence[Choice]) -> list[Decided]:
+        """Decide choices that do not depend on each other.
+
+        Raises:
+            ModelError: The model failed.
+        """
+
+
+class ByChat:
+    """Asks a general model; the prompts of independent choices are sent together.
+
+    Args:
+        chat: The question's model.
+        seed: Sent along where the temperature is above 0.
+    """
+
+    def __init__(self, chat: CountedChat, seed: int) -> None:
+        self.chat, self._seed = chat, seed
+
+    def choose_all(self, choices: Sequence[Choice]) -> list[Decided]:
+        """Ask for each choice, all with the limits of the first, and read the replies."""
+        if not choices:
+            return []
+        temperature = choices[0].temperature
+        replies = self.chat.complete_all(
+            [choice.prompt for choice in choices],
+            max_tokens=choices[0].max_tokens,
+            temperature=temperature,
+            seed=self.seed(temperature),
+        )
+        return [
+            Decided(choice.read(reply.text), reply.usage, reply.is_truncated)
+            for choice, reply in zip(choices, replies, strict=True)
+        ]
+
+
+    def seed(self, temperature: float) -> int | None:
+        """Return the seed to send; none at temperature 0, where nothing is drawn."""
+        return self._seed if temperature > 0 else None
+
+
+class ByEmbedder:
+    """Takes the options that are most similar to the question; equal ones in their order."""
+
+    def __init__(self, question: str, embedder: Embedder) -> None:
+        self._question, self._embedder = question, embedder
+
+    def choose_all(self, choices: Sequence[Choice]) -> list[Decided]:
+        """Take the most similar of each; scores are cosines, from 0."""
+        decided = []
+        for choice in choices:
+            cosines = self._embedder.similarity(self._question, choice.meanings)
+            order = sorted(range(len(cosines)), key=lambda at: (-round(cosines[at], 6), at))
+            best = tuple(order[: choice.most])
+            decided.append(Decided(Picked(best, tuple(max(cosines[at], 0.0) for at in best))))
+        return decided
+
+
+class ByChance:
+    """Draws uniformly; each draw depends on the seed, the question and the choice alone."""
+
+    def __init__(self, question: str, seed: int) -> None:
+        self._question, self._seed = question, seed
+
+    def choose_all(self, choices: Sequence[Choice]) -> list[Decided]:
+        """Draw `most` of each; all scores are equal."""
+        decided = []
+        for choice in choices:
+            about = (self._question, choice.kind, str(choice.hop), choice.at)
+            drawn = draw(len(choice.options), choice.most, self._seed, *about)
+            decided.append(Decided(Picked(drawn, (1.0 / max(len(drawn), 1),) * len(drawn))))
+        return decided
+
+
+def draw(size: int, most: int, seed: int, *about: str) -> tuple[int, ...]:
+    """Draw at most `most` of `size` indexes by chance, in an order of chance.
+
+    Args:
+        size: How many there are.
+        most: How many to draw.
+        seed: Of the run.
+        about: What the draw is for; equal arguments give equal draws.
+    """
+    content = "|".join((str(seed), *about))
+    chance = random.Random(sha256(content.encode(errors="replace")).digest())
+    return tuple(chance.sample(range(size), min(most, size)))

@@ -1,0 +1,293 @@
+"""Read the replies of general models. A reader never fails, and never takes what was not offered.
+
+Replies are taken as text: nothing in them is evaluated.
+"""
+
+import ast
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kbqa.engine.deciding.choice import Picked
+from kbqa.kb.names.keys import normalise
+
+MAX_UNREAD = 5
+"""Parts of a reply that are kept of what could not be understood, each at most 80 letters long."""
+
+_BULLET = re.compile(r"^\s*(?:[-*•#>]+\s*)?(?:\(?(\d{1,4})[.):]\s+)?(.*?)\s*$", re.DOTALL)
+_NUMBER = re.compile(r"^\(?#?(\d{1,4})[.):]?$")
+_QUOTES = "\"'`*“”‘’ \t"
+_STOPS = frozenset({"stop", "none", "nothing", "n/a", "[]", "{}", "no relation", "no relations"})
+_NO_ANSWER = frozenset(
+    {
+        "",
+        "answer",
+        "answers",
+        "i do not know",
+        "i dont know",
+        "n a",
+        "no answer",
+        "none",
+        "not known",
+        "null",
+        "unknown",
+    }
+)
+_LONGEST_NAME = 12
+
+
+def read_choice(reply: str, options: Sequence[str], most: int, *, is_loose: bool = False) -> Picked:
+    r"""Read which options a reply names, one a line or in a list, by name or by number from 1.
+
+    STOP, alone on a line, ends the list, and so does an empty list.
+
+    >>> read_choice("1. people.person.parents\nnonsense\nSTOP", ["people.person.parents"], 3)
+    Picked(chosen=(0,), scores=(), unread=('nonsense',), stops=True)
+
+    Args:
+        reply: What the model wrote.
+        options: What it was offered.
+        most: How many count.
+        is_loose: A name also counts if it contains an option or the option contains it; the longest
+            such option is taken. For relations, which models shorten; names of entities that
+            contain each other are different entities.
+    """
+    listed = read_list(reply)
+    lines = listed if listed is not None else _lines(reply)
+    chosen: dict[int, None] = {}
+    unread: list[str] = []
+    stops = listed == []
+    for line in lines:
+        if line.strip(_QUOTES + ".").lower() in _STOPS:
+            stops = True
+            break
+        found = _option(line, options, is_loose)
+        if found is None:
+            unread.append(line)
+        else:
+            chosen[found] = None
+    return Picked(tuple(chosen)[:most], (), clip_unread(unread), stops)
+
+
+def read_scores(reply: str, options: Sequence[str], most: int, *, is_loose: bool = False) -> Picked:
+    r"""Read options with their scores: a dictionary, or a line each that ends in a number.
+
+    >>> read_scores('{"a.b": 0.7, "c.d": 2}', ["a.b", "c.d"], 3)
+    Picked(chosen=(1, 0), scores=(1.0, 0.7), unread=(), stops=False)
+    >>> read_scores("1. a.b (Score: 0.4)\nc.d: high", ["a.b", "c.d"], 3)
+    Picked(chosen=(0,), scores=(0.4,), unread=('c.d: high',), stops=False)
+
+    Returns:
+        The options with the highest scores, best first; scores are clipped to [0, 1].
+    """
+    found: dict[int, float] = {}
+    unread: list[str] = []
+    record = read_record(reply)
+    lines = map(_scored_line, _lines(reply)) if record is None else None
+    for name, score in lines or (record or {}).items():
+        option = _option(name, options, is_loose)
+        if option is None or isinstance(score, bool) or not isinstance(score, (int, float)):
+            unread.append(name if record is None else f"{name}: {score}")
+        elif option not in found and score == score:  # not NaN
+            found[option] = min(max(float(score), 0.0), 1.0)
+    order = sorted(found, key=lambda at: -found[at])[:most]
+    return Picked(tuple(order), tuple(found[at] for at in order), clip_unread(unread))
+
+
+def read_list(reply: str) -> list[str] | None:
+    """Read the first list in brackets, of JSON or Python; None if there is none.
+
+    >>> read_list("My choice: ['a.b', 'c.d']"), read_list("a.b")
+    (['a.b', 'c.d'], None)
+    """
+    value = _first_value(reply, "[", "]", list)
+    return None if value is None else [str(each) for each in value]
+
+
+def read_record(reply: str) -> dict[str, Any] | None:
+    """Read the first record in braces, of JSON or Python; None if there is none.
+
+    >>> read_record('Sure: {"Sufficient": "Yes", "Answer": ["Paris"]}')
+    {'Sufficient': 'Yes', 'Answer': ['Paris']}
+    """
+    value = _first_value(reply, "{", "}", dict)
+    return None if value is None else {str(key): each for key, each in value.items()}
+
+
+def field_of(record: Mapping[str, Any] | None, *names: str) -> Any:
+    """Return the field of a record by its name without capitals; None if there is none."""
+    for key, value in (record or {}).items():
+        if key.strip().lower() in names:
+            return value
+    return None
+
+
+def read_yes(value: object) -> bool:
+    """Return whether a reply, or a field of it, begins with yes or true.
+
+    >>> read_yes("{Yes}. The answer is Paris."), read_yes(True), read_yes("Not sure")
+    (True, True, False)
+    """
+    if isinstance(value, bool):
+        return value
+    return re.match(r"\W*(?:yes|true)\b", str(value), re.IGNORECASE) is not None
+
+
+def read_names(reply: str, known: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
+    r"""Read answers: names one a line, or in a list, or with commas between them.
+
+    Names that are known are found first, so a comma inside one does not break it; what is left is
+    taken as it stands. A sentence counts only for the known names in it.
+
+    >>> read_names("Washington, D.C., Paris\n- Rome", ["Washington, D.C."])
+    (['Washington, D.C.', 'Paris', 'Rome'], ())
+
+    Args:
+        reply: What the model wrote, or a list's texts with line breaks between them.
+        known: Names that the prompt showed.
+
+    Returns:
+        The names, each once, and what could not be understood.
+    """
+    by_key = {normalise(name): name for name in reversed(known)}
+    listed = read_list(reply)
+    found: dict[str, None] = {}
+    unread: list[str] = []
+    for line in listed if listed is not None else _lines(reply):
+        text = re.sub(r"^(?:the )?answers?(?: is| are)?\s*:\s*", "", line, flags=re.IGNORECASE)
+        pieces = _known_pieces(text, by_key)
+        if any(is_known for _, is_known in pieces):
+            pieces = [(p, is_known) for p, is_known in pieces if is_known or _is_name(p)]
+        elif not _is_name(text):
+            within = _names_within(text, by_key)
+            if not within and normalise(text) not in _NO_ANSWER:
+                unread.append(line)
+            pieces = [(name, True) for name in within]
+        for piece, _ in pieces:
+            if normalise(piece) not in _NO_ANSWER:
+                found[piece] = None
+    return list(found), clip_unread(unread)
+
+
+def clip_unread(parts: Sequence[str]) -> tuple[str, ...]:
+    """Keep the beginning of what could not be understood, for a trace."""
+    return tuple(part[:80] for part in parts[:MAX_UNREAD])
+
+
+def _lines(reply: str) -> list[str]:
+    """Split a reply into lines without bullets, numbers of a list and code fences."""
+    lines = []
+    for line in reply.splitlines():
+        match = _BULLET.match(line)
+        text = (match[2] if match else line).strip(_QUOTES)
+        if match and match[1] and not text:
+            text = match[1]
+        if text and not line.strip().startswith("```"):
+            lines.append(text)
+    return lines
+
+
+def _option(text: str, options: Sequence[str], is_loose: bool) -> int | None:
+    """Find the option that a text names; None if there is none."""
+    wanted = " ".join(text.strip(_QUOTES).lower().split())
+    if number := _NUMBER.match(wanted):
+        at = int(number[1]) - 1
+        if 0 <= at < len(options) and wanted not in map(str.lower, options):
+            return at
+    if not wanted:
+        return None
+    lowered = [option.lower() for option in options]
+    if wanted in lowered:
+        return lowered.index(wanted)
+    shorter = wanted.removesuffix(".").strip(_QUOTES)
+    if shorter in lowered:
+        return lowered.index(shorter)
+    if not is_loose or len(shorter) < 3:
+        return None
+    alike = [at for at, o in enumerate(lowered) if o and (o in shorter or shorter in o)]
+    return max(alike, key=lambda at: (len(options[at]), -at), default=None)
+
+
+def _scored_line(line: str) -> tuple[str, object]:
+    """Split a line into an option and the score at its end."""
+    match = re.match(
+        r"^(.*?)[\s:=(\[{|,–-]*(?:score)?[\s:=(]*(\d*\.?\d+)\s*[)\]}.,;]*$", line, re.I
+    )
+    if match is None or not match[1].strip():
+        return line, None
+    return match[1].strip(_QUOTES + "{}[]()"), float(match[2])
+
+
+def _first_value(reply: str, opening: str, closing: str, kind: type[Any]) -> Any:
+    """Read the first balanced bracket as JSON, or as a literal of Python; None if none is."""
+    start = reply.find(opening)
+    while start >= 0:
+        end = _closing(reply, start, opening, closing)
+        text = reply[start : end + 1] if end is not None else ""
+        for read in (json.loads, ast.literal_eval):
+            try:
+                value = read(text)
+            except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
+                continue
+            if isinstance(value, kind):
+                return value
+        start = reply.find(opening, start + 1) if end is not None else -1
+    return None
+
+
+def _closing(text: str, start: int, opening: str, closing: str) -> int | None:
+    """Find the bracket that closes the one at `start`, strings left out."""
+    depth, quote = 0, ""
+    at = start
+    while at < len(text):
+        letter = text[at]
+        if quote:
+            if letter == "\\":
+                at += 1
+            elif letter == quote:
+                quote = ""
+        elif letter == '"' or (letter == "'" and not text[at - 1].isalnum()):
+            quote = letter
+        elif letter == opening:
+            depth += 1
+        elif letter == closing:
+            depth -= 1
+            if depth == 0:
+                return at
+        at += 1
+    return None
+
+
+def _known_pieces(text: str, known: Mapping[str, str]) -> list[tuple[str, bool]]:
+    """Split a text at commas, but not inside known names."""
+    parts = [part.strip(_QUOTES) for part in text.split(",")]
+    pieces: list[tuple[str, bool]] = []
+    at = 0
+    while at < len(parts):
+        for end in range(len(parts), at, -1):
+            name = known.get(normalise(", ".join(parts[at:end])))
+            if name is not None:
+                pieces.append((name, True))
+                at = end
+                break
+        else:
+            pieces.append((parts[at], False))
+            at += 1
+    return pieces
+
+
+def _names_within(text: str, known: Mapping[str, str]) -> list[str]:
+    """Find known names among the words of a sentence, longer ones first, without overlaps."""
+    words = f" {normalise(text)} "
+    found = []
+    for key in sorted(filter(None, known), key=lambda key: (-len(key), key)):
+        if f" {key} " in words:
+            found.append((words.index(f" {key} "), known[key]))
+            words = words.replace(f" {key} ", " \0 ")
+    return [name for _, name in sorted(found)]
+
+
+def _is_name(text: str) -> bool:
+    """Return whether a text may be a name and not a sentence."""
+    return 0 < len(text.split()) <= _LONGEST_NAME and not text.rstrip().endswith((":", "?"))

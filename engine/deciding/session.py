@@ -1,0 +1,308 @@
+"""What a walking method works with while it answers one question.
+
+`Walkers` is what all questions share; `Walkers.begin` opens a `Session` for one. A session takes
+each decision through the chooser, counts it against the question's budget, and records it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kbqa.engine.answer import Answer, AnswerEntity
+from kbqa.engine.chat.model import DEFAULT_MAX_TOKENS, Message
+from kbqa.engine.deciding.answering import Said, ends_alike, evidence_of, ground
+from kbqa.engine.deciding.choice import Choice, Picked, Step
+from kbqa.engine.deciding.choosers import ByChance, ByChat, ByEmbedder, Choosing
+from kbqa.engine.deciding.trace import Stop, WalkTrace
+from kbqa.engine.embedding.embedder import Embedder
+from kbqa.engine.exploring.bounded_graph import BoundedGraph
+from kbqa.engine.exploring.neighbourhood import Neighbourhood
+from kbqa.engine.exploring.walks import Walk, drawn_walk
+from kbqa.engine.linking.starts import starting_topics
+from kbqa.engine.method import Asked, ChooserName
+from kbqa.kb.graph import Graph
+from kbqa.kb.names.search import Names
+from kbqa.kb.schema.graph_schema import GraphSchema
+from kbqa.sparql.errors import InputError
+
+SEED = 42
+
+
+class Walkers:
+    """What all questions of a walking method share. Any number of threads may use one.
+
+    Args:
+        graph: The graph.
+        names: Of its entities.
+        chooser: Who takes the decisions.
+        timeout_s: Seconds for each query.
+        seed: For draws by chance, and sent to models whose temperature is above 0.
+
+    Raises:
+        ModelError: The embedder is missing or broken.
+        StoreError: The store's schema is missing or broken.
+    """
+
+    def __init__(
+        self, graph: Graph, names: Names, chooser: ChooserName, timeout_s: float, seed: int = SEED
+    ) -> None:
+        self.graph, self.names, self.chooser = graph, names, chooser
+        self.timeout_s, self.seed = timeout_s, seed
+        self.schema = GraphSchema(graph)
+        self.embedder = Embedder.load() if chooser == "embedder" else None
+
+    def settings(self) -> Mapping[str, object]:
+        """Return what decides, for manifests."""
+        embedder = None if self.embedder is None else self.embedder.name
+        return {"chooser": self.chooser, "embedder": embedder, "seed": self.seed}
+
+    def begin(self, asked: Asked) -> "Session":
+        """Open a session for a question.
+
+        Raises:
+            InputError: A general model is to decide, and there is none.
+        """
+        return Session(self, asked)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """How walking ended, for `Session.finish`.
+
+    Attributes:
+        walks: Those that answers are taken from, and whose triples prove them.
+        stop: Why walking ended.
+        said: The names that a language model gave as answers; None if it was not asked.
+        stage: What found the answers: ``explored``, ``fallback`` or ``direct``.
+        details: What only one method records, by name.
+    """
+
+    walks: Sequence[Walk]
+    stop: Stop
+    said: Said | None = None
+    stage: str = "explored"
+    details: Mapping[str, Any] | None = None
+
+
+class Session:
+    """One question as a walking method answers it: used by one thread.
+
+    Attributes:
+        asked: The question.
+        topics: Entities to start from, each with its mid and name.
+        neighbourhood: The graph around them.
+        steps: What was decided so far.
+    """
+
+    def __init__(self, walkers: Walkers, asked: Asked) -> None:
+        self._walkers, self.asked = walkers, asked
+        self.topics = starting_topics(asked.given, asked.linked)
+        self.steps: list[Step] = []
+        graph = walkers.graph
+        if asked.clock.ends_at is not None:
+            graph = BoundedGraph(graph, asked.clock.bound)
+        self.neighbourhood = Neighbourhood(
+            graph, walkers.schema, lambda: asked.clock.stage("explore"), walkers.timeout_s
+        )
+        self._choosing = self._chooser()
+
+    @property
+    def question(self) -> str:
+        """The question's words, with single blanks."""
+        return " ".join(self.asked.question.split())
+
+    @property
+    def has_language_model(self) -> bool:
+        """Whether a language model decides; others neither plan, remember nor judge."""
+        return self._walkers.chooser == "llm"
+
+    def choose(self, choice: Choice) -> Picked | None:
+        """Decide; None if no call is left."""
+        decided = self.choose_all([choice])
+        return decided[0] if decided else None
+
+    def choose_all(self, choices: Sequence[Choice]) -> list[Picked]:
+        """Decide choices that do not depend on each other, as many as calls are left for.
+
+        Choices without options are no decisions: they cost nothing.
+
+        Returns:
+            What was picked for each of the first choices; fewer if the calls are spent.
+
+        Raises:
+            ModelError: The general model failed.
+            DeadlineExceeded: The question's deadline has passed.
+        """
+        real = [choice for choice in choices if choice.options]
+        taken = self.asked.budget.take(len(real))
+        decided = iter(self._decide(real[:taken]))
+        picked: list[Picked] = []
+        for choice in choices:
+            if not choice.options:
+                picked.append(Picked(()))
+                continue
+            outcome = next(decided, None)
+            if outcome is None:
+                break
+            picked.append(outcome)
+        return picked
+
+    def ask(
+        self,
+        kind: str,
+        prompt: Sequence[Message],
+        *,
+        hop: int = 0,
+        at: str = "",
+        max_tokens: int = DEFAULT_MAX_TOKENS,
+        temperature: float = 0.0,
+        is_last: bool = False,
+    ) -> str | None:
+        """Ask the language model for words: a plan, a memory, a judgement, the answer.
+
+        Args:
+            kind: Names the step.
+            prompt: What it is asked.
+            hop: Which hop it belongs to; 0 before the first.
+            at: What it is about.
+            max_tokens: Most tokens of the reply.
+            temperature: Of the reply.
+            is_last: It is the question's answer, for which the last call is kept.
+
+        Returns:
+            The reply; None if no language model decides here, or no call is left.
+
+        Raises:
+            ModelError: The model failed.
+            DeadlineExceeded: The question's deadline has passed.
+        """
+        if not isinstance(self._choosing, ByChat):
+            return None
+        budget = self.asked.budget
+        if not (budget.take_last() if is_last else budget.take(1)):
+            return None
+        by = self._choosing
+        with self.asked.clock.stage(kind):
+            reply = by.chat.complete(
+                prompt,
+                max_tokens=max_tokens,
+                temperature=temperature,
+                seed=by.seed(temperature),
+            )
+        self.steps.append(
+            Step(
+                kind,
+                hop,
+                at,
+                said=reply.text,
+                is_truncated=reply.is_truncated,
+                usage=reply.usage,
+            )
+        )
+        return reply.text
+
+    def not_understood(self, unread: Sequence[str]) -> None:
+        """Note what could not be understood of the last reply."""
+        if unread:
+            self.steps[-1] = replace(self.steps[-1], unread=tuple(unread))
+
+    def clipped(self, count: int) -> None:
+        """Note how many walks were dropped after the last step."""
+        if count and self.steps:
+            last = self.steps[-1]
+            self.steps[-1] = replace(last, clipped=last.clipped + count)
+
+    def drawn(self, walk: Walk) -> str:
+        """Draw a walk with the names of its nodes."""
+        return drawn_walk(walk, self.neighbourhood.name)
+
+    def finish(self, found: Found) -> Answer:
+        """Put the answer together: ground what was said, or take the ends of the best walks.
+
+        Without a language model, the answers are the ends of all walks that have the relations of
+        the walk that the embedder finds most similar to the question; by chance, of the first walk.
+
+        Raises:
+            GraphError: The graph does not answer.
+        """
+        clock, walks = self.asked.clock, list(found.walks)
+        self.neighbourhood.names(node for walk in walks for node in walk.nodes)
+        with clock.stage("ground"):
+            if found.said is not None:
+                answers = ground(found.said.names, walks, self.neighbourhood, self._walkers.names)
+            elif self.has_language_model:
+                answers = ()
+            else:
+                answers = self._ends(walks)
+            evidence = evidence_of(answers, walks, self.neighbourhood)
+        trace = WalkTrace(
+            tuple(self.steps),
+            tuple(walks),
+            found.stop,
+            self.neighbourhood.queries,
+            tuple(map(self.drawn, walks)),
+            found.details or {},
+        )
+        return Answer(
+            question=self.asked.question,
+            answers=answers,
+            trace=trace,
+            linked=self.asked.linked,
+            evidence=evidence,
+            stage=found.stage if answers else None,
+            problem=None if answers else self._why_not(found),
+            usage=self.asked.usage,
+            seconds=clock.seconds,
+        )
+
+    def _ends(self, walks: Sequence[Walk]) -> tuple[AnswerEntity, ...]:
+        """Answer without a language model; that is a decision, too."""
+        if not walks:
+            return ()
+        self.asked.budget.take_last()
+        best, answers = ends_alike(self.question, walks, self.neighbourhood, self._walkers.embedder)
+        self.steps.append(Step("answer", chosen=(self.drawn(best),)))
+        return answers
+
+    def _why_not(self, found: Found) -> str:
+        """Say why there are no answers."""
+        if not self.topics:
+            return "the graph has no entity of any name in the question. Name one with --topic MID"
+        if found.said is not None:
+            return "the language model named no answer; see the steps of the trace"
+        if found.stop == "budget":
+            return "the calls were spent before an answer was found. Raise --call-budget"
+        return "no walk from the topics leads to an answer"
+
+    def _decide(self, choices: Sequence[Choice]) -> list[Picked]:
+        """Have choices decided together, and record a step for each."""
+        if not choices:
+            return []
+        with self.asked.clock.stage(choices[0].kind):
+            decided = self._choosing.choose_all(choices)
+        for choice, (picked, usage, is_truncated) in zip(choices, decided, strict=True):
+            self.steps.append(
+                Step(
+                    choice.kind,
+                    choice.hop,
+                    choice.at,
+                    choice.options,
+                    choice.hidden,
+                    tuple(choice.options[at] for at in picked.chosen),
+                    picked.scores,
+                    unread=picked.unread,
+                    is_truncated=is_truncated,
+                    usage=usage,
+                )
+            )
+        return [each.picked for each in decided]
+
+    def _chooser(self) -> Choosing:
+        walkers = self._walkers
+        if walkers.embedder is not None:
+            return ByEmbedder(self.question, walkers.embedder)
+        if walkers.chooser == "random":
+            return ByChance(self.question, walkers.seed)
+        if self.asked.chat is None:
+            raise InputError("a general model is to decide: add --llm URL or --llm-model NAME")
+        return ByChat(self.asked.chat, walkers.seed)

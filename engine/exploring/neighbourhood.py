@@ -1,0 +1,168 @@
+"""The graph around nodes, as one question sees it: counted, cached, and in an order of its own.
+
+Relations are fetched, filtered and sorted before any method caps them, and so are the nodes that a
+relation leads to: what a method is shown never depends on the order of the store.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Literal, NamedTuple
+
+from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
+from kbqa.kb.names.search import name_terms
+from kbqa.kb.schema.graph_schema import GraphSchema
+from kbqa.kb.schema.telling import is_telling
+from kbqa.sparql.crp import Hop
+from kbqa.sparql.terms import LiteralTerm, Term, iri, is_well_formed
+
+Directions = Literal["out", "both"]
+
+MAX_TAILS = 1000
+"""Nodes that one relation leads to, at most; the others are counted and hidden."""
+
+
+class Tails(NamedTuple):
+    """What a relation leads to from a node.
+
+    Attributes:
+        nodes: At most `MAX_TAILS`, sorted by `term_order`.
+        hidden: How many there are besides.
+    """
+
+    nodes: tuple[Term, ...]
+    hidden: int = 0
+
+
+def term_order(term: Term) -> tuple[str, str]:
+    """Sort nodes by id or text; the datatype decides between literals of one text."""
+    if isinstance(term, LiteralTerm):
+        return term.text, str(term)
+    return term, ""
+
+
+class Neighbourhood:
+    """Looks up what is around the nodes of one question, each thing once.
+
+    Args:
+        graph: The graph.
+        schema: Of that graph.
+        timed: Entered for each lookup that is not answered from memory, to time it.
+        timeout_s: Seconds for each query.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        schema: GraphSchema,
+        timed: Callable[[], AbstractContextManager[object]] = nullcontext,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> None:
+        self._graph, self._schema, self._timed = graph, schema, timed
+        self._timeout_s = timeout_s
+        self._hops: dict[tuple[Term, Directions], tuple[Hop, ...]] = {}
+        self._tails: dict[tuple[Term, Hop], Tails] = {}
+        self._names: dict[Term, str] = {}
+        self.queries = 0
+        """Lookups in the graph so far."""
+
+    def hops(self, node: Term, directions: Directions = "both") -> tuple[Hop, ...]:
+        """List the relations of a node, sorted by name, outgoing before incoming.
+
+        Bookkeeping relations are left out. Where the graph holds both names of an edge, a relation
+        and its reverse, only the outgoing one is listed.
+
+        Raises:
+            GraphError: The graph does not answer.
+        """
+        if isinstance(node, LiteralTerm) or not is_well_formed(node):
+            return ()
+        key = (node, directions)
+        if key not in self._hops:
+            with self._timed():
+                self._hops[key] = self._find_hops(node, directions)
+        return self._hops[key]
+
+    def tails(self, node: Term, hop: Hop) -> Tails:
+        """List what a relation leads to from a node.
+
+        Raises:
+            GraphError: The graph does not answer.
+        """
+        if isinstance(node, LiteralTerm) or not is_well_formed(node):
+            return Tails(())
+        key = (node, hop)
+        if key not in self._tails:
+            with self._timed():
+                self._tails[key] = self._find_tails(node, hop)
+        return self._tails[key]
+
+    def names(self, nodes: Iterable[Term]) -> Mapping[Term, str]:
+        """Map nodes to their names; a node without a name maps to its id, a literal to its text.
+
+        Raises:
+            GraphError: The graph does not answer.
+        """
+        nodes = list(nodes)
+        new = [node for node in dict.fromkeys(nodes) if node not in self._names]
+        if any(isinstance(node, str) for node in new):
+            with self._timed():
+                self.queries += 1
+                self._names.update(name_terms(self._graph, new))
+        else:
+            self._names.update((node, node.text) for node in new if isinstance(node, LiteralTerm))
+        return {node: self._names[node] for node in nodes}
+
+    def name(self, node: Term) -> str:
+        """Return the name of a node; see `names`."""
+        return self._names[node] if node in self._names else self.names([node])[node]
+
+    def is_nameless(self, node: Term) -> bool:
+        """Return whether a node is an entity without a name, as mediators are."""
+        return isinstance(node, str) and self.name(node) == node
+
+    def leads_to_mediator(self, hop: Hop) -> bool:
+        """Return whether a hop ends at mediators, by the schema."""
+        return self._schema.leads_to_mediator(hop)
+
+    def is_way_back(self, hop: Hop, last: Hop) -> bool:
+        """Return whether a hop undoes the last one, by the same relation or its reverse."""
+        way, way_back = self._schema.canonical([hop, Hop(last.relation, not last.inverse)])
+        return way == way_back
+
+    def _find_hops(self, node: str, directions: Directions) -> tuple[Hop, ...]:
+        self.queries += 1
+        hops = [Hop(each) for each in self._graph.relations(node, "out") if is_telling(each)]
+        if directions == "both":
+            self.queries += 1
+            found = self._graph.relations(node, "in")
+            incoming = [Hop(each, True) for each in found if is_telling(each)]
+            known = set(self._schema.canonical(hops))
+            edges = self._schema.canonical(incoming)
+            hops += [h for h, edge in zip(incoming, edges, strict=True) if edge not in known]
+        return tuple(sorted(hops, key=lambda hop: (hop.relation, hop.inverse)))
+
+    def _find_tails(self, node: str, hop: Hop) -> Tails:
+        self.queries += 1
+        direction: Literal["in", "out"] = "in" if hop.inverse else "out"
+        found: Sequence[Term] = self._graph.neighbours(node, hop.relation, direction, MAX_TAILS + 1)
+        hidden = 0
+        if len(found) > MAX_TAILS:
+            found, hidden = self._find_first(node, hop)
+        return Tails(tuple(sorted(found, key=term_order)), hidden)
+
+    def _find_first(self, node: str, hop: Hop) -> tuple[list[Term], int]:
+        """Find the first of a hub's neighbours by id: any thousand would depend on the store."""
+        self.queries += 2
+        ends = (iri(node), iri(hop.relation), "?x")
+        pattern = " ".join(reversed(ends) if hop.inverse else ends)
+        first = self._graph.select(
+            f"SELECT DISTINCT ?x {{ {pattern} }} ORDER BY STR(?x) LIMIT {MAX_TAILS}",
+            timeout_s=self._timeout_s,
+        )
+        count = self._graph.select(
+            f"SELECT (COUNT(DISTINCT ?x) AS ?n) {{ {pattern} }}", timeout_s=self._timeout_s
+        )
+        [[total]] = count.rows
+        found = [row[0] for row in first.rows if row[0] is not None]
+        size = int(total.text) if isinstance(total, LiteralTerm) else len(found)
+        return found, max(size - len(found), 0)
