@@ -61,7 +61,6 @@ class ByChat:
             for choice, reply in zip(choices, replies, strict=True)
         ]
 
-
     def seed(self, temperature: float) -> int | None:
         """Return the seed to send; none at temperature 0, where nothing is drawn."""
         return self._seed if temperature > 0 else None
