@@ -54,7 +54,7 @@ def read_choice(reply: str, options: Sequence[str], most: int, *, is_loose: bool
             contain each other are different entities.
     """
     listed = read_list(reply)
-    lines = listed if listed is not None else _lines(reply)
+    lines = listed if listed is not None else plain_lines(reply)
     chosen: dict[int, None] = {}
     unread: list[str] = []
     stops = listed == []
@@ -84,7 +84,7 @@ def read_scores(reply: str, options: Sequence[str], most: int, *, is_loose: bool
     found: dict[int, float] = {}
     unread: list[str] = []
     record = read_record(reply)
-    lines = map(_scored_line, _lines(reply)) if record is None else None
+    lines = map(_scored_line, plain_lines(reply)) if record is None else None
     for name, score in lines or (record or {}).items():
         option = _option(name, options, is_loose)
         if option is None or isinstance(score, bool) or not isinstance(score, (int, float)):
@@ -154,7 +154,7 @@ def read_names(reply: str, known: Sequence[str]) -> tuple[list[str], tuple[str, 
     listed = read_list(reply)
     found: dict[str, None] = {}
     unread: list[str] = []
-    for line in listed if listed is not None else _lines(reply):
+    for line in listed if listed is not None else plain_lines(reply):
         text = re.sub(r"^(?:the )?answers?(?: is| are)?\s*:\s*", "", line, flags=re.IGNORECASE)
         pieces = _known_pieces(text, by_key)
         if any(is_known for _, is_known in pieces):
@@ -170,13 +170,12 @@ def read_names(reply: str, known: Sequence[str]) -> tuple[list[str], tuple[str, 
     return list(found), clip_unread(unread)
 
 
-def clip_unread(parts: Sequence[str]) -> tuple[str, ...]:
-    """Keep the beginning of what could not be understood, for a trace."""
-    return tuple(part[:80] for part in parts[:MAX_UNREAD])
+def plain_lines(reply: str) -> list[str]:
+    r"""Split a reply into lines without bullets, numbers of a list and code fences.
 
-
-def _lines(reply: str) -> list[str]:
-    """Split a reply into lines without bullets, numbers of a list and code fences."""
+    >>> plain_lines("```\n1. Paris\n- **Rome**\n```")
+    ['Paris', 'Rome']
+    """
     lines = []
     for line in reply.splitlines():
         match = _BULLET.match(line)
@@ -186,6 +185,11 @@ def _lines(reply: str) -> list[str]:
         if text and not line.strip().startswith("```"):
             lines.append(text)
     return lines
+
+
+def clip_unread(parts: Sequence[str]) -> tuple[str, ...]:
+    """Keep the beginning of what could not be understood, for a trace."""
+    return tuple(part[:80] for part in parts[:MAX_UNREAD])
 
 
 def _option(text: str, options: Sequence[str], is_loose: bool) -> int | None:

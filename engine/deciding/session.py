@@ -73,7 +73,8 @@ class Found:
         walks: Those that answers are taken from, and whose triples prove them.
         stop: Why walking ended.
         said: The names that a language model gave as answers; None if it was not asked.
-        stage: What found the answers: ``explored``, ``fallback`` or ``direct``.
+        stage: What found the answers: ``explored``, ``fallback`` or ``direct``. Answers of the last
+            two were said without the graph, so none has the origin ``graph``.
         details: What only one method records, by name.
     """
 
@@ -206,6 +207,14 @@ class Session:
         if unread:
             self.steps[-1] = replace(self.steps[-1], unread=tuple(unread))
 
+    def has_name(self, text: str) -> bool:
+        """Return whether some entity of the graph has this name.
+
+        Raises:
+            GraphError: The graph does not answer.
+        """
+        return bool(self._walkers.names.lookup(text, limit=1))
+
     def clipped(self, count: int) -> None:
         """Note how many walks were dropped after the last step."""
         if count and self.steps:
@@ -229,7 +238,9 @@ class Session:
         self.neighbourhood.names(node for walk in walks for node in walk.nodes)
         with clock.stage("ground"):
             if found.said is not None:
-                answers = ground(found.said.names, walks, self.neighbourhood, self._walkers.names)
+                # What was said without the graph was not found in it, even where a walk has it.
+                shown = walks if found.stage == "explored" else []
+                answers = ground(found.said.names, shown, self.neighbourhood, self._walkers.names)
             elif self.has_language_model:
                 answers = ()
             else:
@@ -266,10 +277,10 @@ class Session:
 
     def _why_not(self, found: Found) -> str:
         """Say why there are no answers."""
-        if not self.topics:
-            return "the graph has no entity of any name in the question. Name one with --topic MID"
         if found.said is not None:
             return "the language model named no answer; see the steps of the trace"
+        if not self.topics and found.stage != "direct":
+            return "the graph has no entity of any name in the question. Name one with --topic MID"
         if found.stop == "budget":
             return "the calls were spent before an answer was found. Raise --call-budget"
         return "no walk from the topics leads to an answer"

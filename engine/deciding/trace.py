@@ -7,9 +7,9 @@ from typing import Any, Literal
 from kbqa.engine.deciding.choice import Step
 from kbqa.engine.exploring.walks import Walk
 
-Stop = Literal["enough", "stopped", "depth", "nothing", "budget"]
+Stop = Literal["enough", "stopped", "depth", "nothing", "budget", "direct"]
 """Why a method stopped walking: it judged that it knows enough; every walk was ended by choice; the
-deepest hop was reached; the graph led no further; or its calls were spent."""
+deepest hop was reached; the graph led no further; its calls were spent; or it never walks."""
 
 _STOPS: Mapping[Stop, str] = {
     "enough": "what was found seemed enough",
@@ -17,6 +17,7 @@ _STOPS: Mapping[Stop, str] = {
     "depth": "the deepest hop was reached",
     "nothing": "the graph led no further",
     "budget": "the calls were spent",
+    "direct": "this method does not use the graph",
 }
 _DRAWN = 8
 

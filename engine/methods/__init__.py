@@ -19,5 +19,12 @@ METHODS = {
         "kbqa.engine.methods.router.make",
         "RouterKGQA: a small model writes paths, the graph runs them, repair finds what is missing",
     ),
+    "io": LazyMethod(
+        "kbqa.engine.methods.io", "A floor: a language model answers at once, without the graph"
+    ),
+    "cot": LazyMethod(
+        "kbqa.engine.methods.cot",
+        "A floor: a language model reasons and answers, without the graph",
+    ),
 }
 DEFAULT_METHOD = "router"
