@@ -7,7 +7,7 @@ import importlib
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import cached_property
 from typing import Any, Protocol, cast
 
@@ -42,6 +42,7 @@ class Resources:
         call_budget: Decisions a question, at most; None for any number.
 
     Raises:
+        InputError: The call budget is below 1.
         StoreError: The store has no name index.
         ModelError: The linker's model cannot be read.
     """
@@ -57,6 +58,8 @@ class Resources:
         chooser: ChooserName | None = None,
         call_budget: int | None = None,
     ) -> None:
+        if call_budget is not None and call_budget < 1:
+            raise InputError(f"the call budget is {call_budget}: use 1 or more")
         self.graph, self.n, self.timeout_s = graph, n, timeout_s
         self.chosen_chooser, self.call_budget = chooser, call_budget
         self._load_generator, self._open_chat = load_generator, open_chat
@@ -124,12 +127,33 @@ def make_method(resources: Resources, name: str, settings: Mapping[str, object])
         settings: By name, typed or as text.
 
     Raises:
-        InputError: There is no such method or setting, or a value does not fit.
+        InputError: There is no such method or setting, a value does not fit, or a general model is
+            to decide and there is none.
         ModelError: A model that the method needs is missing or broken.
         GraphError: The graph does not answer.
     """
     module = find_method(name)
+    _check_owner(module, name, settings)
+    if resources.chosen_chooser == "llm" and resources.chat is None:
+        raise InputError("--chooser llm needs a general model: add --llm URL or --llm-model NAME")
     return module.make(resources, read_settings(module.SETTINGS, settings, name))
+
+
+def _check_owner(module: MethodModule, name: str, settings: Mapping[str, object]) -> None:
+    """Check that no setting belongs to other methods only."""
+    own = {each.name for each in fields(module.SETTINGS)}
+    for setting in settings:
+        if setting not in own:
+            owners = [
+                other
+                for other in METHODS
+                if setting in {each.name for each in fields(find_method(other).SETTINGS)}
+            ]
+            if owners:
+                raise InputError(
+                    f"{setting} is a setting of {' and '.join(owners)}, not of {name}. "
+                    f"See `kbqa methods {name}`."
+                )
 
 
 class Engine:
@@ -143,6 +167,9 @@ class Engine:
         settings: Of the method, by name; `kbqa methods NAME` lists them.
         n: Candidates a question.
         timeout_s: Seconds for each query.
+        chooser: Who takes the method's decisions; by default the general model, or the embedder if
+            there is none.
+        call_budget: Decisions a question, at most; None for any number.
 
     Raises:
         InputError: There is no such method or setting, or a value does not fit.
@@ -160,10 +187,18 @@ class Engine:
         settings: Mapping[str, object] | None = None,
         n: int = DEFAULT_BEAMS,
         timeout_s: float = DEFAULT_TIMEOUT_S,
+        chooser: ChooserName | None = None,
+        call_budget: int | None = None,
     ) -> None:
         written_by = generator or NoPaths()
         self.resources = Resources(
-            graph, lambda: written_by, lambda: chat, n=n, timeout_s=timeout_s
+            graph,
+            lambda: written_by,
+            lambda: chat,
+            n=n,
+            timeout_s=timeout_s,
+            chooser=chooser,
+            call_budget=call_budget,
         )
         self._is_closed = False
         try:

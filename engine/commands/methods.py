@@ -3,9 +3,11 @@
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import get_args
 
 import click
 
+from kbqa.engine.method import ChooserName
 from kbqa.engine.methods import DEFAULT_METHOD, METHODS
 from kbqa.engine.methods.settings import describe_settings, split_settings
 from kbqa.kb.commands.options import json_option
@@ -40,14 +42,18 @@ class MethodChoice:
     Attributes:
         name: In the table of methods.
         settings: As the user wrote them, by name.
+        chooser: Who takes its decisions, if the user says so.
+        call_budget: Decisions a question, at most; None for any number.
     """
 
     name: str
     settings: dict[str, object]
+    chooser: ChooserName | None = None
+    call_budget: int | None = None
 
 
 def method_options(command: Command) -> Command:
-    """Add `--method` and `--set`; the command takes them as `method: MethodChoice`."""
+    """Add the options of methods; the command takes them as `method: MethodChoice`."""
 
     @click.option(
         "--method",
@@ -64,11 +70,31 @@ def method_options(command: Command) -> Command:
         metavar="NAME=VALUE",
         help="Setting of the method, see `kbqa methods NAME`; repeatable.",
     )
+    @click.option(
+        "--chooser",
+        type=click.Choice(get_args(ChooserName)),
+        metavar="NAME",
+        help="Who decides: llm, embedder or random.  [default: llm with --llm, else embedder]",
+    )
+    @click.option(
+        "--call-budget",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Decisions a question, at most.",
+    )
     @functools.wraps(command)
-    def with_method(*args: object, name: str, settings: tuple[str, ...], **rest: object) -> None:
+    def with_method(
+        *args: object,
+        name: str,
+        settings: tuple[str, ...],
+        chooser: ChooserName | None,
+        call_budget: int | None,
+        **rest: object,
+    ) -> None:
         if name in _OLD_METHODS:
             raise click.UsageError(f"--method {name} is now {_OLD_METHODS[name]}")
-        command(*args, method=MethodChoice(name, split_settings(settings)), **rest)
+        method = MethodChoice(name, split_settings(settings), chooser, call_budget)
+        command(*args, method=method, **rest)
 
     wrapped: Command = with_method
     for option in _OLD_OPTIONS:

@@ -156,7 +156,15 @@ def open_engine(
         def load() -> "Generator":
             return model.load(opened) if saved is None else saved
 
-        resources = Resources(opened, load, chat.open, n=model.n, timeout_s=graph.timeout_s)
+        resources = Resources(
+            opened,
+            load,
+            chat.open,
+            n=model.n,
+            timeout_s=graph.timeout_s,
+            chooser=method.chooser,
+            call_budget=method.call_budget,
+        )
         with closing(resources):
             yield Engine.over(resources, make_method(resources, method.name, method.settings))
 

@@ -83,8 +83,12 @@ def record_model(choice: ModelChoice, name: str | None) -> Recorded:
     )
 
 
-def record_method(method: Method, deadline_s: float | None) -> Recorded:
-    """Record a method by its name and settings, and how long a question may take."""
+def record_method(
+    method: Method, deadline_s: float | None, call_budget: int | None = None
+) -> Recorded:
+    """Record a method by its name and settings, and what a question may take."""
+    settings: dict[str, object] = {"method": {"name": method.name, **method.settings()}}
+    if call_budget is not None:  # Older runs do not have it, and stay comparable without it.
+        settings["call_budget"] = call_budget
     # A note: a run can be resumed with a longer deadline, for what had too little time.
-    settings = {"method": {"name": method.name, **method.settings()}}
     return Recorded(settings, {"deadline_s": deadline_s})

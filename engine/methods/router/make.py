@@ -2,11 +2,12 @@
 
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.linking.model import LinkingModel
+from kbqa.engine.method import ChooserName
 from kbqa.engine.methods.router.method import RouterKgqa
 from kbqa.engine.methods.router.path_search import SearchWidths
 from kbqa.engine.methods.router.repair import Repairer, RepairSettings
 from kbqa.engine.methods.router.routing import Routing
-from kbqa.engine.methods.router.settings import RouterSettings
+from kbqa.engine.methods.router.settings import RepairedBy, RouterSettings
 from kbqa.engine.running.confidence import SHIPPED_CONFIDENCE, ConfidenceModel
 from kbqa.engine.running.execute import Policy
 from kbqa.engine.setup import Resources
@@ -27,9 +28,7 @@ def make(resources: Resources, settings: RouterSettings) -> RouterKgqa:
         ModelError: A model is missing or broken.
         GraphError: The graph's schema cannot be read.
     """
-    repairs_by = settings.repair or ("off" if resources.chat is None else "llm")
-    if not settings.write and repairs_by == "off":
-        repairs_by = "embedder"
+    repairs_by = _repairs_by(settings, resources)
     _check(settings, repairs_by, resources.chat is not None)
     policy = _policy(settings)
     routing = None
@@ -38,9 +37,25 @@ def make(resources: Resources, settings: RouterSettings) -> RouterKgqa:
         embedder, asking = Embedder.load(settings.embedder), LinkingModel.load()
         repairer = Repairer(resources.graph, embedder, search, asking)
         chat = resources.chat if repairs_by == "llm" else None
-        routing = Routing(repairer, chat, settings.route, _threshold(settings, policy))
+        threshold = _threshold(settings, policy)
+        chance_seed = settings.seed if repairs_by == "random" else None
+        routing = Routing(repairer, chat, settings.route, threshold, chance_seed)
     generator: Generator = resources.generator if settings.write else NoPaths()
     return RouterKgqa(resources, generator, policy, routing)
+
+
+def _repairs_by(settings: RouterSettings, resources: Resources) -> RepairedBy | ChooserName:
+    """Return who repairs: as the setting says, or else `--chooser`, or else what there is."""
+    chooser, repair = resources.chosen_chooser, settings.repair
+    if chooser is not None:
+        if repair is not None and repair != chooser:
+            raise InputError(
+                f"repair={repair} and --chooser {chooser} contradict each other: give one of them"
+            )
+        return chooser
+    if repair is None:
+        repair = "off" if resources.chat is None else "llm"
+    return "embedder" if repair == "off" and not settings.write else repair
 
 
 def _check(settings: RouterSettings, repairs_by: str, has_chat: bool) -> None:
@@ -51,6 +66,8 @@ def _check(settings: RouterSettings, repairs_by: str, has_chat: bool) -> None:
         raise InputError("stop=judge needs a general model: add --llm URL or --llm-model NAME")
     if settings.route == "confidence" and settings.order != "confidence":
         raise InputError("route=confidence needs order=confidence")
+    if settings.seed != RouterSettings().seed and repairs_by != "random":
+        raise InputError("seed is about chance, and nothing is left to it: add --chooser random")
     if repairs_by == "off":
         default = RouterSettings()
         for name in ("route", "general_calls", "threshold", "stop", "width", "embedder"):

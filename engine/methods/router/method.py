@@ -82,6 +82,9 @@ class RouterKgqa:
 
     def answer(self, asked: Asked) -> Answer:
         """Answer a question; see `Method.answer`."""
+        if not isinstance(self._generator, NoPaths):
+            # The writing is one call: the only one, if there is but one.
+            asked.budget.take() or asked.budget.take_last()
         candidates = self._candidates(asked)
         graph = _bounded(self._resources.graph, asked)
         grounder = Grounder(graph, self._resources.names, asked.linked, asked.given)
@@ -117,10 +120,11 @@ class RouterKgqa:
         self, asked: Asked, graph: Graph, execution: Execution, stage: Stage, repair: Repair | None
     ) -> Answer:
         """Fetch names and evidence for what was found, and put the answer together."""
+        calls = None if asked.budget.limit is None else asked.budget.spent
         answer = Answer(
             question=asked.question,
             answers=(),
-            trace=RouterTrace(execution.tried, None, None, repair),
+            trace=RouterTrace(execution.tried, None, None, repair, calls),
             linked=asked.linked,
             problem=_why_not([each.fate for each in execution.tried], bool(asked.linked)),
             usage=asked.usage,
@@ -142,7 +146,7 @@ class RouterKgqa:
         return replace(
             answer,
             answers=tuple(AnswerEntity(t, names.get(t, term_text(t))) for t in found.terms),
-            trace=RouterTrace(execution.tried, execution.best, stage, repair),
+            trace=RouterTrace(execution.tried, execution.best, stage, repair, calls),
             confidence=found.confidence,
             sparql=found.sparql,
             evidence=evidence,

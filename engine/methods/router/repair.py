@@ -18,7 +18,7 @@ from kbqa.engine.exploring.bounded_graph import BoundedGraph
 from kbqa.engine.exploring.frontiers import Frontiers, RelationPath
 from kbqa.engine.linking.features import stems
 from kbqa.engine.linking.model import LinkingModel
-from kbqa.engine.method import Clock
+from kbqa.engine.method import Budget, Clock
 from kbqa.engine.methods.router.carry import carry_constraints
 from kbqa.engine.methods.router.chooser import Chooser
 from kbqa.engine.methods.router.path_search import Guide, PathSearch, ScoredPath, SearchWidths
@@ -95,6 +95,7 @@ class Repair:
         lost: Constraints of the failed CRP that the new path could not carry, in words.
         queries: Searches of the graph.
         is_known: The chosen path is the one that answered before; `crp` is its own, unchanged.
+        is_cut_short: The call budget was spent before the search was over.
     """
 
     reason: str
@@ -106,6 +107,7 @@ class Repair:
     lost: tuple[str, ...]
     queries: int
     is_known: bool = False
+    is_cut_short: bool = False
 
     @property
     def is_new(self) -> bool:
@@ -126,6 +128,7 @@ class Repair:
             "lost": list(self.lost),
             "queries": self.queries,
             "is_known": self.is_known,
+            **({"is_cut_short": True} if self.is_cut_short else {}),
         }
 
 
@@ -158,13 +161,23 @@ class Repairer:
         settings = self._settings
         return {**asdict(settings.widths), "stop": settings.stop, "embedder": self._embedder.name}
 
-    def repair(self, failure: Failure, chooser: Chooser, clock: Clock | None = None) -> Repair:
+    def repair(
+        self,
+        failure: Failure,
+        chooser: Chooser,
+        clock: Clock | None = None,
+        budget: Budget | None = None,
+    ) -> Repair:
         """Find a path for a question.
+
+        Each blueprint, choice and judgement is one call. Once the budget refuses one, the search
+        ends, and the last call chooses among what it has found.
 
         Args:
             failure: What is known of the question.
             chooser: Makes the decisions.
             clock: Of the question; None for any time.
+            budget: The calls that are left for it; None for any number.
 
         Raises:
             ModelError: The general model failed.
@@ -172,7 +185,8 @@ class Repairer:
             DeadlineExceeded: The question's deadline has passed.
         """
         question, settings = failure.question, self._settings
-        blueprint = chooser.plan(question)
+        calls = _Calls(budget or Budget())
+        blueprint = chooser.plan(question) if chooser.plans and calls.take() else ()
         depth = _depth(settings.stop, failure.crp, blueprint)
         graph = self._graph if clock is None else BoundedGraph(self._graph, clock.bound)
         frontiers = Frontiers(graph, self._schema)
@@ -186,15 +200,35 @@ class Repairer:
             unfinished = search.best(each for each in longer if len(each.path.hops) < depth)
             if not unfinished:
                 break
-            beam = chooser.choose(question, blueprint, unfinished, settings.widths.beam)
-            if settings.stop == "judge" and chooser.is_enough(question, beam):
-                found = [each for each in found if each.path in beam]
-                break
+            beam = [each.path for each in unfinished]
+            if len(beam) > settings.widths.beam:
+                if not calls.take():
+                    break
+                beam = chooser.choose(question, blueprint, unfinished, settings.widths.beam)
+            if settings.stop == "judge":
+                if not calls.take():
+                    break
+                if chooser.is_enough(question, beam):
+                    found = [each for each in found if each.path in beam]
+                    break
         candidates = search.best(found, failure.known)
-        if not candidates:
-            return Repair(failure.reason, None, blueprint, depth, (), None, (), frontiers.queries)
+        if len(candidates) > 1 and calls.take_last():
+            [best] = chooser.choose(question, blueprint, candidates, 1)
+        elif len(candidates) == 1:
+            best = candidates[0].path
+        else:
+            return Repair(
+                reason=failure.reason,
+                crp=None,
+                blueprint=blueprint,
+                depth=depth,
+                candidates=tuple(candidates),
+                chosen=None,
+                lost=(),
+                queries=frontiers.queries,
+                is_cut_short=calls.are_spent,
+            )
 
-        [best] = chooser.choose(question, blueprint, candidates, 1)
         crp, lost = Crp(best.topic, best.hops), list[str]()
         is_known = best in failure.known
         if is_known and failure.crp is not None:
@@ -212,12 +246,31 @@ class Repairer:
             lost=tuple(lost),
             queries=frontiers.queries,
             is_known=is_known,
+            is_cut_short=calls.are_spent,
         )
 
     def _search(self, asked: str, blueprint: Sequence[str], frontiers: Frontiers) -> PathSearch:
         relations = {} if self._asking is None else self._asking.asked_relations(stems(asked))
         guide = Guide(asked, (*blueprint, asked), relations, _HOP_COST)
         return PathSearch(frontiers, self._schema, self._embedder, guide, self._settings.widths)
+
+
+class _Calls:
+    """The calls of one repair, which remembers whether one was refused."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self.are_spent = False
+
+    def take(self) -> bool:
+        return self._noted(self._budget.take() == 1)
+
+    def take_last(self) -> bool:
+        return self._noted(self._budget.take_last())
+
+    def _noted(self, is_taken: bool) -> bool:
+        self.are_spent = self.are_spent or not is_taken
+        return is_taken
 
 
 def _depth(stop: Stop, failed: Crp | None, blueprint: Sequence[str]) -> int:

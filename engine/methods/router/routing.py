@@ -15,7 +15,12 @@ from kbqa.engine.exploring.frontiers import relation_path
 from kbqa.engine.linking.linker import LinkedEntity
 from kbqa.engine.linking.starts import MAX_STARTS, starting_topics
 from kbqa.engine.method import Asked
-from kbqa.engine.methods.router.chooser import ChatChooser, EmbedderChooser
+from kbqa.engine.methods.router.chooser import (
+    ChatChooser,
+    Chooser,
+    EmbedderChooser,
+    RandomChooser,
+)
 from kbqa.engine.methods.router.repair import Failure, Repair, Repairer
 from kbqa.engine.methods.router.settings import Route
 from kbqa.engine.running.tried import Execution
@@ -31,6 +36,7 @@ class Routing:
         route: What is repaired; see the module's docstring.
         threshold: The confidence below which answers are not sure enough, in [0, 1]; only for the
             route ``confidence``.
+        chance_seed: Seed by which chance chooses among them instead; None if it does not.
     """
 
     def __init__(
@@ -39,13 +45,17 @@ class Routing:
         chat: ChatModel | None = None,
         route: Route = "reachability",
         threshold: float = 0.0,
+        chance_seed: int | None = None,
     ) -> None:
         self._repairer, self._chat = repairer, chat
         self._route, self._threshold = route, threshold
+        self._chance_seed = chance_seed
 
     def settings(self) -> Mapping[str, object]:
         """Return what decides its repairs, for manifests."""
+        chance = {} if self._chance_seed is None else {"chance_seed": self._chance_seed}
         return {
+            **chance,
             "route": self._route,
             "threshold": self._threshold if self._route == "confidence" else None,
             "general_model": None if self._chat is None else self._chat.name,
@@ -101,9 +111,14 @@ class Routing:
             crp=readings[0] if readings else None,
             known=() if known is None else (known,),
         )
-        by_chat = self._chat is not None and asked.chat is not None
-        chooser = ChatChooser(asked.chat) if by_chat and asked.chat else EmbedderChooser()
-        return self._repairer.repair(failure, chooser, asked.clock)
+        return self._repairer.repair(failure, self._chooser(asked), asked.clock, asked.budget)
+
+    def _chooser(self, asked: Asked) -> Chooser:
+        if self._chance_seed is not None:
+            return RandomChooser(self._chance_seed)
+        if self._chat is not None and asked.chat is not None:
+            return ChatChooser(asked.chat)
+        return EmbedderChooser()
 
 
 def _topics(

@@ -24,7 +24,8 @@ class RouterSettings:
     repair: Annotated[
         RepairedBy | None,
         "What chooses among the graph's paths in a repair: the embedder alone, free and offline, "
-        "or the general model. By default llm with --llm or --llm-model, else off.",
+        "or the general model. By default what --chooser says, else llm with --llm or --llm-model, "
+        "else off.",
     ] = None
     route: Annotated[
         Route,
@@ -44,6 +45,7 @@ class RouterSettings:
     ] = "model"
     width: Annotated[int, "Paths that each step of a repair starts from."] = 3
     embedder: Annotated[str | None, "Embedder instead of the packaged all-MiniLM-L6-v2."] = None
+    seed: Annotated[int, "Seed of --chooser random."] = 42
     order: Annotated[
         CandidateOrder,
         "Which written path answers: the one whose answers are likeliest to be right, the first "

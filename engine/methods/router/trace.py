@@ -22,12 +22,15 @@ class RouterTrace:
         best: Index of the one that answers; None if none does.
         stage: What found it; None if none answers.
         repair: What repair was asked for and came to; None if none was needed.
+        calls: Decisions that were taken, if there was a limit to them: the writing, and those of
+            the repair.
     """
 
     tried: tuple[Tried, ...]
     best: int | None
     stage: Stage | None = None
     repair: Repair | None = None
+    calls: int | None = None
 
     @property
     def answering(self) -> Tried | None:
@@ -41,12 +44,16 @@ class RouterTrace:
             "beam": self.best,
             "beams": [each.to_dict() for each in self.tried],
             "repair": None if self.repair is None else self.repair.to_dict(),
+            **({} if self.calls is None else {"calls": self.calls}),
         }
 
     def describe(self) -> list[str]:
         """Return the path that answers in English, or how far each candidate came."""
         answering = self.answering
-        return list(self._failures() if answering is None else self._path(answering))
+        lines = list(self._failures() if answering is None else self._path(answering))
+        if self.repair is not None and self.repair.is_cut_short:
+            lines.append("The call budget was spent before the search was over.")
+        return lines
 
     def _path(self, tried: Tried) -> Iterator[str]:
         assert tried.grounding is not None

@@ -1,4 +1,8 @@
 import json
+import sys
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Annotated
 
 import click
 import pytest
@@ -6,7 +10,8 @@ from click.testing import CliRunner, Result
 
 from kbqa.engine.commands.chat_options import ChatChoice, chat_options
 from kbqa.engine.commands.methods import MethodChoice, method_options, methods
-from kbqa.engine.methods import METHODS
+from kbqa.engine.method import ChooserName
+from kbqa.engine.methods import METHODS, LazyMethod
 from kbqa.engine.methods.router.settings import RouterSettings
 from kbqa.engine.methods.settings import describe_settings, read_settings
 from kbqa.engine.setup import Engine
@@ -101,6 +106,71 @@ def test_settings_that_contradict_each_other_are_refused(
     with pytest.raises(InputError) as raised:
         Engine(graph, settings=settings)
     assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("chooser", "settings", "message"),
+    [
+        ("llm", {}, "--chooser llm needs a general model: add --llm URL"),
+        ("llm", {"repair": "embedder"}, "--chooser llm needs a general model"),
+        ("random", {"repair": "embedder"}, "repair=embedder and --chooser random contradict"),
+        ("embedder", {"repair": "off"}, "repair=off and --chooser embedder contradict"),
+        ("embedder", {"stop": "judge"}, "stop=judge needs a general model"),
+        ("embedder", {"seed": "1"}, "seed is about chance"),
+    ],
+)
+def test_a_chooser_that_contradicts_the_rest_is_refused(
+    graph: Graph, chooser: ChooserName, settings: dict[str, object], message: str
+) -> None:
+    with pytest.raises(InputError) as raised:
+        Engine(graph, settings=settings, chooser=chooser)
+    assert message in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("chooser", "recorded"),
+    [
+        ("llm", {"general_model": "scripted chat"}),
+        ("embedder", {"general_model": None}),
+        ("random", {"general_model": None, "chance_seed": 7}),
+    ],
+)
+def test_a_chooser_repairs_and_is_recorded(
+    graph: Graph, scripted_chat, chooser: ChooserName, recorded: dict[str, object]
+) -> None:
+    settings = {"seed": 7} if chooser == "random" else {}
+    with Engine(graph, chat=scripted_chat(), settings=settings, chooser=chooser) as engine:
+        repair = engine.method.settings()["repair"]
+    assert isinstance(repair, dict)
+    assert {key: repair[key] for key in repair if key in ("general_model", "chance_seed")} == (
+        recorded
+    )
+
+
+@dataclass(frozen=True)
+class WalkSettings:
+    history: Annotated[int, "Hops that are remembered."] = 0
+
+
+def test_a_setting_of_another_method_names_both(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    walk = ModuleType("walk")
+    monkeypatch.setattr(walk, "SETTINGS", WalkSettings, raising=False)
+    monkeypatch.setitem(sys.modules, "walk", walk)
+    monkeypatch.setitem(METHODS, "walk", LazyMethod("walk", "Walk."))
+    with pytest.raises(InputError, match=r"^history is a setting of walk, not of router\. See"):
+        Engine(graph, settings={"history": 1})
+
+
+def test_who_decides_and_how_often_is_chosen() -> None:
+    chosen: list[MethodChoice] = []
+    arguments = ("--chooser", "random", "--call-budget", "5")
+    result = choose(*arguments, then=lambda m, _: chosen.append(m))
+    assert result.exit_code == 0, result.output
+    assert chosen == [MethodChoice("router", {}, "random", 5)]
+    assert "0 is not in the range" in choose("--call-budget", "0").output
+    assert "'fate' is not one of 'llm', 'embedder', 'random'" in choose("--chooser", "fate").output
 
 
 def test_methods_are_listed() -> None:

@@ -6,9 +6,11 @@ import pytest
 from kbqa.engine.evaluation.runs.run_settings import (
     record_beams,
     record_graph,
+    record_method,
     record_model,
     record_questions,
 )
+from kbqa.engine.setup import Engine
 from kbqa.engine.writing.model_choice import ModelChoice
 from kbqa.kb.endpoint.sparql_endpoint import SparqlEndpoint
 from kbqa.kb.graph import Graph
@@ -63,6 +65,13 @@ def test_candidates_are_told_with_what_made_them(tmp_path: Path) -> None:
     (tmp_path / "beams.manifest.json").write_text("{")
     with pytest.raises(InputError, match="cannot be read"):
         record_beams(path)
+
+
+def test_a_call_budget_is_recorded_where_there_is_one(graph: Graph, scripted) -> None:
+    with Engine(graph, scripted()) as engine:
+        limited = record_method(engine.method, None, 5).settings
+        free = record_method(engine.method, None).settings
+    assert limited == {**free, "call_budget": 5}
 
 
 def test_a_model_that_is_not_loaded_decides_nothing(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ import pytest
 
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.exploring.frontiers import RelationPath
-from kbqa.engine.methods.router.chooser import ChatChooser, EmbedderChooser
+from kbqa.engine.method import Budget
+from kbqa.engine.methods.router.chooser import ChatChooser, EmbedderChooser, RandomChooser
 from kbqa.engine.methods.router.path_search import SearchWidths
 from kbqa.engine.methods.router.repair import MAX_DEPTH, Failure, Repairer, RepairSettings, Stop
 from kbqa.kb.graph import Graph
@@ -133,3 +134,38 @@ def test_few_queries_whatever_the_graph_holds(
     wide = Repairer(demo, embedder, RepairSettings(SearchWidths(relations=8, beam=5)))
     repair = wide.repair(two_hops(failure), EmbedderChooser())
     assert repair.queries < 210
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 4])
+def test_no_more_calls_than_the_budget(repairer, failure, scripted_chat, limit: int) -> None:
+    chat, budget = scripted_chat(*["1"] * 9), Budget(limit)
+    repair = repairer.repair(two_hops(failure), ChatChooser(chat), budget=budget)
+    assert len(chat.prompts) == budget.spent == min(limit, 3)
+    assert repair.is_cut_short == (limit < 3)
+    assert repair.to_dict().get("is_cut_short", False) == repair.is_cut_short
+    assert repair.crp is not None
+
+
+def test_without_a_call_nothing_is_chosen(repairer, failure, scripted_chat) -> None:
+    spent = Budget(1)
+    spent.take_last()
+    repair = repairer.repair(failure, ChatChooser(scripted_chat()), budget=spent)
+    assert (repair.crp, repair.chosen, repair.is_cut_short) == (None, None, True)
+    assert len(repair.candidates) > 1
+
+
+def test_decisions_of_the_embedder_count_but_it_plans_nothing(repairer, failure) -> None:
+    budget = Budget()
+    repairer.repair(two_hops(failure), EmbedderChooser(), budget=budget)
+    assert budget.spent == 2
+
+
+def test_chance_depends_on_its_seed_alone(repairer, failure) -> None:
+    def chosen(seed: int) -> RelationPath:
+        repair = repairer.repair(two_hops(failure), RandomChooser(seed))
+        assert repair.chosen is not None
+        return repair.candidates[repair.chosen].path
+
+    drawn = [chosen(seed) for seed in range(6)]
+    assert [chosen(seed) for seed in range(6)] == drawn
+    assert len(set(drawn)) > 1

@@ -45,10 +45,11 @@ def ask(demo: Graph, repairer: Repairer, scripted) -> Ask:
         chat: ChatModel | None = None,
         route: Route = "reachability",
         confidence: ConfidenceModel | None = None,
+        call_budget: int | None = None,
     ) -> Answer:
         generator = scripted([(text, -1.0) for text in written])
         routing = Routing(repairer, chat, route, threshold=0.5)
-        with make_engine(demo, generator, routing, chat, confidence) as engine:
+        with make_engine(demo, generator, routing, chat, confidence, call_budget) as engine:
             return engine.ask(QUESTION)
 
     return asked
@@ -60,8 +61,9 @@ def make_engine(
     routing: Routing,
     chat: ChatModel | None = None,
     confidence: ConfidenceModel | None = None,
+    call_budget: int | None = None,
 ) -> Engine:
-    resources = Resources(graph, open_chat=lambda: chat)
+    resources = Resources(graph, open_chat=lambda: chat, call_budget=call_budget)
     return Engine.over(resources, RouterKgqa(resources, generator, Policy(confidence), routing))
 
 
@@ -97,6 +99,28 @@ def test_where_no_path_exists_another_is_found(ask: Ask) -> None:
         "Found by searching the graph, because no path that was written exists. Relaxation: full."
     )
     assert told in render_answer(answer, "demo").splitlines()
+
+
+@pytest.mark.parametrize(
+    ("call_budget", "replies", "found"),
+    [(1, [], []), (2, ["1"], ["Kenyan Shilling"]), (3, ["1. currency", "1"], ["Kenyan Shilling"])],
+)
+def test_the_writing_and_the_repair_share_the_calls(
+    ask: Ask, scripted_chat, call_budget: int, replies: list[str], found: list[str]
+) -> None:
+    chat = scripted_chat(*replies)
+    answer = ask(BROKEN, chat=chat, call_budget=call_budget)
+    assert names(answer) == found
+    assert chat.replies == []
+    assert answer.trace.to_dict()["calls"] == call_budget
+    told = "The call budget was spent before the search was over."
+    assert (told in answer.trace.describe()) == repair(answer).is_cut_short == (call_budget < 3)
+
+
+def test_a_path_that_exists_is_found_by_the_only_call(ask: Ask, scripted_chat) -> None:
+    answer = ask(WRONG, chat=scripted_chat(), call_budget=1)
+    assert (names(answer), answer.trace.to_dict()["calls"]) == (["Nairobi"], 1)
+    assert "calls" not in ask(WRONG, chat=scripted_chat()).trace.to_dict()
 
 
 def test_what_the_new_path_could_not_carry_is_told(ask: Ask) -> None:
