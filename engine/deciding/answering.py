@@ -72,13 +72,14 @@ def ends_alike(
         question: Its words.
         walks: At least one.
         neighbourhood: Knows the names of their nodes.
-        embedder: Finds the walk whose relations are most similar to the question; None takes the
-            first.
+        embedder: Finds the walk whose relations are most similar to the question, among all walks
+            and their beginnings, as it cannot tell when to stop walking; None takes the first walk.
     """
     best = walks[0]
     if embedder is not None:
-        groups = [[relation_words(hop.relation) for hop in walk.hops] or [""] for walk in walks]
-        scores = embedder.similarity(question, [", ".join(group) for group in groups])
+        walks = list(dict.fromkeys(part for walk in walks for part in walk.beginnings))
+        texts = [", ".join(relation_words(hop.relation) for hop in walk.hops) for walk in walks]
+        scores = embedder.similarity(question, texts)
         best = walks[max(range(len(walks)), key=lambda at: (round(scores[at], 6), -at))]
     alike = [w for w in walks if w.topic.mid == best.topic.mid and w.hops == best.hops]
     ends = dict.fromkeys(walk.end for walk in alike)

@@ -12,7 +12,7 @@ from kbqa.engine.answer import Answer, AnswerEntity
 from kbqa.engine.chat.model import DEFAULT_MAX_TOKENS, Message
 from kbqa.engine.deciding.answering import Said, ends_alike, evidence_of, ground
 from kbqa.engine.deciding.choice import Choice, Picked, Step
-from kbqa.engine.deciding.choosers import ByChance, ByChat, ByEmbedder, Choosing
+from kbqa.engine.deciding.choosers import ByChance, ByChat, ByEmbedder, Choosing, draw
 from kbqa.engine.deciding.trace import Stop, WalkTrace
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.exploring.bounded_graph import BoundedGraph
@@ -24,6 +24,7 @@ from kbqa.kb.graph import Graph
 from kbqa.kb.names.search import Names
 from kbqa.kb.schema.graph_schema import GraphSchema
 from kbqa.sparql.errors import InputError
+from kbqa.sparql.terms import Term
 
 SEED = 42
 
@@ -122,10 +123,14 @@ class Session:
         decided = self.choose_all([choice])
         return decided[0] if decided else None
 
-    def choose_all(self, choices: Sequence[Choice]) -> list[Picked]:
+    def choose_all(self, choices: Sequence[Choice], *, is_random: bool = False) -> list[Picked]:
         """Decide choices that do not depend on each other, as many as calls are left for.
 
         Choices without options are no decisions: they cost nothing.
+
+        Args:
+            choices: What is to be decided.
+            is_random: Chance decides, whoever decides otherwise: for controls.
 
         Returns:
             What was picked for each of the first choices; fewer if the calls are spent.
@@ -136,7 +141,8 @@ class Session:
         """
         real = [choice for choice in choices if choice.options]
         taken = self.asked.budget.take(len(real))
-        decided = iter(self._decide(real[:taken]))
+        choosing = ByChance(self.question, self._walkers.seed) if is_random else self._choosing
+        decided = iter(self._decide(real[:taken], choosing))
         picked: list[Picked] = []
         for choice in choices:
             if not choice.options:
@@ -202,6 +208,11 @@ class Session:
         )
         return reply.text
 
+    def draw(self, options: Sequence[Term], most: int, *about: str) -> list[Term]:
+        """Draw some nodes by chance, as part of a decision; what it is about decides the draw."""
+        drawn = draw(len(options), most, self._walkers.seed, self.question, *about)
+        return [options[at] for at in drawn]
+
     def not_understood(self, unread: Sequence[str]) -> None:
         """Note what could not be understood of the last reply."""
         if unread:
@@ -229,7 +240,8 @@ class Session:
         """Put the answer together: ground what was said, or take the ends of the best walks.
 
         Without a language model, the answers are the ends of all walks that have the relations of
-        the walk that the embedder finds most similar to the question; by chance, of the first walk.
+        the walk, or of the beginning of a walk, that the embedder finds most similar to the
+        question; by chance, of the first walk.
 
         Raises:
             GraphError: The graph does not answer.
@@ -285,12 +297,12 @@ class Session:
             return "the calls were spent before an answer was found. Raise --call-budget"
         return "no walk from the topics leads to an answer"
 
-    def _decide(self, choices: Sequence[Choice]) -> list[Picked]:
+    def _decide(self, choices: Sequence[Choice], choosing: Choosing) -> list[Picked]:
         """Have choices decided together, and record a step for each."""
         if not choices:
             return []
         with self.asked.clock.stage(choices[0].kind):
-            decided = self._choosing.choose_all(choices)
+            decided = choosing.choose_all(choices)
         for choice, (picked, usage, is_truncated) in zip(choices, decided, strict=True):
             self.steps.append(
                 Step(

@@ -68,6 +68,11 @@ class Walk:
         assert self.topic.mid is not None
         return (self.topic.mid, *(step.reached for step in self.steps))
 
+    @property
+    def beginnings(self) -> tuple["Walk", ...]:
+        """The walk after each of its steps, from the first to the last."""
+        return tuple(Walk(self.topic, self.steps[:at]) for at in range(1, len(self.steps) + 1))
+
     def then(self, hop: Hop, reached: Term) -> "Walk":
         """Append a step from the walk's end."""
         return Walk(self.topic, (*self.steps, WalkStep.taken(self.end, hop, reached)))
@@ -94,6 +99,12 @@ def drawn_walk(walk: Walk, name: Callable[[Term], str]) -> str:
         f" {arrow(step.hop)} {step.relation} {arrow(step.hop)} {name(step.reached)}"
         for step in walk.steps
     )
+
+
+def drawn_step(step: WalkStep, name: Callable[[Term], str]) -> str:
+    """Draw a step in the direction in which it was walked: ``Kenya -> a.b -> Nairobi``."""
+    way = f" {arrow(step.hop)} "
+    return f"{name(step.left)}{way}{step.relation}{way}{name(step.reached)}"
 
 
 def arrow(hop: Hop) -> str:

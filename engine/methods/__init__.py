@@ -19,6 +19,10 @@ METHODS = {
         "kbqa.engine.methods.router.make",
         "RouterKGQA: a small model writes paths, the graph runs them, repair finds what is missing",
     ),
+    "bpc": LazyMethod(
+        "kbqa.engine.methods.bpc.make",
+        "Bounded Path Context: walks whose next hop is chosen by the last hops alone",
+    ),
     "io": LazyMethod(
         "kbqa.engine.methods.io", "A floor: a language model answers at once, without the graph"
     ),

@@ -1,0 +1,1 @@
+"""Bounded Path Context: walk the graph while the model sees only the last hops of each path."""

@@ -1,0 +1,281 @@
+"""Bounded Path Context: beam search in which each decision sees only the last K hops of its path.
+
+In each hop every open walk asks once which relations to follow from where it stands. All prompts of
+a hop are sent together. Nothing scores walks: the first ones stay if there are too many. At the end
+one prompt asks for the answers, from the first walks, and does not depend on K.
+
+Without a language model, the embedder takes the relations most similar to the question, chance any;
+neither ever stops before the deepest hop, and neither checks whether walks suffice.
+
+What the paper leaves open is read so: nodes and relations come in order of their ids and names,
+after bookkeeping relations have been left out; answers are asked for one a line.
+
+Source: Bounded Path Context, §3, algorithm 1, and appendices A and G.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import NamedTuple
+
+from kbqa.engine.answer import Answer
+from kbqa.engine.deciding.answering import Said
+from kbqa.engine.deciding.choice import Choice, Picked
+from kbqa.engine.deciding.direct import answer_directly
+from kbqa.engine.deciding.reading import read_choice, read_names, read_yes
+from kbqa.engine.deciding.session import Found, Session, Walkers
+from kbqa.engine.deciding.trace import Stop
+from kbqa.engine.embedding.embedder import relation_words
+from kbqa.engine.exploring.walks import Walk, arrow, drawn_step
+from kbqa.engine.method import Asked
+from kbqa.engine.methods.bpc.prompts import (
+    answer_prompt,
+    check_prompt,
+    entities_prompt,
+    relations_prompt,
+    written_history,
+)
+from kbqa.engine.methods.bpc.settings import BpcSettings
+from kbqa.engine.writing.generate import Candidate
+from kbqa.sparql.crp import Hop
+from kbqa.sparql.terms import Term
+
+SELECTION_TOKENS = 64
+ANSWER_TOKENS = 512
+"""Most tokens of a reply: a choice, and the answers, of which there may be many."""
+
+CHECKED_PATHS = 8
+SHOWN_ENTITIES = 30
+"""Walks and entities that the paper's variant of Think-on-Graph shows at once."""
+
+
+class Beams(NamedTuple):
+    """The walks after a hop; finished ones are not continued."""
+
+    open: tuple[Walk, ...]
+    finished: tuple[Walk, ...] = ()
+
+
+class BoundedPathContext:
+    """Answers questions as Bounded Path Context does.
+
+    Args:
+        walkers: What all questions share.
+        settings: How it walks.
+    """
+
+    name = "bpc"
+
+    def __init__(self, walkers: Walkers, settings: BpcSettings) -> None:
+        self._walkers, self._settings = walkers, settings
+
+    def settings(self) -> Mapping[str, object]:
+        """Return what decides the answers, for manifests."""
+        return {**asdict(self._settings), **self._walkers.settings()}
+
+    def write(self, asked: Sequence[Asked]) -> list[list[Candidate]]:
+        """Write nothing: the graph is walked."""
+        return [[] for _ in asked]
+
+    def answer(self, asked: Asked) -> Answer:
+        """Answer a question; see `Method.answer`."""
+        session = self._walkers.begin(asked)
+        if self._settings.control == "cot":
+            said = answer_directly(session, "answer", reason=False)
+            return session.finish(Found((), "nothing", said, "direct"))
+        return _Question(session, self._settings).answer()
+
+
+class _Question:
+    """The walks of one question."""
+
+    def __init__(self, session: Session, settings: BpcSettings) -> None:
+        self._session, self._settings = session, settings
+        self._around = session.neighbourhood
+        self._tails_hidden = 0
+        self._is_clipped = False
+
+    def answer(self) -> Answer:
+        """Walk, then ask for the answers."""
+        beams, stop = self._walk()
+        ended = [*beams.finished, *beams.open]
+        if self._is_clipped and self._settings.keep == "open":
+            ended = [*beams.open, *beams.finished]
+        walks = [walk for walk in ended if walk.steps][: self._settings.answer_paths]
+        if self._session.has_language_model:
+            said = self._said(walks)
+        else:
+            said, walks = None, [walk for walk in ended if walk.steps]
+        details = {"tails_hidden": self._tails_hidden, "walks_not_shown": len(ended) - len(walks)}
+        return self._session.finish(Found(walks, stop, said, details=details))
+
+    def _walk(self) -> tuple[Beams, Stop]:
+        """Return the walks at the end, and why they end there."""
+        settings, session = self._settings, self._session
+        beams = Beams(tuple(map(Walk, session.topics)))
+        for hop in range(1, settings.depth + 1):
+            beams = self._next(beams, hop)
+            if session.asked.budget.is_exhausted:
+                return beams, "budget"
+            if not beams.open:
+                return beams, "stopped" if any(w.steps for w in beams.finished) else "nothing"
+            if settings.is_checked and hop < settings.depth and self._is_enough(beams, hop):
+                return beams, "enough"
+        return beams, "depth"
+
+    def _next(self, beams: Beams, hop: int) -> Beams:
+        """Continue each open walk by the relations chosen for it, and keep the first walks."""
+        offers = [self._around.hops(w.end, self._settings.directions) for w in beams.open]
+        self._around.names(node for walk in beams.open for node in walk.nodes)
+        choices = [
+            self._relations(walk, hops, hop) for walk, hops in zip(beams.open, offers, strict=True)
+        ]
+        picked = self._choose(choices)
+        finished = [*beams.finished]
+        followed: list[tuple[Walk, Hop]] = []
+        for at, (walk, hops) in enumerate(zip(beams.open, offers, strict=True)):
+            chosen = picked[at].chosen if at < len(picked) else ()
+            if not chosen:
+                finished.append(walk)
+            followed += [(walk, hops[option]) for option in chosen]
+        tails = self._tails(followed, hop)
+        longer = [
+            walk.then(step, tail)
+            for (walk, step), ends in zip(followed, tails, strict=True)
+            for tail in ends
+        ]
+        return self._clipped(Beams(tuple(longer), tuple(finished)))
+
+    def _relations(self, walk: Walk, hops: Sequence[Hop], hop: int) -> Choice:
+        settings = self._settings
+        shown = hops[: settings.relation_cap]
+        options = tuple(map(self._written, shown))
+        prompt = relations_prompt(
+            self._session.question,
+            self._history(walk),
+            self._around.name(walk.end),
+            options,
+            settings.width,
+        )
+        return Choice(
+            kind="relations",
+            hop=hop,
+            at=self._session.drawn(walk),
+            options=options,
+            meanings=tuple(relation_words(each.relation) for each in shown),
+            most=settings.width,
+            prompt=prompt,
+            read=lambda reply: read_choice(reply, options, settings.width, is_loose=True),
+            hidden=len(hops) - len(shown),
+            max_tokens=SELECTION_TOKENS,
+        )
+
+    def _tails(self, followed: Sequence[tuple[Walk, Hop]], hop: int) -> list[Sequence[Term]]:
+        """Take the nodes that each relation leads to, at most `width` of them."""
+        width, session = self._settings.width, self._session
+        tails = [self._around.tails(walk.end, step) for walk, step in followed]
+        found: list[Sequence[Term]] = [each.nodes for each in tails]
+        if self._settings.control == "random":
+            taken = [
+                session.draw(nodes, width, "tails", session.drawn(walk), self._written(step))
+                for (walk, step), nodes in zip(followed, found, strict=True)
+            ]
+        elif self._settings.tails_by == "choose":
+            taken = self._chosen_tails(followed, found, hop)
+        else:
+            taken = [list(nodes[:width]) for nodes in found]
+        self._tails_hidden += sum(
+            len(each.nodes) + each.hidden - len(kept)
+            for each, kept in zip(tails, taken, strict=True)
+        )
+        return list(taken)
+
+    def _chosen_tails(
+        self, followed: Sequence[tuple[Walk, Hop]], found: Sequence[Sequence[Term]], hop: int
+    ) -> list[list[Term]]:
+        """Ask for the nodes of each relation that leads to several; the first if none is read."""
+        width = self._settings.width
+        taken = [list(nodes[:width]) for nodes in found]
+        asked = [at for at, nodes in enumerate(found) if len(nodes) > 1]
+        choices = [self._entities(*followed[at], found[at], hop) for at in asked]
+        for at, picked in zip(asked, self._session.choose_all(choices), strict=False):
+            if picked.chosen:
+                taken[at] = [found[at][option] for option in picked.chosen]
+        return taken
+
+    def _entities(self, walk: Walk, step: Hop, nodes: Sequence[Term], hop: int) -> Choice:
+        width = self._settings.width
+        shown = nodes[:SHOWN_ENTITIES]
+        names = self._around.names(shown)
+        options = tuple(names[node] for node in shown)
+        relation = self._written(step)
+        prompt = entities_prompt(
+            self._session.question,
+            self._history(walk),
+            self._around.name(walk.end),
+            relation,
+            options,
+            width,
+        )
+        return Choice(
+            kind="entities",
+            hop=hop,
+            at=f"{self._session.drawn(walk)} {arrow(step)} {step.relation}",
+            options=options,
+            meanings=options,
+            most=width,
+            prompt=prompt,
+            read=lambda reply: read_choice(reply, options, width),
+            hidden=len(nodes) - len(shown),
+            max_tokens=SELECTION_TOKENS,
+        )
+
+    def _clipped(self, beams: Beams) -> Beams:
+        """Keep the first walks: open ones before finished ones, or the other way round."""
+        room = self._settings.beams
+        if self._settings.keep == "open":
+            kept = beams.open[:room]
+            clipped = Beams(kept, beams.finished[: room - len(kept)])
+        else:
+            finished = beams.finished[:room]
+            clipped = Beams(beams.open[: room - len(finished)], finished)
+        count = sum(map(len, beams)) - sum(map(len, clipped))
+        self._is_clipped = count > 0
+        self._session.clipped(count)
+        return clipped
+
+    def _is_enough(self, beams: Beams, hop: int) -> bool:
+        """Ask whether the walks suffice; only the variant of Think-on-Graph does."""
+        walks = [*beams.finished, *beams.open][:CHECKED_PATHS]
+        prompt = check_prompt(self._session.question, list(map(self._session.drawn, walks)))
+        reply = self._session.ask("check", prompt, hop=hop, max_tokens=SELECTION_TOKENS)
+        return reply is not None and read_yes(reply)
+
+    def _said(self, walks: Sequence[Walk]) -> Said | None:
+        names = self._around.names(node for walk in walks for node in walk.nodes)
+        paths = list(map(self._session.drawn, walks))
+        reply = self._session.ask(
+            "answer",
+            answer_prompt(self._session.question, paths),
+            max_tokens=ANSWER_TOKENS,
+            is_last=True,
+        )
+        if reply is None:
+            return None
+        read, unread = read_names(reply, list(names.values()))
+        self._session.not_understood(unread)
+        return Said(tuple(read))
+
+    def _choose(self, choices: Sequence[Choice]) -> list[Picked]:
+        is_random = self._settings.control == "random"
+        return self._session.choose_all(choices, is_random=is_random)
+
+    def _history(self, walk: Walk) -> str:
+        settings, name = self._settings, self._around.name
+        hops = [drawn_step(step, name) for step in walk.steps]
+        return written_history(hops, settings.shown_hops, settings.marker, settings.hop_numbers)
+
+    def _written(self, hop: Hop) -> str:
+        """Write a relation as it is offered: with an arrow if both directions are."""
+        if self._settings.directions == "out":
+            return hop.relation
+        return f"{arrow(hop)} {hop.relation}"
