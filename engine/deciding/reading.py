@@ -201,7 +201,7 @@ def _option(text: str, options: Sequence[str], is_loose: bool) -> int | None:
             return at
     if not wanted:
         return None
-    lowered = [option.lower() for option in options]
+    lowered = [option.strip(_QUOTES).lower() for option in options]
     if wanted in lowered:
         return lowered.index(wanted)
     shorter = wanted.removesuffix(".").strip(_QUOTES)
@@ -236,7 +236,7 @@ def _first_value(reply: str, opening: str, closing: str, kind: type[Any]) -> Any
                 continue
             if isinstance(value, kind):
                 return value
-        start = reply.find(opening, start + 1) if end is not None else -1
+        start = reply.find(opening, end + 1) if end is not None else -1
     return None
 
 

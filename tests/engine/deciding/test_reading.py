@@ -1,0 +1,121 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbqa.engine.deciding.reading import (
+    MAX_UNREAD,
+    read_choice,
+    read_list,
+    read_names,
+    read_record,
+    read_scores,
+    read_yes,
+)
+
+RELATIONS = ["people.person.parents", "people.person.children", "film.actor.film"]
+NAMES = ["Paris", "Paris Hilton", "Washington, D.C.", 'Say "Hi"', "1990", "Paris"]
+
+
+@pytest.mark.parametrize(
+    ("reply", "chosen"),
+    [
+        ("people.person.children", (1,)),
+        ("1. people.person.children\n2. film.actor.film", (1, 2)),
+        ("- **PEOPLE.PERSON.PARENTS**", (0,)),
+        ("person.children", (1,)),
+        ("I would follow film.actor.film first", (2,)),
+        ("3\n1", (2, 0)),
+        ("['film.actor.film', 'people.person.parents']", (2, 0)),
+        ("film.actor.film\nfilm.actor.film", (2,)),
+        ("film.actor.film\nSTOP\npeople.person.parents", (2,)),
+        ("stop", ()),
+        ("[]", ()),
+        ("music.artist.album", ()),
+        ("7", ()),
+        ("", ()),
+    ],
+)
+def test_relations_as_models_write_them(reply: str, chosen: tuple[int, ...]) -> None:
+    assert read_choice(reply, RELATIONS, 3, is_loose=True).chosen == chosen
+
+
+@pytest.mark.parametrize(
+    ("reply", "chosen"),
+    [
+        ("paris hilton", (1,)),
+        ("Paris, France", ()),
+        ("1990", (4,)),
+        ("3", (2,)),
+        ('"Say "Hi""', (3,)),
+        ("6. Paris", (0,)),
+    ],
+)
+def test_names_must_be_those_that_were_offered(reply: str, chosen: tuple[int, ...]) -> None:
+    assert read_choice(reply, NAMES, 3).chosen == chosen
+
+
+@given(st.text(max_size=300), st.integers(1, 4))
+def test_no_reply_fails_or_chooses_too_much(reply: str, most: int) -> None:
+    for is_loose in (False, True):
+        picked = read_choice(reply, RELATIONS, most, is_loose=is_loose)
+        assert len(picked.chosen) <= most
+        assert set(picked.chosen) <= set(range(len(RELATIONS)))
+        assert len(picked.unread) <= MAX_UNREAD
+    scored = read_scores(reply, RELATIONS, most)
+    assert all(0 <= score <= 1 for score in scored.scores)
+    assert len(scored.chosen) == len(scored.scores) <= most
+    read_names(reply, NAMES)
+    read_record(reply)
+    read_list(reply)
+
+
+@given(st.text(alphabet="{}[]\"'\\,:ab1\n", max_size=60))
+def test_broken_brackets_never_fail(reply: str) -> None:
+    read_record(reply)
+    read_list(reply)
+
+
+def test_deeply_nested_brackets_are_not_read() -> None:
+    assert read_list("[" * 5000) is None
+    assert read_record("{" * 5000 + "}" * 5000) is None
+
+
+@pytest.mark.parametrize(
+    ("reply", "scored"),
+    [
+        ('{"film.actor.film": 0.9, "people.person.parents": "0.2"}', {2: 0.9}),
+        ("1. film.actor.film (Score: 0.7): it fits\n", {}),
+        ("film.actor.film: 0.7\npeople.person.parents - 1.5", {2: 0.7, 0: 1.0}),
+        ("{'film.actor.film': nan}", {}),
+        ("film.actor.film: 0.5\nfilm.actor.film: 0.9", {2: 0.5}),
+    ],
+)
+def test_scores(reply: str, scored: dict[int, float]) -> None:
+    picked = read_scores(reply, RELATIONS, 3)
+    assert dict(zip(picked.chosen, picked.scores, strict=True)) == scored
+
+
+@pytest.mark.parametrize(
+    ("reply", "names"),
+    [
+        ("Washington, D.C., Paris", ["Washington, D.C.", "Paris"]),
+        ("- Paris Hilton\n- Rome", ["Paris Hilton", "Rome"]),
+        ("The answer is: Paris", ["Paris"]),
+        ("After thinking about all of the paths I am quite sure that it is Paris Hilton.",
+         ["Paris Hilton"]),
+        ("I am sorry, but I cannot answer this question because nothing is known about it.", []),
+        ("None", []),
+        ("['Paris', 'Rome']", ["Paris", "Rome"]),
+        ("Paris\nparis\nPARIS", ["Paris"]),
+    ],
+)  # fmt: skip
+def test_answers_as_models_write_them(reply: str, names: list[str]) -> None:
+    assert read_names(reply, NAMES)[0] == names
+
+
+def test_yes_is_read_at_the_beginning_alone() -> None:
+    assert read_yes("{Yes}. It is Paris.")
+    assert read_yes("**YES**")
+    assert not read_yes("No, yes would be wrong.")
+    assert not read_yes("Yesterday")
+    assert not read_yes(None)
