@@ -1,0 +1,1 @@
+"""What whoever knows the gold path can do: ceilings of methods, and a chooser that reaches them."""
