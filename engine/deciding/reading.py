@@ -6,7 +6,7 @@ Replies are taken as text: nothing in them is evaluated.
 import ast
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kbqa.engine.deciding.choice import Picked
@@ -15,8 +15,15 @@ from kbqa.kb.names.keys import normalise
 MAX_UNREAD = 5
 """Parts of a reply that are kept of what could not be understood, each at most 80 letters long."""
 
-_BULLET = re.compile(r"^\s*(?:[-*•#>]+\s*)?(?:\(?(\d{1,4})[.):]\s+)?(.*?)\s*$", re.DOTALL)
+_BULLET = re.compile(r"^\s*(?:(?!->)[-*•#>]+\s*)?(?:\(?(\d{1,4})[.):]\s+)?(.*?)\s*$", re.DOTALL)
 _NUMBER = re.compile(r"^\(?#?(\d{1,4})[.):]?$")
+_ARROW = re.compile(r"^(?:->|<-) ")
+_SCORE = re.compile(r"(?<![\d.])(\d{0,6}\.?\d{1,20})[\s)\]}.,;*]*$")
+_NUMBER_AND_SCORE = re.compile(
+    r"^\W{0,4}(\d{1,4})\s?[.):=-]\s{0,3}(?:score\W{0,3})?(\d{0,6}\.?\d{1,20})\W{0,4}$",
+    re.IGNORECASE,
+)
+_SCORE_LETTERS = 40
 _QUOTES = "\"'`*“”‘’ \t"
 _STOPS = frozenset({"stop", "none", "nothing", "n/a", "[]", "{}", "no relation", "no relations"})
 _NO_ANSWER = frozenset(
@@ -40,7 +47,8 @@ _LONGEST_NAME = 12
 def read_choice(reply: str, options: Sequence[str], most: int, *, is_loose: bool = False) -> Picked:
     r"""Read which options a reply names, one a line or in a list, by name or by number from 1.
 
-    STOP, alone on a line, ends the list, and so does an empty list.
+    STOP, alone on a line, ends the list, and so does an empty list. The arrow of an option may be
+    left out; it is then the first option of that name.
 
     >>> read_choice("1. people.person.parents\nnonsense\nSTOP", ["people.person.parents"], 3)
     Picked(chosen=(0,), scores=(), unread=('nonsense',), stops=True)
@@ -77,6 +85,8 @@ def read_scores(reply: str, options: Sequence[str], most: int, *, is_loose: bool
     Picked(chosen=(1, 0), scores=(1.0, 0.7), unread=(), stops=False)
     >>> read_scores("1. a.b (Score: 0.4)\nc.d: high", ["a.b", "c.d"], 3)
     Picked(chosen=(0,), scores=(0.4,), unread=('c.d: high',), stops=False)
+    >>> read_scores("1: 0.2\n2: 0.8", ["a.b", "c.d"], 3)
+    Picked(chosen=(1, 0), scores=(0.8, 0.2), unread=(), stops=False)
 
     Returns:
         The options with the highest scores, best first; scores are clipped to [0, 1].
@@ -84,7 +94,7 @@ def read_scores(reply: str, options: Sequence[str], most: int, *, is_loose: bool
     found: dict[int, float] = {}
     unread: list[str] = []
     record = read_record(reply)
-    lines = map(_scored_line, plain_lines(reply)) if record is None else None
+    lines = _scored_lines(reply) if record is None else None
     for name, score in lines or (record or {}).items():
         option = _option(name, options, is_loose)
         if option is None or isinstance(score, bool) or not isinstance(score, (int, float)):
@@ -207,20 +217,34 @@ def _option(text: str, options: Sequence[str], is_loose: bool) -> int | None:
     shorter = wanted.removesuffix(".").strip(_QUOTES)
     if shorter in lowered:
         return lowered.index(shorter)
+    bare = [_ARROW.sub("", option) for option in lowered]
+    if shorter in bare:
+        return bare.index(shorter)
     if not is_loose or len(shorter) < 3:
         return None
     alike = [at for at, o in enumerate(lowered) if o and (o in shorter or shorter in o)]
     return max(alike, key=lambda at: (len(options[at]), -at), default=None)
 
 
-def _scored_line(line: str) -> tuple[str, object]:
-    """Split a line into an option and the score at its end."""
-    match = re.match(
-        r"^(.*?)[\s:=(\[{|,–-]*(?:score)?[\s:=(]*(\d*\.?\d+)\s*[)\]}.,;]*$", line, re.I
-    )
-    if match is None or not match[1].strip():
-        return line, None
-    return match[1].strip(_QUOTES + "{}[]()"), float(match[2])
+def _scored_lines(reply: str) -> Iterator[tuple[str, object]]:
+    """Split each line into an option, by name or number, and the score at its end."""
+    for line in reply.splitlines():
+        if numbered := _NUMBER_AND_SCORE.match(line):
+            yield numbered[1], float(numbered[2])
+            continue
+        for text in plain_lines(line):
+            # A score stands at the end: a long line is not searched.
+            head, tail = text[:-_SCORE_LETTERS], text[-_SCORE_LETTERS:]
+            score = _SCORE.search(tail)
+            name = "" if score is None else _before_score(head + tail[: score.start()])
+            yield (text, None) if score is None or not name else (name, float(score[1]))
+
+
+def _before_score(text: str) -> str:
+    """Remove what stands between an option and its score, as in ``a.b (Score: 0.4)``."""
+    between = _QUOTES + ":=([{|,–-"
+    name = text.rstrip(between).removesuffix("score").removesuffix("Score")
+    return name.rstrip(between + "}])").lstrip(_QUOTES + "{[(")
 
 
 def _first_value(reply: str, opening: str, closing: str, kind: type[Any]) -> Any:
@@ -267,9 +291,10 @@ def _known_pieces(text: str, known: Mapping[str, str]) -> list[tuple[str, bool]]
     """Split a text at commas, but not inside known names."""
     parts = [part.strip(_QUOTES) for part in text.split(",")]
     pieces: list[tuple[str, bool]] = []
+    longest = max((name.count(",") + 1 for name in known.values()), default=1)
     at = 0
     while at < len(parts):
-        for end in range(len(parts), at, -1):
+        for end in range(min(at + longest, len(parts)), at, -1):
             name = known.get(normalise(", ".join(parts[at:end])))
             if name is not None:
                 pieces.append((name, True))

@@ -1,3 +1,5 @@
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -111,6 +113,42 @@ def test_scores(reply: str, scored: dict[int, float]) -> None:
 )  # fmt: skip
 def test_answers_as_models_write_them(reply: str, names: list[str]) -> None:
     assert read_names(reply, NAMES)[0] == names
+
+
+LOCATED = [
+    "-> location.location.contains",
+    "-> location.location.contains_major_portion_of",
+    "<- location.location.contains",
+]
+
+
+@pytest.mark.parametrize(
+    ("reply", "chosen"),
+    [
+        ("location.location.contains", 0),
+        ("-> location.location.contains", 0),
+        ("1. -> location.location.contains", 0),
+        ("<- location.location.contains", 2),
+        ("2", 1),
+    ],
+)
+def test_a_relation_is_not_taken_for_a_longer_one_that_begins_alike(
+    reply: str, chosen: int
+) -> None:
+    assert read_choice(reply, LOCATED, 3, is_loose=True).chosen == (chosen,)
+    assert read_scores(f"{reply}: 0.5", LOCATED, 3, is_loose=True).chosen == (chosen,)
+
+
+@pytest.mark.parametrize(
+    "piece", ["{", "[", ": ", "= ", "- ", ", ", "[[]]", "{'a':", "5 ", "a, b\n"]
+)
+def test_an_endless_reply_is_read_at_once(piece: str) -> None:
+    reply = piece * (10_000 // len(piece))
+    started = time.process_time()
+    read_choice(reply, LOCATED, 3, is_loose=True)
+    read_scores(reply, LOCATED, 3, is_loose=True)
+    read_names(reply, NAMES)
+    assert time.process_time() - started < 1.0
 
 
 def test_yes_is_read_at_the_beginning_alone() -> None:
