@@ -130,7 +130,12 @@ def evaluate(
             | record_graph(resources.graph, graph.timeout_s)
             | record_beams(beams_file)
             | record_model(model, None if is_written else resources.generator_name)
-            | record_method(engine.method, deadline_s, resources.call_budget)
+            | record_method(
+                engine.method,
+                deadline_s,
+                resources.call_budget,
+                None if resources.chat is None else resources.chat.name,
+            )
         )
         config = EvaluationConfig(
             gold_entities, timings, deadline_s, recorded.settings, recorded.notes

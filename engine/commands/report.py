@@ -24,24 +24,29 @@ _markdown_option = click.option(
 @json_option
 @_markdown_option
 @click.option(
+    "--names",
+    is_flag=True,
+    help="Also score the names of answers by the rules of BPC, and of ToG, PoG and KnowPath.",
+)
+@click.option(
     "--plots",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
     help="Also draw PNG pictures into this folder: F1 by type, depth and constraints, and answers "
     "by stage.",
 )
-def report(run: Path, as_json: bool, as_markdown: bool, plots: Path | None) -> None:
+def report(run: Path, as_json: bool, as_markdown: bool, names: bool, plots: Path | None) -> None:
     """Report on a run of `kbqa eval`, by any method.
 
     RUN.jsonl is the file of its rows; its manifest must be next to it. Prints scores with 95 %
     bootstrap intervals, for all scored questions and for each tier of evidence; scores of groups of
-    questions, by gold query and by stage; and what the run took.
+    questions, by gold query, stage and origin; and what the run and its kinds of steps took.
     """
     from kbqa.engine.evaluation.reports.report import make_report, report_sections
     from kbqa.engine.evaluation.runs.recorded_run import read_run
 
     _check_form(as_json, as_markdown)
-    made = make_report(read_run(run))
+    made = make_report(read_run(run), names=names)
     if plots is not None:
         from kbqa.engine.evaluation.reports.plots import draw_report
 

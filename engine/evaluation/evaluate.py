@@ -202,7 +202,8 @@ def _write_apart(engine: Engine, asked: Sequence[Asked]) -> list[Prepared]:
     try:
         written = engine.write([replace(each, clock=Clock()) for each in asked])
         for each, done in zip(asked, written, strict=True):
-            each.clock.add("write", done.clock.seconds.get("write", 0.0))
+            if "write" in done.clock.seconds:  # Not every method writes.
+                each.clock.add("write", done.clock.seconds["write"])
         return [replace(done, clock=each.clock) for each, done in zip(asked, written, strict=True)]
     except EndpointDown:
         raise

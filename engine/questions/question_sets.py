@@ -35,6 +35,8 @@ class Question:
         tier: The tier of evidence in the slice, if the set has tiers.
         type: The compositionality type, in ComplexWebQuestions.
         sparql: Its gold query; for several parses, that of the first that counts.
+        gold_names: The names of each of `golds`, sorted: of an entity its name, or its mid if the
+            set does not name it; of a literal its text. Empty if no entity is named.
     """
 
     id: str
@@ -44,6 +46,7 @@ class Question:
     tier: str | None = None
     type: str | None = None
     sparql: str | None = None
+    gold_names: tuple[Collection[str], ...] = ()
 
 
 def asked_questions(argument: str) -> Iterator[str]:
@@ -158,6 +161,7 @@ def _question(row: Mapping[str, Any], path: Path, number: int) -> Question:
             tier=_text(row, "evidence"),
             type=_text(row, "compositionality_type"),
             sparql=_text(row, "sparql"),
+            gold_names=_gold_names(row),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path}, line {number}: {record_problem(error)}") from None
@@ -184,6 +188,25 @@ def _golds(row: Mapping[str, Any]) -> tuple[Collection[str], ...]:
         return tuple(tuple(sorted(parse_answers(parse))) for parse in scored_parses(row))
     answers = tuple(sorted(set(gold_answers(row))))
     return (answers,) if answers else ()
+
+
+def _gold_names(row: Mapping[str, Any]) -> tuple[Collection[str], ...]:
+    """Return the names of the gold sets; none if no entity has one."""
+    if "parses" in row:
+        sets = [
+            [(each["AnswerArgument"], each.get("EntityName")) for each in parse["Answers"]]
+            for parse in scored_parses(row)
+        ]
+    else:
+        answers = [(_answer(each), each) for each in _list(row, "answers")]
+        named = [
+            (t, each.get("name") if isinstance(each, Mapping) else None) for t, each in answers
+        ]
+        sets = [[(text, name) for text, name in named if text]] if any(t for t, _ in named) else []
+    entities = [name for one in sets for text, name in one if is_mid(text)]
+    if entities and not any(entities):
+        return ()
+    return tuple(tuple(sorted({str(name or text) for text, name in one})) for one in sets)
 
 
 def _topic(entity: object) -> Entity | None:

@@ -12,8 +12,8 @@ from kbqa.engine.evaluation.runs.rows import Row
 from kbqa.engine.evaluation.scores.metrics import METRICS, Mean, Scores, bootstrap_mean
 from kbqa.sparql.relax import Level
 
-STAGES = ("specialised", "general")
-"""Stages of RouterKGQA, in the order in which they answer; stages of other methods go by name."""
+STAGES = ("specialised", "general", "explored", "fallback", "direct")
+"""Stages in the order in which they answer: those of RouterKGQA, then those of walking methods."""
 
 UNKNOWN = "not known"
 NO_ANSWER = "no answer"

@@ -85,8 +85,8 @@ class RunComparison:
         only_a: How many only the first scored.
         only_b: How many only the second scored.
         warnings: What makes the comparison less than fair.
-        settings: Settings that differ, by name.
-        notes: Other facts of the manifests that differ, by name, such as versions and paths.
+        settings: Settings that differ, by path, such as ``method.history``.
+        notes: Other facts of the manifests that differ, such as versions and files.
         differences: By tier (``all`` first) and metric.
         metric: By which questions are grouped and listed.
         breakdowns: Differences in that metric by groups of gold queries; see
@@ -248,8 +248,8 @@ def _difference(rows: Sequence[Row], others: Mapping[str, Row], metric: str) -> 
 def _warnings(a: RecordedRun, b: RecordedRun, settings: Mapping[str, Change]) -> Iterator[str]:
     if len(settings) > 1:
         yield (
-            f"{len(settings)} settings differ, so the difference in scores cannot be attributed "
-            "to one of them."
+            f"{len(settings)} settings differ ({', '.join(settings)}), so the difference in scores "
+            "cannot be attributed to one of them."
         )
     if a.entities != b.entities:
         yield (

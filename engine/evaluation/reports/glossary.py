@@ -39,6 +39,13 @@ OFFICIAL_RULE = (
     "predicted, and its recall is 1 if nothing is gold; ours are 0."
 )
 
+NAME_RULES = (
+    "Names, not ids: two entities of one name are the same here. BPC: the names in lower case with "
+    "single blanks; Hits@1 is of the first answer, F1 of the set. Contained, the rule of ToG, PoG "
+    "and KnowPath: without blanks and capitals, the answers in one text contain a gold name or a "
+    "gold name contains them; an empty answer is wrong here, and right in their code."
+)
+
 ORIGIN_RULE = (
     "graph: a query or walk of the graph found the answer. named: a language model named it, and "
     "the graph has an entity of that name. text: a language model wrote it, and the graph does not "

@@ -20,14 +20,27 @@ from kbqa.engine.evaluation.reports.glossary import (
     BREAKDOWN_NAMES,
     DEFINITIONS,
     METRIC_NAMES,
+    NAME_RULES,
     OFFICIAL_RULE,
     ORIGIN_RULE,
     shorten_setting,
+)
+from kbqa.engine.evaluation.reports.steps import (
+    StepCosts,
+    count_steps,
+    count_stops,
+    step_sections,
 )
 from kbqa.engine.evaluation.reports.tables import Cell, MarkdownTable, Section
 from kbqa.engine.evaluation.runs.costs import Spread, cost_per_10_000, measure_costs
 from kbqa.engine.evaluation.runs.recorded_run import RecordedRun, flatten_manifest
 from kbqa.engine.evaluation.runs.rows import Row
+from kbqa.engine.evaluation.scores.by_name import (
+    UNANSWERED,
+    NameMeans,
+    average_names,
+    score_names,
+)
 from kbqa.engine.evaluation.scores.calibration import Tenth, calibrate, calibration_error
 from kbqa.engine.evaluation.scores.metrics import METRICS, Mean
 from kbqa.engine.evaluation.scores.official_webqsp import (
@@ -90,9 +103,13 @@ class Report:
         scored: How many of these have gold answers.
         scores: Means by tier (``all`` first) and metric.
         official: Means by tier by WebQSP's official rule; None for another question set.
+        name_scores: Means by tier of scores by names, over the questions whose gold names are
+            known; None if they were not asked for.
         answered: By tier, with ``all``.
         costs: By what is measured; see `costs.measure_costs`.
         usd_per_10_000: US dollars for 10,000 questions; None if no cost is known.
+        steps: What the steps of a walking method took, by kind.
+        stops: How often walking ended for which reason.
         breakdowns: See `breakdowns.break_down`.
         shapes: F1 by hops and constraints of the gold query.
         calibration: Confidence against F1 of the answered questions, by tenths.
@@ -109,9 +126,12 @@ class Report:
     scored: int
     scores: Mapping[str, Mapping[str, Mean]]
     official: Mapping[str, OfficialMeans] | None
+    name_scores: Mapping[str, NameMeans] | None
     answered: Mapping[str, Answered]
     costs: Mapping[str, Spread]
     usd_per_10_000: float | None
+    steps: Sequence[StepCosts]
+    stops: Mapping[str, int]
     breakdowns: Mapping[str, Sequence[RowGroup]]
     shapes: Sequence[ShapeCell]
     calibration: Sequence[Tenth]
@@ -126,12 +146,18 @@ class Report:
             "schema_version": SCHEMA_VERSION,
             "definitions": dict(DEFINITIONS),
             "official_rule": None if self.official is None else OFFICIAL_RULE,
+            "name_rules": None if self.name_scores is None else NAME_RULES,
             **record,
         }
 
 
-def make_report(run: RecordedRun) -> Report:
-    """Measure everything about a run; it takes seconds, since each interval is resampled."""
+def make_report(run: RecordedRun, *, names: bool = False) -> Report:
+    """Measure everything about a run; it takes seconds, since each interval is resampled.
+
+    Args:
+        run: The run.
+        names: Also score the names of answers.
+    """
     scored = [row for row in run.rows if row.scores is not None]
     is_webqsp = bool(scored) and all(is_webqsp_id(row.id) for row in scored)
     tenths = calibrate(
@@ -151,9 +177,12 @@ def make_report(run: RecordedRun) -> Report:
         official={tier: _official_means(rows) for tier, rows in rows_by_tier(scored).items()}
         if is_webqsp
         else None,
+        name_scores=_name_means(scored) if names else None,
         answered={tier: _count_answered(rows) for tier, rows in rows_by_tier(run.rows).items()},
         costs=measure_costs(run.rows),
         usd_per_10_000=cost_per_10_000(run.rows),
+        steps=count_steps(run.rows),
+        stops=count_stops(run.rows),
         breakdowns=break_down(scored),
         shapes=cross_shapes(scored),
         calibration=tenths,
@@ -173,6 +202,21 @@ def _official_means(rows: Sequence[Row]) -> OfficialMeans:
         for row in rows
     ]
     return official_means(scores)
+
+
+def _name_means(scored: Sequence[Row]) -> dict[str, NameMeans]:
+    known = [row for row in scored if row.gold_names]
+    return {
+        tier: average_names(
+            [
+                UNANSWERED
+                if row.error is not None
+                else score_names([answer.name for answer in row.answers], row.gold_names)
+                for row in rows
+            ]
+        )
+        for tier, rows in rows_by_tier(known).items()
+    }
 
 
 def _count_answered(rows: Sequence[Row]) -> Answered:
@@ -206,11 +250,14 @@ def _sections(report: Report) -> Iterator[Section]:
     yield Section("What the scores mean", definitions)
     if report.official is not None:
         yield _official(report.official, report.entities)
+    if report.name_scores is not None:
+        yield _by_name(report.name_scores, report.entities)
     yield _stages(report.answered)
     if report.answered["all"].origins.keys() - {"graph"}:
         yield _origins(report.answered)
     if report.costs:
         yield _costs(report.costs, report.usd_per_10_000)
+    yield from step_sections(report.steps, report.stops)
     for way, groups in report.breakdowns.items():
         yield _breakdown(BREAKDOWN_NAMES[way], groups)
     if report.shapes:
@@ -260,6 +307,17 @@ def _official(official: Mapping[str, OfficialMeans], entities: str) -> Section:
         rows.append((tier, f"{m.f1.n:,}", m.precision, m.recall, *f1s))
     title = f"Scores by WebQSP's official rule, {entities} entities"
     return Section(title, table=MarkdownTable(header, rows), notes=[OFFICIAL_RULE])
+
+
+def _by_name(means: Mapping[str, NameMeans], entities: str) -> Section:
+    title = f"Scores by the names of answers, as papers compute them, {entities} entities"
+    if not means:
+        return Section(
+            title, notes=["The rows have no names of gold answers. Run `kbqa eval` again."]
+        )
+    header = ("tier of evidence", "n", "Hits@1, BPC", "F1, BPC", "contained (their rule)")
+    rows = [(tier, f"{m.f1.n:,}", m.hits_at_1, m.f1, m.contained) for tier, m in means.items()]
+    return Section(title, table=MarkdownTable(header, rows), notes=[NAME_RULES])
 
 
 def _stages(answered: Mapping[str, Answered]) -> Section:

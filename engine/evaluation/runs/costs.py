@@ -47,16 +47,19 @@ def measure_costs(rows: Sequence[Row]) -> dict[str, Spread]:
 
     Returns:
         ``calls`` (of all models), ``general_calls`` (of the general model alone, paid or from the
-        cache), ``cached_calls``, ``tokens`` (written by the small model, in and out of the general
-        one), ``queries of a repair``, ``seconds``, and ``seconds of`` each stage. What is known of
-        no row is absent.
+        cache), ``cached_calls``, ``decisions`` (of a walking method, whoever took them), ``tokens``
+        (written by the small model, in and out of the general one), ``queries`` (of a walking
+        method), ``queries of a repair``, ``seconds``, and ``seconds of`` each stage. What is known
+        of no row is absent.
     """
     general = [row.usage.general for row in rows if row.usage is not None]
     values: dict[str, Sequence[float]] = {
         "calls": [row.calls for row in rows if row.calls is not None],
         "general_calls": [usage.calls for usage in general],
         "cached_calls": [usage.cached_calls for usage in general if usage.cached_calls is not None],
+        "decisions": [row.decisions for row in rows if row.decisions is not None],
         "tokens": [row.tokens for row in rows if row.tokens is not None],
+        "queries": [row.queries for row in rows if row.queries is not None],
         "queries of a repair": [
             row.repair_queries for row in rows if row.repair_queries is not None
         ],

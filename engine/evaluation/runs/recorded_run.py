@@ -11,7 +11,17 @@ from kbqa.engine.files.manifest import SCHEMA_VERSION, manifest_path
 from kbqa.sparql.errors import InputError
 
 _UNUSED = ("evidence", "linked", "sparql")
-_USED_OF_TRACE = ("level", "repair")
+_USED_OF_TRACE = ("level", "repair", "stop", "queries", "decisions")
+_USED_OF_STEP = (
+    "kind",
+    "hidden",
+    "clipped",
+    "unread",
+    "is_truncated",
+    "no_decision",
+    "input_tokens",
+    "output_tokens",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +122,15 @@ def _used(record: Mapping[str, object]) -> Mapping[str, object]:
     """Return what reports use of a row; whole rows would take several times the memory."""
     used = {name: value for name, value in record.items() if name not in _UNUSED}
     if isinstance(trace := record.get("trace"), dict):
-        used["trace"] = {name: trace[name] for name in _USED_OF_TRACE if name in trace}
+        kept = {name: trace[name] for name in _USED_OF_TRACE if name in trace}
+        if isinstance(steps := trace.get("steps"), list):
+            kept["steps"] = [_used_of_step(step) for step in steps if isinstance(step, dict)]
+        used["trace"] = kept
     return used
+
+
+def _used_of_step(step: Mapping[str, object]) -> Mapping[str, object]:
+    return {name: step[name] for name in _USED_OF_STEP if name in step}
 
 
 def _manifest(run: Path) -> Mapping[str, object]:

@@ -98,6 +98,7 @@ def failed_row(
 
 
 def _head(question: Question, shape: GoldShape | None) -> dict[str, Any]:
+    names = [sorted(each) for each in question.gold_names]
     return {
         "schema_version": SCHEMA_VERSION,
         "id": question.id,
@@ -105,6 +106,7 @@ def _head(question: Question, shape: GoldShape | None) -> dict[str, Any]:
         "tier": question.tier,
         "type": question.type,
         "gold": [sorted(gold) for gold in question.golds],
+        **({"gold_names": names} if names else {}),
         "gold_shape": shape,
     }
 

@@ -83,8 +83,9 @@ class RowUsage(_Record):
 class Row(_Record):
     """A question's row. Fields that the file does not have are None or empty.
 
-    The fields from `answers` to `seconds` are those of `Answer`. A failed question has no costs if
-    they are not known.
+    The fields from `answers` to `seconds` are those of `Answer`. `gold_names` are the names of each
+    set of `gold`, if the question set has them; older rows do not have them. A failed question has
+    no costs if they are not known.
     """
 
     schema_version: int
@@ -93,6 +94,7 @@ class Row(_Record):
     tier: str | None = None
     type: str | None = None
     gold: tuple[tuple[str, ...], ...]
+    gold_names: tuple[tuple[str, ...], ...] = ()
     gold_shape: GoldShape | None = None
     answers: tuple[RowAnswer, ...]
     confidence: float | None = None
@@ -128,11 +130,26 @@ class Row(_Record):
         return next((each for each in _LEVELS if each == level), None)
 
     @property
+    def queries(self) -> int | None:
+        """How many lookups in the graph a walking method took; None for others."""
+        return self._counted("queries")
+
+    @property
+    def decisions(self) -> int | None:
+        """How many decisions a walking method took, whoever took them; None for others."""
+        return self._counted("decisions")
+
+    @property
     def repair_queries(self) -> int | None:
         """How many queries a repair took; None if there was none."""
         repair = (self.trace or {}).get("repair")
         queries = repair.get("queries") if isinstance(repair, dict) else None
         return queries if isinstance(queries, int) else None
+
+    def _counted(self, name: str) -> int | None:
+        """Return a count of the trace; None if it has none of that name."""
+        count = (self.trace or {}).get(name)
+        return count if isinstance(count, int) else None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the row as a JSON record, without the fields that were not set."""

@@ -84,10 +84,23 @@ def record_model(choice: ModelChoice, name: str | None) -> Recorded:
 
 
 def record_method(
-    method: Method, deadline_s: float | None, call_budget: int | None = None
+    method: Method,
+    deadline_s: float | None,
+    call_budget: int | None = None,
+    general_model: str | None = None,
 ) -> Recorded:
-    """Record a method by its name and settings, and what a question may take."""
-    settings: dict[str, object] = {"method": {"name": method.name, **method.settings()}}
+    """Record a method by its name and settings, and what a question may take.
+
+    Args:
+        method: The method.
+        deadline_s: Seconds for a question.
+        call_budget: Decisions for a question.
+        general_model: The general model's name; recorded if it takes the method's decisions.
+    """
+    of_method = {"name": method.name, **method.settings()}
+    if of_method.get("chooser") == "llm":
+        of_method["general_model"] = general_model
+    settings: dict[str, object] = {"method": of_method}
     if call_budget is not None:  # Older runs do not have it, and stay comparable without it.
         settings["call_budget"] = call_budget
     # A note: a run can be resumed with a longer deadline, for what had too little time.

@@ -36,6 +36,11 @@ def test_a_report_is_printed_as_json(runs: tuple[Path, Path]) -> None:
     assert (record["schema_version"], record["rows"]) == (1, 2)
 
 
+def test_scores_by_name_are_an_option(runs: tuple[Path, Path]) -> None:
+    assert "names of answers" not in _call("report", runs[0]).stdout
+    assert "Scores by the names of answers" in _call("report", runs[0], "--names").stdout
+
+
 def test_pictures_are_told_on_stderr(runs: tuple[Path, Path], tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="needs the plots extra")
     done = _call("report", runs[0], "--json", "--plots", tmp_path / "pictures")

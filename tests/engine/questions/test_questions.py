@@ -2,6 +2,7 @@ import gzip
 import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -23,7 +24,7 @@ CWQ = {
 }
 
 
-def _parse(*answers: str, question: str = "Good", parse: str = "Complete") -> dict[str, object]:
+def _parse(*answers: str, question: str = "Good", parse: str = "Complete") -> dict[str, Any]:
     return {
         "AnnotatorComment": {"QuestionQuality": question, "ParseQuality": parse},
         "Answers": [{"AnswerArgument": answer} for answer in answers],
@@ -45,6 +46,7 @@ def test_a_question_is_read_with_what_its_set_says(tmp_path: Path) -> None:
             tier="independent",
             type="composition",
             sparql="SELECT ?x { }",
+            gold_names=(("Jamaican dollar",),),
         )
     ]
 
@@ -67,6 +69,36 @@ def test_each_complete_parse_of_a_good_question_is_a_gold_set(tmp_path: Path) ->
         )
     )
     assert question.golds == (("m.1", "m.2"), ())
+
+
+@pytest.mark.parametrize(
+    ("answers", "names"),
+    [
+        ([{"arg": "m.2", "name": "B"}, {"arg": "m.1", "name": "A"}], (("A", "B"),)),
+        ([{"arg": "m.1", "name": "A"}, {"arg": "m.2", "name": "A"}], (("A",),)),
+        ([{"arg": "m.1", "name": "A"}, {"arg": "m.2", "name": None}], (("A", "m.2"),)),
+        ([{"arg": "m.1"}, {"arg": 480}], ()),  # no entity is named
+        (["m.1"], ()),
+        ([480, {"arg": "1990-01-01"}], (("1990-01-01", "480"),)),
+        ([], ()),
+        ([{"arg": None, "name": "A"}], ()),
+    ],
+)
+def test_the_names_of_gold_answers_are_kept(
+    tmp_path: Path, answers: list[object], names: tuple[tuple[str, ...], ...]
+) -> None:
+    [question] = read_questions(
+        _write(tmp_path / "q.jsonl", {"question": "a?", "answers": answers})
+    )
+    assert question.gold_names == names
+
+
+def test_each_parse_that_counts_has_its_names(tmp_path: Path) -> None:
+    parses = [_parse("m.2", "m.1"), _parse("m.3", parse="Partial"), _parse("480"), _parse()]
+    for parse, name in zip(parses[:2], ("B", "C"), strict=True):
+        parse["Answers"][0]["EntityName"] = name
+    [question] = read_questions(_write(tmp_path / "q.jsonl", {"question": "a?", "parses": parses}))
+    assert question.gold_names == (("B", "m.1"), ("480",), ())
 
 
 def test_the_official_files_are_read_as_they_are(tmp_path: Path) -> None:

@@ -150,11 +150,48 @@ def test_settings_of_one_method_are_compared_one_by_one(tmp_path: Path) -> None:
     a = read_run(write_run(tmp_path, FIRST, "a", method=method))
     compared = compare_runs(a, read_run(write_run(tmp_path, SECOND, "b", method=other)))
     assert compared.settings == {
-        "method, order": Change("confidence", "full-first"),
-        "method, repair": Change(None, "route reachability"),
+        "method.order": Change("confidence", "full-first"),
+        "method.repair": Change(None, "route reachability"),
     }
     [warning] = compared.warnings
-    assert warning.startswith("2 settings differ")
+    assert warning.startswith("2 settings differ (method.order, method.repair), so the difference")
+
+
+BPC = {"name": "bpc", "history": 1, "chooser": "llm", "embedder": None, "seed": 42}
+
+
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        ({"history": 2}, {"method.history": Change("1", "2")}),
+        # What the chooser brings with it is no second difference.
+        (
+            {"chooser": "embedder", "embedder": "mini"},
+            {"method.chooser": Change("llm", "embedder")},
+        ),
+        (
+            {"name": "tog", "history": 5, "seed": 7},
+            {
+                "method": Change(
+                    "bpc (history 1, chooser llm, embedder none, seed 42)",
+                    "tog (history 5, chooser llm, embedder none, seed 7)",
+                ),
+                "method.seed": Change("42", "7"),
+            },
+        ),
+    ],
+    ids=["one setting", "another chooser", "another method and seed"],
+)
+def test_the_path_of_a_nested_setting_is_named(
+    tmp_path: Path, changes: dict[str, object], found: dict[str, Change]
+) -> None:
+    a = read_run(write_run(tmp_path, FIRST, "a", method=BPC))
+    compared = compare_runs(a, read_run(write_run(tmp_path, SECOND, "b", method=BPC | changes)))
+    assert compared.settings == found
+    assert len(compared.warnings) == (len(found) > 1)
+    name, change = next(iter(found.items()))
+    text = " ".join(render_text(compare_sections(compared, 0)).split())
+    assert f"{name} {change.a} → {change.b}" in text
 
 
 def test_two_methods_are_one_difference(tmp_path: Path) -> None:

@@ -124,6 +124,43 @@ def test_answers_that_the_graph_did_not_give_are_counted_apart(tmp_path: Path) -
     assert "By origin of the answers, all scored questions\n" in text
 
 
+def test_scores_by_name_are_given_where_they_are_asked_for(tmp_path: Path) -> None:
+    rows = [
+        make_row("a", ["m.1"], gold_names=[["Name of  m.1"]], tier="independent"),
+        make_row("b", ["m.9"], gold_names=[["m.9"], ["else"]]),
+        make_row("c", gold_names=[["else"]]),
+        make_failed_row("d", gold_names=[["else"]]),
+        make_row("e", ["m.1"]),
+    ]
+    run = read_run(write_run(tmp_path, rows))
+    assert make_report(run).name_scores is None
+    report = make_report(run, names=True)
+    assert report.name_scores is not None
+    means = report.name_scores["all"]
+    found = (means.hits_at_1, means.f1, means.contained)
+    assert [(each.mean, each.n) for each in found] == [(0.25, 4), (0.25, 4), (0.5, 4)]
+    assert json.loads(json.dumps(report.to_dict()))["name_scores"]["independent"]["f1"]["n"] == 1
+    text = render_text(report_sections(report))
+    assert "contained (their rule)" in text
+    assert "an empty answer is wrong here" in text
+    unnamed = make_report(read_run(write_run(tmp_path, [make_row("a")], "old")), names=True)
+    assert "have no names of gold answers" in render_text(report_sections(unnamed))
+
+
+def test_stages_of_walking_methods_have_an_order(tmp_path: Path) -> None:
+    rows = [
+        make_walked_row(stage, ["m.1"], origin=origin) | {"stage": stage}
+        for stage, origin in (("direct", "text"), ("fallback", "named"), ("explored", "graph"))
+    ]
+    report = _report(tmp_path, rows)
+    assert list(report.answered["all"].stages) == ["explored", "fallback", "direct"]
+    assert [group.name for group in report.breakdowns["stage"]] == [
+        "explored",
+        "fallback",
+        "direct",
+    ]
+
+
 def test_failures_are_counted_by_kind(report: Report) -> None:
     assert report.errors == [
         Errors("QueryTimeout", 2, "f", "QueryTimeout: no result after 5 s"),

@@ -53,6 +53,12 @@ def test_costs_of_questions_are_summarised() -> None:
     assert costs["calls"].total == 6
 
 
+def test_walking_takes_decisions_and_queries() -> None:
+    trace = {"decisions": 4, "queries": 20, "stop": "depth"}
+    costs = measure_costs([_row("a", trace=trace), _row("b", trace={**trace, "queries": "?"})])
+    assert (costs["decisions"].total, costs["queries"].total, costs["queries"].n) == (8, 20, 1)
+
+
 def test_cost_is_known_only_if_prices_are() -> None:
     rows = [_row("a", cost_usd=0.002), _row("b", cost_usd=0.0), _row("c", cost_usd=None)]
     assert cost_per_10_000(rows) == pytest.approx(10.0)

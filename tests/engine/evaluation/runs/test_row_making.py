@@ -68,6 +68,14 @@ def test_a_row_has_all_fields_of_an_answer() -> None:
     assert {**row, "usage": None} == {**row, **record, "usage": None}
 
 
+def test_a_row_has_the_names_of_the_gold_answers_if_the_set_has_them() -> None:
+    named = replace(QUESTION, gold_names=(("One", "480"),))
+    row = answered_row(named, ANSWER, CANDIDATES, SHAPE, timings=True).to_dict()
+    assert row["gold_names"] == (("480", "One"),)
+    assert failed_row(named, ModelError("broken"), None).gold_names == (("480", "One"),)
+    assert "gold_names" not in failed_row(QUESTION, ModelError("broken"), None).to_dict()
+
+
 def test_a_row_says_what_general_models_took() -> None:
     usage = Usage(2, 1, 100, 20, 1.5, 0.25)
     answer = replace(ANSWER, stage="general", usage=usage)

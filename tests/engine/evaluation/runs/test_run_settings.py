@@ -1,8 +1,10 @@
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from kbqa.engine.chat.model import ChatModel
 from kbqa.engine.evaluation.runs.run_settings import (
     record_beams,
     record_graph,
@@ -72,6 +74,16 @@ def test_a_call_budget_is_recorded_where_there_is_one(graph: Graph, scripted) ->
         limited = record_method(engine.method, None, 5).settings
         free = record_method(engine.method, None).settings
     assert limited == {**free, "call_budget": 5}
+
+
+def test_the_general_model_is_recorded_where_it_decides(
+    graph: Graph, scripted_chat: Callable[[], ChatModel]
+) -> None:
+    for chooser, named in (("llm", "scripted chat"), ("random", None)):
+        with Engine(graph, chat=scripted_chat(), method="bpc", chooser=chooser) as engine:
+            recorded = record_method(engine.method, None, None, "scripted chat").settings["method"]
+        assert isinstance(recorded, dict)
+        assert recorded.get("general_model") == named
 
 
 def test_a_model_that_is_not_loaded_decides_nothing(tmp_path: Path) -> None:
