@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from kbqa.engine.chat.model import DEFAULT_MAX_TOKENS, ChatModel, Message, Reply, Usage
+from kbqa.engine.chat.stand_in import StandIn
 
 _MOST_THREADS: Final = 64  # Far over what `--llm-concurrency` usually lets through at once.
 
@@ -33,6 +34,11 @@ class CountedChat:
     def name(self) -> str:
         """The name of the model that is counted."""
         return self._model.name
+
+    @property
+    def is_stand_in(self) -> bool:
+        """Whether prompts are only counted, for an estimate."""
+        return isinstance(self._model, StandIn)
 
     @property
     def usage(self) -> Usage:

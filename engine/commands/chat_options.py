@@ -30,6 +30,7 @@ class ChatChoice:
         concurrency: Requests under way at once.
         timeout_s: Seconds for one request.
         is_cached: Whether its replies are kept, and looked for before it is asked.
+        is_stand_in: Nothing is sent to it: prompts are only counted, for an estimate.
     """
 
     url: str | None = None
@@ -40,6 +41,7 @@ class ChatChoice:
     concurrency: int = DEFAULT_CONCURRENCY
     timeout_s: float = DEFAULT_TIMEOUT_S
     is_cached: bool = True
+    is_stand_in: bool = False
 
     def check(self) -> None:
         """Cheaply check that the model can be asked, without asking its server.
@@ -65,6 +67,12 @@ class ChatChoice:
         """
         if self.url is None and self.model is None:
             return None
+        if self.is_stand_in:
+            from kbqa.engine.chat.prices import find_price
+            from kbqa.engine.chat.stand_in import StandIn
+
+            price = self.price or (None if self.model is None else find_price(self.model))
+            return StandIn(self.model or str(self.url), price)
         from kbqa.engine.chat.cached_chat import CachedChat
         from kbqa.engine.chat.openai_chat import OpenAIChat
         from kbqa.engine.chat.openai_server import OPENAI_URL

@@ -1,7 +1,9 @@
 """The command `kbqa eval`."""
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
 @click.option(
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
-    required=True,
     metavar="RUN.jsonl",
     help="Where the rows go, one a question, with a manifest beside.",
 )
@@ -53,6 +54,11 @@ if TYPE_CHECKING:
     "--resume", is_flag=True, help="Resume the run in --output, and ask again what failed."
 )
 @click.option("--overwrite", is_flag=True, help="Replace the run in --output.")
+@click.option(
+    "--show",
+    is_flag=True,
+    help="Only estimate calls, tokens and cost, from 5 questions; nothing is spent or written.",
+)
 @click.option(
     "--batch-size",
     type=click.IntRange(1),
@@ -80,7 +86,7 @@ if TYPE_CHECKING:
 @json_option
 def evaluate(
     file: Path,
-    output: Path,
+    output: Path | None,
     graph: GraphChoice,
     deadline_s: float | None,
     method: MethodChoice,
@@ -90,6 +96,7 @@ def evaluate(
     beams_file: Path | None,
     resume: bool,
     overwrite: bool,
+    show: bool,
     batch_size: int,
     concurrency: int,
     sample: int | None,
@@ -102,6 +109,7 @@ def evaluate(
     Prints hit, Hits@1, exact match and F1 with 95 % bootstrap intervals, for each tier of evidence
     that the question set names. Use --resume to continue an interrupted run.
     """
+    from kbqa.engine.evaluation.estimate import ESTIMATED_FROM, estimate_run
     from kbqa.engine.evaluation.evaluate import EvaluationConfig
     from kbqa.engine.evaluation.evaluate import evaluate as run
     from kbqa.engine.evaluation.runs.run_settings import (
@@ -119,10 +127,23 @@ def evaluate(
     questions = read_questions(file)
     if sample is not None:
         questions = sample_questions(questions, sample, seed)
-    _check_output(output, resume=resume, overwrite=overwrite)
+    output = None if show else _checked_output(output, resume=resume, overwrite=overwrite)
     beams = read_beams(beams_file) if beams_file is not None else {}
     is_written = all(question.id in beams for question in questions)
     saved = SavedBeams(str(beams_file)) if is_written else None
+    if output is None:
+        with open_engine(graph, model, replace(chat, is_stand_in=True), method, saved) as engine:
+            estimate = estimate_run(
+                engine,
+                sample_questions(questions, ESTIMATED_FROM, seed),
+                len(questions),
+                gold_entities=gold_entities,
+                deadline_s=deadline_s,
+                beams=beams,
+            )
+        record = json.dumps(estimate.to_dict(), indent=2)
+        click.echo(record if as_json else "\n".join(estimate.describe()))
+        return
     with open_engine(graph, model, chat, method, saved) as engine:
         resources = engine.resources
         recorded = (
@@ -157,8 +178,10 @@ def evaluate(
     click.echo(render_summary(rows, entities=entities, as_json=as_json))
 
 
-def _check_output(output: Path, *, resume: bool, overwrite: bool) -> None:
+def _checked_output(output: Path | None, *, resume: bool, overwrite: bool) -> Path:
     """Check that a run can be written, and that none is overwritten or resumed unasked."""
+    if output is None:
+        raise click.UsageError("Missing option '--output'.")
     if resume and overwrite:
         raise InputError("choose one: --resume or --overwrite")
     if not output.parent.is_dir():
@@ -167,6 +190,7 @@ def _check_output(output: Path, *, resume: bool, overwrite: bool) -> None:
         raise InputError(
             f"{output} exists. Add --resume to continue it, or --overwrite to replace it."
         )
+    return output
 
 
 @contextmanager

@@ -99,6 +99,25 @@ class ByChance:
         return decided
 
 
+class ByRehearsal(ByChat):
+    """Counts the prompts of a stand-in and lets chance decide, for an estimate of what a run takes.
+
+    Args:
+        chat: The question's stand-in.
+        question: Its words.
+        seed: Of the draws.
+    """
+
+    def __init__(self, chat: CountedChat, question: str, seed: int) -> None:
+        super().__init__(chat, seed)
+        self._chance = ByChance(question, seed)
+
+    def choose_all(self, choices: Sequence[Choice]) -> list[Decided]:
+        """Draw `most` of each; what a language model would be asked is counted."""
+        drawn, asked = self._chance.choose_all(choices), super().choose_all(choices)
+        return [Decided(d.picked, a.usage) for d, a in zip(drawn, asked, strict=True)]
+
+
 def draw(size: int, most: int, seed: int, *about: str) -> tuple[int, ...]:
     """Draw at most `most` of `size` indexes by chance, in an order of chance.
 

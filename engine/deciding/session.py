@@ -12,7 +12,7 @@ from kbqa.engine.answer import Answer, AnswerEntity
 from kbqa.engine.chat.model import DEFAULT_MAX_TOKENS, Message
 from kbqa.engine.deciding.answering import Said, ends_alike, evidence_of, ground
 from kbqa.engine.deciding.choice import Choice, Picked, Step
-from kbqa.engine.deciding.choosers import ByChance, ByChat, ByEmbedder, Choosing, draw
+from kbqa.engine.deciding.choosers import ByChance, ByChat, ByEmbedder, ByRehearsal, Choosing, draw
 from kbqa.engine.deciding.trace import Stop, WalkTrace
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.exploring.bounded_graph import BoundedGraph
@@ -328,4 +328,6 @@ class Session:
             return ByChance(self.question, walkers.seed)
         if self.asked.chat is None:
             raise InputError("a general model is to decide: add --llm URL or --llm-model NAME")
+        if self.asked.chat.is_stand_in:
+            return ByRehearsal(self.asked.chat, self.question, walkers.seed)
         return ByChat(self.asked.chat, walkers.seed)
