@@ -46,8 +46,8 @@ START_TIMEOUT_S = 60.0
 
 _LONGEST_WAIT_S = 1e6  # the operating system's waits take no more than 24 days
 
-_OUT_OF_MEMORY = -signal.SIGABRT
-"""How pyoxigraph ends a process that gets no more memory; the child's Python does the same."""
+_OUT_OF_MEMORY = (-signal.SIGABRT, -signal.SIGPIPE)
+"""How a process ends that gets no more memory: Python aborts it, or see `_die_of_messages`."""
 
 _WORKERS: "weakref.WeakSet[QueryWorker]" = weakref.WeakSet()
 
@@ -142,7 +142,7 @@ class QueryWorker:
             raise
 
     def _death(self, code: int) -> GraphError | QuerySyntaxError:
-        if code == _OUT_OF_MEMORY:
+        if code in _OUT_OF_MEMORY:
             limit_gb = memory_limit_bytes() / 2**30
             return GraphError(
                 f"{self._description} stopped the query, which needs more than {limit_gb:.3g} GB "
@@ -286,16 +286,32 @@ def _run(store: pyoxigraph.Store, query: str, limit: int | None) -> tuple[str, b
 
 
 def _limit_memory(size_bytes: int) -> None:
-    """Let this process allocate this much more, and let it end without a core dump or messages."""
+    """Let this process allocate this much more, and let it end at once when it needs more."""
     most = _allocated_bytes() + size_bytes
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
     soft = most if hard == resource.RLIM_INFINITY else min(most, hard)
     resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
-    # Neither gigabytes of core dump nor Rust's list of the functions that were running.
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    nothing = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nothing, 2)
-    os.close(nothing)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # no gigabytes of core dump
+    _die_of_messages()
+
+
+def _die_of_messages() -> None:
+    """Make the first byte that anything writes to standard error end this process.
+
+    Out of memory, Rust reports it and only then aborts, and between the two it can wait forever.
+    When Python has no memory for a text that pyoxigraph returns, PyO3 panics. The panic's message
+    ends with a list of the running functions if RUST_BACKTRACE is set, or if it is the second
+    panic. To make that list, Rust needs memory while it holds the lock of its messages. It gets
+    none, and wants to report that too, for which it waits for the lock that it holds.
+
+    The message comes before the list. So standard error is a pipe that nobody reads, and the kernel
+    ends the process with SIGPIPE, which needs no memory. A panic for another reason ends it, too.
+    """
+    reader, writer = os.pipe()
+    os.close(reader)
+    os.dup2(writer, 2)
+    os.close(writer)
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it
 
 
 def _allocated_bytes() -> int:
