@@ -209,7 +209,10 @@ class _Child:
             else:
                 return False
         except (EOFError, OSError):
-            problem = f"it ended with code {self.stop()}"
+            code = self.stop()
+            if code == -signal.SIGKILL:
+                raise  # not of its own doing: the query is run once more
+            problem = f"it ended with code {code}"
         if problem:
             self.stop()
             raise StoreError(f"the query process of {self._description} failed: {problem}")

@@ -123,7 +123,7 @@ def test_a_query_that_takes_too_much_memory_is_stopped_and_not_run_again(
 ) -> None:
     # As little as a quick query allows: the rows are small, and 0.2 GB of them take 7 s.
     monkeypatch.setenv("KBQA_QUERY_MEMORY_GB", "0.01")
-    # With it, Rust waits forever in one of five runs if nothing else ends the process.
+    # With it, Rust may wait forever if nothing else ends the process.
     monkeypatch.setenv("RUST_BACKTRACE", "1")
     worker.ask(QUICK, 30)
     (child,) = _children(os.getpid())
