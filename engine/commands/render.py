@@ -1,17 +1,21 @@
 """Write answers and summaries of runs for people to read."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from kbqa.engine.answer import Answer, AnswerEntity, EvidenceTriple
+from kbqa.engine.answer import Answer, AnswerEntity, EvidenceTriple, Origin
 from kbqa.sparql.terms import LiteralTerm, is_mid
 
 if TYPE_CHECKING:
     from kbqa.engine.evaluation.runs.rows import Row
 
 _SHOWN = 10
+_ORIGINS: Mapping[Origin, str] = {
+    "named": "  [from the language model, not from the graph]",
+    "text": "  [from the language model; the graph has no such name]",
+}
 _COLUMNS = {"hit": "hit", "hits_at_1": "Hits@1", "exact_match": "exact match", "f1": "F1"}
 
 
@@ -77,9 +81,9 @@ def render_summary(rows: Sequence["Row"], *, entities: str, as_json: bool) -> st
 
 
 def _answer_line(item: AnswerEntity) -> str:
-    if isinstance(item.term, LiteralTerm) or item.term == item.name:
-        return item.name
-    return f"{item.name}  ({item.term})"
+    is_plain = isinstance(item.term, LiteralTerm) or item.term == item.name
+    line = item.name if is_plain else f"{item.name}  ({item.term})"
+    return f"{line}{_ORIGINS.get(item.origin, '')}"
 
 
 def _evidence(evidence: tuple[EvidenceTriple, ...]) -> Iterator[str]:

@@ -12,12 +12,12 @@ Stop = Literal["enough", "stopped", "depth", "nothing", "budget", "direct"]
 deepest hop was reached; the graph led no further; its calls were spent; or it never walks."""
 
 _STOPS: Mapping[Stop, str] = {
-    "enough": "what was found seemed enough",
-    "stopped": "every walk was ended",
-    "depth": "the deepest hop was reached",
-    "nothing": "the graph led no further",
-    "budget": "the calls were spent",
-    "direct": "this method does not use the graph",
+    "enough": "walking ended because what was found seemed enough",
+    "stopped": "walking ended because every walk was ended",
+    "depth": "walking ended because the deepest hop was reached",
+    "nothing": "walking ended because the graph led no further",
+    "budget": "walking ended because the calls were spent",
+    "direct": "the language model was asked without the graph",
 }
 _DRAWN = 8
 
@@ -60,7 +60,8 @@ class WalkTrace:
         if len(self.drawn) > _DRAWN:
             lines.append(f"  … and {len(self.drawn) - _DRAWN} more")
         steps = sum(1 for step in self.steps if step.is_decision)
-        lines.append(f"{steps} decisions; walking ended because {_STOPS[self.stop]}.")
+        decisions = f"{steps} decision{'' if steps == 1 else 's'}"
+        lines.append(f"{decisions}; {_STOPS[self.stop]}.")
         unread = [step for step in self.steps if step.unread]
         if unread:
             parts = "; ".join(dict.fromkeys(part for step in unread for part in step.unread))

@@ -51,6 +51,20 @@ UNANSWERED = Answer(
 )
 
 
+def test_what_is_not_from_the_graph_is_marked() -> None:
+    answers = (
+        AnswerEntity("m.1", "One"),
+        AnswerEntity("m.2", "Two", "named"),
+        AnswerEntity(LiteralTerm("Three"), "Three", "text"),
+    )
+    lines = render_answer(replace(ANSWER, answers=answers), "store x").splitlines()
+    assert lines[:3] == [
+        "One  (m.1)",
+        "Two  (m.2)  [from the language model, not from the graph]",
+        "Three  [from the language model; the graph has no such name]",
+    ]
+
+
 def test_an_answer_reads_like_this() -> None:
     assert (
         render_answer(ANSWER, "store x")
