@@ -23,6 +23,10 @@ METHODS = {
         "kbqa.engine.methods.bpc.make",
         "Bounded Path Context: walks whose next hop is chosen by the last hops alone",
     ),
+    "tog": LazyMethod(
+        "kbqa.engine.methods.tog.make",
+        "Think-on-Graph: relations and entities are scored, and the best triples of each hop kept",
+    ),
     "io": LazyMethod(
         "kbqa.engine.methods.io", "A floor: a language model answers at once, without the graph"
     ),
