@@ -170,7 +170,7 @@ def read_names(reply: str, known: Sequence[str]) -> tuple[list[str], tuple[str, 
         if any(is_known for _, is_known in pieces):
             pieces = [(p, is_known) for p, is_known in pieces if is_known or _is_name(p)]
         elif not _is_name(text):
-            within = _names_within(text, by_key)
+            within = _within(text, by_key)
             if not within and normalise(text) not in _NO_ANSWER:
                 unread.append(line)
             pieces = [(name, True) for name in within]
@@ -178,6 +178,15 @@ def read_names(reply: str, known: Sequence[str]) -> tuple[list[str], tuple[str, 
             if normalise(piece) not in _NO_ANSWER:
                 found[piece] = None
     return list(found), clip_unread(unread)
+
+
+def names_within(text: str, known: Sequence[str]) -> list[str]:
+    """Find known names among the words of a sentence, in their order there.
+
+    >>> names_within("It is Nairobi, in Kenya.", ["Kenya", "Nairobi", "Eve"])
+    ['Nairobi', 'Kenya']
+    """
+    return _within(text, {normalise(name): name for name in reversed(known)})
 
 
 def plain_lines(reply: str) -> list[str]:
@@ -306,7 +315,7 @@ def _known_pieces(text: str, known: Mapping[str, str]) -> list[tuple[str, bool]]
     return pieces
 
 
-def _names_within(text: str, known: Mapping[str, str]) -> list[str]:
+def _within(text: str, known: Mapping[str, str]) -> list[str]:
     """Find known names among the words of a sentence, longer ones first, without overlaps."""
     words = f" {normalise(text)} "
     found = []

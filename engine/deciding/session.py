@@ -77,6 +77,7 @@ class Found:
         stage: What found the answers: ``explored``, ``fallback`` or ``direct``. Answers of the last
             two were said without the graph, so none has the origin ``graph``.
         details: What only one method records, by name.
+        dead_ends: Other walks that were explored: no answer is taken from them.
     """
 
     walks: Sequence[Walk]
@@ -84,6 +85,7 @@ class Found:
     said: Said | None = None
     stage: str = "explored"
     details: Mapping[str, Any] | None = None
+    dead_ends: Sequence[Walk] = ()
 
 
 class Session:
@@ -247,7 +249,9 @@ class Session:
             GraphError: The graph does not answer.
         """
         clock, walks = self.asked.clock, list(found.walks)
-        self.neighbourhood.names(node for walk in walks for node in walk.nodes)
+        names = self.neighbourhood.names(
+            node for walk in [*walks, *found.dead_ends] for node in walk.nodes
+        )
         with clock.stage("ground"):
             if found.said is not None:
                 # What was said without the graph was not found in it, even where a walk has it.
@@ -265,6 +269,8 @@ class Session:
             self.neighbourhood.queries,
             tuple(map(self.drawn, walks)),
             found.details or {},
+            tuple(found.dead_ends),
+            {node: name for node, name in names.items() if isinstance(node, str) and name != node},
         )
         return Answer(
             question=self.asked.question,

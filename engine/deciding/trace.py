@@ -33,6 +33,8 @@ class WalkTrace:
         queries: Lookups in the graph.
         drawn: The walks in words, for people.
         details: What only one method records, by name.
+        dead_ends: Other walks that were explored, from which no answer was taken.
+        names: Of the entities on all these walks that have one, by id.
     """
 
     steps: tuple[Step, ...]
@@ -41,12 +43,16 @@ class WalkTrace:
     queries: int = 0
     drawn: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
+    dead_ends: tuple[Walk, ...] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON record."""
         return {
             "steps": [step.to_dict() for step in self.steps],
             "walks": [walk.to_dict() for walk in self.walks],
+            "dead_ends": [walk.to_dict() for walk in self.dead_ends],
+            "names": dict(sorted(self.names.items())),
             "stop": self.stop,
             "queries": self.queries,
             "decisions": sum(1 for step in self.steps if step.is_decision),

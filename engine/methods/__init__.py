@@ -34,5 +34,9 @@ METHODS = {
         "kbqa.engine.methods.cot",
         "A floor: a language model reasons and answers, without the graph",
     ),
+    "knowpath": LazyMethod(
+        "kbqa.engine.methods.knowpath.make",
+        "KnowPath: the model's own paths guide it through a subgraph of each topic",
+    ),
 }
 DEFAULT_METHOD = "router"

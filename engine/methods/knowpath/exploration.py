@@ -1,0 +1,274 @@
+"""KnowPath's exploration: each round lengthens the walks of each topic's subgraph by a hop.
+
+Source: KnowPath §2.3 and appendix A, algorithm 1.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from kbqa.engine.deciding.choice import Choice
+from kbqa.engine.deciding.reading import read_choice
+from kbqa.engine.deciding.session import Session
+from kbqa.engine.deciding.trace import Stop
+from kbqa.engine.embedding.embedder import Embedder, relation_words
+from kbqa.engine.exploring.walks import Walk
+from kbqa.engine.methods.knowpath.prompts import entities_prompt, relations_prompt, written_hop
+from kbqa.engine.methods.knowpath.settings import KnowpathSettings
+from kbqa.sparql.crp import Entity, Hop
+from kbqa.sparql.terms import Term
+
+MAX_WALKS = 64
+"""Walks of a subgraph that a round keeps. There are more only if many ways lead to few entities."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subgraph:
+    """A topic and the walks from there that the last round has lengthened."""
+
+    topic: Entity
+    walks: tuple[Walk, ...]
+
+    @property
+    def frontier(self) -> tuple[Term, ...]:
+        """Where the walks end, each node once."""
+        return tuple(dict.fromkeys(walk.end for walk in self.walks))
+
+
+class _Group(NamedTuple):
+    """Nodes of a subgraph for which relations are chosen together."""
+
+    subgraph: int
+    nodes: tuple[Term, ...]
+    hops: tuple[Hop, ...]
+
+
+class _Way(NamedTuple):
+    """A hop that was chosen, from a node of the frontier that has it."""
+
+    node: Term
+    hop: Hop
+
+
+class Exploration:
+    """Explores the graph for one question.
+
+    Args:
+        session: The question's.
+        settings: How to explore.
+        hint: Paths from memory that prompts show; may be empty.
+        embedder: Orders entities; None for the order of their ids.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        settings: KnowpathSettings,
+        hint: Sequence[str],
+        embedder: Embedder | None,
+    ) -> None:
+        self._session, self._settings, self._hint = session, settings, hint
+        self._around = session.neighbourhood
+        self._embedder = embedder
+        self._was_offered = False
+        self.subgraphs = tuple(Subgraph(topic, (Walk(topic),)) for topic in session.topics)
+        """Of the topics, as the last round left them."""
+        self.dead_ends: list[Walk] = []
+        """Walks that a round did not lengthen, those of the last round first."""
+
+    @property
+    def walks(self) -> list[Walk]:
+        """The walks that the last round has lengthened."""
+        return [walk for subgraph in self.subgraphs for walk in subgraph.walks if walk.steps]
+
+    def go_on(self, hop: int) -> bool:
+        """Lengthen walks by a hop: choose relations, then among the entities that they lead to.
+
+        Returns:
+            Whether any walk became longer.
+
+        Raises:
+            ModelError: A model failed.
+            GraphError: The graph does not answer.
+            DeadlineExceeded: The question's deadline has passed.
+        """
+        ways = self._choose_ways(hop)
+        longer = self._choose_ends(ways, hop)
+        ended = []
+        for before, after in zip(self.subgraphs, longer, strict=True):
+            kept = {Walk(walk.topic, walk.steps[:-1]) for walk in after}
+            ended += [walk for walk in before.walks if walk.steps and walk not in kept]
+        self.dead_ends = [*ended, *self.dead_ends]
+        self.subgraphs = tuple(
+            Subgraph(before.topic, tuple(after))
+            for before, after in zip(self.subgraphs, longer, strict=True)
+        )
+        self._session.clipped(self._clip())
+        return bool(self.walks)
+
+    @property
+    def why_ended(self) -> Stop:
+        """Why a round has lengthened no walk."""
+        if self._session.asked.budget.is_exhausted:
+            return "budget"
+        return "stopped" if self._was_offered else "nothing"
+
+    def _choose_ways(self, hop: int) -> list[list[_Way]]:
+        """Choose relations; return what to follow in each subgraph, the best first."""
+        groups = list(self._groups())
+        self._around.names(
+            node for subgraph in self.subgraphs for walk in subgraph.walks for node in walk.nodes
+        )
+        choices = [self._relations(group, hop) for group in groups]
+        self._was_offered = any(choice.options for choice in choices)
+        ways: list[list[_Way]] = [[] for _ in self.subgraphs]
+        picked = self._session.choose_all(choices)
+        for group, each in zip(groups, picked, strict=False):  # Fewer if the calls are spent.
+            ways[group.subgraph] += [
+                _Way(node, group.hops[at])
+                for at in each.chosen
+                for node in group.nodes
+                if group.hops[at] in self._around.hops(node)
+            ]
+        return ways
+
+    def _groups(self) -> Iterator[_Group]:
+        for number, subgraph in enumerate(self.subgraphs):
+            frontier = subgraph.frontier
+            groups = [(node,) for node in frontier]
+            for nodes in [frontier] if self._settings.calls == "subgraph" else groups:
+                hops = {hop for node in nodes for hop in self._around.hops(node)}
+                ordered = sorted(hops, key=lambda hop: (hop.relation, hop.inverse))
+                yield _Group(number, nodes, tuple(ordered))
+
+    def _relations(self, group: _Group, hop: int) -> Choice:
+        most = self._settings.relations
+        options = tuple(map(written_hop, group.hops))
+        return Choice(
+            kind="relations",
+            hop=hop,
+            at="; ".join(map(self._identified, group.nodes)),
+            options=options,
+            meanings=tuple(relation_words(each.relation) for each in group.hops),
+            most=most,
+            prompt=relations_prompt(
+                self._session.question,
+                self._topic(group.subgraph),
+                self._hint,
+                list(map(self._name, group.nodes)),
+                options,
+                most,
+            ),
+            read=lambda reply: read_choice(reply, options, most, is_loose=True),
+            temperature=self._settings.temperature,
+        )
+
+    def _choose_ends(self, ways: Sequence[Sequence[_Way]], hop: int) -> list[list[Walk]]:
+        """Choose entities; return the walks of each subgraph that became longer."""
+        offers, choices = [], []
+        for number, followed in enumerate(ways):
+            offered, hidden = self._offered(followed)
+            offers.append(offered)
+            choices.append(self._entities(number, followed, offered, hidden, hop))
+        longer: list[list[Walk]] = [[] for _ in ways]
+        picked = self._session.choose_all(choices)
+        for number, each in enumerate(picked):
+            nodes = list(offers[number])
+            longer[number] = [
+                walk.then(way.hop, nodes[at])
+                for at in each.chosen
+                for way in offers[number][nodes[at]]
+                for walk in self.subgraphs[number].walks
+                if walk.end == way.node
+            ]
+        return longer
+
+    def _offered(self, ways: Sequence[_Way]) -> tuple[dict[Term, list[_Way]], int]:
+        """Find the nodes that are offered, each with the ways to it, and how many are hidden."""
+        offered: dict[Term, list[_Way]] = {}
+        hidden = 0
+        for way in ways:
+            tails = self._around.tails(way.node, way.hop)
+            nodes: Sequence[Term] = tails.nodes
+            if self._settings.mediators == "drop":
+                self._around.names(nodes)
+                nodes = [node for node in nodes if self._is_named_entity(node)]
+            shown = self._ordered(nodes)[: self._settings.shown]
+            hidden += len(tails.nodes) + tails.hidden - len(shown)
+            for node in shown:
+                offered.setdefault(node, []).append(way)
+        self._around.names(offered)
+        return offered, hidden
+
+    def _ordered(self, nodes: Sequence[Term]) -> Sequence[Term]:
+        """Put the nodes that are most similar to the question first, if a setting says so."""
+        if self._embedder is None or len(nodes) <= self._settings.shown:
+            return nodes
+        names = self._around.names(nodes)
+        scores = self._embedder.similarity(self._session.question, [names[n] for n in nodes])
+        return [nodes[at] for at in sorted(range(len(nodes)), key=lambda at: -round(scores[at], 6))]
+
+    def _entities(
+        self,
+        number: int,
+        ways: Sequence[_Way],
+        offered: dict[Term, list[_Way]],
+        hidden: int,
+        hop: int,
+    ) -> Choice:
+        most = self._settings.entities
+        options = tuple(map(self._name, offered))
+        return Choice(
+            kind="entities",
+            hop=hop,
+            at=self._identified(self.subgraphs[number].topic.mid or ""),
+            options=options,
+            # What the relation means, not the entity's name: vectors of names would have to be made
+            # for each question, which took five times as long and found no more.
+            meanings=tuple(relation_words(to[0].hop.relation) for to in offered.values()),
+            most=most,
+            prompt=entities_prompt(
+                self._session.question,
+                self._topic(number),
+                self._hint,
+                list(dict.fromkeys(written_hop(way.hop) for way in ways)),
+                options,
+                most,
+            ),
+            read=lambda reply: read_choice(reply, options, most),
+            hidden=hidden,
+            temperature=self._settings.temperature,
+        )
+
+    def _clip(self) -> int:
+        """Keep `MAX_WALKS` walks a subgraph, the first to each end first; count the others."""
+        kept = []
+        for subgraph in self.subgraphs:
+            rank: dict[Term, int] = {}
+            ranked = []
+            for walk in subgraph.walks:
+                rank[walk.end] = rank.get(walk.end, 0) + 1
+                ranked.append((rank[walk.end], walk))
+            ranked.sort(key=lambda each: each[0])
+            walks = {walk for _, walk in ranked[:MAX_WALKS]}
+            kept.append(Subgraph(subgraph.topic, tuple(w for w in subgraph.walks if w in walks)))
+        clipped = sum(len(subgraph.walks) for subgraph in self.subgraphs)
+        self.subgraphs = tuple(kept)
+        return clipped - sum(len(subgraph.walks) for subgraph in kept)
+
+    def _is_named_entity(self, node: Term) -> bool:
+        """Return whether the released code would keep a node."""
+        is_mid = isinstance(node, str) and node.startswith("m.")
+        return is_mid and not self._around.is_nameless(node)
+
+    def _name(self, node: Term) -> str:
+        """Return a node's name in one line."""
+        return " ".join(self._around.name(node).split())
+
+    def _topic(self, number: int) -> str:
+        return self._name(self.subgraphs[number].topic.mid or "")
+
+    def _identified(self, node: Term) -> str:
+        """Tell a node from others of its name."""
+        name = self._name(node)
+        return name if name == node or not isinstance(node, str) else f"{name} ({node})"
