@@ -330,3 +330,17 @@ def test_an_output_that_cannot_be_written_is_told(run, scripted, tmp_path):
 def test_the_order_of_rows_is_that_of_the_questions(run, scripted):
     run(scripted(ModelError("x"), SEAT, NONSENSE), batch_size=1)
     assert [row.id for row in run(scripted(MONEY))] == ["a", "b", "c"]
+
+
+def test_a_method_without_paths_has_rows_with_its_steps_and_no_time_for_writing(
+    tmp_path, graph, scripted_chat
+):
+    run = Run(tmp_path, graph, ROWS[:1])
+    with Engine(graph, chat=scripted_chat("Jamaican dollar"), method="io") as engine:
+        [row] = evaluate(engine, read_questions(run.file), run.output, run.config)
+    assert [row] == run.written()
+    assert (row.stage, row.origin, row.gold_names) == ("direct", "named", (("Jamaican dollar",),))
+    assert list(row.seconds or {}) == ["link", "answer", "ground"]
+    assert (row.decisions, row.queries) == (1, 0)
+    assert row.scores is not None
+    assert row.scores.f1 == 1.0
