@@ -72,9 +72,10 @@ def test_each_method_shows_and_keeps_what_its_limits_let_it(store: Path, tmp_pat
 def test_the_sample_of_tog_is_drawn_by_the_stated_formula(store: Path, tmp_path: Path) -> None:
     start = f"42|which child?|{HUB}|family.head.child|out|"
     drawn = sorted(CHILDREN, key=lambda mid: sha256((start + mid).encode()).hexdigest())
+    scored = ["--set", "nameless=scored"]
     for at in (4, 5):
         path = f"ns:{HUB} ns:family.head.child ?x"
-        found = _ceilings(store, tmp_path, path, [drawn[at]], "--method", "tog")
+        found = _ceilings(store, tmp_path, path, [drawn[at]], "--method", "tog", *scored)
         assert found["tog"][0] == (1 if at < 5 else 0)
 
 

@@ -14,11 +14,13 @@ and no score. Only questions of the independent and annotated tiers count.
 - knowpath: 40 nodes of each relation are shown; 7 are kept a round, in 3 rounds. With
   `mediators=drop` a node counts only if it has a name and its id begins with `m.`, as in the
   released code.
-- tog: 3 triples are kept a round, in 3 rounds. Of 20 or more nodes of a relation, 5 are drawn. With
-  `nameless=uniform` nodes of which none has a name have equal scores, so the first 3 are kept.
+- tog: 3 triples are kept a round, in 3 rounds. Of 20 or more nodes of a relation, 5 are drawn.
+  Where none of a relation's nodes has a name, their scores are equal and the first 3 are kept; with
+  `nameless=scored` they are chosen like others.
 - pog: 70 nodes of a relation are shown, in 4 rounds. The method shows those most like the question;
   here gold ones are taken to be among them.
-- trace: all nodes but the topic at the end of a path of at most 4 relations, gold or not.
+- trace: all nodes but the topic at the end of a path of at most 4 relations, gold or not. A reason
+  that begins with "exception" says why TRACE may not follow the path.
 
 `--set width=5` changes a limit; their names are in `tools/score/perfect/limits.py`. By default the
 nodes that are kept are those that lead to the most answers together. With `keeps=first` they are

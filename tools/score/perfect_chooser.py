@@ -1,24 +1,28 @@
-"""Serve a general model that knows the right paths: an upper bound for choosing among paths.
+"""Serve a general model that knows the right paths: an upper bound for every choice.
 
     python -m tools.score.perfect_chooser --questions FILE --store DIR --port 8900 &
     kbqa eval --questions FILE --store DIR --llm http://127.0.0.1:8900/v1 --output bound.jsonl ...
 
-It speaks OpenAI's protocol, so a run with it works like any other. Asked to choose some paths, it
-names those that are the gold path or its beginning, the longest first. Asked for the best one, it
-names the gold path. If there is none, it names none, and the embedder's first is taken. Topics are
-identified by name, and two names of one edge count as one. Asked for a blueprint, it repeats the
-question for each hop of the gold path: it knows how far to go, and plans nothing else. It reports a
-fourth of the letters as tokens.
+It speaks OpenAI's protocol, so a run with it works like any other, and it goes by the rendered
+prompt alone. `tools/score/perfect/walkers.py` says what it replies to the walking methods.
+
+To the router it replies as follows. Asked to choose some paths, it names those that are the gold
+path or its beginning, the longest first. Asked for the best one, it names the gold path. If there
+is none, it names none, and the embedder's first is taken. Topics are identified by name, and two
+names of one edge count as one. Asked for a blueprint, it repeats the question for each hop of the
+gold path: it knows how far to go, and plans nothing else. It reports a fourth of the letters as
+tokens.
 
 Every figure made with it is an upper bound and nothing else.
 """
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Lock
 
 import click
 
@@ -30,12 +34,21 @@ from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph
 from kbqa.kb.schema.graph_schema import GraphSchema
 from kbqa.sparql.crp import Crp, Entity, Hop
+from tools.score.perfect.known import Known
+from tools.score.perfect.reach import GoldPath, Surroundings
+from tools.score.perfect.reach import gold_paths as walkable
+from tools.score.perfect.rendered import Prompt
+from tools.score.perfect.walkers import reply_to
 
 MODEL = "perfect chooser (upper bound)"
 
 _QUESTION = re.compile(r"^Question: (.*)$", re.MULTILINE)
 _PATH = re.compile(r"^(\d+)\. (.*?) ((?:->|<-) \S+ (?:->|<-) \?.*)$", re.MULTILINE)
 _HOP = re.compile(r"(->|<-) (\S+) (?:->|<-) \?")
+_ROUTER = (
+    "Break the question into the steps by which",
+    "A question is to be answered by following",
+)
 _LETTERS_A_TOKEN = 4
 
 
@@ -45,16 +58,34 @@ class PerfectChooser:
     Args:
         golds: The gold path of each question, by its words; its topic has its name in the graph.
         schema: The graph's schema.
+        know: Returns what is known of a question for walking methods, by its words with single
+            blanks; None if it has no gold path.
     """
 
-    def __init__(self, golds: Mapping[str, RelationPath], schema: GraphSchema) -> None:
-        self._schema = schema
+    def __init__(
+        self,
+        golds: Mapping[str, RelationPath],
+        schema: GraphSchema,
+        know: Callable[[str], Known | None] = lambda question: None,
+    ) -> None:
+        self._schema, self._know = schema, know
         self._golds = {
             " ".join(words.split()): (str(gold.topic), *schema.canonical(gold.hops))
             for words, gold in golds.items()
         }
 
     def reply(self, prompt: str) -> str:
+        """Answer a prompt of a method."""
+        rendered = Prompt(prompt)
+        walked = reply_to(rendered, self._know(rendered.question))
+        if walked is not None:
+            return walked
+        if not any(map(rendered.says, _ROUTER)):
+            click.echo(f"No method is known that asks: {prompt[:200]}", err=True)
+            return "none"
+        return self._routed(prompt)
+
+    def _routed(self, prompt: str) -> str:
         """Answer a prompt of `kbqa.engine.methods.router.prompts`."""
         asked = _QUESTION.findall(prompt)
         question = asked[-1] if asked else ""
@@ -91,6 +122,35 @@ def gold_paths(questions: Iterable[Question], graph: Graph) -> dict[str, Relatio
     return golds
 
 
+class GoldKnowledge:
+    """Knows the gold paths of questions for walking methods; each is walked when first asked for.
+
+    Args:
+        questions: The questions.
+        graph: The graph.
+    """
+
+    def __init__(self, questions: Iterable[Question], graph: Graph) -> None:
+        asked = list(questions)
+        self._graph, self._around = graph, Surroundings(graph)
+        self._golds = {
+            " ".join(question.text.split()): gold
+            for question, gold in zip(asked, walkable(asked, self._around.schema), strict=True)
+            if isinstance(gold, GoldPath)
+        }
+        self._known: dict[str, Known] = {}
+        self._lock = Lock()
+
+    def __call__(self, question: str) -> Known | None:
+        """Return what is known of a question."""
+        if question not in self._golds:
+            return None
+        with self._lock:
+            if question not in self._known:
+                self._known[question] = Known(self._golds[question], self._graph, self._around)
+            return self._known[question]
+
+
 def make_server(chooser: PerfectChooser, port: int) -> ThreadingHTTPServer:
     """Make the server, on loopback; port 0 takes any free one."""
 
@@ -100,7 +160,7 @@ def make_server(chooser: PerfectChooser, port: int) -> ThreadingHTTPServer:
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            prompt = body["messages"][-1]["content"]
+            prompt = "\n".join(message["content"] for message in body["messages"])
             text = chooser.reply(prompt)
             asked, said = (len(each) // _LETTERS_A_TOKEN + 1 for each in (prompt, text))
             message = {"role": "assistant", "content": text}
@@ -151,8 +211,9 @@ def _hops(path: str) -> tuple[Hop, ...]:
 def main(files: Sequence[Path], store: Path, port: int) -> None:
     """Serve until interrupted."""
     with closing(open_graph(store)) as graph:
-        golds = gold_paths((each for file in files for each in read_questions(file)), graph)
-        server = make_server(PerfectChooser(golds, GraphSchema(graph)), port)
+        questions = [each for file in files for each in read_questions(file)]
+        golds, know = gold_paths(questions, graph), GoldKnowledge(questions, graph)
+        server = make_server(PerfectChooser(golds, GraphSchema(graph), know), port)
         click.echo(f"{len(golds)} gold paths; http://127.0.0.1:{server.server_port}/v1", err=True)
         server.serve_forever()
 

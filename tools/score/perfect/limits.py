@@ -53,7 +53,7 @@ class TogLimits:
     sampled: int = 5
     sampled_from: int = 20
     seed: int = 42
-    nameless: Literal["scored", "uniform"] = "scored"
+    nameless: Literal["scored", "uniform"] = "uniform"
     keeps: Keeps = "best"
 
 
@@ -150,16 +150,28 @@ def pog_ceiling(gold: GoldPath, around: Surroundings, limits: PogLimits) -> Ceil
 
 
 def trace_ceiling(gold: GoldPath, around: Surroundings, limits: TraceLimits) -> Ceiling:
-    """Run the main path as it is."""
+    """Run the main path as it is; exceptions are paths that TRACE does not offer whole."""
     nodes: set[Term] = {gold.topic}
-    is_large = False
-    for hop in gold.hops:
+    exceptions: list[str] = []
+    for depth, hop in enumerate(gold.hops):
+        if depth and _turns_back(gold, depth, around):
+            exceptions.append("the path turns back")
+        if not any(around.hop(node, gold.edges[depth]) for node in nodes):
+            exceptions.append("a relation of the path is not shown")
         nodes = {tail for node in nodes for tail in around.tails(node, hop, ALL)}
-        is_large |= len(nodes) > limits.nodes
+        if len(nodes) > limits.nodes:
+            exceptions.append(f"over {limits.nodes} nodes")
     found = score_best(sorted(map(node_text, nodes - {gold.topic})), gold.question.golds)
-    if is_large:
-        return Ceiling(found.f1, f"over {limits.nodes} nodes")
+    if exceptions:
+        return Ceiling(found.f1, f"exception: {exceptions[0]}")
     return Ceiling(found.f1, None if found.f1 == 1 else "the path leads to more than the answers")
+
+
+def _turns_back(gold: GoldPath, depth: int, around: Surroundings) -> bool:
+    """Return whether a hop undoes the last one, but for those that lead on from a mediator."""
+    last = gold.hops[depth - 1]
+    back = around.schema.canonical([Hop(last.relation, not last.inverse)])
+    return back == gold.edges[depth : depth + 1] and not around.schema.leads_to_mediator(last)
 
 
 def find_ceiling(gold: GoldPath | str, around: Surroundings, limits: Limits) -> Ceiling:
