@@ -14,6 +14,8 @@ from kbqa.engine.methods.bpc.prompts import (
     relations_prompt,
     written_history,
 )
+from kbqa.engine.methods.knowpath import prompts as knowpath
+from kbqa.engine.methods.knowpath.replies import Verdict, read_thought, read_verdict
 from kbqa.engine.methods.tog import prompts as tog
 from kbqa.engine.questions.question_sets import Question
 from kbqa.kb.open import open_graph
@@ -98,7 +100,7 @@ def test_it_scores_for_think_on_graph(chooser: PerfectChooser) -> None:
     nodes = ["m.0gxnnwp", "m.0gxnnwc"]
     entities = tog.entities_prompt(QUESTION, "Justin Bieber", offered[1], nodes)
     picked = tog.read_entity_scores(_reply(chooser, entities), nodes)
-    assert (picked.chosen, picked.scores) == ((0, 1), (0.0, 1.0))
+    assert (picked.chosen, picked.scores) == ((1, 0), (1.0, 0.0))
 
 
 def test_triples_suffice_only_if_they_lead_from_the_topic_to_an_answer(
@@ -109,6 +111,25 @@ def test_triples_suffice_only_if_they_lead_from_the_topic_to_an_answer(
     assert _reply(chooser, tog.check_prompt(QUESTION, triples)) == "Yes\nJazmyn Bieber"
     assert _reply(chooser, tog.answer_prompt(QUESTION, triples)) == "Jazmyn Bieber"
     assert _reply(chooser, tog.check_prompt(QUESTION, [last])) == "No"
+
+
+def test_it_explores_for_knowpath(chooser: PerfectChooser) -> None:
+    memory = read_thought(_reply(chooser, knowpath.paths_prompt(QUESTION, 15)), QUESTION)
+    assert (memory.hint, memory.names) == ((), ())
+    topic, offered = "Justin Bieber", ["-> people.person.gender", f"-> {RELATION}"]
+    for asked, chosen in ((topic, (1,)), ("Jamaica", ())):
+        prompt = knowpath.relations_prompt(QUESTION, asked, [], [topic], offered, 7)
+        assert read_choice(_reply(chooser, prompt), offered, 7).chosen == chosen
+    nodes = ["m.0gxnnwp", "m.0gxnnwc"]
+    prompt = knowpath.entities_prompt(QUESTION, topic, [], offered[1:], nodes, 7)
+    assert read_choice(_reply(chooser, prompt), nodes, 7).chosen == (1,)
+    leftwards = [f"Jazmyn Bieber <- {NEXT} <- m.0gxnnwc <- {RELATION} <- Justin Bieber"]
+    for walks, names in ((WALKS, ("Jazmyn Bieber",)), (leftwards, ("Jazmyn Bieber",))):
+        reply = _reply(chooser, knowpath.check_prompt(QUESTION, walks))
+        assert read_verdict(reply, QUESTION, []) == Verdict(names)
+    assert not read_verdict(
+        _reply(chooser, knowpath.check_prompt(QUESTION, WALKS[:1])), "", []
+    ).names
 
 
 @pytest.mark.parametrize("reason", [True, False])
