@@ -94,6 +94,7 @@ class Session:
     Attributes:
         asked: The question.
         topics: Entities to start from, each with its mid and name.
+        graph: The graph, whose queries end at the question's deadline.
         neighbourhood: The graph around them.
         steps: What was decided so far.
     """
@@ -105,6 +106,7 @@ class Session:
         graph = walkers.graph
         if asked.clock.ends_at is not None:
             graph = BoundedGraph(graph, asked.clock.bound)
+        self.graph = graph
         self.neighbourhood = Neighbourhood(
             graph, walkers.schema, lambda: asked.clock.stage("explore"), walkers.timeout_s
         )

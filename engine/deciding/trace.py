@@ -7,15 +7,17 @@ from typing import Any, Literal
 from kbqa.engine.deciding.choice import Step
 from kbqa.engine.exploring.walks import Walk
 
-Stop = Literal["enough", "stopped", "depth", "nothing", "budget", "direct"]
+Stop = Literal["enough", "stopped", "depth", "nothing", "iterations", "budget", "direct"]
 """Why a method stopped walking: it judged that it knows enough; every walk was ended by choice; the
-deepest hop was reached; the graph led no further; its calls were spent; or it never walks."""
+deepest hop was reached; the graph led no further; as many paths were followed as may be; its calls
+were spent; or it never walks."""
 
 _STOPS: Mapping[Stop, str] = {
     "enough": "walking ended because what was found seemed enough",
     "stopped": "walking ended because every walk was ended",
     "depth": "walking ended because the deepest hop was reached",
     "nothing": "walking ended because the graph led no further",
+    "iterations": "walking ended because as many paths were followed as may be",
     "budget": "walking ended because the calls were spent",
     "direct": "the language model was asked without the graph",
 }

@@ -9,6 +9,7 @@ Source: RouterKGQA §3.3, equations 6 to 8.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kbqa.engine.exploring.neighbourhood import Directions
 from kbqa.kb.graph import Direction, Graph
 from kbqa.kb.schema.graph_schema import GraphSchema
 from kbqa.kb.schema.telling import is_telling
@@ -47,10 +48,11 @@ class Frontiers:
     Args:
         graph: The graph.
         schema: Of that graph.
+        directions: Whether hops may also enter a path's end.
     """
 
-    def __init__(self, graph: Graph, schema: GraphSchema) -> None:
-        self._graph, self._schema = graph, schema
+    def __init__(self, graph: Graph, schema: GraphSchema, directions: Directions = "both") -> None:
+        self._graph, self._schema, self._directions = graph, schema, directions
         self._ends: dict[RelationPath, Sequence[Term]] = {}
         self._hops: dict[RelationPath, Sequence[Hop]] = {}
         self.queries = 0
@@ -79,7 +81,9 @@ class Frontiers:
         """
         if path not in self._hops:
             asked = _spread(self.nodes(path))
-            hops = [*self._relations(asked, "out"), *self._relations(asked, "in")]
+            hops = self._relations(asked, "out")
+            if self._directions == "both":
+                hops += self._relations(asked, "in")
             self._hops[path] = [hop for hop in hops if not self._is_way_back(path, hop)]
         return self._hops[path]
 

@@ -1,19 +1,53 @@
 """Find the triples that prove answers: the way from the topic, and what the constraints demand."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
-from kbqa.engine.answer import EvidenceTriple
+from kbqa.engine.answer import AnswerEntity, EvidenceTriple, term_text
 from kbqa.kb.graph import Graph, Table
 from kbqa.kb.names.search import name_terms
 from kbqa.sparql.compiler.compile import compile_evidence
 from kbqa.sparql.compiler.patterns import TriplePattern
 from kbqa.sparql.crp import Crp
+from kbqa.sparql.errors import GraphError
 from kbqa.sparql.terms import Term, resource_id
 
 PROVEN_ANSWERS = 10
 """The first answers, for which evidence is fetched; the same query proves the others."""
 
 _MAX_ROWS = 200
+
+
+class Proof(NamedTuple):
+    """The answers that a path led to, with their names, and the triples that prove them.
+
+    Attributes:
+        answers: In order.
+        evidence: For the first of them.
+        problem: Why names or evidence are missing; None if they are not.
+    """
+
+    answers: tuple[AnswerEntity, ...]
+    evidence: tuple[EvidenceTriple, ...] = ()
+    problem: str | None = None
+
+
+def prove(graph: Graph, crp: Crp, answers: Sequence[Term], timeout_s: float) -> Proof:
+    """Fetch names and evidence for answers, as `find_evidence` does, and report what fails.
+
+    Raises:
+        DeadlineExceeded: The question's deadline has passed.
+    """
+    names: Mapping[Term, str] = {}
+    evidence: tuple[EvidenceTriple, ...] = ()
+    problem = None
+    try:
+        names = name_terms(graph, answers)
+        evidence = find_evidence(graph, crp, answers, timeout_s)
+    except GraphError as error:
+        problem = f"the proof could not be fetched: {error}"
+    named = tuple(AnswerEntity(term, names.get(term, term_text(term))) for term in answers)
+    return Proof(named, evidence, problem)
 
 
 def find_evidence(

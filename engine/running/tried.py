@@ -9,6 +9,8 @@ from kbqa.engine.writing.crp_records import written_record
 from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.graph import Table
 from kbqa.sparql.crp import Crp
+from kbqa.sparql.forms import render_crp, render_routerkgqa
+from kbqa.sparql.forms.english import describe_crp, describe_dropped
 from kbqa.sparql.relax import Relaxation
 from kbqa.sparql.terms import Term
 
@@ -88,3 +90,18 @@ class Execution:
     def answering(self) -> Tried | None:
         """The candidate that answers."""
         return None if self.best is None else self.tried[self.best]
+
+
+def path_record(tried: Tried | None) -> dict[str, Any]:
+    """Return a JSON record of the path that answers; every field is null if none does."""
+    if tried is None or tried.grounding is None or tried.relaxation is None:
+        return dict.fromkeys(("topic", "crp", "routerkgqa", "crp_words", "level", "dropped"))
+    crp = tried.grounding.crp
+    return {
+        "topic": {"mid": crp.topic.mid, "name": str(crp.topic)},
+        "crp": render_crp(crp),
+        "routerkgqa": render_routerkgqa(crp),
+        "crp_words": describe_crp(crp),
+        "level": tried.relaxation.level,
+        "dropped": describe_dropped(tried.relaxation.dropped, crp),
+    }

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from kbqa.engine.answer import Answer, AnswerEntity, EvidenceTriple, term_text
+from kbqa.engine.answer import Answer
 from kbqa.engine.exploring.bounded_graph import BoundedGraph
 from kbqa.engine.linking.ground import Grounder
 from kbqa.engine.linking.linker import LinkedEntity
@@ -19,17 +19,14 @@ from kbqa.engine.method import Asked
 from kbqa.engine.methods.router.repair import Repair
 from kbqa.engine.methods.router.routing import Routing
 from kbqa.engine.methods.router.trace import RouterTrace, Stage
-from kbqa.engine.running.evidence import find_evidence
+from kbqa.engine.running.evidence import prove
 from kbqa.engine.running.execute import Executor, Policy
 from kbqa.engine.running.tried import Execution, Tried
 from kbqa.engine.setup import Resources
 from kbqa.engine.writing.generate import Candidate, Generator, NoPaths, Request
 from kbqa.kb.graph import Graph
-from kbqa.kb.names.search import name_terms
 from kbqa.sparql.crp import Entity
-from kbqa.sparql.errors import GraphError
 from kbqa.sparql.forms import render_crp
-from kbqa.sparql.terms import Term
 
 _UNLIKELY = 0.001
 """Of the likeliest entity's probability: entities below it start no path. On samples of
@@ -133,25 +130,18 @@ class RouterKgqa:
         found = execution.answering
         if found is None or found.relaxation is None or found.table is None:
             return answer
-        names: Mapping[Term, str] = {}
-        evidence: tuple[EvidenceTriple, ...] = ()
-        problem = None
         with asked.clock.stage("prove"):
-            try:
-                names = name_terms(graph, found.terms)
-                timeout_s = self._resources.timeout_s
-                evidence = find_evidence(graph, found.relaxation.crp, found.terms, timeout_s)
-            except GraphError as error:
-                problem = f"the proof could not be fetched: {error}"
+            timeout_s = self._resources.timeout_s
+            proof = prove(graph, found.relaxation.crp, found.terms, timeout_s)
         return replace(
             answer,
-            answers=tuple(AnswerEntity(t, names.get(t, term_text(t))) for t in found.terms),
+            answers=proof.answers,
             trace=RouterTrace(execution.tried, execution.best, stage, repair, calls),
             confidence=found.confidence,
             sparql=found.sparql,
-            evidence=evidence,
+            evidence=proof.evidence,
             stage=stage,
-            problem=problem,
+            problem=proof.problem,
             truncated=found.table.truncated,
         )
 

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from kbqa.engine.methods.router.repair import Repair
-from kbqa.engine.running.tried import Tried
-from kbqa.sparql.forms import render_crp, render_routerkgqa
+from kbqa.engine.running.tried import Tried, path_record
 from kbqa.sparql.forms.english import describe_crp, describe_dropped
 
 Stage = Literal["specialised", "general"]
@@ -40,7 +39,7 @@ class RouterTrace:
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON record."""
         return {
-            **_path_fields(self.answering),
+            **path_record(self.answering),
             "beam": self.best,
             "beams": [each.to_dict() for each in self.tried],
             "repair": None if self.repair is None else self.repair.to_dict(),
@@ -83,17 +82,3 @@ class RouterTrace:
             first = next((line for line in lines if line.lower() != "main path:"), "")
             problem = f" ({tried.problem})" if tried.problem else ""
             yield f"  {number}. {tried.fate}: {first}{problem}"
-
-
-def _path_fields(tried: Tried | None) -> dict[str, Any]:
-    if tried is None or tried.grounding is None or tried.relaxation is None:
-        return dict.fromkeys(("topic", "crp", "routerkgqa", "crp_words", "level", "dropped"))
-    crp = tried.grounding.crp
-    return {
-        "topic": {"mid": crp.topic.mid, "name": str(crp.topic)},
-        "crp": render_crp(crp),
-        "routerkgqa": render_routerkgqa(crp),
-        "crp_words": describe_crp(crp),
-        "level": tried.relaxation.level,
-        "dropped": describe_dropped(tried.relaxation.dropped, crp),
-    }
