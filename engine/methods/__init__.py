@@ -38,5 +38,9 @@ METHODS = {
         "kbqa.engine.methods.knowpath.make",
         "KnowPath: the model's own paths guide it through a subgraph of each topic",
     ),
+    "trace": LazyMethod(
+        "kbqa.engine.methods.trace.make",
+        "TRACE: paths of relations are followed by narratives, and by what ended paths teach",
+    ),
 }
 DEFAULT_METHOD = "router"

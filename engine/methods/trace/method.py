@@ -1,0 +1,183 @@
+"""TRACE: trajectories of relations are followed, ended ones teach the next, the best is run.
+
+The search (`search.py`) follows trajectories; the priors (`priors.py`) hold what those that ended
+teach; the answer (`answering.py`) is what the path of the most relevant one leads to, run as a
+query with its proof. An empty path falls to the next.
+
+The embedder and the random chooser propose relations, and that is all: there is no narrative, no
+ranking, no summary and no prior. A hop is one decision, and one more chooses the path that answers,
+among all beginnings of trajectories. The score from which relations are followed (`keep`) is a
+language model's alone.
+
+Source: TRACE §3; algorithm 1.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+
+from kbqa.engine.answer import Answer
+from kbqa.engine.deciding.reading import read_names
+from kbqa.engine.deciding.session import Session, Walkers
+from kbqa.engine.deciding.trace import WalkTrace
+from kbqa.engine.embedding.embedder import Embedder
+from kbqa.engine.exploring.frontiers import MAX_ASKED, MAX_NODES, Frontiers, RelationPath
+from kbqa.engine.linking.ground import Grounder
+from kbqa.engine.method import Asked
+from kbqa.engine.methods.trace.answering import HOP_COST, rank_paths, write_candidates
+from kbqa.engine.methods.trace.priors import LAST_SUMMARIES
+from kbqa.engine.methods.trace.prompts import answer_prompt, relation_option
+from kbqa.engine.methods.trace.search import Explored, Search
+from kbqa.engine.methods.trace.settings import TraceSettings
+from kbqa.engine.methods.trace.trajectories import drawn_path
+from kbqa.engine.running.evidence import Proof, prove
+from kbqa.engine.running.execute import Executor, Policy
+from kbqa.engine.running.tried import Execution, Tried, path_record
+from kbqa.engine.writing.generate import Candidate
+from kbqa.kb.names.keys import normalise
+from kbqa.sparql.crp import Hop
+from kbqa.sparql.terms import Term
+
+MAX_ENDS = 50
+"""Ends of a path that a language model is shown to pick the answers from, at most."""
+
+
+class TraceMethod:
+    """Answers questions as TRACE does.
+
+    Args:
+        walkers: What all questions share.
+        settings: Of the method.
+        embedder: Cuts long lists of relations for a language model; None if none decides.
+    """
+
+    name = "trace"
+
+    def __init__(
+        self, walkers: Walkers, settings: TraceSettings, embedder: Embedder | None = None
+    ) -> None:
+        self._walkers, self._settings, self._embedder = walkers, settings, embedder
+
+    def settings(self) -> Mapping[str, object]:
+        """Return what decides the answers, for manifests."""
+        shared = dict(self._walkers.settings())
+        if self._embedder is not None:
+            shared["embedder"] = self._embedder.name
+        return {
+            **asdict(self._settings),
+            **shared,
+            "hop_cost": HOP_COST,
+            "last_summaries": LAST_SUMMARIES,
+            "max_asked": MAX_ASKED,
+            "max_ends": MAX_ENDS,
+            "max_nodes": MAX_NODES,
+        }
+
+    def write(self, asked: Sequence[Asked]) -> list[list[Candidate]]:
+        """Write nothing: this method needs no small model."""
+        return [[] for _ in asked]
+
+    def answer(self, asked: Asked) -> Answer:
+        """Answer a question; see `Method.answer`."""
+        walkers, settings = self._walkers, self._settings
+        session = walkers.begin(asked)
+        frontiers = Frontiers(session.graph, walkers.schema, settings.directions)
+        search = Search(session, frontiers, walkers.schema, settings, self._embedder)
+        explored = search.explore()
+        with asked.clock.stage("rank"):
+            ranked = rank_paths(explored, session, frontiers, settings, walkers.embedder)
+            candidates = write_candidates(ranked, session, frontiers, settings)
+        grounder = Grounder(session.graph, walkers.names, asked.linked, asked.given)
+        policy = Policy(order="beam-first")
+        executor = Executor(session.graph, grounder, asked.clock, walkers.timeout_s, policy)
+        execution = executor.execute(candidates)
+        return self._proven(session, frontiers, explored, execution)
+
+    def _proven(
+        self, session: Session, frontiers: Frontiers, explored: Explored, execution: Execution
+    ) -> Answer:
+        """Fetch names and evidence for what was found, and put the answer together."""
+        asked, found = session.asked, execution.answering
+        proof = Proof((), problem=_why_not(session, explored))
+        if found is not None and found.relaxation is not None:
+            terms = self._answering(session, found)
+            with asked.clock.stage("prove"):
+                crp, timeout_s = found.relaxation.crp, self._walkers.timeout_s
+                proof = prove(session.graph, crp, terms, timeout_s)
+        return Answer(
+            question=asked.question,
+            answers=proof.answers,
+            trace=self._trace(session, frontiers, explored, execution),
+            linked=asked.linked,
+            sparql=None if found is None else found.sparql,
+            evidence=proof.evidence,
+            stage="explored" if proof.answers else None,
+            problem=proof.problem,
+            truncated=found is not None and found.table is not None and found.table.truncated,
+            usage=asked.usage,
+            seconds=asked.clock.seconds,
+        )
+
+    def _answering(self, session: Session, found: Tried) -> Sequence[Term]:
+        """Return the ends of the path that answer: all, or those that the language model picks.
+
+        If it picks none, or no call is left, all do.
+        """
+        if self._settings.answer != "llm" or len(found.terms) < 2 or found.crp is None:
+            return found.terms
+        shown = found.terms[:MAX_ENDS]
+        names = session.neighbourhood.names(shown)
+        hops = [step for step in found.crp.path if isinstance(step, Hop)]
+        relations = [relation_option(hop, self._settings.directions) for hop in hops]
+        options = [names[term] for term in shown]
+        prompt = answer_prompt(session.question, str(found.crp.topic), relations, options)
+        reply = session.ask("answer", prompt, is_last=True)
+        if reply is None:
+            return found.terms
+        said, unread = read_names(reply, options)
+        keys = {normalise(name) for name in said}
+        picked = [term for term in shown if normalise(names[term]) in keys]
+        known = {normalise(option) for option in options}
+        session.steps[-1] = replace(
+            session.steps[-1],
+            offered=tuple(options),
+            hidden=len(found.terms) - len(shown),
+            chosen=tuple(names[term] for term in picked),
+            unread=(*unread, *(name for name in said if normalise(name) not in known)),
+        )
+        return picked or found.terms
+
+    def _trace(
+        self, session: Session, frontiers: Frontiers, explored: Explored, execution: Execution
+    ) -> WalkTrace:
+        by = self._settings.path_score
+        found = execution.answering
+        details = {
+            "trajectories": [ended.to_dict(by) for ended in explored.ended],
+            "rollouts": explored.rollouts,
+            "pending": len(explored.pending),
+            "priors": list(explored.priors),
+            **path_record(found),
+            "beam": execution.best,
+            "beams": [tried.to_dict() for tried in execution.tried],
+        }
+        drawn = [
+            f"{ended.trajectory.drawn()} ({ended.trajectory.relevance(by):.2f}, {ended.why})"
+            for ended in explored.ended
+        ]
+        if found is not None and found.crp is not None:
+            hops = tuple(step for step in found.crp.path if isinstance(step, Hop))
+            drawn.insert(0, f"{drawn_path(RelationPath(found.crp.topic, hops))} (answers)")
+        steps = tuple(session.steps)
+        queries = frontiers.queries + session.neighbourhood.queries
+        return WalkTrace(steps, (), explored.stop, queries, tuple(drawn), details)
+
+
+def _why_not(session: Session, explored: Explored) -> str:
+    """Say why there are no answers."""
+    if not session.topics:
+        return "the graph has no entity of any name in the question. Name one with --topic MID"
+    if explored.stop == "budget":
+        return "the calls were spent before an answer was found. Raise --call-budget"
+    if explored.ended:
+        return "no path that was followed leads to an answer"
+    return "no path was followed from the topics; see the steps of the trace"
