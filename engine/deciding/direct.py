@@ -35,6 +35,7 @@ def answer_directly(
     *,
     reason: bool,
     max_tokens: int = DEFAULT_MAX_TOKENS,
+    temperature: float = 0.0,
 ) -> Said | None:
     """Ask the language model for the answers, with the call that is kept for them.
 
@@ -43,6 +44,7 @@ def answer_directly(
         kind: Names the step.
         reason: Whether the model reasons step by step before it answers (CoT) or not (IO).
         max_tokens: Most tokens of the reply.
+        temperature: Of the reply.
 
     Returns:
         What it named; None if no language model decides here, or no call is left.
@@ -53,7 +55,7 @@ def answer_directly(
         DeadlineExceeded: The question's deadline has passed.
     """
     prompt = direct_prompt(session.question, reason=reason)
-    reply = session.ask(kind, prompt, max_tokens=max_tokens, is_last=True)
+    reply = session.ask(kind, prompt, max_tokens=max_tokens, temperature=temperature, is_last=True)
     if reply is None:
         return None
     text = direct_answers(reply, reason=reason)

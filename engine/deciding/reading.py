@@ -75,6 +75,8 @@ def read_choice(reply: str, options: Sequence[str], most: int, *, is_loose: bool
             unread.append(line)
         else:
             chosen[found] = None
+    if not (chosen or unread or stops):
+        unread.append("(empty)")
     return Picked(tuple(chosen)[:most], (), clip_unread(unread), stops)
 
 

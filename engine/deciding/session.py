@@ -4,6 +4,7 @@
 each decision through the chooser, counts it against the question's budget, and records it.
 """
 
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -51,11 +52,24 @@ class Walkers:
         self.timeout_s, self.seed = timeout_s, seed
         self.schema = GraphSchema(graph)
         self.embedder = Embedder.load() if chooser == "embedder" else None
+        self._lock = threading.Lock()
+        self._loaded = self.embedder
 
     def settings(self) -> Mapping[str, object]:
         """Return what decides, for manifests."""
         embedder = None if self.embedder is None else self.embedder.name
         return {"chooser": self.chooser, "embedder": embedder, "seed": self.seed}
+
+    def load_embedder(self) -> Embedder:
+        """Return the embedder, which is loaded when it is first needed, whoever decides.
+
+        Raises:
+            ModelError: The embedder is missing or broken.
+        """
+        with self._lock:
+            if self._loaded is None:
+                self._loaded = Embedder.load()
+            return self._loaded
 
     def begin(self, asked: Asked) -> "Session":
         """Open a session for a question.
@@ -216,6 +230,21 @@ class Session:
         """Draw some nodes by chance, as part of a decision; what it is about decides the draw."""
         drawn = draw(len(options), most, self._walkers.seed, self.question, *about)
         return [options[at] for at in drawn]
+
+    def most_similar(self, texts: Sequence[str], most: int) -> list[int]:
+        """Find the texts that are most similar to the question; they keep their order.
+
+        Returns:
+            Their indexes, at most `most`.
+
+        Raises:
+            ModelError: The embedder is missing or broken.
+        """
+        if len(texts) <= most:
+            return list(range(len(texts)))
+        cosines = self._walkers.load_embedder().similarity(self.question, texts)
+        order = sorted(range(len(texts)), key=lambda at: (-round(cosines[at], 6), at))
+        return sorted(order[:most])
 
     def not_understood(self, unread: Sequence[str]) -> None:
         """Note what could not be understood of the last reply."""

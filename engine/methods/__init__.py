@@ -27,6 +27,10 @@ METHODS = {
         "kbqa.engine.methods.tog.make",
         "Think-on-Graph: relations and entities are scored, and the best triples of each hop kept",
     ),
+    "pog": LazyMethod(
+        "kbqa.engine.methods.pog.make",
+        "Plan-on-Graph: sub-objectives, a memory and reversals steer walks of any width",
+    ),
     "io": LazyMethod(
         "kbqa.engine.methods.io", "A floor: a language model answers at once, without the graph"
     ),

@@ -1,0 +1,25 @@
+"""Make Plan-on-Graph from its settings."""
+
+from kbqa.engine.deciding.session import Walkers
+from kbqa.engine.methods.pog.method import PlanOnGraph
+from kbqa.engine.methods.pog.settings import PogSettings
+from kbqa.engine.setup import Resources
+
+SETTINGS = PogSettings
+
+
+def make(resources: Resources, settings: PogSettings) -> PlanOnGraph:
+    """Make Plan-on-Graph ready to answer.
+
+    Raises:
+        ModelError: A model is missing or broken.
+        GraphError: The graph's schema cannot be read.
+    """
+    walkers = Walkers(
+        resources.graph,
+        resources.names,
+        resources.chooser,
+        resources.timeout_s,
+        settings.seed,
+    )
+    return PlanOnGraph(walkers, settings)

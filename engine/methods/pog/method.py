@@ -1,0 +1,271 @@
+"""Plan-on-Graph: a language model plans, walks with any width, remembers, and turns back.
+
+First the question is broken into sub-objectives. In each hop every entity of the frontier asks once
+which relations to follow, as few as possible, and every relation that leads to several entities
+asks which of them are needed. Then the memory of what is known about each sub-objective is
+rewritten, and it is asked whether memory and triples suffice. If not, entities that were met
+earlier may be taken up again (`kbqa.engine.methods.pog.memory`). If the graph leads no further, the
+answer is given from the triples; after the deepest hop, without them (CoT).
+
+Without a language model there is no plan, memory, judgement or reversal. The embedder takes the
+three most similar relations and entities of each decision and goes on from the nine best walks
+of a hop; chance draws as many.
+
+Where the released program fails or cannot be repeated, this one differs:
+
+- Entities taken up again may be any that were offered or reached; there only those of relations
+  with over 70 entities could be, by an error of indentation. It is not asked after the last hop.
+- Literals are known by their type, and not by the words time, number or date in a relation.
+- Memory is kept with the question, and not in a file; replies are never evaluated as programs.
+- A question that fails is a failed row, and does not leave the average.
+- An entity that several triples lead to is explored once a hop. Many entities without a name are
+  drawn by content, with a seed (`drawn_by_content`). Prompts hold no examples.
+
+Source: Plan-on-Graph (Chen et al. 2024), §3, and its released code.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import NamedTuple
+
+from kbqa.engine.answer import Answer
+from kbqa.engine.deciding.answering import Said
+from kbqa.engine.deciding.choice import Choice, Step
+from kbqa.engine.deciding.direct import answer_directly
+from kbqa.engine.deciding.reading import read_choice, read_names
+from kbqa.engine.deciding.session import Found, Session, Walkers
+from kbqa.engine.deciding.trace import Stop
+from kbqa.engine.embedding.embedder import MINILM, relation_words
+from kbqa.engine.exploring.neighbourhood import term_order
+from kbqa.engine.exploring.onward import drawn_by_content, first_to_each, hops_onward
+from kbqa.engine.exploring.walks import Walk, arrow
+from kbqa.engine.method import Asked
+from kbqa.engine.methods.pog.memory import REPLY_TOKENS, Mind
+from kbqa.engine.methods.pog.prompts import answer_prompt, entities_prompt, relations_prompt
+from kbqa.engine.methods.pog.settings import PogSettings
+from kbqa.engine.writing.generate import Candidate
+from kbqa.sparql.crp import Hop
+from kbqa.sparql.terms import LiteralTerm, Term
+
+CHOSEN_RELATIONS = 3
+CHOSEN_ENTITIES = 3
+KEPT_WALKS = 9
+"""What the embedder and chance take of each decision, and walks that they go on from."""
+
+NAMELESS = 10
+"""Entities without a name that a relation is followed to, at most."""
+
+
+class Offer(NamedTuple):
+    """A relation that is followed from the end of a walk, its score, and where it leads."""
+
+    walk: Walk
+    hop: Hop
+    score: float
+    nodes: tuple[Term, ...]
+    hidden: int
+    is_decided: bool
+
+
+class PlanOnGraph:
+    """Answers questions as Plan-on-Graph does.
+
+    Args:
+        walkers: What all questions share.
+        settings: How it walks.
+    """
+
+    name = "pog"
+
+    def __init__(self, walkers: Walkers, settings: PogSettings) -> None:
+        self._walkers, self._settings = walkers, settings
+
+    def settings(self) -> Mapping[str, object]:
+        """Return what decides the answers, for manifests."""
+        limits = {
+            "nameless": NAMELESS,
+            "reply_tokens": REPLY_TOKENS,
+            "likeness": MINILM,
+            "chosen_relations": CHOSEN_RELATIONS,
+            "chosen_entities": CHOSEN_ENTITIES,
+            "kept_walks": KEPT_WALKS,
+        }
+        return {**asdict(self._settings), **limits, **self._walkers.settings()}
+
+    def write(self, asked: Sequence[Asked]) -> list[list[Candidate]]:
+        """Write nothing: the graph is walked."""
+        return [[] for _ in asked]
+
+    def answer(self, asked: Asked) -> Answer:
+        """Answer a question; see `Method.answer`."""
+        is_random = self._walkers.chooser == "random"
+        return _Question(self._walkers.begin(asked), self._settings, is_random).answer()
+
+
+class _Question:
+    """The walks of one question."""
+
+    def __init__(self, session: Session, settings: PogSettings, is_random: bool) -> None:
+        self._session, self._settings, self._is_random = session, settings, is_random
+        self._around = session.neighbourhood
+        self._mind = Mind(session, settings)
+        self._walks: dict[Walk, None] = {}
+
+    def answer(self) -> Answer:
+        """Plan, walk until what is known suffices, then answer from it."""
+        stop = self._walk()
+        said, stage = self._mind.said, "explored"
+        if said is None and self._walks and stop != "depth":
+            said = self._said_from_triples()
+        elif said is None:
+            temperature = self._settings.temperature
+            said = answer_directly(
+                self._session, reason=True, max_tokens=REPLY_TOKENS, temperature=temperature
+            )
+            stage = "fallback" if self._session.has_language_model else stage
+        details = self._mind.details()
+        return self._session.finish(Found(list(self._walks), stop, said, stage, details))
+
+    def _walk(self) -> Stop:
+        """Walk, and return why walking ended."""
+        budget = self._session.asked.budget
+        frontier = first_to_each(map(Walk, self._session.topics))
+        self._mind.meet(frontier)
+        if frontier:
+            self._mind.plan()
+        for hop in range(1, self._settings.depth + 1):
+            longer = [walk for walk in self._longer(frontier, hop) if walk not in self._walks]
+            self._walks.update(dict.fromkeys(longer))
+            if budget.is_exhausted:
+                return "budget"
+            if not longer:
+                return "nothing"
+            self._mind.remember(longer, hop)
+            if self._mind.is_enough(list(self._walks), hop):
+                return "enough"
+            frontier = first_to_each(longer)
+            if hop < self._settings.depth:
+                frontier = first_to_each([*frontier, *self._mind.turn_back(frontier, hop)])
+            if budget.is_exhausted:
+                return "budget"
+        return "depth"
+
+    def _longer(self, walks: Sequence[Walk], hop: int) -> list[Walk]:
+        """Continue walks by a hop: relations are chosen, then the entities that they lead to."""
+        offers = self._offers(walks, hop)
+        undecided = [each for each in offers if each.is_decided]
+        for each in offers:
+            if not each.is_decided:
+                self._note(each, hop)
+        decided = self._session.choose_all([self._entities(each, hop) for each in undecided])
+        chosen = dict(zip(map(id, undecided), decided, strict=False))
+        longer: list[tuple[float, Walk]] = []
+        for each in offers:
+            taken, scores = tuple(range(len(each.nodes))), (1.0,) * len(each.nodes)
+            if each.is_decided:
+                picked = chosen.get(id(each))
+                taken, scores = (picked.chosen, picked.scores) if picked is not None else ((), ())
+            scores = scores or (1.0,) * len(taken)
+            for at, score in zip(taken, scores, strict=True):
+                longer.append((each.score * score, each.walk.then(each.hop, each.nodes[at])))
+            self._mind.meet(each.walk.then(each.hop, node) for node in each.nodes)
+        if self._session.has_language_model:
+            return [walk for _, walk in longer]
+        best = sorted(longer, key=lambda each: -round(each[0], 6))
+        self._session.clipped(max(len(best) - KEPT_WALKS, 0))
+        return [walk for _, walk in best[:KEPT_WALKS]]
+
+    def _offers(self, walks: Sequence[Walk], hop: int) -> list[Offer]:
+        """Have relations chosen for each walk; those that lead nowhere are left out."""
+        hops = [hops_onward(self._around, walk) for walk in walks]
+        self._around.names(node for walk in walks for node in walk.nodes)
+        choices = [self._relations(*each, hop) for each in zip(walks, hops, strict=True)]
+        offers = []
+        decided = self._session.choose_all(choices)
+        for walk, offered, picked in zip(walks, hops, decided, strict=False):
+            scores = picked.scores or (1.0,) * len(picked.chosen)
+            for option, score in zip(picked.chosen, scores, strict=True):
+                each = self._offer(walk, offered[option], score)
+                offers += [each] if each.nodes else []
+        return offers
+
+    def _offer(self, walk: Walk, hop: Hop, score: float) -> Offer:
+        """Look up where a relation leads, and whether there is something to decide."""
+        nodes, hidden = self._around.tails(walk.end, hop)
+        names = self._around.names(nodes)
+        is_decided = False
+        shown = nodes
+        if all(isinstance(node, LiteralTerm) for node in nodes) or len(nodes) == 1:
+            pass
+        elif all(map(self._around.is_nameless, nodes)):
+            if len(nodes) > NAMELESS:
+                seed, question = self._settings.seed, self._session.question
+                shown = drawn_by_content(nodes, NAMELESS, seed, question, walk.end, hop)
+        else:
+            is_decided = True
+            shown = tuple(sorted(nodes, key=lambda node: (names[node], term_order(node))))
+            if not self._is_random:
+                kept = self._session.most_similar([names[n] for n in shown], self._settings.shown)
+                shown = tuple(shown[at] for at in kept)
+        return Offer(walk, hop, score, shown, hidden + len(nodes) - len(shown), is_decided)
+
+    def _note(self, offer: Offer, hop: int) -> None:
+        """Record nodes that are all taken without a decision."""
+        names = tuple(map(self._around.name, offer.nodes))
+        at = self._drawn(offer)
+        self._session.steps.append(
+            Step("entities", hop, at, names, offer.hidden, names, is_decision=False)
+        )
+
+    def _relations(self, walk: Walk, hops: Sequence[Hop], hop: int) -> Choice:
+        options = tuple(f"{arrow(each)} {each.relation}" for each in hops)
+        entity = self._around.name(walk.end)
+        return Choice(
+            kind="relations",
+            hop=hop,
+            at=self._session.drawn(walk),
+            options=options,
+            meanings=tuple(relation_words(each.relation) for each in hops),
+            most=CHOSEN_RELATIONS,
+            prompt=relations_prompt(self._session.question, self._mind.objectives, entity, options),
+            read=lambda reply: read_choice(reply, options, len(options), is_loose=True),
+            max_tokens=REPLY_TOKENS,
+            temperature=self._settings.temperature,
+        )
+
+    def _entities(self, offer: Offer, hop: int) -> Choice:
+        options = tuple(map(self._around.name, offer.nodes))
+        entity = self._around.name(offer.walk.end)
+        relation = f"{arrow(offer.hop)} {offer.hop.relation}"
+        return Choice(
+            kind="entities",
+            hop=hop,
+            at=self._drawn(offer),
+            options=options,
+            meanings=options,
+            most=CHOSEN_ENTITIES,
+            prompt=entities_prompt(
+                self._session.question, self._mind.objectives, entity, relation, options
+            ),
+            read=lambda reply: read_choice(reply, options, len(options)),
+            hidden=offer.hidden,
+            max_tokens=REPLY_TOKENS,
+            temperature=self._settings.temperature,
+        )
+
+    def _drawn(self, offer: Offer) -> str:
+        return f"{self._session.drawn(offer.walk)} {arrow(offer.hop)} {offer.hop.relation}"
+
+    def _said_from_triples(self) -> Said | None:
+        walks = list(self._walks)
+        triples = self._mind.triples(walks)
+        prompt = answer_prompt(self._session.question, self._mind.memory, triples)
+        temperature = self._settings.temperature
+        reply = self._session.ask(
+            "answer", prompt, max_tokens=REPLY_TOKENS, temperature=temperature, is_last=True
+        )
+        if reply is None:
+            return None
+        names, unread = read_names(reply, self._mind.known(walks))
+        self._session.not_understood(unread)
+        return Said(tuple(names))
