@@ -1,0 +1,175 @@
+"""What holds for every method that decides: the same rows however a run is made."""
+
+import json
+import re
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from misbehaving_server import Answer, MisbehavingServer
+
+from kbqa.engine.cli import main
+from kbqa.engine.methods import METHODS
+
+WALKERS = [name for name in METHODS if name != "router"]
+QUESTIONS = [
+    ("brother", "who is justin bieber's brother?", "m.06w2sn5", "m.0gxnnwq"),
+    ("money", "what money is used in jamaica?", "m.03_r3", "m.04xc2m"),
+    ("seat", "what is the capital of jamaica?", "m.03_r3", "m.03yl7"),
+    ("home", "which country is kingston in?", "m.03yl7", "m.03_r3"),
+]
+
+
+def hashed(asked: Mapping[str, Any]) -> Answer:
+    """Choose among what the prompt offers by the hash of the whole prompt."""
+    prompt = asked["messages"][-1]["content"]
+    options = re.findall(r"^\d+\. (.*)$", prompt, re.MULTILINE)
+    options.sort(key=lambda option: sha256((prompt + option).encode()).hexdigest())
+    text = "\n".join(options[:2]) or "Kingston"
+    if "score" in prompt.lower():
+        text = json.dumps({option: 0.5 + 0.4 / at for at, option in enumerate(options[:3], 1)})
+    usage = {"prompt_tokens": len(prompt.split()), "completion_tokens": len(text.split())}
+    choice = {"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
+    return Answer({"choices": [choice], "usage": usage})
+
+
+@pytest.fixture
+def hashing(server: MisbehavingServer) -> MisbehavingServer:
+    server.offers("hashing")
+    server.answer = hashed
+    return server
+
+
+@pytest.fixture(scope="module")
+def questions(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("questions") / "questions.jsonl"
+    with path.open("w") as file:
+        for id_, text, topic, gold in QUESTIONS:
+            topics, golds = [{"mid": topic}], [{"arg": gold}]
+            row = {"id": id_, "question": text, "topic_entities": topics, "answers": golds}
+            file.write(json.dumps(row) + "\n")
+    return path
+
+
+def rows(output: Path, *arguments: str) -> list[str]:
+    """Run `kbqa eval`, and return the rows in the order of their questions."""
+    command = ["eval", *arguments, "--output", str(output), "--gold-entities", "--no-timings"]
+    result = CliRunner().invoke(main, command, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return sorted(output.read_text().splitlines())
+
+
+@pytest.mark.parametrize("method", WALKERS)
+def test_rows_do_not_depend_on_how_a_run_is_made(
+    method: str,
+    hashing: MisbehavingServer,
+    questions: Path,
+    small_store: Path,
+    small_endpoint: str,
+    tmp_path: Path,
+) -> None:
+    common = ["--questions", str(questions), "--method", method, "--llm", hashing.url]
+    common += ["--llm-price", "1/3"]
+    on_store = [*common, "--store", str(small_store)]
+    first = rows(tmp_path / "first.jsonl", *on_store)
+    records = [json.loads(row) for row in first]
+    assert [record["error"] for record in records] == [None] * len(QUESTIONS)
+    requests = len(hashing.asked)
+    assert requests <= sum(record["usage"]["general"]["calls"] for record in records)
+
+    # Nothing is asked again: a finished run can be replayed without its server.
+    assert rows(tmp_path / "replayed.jsonl", *on_store, "--llm-calls", "0") == first
+    assert len(hashing.asked) == requests
+
+    threads = rows(tmp_path / "t.jsonl", *on_store, "--concurrency", "4", "--no-llm-cache")
+    assert threads == first
+
+    resumed = tmp_path / "first.jsonl"
+    resumed.write_text("\n".join(resumed.read_text().splitlines()[:2]) + "\n{cut off")
+    assert rows(resumed, *on_store, "--resume") == first
+
+    endpoint = rows(tmp_path / "endpoint.jsonl", *common, "--endpoint", small_endpoint)
+    assert endpoint == first
+
+
+@pytest.mark.parametrize("method", WALKERS)
+def test_calls_tokens_and_steps_agree_with_the_server(
+    method: str, hashing: MisbehavingServer, questions: Path, small_store: Path, tmp_path: Path
+) -> None:
+    arguments = ["--questions", str(questions), "--method", method, "--llm", hashing.url]
+    arguments += ["--store", str(small_store), "--no-llm-cache"]
+    records = [json.loads(row) for row in rows(tmp_path / "run.jsonl", *arguments)]
+    general = [record["usage"]["general"] for record in records]
+    assert sum(usage["calls"] for usage in general) == len(hashing.asked)
+    sent = sum(len(prompt.split()) for prompt in hashing.prompts)
+    assert sum(usage["input_tokens"] for usage in general) == sent
+    for record, usage in zip(records, general, strict=True):
+        steps = record["trace"]["steps"]
+        of_steps = [step.get("input_tokens", 0) for step in steps]
+        assert sum(of_steps) == usage["input_tokens"]
+        assert sum(1 for tokens in of_steps if tokens) == usage["calls"]
+
+
+@pytest.mark.parametrize("method", WALKERS)
+@pytest.mark.parametrize("budget", [1, 3])
+def test_no_question_takes_more_calls_than_its_budget(
+    method: str,
+    budget: int,
+    hashing: MisbehavingServer,
+    questions: Path,
+    small_store: Path,
+    tmp_path: Path,
+) -> None:
+    arguments = ["--questions", str(questions), "--method", method, "--llm", hashing.url]
+    arguments += ["--store", str(small_store), "--call-budget", str(budget)]
+    records = [json.loads(row) for row in rows(tmp_path / "run.jsonl", *arguments)]
+    assert [record["error"] for record in records] == [None] * len(QUESTIONS)
+    assert all(record["usage"]["general"]["calls"] <= budget for record in records)
+
+
+REPLIES = [
+    ".",
+    "I am sorry, but I cannot help with that.",
+    '{"Answerable": "maybe", "Sufficient": {"Yes": [',
+    "[[[[" * 500,
+    "STOP",
+    "None",
+    "null",
+    '{"A": null, "R": 7, "Answerable": true, "Response": {"x": []}}',
+    '{"Sufficient": "Yes", "Answer": [["Kingston"], null, 7]}',
+]
+
+
+@pytest.mark.parametrize("method", WALKERS)
+def test_no_reply_fails_a_question(
+    method: str, server: MisbehavingServer, small_store: Path, tmp_path: Path
+) -> None:
+    def babble(asked: Mapping[str, Any]) -> Answer:
+        number = re.findall(r"say reply (\d+)", asked["messages"][-1]["content"])[-1]
+        message = {"role": "assistant", "content": REPLIES[int(number)]}
+        return Answer({"choices": [{"message": message, "finish_reason": "stop"}]})
+
+    server.offers("babbling")
+    server.answer = babble
+    questions = tmp_path / "questions.jsonl"
+    asked = [
+        {
+            "id": str(number),
+            "question": f"who is his brother, say reply {number}?",
+            "topic_entities": [{"mid": "m.06w2sn5"}],
+            "answers": [{"arg": "m.0gxnnwq"}],
+        }
+        for number in range(len(REPLIES))
+    ]
+    questions.write_text("\n".join(map(json.dumps, asked)))
+    arguments = ["--questions", str(questions), "--method", method, "--llm", server.url]
+    for row in rows(tmp_path / "run.jsonl", *arguments, "--store", str(small_store)):
+        record = json.loads(row)
+        assert record["error"] is None, (REPLIES[int(record["id"])], record["error"])
+        assert record["answers"] or record["problem"]
+        for step in record["trace"]["steps"]:
+            if step["kind"] in {"relations", "entities"}:
+                assert set(step.get("chosen", ())) <= set(step["offered"])
