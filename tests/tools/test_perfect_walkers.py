@@ -113,6 +113,20 @@ def test_triples_suffice_only_if_they_lead_from_the_topic_to_an_answer(
     assert _reply(chooser, tog.check_prompt(QUESTION, [last])) == "No"
 
 
+def test_a_triple_there_and_back_is_no_path_to_an_answer(small_store: Path) -> None:
+    # As in "what else uses the currency of Jamaica?", where the topic itself is a gold answer.
+    used = "location.country.currency_used"
+    query = f"SELECT ?x {{ ns:m.03_r3 ns:{used} ?y . ?x ns:{used} ?y }}"
+    topics = (Entity(mid="m.03_r3"),)
+    with open_graph(small_store) as graph:
+        know = GoldKnowledge(
+            [Question("1", QUESTION, topics, (("m.03_r3",),), sparql=query)], graph
+        )
+        chooser = PerfectChooser({}, GraphSchema(graph), know)
+        prompt = tog.check_prompt(QUESTION, [f"(Jamaica, {used}, Jamaican dollar)"])
+        assert _reply(chooser, prompt) == "No"
+
+
 def test_it_explores_for_knowpath(chooser: PerfectChooser) -> None:
     memory = read_thought(_reply(chooser, knowpath.paths_prompt(QUESTION, 15)), QUESTION)
     assert (memory.hint, memory.names) == ((), ())

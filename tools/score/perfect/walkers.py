@@ -233,21 +233,22 @@ def _answers(paths: Sequence[str], known: Known | None) -> list[str]:
 
 
 def _answers_of_triples(lines: Sequence[str], known: Known | None) -> list[str]:
-    """List the gold answers to which triples lead along the whole path."""
+    """List the gold answers to which triples lead along the whole path.
+
+    Triples are listed hop by hop, so a walk takes each later than the last. Without that, triples
+    of several walks would join to paths that are longer than the walks.
+    """
     if known is None:
         return []
     triples = [match.groups() for line in lines if (match := _TRIPLE.fullmatch(line))]
-    reached = {name for triple in triples for name in (triple[0], triple[2])}
-    reached = {name for name in reached if known.is_topic(name)}
+    names = dict.fromkeys(name for triple in triples for name in triple[::2])
+    walks = {(name, -1): None for name in names if known.is_topic(name)}
     for depth in range(known.hops):
-        after: dict[str, None] = {}
-        for subject, relation, object_ in triples:
-            for start, end, inverse in ((subject, object_, False), (object_, subject, True)):
-                if start in reached and known.is_edge(Hop(relation, inverse), depth):
-                    after[end] = None
-        reached = set(after)
-    return [
-        name
-        for name in dict.fromkeys(end for t in triples for end in t[::2])
-        if name in reached and known.is_answer(name)
-    ]
+        longer: dict[tuple[str, int], None] = {}
+        for start, last in walks:
+            for at, (subject, relation, object_) in enumerate(triples[last + 1 :], last + 1):
+                for left, end, inverse in ((subject, object_, False), (object_, subject, True)):
+                    if left == start and known.is_edge(Hop(relation, inverse), depth):
+                        longer[end, at] = None
+        walks = longer
+    return list(dict.fromkeys(name for name, _ in walks if known.is_answer(name)))
