@@ -22,7 +22,7 @@ from tools.score.perfect.rendered import (
     read_relations,
 )
 
-_TRIPLE = re.compile(r"\((.*?), ([a-z0-9_]+(?:\.[A-Za-z0-9_]+)+), (.*)\)")
+_TRIPLE = re.compile(r"(?:- )?\((.*?), ([a-z0-9_]+(?:\.[A-Za-z0-9_]+)+), (.*)\)")
 _START = "This is the start of the path."
 _NOTHING = "nothing yet"
 
@@ -150,6 +150,36 @@ def _tog_answer(prompt: Prompt, known: Known | None) -> str:
     return "\n".join(_answers_of_triples(prompt.lines("Triples"), known)) or "none"
 
 
+def _pog_plan(prompt: Prompt, known: Known | None) -> str:
+    return json.dumps([prompt.question])
+
+
+def _pog_relations(prompt: Prompt, known: Known | None) -> str:
+    at = [] if known is None else known.depths(prompt.field("Entity"))
+    return json.dumps(_relations(prompt.lines("Relations"), at, known))
+
+
+def _pog_entities(prompt: Prompt, known: Known | None) -> str:
+    options, hop = prompt.lines("Entities"), read_relation(prompt.field("Relation"))
+    depths = [] if known is None else known.depths(prompt.field("Entity"))
+    at = [depth for depth in depths if known is not None and known.is_edge(hop, depth)]
+    return json.dumps(_entities(options, at, known, len(options)))
+
+
+def _pog_remember(prompt: Prompt, known: Known | None) -> str:
+    return "{}"
+
+
+def _pog_check(prompt: Prompt, known: Known | None) -> str:
+    names = _answers_of_triples(prompt.lines("Triples"), known)
+    verdict = {"Sufficient": "Yes" if names else "No", "Answer": names or None}
+    return json.dumps({"A": verdict, "R": ""})
+
+
+def _pog_reflect(prompt: Prompt, known: Known | None) -> str:
+    return json.dumps({"Add": "No", "Reason": ""})
+
+
 def _from_memory(prompt: Prompt, known: Known | None) -> str:
     return "Answer:\nunknown"
 
@@ -173,6 +203,12 @@ _REPLIES: Mapping[str, Callable[[Prompt, Known | None], str]] = {
     "listed. Rate how much each of them contributes to the": _tog_entities,
     "Below are triples of the Freebase knowledge graph. Can the question": _tog_check,
     "Answer the question from these triples of the Freebase": _tog_answer,
+    "Break the question into the sub-objectives by which": _pog_plan,
+    "Choose as few of the relations below as possible that": _pog_relations,
+    "listed. Choose as few of them as possible that are the": _pog_entities,
+    "Keep a memory of what is known about each sub-objective": _pog_remember,
+    "Can the question be answered from the memory and the triples": _pog_check,
+    "Should entities that were met earlier be added to": _pog_reflect,
     "Answer the question from what you know.": _from_memory,
 }
 
