@@ -55,7 +55,7 @@ def drawing_of(record: Mapping[str, Any]) -> Drawing:
     nodes: dict[str, None] = {}
     for walk in [*walks, *dead_ends]:
         nodes[walk["topic"]] = None
-        on_the_way = _steps_to_answers(walk, answers)
+        on_the_way = _steps_to_answer(walk, answers)
         for at, (subject, relation, value, _) in enumerate(walk["steps"]):
             nodes.update({subject: None, value: None})
             edge = (subject, relation, value)
@@ -65,10 +65,10 @@ def drawing_of(record: Mapping[str, Any]) -> Drawing:
     return Drawing({node: names.get(node, node) for node in nodes}, edges, topics, answers)
 
 
-def _steps_to_answers(walk: Mapping[str, Any], answers: frozenset[str]) -> int:
-    """Count the steps of a walk up to the last answer on it."""
+def _steps_to_answer(walk: Mapping[str, Any], answers: frozenset[str]) -> int:
+    """Count the steps of a walk up to the first answer on it; 0 if it has none."""
     reached = [step[0] if step[3] else step[2] for step in walk["steps"]]
-    return max((at for at, node in enumerate(reached, 1) if node in answers), default=0)
+    return next((at for at, node in enumerate(reached, 1) if node in answers), 0)
 
 
 def as_mermaid(drawing: Drawing) -> str:

@@ -12,6 +12,7 @@ import pytest
 from kbqa.engine.answer import Answer
 from kbqa.engine.chat.model import Message
 from kbqa.engine.embedding.embedder import Embedder
+from kbqa.engine.methods.knowpath import exploration
 from kbqa.engine.setup import Engine, Resources, make_method
 from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph
@@ -239,6 +240,20 @@ def test_entities_that_are_not_shown_are_counted(small: Graph, scripted_chat) ->
     answer = ask(small, chat, shown=1, depth=1)
     [step] = [s for s in answer.trace.to_dict()["steps"] if s["kind"] == "entities"]
     assert (step["offered"], step["hidden"]) == (["m.0pop1"], 1)
+
+
+def test_of_too_many_walks_the_first_to_each_entity_stay(
+    small: Graph, scripted_chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = ask(small, scripted_chat(reply_to=walker()), depth=2).trace.to_dict()
+    monkeypatch.setattr(exploration, "MAX_WALKS", 6)
+    kept = ask(small, scripted_chat(reply_to=walker()), depth=2).trace.to_dict()
+    second = [walk for walk in kept["walks"] if len(walk["steps"]) == 2]
+    assert len(second) == 6
+    ends = {str(step[0] if step[3] else step[2]) for *_, step in (w["steps"] for w in second)}
+    assert len(ends) == 6
+    clipped = len([walk for walk in whole["walks"] if len(walk["steps"]) == 2]) - 6
+    assert sum(step.get("clipped", 0) for step in kept["steps"]) == clipped > 0
 
 
 def test_similar_entities_are_shown_first_if_a_setting_says_so(
