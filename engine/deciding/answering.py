@@ -73,11 +73,14 @@ def ends_alike(
         walks: At least one.
         neighbourhood: Knows the names of their nodes.
         embedder: Finds the walk whose relations are most similar to the question, among all walks
-            and their beginnings, as it cannot tell when to stop walking; None takes the first walk.
+            and their beginnings, as it cannot tell when to stop walking, but for those that end at
+            mediators, which answer nothing; None takes the first walk.
     """
     best = walks[0]
     if embedder is not None:
         walks = list(dict.fromkeys(part for walk in walks for part in walk.beginnings))
+        ended = [w for w in walks if not neighbourhood.leads_to_mediator(w.steps[-1].hop)]
+        walks = ended or walks
         texts = [", ".join(relation_words(hop.relation) for hop in walk.hops) for walk in walks]
         scores = embedder.similarity(question, texts)
         best = walks[max(range(len(walks)), key=lambda at: (round(scores[at], 6), -at))]

@@ -3,7 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from kbqa.engine.deciding.answering import evidence_of, ground
+from kbqa.engine.deciding.answering import ends_alike, evidence_of, ground
+from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.exploring.neighbourhood import Neighbourhood
 from kbqa.engine.exploring.walks import Walk
 from kbqa.kb.graph import Graph
@@ -69,3 +70,17 @@ def test_evidence_ends_at_the_answer(around: Neighbourhood, names: Names) -> Non
     triples = evidence_of(answers, [longer], around)
     assert [each.relation for each in triples] == [hop.relation for hop in WALK.hops]
     assert triples[1].object_name == "Jaxon Bieber"
+
+
+def test_a_mediator_is_no_answer_if_a_walk_leads_further(
+    demo: Graph, kenya: Entity, embedder: Embedder
+) -> None:
+    around = Neighbourhood(demo, GraphSchema(demo))
+    population = Hop("location.statistical_region.population")
+    [mediator, *_] = around.tails(str(kenya.mid), population).nodes
+    [number] = around.tails(mediator, Hop("measurement_unit.dated_integer.number")).nodes
+    walk = Walk(kenya).then(population, mediator)
+    further = walk.then(Hop("measurement_unit.dated_integer.number"), number)
+    for walks, end in [([walk], mediator), ([walk, further], number), ([further], number)]:
+        _, answers = ends_alike("what is the population?", walks, around, embedder)
+        assert [answer.term for answer in answers] == [end]
