@@ -92,7 +92,8 @@ class Search:
             GraphError: The graph does not answer.
             DeadlineExceeded: The question's deadline has passed.
         """
-        self._pending = [Trajectory(RelationPath(topic)) for topic in self._session.topics]
+        topics = [topic for topic in self._session.topics if topic.mid is not None]
+        self._pending = [Trajectory(RelationPath(topic)) for topic in topics]
         ended: list[Ended] = []
         rollouts = 0
         while self._pending and rollouts < self._settings.iterations:

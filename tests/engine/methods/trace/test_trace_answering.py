@@ -174,6 +174,8 @@ def test_a_question_without_topics_costs_nothing(ask_trace: AskTrace, demo: Grap
     assert outcome.answer.problem.startswith("the graph has no entity")
     nobody = ask_trace(demo, Guide({}), Entity("Nobody", "m.0nobody"))
     assert (nobody.prompts, nobody.trace["stop"]) == ([], "nothing")
+    unlinked = ask_trace(demo, Guide({}), Entity("Kenya"))
+    assert (unlinked.prompts, unlinked.answer.answers) == ([], ())
 
 
 @pytest.mark.parametrize("chooser", ["embedder", "random"])
