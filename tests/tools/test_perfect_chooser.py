@@ -18,7 +18,7 @@ from kbqa.engine.questions.question_sets import Question
 from kbqa.kb.open import open_graph
 from kbqa.kb.schema.graph_schema import GraphSchema
 from kbqa.sparql.crp import Entity, Hop
-from tools.score.perfect_chooser import MODEL, PerfectChooser, gold_paths, make_server
+from tools.methods.perfect_chooser import MODEL, PerfectChooser, gold_paths, make_server
 
 QUESTION = "which currency code\nis used in Jamaica?"
 CURRENCY, CODE = Hop("location.country.currency_used"), Hop("finance.currency.currency_code")

@@ -21,8 +21,8 @@ from kbqa.engine.questions.question_sets import Question
 from kbqa.kb.open import open_graph
 from kbqa.kb.schema.graph_schema import GraphSchema
 from kbqa.sparql.crp import Entity
-from tools.score.perfect.rendered import Prompt
-from tools.score.perfect_chooser import GoldKnowledge, PerfectChooser
+from tools.methods.perfect.rendered import Prompt
+from tools.methods.perfect_chooser import GoldKnowledge, PerfectChooser
 
 BIEBER, RELATION = "m.06w2sn5", "people.person.sibling_s"
 NEXT = "people.sibling_relationship.sibling"

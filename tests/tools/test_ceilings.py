@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from kbqa.kb.loading.load import load_freebase
 from kbqa.kb.loading.rules import profile
-from tools.score.method_ceilings import main
+from tools.methods.ceilings import main
 
 NS = "http://rdf.freebase.com/ns/"
 HUB, CHILDREN = "m.0hub", [f"m.0c{at:02}" for at in range(30)]

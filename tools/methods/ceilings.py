@@ -1,6 +1,6 @@
 """Compute how well a walker that follows the gold path can do within the limits of each method.
 
-    python -m tools.score.method_ceilings --questions webqsp.test-half.jsonl.gz --store slice \
+    python -m tools.methods.ceilings --questions webqsp.test-half.jsonl.gz --store slice \
         --output ceilings.jsonl
 
 The walker starts from the gold topic and takes the relations of the gold query's main path, without
@@ -22,15 +22,15 @@ and no score. Only questions of the independent and annotated tiers count.
 - trace: all nodes but the topic at the end of a path of at most 4 relations, gold or not. A reason
   that begins with "exception" says why TRACE may not follow the path.
 
-`--set width=5` changes a limit; their names are in `tools/score/perfect/limits.py`. By default the
-nodes that are kept are those that lead to the most answers together. With `keeps=first` they are
-the first that lead to any answer, and some may lead to the same one.
+`--set width=5` changes a limit; their names are in `tools/methods/perfect/limits.py`. By default
+the nodes that are kept are those that lead to the most answers together. With `keeps=first` they
+are the first that lead to any answer, and some may lead to the same one.
 
 What the methods and this tool agree on, without sharing code:
 
 - Bookkeeping relations are left out: those without a dot, and those listed at the top of
-  `tools/score/perfect/reach.py`. The others are sorted by name, outgoing before incoming, and then
-  capped. If a node has both names of an edge (a relation, and its reverse backwards), only the
+  `tools/methods/perfect/reach.py`. The others are sorted by name, outgoing before incoming, and
+  then capped. If a node has both names of an edge (a relation, and its reverse backwards), only the
   outgoing one is shown.
 - Nodes are sorted by id, literals among them by their text. Only the first 1,000 of a relation are
   looked at.
@@ -63,8 +63,8 @@ from kbqa.engine.evaluation.scores.metrics import bootstrap_mean
 from kbqa.engine.questions.question_sets import read_questions
 from kbqa.kb.open import open_graph
 from kbqa.sparql.errors import InputError
-from tools.score.perfect.limits import METHODS, Ceiling, Limits, find_ceiling
-from tools.score.perfect.reach import GoldPath, Surroundings, gold_paths
+from tools.methods.perfect.limits import METHODS, Ceiling, Limits, find_ceiling
+from tools.methods.perfect.reach import GoldPath, Surroundings, gold_paths
 
 _TIERS = ("independent", "annotated")
 

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 from kbqa.engine.evaluation.scores.metrics import normalise_answer, score, score_best
 from kbqa.sparql.crp import Hop
 from kbqa.sparql.terms import LiteralTerm, Term
-from tools.score.perfect.reach import (
+from tools.methods.perfect.reach import (
     ALL,
     GoldPath,
     Reach,

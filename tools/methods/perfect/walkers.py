@@ -12,8 +12,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from kbqa.sparql.crp import Hop
-from tools.score.perfect.known import Known, best_of
-from tools.score.perfect.rendered import (
+from tools.methods.perfect.known import Known, best_of
+from tools.methods.perfect.rendered import (
     Prompt,
     WrittenPath,
     numbers_of,

@@ -8,7 +8,7 @@ from kbqa.kb.names.search import name_terms
 from kbqa.kb.schema.graph_schema import GraphSchema
 from kbqa.sparql.crp import Hop
 from kbqa.sparql.terms import Term
-from tools.score.perfect.reach import GoldPath, Reach, State, Surroundings
+from tools.methods.perfect.reach import GoldPath, Reach, State, Surroundings
 
 
 class Known:

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Run the walking methods on a question set, each with every chooser, as in docs/methods.md.
 #
-#   bash tools/score/method_runs.sh QUESTIONS STORE FOLDER [OPTION…]
-#   PERFECT=http://127.0.0.1:8900/v1 bash tools/score/method_runs.sh QUESTIONS STORE FOLDER [OPTION…]
-#   LLM=http://127.0.0.1:8000/v1 bash tools/score/method_runs.sh QUESTIONS STORE FOLDER [OPTION…]
-#   BUDGETS="5 10 20 40" PATHS=beams.jsonl bash tools/score/method_runs.sh …
+#   bash tools/methods/runs.sh QUESTIONS STORE FOLDER [OPTION…]
+#   PERFECT=http://127.0.0.1:8900/v1 bash tools/methods/runs.sh QUESTIONS STORE FOLDER [OPTION…]
+#   LLM=http://127.0.0.1:8000/v1 bash tools/methods/runs.sh QUESTIONS STORE FOLDER [OPTION…]
+#   BUDGETS="5 10 20 40" PATHS=beams.jsonl bash tools/methods/runs.sh …
 #
 # Options such as --gold-entities are passed to every `kbqa eval`. Without PERFECT and LLM, the
 # choosers that need no server decide: the embedder and chance. PERFECT is a server started with
-# tools.score.perfect_chooser, LLM one of a general model; with it `io` and `cot` run, too.
+# tools.methods.perfect_chooser, LLM one of a general model; with it `io` and `cot` run, too.
 # With BUDGETS, each method runs once for each number of calls, and so does the router, on PATHS that
 # `kbqa crp generate` wrote. METHODS chooses the methods. Each run is FOLDER/METHOD.CHOOSER.jsonl, or
 # FOLDER/METHOD.CHOOSER.N.jsonl with a budget of N calls; finished runs are not repeated.

@@ -1,7 +1,7 @@
 """Plot F1 against the calls that a question may take, for methods and choosers.
 
-    BUDGETS="5 10 20 40" bash tools/score/method_runs.sh QUESTIONS STORE FOLDER --gold-entities
-    python -m tools.score.plot_budgets FOLDER --output budgets.png
+    BUDGETS="5 10 20 40" bash tools/methods/runs.sh QUESTIONS STORE FOLDER --gold-entities
+    python -m tools.methods.plot_budgets FOLDER --output budgets.png
 
 Reads the runs FOLDER/METHOD.CHOOSER.N.jsonl. F1 is over the independent and annotated tiers (over
 all questions, if the set has no tiers), with 95 % bootstrap intervals. Also prints the figures.

@@ -1,10 +1,10 @@
 """Serve a general model that knows the right paths: an upper bound for every choice.
 
-    python -m tools.score.perfect_chooser --questions FILE --store DIR --port 8900 &
+    python -m tools.methods.perfect_chooser --questions FILE --store DIR --port 8900 &
     kbqa eval --questions FILE --store DIR --llm http://127.0.0.1:8900/v1 --output bound.jsonl ...
 
 It speaks OpenAI's protocol, so a run with it works like any other, and it goes by the rendered
-prompt alone. `tools/score/perfect/walkers.py` says what it replies to the walking methods.
+prompt alone. `tools/methods/perfect/walkers.py` says what it replies to the walking methods.
 
 To the router it replies as follows. Asked to choose some paths, it names those that are the gold
 path or its beginning, the longest first. Asked for the best one, it names the gold path. If there
@@ -34,11 +34,11 @@ from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph
 from kbqa.kb.schema.graph_schema import GraphSchema
 from kbqa.sparql.crp import Crp, Entity, Hop
-from tools.score.perfect.known import Known
-from tools.score.perfect.reach import GoldPath, Surroundings
-from tools.score.perfect.reach import gold_paths as walkable
-from tools.score.perfect.rendered import Prompt
-from tools.score.perfect.walkers import reply_to
+from tools.methods.perfect.known import Known
+from tools.methods.perfect.reach import GoldPath, Surroundings
+from tools.methods.perfect.reach import gold_paths as walkable
+from tools.methods.perfect.rendered import Prompt
+from tools.methods.perfect.walkers import reply_to
 
 MODEL = "perfect chooser (upper bound)"
 
