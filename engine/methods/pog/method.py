@@ -41,7 +41,14 @@ from kbqa.engine.exploring.onward import drawn_by_content, first_to_each, hops_o
 from kbqa.engine.exploring.walks import Walk, arrow
 from kbqa.engine.method import Asked
 from kbqa.engine.methods.pog.memory import REPLY_TOKENS, Mind
-from kbqa.engine.methods.pog.prompts import answer_prompt, entities_prompt, relations_prompt
+from kbqa.engine.methods.pog.prompts import (
+    MAX_MEMORY_LETTERS,
+    MAX_OBJECTIVE_LETTERS,
+    MAX_OBJECTIVES,
+    answer_prompt,
+    entities_prompt,
+    relations_prompt,
+)
 from kbqa.engine.methods.pog.settings import PogSettings
 from kbqa.engine.writing.generate import Candidate
 from kbqa.sparql.crp import Hop
@@ -84,6 +91,9 @@ class PlanOnGraph:
         """Return what decides the answers, for manifests."""
         limits = {
             "nameless": NAMELESS,
+            "objectives": MAX_OBJECTIVES,
+            "objective_letters": MAX_OBJECTIVE_LETTERS,
+            "memory_letters": MAX_MEMORY_LETTERS,
             "reply_tokens": REPLY_TOKENS,
             "likeness": MINILM,
             "chosen_relations": CHOSEN_RELATIONS,
