@@ -59,9 +59,6 @@ CHOSEN_ENTITIES = 3
 KEPT_WALKS = 9
 """What the embedder and chance take of each decision, and walks that they go on from."""
 
-NAMELESS = 10
-"""Entities without a name that a relation is followed to, at most."""
-
 
 class Offer(NamedTuple):
     """A relation that is followed from the end of a walk, its score, and where it leads."""
@@ -90,7 +87,6 @@ class PlanOnGraph:
     def settings(self) -> Mapping[str, object]:
         """Return what decides the answers, for manifests."""
         limits = {
-            "nameless": NAMELESS,
             "objectives": MAX_OBJECTIVES,
             "objective_letters": MAX_OBJECTIVE_LETTERS,
             "memory_letters": MAX_MEMORY_LETTERS,
@@ -208,9 +204,10 @@ class _Question:
         if all(isinstance(node, LiteralTerm) for node in nodes) or len(nodes) == 1:
             pass
         elif all(map(self._around.is_nameless, nodes)):
-            if len(nodes) > NAMELESS:
-                seed, question = self._settings.seed, self._session.question
-                shown = drawn_by_content(nodes, NAMELESS, seed, question, walk.end, hop)
+            most, seed = self._settings.nameless, self._settings.seed
+            if len(nodes) > most:
+                question = self._session.question
+                shown = drawn_by_content(nodes, most, seed, question, walk.end, hop)
         else:
             is_decided = True
             shown = tuple(sorted(nodes, key=lambda node: (names[node], term_order(node))))

@@ -19,6 +19,9 @@ class PogSettings:
     shown: Annotated[
         int, "Entities offered at once; of more, those most similar to the question are."
     ] = 70
+    nameless: Annotated[
+        int, "Entities drawn of a relation that leads to more of them, none with a name."
+    ] = 10
     reversals: Annotated[int, "Times that earlier entities may be taken up again."] = 5
     ablate: Annotated[
         tuple[Part, ...],
@@ -27,7 +30,7 @@ class PogSettings:
     seed: Annotated[int, "Seed of everything drawn by chance."] = SEED
 
     def __post_init__(self) -> None:
-        for name in ("depth", "shown"):
+        for name in ("depth", "shown", "nameless"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}: use 1 or more")
         if self.reversals < 0:

@@ -261,6 +261,17 @@ def test_without_a_language_model_the_ends_answer(
     assert len(steps_of(deep, "relations")) <= 1 + 3 * 9
 
 
+def test_of_many_mediators_some_are_drawn_and_the_rest_counted(ask_by: Any) -> None:
+    def drawn(seed: int) -> Step:
+        reply = following("sibling_s", answer="x")
+        answer, _ = ask_by("pog", reply, nameless=1, depth=1, seed=seed)
+        return next(step for step in trace_of(answer).steps if step.kind == "entities")
+
+    assert not drawn(42).is_decision
+    assert (len(drawn(42).offered), drawn(42).hidden) == (1, 1)
+    assert len({drawn(seed).offered for seed in range(8)}) == 2
+
+
 def test_settings_are_checked() -> None:
     with pytest.raises(InputError, match="depth is 0"):
         PogSettings(depth=0)
