@@ -8,19 +8,13 @@ Source: none of the papers; RouterKGQA verifies a path after it is written (§3.
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from kbqa.engine.exploring.path_ends import PathEnds
 from kbqa.engine.writing.constraints.crp_grammar import TextSet, arrow, topic_line
-from kbqa.kb.graph import Direction, Graph
+from kbqa.kb.graph import Graph
 from kbqa.kb.names.keys import decode_name
 from kbqa.sparql.crp import Entity, Hop
 from kbqa.sparql.forms import relation_id, relation_text
 from kbqa.sparql.terms import LiteralTerm, Term, is_well_formed
-
-_REACHED = 200
-"""Most nodes that are kept at the end of a path."""
-
-_ASKED = 24
-"""Most nodes at the end of a path whose relations are looked up, by two lookups each. They are
-spread evenly, as neighbours of one kind have nearly the same relations."""
 
 _DESCRIBES = "type."
 """The prefix of relations for names and types. They occur in 4 of the 6,617 main paths of
@@ -75,9 +69,8 @@ class PathWalk:
     """
 
     def __init__(self, graph: Graph, topics: Sequence[Entity], known: KnownRelations) -> None:
-        self._graph, self._known = graph, known
+        self._ends, self._known = PathEnds(graph), known
         self._starts = _mids_by_name(topics)
-        self._ends: dict[tuple[str, tuple[Hop, ...]], Sequence[Term]] = {}
         self._hops: dict[tuple[str, tuple[Hop, ...]], TextSet] = {}
         self._topics = TextSet(
             [topic_line(name) for name in self._starts if self.hops(name, ()).texts]
@@ -96,13 +89,8 @@ class PathWalk:
         """The relations of the nodes at a path's end."""
         key = (topic, path)
         if key not in self._hops:
-            found: set[Hop] = set()
-            for mid in _spread(self._entities(topic, path)):
-                found |= {Hop(relation) for relation in self._graph.relations(mid, "out")}
-                found |= {Hop(relation, True) for relation in self._graph.relations(mid, "in")}
-            self._hops[key] = TextSet(
-                sorted(arrow(hop) for hop in found if _leads_on(hop.relation))
-            )
+            hops = self._ends.hops(self._starts[topic], path)
+            self._hops[key] = TextSet(sorted(arrow(hop) for hop in hops if _leads_on(hop.relation)))
         return self._hops[key]
 
     def may_end(self, topic: str, path: tuple[Hop, ...], pivot: int) -> bool:
@@ -125,41 +113,18 @@ class PathWalk:
         return tuple(
             mid
             for mid in starts
-            if self._leads_to_answer(_entities(self._follow([mid], path[:pivot])), path[pivot:])
+            if self._leads_to_answer(self._ends.nodes([mid], path[:pivot]), path[pivot:])
         )
 
     def _leads_to_answer(self, nodes: Sequence[str], path: tuple[Hop, ...]) -> bool:
         return any(
-            end != node and _may_answer(end) for node in nodes for end in self._follow([node], path)
+            end != node and _may_answer(end)
+            for node in nodes
+            for end in self._ends.terms([node], path)
         )
 
     def _entities(self, topic: str, path: tuple[Hop, ...]) -> list[str]:
-        return _entities(self._reached(topic, path))
-
-    def _reached(self, topic: str, path: tuple[Hop, ...]) -> Sequence[Term]:
-        """Return what is at a path's end, sorted."""
-        if not path:
-            return self._starts[topic]
-        key = (topic, path)
-        if key not in self._ends:
-            self._ends[key] = self._follow(self._entities(topic, path[:-1]), path[-1:])
-        return self._ends[key]
-
-    def _follow(self, nodes: Sequence[Term], path: tuple[Hop, ...]) -> Sequence[Term]:
-        """Return what hops lead to from some nodes, sorted."""
-        for hop in path:
-            direction: Direction = "in" if hop.inverse else "out"
-            found: set[Term] = set()
-            for node in nodes:
-                room = _REACHED - len(found)
-                if room > 0 and isinstance(node, str):
-                    found |= set(self._graph.neighbours(node, hop.relation, direction, room))
-            nodes = sorted(found, key=str)
-        return nodes
-
-
-def _entities(nodes: Iterable[Term]) -> list[str]:
-    return [node for node in nodes if isinstance(node, str)]
+        return self._ends.nodes(self._starts[topic], path)
 
 
 def _may_answer(end: Term) -> bool:
@@ -192,8 +157,3 @@ def _mids_by_name(topics: Sequence[Entity]) -> Mapping[str, list[str]]:
 
 def _is_writable(name: str) -> bool:
     return name == name.strip() != "" and "\n" not in name and "-[" not in name and name[0] != "?"
-
-
-def _spread(nodes: Sequence[str]) -> Sequence[str]:
-    step = -(-len(nodes) // _ASKED) or 1
-    return nodes[::step]

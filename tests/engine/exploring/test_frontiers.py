@@ -1,6 +1,7 @@
 import pytest
 
-from kbqa.engine.exploring.frontiers import MAX_ASKED, MAX_NODES, Frontiers, RelationPath
+from kbqa.engine.exploring.frontiers import Frontiers, RelationPath
+from kbqa.engine.exploring.path_ends import MAX_ASKED, MAX_NODES
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema.graph_schema import GraphSchema
 from kbqa.sparql.crp import Entity, Hop
