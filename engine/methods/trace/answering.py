@@ -25,7 +25,8 @@ from kbqa.engine.deciding.choice import Step
 from kbqa.engine.deciding.choosers import draw
 from kbqa.engine.deciding.session import Session
 from kbqa.engine.embedding.embedder import Embedder, relation_words
-from kbqa.engine.exploring.frontiers import MAX_NODES, Frontiers, RelationPath
+from kbqa.engine.exploring.frontiers import Frontiers, RelationPath
+from kbqa.engine.exploring.path_ends import MAX_NODES
 from kbqa.engine.methods.trace.search import Explored
 from kbqa.engine.methods.trace.settings import TraceSettings
 from kbqa.engine.methods.trace.trajectories import drawn_path

@@ -20,7 +20,8 @@ from kbqa.engine.deciding.reading import read_names
 from kbqa.engine.deciding.session import Session, Walkers
 from kbqa.engine.deciding.trace import WalkTrace
 from kbqa.engine.embedding.embedder import Embedder
-from kbqa.engine.exploring.frontiers import MAX_ASKED, MAX_NODES, Frontiers, RelationPath
+from kbqa.engine.exploring.frontiers import Frontiers, RelationPath
+from kbqa.engine.exploring.path_ends import MAX_ASKED, MAX_NODES
 from kbqa.engine.linking.ground import Grounder
 from kbqa.engine.method import Asked
 from kbqa.engine.methods.trace.answering import HOP_COST, rank_paths, write_candidates
