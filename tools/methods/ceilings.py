@@ -17,8 +17,8 @@ and no score. Only questions of the independent and annotated tiers count.
 - tog: 3 triples are kept a round, in 3 rounds. Of 20 or more nodes of a relation, 5 are drawn.
   Where none of a relation's nodes has a name, their scores are equal and the first 3 are kept; with
   `nameless=scored` they are chosen like others.
-- pog: 70 nodes of a relation are shown, in 4 rounds. The method shows those most like the question;
-  here gold ones are taken to be among them.
+- pog: 70 nodes of a relation are shown, in 4 rounds: those whose names are most similar to the
+  question, if any has a name. If none has, 10 are drawn. With `nameless=1000` all are shown.
 - trace: all nodes but the topic at the end of a path of at most 4 relations, gold or not. A reason
   that begins with "exception" says why TRACE may not follow the path.
 
@@ -34,10 +34,13 @@ What the methods and this tool agree on, without sharing code:
   outgoing one is shown.
 - Nodes are sorted by id, literals among them by their text. Only the first 1,000 of a relation are
   looked at.
-- ToG sorts the nodes by the SHA-256 of "seed|question|node|relation|direction|text" in hexadecimal
-  and takes the first 5. The seed is 42, the words of the question have single spaces between them,
-  node is the id of the entity that is expanded, the direction "in" or "out", and text the id or
-  text of the node that is drawn.
+- ToG and PoG sort the nodes by the SHA-256 of "seed|question|node|relation|direction|text" in
+  hexadecimal and draw the first. The seed is 42, the words of the question have single spaces
+  between them, node is the id of the entity that is expanded, the direction "in" or "out", and text
+  the id or text of the node that is drawn.
+- PoG compares names with the question by the cosine of their vectors, of all-MiniLM-L6-v2, to six
+  decimals. Of equal ones the first by name is shown, then by id or text. If there are only
+  literals, all are shown.
 - ToG and PoG do not offer the relation of the last hop in the opposite direction. They do offer its
   reverse, which has another name.
 

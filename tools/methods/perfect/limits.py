@@ -1,10 +1,12 @@
 """The limits of each method, and the best F1 within them."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal, NamedTuple
 
+from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.evaluation.scores.metrics import normalise_answer, score, score_best
 from kbqa.sparql.crp import Hop
 from kbqa.sparql.terms import LiteralTerm, Term
@@ -59,10 +61,12 @@ class TogLimits:
 
 @dataclass(frozen=True, slots=True)
 class PogLimits:
-    """Rounds, nodes of a relation that are shown."""
+    """Rounds, nodes of a relation that are shown, nodes drawn if none of them has a name."""
 
     depth: int = 4
     shown: int = 70
+    nameless: int = 10
+    seed: int = 42
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +130,10 @@ def knowpath_ceiling(gold: GoldPath, around: Surroundings, limits: KnowpathLimit
 
 def tog_ceiling(gold: GoldPath, around: Surroundings, limits: TogLimits) -> Ceiling:
     """Keep few triples of those drawn; see `knowpath_ceiling`."""
-    asked = " ".join(gold.question.text.split())
 
     def cut(node: Term, hop: Hop, tails: list[Term]) -> list[Term]:
-        start = f"{limits.seed}|{asked}|{node}|{hop.relation}|{'in' if hop.inverse else 'out'}"
         if len(tails) >= limits.sampled_from:
-            tails = sorted(tails, key=lambda t: _digest(f"{start}|{node_text(t)}"))[
-                : limits.sampled
-            ]
+            tails = _by_digest(tails, node, hop, limits.seed, gold)[: limits.sampled]
         if limits.nameless == "uniform" and len(tails) > limits.width:
             is_literal = any(isinstance(tail, LiteralTerm) for tail in tails)
             tails = tails if is_literal or around.named(tails) else tails[: limits.width]
@@ -145,7 +145,16 @@ def tog_ceiling(gold: GoldPath, around: Surroundings, limits: TogLimits) -> Ceil
 
 def pog_ceiling(gold: GoldPath, around: Surroundings, limits: PogLimits) -> Ceiling:
     """Keep every node that is shown."""
-    reach = Reach(around, gold, turns_back=False, shown=limits.shown)
+
+    def cut(node: Term, hop: Hop, tails: list[Term]) -> list[Term]:
+        literals = [tail for tail in tails if isinstance(tail, LiteralTerm)]
+        if not literals and not around.named(tails):
+            return _by_digest(tails, node, hop, limits.seed, gold)[: limits.nameless]
+        if len(literals) < len(tails) and len(tails) > limits.shown:
+            return _by_likeness(tails, gold, around)[: limits.shown]
+        return tails
+
+    reach = Reach(around, gold, cut, turns_back=False)
     return _kept_ceiling(gold, reach, ALL, "best")
 
 
@@ -215,5 +224,34 @@ def _ceiling(gold: GoldPath, shown: frozenset[str], why: str, kept: int = ALL) -
     return Ceiling(f1, None if f1 == 1 else why)
 
 
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+def _by_digest(
+    tails: Sequence[Term], node: Term, hop: Hop, seed: int, gold: GoldPath
+) -> list[Term]:
+    """Sort the nodes that a hop leads to as a draw takes them."""
+    way = f"{node}|{hop.relation}|{'in' if hop.inverse else 'out'}"
+    start = f"{seed}|{_asked(gold)}|{way}"
+
+    def digest(tail: Term) -> str:
+        return hashlib.sha256(f"{start}|{node_text(tail)}".encode(errors="replace")).hexdigest()
+
+    return sorted(tails, key=digest)
+
+
+def _by_likeness(tails: Sequence[Term], gold: GoldPath, around: Surroundings) -> list[Term]:
+    """Sort nodes by how similar their names are to the question."""
+    names = around.names(tails)
+    cosines = _embedder().similarity(_asked(gold), names)
+    ranks = [
+        (-round(cosine, 6), name, node_text(tail), str(tail))
+        for cosine, name, tail in zip(cosines, names, tails, strict=True)
+    ]
+    return [tail for _, tail in sorted(zip(ranks, tails, strict=True), key=lambda pair: pair[0])]
+
+
+@cache
+def _embedder() -> Embedder:
+    return Embedder.load()
+
+
+def _asked(gold: GoldPath) -> str:
+    return " ".join(gold.question.text.split())

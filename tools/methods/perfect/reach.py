@@ -126,6 +126,11 @@ class Surroundings:
         names = self._graph.labels(mids)
         return [mid for mid in mids if mid in names]
 
+    def names(self, nodes: Sequence[Term]) -> list[str]:
+        """List the names of nodes; one without a name has its id, a literal its text."""
+        names = self._graph.labels(self.named(nodes))
+        return [names.get(text, text) for text in map(node_text, nodes)]
+
     def _places(self, node: str, both: bool) -> dict[Hop, tuple[Hop, int]]:
         """Map the edges at a node to their shown names and places."""
         hops = self._relations(node, "out")
@@ -163,7 +168,6 @@ class Reach:
         gold: The path.
         cut: What is shown of the nodes of a relation.
         turns_back: Whether the last hop's relation is offered in the opposite direction.
-        shown: If given, so many nodes of a relation are shown: those that lead to most answers.
     """
 
     def __init__(
@@ -172,10 +176,9 @@ class Reach:
         gold: GoldPath,
         cut: Cut = lambda node, hop, tails: tails,
         turns_back: bool = True,
-        shown: int = ALL,
     ) -> None:
         self._around, self._gold, self._cut = around, gold, cut
-        self._turns_back, self._shown = turns_back, shown
+        self._turns_back = turns_back
         self._ends: dict[tuple[State, int], frozenset[str]] = {}
         self.hides_nodes = False
         """Whether nodes were cut so far."""
@@ -185,10 +188,8 @@ class Reach:
         if depth == len(self._gold.edges):
             return self._gold.wanted & {answer_text(state.node)}
         if (state, depth) not in self._ends:
-            parts = [self.answers(each, depth + 1) for each in self.after(state, depth)]
-            self.hides_nodes |= len(parts) > self._shown
-            best = sorted(parts, key=len, reverse=True)[: self._shown]
-            self._ends[state, depth] = frozenset[str]().union(*best)
+            parts = (self.answers(each, depth + 1) for each in self.after(state, depth))
+            self._ends[state, depth] = frozenset[str]().union(*parts)
         return self._ends[state, depth]
 
     def after(self, state: State, depth: int) -> list[State]:
