@@ -15,14 +15,18 @@ from tools.methods.ceilings import main
 
 NS = "http://rdf.freebase.com/ns/"
 HUB, CHILDREN = "m.0hub", [f"m.0c{at:02}" for at in range(30)]
+MEDIATORS = [f"m.0m{at:02}" for at in range(12)]
+FRIENDS = {"m.0f1": "Concrete mixer", "m.0f2": "Which child?"}
 CHAIN = ["m.0a", "m.0b", "m.0c", "m.0d", "m.0e"]
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A hub with 30 children, of which only the first and last have names; and a long chain."""
+    """A hub with children, of which only the first and last have names; and a long chain."""
     triples = [(HUB, "family.head.child", child) for child in CHILDREN]
     triples += [(HUB, f"family.head.a{at:02}", "m.0other") for at in range(49)]
+    triples += [("m.0big", "family.head.visit", mediator) for mediator in MEDIATORS]
+    triples += [("m.0big", "family.head.friend", friend) for friend in FRIENDS]
     triples += [
         (left, f"way.step.n{at}", right) for at, (left, right) in enumerate(pairwise(CHAIN))
     ]
@@ -30,6 +34,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     lines = [f"<{NS}{s}>\t<{NS}{p}>\t<{NS}{o}>\t." for s, p, o in triples]
     for mid in (HUB, *CHAIN, CHILDREN[0], CHILDREN[-1]):
         lines.append(f'<{NS}{mid}>\t<{NS}type.object.name>\t"Name {mid}"@en\t.')
+    for mid, name in FRIENDS.items():
+        lines.append(f'<{NS}{mid}>\t<{NS}type.object.name>\t"{name}"@en\t.')
     folder = tmp_path_factory.mktemp("ceilings")
     with gzip.open(folder / "dump.nt.gz", "wt", encoding="utf-8") as file:
         file.write("\n".join(sorted(lines)) + "\n")
@@ -77,6 +83,29 @@ def test_the_sample_of_tog_is_drawn_by_the_stated_formula(store: Path, tmp_path:
         path = f"ns:{HUB} ns:family.head.child ?x"
         found = _ceilings(store, tmp_path, path, [drawn[at]], "--method", "tog", *scored)
         assert found["tog"][0] == (1 if at < 5 else 0)
+
+
+def test_of_nodes_without_a_name_plan_on_graph_draws_by_the_same_formula(
+    store: Path, tmp_path: Path
+) -> None:
+    start = "42|which child?|m.0big|family.head.visit|out|"
+    drawn = sorted(MEDIATORS, key=lambda mid: sha256((start + mid).encode()).hexdigest())
+    for at in (9, 10):
+        path = "ns:m.0big ns:family.head.visit ?x"
+        found = _ceilings(store, tmp_path, path, [drawn[at]], "--method", "pog")
+        assert found["pog"] == ((1, None) if at < 10 else (0, "nodes are hidden"))
+    found = _ceilings(
+        store, tmp_path, path, [drawn[10]], "--method", "pog", "--set", "nameless=1000"
+    )
+    assert found["pog"] == (1, None)
+
+
+def test_plan_on_graph_shows_the_nodes_most_similar_to_the_question(
+    store: Path, tmp_path: Path
+) -> None:
+    path, few = "ns:m.0big ns:family.head.friend ?x", ["--method", "pog", "--set", "shown=1"]
+    for friend, f1 in (("m.0f1", 0), ("m.0f2", 1)):
+        assert _ceilings(store, tmp_path, path, [friend], *few)["pog"][0] == f1
 
 
 def test_relations_are_sorted_before_they_are_capped(store: Path, tmp_path: Path) -> None:

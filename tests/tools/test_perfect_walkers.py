@@ -1,12 +1,14 @@
 """The perfect chooser's replies to walking methods, for prompts that the methods render."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from kbqa.engine.chat.model import Message
 from kbqa.engine.deciding.direct import direct_prompt
-from kbqa.engine.deciding.reading import read_choice
+from kbqa.engine.deciding.reading import read_choice, read_names, read_scores
+from kbqa.engine.deciding.verdicts import read_verdict as read_judgement
 from kbqa.engine.methods.bpc.prompts import (
     answer_prompt,
     check_prompt,
@@ -16,7 +18,9 @@ from kbqa.engine.methods.bpc.prompts import (
 )
 from kbqa.engine.methods.knowpath import prompts as knowpath
 from kbqa.engine.methods.knowpath.replies import Verdict, read_thought, read_verdict
+from kbqa.engine.methods.pog import prompts as pog
 from kbqa.engine.methods.tog import prompts as tog
+from kbqa.engine.methods.trace import prompts as trace
 from kbqa.engine.questions.question_sets import Question
 from kbqa.kb.open import open_graph
 from kbqa.kb.schema.graph_schema import GraphSchema
@@ -43,8 +47,7 @@ def chooser(small_store: Path) -> Iterator[PerfectChooser]:
         yield PerfectChooser({}, GraphSchema(graph), know)
 
 
-def _reply(chooser: PerfectChooser, messages: object) -> str:
-    assert isinstance(messages, tuple)
+def _reply(chooser: PerfectChooser, messages: Sequence[Message]) -> str:
     return chooser.reply("\n".join(message.content for message in messages))
 
 
@@ -144,6 +147,84 @@ def test_it_explores_for_knowpath(chooser: PerfectChooser) -> None:
     assert not read_verdict(
         _reply(chooser, knowpath.check_prompt(QUESTION, WALKS[:1])), "", []
     ).names
+
+
+def test_it_walks_for_plan_on_graph(chooser: PerfectChooser) -> None:
+    assert pog.read_plan(_reply(chooser, pog.plan_prompt(QUESTION))) == (QUESTION,)
+    offered = ["-> people.person.gender", f"-> {RELATION}"]
+    for entity, chosen in (("Justin Bieber", (1,)), ("Jamaica", ())):
+        prompt = pog.relations_prompt(QUESTION, [QUESTION], entity, offered)
+        picked = read_choice(_reply(chooser, prompt), offered, 2)
+        assert (picked.chosen, picked.unread) == (chosen, ())
+    nodes = ["m.0gxnnwp", "m.0gxnnwc"]
+    for relation, chosen in ((offered[1], (1,)), (offered[0], ())):
+        prompt = pog.entities_prompt(QUESTION, [QUESTION], "Justin Bieber", relation, nodes)
+        picked = read_choice(_reply(chooser, prompt), nodes, 2)
+        assert (picked.chosen, picked.unread) == (chosen, ())
+
+
+def test_it_answers_plan_on_graph_from_the_triples_alone(chooser: PerfectChooser) -> None:
+    memory = ["Jazmyn Bieber is his sister."]
+    triples = [
+        f"(Justin Bieber, {RELATION}, m.0gxnnwc)",
+        f"(m.0gxnnwc, {NEXT}, Jazmyn Bieber)",
+    ]
+    prompt = pog.remember_prompt(QUESTION, [QUESTION], memory, triples)
+    assert pog.read_memory(_reply(chooser, prompt), [QUESTION], memory) == (tuple(memory), ())
+    for shown, names in ((triples, ("Jazmyn Bieber",)), (triples[:1], ())):
+        verdict = read_judgement(_reply(chooser, pog.check_prompt(QUESTION, memory, shown)), [])
+        assert (verdict.is_enough, verdict.names, verdict.unread) == (bool(names), names, ())
+        reply = _reply(chooser, pog.answer_prompt(QUESTION, memory, shown))
+        assert read_names(reply, []) == (list(names), ())
+
+
+def test_of_earlier_entities_it_takes_those_that_lead_on_to_answers(
+    chooser: PerfectChooser,
+) -> None:
+    reply = _reply(chooser, pog.reflect_prompt(QUESTION, [], ["Jaxon Bieber"]))
+    assert pog.read_add(reply) == (False, ())
+    met = ["Male", "m.0gxnnwp", "Jazmyn Bieber", "m.0gxnnwc", "Justin Bieber"]
+    for question, chosen in ((QUESTION, (3, 4)), ("another question?", ())):
+        picked = read_choice(_reply(chooser, pog.earlier_prompt(question, [], met)), met, 5)
+        assert (picked.chosen, picked.unread) == (chosen, ())
+
+
+@pytest.mark.parametrize(
+    ("start", "path", "offered", "right"),
+    [
+        ("Justin Bieber", [], ["-> people.person.gender", f"-> {RELATION}"], 1),
+        ("Justin Bieber", [f"-> {RELATION}"], [f"-> {NEXT}", "-> people.person.gender"], 0),
+        ("Justin Bieber", [f"-> {RELATION}", f"-> {NEXT}"], [f"-> {RELATION}"], None),
+        ("Justin Bieber", ["-> people.person.gender"], [f"-> {RELATION}"], None),
+        ("Jamaica", [], [f"-> {RELATION}"], None),
+    ],
+)
+def test_it_follows_the_gold_path_in_trace(
+    chooser: PerfectChooser, start: str, path: list[str], offered: list[str], right: int | None
+) -> None:
+    # The narrative is all that the proposal knows of the path.
+    context = _reply(chooser, trace.narrate_prompt(QUESTION, path)) if path else trace.START
+    proposed = _reply(chooser, trace.propose_prompt(QUESTION, start, context, offered, 3))
+    picked = read_choice(proposed, offered, 3)
+    assert (picked.chosen, picked.unread) == (() if right is None else (right,), ())
+    ranked = read_scores(
+        _reply(chooser, trace.rank_prompt(QUESTION, start, path, "", offered)), offered, 3
+    )
+    scores = dict(zip(ranked.chosen, ranked.scores, strict=True))
+    assert scores == {at: float(at == right) for at in range(len(offered))}
+
+
+def test_of_the_ends_in_trace_it_names_the_answers(chooser: PerfectChooser) -> None:
+    ends, path = ["Jaxon Bieber", "Jazmyn Bieber"], [f"-> {RELATION}", f"-> {NEXT}"]
+    for walked, names in ((path, ["Jazmyn Bieber"]), (path[:1], [])):
+        reply = _reply(chooser, trace.answer_prompt(QUESTION, "Justin Bieber", walked, ends))
+        assert read_names(reply, ends) == (names, ())
+
+
+def test_its_advice_in_trace_names_no_entities(chooser: PerfectChooser) -> None:
+    summary = _reply(chooser, trace.summarise_prompt(QUESTION, [f"-> {RELATION}"], "it ended"))
+    advice = _reply(chooser, trace.generalise_prompt(QUESTION, [summary, "Jazmyn Bieber"]))
+    assert "Bieber" not in summary + advice
 
 
 @pytest.mark.parametrize("reason", [True, False])

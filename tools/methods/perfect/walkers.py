@@ -9,7 +9,7 @@ memory it knows nothing.
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kbqa.sparql.crp import Hop
 from tools.methods.perfect.known import Known, best_of
@@ -180,6 +180,14 @@ def _pog_reflect(prompt: Prompt, known: Known | None) -> str:
     return json.dumps({"Add": "No", "Reason": ""})
 
 
+def _pog_earlier(prompt: Prompt, known: Known | None) -> str:
+    # Nothing leads on from the end of the path.
+    depths = range(known.hops if known is not None else 0)
+    options = prompt.lines("Earlier entities")
+    worths = [_worth(option, depths, known) for option in options]
+    return json.dumps(numbers_of(best_of(worths), options))
+
+
 def _from_memory(prompt: Prompt, known: Known | None) -> str:
     return "Answer:\nunknown"
 
@@ -209,6 +217,7 @@ _REPLIES: Mapping[str, Callable[[Prompt, Known | None], str]] = {
     "Keep a memory of what is known about each sub-objective": _pog_remember,
     "Can the question be answered from the memory and the triples": _pog_check,
     "Should entities that were met earlier be added to": _pog_reflect,
+    "Choose as few as possible of the entities below, which were met earlier": _pog_earlier,
     "Answer the question from what you know.": _from_memory,
 }
 
@@ -251,8 +260,14 @@ def _entities(
 
 def _worths(options: Sequence[str], depths: Sequence[int], known: Known) -> list[frozenset[str]]:
     """List the gold answers behind nodes that are one hop from any of some depths."""
-    nothing: frozenset[str] = frozenset()
-    return [nothing.union(*(known.worth(name, depth + 1) for depth in depths)) for name in options]
+    return [_worth(name, [depth + 1 for depth in depths], known) for name in options]
+
+
+def _worth(name: str, depths: Iterable[int], known: Known | None) -> frozenset[str]:
+    """Return the gold answers behind the nodes of a name at any of some depths."""
+    if known is None:
+        return frozenset()
+    return frozenset[str]().union(*(known.worth(name, depth) for depth in depths))
 
 
 def _answers(paths: Sequence[str], known: Known | None) -> list[str]:
