@@ -163,12 +163,14 @@ def read_names(reply: str, known: Sequence[str]) -> tuple[list[str], tuple[str, 
         The names, each once, and what could not be understood.
     """
     by_key = {normalise(name): name for name in reversed(known)}
+    # Of two names that differ in commas alone, only one is in the table.
+    longest = max((name.count(",") + 1 for name in known), default=1)
     listed = read_list(reply)
     found: dict[str, None] = {}
     unread: list[str] = []
     for line in listed if listed is not None else plain_lines(reply):
         text = re.sub(r"^(?:the )?answers?(?: is| are)?\s*:\s*", "", line, flags=re.IGNORECASE)
-        pieces = _known_pieces(text, by_key)
+        pieces = _known_pieces(text, by_key, longest)
         if any(is_known for _, is_known in pieces):
             pieces = [(p, is_known) for p, is_known in pieces if is_known or _is_name(p)]
         elif not _is_name(text):
@@ -298,11 +300,10 @@ def _closing(text: str, start: int, opening: str, closing: str) -> int | None:
     return None
 
 
-def _known_pieces(text: str, known: Mapping[str, str]) -> list[tuple[str, bool]]:
-    """Split a text at commas, but not inside known names."""
+def _known_pieces(text: str, known: Mapping[str, str], longest: int) -> list[tuple[str, bool]]:
+    """Split a text at commas, but not inside known names, which have at most `longest` parts."""
     parts = [part.strip(_QUOTES) for part in text.split(",")]
     pieces: list[tuple[str, bool]] = []
-    longest = max((name.count(",") + 1 for name in known.values()), default=1)
     at = 0
     while at < len(parts):
         for end in range(min(at + longest, len(parts)), at, -1):

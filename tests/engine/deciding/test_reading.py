@@ -115,6 +115,12 @@ def test_answers_as_models_write_them(reply: str, names: list[str]) -> None:
     assert read_names(reply, NAMES)[0] == names
 
 
+def test_names_that_differ_in_commas_alone_are_not_broken() -> None:
+    known = ["Wine, Women and Songs", "Wine, Women, and Songs"]
+    for name in known:
+        assert len(read_names(f'["{name}"]', known)[0]) == 1
+
+
 LOCATED = [
     "-> location.location.contains",
     "-> location.location.contains_major_portion_of",
