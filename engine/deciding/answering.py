@@ -26,7 +26,8 @@ def ground(
 ) -> tuple[AnswerEntity, ...]:
     """Find what names mean: first among the nodes of walks, then among all names of the graph.
 
-    A name that several nodes of the walks have means all of them. A name that no node of them has
+    A name that several nodes of the walks have means all of them, but not the topic if a walk leads
+    to another node of its name, as to a book about its author. A name that no node of them has
     means the best known entity of that name; its origin is ``named``, as nothing was found in the
     graph that leads there. What the graph has no name for stays a text.
 
@@ -39,10 +40,8 @@ def ground(
     Raises:
         GraphError: The graph does not answer.
     """
-    shown: dict[str, dict[Term, None]] = {}
-    for node in (node for walk in walks for node in walk.nodes):
-        for key in {normalise(neighbourhood.name(node)), normalise(term_text(node))}:
-            shown.setdefault(key, {})[node] = None
+    reached = _by_key((node for walk in walks for node in walk.nodes[1:]), neighbourhood)
+    shown = _by_key((walk.nodes[0] for walk in walks), neighbourhood) | reached
     answers: dict[Term, AnswerEntity] = {}
     for name in said:
         nodes = shown.get(normalise(name), {}) if normalise(name) else {}
@@ -52,6 +51,15 @@ def ground(
             answer = _named(name, names)
             answers.setdefault(answer.term, answer)
     return tuple(answers.values())
+
+
+def _by_key(nodes: Iterable[Term], neighbourhood: Neighbourhood) -> dict[str, dict[Term, None]]:
+    """Map the keys of names, ids and texts to the nodes that have them, in order."""
+    found: dict[str, dict[Term, None]] = {}
+    for node in nodes:
+        for key in {normalise(neighbourhood.name(node)), normalise(term_text(node))}:
+            found.setdefault(key, {})[node] = None
+    return found
 
 
 def _named(name: str, names: Names) -> AnswerEntity:

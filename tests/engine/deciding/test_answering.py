@@ -64,6 +64,13 @@ def test_a_name_of_two_nodes_means_both(around: Neighbourhood, names: Names) -> 
     assert [each.term for each in answers] == [LiteralTerm("7"), LiteralTerm("7", "integer")]
 
 
+def test_a_node_goes_before_the_topic_of_its_name(around: Neighbourhood, names: Names) -> None:
+    topic, namesake = Walk(Entity("Jamaica", "m.03_r3")), LiteralTerm("Jamaica")
+    there, elsewhere = (topic.then(Hop("a.b"), node) for node in (namesake, LiteralTerm("7")))
+    for walks, found in (([elsewhere, there], namesake), ([elsewhere], "m.03_r3")):
+        assert [each.term for each in ground(["Jamaica"], walks, around, names)] == [found]
+
+
 def test_evidence_ends_at_the_answer(around: Neighbourhood, names: Names) -> None:
     longer = WALK.then(Hop("people.person.gender"), "m.05zppz")
     answers = ground(["Jaxon Bieber", "Kingston"], [longer], around, names)
