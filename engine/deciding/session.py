@@ -11,7 +11,7 @@ from typing import Any
 
 from kbqa.engine.answer import Answer, AnswerEntity
 from kbqa.engine.chat.model import DEFAULT_MAX_TOKENS, Message
-from kbqa.engine.deciding.answering import Said, ends_alike, evidence_of, ground
+from kbqa.engine.deciding.answering import HOP_COST, Said, ends_alike, evidence_of, ground
 from kbqa.engine.deciding.choice import Choice, Picked, Step
 from kbqa.engine.deciding.choosers import ByChance, ByChat, ByEmbedder, ByRehearsal, Choosing, draw
 from kbqa.engine.deciding.trace import Stop, WalkTrace
@@ -57,8 +57,9 @@ class Walkers:
 
     def settings(self) -> Mapping[str, object]:
         """Return what decides, for manifests."""
+        by_embedder = {} if self.embedder is None else {"hop_cost": HOP_COST}
         embedder = None if self.embedder is None else self.embedder.name
-        return {"chooser": self.chooser, "embedder": embedder, "seed": self.seed}
+        return {"chooser": self.chooser, "embedder": embedder, "seed": self.seed, **by_embedder}
 
     def load_embedder(self) -> Embedder:
         """Return the embedder, which is loaded when it is first needed, whoever decides.

@@ -24,7 +24,7 @@ from kbqa.engine.exploring.frontiers import Frontiers, RelationPath
 from kbqa.engine.exploring.path_ends import MAX_ASKED, MAX_NODES
 from kbqa.engine.linking.ground import Grounder
 from kbqa.engine.method import Asked
-from kbqa.engine.methods.trace.answering import HOP_COST, rank_paths, write_candidates
+from kbqa.engine.methods.trace.answering import rank_paths, write_candidates
 from kbqa.engine.methods.trace.priors import LAST_SUMMARIES
 from kbqa.engine.methods.trace.prompts import answer_prompt, relation_option
 from kbqa.engine.methods.trace.search import Explored, Search
@@ -66,7 +66,6 @@ class TraceMethod:
         return {
             **asdict(self._settings),
             **shared,
-            "hop_cost": HOP_COST,
             "last_summaries": LAST_SUMMARIES,
             "max_asked": MAX_ASKED,
             "max_ends": MAX_ENDS,
