@@ -130,6 +130,16 @@ def test_a_triple_there_and_back_is_no_path_to_an_answer(small_store: Path) -> N
         assert _reply(chooser, prompt) == "No"
 
 
+def test_if_one_parse_is_out_of_sight_it_goes_by_another(small_store: Path) -> None:
+    query = f"SELECT ?x {{ ns:{BIEBER} ns:{RELATION} ?y . ?y ns:{NEXT} ?x }}"
+    golds = (("m.0gxnnwd",), ("m.0gxnnwd", "m.0gxnnwq"))
+    with open_graph(small_store) as graph:
+        asked = Question("1", QUESTION, (Entity(mid=BIEBER),), golds, sparql=query)
+        chooser = PerfectChooser({}, GraphSchema(graph), GoldKnowledge([asked], graph))
+        assert _reply(chooser, answer_prompt(QUESTION, WALKS)) == "Jazmyn Bieber"
+        assert _reply(chooser, answer_prompt(QUESTION, WALKS[:1])) == "Jaxon Bieber"
+
+
 def test_it_explores_for_knowpath(chooser: PerfectChooser) -> None:
     memory = read_thought(_reply(chooser, knowpath.paths_prompt(QUESTION, 15)), QUESTION)
     assert (memory.hint, memory.names) == ((), ())

@@ -34,7 +34,7 @@ from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph
 from kbqa.kb.schema.graph_schema import GraphSchema
 from kbqa.sparql.crp import Crp, Entity, Hop
-from tools.methods.perfect.known import Known
+from tools.methods.perfect.known import Known, all_known
 from tools.methods.perfect.reach import GoldPath, Surroundings
 from tools.methods.perfect.reach import gold_paths as walkable
 from tools.methods.perfect.rendered import Prompt
@@ -59,14 +59,14 @@ class PerfectChooser:
         golds: The gold path of each question, by its words; its topic has its name in the graph.
         schema: The graph's schema.
         know: Returns what is known of a question for walking methods, by its words with single
-            blanks; None if it has no gold path.
+            blanks; nothing if it has no gold path.
     """
 
     def __init__(
         self,
         golds: Mapping[str, RelationPath],
         schema: GraphSchema,
-        know: Callable[[str], Known | None] = lambda question: None,
+        know: Callable[[str], Sequence[Known]] = lambda question: (),
     ) -> None:
         self._schema, self._know = schema, know
         self._golds = {
@@ -138,16 +138,16 @@ class GoldKnowledge:
             for question, gold in zip(asked, walkable(asked, self._around.schema), strict=True)
             if isinstance(gold, GoldPath)
         }
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, list[Known]] = {}
         self._lock = Lock()
 
-    def __call__(self, question: str) -> Known | None:
+    def __call__(self, question: str) -> list[Known]:
         """Return what is known of a question."""
         if question not in self._golds:
-            return None
+            return []
         with self._lock:
             if question not in self._known:
-                self._known[question] = Known(self._golds[question], self._graph, self._around)
+                self._known[question] = all_known(self._golds[question], self._graph, self._around)
             return self._known[question]
 
 

@@ -11,11 +11,20 @@ from kbqa.sparql.terms import Term
 from tools.methods.perfect.reach import GoldPath, Reach, State, Surroundings
 
 
+def all_known(gold: GoldPath, graph: Graph, around: Surroundings) -> list["Known"]:
+    """Return what is known of a question: once for each parse, as each has answers of its own.
+
+    First comes the parse that the path answers best, with the fewest answers.
+    """
+    alternatives = sorted(_alternatives(gold) or [gold], key=lambda each: _misses(each, around))
+    return [Known(each, graph, around) for each in alternatives]
+
+
 class Known:
     """The gold main path of one question, and where it leads.
 
     Args:
-        gold: The path.
+        gold: The path, with one set of gold answers.
         graph: Whose nodes lie on it.
         around: The same graph.
     """
@@ -23,8 +32,6 @@ class Known:
     def __init__(self, gold: GoldPath, graph: Graph, around: Surroundings) -> None:
         self._schema: GraphSchema = around.schema
         self.edges = gold.edges
-        # Of several parses, the one that the path answers best, with the fewest answers.
-        gold = min(_alternatives(gold) or [gold], key=lambda each: _misses(each, around))
         reach = Reach(around, gold)
         nodes: set[Term] = {gold.topic}
         self._worth: list[dict[str, frozenset[str]]] = []

@@ -27,11 +27,16 @@ _START = "This is the start of the path."
 _NOTHING = "nothing yet"
 
 
-def reply_to(prompt: Prompt, known: Known | None) -> str | None:
-    """Reply to the prompt of a walking method; None if it is of no method that is known here."""
+def reply_to(prompt: Prompt, known: Sequence[Known]) -> str | None:
+    """Reply to the prompt of a walking method; None if it is of no method that is known here.
+
+    What is known of a later parse counts if the first ones find nothing in the prompt.
+    """
     for words, reply in _REPLIES.items():
         if prompt.says(words):
-            return reply(prompt, known)
+            nothing = reply(prompt, None)
+            replies = (reply(prompt, each) for each in known)
+            return next((each for each in replies if each != nothing), nothing)
     return None
 
 
