@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, Self
 
 from kbqa.sparql.terms import Term
 
@@ -31,6 +31,18 @@ class Table:
     variables: tuple[str, ...]
     rows: tuple[tuple[Term | None, ...], ...]
     truncated: bool = False
+
+
+class Neighbours(NamedTuple):
+    """The first of what a relation leads to.
+
+    Attributes:
+        terms: Sorted by id, or by text for literals.
+        hidden: How many there are besides.
+    """
+
+    terms: tuple[Term, ...]
+    hidden: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +107,14 @@ class Graph(Protocol):
         """List what one relation leads to from an entity, at most `limit` terms.
 
         Source: KnowPath, appendix G, head and tail entity search.
+        """
+
+    def first_neighbours(
+        self, entity: str, relation: str, direction: Direction, limit: int = DEFAULT_LIMIT
+    ) -> Neighbours:
+        """List the first of what one relation leads to, by id, and count the others.
+
+        Unlike those of `neighbours`, they do not depend on the order of the store.
         """
 
     def frontier_relations(

@@ -69,6 +69,11 @@ class LiteralTerm:
 Term: TypeAlias = str | LiteralTerm
 
 
+def term_order(term: Term) -> tuple[str, str]:
+    """Return a key that sorts terms by id or text; the datatype decides between equal texts."""
+    return (term.text, str(term)) if isinstance(term, LiteralTerm) else (term, "")
+
+
 def is_mid(text: str) -> bool:
     """Return whether a text is a Freebase machine id.
 

@@ -123,7 +123,7 @@ class Session:
             graph = BoundedGraph(graph, asked.clock.bound)
         self.graph = graph
         self.neighbourhood = Neighbourhood(
-            graph, walkers.schema, lambda: asked.clock.stage("explore"), walkers.timeout_s
+            graph, walkers.schema, lambda: asked.clock.stage("explore")
         )
         self._choosing = self._chooser()
 

@@ -3,7 +3,15 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Self
 
-from kbqa.kb.graph import DEFAULT_LIMIT, DEFAULT_TIMEOUT_S, Direction, Graph, GraphIdentity, Table
+from kbqa.kb.graph import (
+    DEFAULT_LIMIT,
+    DEFAULT_TIMEOUT_S,
+    Direction,
+    Graph,
+    GraphIdentity,
+    Neighbours,
+    Table,
+)
 from kbqa.sparql.terms import Term
 
 if TYPE_CHECKING:
@@ -51,6 +59,13 @@ class BoundedGraph:
         """List neighbours of an entity if there is time."""
         self._bound(DEFAULT_TIMEOUT_S)
         return self._graph.neighbours(entity, relation, direction, limit)
+
+    def first_neighbours(
+        self, entity: str, relation: str, direction: Direction, limit: int = DEFAULT_LIMIT
+    ) -> Neighbours:
+        """List the first neighbours of an entity if there is time."""
+        self._bound(DEFAULT_TIMEOUT_S)
+        return self._graph.first_neighbours(entity, relation, direction, limit)
 
     def frontier_relations(
         self, entities: Sequence[str], direction: Direction, limit: int = DEFAULT_LIMIT

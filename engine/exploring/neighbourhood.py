@@ -4,40 +4,21 @@ Relations are fetched, filtered and sorted before any method caps them, and so a
 relation leads to: what a method is shown never depends on the order of the store.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Literal, NamedTuple
+from typing import Literal
 
-from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
+from kbqa.kb.graph import Direction, Graph, Neighbours
 from kbqa.kb.names.search import name_terms
 from kbqa.kb.schema.graph_schema import GraphSchema
 from kbqa.kb.schema.telling import is_telling
 from kbqa.sparql.crp import Hop
-from kbqa.sparql.terms import LiteralTerm, Term, iri, is_well_formed
+from kbqa.sparql.terms import LiteralTerm, Term, is_well_formed
 
 Directions = Literal["out", "both"]
 
 MAX_TAILS = 1000
 """Nodes that one relation leads to, at most; the others are counted and hidden."""
-
-
-class Tails(NamedTuple):
-    """What a relation leads to from a node.
-
-    Attributes:
-        nodes: At most `MAX_TAILS`, sorted by `term_order`.
-        hidden: How many there are besides.
-    """
-
-    nodes: tuple[Term, ...]
-    hidden: int = 0
-
-
-def term_order(term: Term) -> tuple[str, str]:
-    """Sort nodes by id or text; the datatype decides between literals of one text."""
-    if isinstance(term, LiteralTerm):
-        return term.text, str(term)
-    return term, ""
 
 
 class Neighbourhood:
@@ -47,7 +28,6 @@ class Neighbourhood:
         graph: The graph.
         schema: Of that graph.
         timed: Entered for each lookup that is not answered from memory, to time it.
-        timeout_s: Seconds for each query.
     """
 
     def __init__(
@@ -55,12 +35,10 @@ class Neighbourhood:
         graph: Graph,
         schema: GraphSchema,
         timed: Callable[[], AbstractContextManager[object]] = nullcontext,
-        timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> None:
         self._graph, self._schema, self._timed = graph, schema, timed
-        self._timeout_s = timeout_s
         self._hops: dict[tuple[Term, Directions], tuple[Hop, ...]] = {}
-        self._tails: dict[tuple[Term, Hop], Tails] = {}
+        self._tails: dict[tuple[Term, Hop], Neighbours] = {}
         self._names: dict[Term, str] = {}
         self.queries = 0
         """Lookups in the graph so far."""
@@ -82,18 +60,22 @@ class Neighbourhood:
                 self._hops[key] = self._find_hops(node, directions)
         return self._hops[key]
 
-    def tails(self, node: Term, hop: Hop) -> Tails:
-        """List what a relation leads to from a node.
+    def tails(self, node: Term, hop: Hop) -> Neighbours:
+        """List what a relation leads to from a node: at most `MAX_TAILS` terms, the first by id.
 
         Raises:
             GraphError: The graph does not answer.
         """
         if isinstance(node, LiteralTerm) or not is_well_formed(node):
-            return Tails(())
+            return Neighbours(())
         key = (node, hop)
         if key not in self._tails:
+            direction: Direction = "in" if hop.inverse else "out"
             with self._timed():
-                self._tails[key] = self._find_tails(node, hop)
+                self.queries += 1
+                self._tails[key] = self._graph.first_neighbours(
+                    node, hop.relation, direction, MAX_TAILS
+                )
         return self._tails[key]
 
     def names(self, nodes: Iterable[Term]) -> Mapping[Term, str]:
@@ -140,29 +122,3 @@ class Neighbourhood:
             edges = self._schema.canonical(incoming)
             hops += [h for h, edge in zip(incoming, edges, strict=True) if edge not in known]
         return tuple(sorted(hops, key=lambda hop: (hop.relation, hop.inverse)))
-
-    def _find_tails(self, node: str, hop: Hop) -> Tails:
-        self.queries += 1
-        direction: Literal["in", "out"] = "in" if hop.inverse else "out"
-        found: Sequence[Term] = self._graph.neighbours(node, hop.relation, direction, MAX_TAILS + 1)
-        hidden = 0
-        if len(found) > MAX_TAILS:
-            found, hidden = self._find_first(node, hop)
-        return Tails(tuple(sorted(found, key=term_order)), hidden)
-
-    def _find_first(self, node: str, hop: Hop) -> tuple[list[Term], int]:
-        """Find the first of a hub's neighbours by id: any thousand would depend on the store."""
-        self.queries += 2
-        ends = (iri(node), iri(hop.relation), "?x")
-        pattern = " ".join(reversed(ends) if hop.inverse else ends)
-        first = self._graph.select(
-            f"SELECT DISTINCT ?x {{ {pattern} }} ORDER BY STR(?x) LIMIT {MAX_TAILS}",
-            timeout_s=self._timeout_s,
-        )
-        count = self._graph.select(
-            f"SELECT (COUNT(DISTINCT ?x) AS ?n) {{ {pattern} }}", timeout_s=self._timeout_s
-        )
-        [[total]] = count.rows
-        found = [row[0] for row in first.rows if row[0] is not None]
-        size = int(total.text) if isinstance(total, LiteralTerm) else len(found)
-        return found, max(size - len(found), 0)

@@ -15,20 +15,29 @@ from typing import TYPE_CHECKING, Self, cast
 
 from kbqa.kb.endpoint.address import read_address
 from kbqa.kb.endpoint.protocol import EndpointReply, QuerySender
-from kbqa.kb.graph import DEFAULT_LIMIT, DEFAULT_TIMEOUT_S, Direction, GraphIdentity, Table
+from kbqa.kb.graph import (
+    DEFAULT_LIMIT,
+    DEFAULT_TIMEOUT_S,
+    Direction,
+    GraphIdentity,
+    Neighbours,
+    Table,
+)
 from kbqa.kb.queries import prepare_query
 from kbqa.kb.rows import pick_label, term_from_json
 from kbqa.sparql.errors import EndpointError, MalformedResult, ResultTruncated
 from kbqa.sparql.queries.row_limits import cap_rows, row_beyond, row_limit
 from kbqa.sparql.queries.templates import (
+    first_neighbours_query,
     frontier_neighbours_query,
     frontier_relations_query,
     labels_query,
+    neighbour_count_query,
     neighbours_query,
     relations_query,
     types_query,
 )
-from kbqa.sparql.terms import Term, iri
+from kbqa.sparql.terms import LiteralTerm, Term, iri, term_order
 
 if TYPE_CHECKING:
     from kbqa.kb.names.search import EndpointNames
@@ -106,6 +115,18 @@ class SparqlEndpoint:
     ) -> Sequence[Term]:
         """List what one relation leads to; see `Graph.neighbours`."""
         return self._column(neighbours_query(entity, relation, direction, limit))
+
+    def first_neighbours(
+        self, entity: str, relation: str, direction: Direction, limit: int = DEFAULT_LIMIT
+    ) -> Neighbours:
+        """List the first of what one relation leads to; see `Graph.first_neighbours`."""
+        found: Sequence[Term] = self.neighbours(entity, relation, direction, limit + 1)
+        total = len(found)
+        if total > limit:
+            found = self._column(first_neighbours_query(entity, relation, direction, limit))
+            [count] = self._column(neighbour_count_query(entity, relation, direction))
+            total = int(count.text) if isinstance(count, LiteralTerm) else total
+        return Neighbours(tuple(sorted(found, key=term_order)[:limit]), max(total - limit, 0))
 
     def frontier_relations(
         self, entities: Sequence[str], direction: Direction, limit: int = DEFAULT_LIMIT

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 import pyoxigraph
 
-from kbqa.kb.graph import DEFAULT_LIMIT, DEFAULT_TIMEOUT_S, Direction, GraphIdentity, Table
+from kbqa.kb.graph import (
+    DEFAULT_LIMIT,
+    DEFAULT_TIMEOUT_S,
+    Direction,
+    GraphIdentity,
+    Neighbours,
+    Table,
+)
 from kbqa.kb.queries import prepare_query
 from kbqa.kb.rows import pick_label, term_from_oxigraph
 from kbqa.kb.store.layout import StoreLayout, check_manifest, read_manifest
@@ -22,7 +29,7 @@ from kbqa.kb.store.statistics import Statistics
 from kbqa.kb.store.worker import QueryWorker
 from kbqa.sparql.errors import StoreError
 from kbqa.sparql.queries.templates import NAME, TYPE, relations_query
-from kbqa.sparql.terms import Term, full_iri
+from kbqa.sparql.terms import Term, full_iri, term_order
 
 if TYPE_CHECKING:
     from kbqa.kb.names.index import NameIndex
@@ -124,6 +131,14 @@ class OxigraphStore:
     ) -> Sequence[Term]:
         """List what one relation leads to; see `Graph.neighbours`."""
         return list(islice(self._ends(entity, relation, direction), limit))
+
+    def first_neighbours(
+        self, entity: str, relation: str, direction: Direction, limit: int = DEFAULT_LIMIT
+    ) -> Neighbours:
+        """List the first of what one relation leads to; see `Graph.first_neighbours`."""
+        # SPARQL's ORDER BY takes ten times as long.
+        found = sorted(self._ends(entity, relation, direction), key=term_order)
+        return Neighbours(tuple(found[:limit]), max(len(found) - limit, 0))
 
     def frontier_relations(
         self, entities: Sequence[str], direction: Direction, limit: int = DEFAULT_LIMIT

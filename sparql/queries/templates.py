@@ -41,6 +41,18 @@ def neighbours_query(entity: str, relation: str, direction: Direction, limit: in
     return f"SELECT DISTINCT ?entity WHERE {{ {edge} }} LIMIT {limit}"
 
 
+def first_neighbours_query(entity: str, relation: str, direction: Direction, limit: int) -> str:
+    """Write the search for the first of what one relation leads to, by id."""
+    edge = _edge(iri(entity), iri(relation), direction)
+    return f"SELECT DISTINCT ?entity WHERE {{ {edge} }} ORDER BY STR(?entity) LIMIT {limit}"
+
+
+def neighbour_count_query(entity: str, relation: str, direction: Direction) -> str:
+    """Write the query that counts what one relation leads to from an entity."""
+    edge = _edge(iri(entity), iri(relation), direction)
+    return f"SELECT (COUNT(DISTINCT ?entity) AS ?count) WHERE {{ {edge} }}"
+
+
 def frontier_relations_query(entities: Sequence[str], direction: Direction, limit: int) -> str:
     """Write the search for the distinct relations that any of several entities has.
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kbqa.kb.graph import Graph
+from kbqa.kb.graph import Graph, Neighbours
 from kbqa.kb.open import open_graph
 from kbqa.kb.schema.graph_schema import GraphSchema
 from kbqa.sparql.errors import GraphError, QueryRefused, QuerySyntaxError, QueryTimeout
@@ -96,6 +96,14 @@ def test_neighbours(graph: Graph) -> None:
     assert set(graph.neighbours("m.05zppz", gender, "in")) == {"m.06w2sn5", "m.0gxnnwq"}
     assert len(graph.neighbours("m.05zppz", gender, "in", limit=1)) == 1
     assert graph.neighbours("m.05zppz", gender, "out") == []
+
+
+def test_first_neighbours(graph: Graph) -> None:
+    gender = "people.person.gender"
+    both = graph.first_neighbours("m.05zppz", gender, "in")
+    assert both == Neighbours(("m.06w2sn5", "m.0gxnnwq"))
+    assert graph.first_neighbours("m.05zppz", gender, "in", 1) == Neighbours(("m.06w2sn5",), 1)
+    assert graph.first_neighbours("m.05zppz", gender, "out") == Neighbours(())
 
 
 def test_relations_of_a_frontier(graph: Graph) -> None:

@@ -173,7 +173,7 @@ class _Question:
         """Take the nodes that each relation leads to, at most `width` of them."""
         width, session = self._settings.width, self._session
         tails = [self._around.tails(walk.end, step) for walk, step in followed]
-        found: list[Sequence[Term]] = [each.nodes for each in tails]
+        found: list[Sequence[Term]] = [each.terms for each in tails]
         if self._settings.control == "random":
             taken = [
                 session.draw(nodes, width, "tails", session.drawn(walk), self._written(step))
@@ -184,7 +184,7 @@ class _Question:
         else:
             taken = [list(nodes[:width]) for nodes in found]
         self._tails_hidden += sum(
-            len(each.nodes) + each.hidden - len(kept)
+            len(each.terms) + each.hidden - len(kept)
             for each, kept in zip(tails, taken, strict=True)
         )
         return list(taken)

@@ -189,12 +189,12 @@ class Exploration:
         hidden = 0
         for way in ways:
             tails = self._around.tails(way.node, way.hop)
-            nodes: Sequence[Term] = tails.nodes
+            nodes: Sequence[Term] = tails.terms
             if self._settings.mediators == "drop":
                 self._around.names(nodes)
                 nodes = [node for node in nodes if self._is_named_entity(node)]
             shown = self._ordered(nodes)[: self._settings.shown]
-            hidden += len(tails.nodes) + tails.hidden - len(shown)
+            hidden += len(tails.terms) + tails.hidden - len(shown)
             for node in shown:
                 offered.setdefault(node, []).append(way)
         self._around.names(offered)

@@ -36,7 +36,6 @@ from kbqa.engine.deciding.reading import read_choice, read_names
 from kbqa.engine.deciding.session import Found, Session, Walkers
 from kbqa.engine.deciding.trace import Stop
 from kbqa.engine.embedding.embedder import MINILM, relation_words
-from kbqa.engine.exploring.neighbourhood import term_order
 from kbqa.engine.exploring.onward import drawn_by_content, first_to_each, hops_onward
 from kbqa.engine.exploring.walks import Walk, arrow
 from kbqa.engine.method import Asked
@@ -52,7 +51,7 @@ from kbqa.engine.methods.pog.prompts import (
 from kbqa.engine.methods.pog.settings import PogSettings
 from kbqa.engine.writing.generate import Candidate
 from kbqa.sparql.crp import Hop
-from kbqa.sparql.terms import LiteralTerm, Term
+from kbqa.sparql.terms import LiteralTerm, Term, term_order
 
 CHOSEN_RELATIONS = 3
 CHOSEN_ENTITIES = 3

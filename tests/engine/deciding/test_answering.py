@@ -84,7 +84,7 @@ def test_a_mediator_is_no_answer_if_a_walk_leads_further(
 ) -> None:
     around = Neighbourhood(demo, GraphSchema(demo))
     population = Hop("location.statistical_region.population")
-    [mediator, *_] = around.tails(str(kenya.mid), population).nodes
+    [mediator, *_] = around.tails(str(kenya.mid), population).terms
     [number] = around.tails(mediator, Hop("measurement_unit.dated_integer.number")).nodes
     walk = Walk(kenya).then(population, mediator)
     further = walk.then(Hop("measurement_unit.dated_integer.number"), number)
