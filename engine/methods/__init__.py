@@ -23,6 +23,14 @@ METHODS = {
         "kbqa.engine.methods.bpc.make",
         "Bounded Path Context: walks whose next hop is chosen by the last hops alone",
     ),
+    "knowpath": LazyMethod(
+        "kbqa.engine.methods.knowpath.make",
+        "KnowPath: the model's own paths guide it through a subgraph of each topic",
+    ),
+    "trace": LazyMethod(
+        "kbqa.engine.methods.trace.make",
+        "TRACE: paths of relations are followed by narratives, and by what ended paths teach",
+    ),
     "tog": LazyMethod(
         "kbqa.engine.methods.tog.make",
         "Think-on-Graph: relations and entities are scored, and the best triples of each hop kept",
@@ -37,14 +45,6 @@ METHODS = {
     "cot": LazyMethod(
         "kbqa.engine.methods.cot",
         "A floor: a language model reasons and answers, without the graph",
-    ),
-    "knowpath": LazyMethod(
-        "kbqa.engine.methods.knowpath.make",
-        "KnowPath: the model's own paths guide it through a subgraph of each topic",
-    ),
-    "trace": LazyMethod(
-        "kbqa.engine.methods.trace.make",
-        "TRACE: paths of relations are followed by narratives, and by what ended paths teach",
     ),
 }
 DEFAULT_METHOD = "router"
