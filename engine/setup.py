@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import cached_property
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from kbqa.engine.answer import Answer
 from kbqa.engine.chat.counted_chat import CountedChat
@@ -24,6 +24,9 @@ from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
 from kbqa.kb.names.search import open_names
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import InputError
+
+if TYPE_CHECKING:
+    from kbqa.engine.deciding.session import Walkers
 
 logger = logging.getLogger(__name__)
 
@@ -85,6 +88,20 @@ class Resources:
     def chooser(self) -> ChooserName:
         """Who takes decisions."""
         return self.chosen_chooser or ("embedder" if self.chat is None else "llm")
+
+    def walkers(self, seed: int) -> "Walkers":
+        """Return what methods that walk the graph work with.
+
+        Args:
+            seed: For draws by chance.
+
+        Raises:
+            ModelError: The embedder is to decide, and is missing or broken.
+            StoreError: The store's schema is missing or broken.
+        """
+        from kbqa.engine.deciding.session import Walkers
+
+        return Walkers(self.graph, self.names, self.chooser, self.timeout_s, seed)
 
     def close(self) -> None:
         """Close the graph's names, but not the graph."""

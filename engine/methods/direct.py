@@ -13,7 +13,7 @@ from typing import Annotated
 from kbqa.engine.answer import Answer
 from kbqa.engine.chat.model import DEFAULT_MAX_TOKENS
 from kbqa.engine.deciding.direct import answer_directly
-from kbqa.engine.deciding.session import Found, Walkers
+from kbqa.engine.deciding.session import SEED, Found, Walkers
 from kbqa.engine.method import Asked
 from kbqa.engine.setup import Resources
 from kbqa.engine.writing.generate import Candidate
@@ -47,7 +47,7 @@ def make_direct(
             f"{name} asks a general model for the answers, so it cannot work with "
             f"--chooser {resources.chooser}. Leave --chooser out."
         )
-    walkers = Walkers(resources.graph, resources.names, resources.chooser, resources.timeout_s)
+    walkers = resources.walkers(SEED)
     return Direct(name, walkers, settings, reason=reason)
 
 

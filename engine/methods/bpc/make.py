@@ -1,6 +1,5 @@
 """Make Bounded Path Context from its settings."""
 
-from kbqa.engine.deciding.session import Walkers
 from kbqa.engine.methods.bpc.method import BoundedPathContext
 from kbqa.engine.methods.bpc.settings import BpcSettings
 from kbqa.engine.setup import Resources
@@ -15,11 +14,4 @@ def make(resources: Resources, settings: BpcSettings) -> BoundedPathContext:
         ModelError: A model is missing or broken.
         GraphError: The graph's schema cannot be read.
     """
-    walkers = Walkers(
-        resources.graph,
-        resources.names,
-        resources.chooser,
-        resources.timeout_s,
-        settings.seed,
-    )
-    return BoundedPathContext(walkers, settings)
+    return BoundedPathContext(resources.walkers(settings.seed), settings)

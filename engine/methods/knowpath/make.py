@@ -1,6 +1,5 @@
 """Make KnowPath from its settings."""
 
-from kbqa.engine.deciding.session import Walkers
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.methods.knowpath.method import KnowPath
 from kbqa.engine.methods.knowpath.settings import KnowpathSettings
@@ -23,9 +22,7 @@ def make(resources: Resources, settings: KnowpathSettings) -> KnowPath:
             f"ablate={','.join(settings.ablate)} is about what a language model does: "
             "add --llm URL or --llm-model NAME"
         )
-    walkers = Walkers(
-        resources.graph, resources.names, resources.chooser, resources.timeout_s, settings.seed
-    )
+    walkers = resources.walkers(settings.seed)
     embedder = None
     if settings.order == "embedder":
         embedder = walkers.embedder or Embedder.load()

@@ -1,6 +1,5 @@
 """Make Plan-on-Graph from its settings."""
 
-from kbqa.engine.deciding.session import Walkers
 from kbqa.engine.methods.pog.method import PlanOnGraph
 from kbqa.engine.methods.pog.settings import PogSettings
 from kbqa.engine.setup import Resources
@@ -15,11 +14,4 @@ def make(resources: Resources, settings: PogSettings) -> PlanOnGraph:
         ModelError: A model is missing or broken.
         GraphError: The graph's schema cannot be read.
     """
-    walkers = Walkers(
-        resources.graph,
-        resources.names,
-        resources.chooser,
-        resources.timeout_s,
-        settings.seed,
-    )
-    return PlanOnGraph(walkers, settings)
+    return PlanOnGraph(resources.walkers(settings.seed), settings)

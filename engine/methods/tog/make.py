@@ -1,6 +1,5 @@
 """Make Think-on-Graph from its settings."""
 
-from kbqa.engine.deciding.session import Walkers
 from kbqa.engine.methods.tog.method import ThinkOnGraph
 from kbqa.engine.methods.tog.settings import TogSettings
 from kbqa.engine.setup import Resources
@@ -15,11 +14,4 @@ def make(resources: Resources, settings: TogSettings) -> ThinkOnGraph:
         ModelError: A model is missing or broken.
         GraphError: The graph's schema cannot be read.
     """
-    walkers = Walkers(
-        resources.graph,
-        resources.names,
-        resources.chooser,
-        resources.timeout_s,
-        settings.seed,
-    )
-    return ThinkOnGraph(walkers, settings)
+    return ThinkOnGraph(resources.walkers(settings.seed), settings)

@@ -1,6 +1,5 @@
 """Make TRACE from its settings."""
 
-from kbqa.engine.deciding.session import Walkers
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.methods.trace.method import TraceMethod
 from kbqa.engine.methods.trace.settings import TraceSettings
@@ -21,7 +20,5 @@ def make(resources: Resources, settings: TraceSettings) -> TraceMethod:
     by_language_model = resources.chooser == "llm"
     if settings.answer == "llm" and not by_language_model:
         raise InputError("answer=llm needs a general model: add --llm URL or --llm-model NAME")
-    walkers = Walkers(
-        resources.graph, resources.names, resources.chooser, resources.timeout_s, settings.seed
-    )
+    walkers = resources.walkers(settings.seed)
     return TraceMethod(walkers, settings, Embedder.load() if by_language_model else None)
