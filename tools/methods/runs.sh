@@ -10,7 +10,8 @@
 # choosers that need no server decide: the embedder and chance. PERFECT is a server started with
 # tools.methods.perfect_chooser, LLM one of a general model; with it `io` and `cot` run, too.
 # With BUDGETS, each method runs once for each number of calls, and so does the router, on PATHS that
-# `kbqa crp generate` wrote. METHODS chooses the methods. Each run is FOLDER/METHOD.CHOOSER.jsonl, or
+# `kbqa crp generate` wrote. METHODS chooses the methods; `random` is the control of `bpc` in which
+# chance walks and the chooser only answers. Each run is FOLDER/METHOD.CHOOSER.jsonl, or
 # FOLDER/METHOD.CHOOSER.N.jsonl with a budget of N calls; finished runs are not repeated.
 # `python -m tools.score.tabulate FOLDER/*.jsonl` puts them into a table.
 set -euo pipefail
@@ -23,6 +24,7 @@ read -ra methods <<<"${METHODS:-bpc knowpath trace tog pog}"
 run() {  # METHOD CHOOSER OPTION…
   local name=$1.$2 method=$1
   shift 2
+  [ "$method" != random ] || { method=bpc && set -- --set control=random "$@"; }
   for budget in ${BUDGETS:-none}; do
     local output=$folder/$name.jsonl limit=()
     [ "$budget" = none ] || { output=$folder/$name.$budget.jsonl limit=(--call-budget "$budget"); }
