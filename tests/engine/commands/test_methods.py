@@ -1,8 +1,4 @@
 import json
-import sys
-from dataclasses import dataclass
-from types import ModuleType
-from typing import Annotated
 
 import click
 import pytest
@@ -11,7 +7,7 @@ from click.testing import CliRunner, Result
 from kbqa.engine.commands.chat_options import ChatChoice, chat_options
 from kbqa.engine.commands.methods import MethodChoice, method_options, methods
 from kbqa.engine.method import ChooserName
-from kbqa.engine.methods import METHODS, LazyMethod
+from kbqa.engine.methods import METHODS
 from kbqa.engine.methods.router.settings import RouterSettings
 from kbqa.engine.methods.settings import describe_settings, read_settings
 from kbqa.engine.setup import Engine
@@ -147,19 +143,8 @@ def test_a_chooser_repairs_and_is_recorded(
     )
 
 
-@dataclass(frozen=True)
-class WalkSettings:
-    history: Annotated[int, "Hops that are remembered."] = 0
-
-
-def test_a_setting_of_another_method_names_both(
-    graph: Graph, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    walk = ModuleType("walk")
-    monkeypatch.setattr(walk, "SETTINGS", WalkSettings, raising=False)
-    monkeypatch.setitem(sys.modules, "walk", walk)
-    monkeypatch.setitem(METHODS, "walk", LazyMethod("walk", "Walk."))
-    with pytest.raises(InputError, match=r"^history is a setting of walk, not of router\. See"):
+def test_a_setting_of_another_method_names_both(graph: Graph) -> None:
+    with pytest.raises(InputError, match=r"^history is a setting of bpc, not of router\. See"):
         Engine(graph, settings={"history": 1})
 
 
