@@ -85,7 +85,7 @@ def test_a_mediator_is_no_answer_if_a_walk_leads_further(
     around = Neighbourhood(demo, GraphSchema(demo))
     population = Hop("location.statistical_region.population")
     [mediator, *_] = around.tails(str(kenya.mid), population).terms
-    [number] = around.tails(mediator, Hop("measurement_unit.dated_integer.number")).nodes
+    [number] = around.tails(mediator, Hop("measurement_unit.dated_integer.number")).terms
     walk = Walk(kenya).then(population, mediator)
     further = walk.then(Hop("measurement_unit.dated_integer.number"), number)
     for walks, end in [([walk], mediator), ([walk, further], number), ([further], number)]:
