@@ -88,7 +88,7 @@ class Clock:
 
 
 class Budget:
-    """Counts the decisions of a question, whoever takes them; the last is kept for the answer.
+    """Counts the decisions of a question by any chooser; the last is kept for the answer.
 
     Args:
         limit: How many may be taken, at least 1; None for any number.

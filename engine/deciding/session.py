@@ -62,7 +62,7 @@ class Walkers:
         return {"chooser": self.chooser, "embedder": embedder, "seed": self.seed, **by_embedder}
 
     def load_embedder(self) -> Embedder:
-        """Return the embedder, which is loaded when it is first needed, whoever decides.
+        """Return the embedder, also where it is not the chooser; it is loaded when first needed.
 
         Raises:
             ModelError: The embedder is missing or broken.
@@ -149,7 +149,7 @@ class Session:
 
         Args:
             choices: What is to be decided.
-            is_random: Chance decides, whoever decides otherwise: for controls.
+            is_random: Chance decides instead of the chooser, as controls need it.
 
         Returns:
             What was picked for each of the first choices; fewer if the calls are spent.

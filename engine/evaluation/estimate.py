@@ -26,7 +26,7 @@ class Taken:
     """What one question took.
 
     Attributes:
-        decisions: Whoever took them.
+        decisions: By any chooser.
         calls: Of the general model.
         input_tokens: Of its prompts.
         output_tokens: Of its replies, if each is as long as it may be.

@@ -19,7 +19,7 @@ class StepCosts:
 
     Attributes:
         kind: What was decided or asked.
-        decisions: How many decisions there were, whoever took them.
+        decisions: How many decisions there were, by any chooser.
         calls: Replies of the general model.
         input_tokens: Of their prompts.
         output_tokens: Of the replies.
@@ -120,9 +120,7 @@ def _costs(steps: Sequence[StepCosts]) -> Section:
     return Section(
         "What each kind of step takes, all questions together",
         table=MarkdownTable(header, rows),
-        notes=[
-            "Decisions: whoever takes them. Calls: replies of the general model, and its tokens."
-        ],
+        notes=["Decisions are by any chooser; calls and tokens are the general model's."],
     )
 
 

@@ -47,7 +47,7 @@ def measure_costs(rows: Sequence[Row]) -> dict[str, Spread]:
 
     Returns:
         ``calls`` (of all models), ``general_calls`` (of the general model alone, paid or from the
-        cache), ``cached_calls``, ``decisions`` (of a walking method, whoever took them), ``tokens``
+        cache), ``cached_calls``, ``decisions`` (of a walking method, by any chooser), ``tokens``
         (written by the small model, in and out of the general one), ``queries`` (of a walking
         method), ``queries of a repair``, ``seconds``, and ``seconds of`` each stage. What is known
         of no row is absent.

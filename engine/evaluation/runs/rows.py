@@ -136,7 +136,7 @@ class Row(_Record):
 
     @property
     def decisions(self) -> int | None:
-        """How many decisions a walking method took, whoever took them; None for others."""
+        """How many decisions a walking method took, by any chooser; None for other methods."""
         return self._counted("decisions")
 
     @property

@@ -21,7 +21,7 @@ class TogSettings:
     sample_from: Annotated[int, "Entities from which a relation leads to many."] = 20
     prune: Annotated[
         Literal["llm", "random"],
-        "Whether entities are scored by whoever decides, or drawn by chance without a call, as in "
+        "Whether the chooser scores entities, or they are drawn by chance without a call, as in "
         "ToG-R.",
     ] = "llm"
     seed: Annotated[int, "Seed of everything drawn by chance."] = SEED

@@ -1,1 +1,1 @@
-"""What whoever knows the gold path can do: ceilings of methods, and a chooser that reaches them."""
+"""What a chooser that knows the gold path can do: the ceilings of methods, and the chooser."""
