@@ -1,0 +1,1 @@
+"""The triples around a question's topics, and which of them to read."""
