@@ -45,6 +45,18 @@ class Neighbours(NamedTuple):
     hidden: int = 0
 
 
+class Edge(NamedTuple):
+    """An edge as seen from one of its two nodes.
+
+    Attributes:
+        relation: Its id.
+        end: The other node.
+    """
+
+    relation: str
+    end: Term
+
+
 @dataclass(frozen=True, slots=True)
 class GraphIdentity:
     """Which graph this is, for the manifest of a run.
@@ -137,6 +149,16 @@ class Graph(Protocol):
         Each of at most `limit` terms comes once.
 
         Source: RouterKGQA §3.3, equation 7.
+        """
+
+    def edges(
+        self, entities: Iterable[str], direction: Direction, limit: int = DEFAULT_LIMIT
+    ) -> Mapping[str, Sequence[Edge]]:
+        """Map entities to all edges that leave or enter them, if they have at most `limit`.
+
+        An entity with more edges is missing from the result. Bookkeeping relations do not count
+        and are left out; see `kbqa.kb.schema.telling`. Edges are sorted by relation, then by
+        `term_order` of their ends.
         """
 
     def labels(self, mids: Iterable[str]) -> Mapping[str, str]:

@@ -7,6 +7,7 @@ from kbqa.kb.graph import (
     DEFAULT_LIMIT,
     DEFAULT_TIMEOUT_S,
     Direction,
+    Edge,
     Graph,
     GraphIdentity,
     Neighbours,
@@ -84,6 +85,13 @@ class BoundedGraph:
         """List neighbours of entities if there is time."""
         self._bound(DEFAULT_TIMEOUT_S)
         return self._graph.frontier_neighbours(entities, relation, direction, limit)
+
+    def edges(
+        self, entities: Iterable[str], direction: Direction, limit: int = DEFAULT_LIMIT
+    ) -> Mapping[str, Sequence[Edge]]:
+        """Map entities to edges if there is time."""
+        self._bound(DEFAULT_TIMEOUT_S)
+        return self._graph.edges(entities, direction, limit)
 
     def labels(self, mids: Iterable[str]) -> Mapping[str, str]:
         """Map entities to names if there is time."""

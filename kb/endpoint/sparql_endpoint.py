@@ -19,15 +19,18 @@ from kbqa.kb.graph import (
     DEFAULT_LIMIT,
     DEFAULT_TIMEOUT_S,
     Direction,
+    Edge,
     GraphIdentity,
     Neighbours,
     Table,
 )
 from kbqa.kb.queries import prepare_query
 from kbqa.kb.rows import pick_label, term_from_json
+from kbqa.kb.schema.telling import KEPT, LEFT_OUT, is_telling
 from kbqa.sparql.errors import EndpointError, MalformedResult, ResultTruncated
 from kbqa.sparql.queries.row_limits import cap_rows, row_beyond, row_limit
 from kbqa.sparql.queries.templates import (
+    edges_query,
     first_neighbours_query,
     frontier_neighbours_query,
     frontier_relations_query,
@@ -44,6 +47,9 @@ if TYPE_CHECKING:
 
 _LABEL_BATCH = 500
 """Entities in one VALUES list: few enough for any server's limit on the length of a query."""
+
+_EDGE_BATCH = 50
+"""Entities whose edges are asked for together: they seldom have more than one entity may have."""
 
 _ROUND = 1000
 """Servers' limits on rows are its multiples: 10,000 is Virtuoso's and that of public endpoints."""
@@ -149,6 +155,18 @@ class SparqlEndpoint:
             return []
         return self._column(frontier_neighbours_query(entities, relation, direction, limit))
 
+    def edges(
+        self, entities: Iterable[str], direction: Direction, limit: int = DEFAULT_LIMIT
+    ) -> Mapping[str, Sequence[Edge]]:
+        """Map entities to their edges; see `Graph.edges`."""
+        wanted = list(dict.fromkeys(entities))
+        found: dict[str, list[Edge]] = {}
+        for start in range(0, len(wanted), _EDGE_BATCH):
+            found |= self._edges(wanted[start : start + _EDGE_BATCH], direction, limit)
+        for edges in found.values():
+            edges.sort(key=lambda edge: (edge.relation, term_order(edge.end)))
+        return found
+
     def labels(self, mids: Iterable[str]) -> Mapping[str, str]:
         """Map each mid that has a name to it; see `Graph.labels`."""
         wanted = list(dict.fromkeys(mids))
@@ -201,6 +219,26 @@ class SparqlEndpoint:
         if self._is_closed:
             raise EndpointError(f"{self.description} was closed. Open it again to ask it.")
         return self._sender.post(query, timeout_s)
+
+    def _edges(
+        self, entities: Sequence[str], direction: Direction, limit: int
+    ) -> dict[str, list[Edge]]:
+        """Fetch edges, in two halves if they are more than one entity may have."""
+        query = edges_query(entities, direction, LEFT_OUT, KEPT, limit + 1)
+        rows = self._table(query, self._timeout_s, None).rows
+        if len(rows) > limit:
+            half = len(entities) // 2
+            parts = [entities[:half], entities[half:]] if half else []
+            return {
+                entity: edges
+                for part in parts
+                for entity, edges in self._edges(part, direction, limit).items()
+            }
+        found: dict[str, list[Edge]] = {entity: [] for entity in entities}
+        for node, relation, end in rows:
+            if end is not None and is_telling(str(relation)):
+                found[str(node)].append(Edge(str(relation), end))
+        return found
 
     def _names(self, mids: Sequence[str]) -> Sequence[tuple[Term | None, ...]]:
         """Fetch all names, in two halves if they are more than the server sends."""

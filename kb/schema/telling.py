@@ -1,6 +1,6 @@
 """Which relations say something about the world."""
 
-_LEFT_OUT = (
+LEFT_OUT = (
     "common.document.",
     "common.image.",
     "common.licensed_object.",
@@ -13,7 +13,10 @@ _LEFT_OUT = (
     "rdf-schema#",
     "type.",
 )
-_KEPT = frozenset({"common.topic.notable_types"})
+"""What the ids of bookkeeping relations start with."""
+
+KEPT = ("common.topic.notable_types",)
+"""Relations that are no bookkeeping, though their ids start like it."""
 
 
 def is_telling(relation: str) -> bool:
@@ -22,4 +25,4 @@ def is_telling(relation: str) -> bool:
     >>> is_telling("people.person.spouse_s"), is_telling("type.object.key")
     (True, False)
     """
-    return "." in relation and (relation in _KEPT or not relation.startswith(_LEFT_OUT))
+    return "." in relation and (relation in KEPT or not relation.startswith(LEFT_OUT))

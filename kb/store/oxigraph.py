@@ -7,6 +7,7 @@ queries of any origin, so they run in a process that can be killed (`kbqa.kb.sto
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import cache
 from itertools import chain, islice
 from pathlib import Path
 from types import TracebackType
@@ -18,18 +19,20 @@ from kbqa.kb.graph import (
     DEFAULT_LIMIT,
     DEFAULT_TIMEOUT_S,
     Direction,
+    Edge,
     GraphIdentity,
     Neighbours,
     Table,
 )
 from kbqa.kb.queries import prepare_query
 from kbqa.kb.rows import pick_label, term_from_oxigraph
+from kbqa.kb.schema.telling import is_telling
 from kbqa.kb.store.layout import StoreLayout, check_manifest, read_manifest
 from kbqa.kb.store.statistics import Statistics
 from kbqa.kb.store.worker import QueryWorker
 from kbqa.sparql.errors import StoreError
 from kbqa.sparql.queries.templates import NAME, TYPE, relations_query
-from kbqa.sparql.terms import Term, full_iri, term_order
+from kbqa.sparql.terms import Term, full_iri, resource_id, term_order
 
 if TYPE_CHECKING:
     from kbqa.kb.names.index import NameIndex
@@ -163,6 +166,13 @@ class OxigraphStore:
                 break
         return list(found)
 
+    def edges(
+        self, entities: Iterable[str], direction: Direction, limit: int = DEFAULT_LIMIT
+    ) -> Mapping[str, Sequence[Edge]]:
+        """Map entities to their edges; see `Graph.edges`."""
+        found = ((entity, self._edges(entity, direction, limit)) for entity in entities)
+        return {entity: edges for entity, edges in found if edges is not None}
+
     def labels(self, mids: Iterable[str]) -> Mapping[str, str]:
         """Map each mid that has a name to its name; see `Graph.labels`."""
         labels: dict[str, str] = {}
@@ -228,6 +238,29 @@ class OxigraphStore:
             raise StoreError(f"{self.description} was closed. Open it again to ask it.")
         return self._parts
 
+    def _edges(self, entity: str, direction: Direction, limit: int) -> list[Edge] | None:
+        """List the edges of an entity, sorted; None if there are more than `limit`."""
+        degrees = self._open.statistics.hub_edges(entity, direction)
+        telling = [relation for relation in degrees if is_telling(relation)]
+        if sum(degrees[relation] for relation in telling) > limit:
+            return None
+        if degrees:  # a hub of bookkeeping, which is not read
+            ends = ((each, self._ends(entity, each, direction)) for each in telling)
+            edges = [Edge(relation, end) for relation, found in ends for end in found]
+        else:
+            edges = list(islice(self._telling_edges(entity, direction), limit + 1))
+        edges.sort(key=lambda edge: (edge.relation, term_order(edge.end)))
+        return edges if len(edges) <= limit else None
+
+    def _telling_edges(self, entity: str, direction: Direction) -> Iterator[Edge]:
+        is_out, node = direction == "out", pyoxigraph.NamedNode(full_iri(entity))
+        subject, object_ = (node, None) if is_out else (None, node)
+        default = pyoxigraph.DefaultGraph()
+        for quad in self._open.store.quads_for_pattern(subject, None, object_, default):
+            relation = _telling_id(quad.predicate.value)
+            if relation is not None:
+                yield Edge(relation, term_from_oxigraph(quad.object if is_out else quad.subject))
+
     def _ends(self, entity: str, relation: str, direction: Direction) -> Iterator[Term]:
         node = pyoxigraph.NamedNode(full_iri(entity))
         edge = pyoxigraph.NamedNode(full_iri(relation))
@@ -238,3 +271,10 @@ class OxigraphStore:
             return (term_from_oxigraph(quad.object) for quad in quads)
         quads = store.quads_for_pattern(None, edge, node, default)
         return (term_from_oxigraph(quad.subject) for quad in quads)
+
+
+@cache
+def _telling_id(full_iri: str) -> str | None:
+    """Return the id of a relation; None if it is bookkeeping."""
+    relation = resource_id(full_iri)
+    return relation if is_telling(relation) else None

@@ -105,6 +105,15 @@ class Statistics:
         )
         return [row["relation"] for row in rows] or None
 
+    def hub_edges(self, node: str, direction: Direction) -> Mapping[str, int]:
+        """Map each relation of a hub to the number of its edges; empty if the node is no hub."""
+        rows = self._rows(
+            "SELECT relation, edges FROM hub_relation WHERE node = ? AND direction = ?",
+            resource_id(node),
+            direction,
+        )
+        return {row["relation"]: row["edges"] for row in rows}
+
     def close(self) -> None:
         """Close the file; the statistics are not used afterwards."""
         self._file.close()

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from kbqa.sparql.crp import Hop
-from kbqa.sparql.terms import iri
+from kbqa.sparql.terms import full_iri, iri, quote
 
 Direction = Literal["out", "in"]
 
@@ -75,6 +75,38 @@ def frontier_neighbours_query(
     """
     edge = _edge("?node", iri(relation), direction)
     return f"SELECT DISTINCT ?entity WHERE {{ {_values(entities)} {edge} }} LIMIT {limit}"
+
+
+def edges_query(
+    entities: Sequence[str],
+    direction: Direction,
+    prefixes: Sequence[str],
+    kept: Sequence[str],
+    limit: int,
+) -> str:
+    """Write the search for the edges of several entities, with `?node`, `?relation` and `?entity`.
+
+    Args:
+        entities: The nodes.
+        direction: Which of their edges.
+        prefixes: Relations whose ids start like this are left out.
+        kept: Relations that are not left out all the same.
+        limit: Rows at most.
+
+    >>> print(edges_query(["m.0a"], "out", ["type."], ["type.a"], 9).replace(
+    ...     "http://rdf.freebase.com/ns/", ""
+    ... ))
+    SELECT DISTINCT ?node ?relation ?entity WHERE { VALUES ?node { <m.0a> } ?node ?relation ?entity
+    FILTER (?relation IN (<type.a>) || !(STRSTARTS(STR(?relation), "type."))) } LIMIT 9
+    """
+    starts = " || ".join(
+        f"STRSTARTS(STR(?relation), {quote(full_iri(prefix))})" for prefix in prefixes
+    )
+    return (
+        f"SELECT DISTINCT ?node ?relation ?entity WHERE {{ {_values(entities)} "
+        f"{_edge('?node', '?relation', direction)}\n"
+        f"FILTER (?relation IN ({', '.join(map(iri, kept))}) || !({starts})) }} LIMIT {limit}"
+    )
 
 
 def starts_query(hops: Sequence[Hop], end: str, limit: int) -> str:

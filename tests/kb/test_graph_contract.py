@@ -124,6 +124,34 @@ def test_neighbours_of_a_frontier(graph: Graph) -> None:
     assert graph.frontier_neighbours([], "people.person.gender", "in") == []
 
 
+def test_edges_leave_out_bookkeeping(graph: Graph) -> None:
+    jamaica, kingston = "m.03_r3", "m.03yl7"
+    assert graph.edges([jamaica, kingston, "m.0nobody", kingston], "out") == {
+        jamaica: [
+            ("location.country.capital", kingston),
+            ("location.country.currency_used", "m.04xc2m"),
+            ("location.statistical_region.population", "m.0pop1"),
+            ("location.statistical_region.population", "m.0pop2"),
+        ],
+        kingston: [
+            ("location.location.area", LiteralTerm("480")),
+            ("location.location.containedby", jamaica),
+        ],
+        "m.0nobody": [],
+    }
+    assert graph.edges(["m.05zppz"], "in") == {
+        "m.05zppz": [("people.person.gender", mid) for mid in ("m.06w2sn5", "m.0gxnnwq")]
+    }
+    assert graph.edges([], "out") == {}
+
+
+def test_edges_of_an_entity_with_too_many_are_missing(graph: Graph) -> None:
+    people = ["m.0gxnnwq", "m.06w2sn5", "m.0gxnnwd", "m.0nobody"]
+    assert list(graph.edges(people, "out", limit=4)) == people
+    assert [*graph.edges(people, "out", limit=3)] == ["m.0gxnnwq", "m.0gxnnwd", "m.0nobody"]
+    assert [*graph.edges(people, "out", limit=0)] == ["m.0nobody"]
+
+
 def test_labels_prefer_english(graph: Graph) -> None:
     mids = ["m.03_r3", "m.0gxnnwq", "m.02zsn", "m.0pop1", "m.03_r3"]
     expected = {"m.03_r3": "Jamaica", "m.0gxnnwq": "Jaxon Bieber", "m.02zsn": "Weiblich"}

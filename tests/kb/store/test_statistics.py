@@ -95,6 +95,12 @@ def test_hub_relations(
     assert statistics.hub_relations(node, direction, limit) == relations
 
 
+def test_edges_of_a_hub(statistics: Statistics) -> None:
+    films = {"film.film.country": 20, "base.zoo.country": 10, "people.person.nationality": 10}
+    assert statistics.hub_edges("m.country", "in") == films
+    assert statistics.hub_edges("m.f1", "out") == {}
+
+
 def test_a_hub_that_no_query_can_name_is_left_out(path: Path) -> None:
     add_hub_relations(path, [("m.a|b", "in", 5, "a.b.c"), ("m.ab", "in", 5, "a.b.c")])
     with closing(Statistics.open(path)) as statistics:
