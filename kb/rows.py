@@ -10,8 +10,8 @@ import pyoxigraph
 
 from kbqa.sparql.terms import XSD_NS, LiteralTerm, Term, resource_id
 
-Cell: TypeAlias = str | tuple[str, str | None, str | None] | None
-"""A term in built-in types, which `marshal` writes: a literal is (text, datatype, language)."""
+Cell: TypeAlias = str | tuple[str, str, str | None] | None
+"""A cell of a store's rows in built-in types: a literal is (text, datatype's IRI, language)."""
 
 _XSD_STRING = XSD_NS + "string"
 _RDF_LANG_STRING = "http://www.w3.org/1999/02/22-rdf-syntax-ns#langString"
@@ -53,14 +53,11 @@ def term_from_json(binding: Mapping[str, str]) -> Term:
             raise ValueError(f"unknown term type {kind!r}")
 
 
-def pack(term: Term) -> Cell:
-    """Turn a term into a cell."""
-    return term if isinstance(term, str) else (term.text, term.datatype, term.language)
-
-
-def unpack(cell: Cell) -> Term | None:
-    """Turn a cell back into the term; the inverse of `pack`."""
-    return LiteralTerm(*cell) if isinstance(cell, tuple) else cell
+def term_from_cell(cell: Cell) -> Term | None:
+    """Convert a cell from the process that runs a store's queries."""
+    if cell is None:
+        return None
+    return resource_id(cell) if isinstance(cell, str) else _literal(*cell)
 
 
 def pick_label(names: Iterable[Term]) -> str | None:

@@ -124,6 +124,11 @@ def test_import_is_light(statement: str) -> None:
     assert not loaded & (HEAVY | {"numpy", "pydantic", "pyoxigraph", "scipy", "sqlite3"})
 
 
+def test_the_process_of_a_stores_queries_imports_nothing_of_ours() -> None:
+    names = _imported(ast.walk(ast.parse((ROOT / "kb/store/worker_process.py").read_text("utf-8"))))
+    assert not {name for name in names if name.partition(".")[0] == "kbqa"}
+
+
 def test_every_package_is_listed() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     listed = set(settings["tool"]["setuptools"]["packages"])

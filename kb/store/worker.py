@@ -1,26 +1,23 @@
 """Run queries in a separate process, which can be killed.
 
 pyoxigraph can neither time a query out nor cancel it, so a query of unknown origin runs in a child
-process that opens the same store read-only. `QueryWorker` is the parent's side; run as a module,
-this file is the child's. The child is a fresh interpreter rather than a fork, because callers hold
-torch's threads.
+process that opens the same store read-only. `QueryWorker` is the parent's side, and
+`worker_process.py` the child's. The child is a fresh interpreter rather than a fork, because
+callers hold torch's threads.
 
-The child reads one request after the other from a socket pair. Its standard input is a lifeline:
-when the parent ends, however it ends, the pipe closes and the child exits in the middle of a query.
+The parent sends one request after the other over a socket pair. The child's standard input is a
+lifeline: when the parent ends, however it ends, the pipe closes and the child ends, too.
 
 A process that forks shares the socket pair with its copy, and each would read the other's answers.
 So the copy gives up its parent's child and starts its own at its first query.
 
 The child limits its own memory (`memory_limit_bytes`), or one query could take all of the
-machine's. The limit is RLIMIT_DATA, which counts what a process allocates and not the files that it
-maps: for a sort of the whole slice, which takes 850 MB, it counts 900 MB. A query that needs more
-is not run again. If something else kills its process, the query is run once more.
+machine's. A query that needs more is not run again. If something else kills its process, the query
+is run once more.
 """
 
-import itertools
 import marshal
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -31,23 +28,23 @@ from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import TypeAlias, cast
 
-import pyoxigraph
-
 from kbqa.kb.graph import Table
 from kbqa.kb.queries import syntax_error
-from kbqa.kb.rows import Cell, pack, term_from_oxigraph, unpack
+from kbqa.kb.rows import Cell, term_from_cell
 from kbqa.kb.store.query_memory import MEMORY_VARIABLE, memory_limit_bytes
 from kbqa.sparql.errors import GraphError, QuerySyntaxError, QueryTimeout, StoreError
 
 _Rows: TypeAlias = tuple[tuple[str, ...], tuple[tuple[Cell, ...], ...], bool]
 
 START_TIMEOUT_S = 60.0
-"""Seconds until the child must have opened the store; it takes 0.1–0.2 s on a quiet machine."""
+"""Seconds until the child must have opened the store; it takes some 0.1 s on a quiet machine."""
+
+_PROGRAM = Path(__file__).with_name("worker_process.py")
 
 _LONGEST_WAIT_S = 1e6  # the operating system's waits take no more than 24 days
 
 _OUT_OF_MEMORY = (-signal.SIGABRT, -signal.SIGPIPE)
-"""How a process ends that gets no more memory: Python aborts it, or see `_die_of_messages`."""
+"""How a process ends that gets no more memory: Python aborts it, or see `worker_process.py`."""
 
 _WORKERS: "weakref.WeakSet[QueryWorker]" = weakref.WeakSet()
 
@@ -73,7 +70,7 @@ class QueryWorker:
     def select(self, query: str, timeout_s: float, limit: int | None) -> Table:
         """Run a SELECT query; see `Graph.select`."""
         variables, packed, truncated = cast(_Rows, self._answer(query, timeout_s, limit))
-        rows = tuple(tuple(unpack(cell) for cell in row) for row in packed)
+        rows = tuple(tuple(term_from_cell(cell) for cell in row) for row in packed)
         return Table(variables, rows, truncated)
 
     def ask(self, query: str, timeout_s: float) -> bool:
@@ -174,12 +171,11 @@ class _Child:
         self.connection, theirs = Pipe()
         with theirs:
             self._process = subprocess.Popen(
-                # -P: nothing is imported from the working directory.
+                # -P: nothing is imported from the working directory, or from beside the program.
                 [
                     sys.executable,
                     "-P",
-                    "-m",
-                    "kbqa.kb.store.worker",
+                    _PROGRAM,
                     graph_directory,
                     str(theirs.fileno()),
                     str(memory_limit_bytes()),
@@ -253,97 +249,3 @@ def _forget_children() -> None:
 
 
 os.register_at_fork(after_in_child=_forget_children)
-
-
-def _serve(graph_directory: str, connection: Connection, memory_bytes: int) -> None:
-    try:
-        store = pyoxigraph.Store.read_only(graph_directory)
-    except OSError as error:
-        connection.send_bytes(str(error).encode())
-        return
-    _limit_memory(memory_bytes)
-    connection.send_bytes(b"")
-    while True:
-        query, limit = marshal.loads(connection.recv_bytes())
-        connection.send_bytes(marshal.dumps(_run(store, query, limit)))
-
-
-def _run(store: pyoxigraph.Store, query: str, limit: int | None) -> tuple[str, bool | str | _Rows]:
-    try:
-        result = store.query(query)
-        if isinstance(result, pyoxigraph.QueryBoolean):
-            return "value", bool(result)
-        if not isinstance(result, pyoxigraph.QuerySolutions):
-            return "failed", "it is neither SELECT nor ASK"
-        some = result if limit is None else itertools.islice(result, limit)
-        rows = tuple(
-            tuple(None if node is None else pack(term_from_oxigraph(node)) for node in solution)
-            for solution in some
-        )
-        truncated = limit is not None and next(result, None) is not None
-        return "value", (tuple(variable.value for variable in result.variables), rows, truncated)
-    except SyntaxError as error:
-        return "syntax", str(error)
-    except (OSError, RuntimeError, TypeError, ValueError) as error:
-        return "failed", str(error)
-
-
-def _limit_memory(size_bytes: int) -> None:
-    """Let this process allocate this much more, and let it end at once when it needs more."""
-    most = _allocated_bytes() + size_bytes
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    soft = most if hard == resource.RLIM_INFINITY else min(most, hard)
-    resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # no gigabytes of core dump
-    _die_of_messages()
-
-
-def _die_of_messages() -> None:
-    """Make the first byte that anything writes to standard error end this process.
-
-    Out of memory, Rust reports it and only then aborts, and between the two it can wait forever.
-    When Python has no memory for a text that pyoxigraph returns, PyO3 panics. The panic's message
-    ends with a list of the running functions if RUST_BACKTRACE is set, or if it is the second
-    panic. To make that list, Rust needs memory while it holds the lock of its messages. It gets
-    none, and wants to report that too, for which it waits for the lock that it holds.
-
-    The message comes before the list. So standard error is a pipe that nobody reads, and the kernel
-    ends the process with SIGPIPE, which needs no memory. A panic for another reason ends it, too.
-    """
-    reader, writer = os.pipe()
-    os.close(reader)
-    os.dup2(writer, 2)
-    os.close(writer)
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it
-
-
-def _allocated_bytes() -> int:
-    """Return what RLIMIT_DATA counts; a store that is open has already read its file indexes."""
-    try:
-        status = Path("/proc/self/status").read_text()
-    except OSError:  # not Linux
-        return 0
-    return int(status.partition("VmData:")[2].split()[0]) * 1024
-
-
-def _exit_with_parent() -> None:
-    while os.read(0, 1):
-        pass
-    os._exit(0)
-
-
-def main() -> None:
-    """Serve as the child: ``python -m kbqa.kb.store.worker GRAPH SOCKET MEMORY_BYTES``."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle.
-    threading.Thread(target=_exit_with_parent, daemon=True).start()
-    with Connection(int(sys.argv[2])) as connection:
-        try:
-            _serve(sys.argv[1], connection, int(sys.argv[3]))
-        except (EOFError, BrokenPipeError):
-            return  # The parent has closed the connection.
-        except MemoryError:
-            os.abort()
-
-
-if __name__ == "__main__":
-    main()

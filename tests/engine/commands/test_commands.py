@@ -66,7 +66,7 @@ def _workers() -> set[str]:
         child
         for file in children
         for child in file.read_text().split()
-        if b"kbqa.kb.store.worker" in Path(f"/proc/{child}/cmdline").read_bytes()
+        if b"kb/store/worker_process.py" in Path(f"/proc/{child}/cmdline").read_bytes()
     }
 
 

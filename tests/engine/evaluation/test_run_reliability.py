@@ -344,6 +344,6 @@ def _workers() -> list[int]:
     for file in Path(f"/proc/{os.getpid()}/task").glob("*/children"):
         for child in file.read_text().split():
             with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
-                if b"kbqa.kb.store.worker" in Path(f"/proc/{child}/cmdline").read_bytes():
+                if b"kb/store/worker_process.py" in Path(f"/proc/{child}/cmdline").read_bytes():
                     found.append(int(child))
     return found

@@ -35,7 +35,7 @@ def _children(parent: int) -> list[int]:
             command = (stat.parent / "cmdline").read_bytes()
         except (FileNotFoundError, ProcessLookupError):
             continue
-        if int(its_parent) == parent and state != "Z" and b"kbqa.kb.store.worker" in command:
+        if int(its_parent) == parent and state != "Z" and b"kb/store/worker_process.py" in command:
             found.append(int(stat.parent.name))
     return found
 

@@ -1,0 +1,133 @@
+"""The process that runs a store's queries: the child's side of `kbqa.kb.store.worker`.
+
+    python -P kb/store/worker_process.py GRAPH SOCKET MEMORY_BYTES
+
+It is run by its path and imports nothing of kbqa, or it would start with all of `kbqa.sparql`.
+
+It sends the store's problem, or nothing, and then an answer to each request. Its standard input is
+a lifeline: when that closes, it exits in the middle of a query.
+
+The limit of memory is RLIMIT_DATA, which counts what a process allocates and not the files that it
+maps: for a sort of the whole slice, which takes 850 MB, it counts 900 MB.
+"""
+
+import itertools
+import marshal
+import os
+import resource
+import signal
+import sys
+import threading
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TypeAlias
+
+import pyoxigraph
+
+_Cell: TypeAlias = str | tuple[str, str, str | None] | None
+_Table: TypeAlias = tuple[tuple[str, ...], tuple[tuple[_Cell, ...], ...], bool]
+
+
+def main() -> None:
+    """Serve the queries of the parent until it closes the connection."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle.
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    with Connection(int(sys.argv[2])) as connection:
+        try:
+            _serve(sys.argv[1], connection, int(sys.argv[3]))
+        except (EOFError, BrokenPipeError):
+            return  # The parent has closed the connection.
+        except MemoryError:
+            os.abort()
+
+
+def _serve(graph_directory: str, connection: Connection, memory_bytes: int) -> None:
+    try:
+        store = pyoxigraph.Store.read_only(graph_directory)
+    except OSError as error:
+        connection.send_bytes(str(error).encode())
+        return
+    _limit_memory(memory_bytes)
+    connection.send_bytes(b"")
+    while True:
+        query, limit = marshal.loads(connection.recv_bytes())
+        connection.send_bytes(marshal.dumps(_run(store, query, limit)))
+
+
+def _run(store: pyoxigraph.Store, query: str, limit: int | None) -> tuple[str, bool | str | _Table]:
+    try:
+        result = store.query(query)
+        if isinstance(result, pyoxigraph.QueryBoolean):
+            return "value", bool(result)
+        if not isinstance(result, pyoxigraph.QuerySolutions):
+            return "failed", "it is neither SELECT nor ASK"
+        some = result if limit is None else itertools.islice(result, limit)
+        rows = tuple(
+            tuple(None if node is None else _cell(node) for node in solution) for solution in some
+        )
+        truncated = limit is not None and next(result, None) is not None
+        return "value", (tuple(variable.value for variable in result.variables), rows, truncated)
+    except SyntaxError as error:
+        return "syntax", str(error)
+    except (OSError, RuntimeError, TypeError, ValueError) as error:
+        return "failed", str(error)
+
+
+def _cell(node: object) -> _Cell:
+    match node:
+        case pyoxigraph.NamedNode():
+            return node.value
+        case pyoxigraph.Literal():
+            return node.value, node.datatype.value, node.language
+        case pyoxigraph.BlankNode():
+            return f"_:{node.value}"
+        case _:
+            raise TypeError(f"not a resource or literal: {node}")
+
+
+def _limit_memory(size_bytes: int) -> None:
+    """Let this process allocate this much more, and let it end at once when it needs more."""
+    most = _allocated_bytes() + size_bytes
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    soft = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # no gigabytes of core dump
+    _die_of_messages()
+
+
+def _die_of_messages() -> None:
+    """Make the first byte that anything writes to standard error end this process.
+
+    Out of memory, Rust reports it and only then aborts, and between the two it can wait forever.
+    When Python has no memory for a text that pyoxigraph returns, PyO3 panics. The panic's message
+    ends with a list of the running functions if RUST_BACKTRACE is set, or if it is the second
+    panic. To make that list, Rust needs memory while it holds the lock of its messages. It gets
+    none, and wants to report that too, for which it waits for the lock that it holds.
+
+    The message comes before the list. So standard error is a pipe that nobody reads, and the kernel
+    ends the process with SIGPIPE, which needs no memory. A panic for another reason ends it, too.
+    """
+    reader, writer = os.pipe()
+    os.close(reader)
+    os.dup2(writer, 2)
+    os.close(writer)
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it
+
+
+def _allocated_bytes() -> int:
+    """Return what RLIMIT_DATA counts; a store that is open has already read its file indexes."""
+    try:
+        status = Path("/proc/self/status").read_text()
+    except OSError:  # not Linux
+        return 0
+    return int(status.partition("VmData:")[2].split()[0]) * 1024
+
+
+def _exit_with_parent() -> None:
+    while os.read(0, 1):
+        pass
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
