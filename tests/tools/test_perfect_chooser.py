@@ -61,7 +61,7 @@ def test_gold_paths_come_from_the_queries(small_store: Path) -> None:
 
 
 def test_it_is_served_as_any_general_model(chooser: PerfectChooser) -> None:
-    server = make_server(chooser, 0)
+    server = make_server(chooser.reply, 0)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:

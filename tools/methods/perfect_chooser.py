@@ -151,17 +151,23 @@ class GoldKnowledge:
             return self._known[question]
 
 
-def make_server(chooser: PerfectChooser, port: int) -> ThreadingHTTPServer:
-    """Make the server, on loopback; port 0 takes any free one."""
+def make_server(reply: Callable[[str], str], port: int, model: str = MODEL) -> ThreadingHTTPServer:
+    """Make a server of a general model, on loopback; port 0 takes any free one.
+
+    Args:
+        reply: Returns the reply to a prompt.
+        port: Of the server.
+        model: The model's name.
+    """
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self._send({"object": "list", "data": [{"id": MODEL, "object": "model"}]})
+            self._send({"object": "list", "data": [{"id": model, "object": "model"}]})
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             prompt = "\n".join(message["content"] for message in body["messages"])
-            text = chooser.reply(prompt)
+            text = reply(prompt)
             asked, said = (len(each) // _LETTERS_A_TOKEN + 1 for each in (prompt, text))
             message = {"role": "assistant", "content": text}
             self._send(
@@ -169,7 +175,7 @@ def make_server(chooser: PerfectChooser, port: int) -> ThreadingHTTPServer:
                     "id": "reply",
                     "object": "chat.completion",
                     "created": 0,
-                    "model": MODEL,
+                    "model": model,
                     "choices": [{"index": 0, "finish_reason": "stop", "message": message}],
                     "usage": {
                         "prompt_tokens": asked,
@@ -213,7 +219,7 @@ def main(files: Sequence[Path], store: Path, port: int) -> None:
     with closing(open_graph(store)) as graph:
         questions = [each for file in files for each in read_questions(file)]
         golds, know = gold_paths(questions, graph), GoldKnowledge(questions, graph)
-        server = make_server(PerfectChooser(golds, GraphSchema(graph), know), port)
+        server = make_server(PerfectChooser(golds, GraphSchema(graph), know).reply, port)
         click.echo(f"{len(golds)} gold paths; http://127.0.0.1:{server.server_port}/v1", err=True)
         server.serve_forever()
 

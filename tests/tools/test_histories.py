@@ -1,0 +1,29 @@
+"""What the chooser that is blind to history decides, from rendered prompts."""
+
+import pytest
+
+from kbqa.engine.methods.bpc.prompts import answer_prompt, relations_prompt
+from tools.methods.histories import BlindChooser
+
+
+@pytest.fixture(scope="module")
+def chooser() -> BlindChooser:
+    embedding = pytest.importorskip("kbqa.engine.embedding.embedder")
+    pytest.importorskip("sentence_transformers", reason="needs the lm extra")
+    return BlindChooser(embedding.Embedder.load())
+
+
+def test_relations_are_chosen_whatever_the_history_is(chooser: BlindChooser) -> None:
+    offered = ["people.person.gender", "location.country.capital", "location.capital_of.country"]
+    replies = {
+        chooser.reply(prompt.content)
+        for history in ("(no hops are shown)", "Kenya -> people.person.gender -> Nairobi")
+        for prompt in relations_prompt("what is the capital of Kenya?", history, "x", offered, 3)
+    }
+    [reply] = replies
+    assert set(reply.splitlines()) == set(offered[1:])
+
+
+def test_the_end_of_the_first_path_is_the_answer(chooser: BlindChooser) -> None:
+    [prompt] = answer_prompt("what?", ["Kenya -> a.b -> Nairobi", "Kenya -> c.d -> Mombasa"])
+    assert chooser.reply(prompt.content) == "Nairobi"
