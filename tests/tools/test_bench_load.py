@@ -2,7 +2,7 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from tools.bench.load import main
+from tools.bench.loading.load import main
 
 
 def test_like_stands_beside_like(tmp_path: Path, made_dump: Path) -> None:

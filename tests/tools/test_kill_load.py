@@ -3,7 +3,7 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from kbqa.kb.loading.load import load_freebase
-from tools.bench.kill_load import main
+from tools.bench.loading.kill_load import main
 from tools.make.dump import main as make_dump
 from tools.store_content import store_content
 

@@ -1,7 +1,7 @@
 """Estimate the load of the full dump from the stages of two smaller loads.
 
-Arithmetic only; `tools.bench.stages` measures and prints. docs/freebase.md has the formulas in
-words and the limits of the estimate.
+Arithmetic only; `tools.bench.loading.stages` measures and prints. docs/freebase.md has the formulas
+in words and the limits of the estimate.
 """
 
 import math

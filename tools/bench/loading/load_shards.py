@@ -1,8 +1,8 @@
 """Load plain N-Triples shards into a new store with the loader's writer process alone.
 
-    python -m tools.bench.load_shards STORE LOADERS SHARD...
+    python -m tools.bench.loading.load_shards STORE LOADERS SHARD...
 
-`tools.bench.load` measures it. The result is not a finished store.
+`tools.bench.loading.load` measures it. The result is not a finished store.
 """
 
 import sys

@@ -1,7 +1,7 @@
 """Kill loads at random moments, resume them, and compare the stores to an uninterrupted load's.
 
     python -m tools.make.dump --lines 3000000 --output dump.nt.gz --defects 0.01
-    python -m tools.bench.kill_load dump.nt.gz --work FOLDER [--kills 20] [--seed 1]
+    python -m tools.bench.loading.kill_load dump.nt.gz --work FOLDER [--kills 20] [--seed 1]
 
 One load after another is killed, and resumed by the same command until it ends, up to a number of
 kills. Kills come at a random second, while the side indexes are written, while the store is

@@ -1,8 +1,8 @@
 """Measure loading: all of `kbqa load-freebase` against `oxigraph load` and Virtuoso's loader.
 
     python -m tools.make.dump --lines 34500000 --output dump.nt.gz
-    python -m tools.bench.load dump.nt.gz --work FOLDER [--against virtuoso] [--repeats 3]
-    python -m tools.bench.load small.nt.gz large.nt.gz --work FOLDER --memory
+    python -m tools.bench.loading.load dump.nt.gz --work FOLDER [--against virtuoso] [--repeats 3]
+    python -m tools.bench.loading.load small.nt.gz large.nt.gz --work FOLDER --memory
 
 The first form loads one dump in several ways, in turn. Against oxigraph, kbqa gets the dump and
 does everything: unpacking, cleaning, filtering, names, schema, statistics, hubs. oxigraph gets the

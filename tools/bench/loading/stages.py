@@ -1,6 +1,6 @@
 """Measure the CPU time of a load's stages, the basis of the estimate in docs/freebase.md.
 
-    python -m tools.bench.stages DUMP [LARGER] --work FOLDER [--loaders 1]
+    python -m tools.bench.loading.stages DUMP [LARGER] --work FOLDER [--loaders 1]
 
 First the dump is only read: unpacked, hashed and cut into blocks. Then it is loaded. This process
 reads, filters and builds the side indexes; its child writes the store. Names and schema are built
@@ -22,7 +22,7 @@ from kbqa.kb.loading.forecast import Forecast
 from kbqa.kb.loading.job import LoadSettings, LoadStage
 from kbqa.kb.loading.load import load_freebase
 from kbqa.kb.loading.reading.dump import DumpReader
-from tools.bench.load_estimate import StageCosts, at_full_size, estimate
+from tools.bench.loading.load_estimate import StageCosts, at_full_size, estimate
 from tools.bench.measured_run import cpu_seconds, machine, process_tree
 
 _CORES = (4, 16, 64)
