@@ -42,7 +42,8 @@ def report(run: Path, as_json: bool, as_markdown: bool, names: bool, plots: Path
     bootstrap intervals, for all scored questions and for each tier of evidence; scores of groups of
     questions, by gold query, stage and origin; and what the run and its kinds of steps took.
     """
-    from kbqa.engine.evaluation.reports.report import make_report, report_sections
+    from kbqa.engine.evaluation.reports.report import make_report
+    from kbqa.engine.evaluation.reports.report_sections import report_sections
     from kbqa.engine.evaluation.runs.recorded_run import read_run
 
     _check_form(as_json, as_markdown)

@@ -5,13 +5,8 @@ import pytest
 from made_runs import MadeRow, make_failed_row, make_row, make_walked_row, write_run
 
 from kbqa.engine.evaluation.reports.glossary import DEFINITIONS, METRIC_NAMES
-from kbqa.engine.evaluation.reports.report import (
-    Answered,
-    Errors,
-    Report,
-    make_report,
-    report_sections,
-)
+from kbqa.engine.evaluation.reports.report import Answered, Errors, Report, make_report
+from kbqa.engine.evaluation.reports.report_sections import report_sections
 from kbqa.engine.evaluation.reports.tables import WIDTH, render_markdown, render_text
 from kbqa.engine.evaluation.runs.recorded_run import read_run
 from kbqa.engine.evaluation.scores.calibration import Tenth

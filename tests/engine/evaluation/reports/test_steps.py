@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 from made_runs import MadeRow, make_failed_row, make_row, make_walked_row, write_run
 
-from kbqa.engine.evaluation.reports.report import make_report, report_sections
+from kbqa.engine.evaluation.reports.report import make_report
+from kbqa.engine.evaluation.reports.report_sections import report_sections
 from kbqa.engine.evaluation.reports.steps import StepCosts, count_steps, count_stops, step_sections
 from kbqa.engine.evaluation.reports.tables import WIDTH, render_text
 from kbqa.engine.evaluation.runs.recorded_run import read_run
