@@ -65,7 +65,7 @@ def find_candidates(mentions: Mentions, model: LinkingModel) -> list[EntityCandi
     - ``capitals``, ``no_capitals``: whether it has them, if the question capitalises names
     - ``name_odds``, ``least_name_odds``, ``name_odds_outside``: how often its words, the rarest of
       them, and the words outside it were part of topics' names in training
-    - ``bearers``: log of the number of entities with the name; ``rank``: log of its rank among them
+    - ``matches``: log of the number of entities with the name; ``rank``: log of its rank among them
     - ``popularity``: log₂ of its triples; ``popularity_share``: log₂ of its share of the best's
     - ``alias``, ``same_spelling``, ``own_name``, ``same_case``: how the words match the name
     - ``unlike``: 1 less the similarity of name and words, for plurals and typing errors
@@ -105,7 +105,7 @@ def find_candidates(mentions: Mentions, model: LinkingModel) -> list[EntityCandi
             "name_odds_outside": sum(
                 max(0.0, odds[i]) for i in range(len(words)) if i not in inside
             ),
-            "bearers": math.log(len(span.matches)),
+            "matches": math.log(len(span.matches)),
         }
         best = max(match.popularity for match in span.matches)
         for rank, match in enumerate(span.matches, 1):
