@@ -89,6 +89,22 @@ class Resources:
         """Who takes decisions."""
         return self.chosen_chooser or ("embedder" if self.chat is None else "llm")
 
+    def require_language_model(self, what: str) -> None:
+        """Check that a general model takes decisions.
+
+        Args:
+            what: What needs it, for the message, such as a setting with its value.
+
+        Raises:
+            InputError: There is none, or another chooser decides.
+        """
+        if self.chooser == "llm":
+            return
+        advice = [] if self.chat is not None else ["add --llm URL or --llm-model NAME"]
+        if self.chosen_chooser is not None:
+            advice.append(f"leave out --chooser {self.chosen_chooser}")
+        raise InputError(f"{what} needs a general model to decide: {', and '.join(advice)}")
+
     def walkers(self, seed: int) -> "Walkers":
         """Return what methods that walk the graph work with.
 
@@ -168,9 +184,14 @@ def _check_owner(module: MethodModule, name: str, settings: Mapping[str, object]
             ]
             if owners:
                 raise InputError(
-                    f"{setting} is a setting of {' and '.join(owners)}, not of {name}. "
+                    f"{setting} is a setting of {_listed(owners)}, not of {name}. "
                     f"See `kbqa methods {name}`."
                 )
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Write names as a list in English: ``a, b and c``."""
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 class Engine:

@@ -41,7 +41,8 @@ _NO_ANSWER = frozenset(
         "unknown",
     }
 )
-_LONGEST_NAME = 12
+_NAME_WORDS, _NAME_LETTERS = 12, 300
+"""What a name that no prompt showed may have, at most."""
 
 
 def read_choice(reply: str, options: Sequence[str], most: int, *, is_loose: bool = False) -> Picked:
@@ -331,4 +332,6 @@ def _within(text: str, known: Mapping[str, str]) -> list[str]:
 
 def _is_name(text: str) -> bool:
     """Return whether a text may be a name and not a sentence."""
-    return 0 < len(text.split()) <= _LONGEST_NAME and not text.rstrip().endswith((":", "?"))
+    if len(text) > _NAME_LETTERS or text.rstrip().endswith((":", "?")):
+        return False
+    return 0 < len(text.split()) <= _NAME_WORDS

@@ -29,6 +29,10 @@ from kbqa.sparql.terms import Term
 
 SEED = 42
 
+NO_TOPIC = "the graph has no entity of any name in the question. Name one with --topic MID"
+CALLS_SPENT = "the calls were spent before an answer was found. Raise --call-budget"
+"""Why there is no answer, for any method."""
+
 
 class Walkers:
     """What all questions of a walking method share. Any number of threads may use one.
@@ -136,6 +140,11 @@ class Session:
     def has_language_model(self) -> bool:
         """Whether a language model decides; others neither plan, remember nor judge."""
         return self._walkers.chooser == "llm"
+
+    @property
+    def is_random(self) -> bool:
+        """Whether chance decides."""
+        return self._walkers.chooser == "random"
 
     def choose(self, choice: Choice) -> Picked | None:
         """Decide; None if no call is left."""
@@ -330,10 +339,11 @@ class Session:
         if found.said is not None:
             return "the language model named no answer; see the steps of the trace"
         if not self.topics and found.stage != "direct":
-            return "the graph has no entity of any name in the question. Name one with --topic MID"
+            return NO_TOPIC
         if found.stop == "budget":
-            return "the calls were spent before an answer was found. Raise --call-budget"
-        return "no walk from the topics leads to an answer"
+            return CALLS_SPENT
+        topics = " and ".join(map(str, self.topics))
+        return f"no walk from {topics} leads to an answer. Name another entity with --topic MID"
 
     def _decide(self, choices: Sequence[Choice], choosing: Choosing) -> list[Picked]:
         """Have choices decided together, and record a step for each."""

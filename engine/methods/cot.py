@@ -1,11 +1,12 @@
 """Have a language model reason and then answer, without the graph."""
 
-from kbqa.engine.methods.direct import Direct, DirectSettings, make_direct
+from kbqa.engine.deciding.method import WalkingMethod
+from kbqa.engine.methods.direct import DirectSettings, make_direct
 from kbqa.engine.setup import Resources
 
 SETTINGS = DirectSettings
 
 
-def make(resources: Resources, settings: DirectSettings) -> Direct:
+def make(resources: Resources, settings: DirectSettings) -> WalkingMethod:
     """Make the method ready to answer; raises as `make_direct` does."""
     return make_direct(resources, settings, "cot", reason=True)

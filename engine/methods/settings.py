@@ -68,6 +68,28 @@ def read_settings(settings: type[T], given: Mapping[str, object], method: str) -
         ) from None
 
 
+def check_counts(settings: Any, *names: str, least: int = 1) -> None:
+    """Check that whole numbers among the settings of a method are not too small.
+
+    Raises:
+        InputError: One is below `least`.
+    """
+    for name in names:
+        value = getattr(settings, name)
+        if value < least:
+            raise InputError(f"{name} is {value}: use {least} or more")
+
+
+def check_temperature(temperature: float) -> None:
+    """Check that a temperature is one that servers of models take.
+
+    Raises:
+        InputError: It is not between 0 and 2.
+    """
+    if not 0 <= temperature <= 2:
+        raise InputError(f"temperature is {temperature}: use 0 to 2")
+
+
 def split_settings(texts: Sequence[str]) -> dict[str, object]:
     """Split texts of the form ``name=value``.
 

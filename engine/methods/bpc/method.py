@@ -14,7 +14,6 @@ Source: Bounded Path Context, §3, algorithm 1, and appendices A and G.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import NamedTuple
 
 from kbqa.engine.answer import Answer
@@ -22,11 +21,10 @@ from kbqa.engine.deciding.answering import Said
 from kbqa.engine.deciding.choice import Choice, Picked
 from kbqa.engine.deciding.direct import answer_directly
 from kbqa.engine.deciding.reading import read_choice, read_names, read_yes
-from kbqa.engine.deciding.session import Found, Session, Walkers
+from kbqa.engine.deciding.session import Found, Session
 from kbqa.engine.deciding.trace import Stop
 from kbqa.engine.embedding.embedder import relation_words
 from kbqa.engine.exploring.walks import Walk, arrow, drawn_step
-from kbqa.engine.method import Asked
 from kbqa.engine.methods.bpc.prompts import (
     answer_prompt,
     check_prompt,
@@ -35,7 +33,6 @@ from kbqa.engine.methods.bpc.prompts import (
     written_history,
 )
 from kbqa.engine.methods.bpc.settings import BpcSettings
-from kbqa.engine.writing.generate import Candidate
 from kbqa.sparql.crp import Hop
 from kbqa.sparql.terms import Term
 
@@ -47,6 +44,14 @@ CHECKED_PATHS = 8
 SHOWN_ENTITIES = 30
 """Walks and entities that the paper's variant of Think-on-Graph shows at once."""
 
+LIMITS: Mapping[str, object] = {
+    "selection_tokens": SELECTION_TOKENS,
+    "answer_tokens": ANSWER_TOKENS,
+    "checked_paths": CHECKED_PATHS,
+    "shown_entities": SHOWN_ENTITIES,
+}
+"""What decides the answers besides the settings, by name."""
+
 
 class Beams(NamedTuple):
     """The walks after a hop; finished ones are not continued."""
@@ -55,34 +60,12 @@ class Beams(NamedTuple):
     finished: tuple[Walk, ...] = ()
 
 
-class BoundedPathContext:
-    """Answers questions as Bounded Path Context does.
-
-    Args:
-        walkers: What all questions share.
-        settings: How it walks.
-    """
-
-    name = "bpc"
-
-    def __init__(self, walkers: Walkers, settings: BpcSettings) -> None:
-        self._walkers, self._settings = walkers, settings
-
-    def settings(self) -> Mapping[str, object]:
-        """Return what decides the answers, for manifests."""
-        return {**asdict(self._settings), **self._walkers.settings()}
-
-    def write(self, asked: Sequence[Asked]) -> list[list[Candidate]]:
-        """Write nothing: the graph is walked."""
-        return [[] for _ in asked]
-
-    def answer(self, asked: Asked) -> Answer:
-        """Answer a question; see `Method.answer`."""
-        session = self._walkers.begin(asked)
-        if self._settings.control == "cot":
-            said = answer_directly(session, "answer", reason=False)
-            return session.finish(Found((), "nothing", said, "direct"))
-        return _Question(session, self._settings).answer()
+def answer_question(session: Session, settings: BpcSettings) -> Answer:
+    """Answer the question of a session as the paper does; raises as `Method.answer` does."""
+    if settings.control == "cot":
+        said = answer_directly(session, "answer", reason=False)
+        return session.finish(Found((), "direct", said, "direct"))
+    return _Question(session, settings).answer()
 
 
 class _Question:

@@ -8,6 +8,7 @@ Source: Bounded Path Context, §3 and appendix A, for what is asked.
 from collections.abc import Sequence
 
 from kbqa.engine.chat.model import Message
+from kbqa.engine.deciding.prompts import numbered
 from kbqa.engine.methods.bpc.settings import Marker
 
 _NO_HISTORY: dict[Marker, str] = {
@@ -122,8 +123,3 @@ def written_history(hops: Sequence[str], shown: int, marker: Marker, has_numbers
         for number, hop in enumerate(hops[first:], first + 1)
     )
     return "\n" + "\n".join(lines)
-
-
-def numbered(options: Sequence[str]) -> str:
-    """Write options one a line, numbered from 1."""
-    return "\n".join(f"{at}. {option}" for at, option in enumerate(options, 1)) or "(none)"

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from kbqa.engine.deciding.session import SEED
 from kbqa.engine.exploring.neighbourhood import Directions
+from kbqa.engine.methods.settings import check_counts
 from kbqa.sparql.errors import InputError
 
 Marker = Literal["neutral", "start"]
@@ -57,9 +58,7 @@ class BpcSettings:
     seed: Annotated[int, "Seed of everything drawn by chance."] = SEED
 
     def __post_init__(self) -> None:
-        for name in ("depth", "width", "relation_cap", "beams", "answer_paths"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)}: use 1 or more")
+        check_counts(self, "depth", "width", "relation_cap", "beams", "answer_paths")
         if self.history != "full" and self.history < 0:
             raise InputError(f"history is {self.history}: use 0 or more, or full")
 

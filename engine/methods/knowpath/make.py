@@ -1,15 +1,16 @@
 """Make KnowPath from its settings."""
 
-from kbqa.engine.embedding.embedder import Embedder
-from kbqa.engine.methods.knowpath.method import KnowPath
+from dataclasses import asdict
+
+from kbqa.engine.deciding.method import WalkingMethod
+from kbqa.engine.methods.knowpath.method import LIMITS, answer_question
 from kbqa.engine.methods.knowpath.settings import KnowpathSettings
 from kbqa.engine.setup import Resources
-from kbqa.sparql.errors import InputError
 
 SETTINGS = KnowpathSettings
 
 
-def make(resources: Resources, settings: KnowpathSettings) -> KnowPath:
+def make(resources: Resources, settings: KnowpathSettings) -> WalkingMethod:
     """Make KnowPath ready to answer.
 
     Raises:
@@ -17,13 +18,13 @@ def make(resources: Resources, settings: KnowpathSettings) -> KnowPath:
         ModelError: A model is missing or broken.
         GraphError: The graph's schema cannot be read.
     """
-    if settings.ablate and resources.chooser != "llm":
-        raise InputError(
-            f"ablate={','.join(settings.ablate)} is about what a language model does: "
-            "add --llm URL or --llm-model NAME"
-        )
+    if settings.ablate:
+        resources.require_language_model(f"ablate={','.join(settings.ablate)}")
     walkers = resources.walkers(settings.seed)
-    embedder = None
-    if settings.order == "embedder":
-        embedder = walkers.embedder or Embedder.load()
-    return KnowPath(walkers, settings, embedder)
+    embedder = walkers.load_embedder() if settings.order == "embedder" else None
+    return WalkingMethod(
+        "knowpath",
+        walkers,
+        {**asdict(settings), **LIMITS},
+        lambda session: answer_question(session, settings, embedder),
+    )

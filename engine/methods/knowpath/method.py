@@ -18,16 +18,14 @@ Source: KnowPath, §2 and appendices A, B, F and G.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 
 from kbqa.engine.answer import Answer
 from kbqa.engine.deciding.answering import Said
 from kbqa.engine.deciding.direct import answer_directly
-from kbqa.engine.deciding.session import Found, Session, Walkers
+from kbqa.engine.deciding.session import Found, Session
 from kbqa.engine.deciding.trace import Stop
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.exploring.walks import Walk
-from kbqa.engine.method import Asked
 from kbqa.engine.methods.knowpath.exploration import MAX_WALKS, Exploration
 from kbqa.engine.methods.knowpath.prompts import check_prompt, paths_prompt, written_path
 from kbqa.engine.methods.knowpath.replies import (
@@ -39,72 +37,72 @@ from kbqa.engine.methods.knowpath.replies import (
     read_verdict,
 )
 from kbqa.engine.methods.knowpath.settings import KnowpathSettings
-from kbqa.engine.writing.generate import Candidate
 
 PATHS_TOKENS = 1024
 """Most tokens of the reply from memory, which lists triples."""
 
+LIMITS: Mapping[str, object] = {
+    "paths_tokens": PATHS_TOKENS,
+    "max_walks": MAX_WALKS,
+    "max_hints": MAX_HINTS,
+    "max_hint_letters": MAX_HINT_LETTERS,
+}
+"""What decides the answers besides the settings, by name."""
 
-class KnowPath:
-    """Answers questions as KnowPath does.
+
+def answer_question(
+    session: Session, settings: KnowpathSettings, embedder: Embedder | None
+) -> Answer:
+    """Answer the question of a session as KnowPath does; raises as `Method.answer` does.
 
     Args:
-        walkers: What all questions share.
-        settings: How it explores.
+        session: The question's.
+        settings: How to explore.
         embedder: Orders entities; None for the order of their ids.
     """
+    return _Question(session, settings).answer(embedder)
 
-    name = "knowpath"
 
-    def __init__(
-        self, walkers: Walkers, settings: KnowpathSettings, embedder: Embedder | None
-    ) -> None:
-        self._walkers, self._settings, self._embedder = walkers, settings, embedder
+class _Question:
+    """One question: what the model remembers of it, and how the exploration goes."""
 
-    def settings(self) -> Mapping[str, object]:
-        """Return what decides the answers, for manifests."""
-        limits = {
-            "max_walks": MAX_WALKS,
-            "max_hints": MAX_HINTS,
-            "max_hint_letters": MAX_HINT_LETTERS,
-        }
-        return {**asdict(self._settings), **limits, **self._walkers.settings()}
+    def __init__(self, session: Session, settings: KnowpathSettings) -> None:
+        self._session, self._settings = session, settings
+        self._thought = Thought()
 
-    def write(self, asked: Sequence[Asked]) -> list[list[Candidate]]:
-        """Write nothing: the graph is explored."""
-        return [[] for _ in asked]
-
-    def answer(self, asked: Asked) -> Answer:
-        """Answer a question; see `Method.answer`."""
-        session, ablated = self._walkers.begin(asked), self._settings.ablate
-        thought = Thought() if "paths" in ablated else self._remember(session)
+    def answer(self, embedder: Embedder | None) -> Answer:
+        """Ask for paths from memory, explore until the walks suffice, and answer."""
+        session, ablated = self._session, self._settings.ablate
+        if "paths" not in ablated:
+            self._thought = self._remember()
         if "subgraph" in ablated:
-            return self._fall_back(session, thought, "direct", stage="direct")
-        hint = () if "hint" in ablated else thought.hint
-        exploration = Exploration(session, self._settings, hint, self._embedder)
+            return self._fall_back("direct", stage="direct")
+        hint = () if "hint" in ablated else self._thought.hint
+        exploration = Exploration(session, self._settings, hint, embedder)
         stop: Stop = "depth"
         for hop in range(1, self._settings.depth + 1):
             if not exploration.go_on(hop):
                 stop = exploration.why_ended
                 break
-            verdict = self._judge(session, exploration.walks, hop)
+            verdict = self._judge(exploration.walks, hop)
             if verdict.names:
                 return session.finish(
                     Found(
                         exploration.walks,
                         "enough",
                         Said(verdict.names),
-                        details=self._details(thought),
+                        details=self._details,
                         dead_ends=exploration.dead_ends,
                     )
                 )
         walks = [*exploration.walks, *exploration.dead_ends]
         if session.has_language_model:
-            return self._fall_back(session, thought, stop, walks)
+            return self._fall_back(stop, walks)
         return session.finish(Found(walks, stop))
 
-    def _remember(self, session: Session) -> Thought:
+    def _remember(self) -> Thought:
         """Ask for an answer and its path from memory."""
+        session = self._session
         prompt = paths_prompt(session.question, self._settings.triples)
         reply = session.ask("paths", prompt, max_tokens=PATHS_TOKENS)
         if reply is None:
@@ -113,9 +111,9 @@ class KnowPath:
         session.not_understood(thought.unread)
         return thought
 
-    def _judge(self, session: Session, walks: Sequence[Walk], hop: int) -> Verdict:
+    def _judge(self, walks: Sequence[Walk], hop: int) -> Verdict:
         """Ask whether the walks answer the question, and how."""
-        around = session.neighbourhood
+        session, around = self._session, self._session.neighbourhood
         names = {
             node: " ".join(name.split())
             for node, name in around.names(node for walk in walks for node in walk.nodes).items()
@@ -133,19 +131,14 @@ class KnowPath:
         return verdict
 
     def _fall_back(
-        self,
-        session: Session,
-        thought: Thought,
-        stop: Stop,
-        walks: Sequence[Walk] = (),
-        *,
-        stage: str = "fallback",
+        self, stop: Stop, walks: Sequence[Walk] = (), *, stage: str = "fallback"
     ) -> Answer:
         """Answer from memory: none of the walks proves it."""
-        said: Said | None = Said(thought.names)
+        said: Said | None = Said(self._thought.names)
         if "paths" in self._settings.ablate:
-            said = answer_directly(session, reason=True)
-        return session.finish(Found(walks, stop, said, stage, self._details(thought)))
+            said = answer_directly(self._session, reason=True)
+        return self._session.finish(Found(walks, stop, said, stage, self._details))
 
-    def _details(self, thought: Thought) -> Mapping[str, object]:
-        return {"hint": list(thought.hint), "remembered": list(thought.names)}
+    @property
+    def _details(self) -> Mapping[str, object]:
+        return {"hint": list(self._thought.hint), "remembered": list(self._thought.names)}

@@ -6,6 +6,7 @@ Source: KnowPath §2 and appendix F for what is asked; appendix B, algorithm 2, 
 from collections.abc import Callable, Sequence
 
 from kbqa.engine.chat.model import Message
+from kbqa.engine.deciding.prompts import numbered
 from kbqa.engine.exploring.walks import Walk, arrow
 from kbqa.sparql.crp import Hop
 from kbqa.sparql.terms import Term
@@ -97,7 +98,7 @@ def relations_prompt(
             topic=topic,
             hint=_hint_line(hint),
             entities="; ".join(entities),
-            relations=_numbered(relations),
+            relations=numbered(relations),
         )
     )
 
@@ -118,7 +119,7 @@ def entities_prompt(
             topic=topic,
             hint=_hint_line(hint),
             relations="; ".join(relations),
-            entities=_numbered(entities),
+            entities=numbered(entities),
         )
     )
 
@@ -167,7 +168,3 @@ def _messages(prompt: str) -> tuple[Message, ...]:
 
 def _hint_line(hint: Sequence[str]) -> str:
     return f"Path from memory, perhaps wrong: {'; '.join(hint)}\n" if hint else ""
-
-
-def _numbered(options: Sequence[str]) -> str:
-    return "\n".join(f"{number}. {option}" for number, option in enumerate(options, 1))

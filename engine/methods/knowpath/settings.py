@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from kbqa.engine.deciding.session import SEED
-from kbqa.sparql.errors import InputError
+from kbqa.engine.methods.settings import check_counts, check_temperature
 
 Order = Literal["stable", "embedder"]
 AskedFor = Literal["entity", "subgraph"]
@@ -46,10 +46,6 @@ class KnowpathSettings:
     seed: Annotated[int, "Seed of everything drawn by chance."] = SEED
 
     def __post_init__(self) -> None:
-        for name in ("depth", "relations", "entities", "shown"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)}: use 1 or more")
-        if self.triples < 0:
-            raise InputError(f"triples is {self.triples}: use 0 or more")
-        if not 0 <= self.temperature <= 2:
-            raise InputError(f"temperature is {self.temperature}: use 0 to 2")
+        check_counts(self, "depth", "relations", "entities", "shown")
+        check_counts(self, "triples", least=0)
+        check_temperature(self.temperature)

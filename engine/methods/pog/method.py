@@ -25,7 +25,6 @@ Source: Plan-on-Graph (Chen et al. 2024), §3, and its released code.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import NamedTuple
 
 from kbqa.engine.answer import Answer
@@ -33,12 +32,11 @@ from kbqa.engine.deciding.answering import Said
 from kbqa.engine.deciding.choice import Choice, Step
 from kbqa.engine.deciding.direct import answer_directly
 from kbqa.engine.deciding.reading import read_choice, read_names
-from kbqa.engine.deciding.session import Found, Session, Walkers
+from kbqa.engine.deciding.session import Found, Session
 from kbqa.engine.deciding.trace import Stop
 from kbqa.engine.embedding.embedder import MINILM, relation_words
 from kbqa.engine.exploring.onward import drawn_by_content, first_to_each, hops_onward
 from kbqa.engine.exploring.walks import Walk, arrow
-from kbqa.engine.method import Asked
 from kbqa.engine.methods.pog.memory import REPLY_TOKENS, Mind
 from kbqa.engine.methods.pog.prompts import (
     MAX_MEMORY_LETTERS,
@@ -49,7 +47,6 @@ from kbqa.engine.methods.pog.prompts import (
     relations_prompt,
 )
 from kbqa.engine.methods.pog.settings import PogSettings
-from kbqa.engine.writing.generate import Candidate
 from kbqa.sparql.crp import Hop
 from kbqa.sparql.terms import LiteralTerm, Term, term_order
 
@@ -57,6 +54,18 @@ CHOSEN_RELATIONS = 3
 CHOSEN_ENTITIES = 3
 KEPT_WALKS = 9
 """What the embedder and chance take of each decision, and walks that they go on from."""
+
+LIMITS: Mapping[str, object] = {
+    "objectives": MAX_OBJECTIVES,
+    "objective_letters": MAX_OBJECTIVE_LETTERS,
+    "memory_letters": MAX_MEMORY_LETTERS,
+    "reply_tokens": REPLY_TOKENS,
+    "similarity_by": MINILM,
+    "chosen_relations": CHOSEN_RELATIONS,
+    "chosen_entities": CHOSEN_ENTITIES,
+    "kept_walks": KEPT_WALKS,
+}
+"""What decides the answers besides the settings, by name."""
 
 
 class Offer(NamedTuple):
@@ -70,48 +79,16 @@ class Offer(NamedTuple):
     is_decided: bool
 
 
-class PlanOnGraph:
-    """Answers questions as Plan-on-Graph does.
-
-    Args:
-        walkers: What all questions share.
-        settings: How it walks.
-    """
-
-    name = "pog"
-
-    def __init__(self, walkers: Walkers, settings: PogSettings) -> None:
-        self._walkers, self._settings = walkers, settings
-
-    def settings(self) -> Mapping[str, object]:
-        """Return what decides the answers, for manifests."""
-        limits = {
-            "objectives": MAX_OBJECTIVES,
-            "objective_letters": MAX_OBJECTIVE_LETTERS,
-            "memory_letters": MAX_MEMORY_LETTERS,
-            "reply_tokens": REPLY_TOKENS,
-            "likeness": MINILM,
-            "chosen_relations": CHOSEN_RELATIONS,
-            "chosen_entities": CHOSEN_ENTITIES,
-            "kept_walks": KEPT_WALKS,
-        }
-        return {**asdict(self._settings), **limits, **self._walkers.settings()}
-
-    def write(self, asked: Sequence[Asked]) -> list[list[Candidate]]:
-        """Write nothing: the graph is walked."""
-        return [[] for _ in asked]
-
-    def answer(self, asked: Asked) -> Answer:
-        """Answer a question; see `Method.answer`."""
-        is_random = self._walkers.chooser == "random"
-        return _Question(self._walkers.begin(asked), self._settings, is_random).answer()
+def answer_question(session: Session, settings: PogSettings) -> Answer:
+    """Answer the question of a session as Plan-on-Graph does; raises as `Method.answer` does."""
+    return _Question(session, settings).answer()
 
 
 class _Question:
     """The walks of one question."""
 
-    def __init__(self, session: Session, settings: PogSettings, is_random: bool) -> None:
-        self._session, self._settings, self._is_random = session, settings, is_random
+    def __init__(self, session: Session, settings: PogSettings) -> None:
+        self._session, self._settings = session, settings
         self._around = session.neighbourhood
         self._mind = Mind(session, settings)
         self._walks: dict[Walk, None] = {}
@@ -210,7 +187,7 @@ class _Question:
         else:
             is_decided = True
             shown = tuple(sorted(nodes, key=lambda node: (names[node], term_order(node))))
-            if not self._is_random:
+            if not self._session.is_random:
                 kept = self._session.most_similar([names[n] for n in shown], self._settings.shown)
                 shown = tuple(shown[at] for at in kept)
         return Offer(walk, hop, score, shown, hidden + len(nodes) - len(shown), is_decided)

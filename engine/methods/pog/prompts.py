@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 
 from kbqa.engine.chat.model import Message
+from kbqa.engine.deciding.prompts import numbered
 from kbqa.engine.deciding.reading import (
     clip_unread,
     field_of,
@@ -192,11 +193,6 @@ def answer_prompt(
 ) -> tuple[Message, ...]:
     """Ask for the answers from memory and triples."""
     return _prompt(_ANSWER, question=question, memory=listed(memory), triples=listed(triples))
-
-
-def numbered(options: Sequence[str]) -> str:
-    """Write options one a line, numbered from 1."""
-    return "\n".join(f"{at}. {option}" for at, option in enumerate(options, 1)) or "(none)"
 
 
 def listed(texts: Sequence[str]) -> str:

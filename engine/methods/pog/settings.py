@@ -1,11 +1,10 @@
 """The settings of Plan-on-Graph."""
 
-import math
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from kbqa.engine.deciding.session import SEED
-from kbqa.sparql.errors import InputError
+from kbqa.engine.methods.settings import check_counts, check_temperature
 
 Part = Literal["plan", "memory", "reflection"]
 
@@ -30,10 +29,6 @@ class PogSettings:
     seed: Annotated[int, "Seed of everything drawn by chance."] = SEED
 
     def __post_init__(self) -> None:
-        for name in ("depth", "shown", "nameless"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)}: use 1 or more")
-        if self.reversals < 0:
-            raise InputError(f"reversals is {self.reversals}: use 0 or more")
-        if not 0 <= self.temperature < math.inf:
-            raise InputError(f"temperature is {self.temperature}: use 0 or more")
+        check_counts(self, "depth", "shown", "nameless")
+        check_counts(self, "reversals", least=0)
+        check_temperature(self.temperature)

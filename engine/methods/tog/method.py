@@ -26,7 +26,6 @@ Source: Think-on-Graph (Sun et al. 2024), §2, and its released code; ToG-R is `
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import NamedTuple
 
 from kbqa.engine.answer import Answer
@@ -34,13 +33,12 @@ from kbqa.engine.deciding.answering import Said
 from kbqa.engine.deciding.choice import Choice, Picked, Step
 from kbqa.engine.deciding.direct import answer_directly
 from kbqa.engine.deciding.reading import read_names
-from kbqa.engine.deciding.session import Found, Session, Walkers
+from kbqa.engine.deciding.session import Found, Session
 from kbqa.engine.deciding.trace import Stop
 from kbqa.engine.deciding.verdicts import Verdict, read_verdict
 from kbqa.engine.embedding.embedder import relation_words
 from kbqa.engine.exploring.onward import drawn_by_content, first_to_each, hops_onward
 from kbqa.engine.exploring.walks import Walk, arrow, drawn_triple, triples_of
-from kbqa.engine.method import Asked
 from kbqa.engine.methods.tog.prompts import (
     answer_prompt,
     check_prompt,
@@ -50,13 +48,18 @@ from kbqa.engine.methods.tog.prompts import (
     relations_prompt,
 )
 from kbqa.engine.methods.tog.settings import TogSettings
-from kbqa.engine.writing.generate import Candidate
 from kbqa.sparql.crp import Hop
 from kbqa.sparql.terms import Term
 
 SCORING_TOKENS = 256
 ANSWER_TOKENS = 512
 """Most tokens of a reply: scores, and the answers, of which there may be many."""
+
+LIMITS: Mapping[str, object] = {
+    "scoring_tokens": SCORING_TOKENS,
+    "answer_tokens": ANSWER_TOKENS,
+}
+"""What decides the answers besides the settings, by name."""
 
 
 class Followed(NamedTuple):
@@ -76,31 +79,9 @@ class Scored(NamedTuple):
     score: float
 
 
-class ThinkOnGraph:
-    """Answers questions as Think-on-Graph does.
-
-    Args:
-        walkers: What all questions share.
-        settings: How it walks.
-    """
-
-    name = "tog"
-
-    def __init__(self, walkers: Walkers, settings: TogSettings) -> None:
-        self._walkers, self._settings = walkers, settings
-
-    def settings(self) -> Mapping[str, object]:
-        """Return what decides the answers, for manifests."""
-        tokens = {"scoring_tokens": SCORING_TOKENS, "answer_tokens": ANSWER_TOKENS}
-        return {**asdict(self._settings), **tokens, **self._walkers.settings()}
-
-    def write(self, asked: Sequence[Asked]) -> list[list[Candidate]]:
-        """Write nothing: the graph is walked."""
-        return [[] for _ in asked]
-
-    def answer(self, asked: Asked) -> Answer:
-        """Answer a question; see `Method.answer`."""
-        return _Question(self._walkers.begin(asked), self._settings).answer()
+def answer_question(session: Session, settings: TogSettings) -> Answer:
+    """Answer the question of a session as Think-on-Graph does; raises as `Method.answer` does."""
+    return _Question(session, settings).answer()
 
 
 class _Question:
@@ -258,7 +239,7 @@ class _Question:
         return f"{self._session.drawn(followed.walk)} {arrow(hop)} {hop.relation}"
 
     def _verdict(self, hop: int) -> Verdict | None:
-        """Ask whether the triples kept so far suffice; None if nobody can judge."""
+        """Ask whether the triples kept so far suffice; None if no language model judges."""
         prompt = check_prompt(self._session.question, self._triples())
         reply = self._session.ask("check", prompt, hop=hop, max_tokens=ANSWER_TOKENS)
         if reply is None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from kbqa.engine.chat.model import Message
 from kbqa.engine.deciding.choice import Picked
+from kbqa.engine.deciding.prompts import numbered
 from kbqa.engine.deciding.reading import clip_unread, read_list, read_scores
 
 _RELATIONS = """\
@@ -84,11 +85,6 @@ def check_prompt(question: str, triples: Sequence[str]) -> tuple[Message, ...]:
 def answer_prompt(question: str, triples: Sequence[str]) -> tuple[Message, ...]:
     """Ask for the answers from triples."""
     return (Message("user", _ANSWER.format(question=question, triples="\n".join(triples))),)
-
-
-def numbered(options: Sequence[str]) -> str:
-    """Write options one a line, numbered from 1."""
-    return "\n".join(f"{at}. {option}" for at, option in enumerate(options, 1)) or "(none)"
 
 
 def read_relation_scores(reply: str, options: Sequence[str], width: int) -> Picked:

@@ -1,11 +1,10 @@
 """The settings of Think-on-Graph."""
 
-import math
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from kbqa.engine.deciding.session import SEED
-from kbqa.sparql.errors import InputError
+from kbqa.engine.methods.settings import check_counts, check_temperature
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +26,5 @@ class TogSettings:
     seed: Annotated[int, "Seed of everything drawn by chance."] = SEED
 
     def __post_init__(self) -> None:
-        for name in ("width", "depth", "sample", "sample_from"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)}: use 1 or more")
-        if not 0 <= self.temperature < math.inf:
-            raise InputError(f"temperature is {self.temperature}: use 0 or more")
+        check_counts(self, "width", "depth", "sample", "sample_from")
+        check_temperature(self.temperature)

@@ -8,10 +8,10 @@ relevant trajectory from each other topic that reaches an end of this one become
 its path: the answer has a way back to the other topic. A constraint that nothing satisfies is
 dropped. Topics that are readings of the same words are not joined.
 
-Without a language model, nobody says where a trajectory should end. So every beginning of a
+Without a language model, nothing says where a trajectory should end. So every beginning of a
 trajectory competes, unless it ends at mediators. The embedder compares its relations with the
-question, and each hop has a cost, since likeness alone favours long paths. By chance, the order is
-drawn.
+question, and each hop has a cost, since similarity alone favours long paths. By chance, the order
+is drawn.
 
 Source: TRACE algorithm 1, line 14, and equation 4. The paper does not say what is answered but the
 ends of a trajectory, though its example is one end of many; the constraints are ours.

@@ -1,24 +1,34 @@
 """Make TRACE from its settings."""
 
-from kbqa.engine.embedding.embedder import Embedder
-from kbqa.engine.methods.trace.method import TraceMethod
+from dataclasses import asdict
+
+from kbqa.engine.deciding.method import WalkingMethod
+from kbqa.engine.methods.trace.method import LIMITS, answer_question
 from kbqa.engine.methods.trace.settings import TraceSettings
 from kbqa.engine.setup import Resources
-from kbqa.sparql.errors import InputError
 
 SETTINGS = TraceSettings
 
 
-def make(resources: Resources, settings: TraceSettings) -> TraceMethod:
+def make(resources: Resources, settings: TraceSettings) -> WalkingMethod:
     """Make TRACE ready to answer.
 
     Raises:
-        InputError: The settings contradict what there is to work with.
+        InputError: The settings are about what only a language model does, and none decides.
         ModelError: The embedder is missing or broken.
         StoreError: The store's schema is missing or broken.
     """
-    by_language_model = resources.chooser == "llm"
-    if settings.answer == "llm" and not by_language_model:
-        raise InputError("answer=llm needs a general model: add --llm URL or --llm-model NAME")
+    if settings.of_language_model:
+        resources.require_language_model(settings.of_language_model)
     walkers = resources.walkers(settings.seed)
-    return TraceMethod(walkers, settings, Embedder.load() if by_language_model else None)
+    decided = {**asdict(settings), **LIMITS}
+    embedder = None
+    if resources.chooser == "llm":
+        embedder = walkers.load_embedder()
+        decided["embedder"] = embedder.name
+    return WalkingMethod(
+        "trace",
+        walkers,
+        decided,
+        lambda session: answer_question(session, walkers, settings, embedder),
+    )

@@ -13,17 +13,16 @@ Source: TRACE §3; algorithm 1.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from kbqa.engine.answer import Answer
 from kbqa.engine.deciding.reading import read_names
-from kbqa.engine.deciding.session import Session, Walkers
+from kbqa.engine.deciding.session import CALLS_SPENT, NO_TOPIC, Session, Walkers
 from kbqa.engine.deciding.trace import WalkTrace
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.exploring.frontiers import Frontiers, RelationPath
 from kbqa.engine.exploring.path_ends import MAX_ASKED, MAX_NODES
 from kbqa.engine.linking.ground import Grounder
-from kbqa.engine.method import Asked
 from kbqa.engine.methods.trace.answering import rank_paths, write_candidates
 from kbqa.engine.methods.trace.priors import LAST_SUMMARIES
 from kbqa.engine.methods.trace.prompts import answer_prompt, relation_option
@@ -33,7 +32,6 @@ from kbqa.engine.methods.trace.trajectories import drawn_path
 from kbqa.engine.running.evidence import Proof, prove
 from kbqa.engine.running.execute import Executor, Policy
 from kbqa.engine.running.tried import Execution, Tried, path_record
-from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.names.keys import normalise
 from kbqa.sparql.crp import Hop
 from kbqa.sparql.terms import Term
@@ -41,72 +39,63 @@ from kbqa.sparql.terms import Term
 MAX_ENDS = 50
 """Ends of a path that a language model is shown to pick the answers from, at most."""
 
+LIMITS: Mapping[str, object] = {
+    "last_summaries": LAST_SUMMARIES,
+    "max_asked": MAX_ASKED,
+    "max_ends": MAX_ENDS,
+    "max_nodes": MAX_NODES,
+}
+"""What decides the answers besides the settings, by name."""
 
-class TraceMethod:
-    """Answers questions as TRACE does.
+
+def answer_question(
+    session: Session, walkers: Walkers, settings: TraceSettings, embedder: Embedder | None
+) -> Answer:
+    """Answer the question of a session as TRACE does; raises as `Method.answer` does.
 
     Args:
+        session: The question's.
         walkers: What all questions share.
-        settings: Of the method.
+        settings: How to search, and what is answered.
         embedder: Cuts long lists of relations for a language model; None if none decides.
     """
+    return _Question(session, walkers, settings).answer(embedder)
 
-    name = "trace"
 
-    def __init__(
-        self, walkers: Walkers, settings: TraceSettings, embedder: Embedder | None = None
-    ) -> None:
-        self._walkers, self._settings, self._embedder = walkers, settings, embedder
+class _Question:
+    """The search for one question, and the answer by the path of the best trajectory."""
 
-    def settings(self) -> Mapping[str, object]:
-        """Return what decides the answers, for manifests."""
-        shared = dict(self._walkers.settings())
-        if self._embedder is not None:
-            shared["embedder"] = self._embedder.name
-        return {
-            **asdict(self._settings),
-            **shared,
-            "last_summaries": LAST_SUMMARIES,
-            "max_asked": MAX_ASKED,
-            "max_ends": MAX_ENDS,
-            "max_nodes": MAX_NODES,
-        }
+    def __init__(self, session: Session, walkers: Walkers, settings: TraceSettings) -> None:
+        self._session, self._walkers, self._settings = session, walkers, settings
+        self._frontiers = Frontiers(session.graph, walkers.schema, settings.directions)
 
-    def write(self, asked: Sequence[Asked]) -> list[list[Candidate]]:
-        """Write nothing: this method needs no small model."""
-        return [[] for _ in asked]
-
-    def answer(self, asked: Asked) -> Answer:
-        """Answer a question; see `Method.answer`."""
-        walkers, settings = self._walkers, self._settings
-        session = walkers.begin(asked)
-        frontiers = Frontiers(session.graph, walkers.schema, settings.directions)
-        search = Search(session, frontiers, walkers.schema, settings, self._embedder)
-        explored = search.explore()
+    def answer(self, embedder: Embedder | None) -> Answer:
+        """Search, then run the paths that may answer, the most relevant first."""
+        session, walkers, settings = self._session, self._walkers, self._settings
+        asked, frontiers = session.asked, self._frontiers
+        explored = Search(session, frontiers, walkers.schema, settings, embedder).explore()
         with asked.clock.stage("rank"):
             ranked = rank_paths(explored, session, frontiers, settings, walkers.embedder)
             candidates = write_candidates(ranked, session, frontiers, settings)
         grounder = Grounder(session.graph, walkers.names, asked.linked, asked.given)
         policy = Policy(order="beam-first")
         executor = Executor(session.graph, grounder, asked.clock, walkers.timeout_s, policy)
-        execution = executor.execute(candidates)
-        return self._proven(session, frontiers, explored, execution)
+        return self._proven(explored, executor.execute(candidates))
 
-    def _proven(
-        self, session: Session, frontiers: Frontiers, explored: Explored, execution: Execution
-    ) -> Answer:
+    def _proven(self, explored: Explored, execution: Execution) -> Answer:
         """Fetch names and evidence for what was found, and put the answer together."""
-        asked, found = session.asked, execution.answering
+        session, found = self._session, execution.answering
+        asked = session.asked
         proof = Proof((), problem=_why_not(session, explored))
         if found is not None and found.relaxation is not None:
-            terms = self._answering(session, found)
+            terms = self._answering(found)
             with asked.clock.stage("prove"):
                 crp, timeout_s = found.relaxation.crp, self._walkers.timeout_s
                 proof = prove(session.graph, crp, terms, timeout_s)
         return Answer(
             question=asked.question,
             answers=proof.answers,
-            trace=self._trace(session, frontiers, explored, execution),
+            trace=self._trace(explored, execution),
             linked=asked.linked,
             sparql=None if found is None else found.sparql,
             evidence=proof.evidence,
@@ -117,14 +106,14 @@ class TraceMethod:
             seconds=asked.clock.seconds,
         )
 
-    def _answering(self, session: Session, found: Tried) -> Sequence[Term]:
+    def _answering(self, found: Tried) -> Sequence[Term]:
         """Return the ends of the path that answer: all, or those that the language model picks.
 
         If it picks none, or no call is left, all do.
         """
         if self._settings.answer != "llm" or len(found.terms) < 2 or found.crp is None:
             return found.terms
-        shown = found.terms[:MAX_ENDS]
+        session, shown = self._session, found.terms[:MAX_ENDS]
         names = session.neighbourhood.names(shown)
         hops = [step for step in found.crp.path if isinstance(step, Hop)]
         relations = [relation_option(hop, self._settings.directions) for hop in hops]
@@ -146,9 +135,7 @@ class TraceMethod:
         )
         return picked or found.terms
 
-    def _trace(
-        self, session: Session, frontiers: Frontiers, explored: Explored, execution: Execution
-    ) -> WalkTrace:
+    def _trace(self, explored: Explored, execution: Execution) -> WalkTrace:
         by = self._settings.path_score
         found = execution.answering
         details = {
@@ -167,17 +154,17 @@ class TraceMethod:
         if found is not None and found.crp is not None:
             hops = tuple(step for step in found.crp.path if isinstance(step, Hop))
             drawn.insert(0, f"{drawn_path(RelationPath(found.crp.topic, hops))} (answers)")
-        steps = tuple(session.steps)
-        queries = frontiers.queries + session.neighbourhood.queries
+        steps = tuple(self._session.steps)
+        queries = self._frontiers.queries + self._session.neighbourhood.queries
         return WalkTrace(steps, (), explored.stop, queries, tuple(drawn), details)
 
 
 def _why_not(session: Session, explored: Explored) -> str:
     """Say why there are no answers."""
     if not session.topics:
-        return "the graph has no entity of any name in the question. Name one with --topic MID"
+        return NO_TOPIC
     if explored.stop == "budget":
-        return "the calls were spent before an answer was found. Raise --call-budget"
+        return CALLS_SPENT
     if explored.ended:
         return "no path that was followed leads to an answer"
     return "no path was followed from the topics; see the steps of the trace"

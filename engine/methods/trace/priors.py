@@ -4,9 +4,9 @@ Each trajectory that ends is summarised, and the summaries are put into advice, 
 ranking of relations reads. So it is enough to do both when a ranking is next due: every decision is
 the same as if it were done at once, and what no ranking reads is never asked for.
 
-The advice is written anew from the last summaries of this question alone. The paper writes it from
-the advice before and the new summary, which drifts; advice from other test questions would be
-training on them.
+The advice is rewritten each time from the last summaries of this question alone. The paper writes
+it from the advice before and the new summary, which drifts; advice from other test questions would
+be training on them.
 
 Source: TRACE §3.4; algorithm 1, lines 9 to 12.
 """
@@ -51,7 +51,7 @@ class Priors:
                 self.update()
 
     def update(self) -> None:
-        """Have new trajectories summarised and the advice written anew, if there are some.
+        """Have new trajectories summarised and the advice rewritten, if there are some.
 
         Raises:
             ModelError: The language model failed.

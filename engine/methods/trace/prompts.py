@@ -11,6 +11,7 @@ Source: TRACE figures 3 to 7 for what is asked and in which form; the words are 
 from collections.abc import Sequence
 
 from kbqa.engine.chat.model import Message
+from kbqa.engine.deciding.prompts import numbered
 from kbqa.engine.exploring.neighbourhood import Directions
 from kbqa.engine.exploring.walks import arrow
 from kbqa.sparql.crp import Hop
@@ -184,7 +185,7 @@ def _path(relations: Sequence[str]) -> str:
 
 
 def _numbered(options: Sequence[str]) -> str:
-    return "\n".join(f"{number}. {_line(option)}" for number, option in enumerate(options, 1))
+    return numbered(list(map(_line, options)))
 
 
 def _arrows(options: Sequence[str]) -> str:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from kbqa.engine.exploring.neighbourhood import Directions
+from kbqa.engine.methods.settings import check_counts
 from kbqa.sparql.errors import InputError
 
 Context = Literal["narrative", "relations", "none"]
@@ -53,10 +54,19 @@ class TraceSettings:
     seed: Annotated[int, "For the random chooser."] = 42
 
     def __post_init__(self) -> None:
-        for name in ("candidates", "depth", "iterations", "max_relations"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)}: use 1 or more")
+        check_counts(self, "candidates", "depth", "iterations", "max_relations")
         if not 0 <= self.keep <= 1:
             raise InputError(f"keep is {self.keep}: use a score from 0 to 1")
         if self.eager_priors and not self.priors:
             raise InputError("eager_priors=yes is about priors, and there are none: priors=no")
+
+    @property
+    def of_language_model(self) -> str:
+        """The settings that change only what a language model does, as texts; mostly none."""
+        changed = {
+            f"answer={self.answer}": self.answer == "llm",
+            f"context={self.context}": self.context != "narrative",
+            "priors=no": not self.priors,
+            "eager_priors=yes": self.eager_priors,
+        }
+        return ", ".join(text for text, is_changed in changed.items() if is_changed)

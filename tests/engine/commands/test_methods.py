@@ -146,6 +146,8 @@ def test_a_chooser_repairs_and_is_recorded(
 def test_a_setting_of_another_method_names_both(graph: Graph) -> None:
     with pytest.raises(InputError, match=r"^history is a setting of bpc, not of router\. See"):
         Engine(graph, settings={"history": 1})
+    with pytest.raises(InputError, match=r"^width is a setting of router, bpc and tog, not of io"):
+        Engine(graph, settings={"width": 1}, method="io")
 
 
 def test_who_decides_and_how_often_is_chosen() -> None:

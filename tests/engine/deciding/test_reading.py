@@ -115,6 +115,12 @@ def test_answers_as_models_write_them(reply: str, names: list[str]) -> None:
     assert read_names(reply, NAMES)[0] == names
 
 
+def test_an_endless_word_is_no_name() -> None:
+    names, unread = read_names("A" * 100_000, NAMES)
+    assert names == []
+    assert unread == ("A" * 80,)
+
+
 def test_names_that_differ_in_commas_alone_are_not_broken() -> None:
     known = ["Wine, Women and Songs", "Wine, Women, and Songs"]
     for name in known:

@@ -101,12 +101,12 @@ def test_a_comma_inside_a_name_of_the_graph_does_not_break_it(demo: Graph, scrip
 def test_without_a_general_model_there_is_no_answer_to_ask_for(
     small: Graph, scripted_chat, method: str
 ) -> None:
-    with pytest.raises(InputError, match=f"{method} needs a general model: add --llm URL"):
+    with pytest.raises(InputError, match=f"{method} needs a general model to decide: add --llm"):
         Engine(small, method=method)
     choosers: list[ChooserName] = ["embedder", "random"]
     for chooser in choosers:
         resources = Resources(small, open_chat=scripted_chat, chooser=chooser)
-        with pytest.raises(InputError, match=f"cannot work with --chooser {chooser}"):
+        with pytest.raises(InputError, match=f"to decide: leave out --chooser {chooser}"):
             make_method(resources, method, {})
         resources.close()
     with pytest.raises(InputError, match="max_tokens is 0"):

@@ -151,7 +151,7 @@ def pog_ceiling(gold: GoldPath, around: Surroundings, limits: PogLimits) -> Ceil
         if not literals and not around.named(tails):
             return _by_digest(tails, node, hop, limits.seed, gold)[: limits.nameless]
         if len(literals) < len(tails) and len(tails) > limits.shown:
-            return _by_likeness(tails, gold, around)[: limits.shown]
+            return _by_similarity(tails, gold, around)[: limits.shown]
         return tails
 
     reach = Reach(around, gold, cut, turns_back=False)
@@ -237,7 +237,7 @@ def _by_digest(
     return sorted(tails, key=digest)
 
 
-def _by_likeness(tails: Sequence[Term], gold: GoldPath, around: Surroundings) -> list[Term]:
+def _by_similarity(tails: Sequence[Term], gold: GoldPath, around: Surroundings) -> list[Term]:
     """Sort nodes by how similar their names are to the question."""
     names = around.names(tails)
     cosines = _embedder().similarity(_asked(gold), names)

@@ -236,6 +236,12 @@ def test_the_control_without_a_graph_never_claims_to_have_found_anything(ask: An
     assert [(each.term, each.origin) for each in answer.answers] == [("m.03yl7", "named")]
     assert answer.stage == "direct"
     assert trace_of(answer).queries <= 1
+    assert trace_of(answer).stop == "direct"
+
+
+def test_the_control_without_a_graph_needs_a_language_model(ask: Any) -> None:
+    with pytest.raises(InputError, match="control=cot needs a general model to decide"):
+        ask(None, control="cot")
 
 
 @pytest.mark.parametrize("budget", [1, 2, 3, 5])

@@ -364,5 +364,5 @@ def test_settings_that_do_not_fit_are_refused(small: Graph, settings: Any, named
 
 
 def test_ablations_need_a_language_model(small: Graph) -> None:
-    with pytest.raises(InputError, match="ablate=hint,paths is about what a language model does"):
+    with pytest.raises(InputError, match="ablate=hint,paths needs a general model to decide"):
         ask(small, None, chooser="random", ablate="hint,paths")

@@ -277,3 +277,10 @@ def test_settings_are_checked() -> None:
         PogSettings(depth=0)
     with pytest.raises(InputError, match="reversals"):
         PogSettings(reversals=-1)
+    with pytest.raises(InputError, match="temperature is 3"):
+        PogSettings(temperature=3)
+
+
+def test_ablations_need_a_language_model(ask_by: Any) -> None:
+    with pytest.raises(InputError, match="ablate=plan,memory needs a general model to decide"):
+        ask_by("pog", None, chooser="embedder", ablate="plan,memory")

@@ -68,7 +68,7 @@ def test_the_broken_path_is_never_offered(repairer, failure, scripted_chat) -> N
 
 
 @pytest.mark.parametrize("rubbish", ["", "I am a teapot.", "99", "{}"])
-def test_rubbish_leaves_the_order_of_likeness(repairer, failure, scripted_chat, rubbish) -> None:
+def test_rubbish_leaves_the_order_of_similarity(repairer, failure, scripted_chat, rubbish) -> None:
     repair = repairer.repair(failure, ChatChooser(scripted_chat(rubbish, rubbish)))
     assert repair.crp is not None
     assert repair.chosen == 0

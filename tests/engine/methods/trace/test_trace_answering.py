@@ -208,8 +208,9 @@ def test_budgets_also_bind_those_who_cost_nothing(
 
 def test_settings_that_cannot_be_are_refused(demo: Graph) -> None:
     resources = Resources(demo, chooser="random")
-    with pytest.raises(InputError, match="answer=llm needs a general model"):
-        make(resources, SETTINGS(answer="llm"))
+    for idle in ({"answer": "llm"}, {"context": "none"}, {"priors": False}, {"eager_priors": True}):
+        with pytest.raises(InputError, match="needs a general model to decide: add --llm URL"):
+            make(resources, SETTINGS(**idle))
     resources.close()
     for settings in ({"candidates": 0}, {"keep": 1.5}, {"eager_priors": True, "priors": False}):
         with pytest.raises(InputError):

@@ -232,7 +232,7 @@ def test_lazy_priors_change_nothing_but_the_calls(
     assert len(lazy.prompts) <= len(eager.prompts)
 
 
-def test_relations_are_cut_by_likeness_and_shown_by_name(
+def test_relations_are_cut_by_similarity_and_shown_by_name(
     ask_trace: AskTrace, demo: Graph, kenya: Entity
 ) -> None:
     question = "what currency is used in Kenya?"

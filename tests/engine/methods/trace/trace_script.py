@@ -12,7 +12,7 @@ from kbqa.engine.chat.model import Message
 from kbqa.engine.deciding.session import Walkers
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.method import Asked, Budget, ChooserName
-from kbqa.engine.methods.trace.method import TraceMethod
+from kbqa.engine.methods.trace.method import answer_question
 from kbqa.engine.methods.trace.settings import TraceSettings
 from kbqa.kb.graph import Graph
 from kbqa.kb.names.search import open_names
@@ -142,9 +142,9 @@ class AskTrace:
         chat = self._scripted_chat(reply_to=reply_to)
         with closing(open_names(graph)) as names:
             walkers = Walkers(graph, names, chooser, 30)
-            method = TraceMethod(walkers, TraceSettings(**settings), self._embedder)
             counted = CountedChat(chat) if reply_to is not None else None
             asked = Asked(question, topics, chat=counted, budget=Budget(budget))
-            answer = method.answer(asked)
+            session, chosen = walkers.begin(asked), TraceSettings(**settings)
+            answer = answer_question(session, walkers, chosen, self._embedder)
         assert chooser != "llm" or asked.budget.spent == answer.usage.calls == len(chat.prompts)
         return Outcome(answer, answer.trace.to_dict(), [Prompt(text) for text in chat.prompts])

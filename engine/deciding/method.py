@@ -1,0 +1,41 @@
+"""A method whose decisions are taken in sessions: its name, its settings, and how it answers."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from kbqa.engine.answer import Answer
+from kbqa.engine.deciding.session import Session, Walkers
+from kbqa.engine.method import Asked
+from kbqa.engine.writing.generate import Candidate
+
+
+class WalkingMethod:
+    """A method that opens a session for each question. It writes no paths with the small model.
+
+    Args:
+        name: In the table of methods.
+        walkers: What all questions share.
+        settings: Its settings and fixed limits, for manifests. They come before those of `walkers`.
+        answer_in: Answers the question of a session; called by any number of threads.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        walkers: Walkers,
+        settings: Mapping[str, object],
+        answer_in: Callable[[Session], Answer],
+    ) -> None:
+        self.name = name
+        self._walkers, self._settings, self._answer_in = walkers, settings, answer_in
+
+    def settings(self) -> Mapping[str, object]:
+        """Return what decides the answers, for manifests."""
+        return {**self._walkers.settings(), **self._settings}
+
+    def write(self, asked: Sequence[Asked]) -> list[list[Candidate]]:
+        """Write nothing: the graph is walked."""
+        return [[] for _ in asked]
+
+    def answer(self, asked: Asked) -> Answer:
+        """Answer a question; see `Method.answer`."""
+        return self._answer_in(self._walkers.begin(asked))
