@@ -69,7 +69,19 @@ def test_dot_draws_the_row_of_an_id() -> None:
         ('{"id": "q0", "trace": null}', (), "has no walks"),
         ("", (), "there is no answer"),
         ('{"id": "q0"}', ("--id", "q1"), "no row has the id q1"),
-        ("{", (), "Expecting"),
+        ("{", (), "line 1 cannot be drawn: it is not JSON. Give what `kbqa ask --json` printed"),
+        ("[1]", (), "line 1 cannot be drawn"),
+        ('{"id": "q0"}\n\n"x"', (), "line 3 cannot be drawn"),
+        (
+            '{"trace": {"walks": [{"topic": "m.1", "steps": [[1, 2]]}]}}',
+            (),
+            "trace.walks.0.steps.0",
+        ),
+        (
+            '{"trace": null, "error": "QueryTimeout: 5 s"}',
+            (),
+            "failed, so there are no walks: Query",
+        ),
     ],
 )
 def test_what_cannot_be_drawn_is_said(text: str, arguments: tuple[str, ...], problem: str) -> None:

@@ -12,11 +12,44 @@ object, whichever way it was walked.
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TextIO
+from typing import Literal, TextIO
 
 import click
+from pydantic import BaseModel, ValidationError
 
 Format = Literal["mermaid", "dot"]
+
+
+class DrawnWalk(BaseModel):
+    """A walk in a trace: a step is subject, relation, object, and whether it was walked back."""
+
+    topic: str
+    steps: tuple[tuple[str, str, str, bool], ...]
+
+
+class DrawnTrace(BaseModel):
+    """What is drawn of a trace."""
+
+    walks: tuple[DrawnWalk, ...] = ()
+    dead_ends: tuple[DrawnWalk, ...] = ()
+    names: dict[str, str] = {}
+
+
+class DrawnAnswer(BaseModel):
+    """An answer: an entity's mid or a literal's text."""
+
+    mid: str | None = None
+    value: str | None = None
+    origin: str = "graph"
+
+
+class DrawnRecord(BaseModel):
+    """What is drawn of an answer or a row."""
+
+    id: str | None = None
+    answers: tuple[DrawnAnswer, ...] = ()
+    trace: DrawnTrace | None = None
+    error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,38 +69,36 @@ class Drawing:
     answers: frozenset[str]
 
 
-def drawing_of(record: Mapping[str, Any]) -> Drawing:
+def drawing_of(record: DrawnRecord) -> Drawing:
     """Take what is drawn from an answer or a row.
 
     Raises:
         ValueError: It has no walks: its method does not walk, or the question failed.
     """
-    trace = record.get("trace") or {}
-    walks, dead_ends = trace.get("walks", []), trace.get("dead_ends", [])
-    if not (walks or dead_ends):
+    if record.error is not None:
+        raise ValueError(f"the question failed, so there are no walks: {record.error}")
+    trace = record.trace or DrawnTrace()
+    walks = [*trace.walks, *trace.dead_ends]
+    if not walks:
         raise ValueError("the answer has no walks: its method does not walk, or found no way")
-    answers = frozenset(
-        each.get("mid", each.get("value"))
-        for each in record.get("answers", [])
-        if each.get("origin", "graph") == "graph"
-    )
+    found = [each.mid or each.value for each in record.answers if each.origin == "graph"]
+    answers = frozenset(filter(None, found))
     edges: dict[tuple[str, str, str], bool] = {}
     nodes: dict[str, None] = {}
-    for walk in [*walks, *dead_ends]:
-        nodes[walk["topic"]] = None
+    for walk in walks:
+        nodes[walk.topic] = None
         on_the_way = _steps_to_answer(walk, answers)
-        for at, (subject, relation, value, _) in enumerate(walk["steps"]):
+        for at, (subject, relation, value, _) in enumerate(walk.steps):
             nodes.update({subject: None, value: None})
             edge = (subject, relation, value)
             edges[edge] = edges.get(edge, False) or at < on_the_way
-    names = trace.get("names", {})
-    topics = frozenset(walk["topic"] for walk in [*walks, *dead_ends])
-    return Drawing({node: names.get(node, node) for node in nodes}, edges, topics, answers)
+    labels = {node: trace.names.get(node, node) for node in nodes}
+    return Drawing(labels, edges, frozenset(walk.topic for walk in walks), answers)
 
 
-def _steps_to_answer(walk: Mapping[str, Any], answers: frozenset[str]) -> int:
+def _steps_to_answer(walk: DrawnWalk, answers: frozenset[str]) -> int:
     """Count the steps of a walk up to the first answer on it; 0 if it has none."""
-    reached = [step[0] if step[3] else step[2] for step in walk["steps"]]
+    reached = [step[0] if step[3] else step[2] for step in walk.steps]
     return next((at for at, node in enumerate(reached, 1) if node in answers), 0)
 
 
@@ -127,22 +158,48 @@ def _for_dot(text: str) -> str:
     return f'"{quoted}"'
 
 
-def read_records(text: str) -> list[dict[str, Any]]:
+def read_records(text: str) -> list[DrawnRecord]:
     """Read one JSON record, or one a line.
 
     Raises:
-        ValueError: It is no JSON.
+        ValueError: A line is neither an answer nor a row.
     """
     try:
-        return [json.loads(text)]
-    except json.JSONDecodeError:
-        return [json.loads(line) for line in text.splitlines() if line.strip()]
+        values = [(1, json.loads(text))]
+    except ValueError:
+        lines = enumerate(text.split("\n"), 1)  # JSON may hold other line breaks as they are.
+        values = [(number, _read_json(line, number)) for number, line in lines if line.strip()]
+    return [_read_record(value, number) for number, value in values]
 
 
-def _chosen(records: Sequence[dict[str, Any]], wanted: str | None) -> dict[str, Any]:
-    found: Iterable[dict[str, Any]] = records
+def _read_json(line: str, number: int) -> object:
+    try:
+        value: object = json.loads(line)
+    except ValueError:
+        raise _unreadable(number, "it is not JSON") from None
+    return value
+
+
+def _read_record(value: object, number: int) -> DrawnRecord:
+    try:
+        return DrawnRecord.model_validate(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        field = ".".join(map(str, first["loc"]))
+        raise _unreadable(number, f"{field}: {first['msg']}" if field else first["msg"]) from None
+
+
+def _unreadable(number: int, problem: str) -> ValueError:
+    return ValueError(
+        f"line {number} cannot be drawn: {problem}. "
+        "Give what `kbqa ask --json` printed, or rows of `kbqa eval`."
+    )
+
+
+def _chosen(records: Sequence[DrawnRecord], wanted: str | None) -> DrawnRecord:
+    found: Iterable[DrawnRecord] = records
     if wanted is not None:
-        found = [record for record in records if record.get("id") == wanted]
+        found = [record for record in records if record.id == wanted]
     for record in found:
         return record
     raise ValueError("there is no answer" if wanted is None else f"no row has the id {wanted}")

@@ -25,7 +25,7 @@ _NOTES = {
     "adapter",
 }
 
-_FOLLOWS = {"embedder": "chooser", "general_model": "chooser"}
+_FOLLOWS = {"embedder": "chooser", "general_model": "chooser", "hop_cost": "chooser"}
 """Settings that only one of two runs has where another setting differs, which says it all."""
 
 _OF_ALL_METHODS = ("chooser", "embedder", "general_model", "seed")

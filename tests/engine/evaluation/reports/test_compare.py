@@ -166,7 +166,7 @@ BPC = {"name": "bpc", "history": 1, "chooser": "llm", "embedder": None, "seed": 
         ({"history": 2}, {"method.history": Change("1", "2")}),
         # What the chooser brings with it is no second difference.
         (
-            {"chooser": "embedder", "embedder": "mini"},
+            {"chooser": "embedder", "embedder": "mini", "hop_cost": 0.1},
             {"method.chooser": Change("llm", "embedder")},
         ),
         (
