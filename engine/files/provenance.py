@@ -1,5 +1,6 @@
 """The code and the machine that made a result, for manifests."""
 
+import functools
 import importlib.metadata
 import os
 import platform
@@ -25,13 +26,15 @@ def git_revision() -> str | None:
 
 def package_versions(names: Iterable[str]) -> dict[str, str | None]:
     """Return the installed versions of packages; None for one that is not installed."""
-    versions: dict[str, str | None] = {}
-    for name in names:
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            versions[name] = None
-    return versions
+    return {name: _installed_version(name) for name in names}
+
+
+@functools.cache
+def _installed_version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def hardware() -> dict[str, object]:
