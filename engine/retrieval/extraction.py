@@ -16,7 +16,7 @@ Source: the preprocessing of NSM, which passes through mediators and prunes by P
 """
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TypeAlias, TypeVar
@@ -83,8 +83,8 @@ def extract(
     caps, topics = caps or Caps(), tuple(dict.fromkeys(topics))
     search = _Search(graph, schema, caps)
     search.run(topics)
-    known = schema.of({relation for _, relation, _ in search.triples})
-    triples = set(_named(search.triples, known, both_names))
+    reverses = _reverses(schema, {relation for _, relation, _ in search.triples})
+    triples = set(_named(search.triples, reverses, both_names))
     return _nearest(_as_arrays(topics, triples, search.cut()), caps.triples)
 
 
@@ -106,17 +106,15 @@ class _Search:
         self._expanded.update(topics)
         directions: tuple[Direction, ...] = ("out", "in")
         for direction in directions:
-            found = self._graph.edges(known, direction, self._caps.per_node)
-            for topic in known:
-                edges = found[topic] if topic in found else self._few(topic, direction)
-                self._add(topic, direction, edges)
+            found = dict(self._graph.edges(known, direction, self._caps.per_node))
+            hubs = [topic for topic in known if topic not in found]
+            self._add(found | {hub: self._few(hub, direction) for hub in hubs}, direction)
         left = self._caps.frontier
         while left and (batch := self._next(min(left, _BATCH))):
             left -= len(batch)
-            found = self._graph.edges(batch, "out", self._caps.per_node)
-            self._hubs += len(batch) - len(found)
-            for entity in batch:
-                self._add(entity, "out", found.get(entity, ()))
+            onward = self._graph.edges(batch, "out", self._caps.per_node)
+            self._hubs += len(batch) - len(onward)
+            self._add(onward, "out")
 
     def cut(self) -> Cut:
         """Count what the search did not go into."""
@@ -135,26 +133,31 @@ class _Search:
                 self._cut_relations += 1
         return edges
 
-    def _add(self, entity: str, direction: Direction, edges: Iterable[Edge]) -> None:
-        """Take the edges of an entity, and queue where they lead."""
-        hops, choices = self._places[entity]
-        groups = {key: list(group) for key, group in groupby(edges, lambda edge: edge.relation)}
-        schema = self._schema.of(groups)
-        for relation, group in groups.items():
-            kept = group[: self._caps.per_relation]
-            self._cut_relations += len(kept) < len(group)
-            there = hops if _ends_at_mediator(schema, relation, direction) else hops + 1
-            place = (there, choices * len(group))
-            for _, end in kept:
-                is_out = direction == "out"
-                self.triples.add((entity, relation, end) if is_out else (end, relation, entity))
-                if there < self._caps.hops and isinstance(end, str):
-                    self._reach(end, place)
+    def _add(self, found: Mapping[str, Sequence[Edge]], direction: Direction) -> None:
+        """Take the edges of entities, and queue where they lead."""
+        schema = self._schema.of({edge.relation for edges in found.values() for edge in edges})
+        for entity, edges in found.items():
+            hops, choices = self._places[entity]
+            for relation, group in groupby(edges, lambda edge: edge.relation):
+                ends = [edge.end for edge in group]
+                kept = ends[: self._caps.per_relation]
+                self._cut_relations += len(kept) < len(ends)
+                if direction == "out":
+                    self.triples.update((entity, relation, end) for end in kept)
+                else:
+                    self.triples.update((end, relation, entity) for end in kept)
+                there = hops if _ends_at_mediator(schema, relation, direction) else hops + 1
+                if there < self._caps.hops:
+                    self._reach(kept, (there, choices * len(ends)))
 
-    def _reach(self, entity: str, place: tuple[int, int]) -> None:
-        if entity not in self._expanded and place < self._places.get(entity, (self._caps.hops, 0)):
-            self._places[entity] = place
-            heapq.heappush(self._queue, (*place, entity))
+    def _reach(self, ends: Iterable[Term], place: tuple[int, int]) -> None:
+        """Queue the entities that are not in a place as good."""
+        for end in ends:
+            if isinstance(end, str) and end not in self._expanded:
+                before = self._places.get(end)
+                if before is None or place < before:
+                    self._places[end] = place
+                    heapq.heappush(self._queue, (*place, end))
 
     def _next(self, most: int) -> list[str]:
         """Take the next entities off the queue; all are equally many hops away."""
@@ -178,12 +181,20 @@ def _ends_at_mediator(schema: Schema, relation: str, direction: Direction) -> bo
     return end is not None and schema.is_mediator(end)
 
 
-def _named(triples: Iterable[_Triple], schema: Schema, both_names: bool) -> Iterator[_Triple]:
+def _reverses(schema: GraphSchema, relations: set[str]) -> dict[str, str]:
+    """Map relations to those that say the same in the other direction."""
+    known = schema.of(relations)
+    stated = filter(None, (known.property(relation) for relation in relations))
+    return {each.id: each.reverse for each in stated if each.reverse and is_telling(each.reverse)}
+
+
+def _named(
+    triples: Iterable[_Triple], reverses: Mapping[str, str], both_names: bool
+) -> Iterator[_Triple]:
     """Give each edge both names, or the first of them."""
     for head, relation, tail in triples:
-        stated = schema.property(relation)
-        reverse = None if stated is None else stated.reverse
-        if reverse is None or not is_telling(reverse) or not isinstance(tail, str):
+        reverse = reverses.get(relation)
+        if reverse is None or not isinstance(tail, str):
             yield head, relation, tail
             continue
         if both_names or relation <= reverse:
