@@ -9,6 +9,7 @@ it, has come back empty.
 """
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, cast
@@ -223,22 +224,33 @@ class SparqlEndpoint:
     def _edges(
         self, entities: Sequence[str], direction: Direction, limit: int
     ) -> dict[str, list[Edge]]:
-        """Fetch edges, in two halves if they are more than one entity may have."""
-        query = edges_query(entities, direction, LEFT_OUT, KEPT, limit + 1)
-        rows = self._table(query, self._timeout_s, None).rows
-        if len(rows) > limit:
-            half = len(entities) // 2
-            parts = [entities[:half], entities[half:]] if half else []
-            return {
-                entity: edges
-                for part in parts
-                for entity, edges in self._edges(part, direction, limit).items()
-            }
-        found: dict[str, list[Edge]] = {entity: [] for entity in entities}
+        """Fetch edges, without entities that have too many; in two halves if they are many."""
+        most = limit if len(entities) == 1 else 2 * limit
+        query = edges_query(entities, direction, LEFT_OUT, KEPT, most + 1)
+        try:
+            rows = self._table(query, self._timeout_s, None).rows
+        except ResultTruncated:
+            if len(entities) == 1:
+                raise
+            return self._halves(entities, direction, limit)
+        counts = Counter(str(node) for node, _, _ in rows)
+        few = [entity for entity in entities if counts[entity] <= limit]
+        if len(rows) > most:
+            if len(few) < len(entities):
+                return self._edges(few, direction, limit) if few else {}
+            return self._halves(entities, direction, limit)
+        found: dict[str, list[Edge]] = {entity: [] for entity in few}
         for node, relation, end in rows:
-            if end is not None and is_telling(str(relation)):
+            if end is not None and str(node) in found and is_telling(str(relation)):
                 found[str(node)].append(Edge(str(relation), end))
         return found
+
+    def _halves(
+        self, entities: Sequence[str], direction: Direction, limit: int
+    ) -> dict[str, list[Edge]]:
+        half = len(entities) // 2
+        first = self._edges(entities[:half], direction, limit)
+        return first | self._edges(entities[half:], direction, limit)
 
     def _names(self, mids: Sequence[str]) -> Sequence[tuple[Term | None, ...]]:
         """Fetch all names, in two halves if they are more than the server sends."""
