@@ -97,7 +97,7 @@ def train_crp(
             scored=scored,
         )
     if is_main:
-        _print_counts(gathered)
+        print_counts(gathered)
     split = split_examples(gathered.examples, valid_size, config.seed)
     result = train_adapter(split, output, config, _print_progress)
     if is_main:
@@ -122,8 +122,9 @@ def _write_reports(
     split: Split,
     result: TrainingResult,
 ) -> None:
+    from kbqa.training.data.data_record import write_held_out
     from kbqa.training.writer.report.card import write_model_card
-    from kbqa.training.writer.report.manifest import write_held_out, write_training_manifest
+    from kbqa.training.writer.report.manifest import write_training_manifest
     from kbqa.training.writer.report.training_log import draw_curves
 
     write_training_manifest(output, config, gathered, split, result)
@@ -138,7 +139,8 @@ def _write_reports(
     write_model_card(output)
 
 
-def _print_counts(gathered: ExampleSet) -> None:
+def print_counts(gathered: ExampleSet) -> None:
+    """Print how many examples there are, and which rows were left out and why."""
     click.echo(f"{len(gathered.examples):,} examples", err=True)
     for reason, count in gathered.skipped.most_common():
         rows = gathered.skipped_rows.get(reason, [])

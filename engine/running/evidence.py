@@ -1,16 +1,19 @@
 """Find the triples that prove answers: the way from the topic, and what the constraints demand."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from kbqa.engine.answer import AnswerEntity, EvidenceTriple, term_text
-from kbqa.kb.graph import Graph, Table
+from kbqa.kb.graph import Graph
 from kbqa.kb.names.search import name_terms
 from kbqa.sparql.compiler.compile import compile_evidence
 from kbqa.sparql.compiler.patterns import TriplePattern
 from kbqa.sparql.crp import Crp
 from kbqa.sparql.errors import GraphError
 from kbqa.sparql.terms import Term, resource_id
+
+Triple: TypeAlias = tuple[Term, str, Term]
+"""Subject, relation and object."""
 
 PROVEN_ANSWERS = 10
 """The first answers, for which evidence is fetched; the same query proves the others."""
@@ -64,9 +67,8 @@ def find_evidence(
     Raises:
         GraphError: The graph does not answer.
     """
-    query, patterns = compile_evidence(crp, answers[:PROVEN_ANSWERS])
-    table = graph.select(query, timeout_s=timeout_s, limit=_MAX_ROWS)
-    triples = list(dict.fromkeys(_triples(table, patterns)))
+    matches = find_matches(graph, crp, answers[:PROVEN_ANSWERS], timeout_s, _MAX_ROWS)
+    triples = list(dict.fromkeys(triple for match in matches for triple in match))
     ends = {term for triple in triples for term in (triple[0], triple[2])}
     names = name_terms(graph, ends)
     return tuple(
@@ -75,13 +77,34 @@ def find_evidence(
     )
 
 
-def _triples(table: Table, patterns: Sequence[TriplePattern]) -> Iterator[tuple[Term, str, Term]]:
-    for row in table.rows:
-        bound = dict(zip(table.variables, row, strict=True))
-        for pattern in patterns:
-            subject, object_ = _value(pattern.subject, bound), _value(pattern.object, bound)
-            if subject is not None and object_ is not None:
-                yield subject, resource_id(pattern.predicate[1:-1]), object_
+def find_matches(
+    graph: Graph, crp: Crp, answers: Sequence[Term], timeout_s: float, limit: int
+) -> list[tuple[Triple, ...]]:
+    """Find the ways in which a CRP matched for answers, each as its triples.
+
+    Args:
+        graph: Where the answers come from.
+        crp: As executed, grounded.
+        answers: All of them are asked for.
+        timeout_s: Seconds until the query is stopped.
+        limit: The most ways to find.
+
+    Raises:
+        GraphError: The graph does not answer.
+    """
+    query, patterns = compile_evidence(crp, answers)
+    table = graph.select(query, timeout_s=timeout_s, limit=limit)
+    return [tuple(_triples(table.variables, row, patterns)) for row in table.rows]
+
+
+def _triples(
+    variables: Sequence[str], row: Sequence[Term | None], patterns: Sequence[TriplePattern]
+) -> Iterator[Triple]:
+    bound = dict(zip(variables, row, strict=True))
+    for pattern in patterns:
+        subject, object_ = _value(pattern.subject, bound), _value(pattern.object, bound)
+        if subject is not None and object_ is not None:
+            yield subject, resource_id(pattern.predicate[1:-1]), object_
 
 
 def _value(text: str, bound: Mapping[str, Term | None]) -> Term | None:

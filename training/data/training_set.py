@@ -130,10 +130,10 @@ def load_examples(
         GraphError: The names cannot be looked up.
     """
     scored_sets = read_scored_sets(scored)
-    gathered = ExampleSet(scored=[_data_file(path) for path in scored])
+    gathered = ExampleSet(scored=[data_file(path) for path in scored])
     for path in paths:
-        source = _QUESTION_SET.sub("", path.name)
-        kept = list(_kept_rows(path, source, scored_sets, gathered))
+        source = source_name(path)
+        kept = list(kept_rows(path, source, scored_sets, gathered))
         unnamed_before = gathered.skipped[UNNAMED]
         targets = row_targets([one.row for one in kept], form, names)
         for one, target in zip(kept, targets, strict=True):
@@ -148,7 +148,7 @@ def load_examples(
                 f"{path}: the entities of {unnamed} of {len(kept)} queries have no name in the "
                 "file. Name a graph to look them up: --store or --endpoint."
             )
-        gathered.files.append(_data_file(path))
+        gathered.files.append(data_file(path))
     if demo_questions:
         _add_demo_questions(gathered, demo_questions, seed, form, scored_sets)
     return gathered
@@ -194,7 +194,7 @@ def _add_demo_questions(
             gathered.add(Example(row_id, example.question, target, DEMO_SOURCE))
 
 
-class _KeptRow(NamedTuple):
+class KeptRow(NamedTuple):
     """A row whose question may be trained on, if it has a CRP."""
 
     id: str
@@ -202,9 +202,9 @@ class _KeptRow(NamedTuple):
     row: Mapping[str, Any]
 
 
-def _kept_rows(
+def kept_rows(
     path: Path, source: str, scored_sets: ScoredSets, gathered: ExampleSet
-) -> Iterator[_KeptRow]:
+) -> Iterator[KeptRow]:
     """Read a file's rows, and count those whose questions may not be used."""
 
     def skip_record(number: int, _problem: str) -> None:
@@ -220,8 +220,14 @@ def _kept_rows(
         elif reason := scored_sets.reason_against(row):
             gathered.skip(source, row_id, reason)
         else:
-            yield _KeptRow(row_id, mend_mojibake(question.strip()), row)
+            yield KeptRow(row_id, mend_mojibake(question.strip()), row)
 
 
-def _data_file(path: Path) -> DataFile:
+def source_name(path: Path) -> str:
+    """Return the name of a question set: that of its file, without endings."""
+    return _QUESTION_SET.sub("", path.name)
+
+
+def data_file(path: Path) -> DataFile:
+    """Identify a file by its name and content."""
     return DataFile(path.name, file_sha256(path))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kbqa.engine.writing.models.base_models import SMOLLM2
+from kbqa.training.data.data_record import data_lines
 from kbqa.training.writer.config import ALL_LAYERS
 from kbqa.training.writer.report.manifest import MANIFEST_FILE
 from kbqa.training.writer.report.training_log import CURVES_FILE, read_log, stretches
@@ -51,21 +52,7 @@ def write_model_card(output: Path, measured: Sequence[Measured] = ()) -> None:
         "",
         "## Data",
         "",
-        *_data_table(data),
-        "",
-        "Left out, by reason:",
-        "",
-        *_left_out(data),
-        "",
-        "Rows marked `test_parent` are never used: a test question was made from each of them, or",
-        "they from one. No training question is held out, or was made from one that is.",
-        "",
-        *(f"- `{file['name']}`: SHA-256 {file['sha256']}" for file in data["files"]),
-        *(
-            f"- test set `{file['name']}` (neither its questions nor related ones are used):"
-            f" SHA-256 {file['sha256']}"
-            for file in data["scored"]
-        ),
+        *data_lines(data),
         "",
         "## Training",
         "",
@@ -103,20 +90,6 @@ def _introduction(settings: Record) -> Iterator[str]:
     yield f"(CRPs, text form `{settings['crp_format']}`) for questions over Freebase. Written by"
     yield "`kbqa train-crp` and used by `kbqa ask`. It knows the relations of its training"
     yield "questions, but no facts."
-
-
-def _data_table(data: Record) -> Iterator[str]:
-    yield "| question set | trained on | held out |"
-    yield "|---|---|---|"
-    for one in data["sets"]:
-        yield f"| {one['name']} | {one['trained_on']:,} | {one['held_out']:,} |"
-
-
-def _left_out(data: Record) -> Iterator[str]:
-    if not data["left_out"]:
-        yield "- none"
-    for one in data["left_out"]:
-        yield f"- {one['count']:,}: {one['reason']}"
 
 
 def _training(manifest: Record) -> Iterator[str]:
