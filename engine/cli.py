@@ -64,6 +64,9 @@ COMMANDS = {
     "train-crp": LazyCommand(
         "kbqa.training.cli", "train_crp", "Fine-tune a model that writes reasoning paths."
     ),
+    "train-retriever": LazyCommand(
+        "kbqa.training.retriever.command", "train_retriever", "Train the scorer of triples."
+    ),
 }
 
 

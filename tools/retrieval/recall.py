@@ -1,0 +1,187 @@
+"""Measure scorers of triples: how much of what a question needs is among the first triples?
+
+    python -m tools.retrieval.recall --store DIR --questions FILE [--linked] \
+        --scorer cosine --scorer shipped
+
+A scorer is `cosine`, `shipped`, or the JSON file of one that `kbqa train-retriever` wrote. Of each,
+for 10, 25, 50, 100 and 200 triples and for all that were looked up, which is the ceiling:
+
+- triples: the share of the facts that the gold query matches for its answers (50 at most);
+- path: whether all facts of one of its matches are there;
+- answers: the share of the answers that are an end of one of the triples.
+
+A relation and its reverse state the same fact. Then each scorer is compared with the one before it,
+question by question, with 95 % bootstrap intervals. Only questions of the tiers with evidence
+count, if the set has tiers, and those whose gold query has answers in the graph.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+import click
+from tqdm import tqdm
+
+from kbqa.engine.embedding.embedder import Embedder
+from kbqa.engine.evaluation.scores.metrics import bootstrap_mean
+from kbqa.engine.evaluation.scores.significance import paired_bootstrap
+from kbqa.engine.files.json_lines import read_rows
+from kbqa.engine.linking.linker import Linker
+from kbqa.engine.linking.starts import starting_topics
+from kbqa.engine.questions.conversion import Unconverted, convert_queries
+from kbqa.engine.questions.question_sets import Question, read_questions, sample_questions
+from kbqa.engine.retrieval.extraction import Caps, extract
+from kbqa.engine.retrieval.retriever import Retriever, cosine_scores
+from kbqa.engine.retrieval.scorer import SHIPPED_SCORER
+from kbqa.engine.retrieval.subgraph import Subgraph
+from kbqa.kb.open import open_graph
+from kbqa.kb.schema.graph_schema import GraphSchema
+from kbqa.sparql.crp import Crp
+from kbqa.training.retriever.gold import NoGold, find_gold
+from kbqa.training.retriever.labelled import label
+from kbqa.training.retriever.recall import CUTOFFS, Recalls, measure_recall
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+TripleScorer: TypeAlias = "Callable[[str, Subgraph], NDArray[np.float64]]"
+
+_TIERS = (None, "independent", "annotated")
+_ALL = 1_000_000_000
+_COLUMNS = (*CUTOFFS, _ALL)
+
+
+def load_triple_scorer(name: str, embedder: Embedder) -> TripleScorer:
+    """Load a scorer by its name or file."""
+    if name == "cosine":
+        return lambda question, subgraph: cosine_scores(embedder, question, subgraph)
+    path = SHIPPED_SCORER if name == "shipped" else Path(name)
+    return Retriever.load(embedder, path).score
+
+
+@click.command(help=__doc__)
+@click.option("--store", type=click.Path(path_type=Path), required=True, metavar="DIR")
+@click.option(
+    "--questions",
+    "file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    required=True,
+    metavar="FILE",
+)
+@click.option(
+    "--ids",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Measure only the questions whose ids are in this file of rows, such as those that a "
+    "training run held out.",
+)
+@click.option(
+    "--linked", "is_linked", is_flag=True, help="Look around linked entities, not the gold topics."
+)
+@click.option(
+    "--scorer",
+    "names",
+    multiple=True,
+    default=("cosine", "shipped"),
+    show_default=True,
+    metavar="NAME|FILE",
+)
+@click.option("--sample", type=int, metavar="N", help="Draw N questions.")
+def main(
+    store: Path,
+    file: Path,
+    ids: Path | None,
+    is_linked: bool,
+    names: Sequence[str],
+    sample: int | None,
+) -> None:
+    """Run the measurement and print its tables."""
+    questions = [each for each in read_questions(file) if each.tier in _TIERS]
+    if ids is not None:
+        wanted = {str(row["id"]) for _, row in read_rows(ids)}
+        questions = [each for each in questions if each.id in wanted]
+    if sample is not None:
+        questions = sample_questions(questions, sample, seed=0)
+    embedder = Embedder.load()
+    scorers = {name: load_triple_scorer(name, embedder) for name in names}
+    left_out: Counter[str] = Counter()
+    measured = list(_measure(questions, store, is_linked, scorers, left_out))
+    topics = "linked" if is_linked else "gold"
+    click.echo(f"{len(measured)} questions of {file.name}, {topics} entities.")
+    for reason, count in left_out.most_common():
+        click.echo(f"Left out {count}: {reason}.")
+    _print_recalls(measured, names)
+    _print_differences(measured, names)
+
+
+def _measure(
+    questions: Sequence[Question],
+    store: Path,
+    is_linked: bool,
+    scorers: Mapping[str, TripleScorer],
+    left_out: Counter[str],
+) -> Iterator[dict[str, Recalls]]:
+    """Measure each question by each scorer; count those that are left out."""
+    crps = convert_queries(each.sparql for each in questions if each.sparql)
+    with closing(open_graph(store)) as graph:
+        schema, linker = GraphSchema(graph), Linker(graph, graph.names())
+        for question in tqdm(questions, unit="question", disable=None):
+            crp = crps.get(question.sparql or "", Unconverted("no SPARQL"))
+            if not isinstance(crp, Crp):
+                left_out[crp.reason] += 1
+                continue
+            try:
+                gold = find_gold(graph, crp)
+            except NoGold as reason:
+                left_out[str(reason)] += 1
+                continue
+            given = () if is_linked else question.topics
+            found = starting_topics(given, () if given else linker.link(question.text))
+            topics = [each.mid for each in found if each.mid]
+            subgraph = extract(graph, schema, topics, Caps())
+            labelled = label(question.text, subgraph, gold, schema)
+            yield {
+                name: measure_recall(score(question.text, subgraph), labelled, _COLUMNS)
+                for name, score in scorers.items()
+            }
+
+
+def _print_recalls(measured: Sequence[Mapping[str, Recalls]], names: Sequence[str]) -> None:
+    heads = [*(f"at {each}" for each in CUTOFFS), "all"]
+    click.echo(f"\n| scorer | recall of | {' | '.join(heads)} |")
+    click.echo(f"|---|---|{'---|' * len(heads)}")
+    for name in names:
+        for measure in Recalls._fields:
+            cells = [
+                f"{bootstrap_mean(_values(measured, name, measure, at)):.3f}"
+                for at in range(len(_COLUMNS))
+            ]
+            click.echo(f"| {name} | {measure} | {' | '.join(cells)} |")
+
+
+def _print_differences(measured: Sequence[Mapping[str, Recalls]], names: Sequence[str]) -> None:
+    for first, second in pairwise(names):
+        click.echo(f"\n{second} less {first}:\n")
+        click.echo(f"| recall of | {' | '.join(f'at {each}' for each in CUTOFFS)} |")
+        click.echo(f"|---|{'---|' * len(CUTOFFS)}")
+        for measure in Recalls._fields:
+            both = [
+                (_values(measured, first, measure, at), _values(measured, second, measure, at))
+                for at in range(len(CUTOFFS))
+            ]
+            cells = [f"{paired_bootstrap(*values):+.3f}" for values in both]
+            click.echo(f"| {measure} | {' | '.join(cells)} |")
+
+
+def _values(
+    measured: Sequence[Mapping[str, Recalls]], name: str, measure: str, at: int
+) -> list[float]:
+    return [getattr(each[name], measure)[at] for each in measured]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Training the scorer of triples."""

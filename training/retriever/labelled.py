@@ -1,0 +1,126 @@
+"""Questions with what is around their topics, labelled, each in a file.
+
+Looking up thousands of subgraphs takes most of the time of a run. So each is kept as soon as it is
+made, and a run that is resumed, or one with other settings of the training, reads it again.
+"""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kbqa.engine.retrieval.subgraph import Subgraph
+from kbqa.kb.schema.graph_schema import GraphSchema
+from kbqa.training.retriever.gold import Gold
+from kbqa.training.retriever.labels import canonical_triples, find_facts, on_shortest_paths
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Places = NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Labelled:
+    """A question's subgraph, without the names of its nodes, and what is right in it.
+
+    A fact is what a triple states, whichever of a relation and its reverse it is written with.
+
+    Attributes:
+        question: As the retriever gets it.
+        relations: Of the subgraph.
+        nodes: How many nodes it has.
+        topics: How many of the first nodes are topics.
+        heads: The subject of each triple.
+        links: The relation of each triple.
+        tails: The object of each triple.
+        stated: For each triple the gold fact that it states, or -1.
+        facts: How many gold facts there are, those outside of the subgraph included.
+        matches: The facts of each way in which the gold query matches, padded with -1; shape
+            (ways, facts of the longest).
+        answers: The place of each answer among the nodes, or -1.
+        shortest: For each triple whether it is on a shortest path between a topic and an answer.
+    """
+
+    question: str
+    relations: tuple[str, ...]
+    nodes: int
+    topics: int
+    heads: "Places"
+    links: "Places"
+    tails: "Places"
+    stated: "Places"
+    facts: int
+    matches: "Places"
+    answers: "Places"
+    shortest: "NDArray[np.bool_]"
+
+
+def label(question: str, subgraph: Subgraph, gold: Gold, schema: GraphSchema) -> Labelled:
+    """Label the triples of a question's subgraph.
+
+    Raises:
+        GraphError: The graph does not answer.
+    """
+    import numpy as np
+
+    ways = [canonical_triples(match, schema) for match in gold.matches]
+    facts = list(dict.fromkeys(triple for way in ways for triple in way))
+    place = {fact: at for at, fact in enumerate(facts)}
+    matches = np.full((len(ways), max(map(len, ways))), -1, dtype=np.int32)
+    for at, way in enumerate(ways):
+        matches[at, : len(way)] = [place[fact] for fact in way]
+    nodes = {node: at for at, node in enumerate(subgraph.nodes)}
+    return Labelled(
+        question=question,
+        relations=subgraph.relations,
+        nodes=len(subgraph.nodes),
+        topics=subgraph.topics,
+        heads=subgraph.heads,
+        links=subgraph.links,
+        tails=subgraph.tails,
+        stated=find_facts(subgraph, facts, schema),
+        facts=len(facts),
+        matches=np.unique(matches, axis=0),
+        answers=np.array([nodes.get(answer, -1) for answer in gold.answers], dtype=np.int32),
+        shortest=on_shortest_paths(subgraph, gold.answers),
+    )
+
+
+def labelled_path(folder: Path, source: str, example_id: str) -> Path:
+    """Return the file of an example."""
+    digest = hashlib.sha256(f"{source}\0{example_id}".encode()).hexdigest()
+    return folder / f"{digest[:20]}.npz"
+
+
+def save_labelled(path: Path, labelled: Labelled) -> None:
+    """Write an example; a file is there as a whole or not at all."""
+    import numpy as np
+
+    about = {
+        "question": labelled.question,
+        "relations": labelled.relations,
+        "nodes": labelled.nodes,
+        "topics": labelled.topics,
+        "facts": labelled.facts,
+    }
+    arrays = {name: getattr(labelled, name) for name in _ARRAYS}
+    unfinished = path.with_suffix(".tmp")
+    with unfinished.open("wb") as file:
+        np.savez_compressed(file, about=np.array(json.dumps(about)), **arrays)
+    unfinished.replace(path)
+
+
+def load_labelled(path: Path) -> Labelled:
+    """Read an example that `save_labelled` wrote."""
+    import numpy as np
+
+    with np.load(path) as arrays:
+        about = json.loads(str(arrays["about"]))
+        about["relations"] = tuple(about["relations"])
+        return Labelled(**about, **{name: arrays[name] for name in _ARRAYS})
+
+
+_ARRAYS = ("heads", "links", "tails", "stated", "matches", "answers", "shortest")

@@ -1,0 +1,216 @@
+"""The steps of a training run of the scorer.
+
+Binary cross-entropy over the right triples of a question and some of the wrong ones, Adam. The
+encoding of distances is that of the whole subgraph. After each epoch the weights are validated on
+all triples of held-out questions, and saved with all that is needed to resume the run exactly.
+
+Source: SubgraphRAG §4.1 and its code, which takes all wrong triples and one question a step.
+"""
+
+import logging
+import random
+import zipfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+
+from kbqa.engine.retrieval.scorer import Weights, relation_columns
+from kbqa.sparql.errors import TrainingError
+from kbqa.training.retriever.config import CHOSEN_BY, RetrieverConfig
+from kbqa.training.retriever.inputs import Inputs
+from kbqa.training.retriever.network import Network
+from kbqa.training.retriever.recall import measure_recall
+from kbqa.training.writer.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+logger = logging.getLogger(__name__)
+
+_STATE_FILE = "checkpoint.pt"
+
+
+class Epoch(NamedTuple):
+    """How an epoch went.
+
+    Attributes:
+        step: Steps done.
+        epoch: Epochs done.
+        loss: Mean loss of the epoch's questions, in nats per triple.
+        valid_recall: Mean share of the gold facts of held-out questions among the best
+            `CHOSEN_BY` triples; None if nothing is held out.
+    """
+
+    step: int
+    epoch: int
+    loss: float
+    valid_recall: float | None
+
+
+class TrainedScorer(NamedTuple):
+    """What a run came to.
+
+    Attributes:
+        weights: Of the best epoch.
+        best: That epoch.
+        epochs: How many were done.
+    """
+
+    weights: Weights
+    best: Epoch
+    epochs: int
+
+
+class _State(TypedDict):
+    weights: "dict[str, Tensor]"
+    optimizer: dict[str, Any]
+    best_weights: "dict[str, Tensor]"
+    best: tuple[int, int, float, float | None]
+    epoch: int
+
+
+def train_scorer(
+    train: Sequence[Inputs],
+    valid: Sequence[Inputs],
+    folder: RunFolder,
+    config: RetrieverConfig,
+    report: Callable[[Epoch], None] = lambda epoch: None,
+) -> TrainedScorer:
+    """Train a scorer, or resume the run in a folder after its last whole epoch.
+
+    Args:
+        train: Questions to train on.
+        valid: Questions to choose the best epoch by; if there are none, the last one is.
+        folder: Of the run, claimed.
+        config: The settings.
+        report: Called after each epoch.
+
+    Raises:
+        TrainingError: No question has a right triple, or the last checkpoint cannot be read.
+    """
+    import torch
+
+    train = [one for one in train if one.right.any()]
+    if not train:
+        raise TrainingError("there is nothing to train on: no question has a right triple")
+    first = train[0]
+    network = Network(
+        len(first.vector),
+        config.relation_input,
+        first.distances.shape[1],
+        config.hidden,
+        torch.Generator().manual_seed(config.seed),
+    )
+    optimizer = torch.optim.Adam(network.weights.values(), lr=config.learning_rate)
+    best: Epoch | None = None
+    best_weights: dict[str, Tensor] = {}
+    done = 0
+    if (state := _last_state(folder.path)) is not None:
+        network.restore(state["weights"])
+        optimizer.load_state_dict(state["optimizer"])
+        best, best_weights, done = Epoch(*state["best"]), state["best_weights"], state["epoch"]
+        logger.info("resuming %s after epoch %d", folder.path, done)
+    steps_per_epoch = -(-len(train) // config.batch_size)
+    folder.cut_log(done * steps_per_epoch)
+    while done < config.epochs and not (best and done - best.epoch >= config.patience):
+        loss = _epoch(network, optimizer, train, config, done)
+        done += 1
+        epoch = Epoch(done * steps_per_epoch, done, loss, _valid_recall(network, valid, config))
+        if best is None or (epoch.valid_recall or 0) > (best.valid_recall or 0) or not valid:
+            best, best_weights = epoch, network.copied()
+        folder.log(epoch._asdict())
+        report(epoch)
+        _save(
+            folder.path,
+            {
+                "weights": network.copied(),
+                "optimizer": optimizer.state_dict(),
+                "best_weights": best_weights,
+                "best": (best.step, best.epoch, best.loss, best.valid_recall),
+                "epoch": done,
+            },
+        )
+    assert best is not None  # there is at least one epoch
+    network.restore(best_weights)
+    return TrainedScorer(network.export(), best, done)
+
+
+def _epoch(
+    network: Network,
+    optimizer: Any,
+    train: Sequence[Inputs],
+    config: RetrieverConfig,
+    epoch: int,
+) -> float:
+    """Take the steps of an epoch, and return the mean loss of its questions."""
+    order = list(range(len(train)))
+    random.Random(config.seed + epoch).shuffle(order)
+    total = 0.0
+    for start in range(0, len(order), config.batch_size):
+        batch = order[start : start + config.batch_size]
+        optimizer.zero_grad(set_to_none=True)
+        for at in batch:
+            drawn = train[at].draw(config.negatives, (config.seed, epoch, at))
+            loss = _loss(network, train[at], drawn, config) / len(batch)
+            loss.backward()  # type: ignore[no-untyped-call]
+            total += float(loss.detach()) * len(batch)
+        optimizer.step()
+    return total / len(train)
+
+
+def _loss(network: Network, one: Inputs, drawn: Any, config: RetrieverConfig) -> "Tensor":
+    """Compute the mean cross-entropy of some triples of a question."""
+    import torch
+
+    columns = relation_columns(one.vector, one.words, config.relation_input)
+    logits = network.logits(
+        torch.from_numpy(one.vector),
+        torch.from_numpy(columns),
+        torch.from_numpy(one.distances[one.labelled.heads[drawn]]),
+        torch.from_numpy(one.distances[one.labelled.tails[drawn]]),
+        torch.from_numpy(one.labelled.links[drawn]),
+    )
+    right = torch.from_numpy(one.right[drawn]).float()
+    loss: Tensor = torch.nn.functional.binary_cross_entropy_with_logits(logits, right)
+    return loss
+
+
+def _valid_recall(
+    network: Network, valid: Sequence[Inputs], config: RetrieverConfig
+) -> float | None:
+    """Measure the mean recall of gold facts of held-out questions."""
+    if not valid:
+        return None
+    weights = network.export()
+    recalls = [
+        measure_recall(one.score(weights, config), one.labelled, (CHOSEN_BY,)).triples[0]
+        for one in valid
+    ]
+    return sum(recalls) / len(recalls)
+
+
+def _save(folder: Path, state: _State) -> None:
+    import torch
+
+    unfinished = folder / f"{_STATE_FILE}.tmp"
+    torch.save(state, unfinished)
+    unfinished.replace(folder / _STATE_FILE)
+
+
+def _last_state(folder: Path) -> _State | None:
+    """Read the last checkpoint of a run; None if there is none."""
+    import torch
+
+    path = folder / _STATE_FILE
+    if not path.is_file():
+        return None
+    try:
+        if not zipfile.is_zipfile(path):  # torch would read it as a bare pickle
+            raise EOFError("cut short")
+        state: _State = torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, EOFError, RuntimeError, UnpicklingError) as error:
+        raise TrainingError(
+            f"{path} cannot be read ({' '.join(str(error).split())}). Delete it to start again."
+        ) from None
+    return state
