@@ -69,7 +69,8 @@ class Step:
         scores: Of the chosen ones, if the step scores.
         said: What a language model wrote, if its words are used later: a plan, a memory, answers.
         unread: What could not be understood of a reply.
-        clipped: Walks that were dropped after the step, because there were too many.
+        clipped: Walks that were dropped after the step, because there were too many. A relation
+            that was therefore not followed at all counts as one.
         is_truncated: The reply was cut off at its most tokens.
         is_decision: It counts as a call; false if there was nothing to decide.
         usage: Of the language model; None if another chooser decided.

@@ -32,11 +32,14 @@ from kbqa.kb.store.statistics import Statistics
 from kbqa.kb.store.worker import QueryWorker
 from kbqa.sparql.errors import StoreError
 from kbqa.sparql.queries.templates import NAME, TYPE, relations_query
-from kbqa.sparql.terms import Term, full_iri, resource_id, term_order
+from kbqa.sparql.terms import Term, full_iri, iri, resource_id, term_order
 
 if TYPE_CHECKING:
     from kbqa.kb.names.index import NameIndex
     from kbqa.kb.schema.properties import Schema
+
+_FEW = 32
+"""Nodes that are found sooner by iterating in Python than by a query."""
 
 
 class _Parts(NamedTuple):
@@ -140,7 +143,7 @@ class OxigraphStore:
     ) -> Neighbours:
         """List the first of what one relation leads to; see `Graph.first_neighbours`."""
         # SPARQL's ORDER BY takes ten times as long.
-        found = sorted(self._ends(entity, relation, direction), key=term_order)
+        found = sorted(self._all_ends(entity, relation, direction), key=term_order)
         return Neighbours(tuple(found[:limit]), max(len(found) - limit, 0))
 
     def frontier_relations(
@@ -271,6 +274,17 @@ class OxigraphStore:
             return (term_from_oxigraph(quad.object) for quad in quads)
         quads = store.quads_for_pattern(None, edge, node, default)
         return (term_from_oxigraph(quad.subject) for quad in quads)
+
+    def _all_ends(self, entity: str, relation: str, direction: Direction) -> Sequence[Term]:
+        found = list(islice(self._ends(entity, relation, direction), _FEW))
+        if len(found) < _FEW:
+            return found
+        # A query takes longer to start, and half the time for each node.
+        pattern = (iri(entity), iri(relation), "?end")
+        query = f"SELECT ?end {{ {' '.join(pattern if direction == 'out' else pattern[::-1])} }}"
+        solutions = self._open.store.query(query)
+        assert isinstance(solutions, pyoxigraph.QuerySolutions)
+        return [term_from_oxigraph(solution[0]) for solution in solutions]
 
 
 @cache

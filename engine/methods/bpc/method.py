@@ -33,6 +33,7 @@ from kbqa.engine.methods.bpc.prompts import (
     written_history,
 )
 from kbqa.engine.methods.bpc.settings import BpcSettings
+from kbqa.kb.graph import Neighbours
 from kbqa.sparql.crp import Hop
 from kbqa.sparql.terms import Term
 
@@ -123,10 +124,11 @@ class _Question:
         tails = self._tails(followed, hop)
         longer = [
             walk.then(step, tail)
-            for (walk, step), ends in zip(followed, tails, strict=True)
+            for (walk, step), ends in zip(followed, tails, strict=False)
             for tail in ends
         ]
-        return self._clipped(Beams(tuple(longer), tuple(finished)))
+        not_followed = len(followed) - len(tails)
+        return self._clipped(Beams(tuple(longer), tuple(finished)), not_followed)
 
     def _relations(self, walk: Walk, hops: Sequence[Hop], hop: int) -> Choice:
         settings = self._settings
@@ -153,24 +155,34 @@ class _Question:
         )
 
     def _tails(self, followed: Sequence[tuple[Walk, Hop]], hop: int) -> list[Sequence[Term]]:
-        """Take the nodes that each relation leads to, at most `width` of them."""
-        width, session = self._settings.width, self._session
-        tails = [self._around.tails(walk.end, step) for walk, step in followed]
-        found: list[Sequence[Term]] = [each.terms for each in tails]
-        if self._settings.control == "random":
-            taken = [
-                session.draw(nodes, width, "tails", session.drawn(walk), self._written(step))
-                for (walk, step), nodes in zip(followed, found, strict=True)
-            ]
-        elif self._settings.tails_by == "choose":
-            taken = self._chosen_tails(followed, found, hop)
+        """Take the nodes that each relation leads to, at most `width` of them.
+
+        Unless nodes are chosen, no relation is followed once there are as many walks as are kept.
+        """
+        around, settings = self._around, self._settings
+        tails: list[Neighbours] = []
+        taken: list[Sequence[Term]] = []
+        if settings.control != "random" and settings.tails_by == "choose":
+            tails = [around.tails(walk.end, step) for walk, step in followed]
+            taken += self._chosen_tails(followed, [each.terms for each in tails], hop)
         else:
-            taken = [list(nodes[:width]) for nodes in found]
+            for walk, step in followed:
+                if sum(map(len, taken)) >= settings.beams:
+                    break
+                tails.append(around.tails(walk.end, step))
+                taken.append(self._some(walk, step, tails[-1].terms))
         self._tails_hidden += sum(
             len(each.terms) + each.hidden - len(kept)
             for each, kept in zip(tails, taken, strict=True)
         )
-        return list(taken)
+        return taken
+
+    def _some(self, walk: Walk, step: Hop, nodes: Sequence[Term]) -> Sequence[Term]:
+        """Take the first of the nodes that a relation leads to, or draw some by chance."""
+        session, width = self._session, self._settings.width
+        if self._settings.control == "random":
+            return session.draw(nodes, width, "tails", session.drawn(walk), self._written(step))
+        return nodes[:width]
 
     def _chosen_tails(
         self, followed: Sequence[tuple[Walk, Hop]], found: Sequence[Sequence[Term]], hop: int
@@ -212,7 +224,7 @@ class _Question:
             max_tokens=SELECTION_TOKENS,
         )
 
-    def _clipped(self, beams: Beams) -> Beams:
+    def _clipped(self, beams: Beams, not_followed: int) -> Beams:
         """Keep the first walks: open ones before finished ones, or the other way round."""
         room = self._settings.beams
         if self._settings.keep == "open":
@@ -221,7 +233,7 @@ class _Question:
         else:
             finished = beams.finished[:room]
             clipped = Beams(beams.open[: room - len(finished)], finished)
-        count = sum(map(len, beams)) - sum(map(len, clipped))
+        count = sum(map(len, beams)) - sum(map(len, clipped)) + not_followed
         self._is_clipped = count > 0
         self._session.clipped(count)
         return clipped
