@@ -42,6 +42,7 @@ from kbqa.kb.schema.graph_schema import GraphSchema
 from kbqa.sparql.crp import Crp
 from kbqa.training.retriever.gold import NoGold, find_gold
 from kbqa.training.retriever.labelled import label
+from kbqa.training.retriever.queries import gold_topics
 from kbqa.training.retriever.recall import CUTOFFS, Recalls, measure_recall
 
 if TYPE_CHECKING:
@@ -139,7 +140,8 @@ def _measure(
             except NoGold as reason:
                 left_out[str(reason)] += 1
                 continue
-            given = () if is_linked else question.topics
+            # Training sets of CWQ state no topics: then they are the entities of the query.
+            given = () if is_linked else question.topics or gold_topics({}, crp)
             found = starting_topics(given, () if given else linker.link(question.text))
             topics = [each.mid for each in found if each.mid]
             subgraph = extract(graph, schema, topics, Caps())

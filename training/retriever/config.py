@@ -31,8 +31,8 @@ class RetrieverConfig:
     labels: LabelKind = "gold"
     rounds: int = ROUNDS
     relation_input: RelationInput = "agreement"
-    epochs: int = 15
-    patience: int = 3
+    epochs: int = 60
+    patience: int = 8
     negatives: int = 500
     batch_size: int = 4
     learning_rate: float = 1e-3

@@ -106,6 +106,8 @@ def test_the_manifest_and_the_card_tell_the_same(run: Path) -> None:
     recall = manifest["result"]["held_out"]["scorer"]["triples"][at]
     assert scorer["held_out"]["triple_recall_50"] == pytest.approx(recall, abs=1e-4)
     assert "| countries | 15 | 1 |" in card
+    [held_out] = (run / "held_out.countries.jsonl").read_text().splitlines()
+    assert json.loads(held_out)["id"] in {f"q{number}" for number in range(2, 18)}
     assert f"{manifest['result']['weights']:,} weights" in card
 
 
