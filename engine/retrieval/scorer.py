@@ -77,6 +77,11 @@ class Weights:
     output: "Floats"
     output_bias: "Floats"
 
+    @property
+    def size(self) -> int:
+        """How many weights there are."""
+        return sum(array.size for array in _arrays(self).values())
+
     def score(
         self,
         question: "Floats",

@@ -89,7 +89,7 @@ def keep_labelled(
     """
     examples = list(queries.gathered.examples)
     for done, example in enumerate(examples, 1):
-        path = labelled_path(folder, example.source, example.id)
+        path = labelled_path(folder, example)
         left_out = path.with_suffix(".txt")
         if not path.is_file() and not left_out.is_file():
             topics = queries.topics[example.source, example.id]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from kbqa.engine.retrieval.subgraph import Subgraph
 from kbqa.kb.schema.graph_schema import GraphSchema
+from kbqa.training.data.training_set import Example
 from kbqa.training.retriever.gold import Gold
 from kbqa.training.retriever.labels import canonical_triples, find_facts, on_shortest_paths
 
@@ -89,10 +90,10 @@ def label(question: str, subgraph: Subgraph, gold: Gold, schema: GraphSchema) ->
     )
 
 
-def labelled_path(folder: Path, source: str, example_id: str) -> Path:
-    """Return the file of an example."""
-    digest = hashlib.sha256(f"{source}\0{example_id}".encode()).hexdigest()
-    return folder / f"{digest[:20]}.npz"
+def labelled_path(folder: Path, example: Example) -> Path:
+    """Return the file of an example; another question or query has another file."""
+    key = json.dumps([example.source, example.id, example.question, example.target])
+    return folder / f"{hashlib.sha256(key.encode()).hexdigest()[:20]}.npz"
 
 
 def save_labelled(path: Path, labelled: Labelled) -> None:

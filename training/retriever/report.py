@@ -47,7 +47,7 @@ def write_reports(
         "result": {
             "epochs": result.trained.epochs,
             "best_epoch": result.trained.best.epoch,
-            "weights": sum(getattr(result.trained.weights, n).size for n in _weight_names(result)),
+            "weights": result.trained.weights.size,
             "cutoffs": CUTOFFS,
             "held_out": {name: found._asdict() for name, found in result.recall.items()},
         },
@@ -59,7 +59,7 @@ def write_reports(
     (output / CARD_FILE).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
-def recall_lines(recall: Mapping[str, Recalls]) -> Iterator[str]:
+def _recall_lines(recall: Mapping[str, Recalls]) -> Iterator[str]:
     """Tabulate recalls in Markdown, a row for each scorer and measure."""
     yield f"| scorer | recall of | {' | '.join(f'at {each}' for each in CUTOFFS)} |"
     yield f"|---|---|{'---|' * len(CUTOFFS)}"
@@ -100,7 +100,7 @@ def _card(manifest: Mapping[str, Any], recall: Mapping[str, Recalls], output: Pa
         "Among the first triples: the share of gold facts (triples), of questions with all facts",
         "of one match of the gold query (path), and of answers.",
         "",
-        *recall_lines(recall),
+        *_recall_lines(recall),
         "",
         "## Versions",
         "",
@@ -116,7 +116,3 @@ def _epochs(output: Path) -> Iterator[str]:
         held_out = one["valid_recall"]
         shown = "–" if held_out is None else f"{held_out:.4f}"
         yield f"| {one['epoch']} | {one['loss']:.4f} | {shown} |"
-
-
-def _weight_names(result: RetrieverResult) -> tuple[str, ...]:
-    return tuple(type(result.trained.weights).__slots__)

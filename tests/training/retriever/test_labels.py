@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ from kbqa.engine.retrieval.subgraph import Subgraph
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema.graph_schema import GraphSchema
 from kbqa.sparql.crp import Constraint, Crp, Entity, Hop, IsEntity
+from kbqa.training.data.training_set import Example
 from kbqa.training.retriever.gold import Gold, NoGold, find_gold
 from kbqa.training.retriever.labelled import label, labelled_path, load_labelled, save_labelled
 from kbqa.training.retriever.labels import on_shortest_paths
@@ -55,12 +57,13 @@ def test_a_relation_and_its_reverse_state_one_fact(graph: Graph, tmp_path: Path)
     assert labelled.matches.tolist() == [[0], [1]]
     assert labelled.answers.tolist() == [1]
     assert labelled.shortest.tolist() == [True, True, False]
-    path = labelled_path(tmp_path, "small", "1")
+    example = Example("1", "?", "Jamaica", "small")
+    path = labelled_path(tmp_path, example)
     save_labelled(path, labelled)
     found = load_labelled(path)
     for name in type(labelled).__slots__:
         assert np.array_equal(getattr(found, name), getattr(labelled, name)), name
-    assert labelled_path(tmp_path, "smal", "l1") != path
+    assert labelled_path(tmp_path, replace(example, target="Kenya")) != path
 
 
 @st.composite
