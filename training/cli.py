@@ -10,7 +10,7 @@ import click
 from kbqa.kb.commands.options import GraphChoice, graph_options, json_option
 from kbqa.training.data.targets import NameSource
 from kbqa.training.data.training_set import ExampleSet, Split, load_examples, split_examples
-from kbqa.training.options import config_options, preset_help
+from kbqa.training.options import config_options, exclude_option, output_option, preset_help
 from kbqa.training.writer.config import TrainingConfig
 from kbqa.training.writer.loop import TrainingResult
 from kbqa.training.writer.report.training_log import TrainingProgress
@@ -28,15 +28,7 @@ _NAMED_ROWS = 3
     help="Question set with SPARQL or CRPs, ours or official; repeatable. Missing names of "
     "entities are looked up in --store or --endpoint.",
 )
-@click.option(
-    "--exclude",
-    "scored",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    multiple=True,
-    metavar="FILE",
-    help="Test set to keep out of training; repeatable. Leaves out its questions, and questions "
-    "made from them or that they were made from. Rows marked test_parent are always left out.",
-)
+@exclude_option
 @click.option(
     "--demo-questions",
     type=click.IntRange(0),
@@ -45,13 +37,7 @@ _NAMED_ROWS = 3
     metavar="N",
     help="Number of questions on the demo graph to add.",
 )
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path, file_okay=False),
-    required=True,
-    metavar="DIR",
-    help="Folder of the run. Run the same command again to resume an interrupted run.",
-)
+@output_option
 @click.option(
     "--valid-size",
     type=click.IntRange(0),

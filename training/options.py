@@ -1,8 +1,9 @@
-"""The options of `kbqa train-crp` that are settings of the run: a preset, and changes to it."""
+"""Options of the training commands, and those of `kbqa train-crp` that are settings of the run."""
 
 import functools
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import click
@@ -19,6 +20,23 @@ _SCHEMA: dict[str, dict[str, Any]] = {
     for name, setting in TypeAdapter(TrainingConfig).json_schema()["properties"].items()
     if "description" in setting
 }
+
+exclude_option = click.option(
+    "--exclude",
+    "scored",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    multiple=True,
+    metavar="FILE",
+    help="Test set to keep out of training; repeatable. Leaves out its questions, and questions "
+    "made from them or that they were made from. Rows marked test_parent are always left out.",
+)
+output_option = click.option(
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    metavar="DIR",
+    help="Folder of the run. Run the same command again to resume an interrupted run.",
+)
 
 
 def config_options(command: Command) -> Command:

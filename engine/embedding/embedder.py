@@ -244,7 +244,7 @@ def _revision(source: str) -> str:
 
 
 def _state(source: str) -> _State:
-    """Return what changes with a model's files, which may be written anew."""
+    """Return what tells whether the files of a model have changed."""
     folder = _local_folder(source)
     if folder is None:
         return ()

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from kbqa.sparql.errors import KbqaError
+from kbqa.sparql.errors import KbqaError, ModelError
 
 _T = TypeVar("_T")
 
@@ -51,12 +51,30 @@ def read_json(
         raise error(f"{path} cannot be read: {field}: {first['msg']}") from invalid
 
 
-def read_shipped_json(path: Path, type_: type[_T]) -> _T:
-    """Read a dataclass from a JSON file that ships with kbqa, without checking it.
+def read_model_json(
+    path: Path, type_: type[_T], shipped: Path, name: str, *, schema_version: int
+) -> _T:
+    """Read a dataclass from the JSON file of a model.
 
-    `read_json` would delay each question on the command line by 60 ms, for pydantic; tests check
-    the files that ship.
+    The one that ships with kbqa is read without checking it: `read_json` would delay each question
+    on the command line by 60 ms, for pydantic, and tests check the files that ship.
+
+    Args:
+        path: The file.
+        type_: What it holds.
+        shipped: The file that ships with kbqa.
+        name: Of the model, for errors: ``the linking model``.
+        schema_version: The ``schema_version`` that the file must have.
+
+    Raises:
+        ModelError: As `read_json`.
     """
-    record = json.loads(path.read_text(encoding="utf-8"))
-    del record["schema_version"]
-    return type_(**record)
+    if path == shipped:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        del record["schema_version"]
+        return type_(**record)
+
+    def error(problem: str) -> ModelError:
+        return ModelError(f"cannot read {name}: {problem}")
+
+    return read_json(path, type_, error, schema_version=schema_version)

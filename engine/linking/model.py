@@ -13,8 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
-from kbqa.engine.files.json_file import read_json, read_shipped_json
-from kbqa.sparql.errors import ModelError
+from kbqa.engine.files.json_file import read_model_json
 
 SHIPPED_MODEL = Path(__file__).with_name("linking_model.json")
 """The model shipped with kbqa."""
@@ -96,13 +95,8 @@ class LinkingModel:
         Raises:
             ModelError: The file is missing or is not such a model.
         """
-        if path == SHIPPED_MODEL:
-            return read_shipped_json(path, cls)
-        return read_json(
-            path,
-            cls,
-            lambda problem: ModelError(f"cannot read the linking model: {problem}"),
-            schema_version=SCHEMA_VERSION,
+        return read_model_json(
+            path, cls, SHIPPED_MODEL, "the linking model", schema_version=SCHEMA_VERSION
         )
 
     def save(self, path: Path) -> None:

@@ -236,7 +236,7 @@ def _nearest(subgraph: Subgraph, most: int) -> Subgraph:
 def _renumber(
     things: Sequence[_T], places: Sequence[NDArray[np.int32]], first: int
 ) -> tuple[tuple[_T, ...], list[NDArray[np.int32]]]:
-    """Leave out things that have no place, besides the first ones, and number the others anew."""
+    """Keep the first things and those that are in use, and number what is kept from 0."""
     is_used = np.zeros(len(things), np.bool_)
     is_used[:first] = True
     for each in places:

@@ -18,7 +18,7 @@ class PoolingSettings:
 
     mechanism: Annotated[
         Mechanism,
-        "What pooling does: nothing, order the best triples anew, or choose them among more.",
+        "What pooling does: nothing, order the best triples, or choose them among more.",
     ] = "reselect"
     kernel: Annotated[
         KernelName,

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from kbqa.engine.files.json_file import read_json, read_shipped_json
+from kbqa.engine.files.json_file import read_model_json
 from kbqa.kb.durable import write_safely
 from kbqa.sparql.errors import ModelError
 
@@ -169,24 +169,15 @@ def load_scorer(path: Path = SHIPPED_SCORER) -> tuple[Weights, ScorerCard]:
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
-    card = _read_card(path)
+    card = read_model_json(
+        path, ScorerCard, SHIPPED_SCORER, "the scorer", schema_version=SCHEMA_VERSION
+    )
     file = path.with_suffix(".safetensors")
     try:
         arrays = {name: array.astype(np.float32) for name, array in load_file(file).items()}
         return Weights(**arrays), card
     except (OSError, SafetensorError, TypeError) as error:
         raise ModelError(f"cannot read the scorer: {file} is not usable: {error}") from error
-
-
-def _read_card(path: Path) -> ScorerCard:
-    if path == SHIPPED_SCORER:
-        return read_shipped_json(path, ScorerCard)
-    return read_json(
-        path,
-        ScorerCard,
-        lambda problem: ModelError(f"cannot read the scorer: {problem}"),
-        schema_version=SCHEMA_VERSION,
-    )
 
 
 def _arrays(weights: Weights) -> "dict[str, Floats]":

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from kbqa.engine.files.json_file import read_json, read_shipped_json
+from kbqa.engine.files.json_file import read_model_json
 from kbqa.engine.linking.model import softmax
 from kbqa.engine.running.tried import Tried
 from kbqa.sparql.errors import ModelError
@@ -159,11 +159,6 @@ class ConfidenceModel:
         Raises:
             ModelError: The file is missing or of another form.
         """
-        if path == SHIPPED_CONFIDENCE:
-            return read_shipped_json(path, cls)
-        return read_json(
-            path,
-            cls,
-            lambda problem: ModelError(f"cannot read the confidence model: {problem}"),
-            schema_version=SCHEMA_VERSION,
+        return read_model_json(
+            path, cls, SHIPPED_CONFIDENCE, "the confidence model", schema_version=SCHEMA_VERSION
         )

@@ -9,6 +9,7 @@ import click
 
 from kbqa.kb.commands.options import GraphChoice, graph_options, json_option
 from kbqa.training.cli import print_counts
+from kbqa.training.options import exclude_option, output_option
 from kbqa.training.retriever.config import CHOSEN_BY, RetrieverConfig
 
 if TYPE_CHECKING:
@@ -28,22 +29,8 @@ _REPORTED = 500
     metavar="FILE",
     help="Question set with SPARQL, ours or official; repeatable.",
 )
-@click.option(
-    "--exclude",
-    "scored",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    multiple=True,
-    metavar="FILE",
-    help="Test set to keep out of training; repeatable. Leaves out its questions, and questions "
-    "made from them or that they were made from. Rows marked test_parent are always left out.",
-)
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path, file_okay=False),
-    required=True,
-    metavar="DIR",
-    help="Folder of the run. Run the same command again to resume an interrupted run.",
-)
+@exclude_option
+@output_option
 @click.option(
     "--subgraphs",
     type=click.Path(path_type=Path, file_okay=False),
