@@ -35,7 +35,9 @@ _NO_ANSWER = frozenset(
         "i dont know",
         "n a",
         "no answer",
+        "no information available",
         "none",
+        "not available",
         "not known",
         "null",
         "unknown",
@@ -176,13 +178,22 @@ def read_names(reply: str, known: Sequence[str]) -> tuple[list[str], tuple[str, 
             pieces = [(p, is_known) for p, is_known in pieces if is_known or _is_name(p)]
         elif not _is_name(text):
             within = _within(text, by_key)
-            if not within and normalise(text) not in _NO_ANSWER:
+            if not within and not is_no_answer(text):
                 unread.append(line)
             pieces = [(name, True) for name in within]
         for piece, _ in pieces:
-            if normalise(piece) not in _NO_ANSWER:
+            if not is_no_answer(piece):
                 found[piece] = None
     return list(found), clip_unread(unread)
+
+
+def is_no_answer(text: str) -> bool:
+    """Return whether a text says that there is no answer, or says nothing.
+
+    >>> is_no_answer("None."), is_no_answer("not available"), is_no_answer("Nairobi")
+    (True, True, False)
+    """
+    return normalise(text) in _NO_ANSWER
 
 
 def names_within(text: str, known: Sequence[str]) -> list[str]:

@@ -39,6 +39,14 @@ METHODS = {
         "kbqa.engine.methods.pog.make",
         "Plan-on-Graph: sub-objectives, a memory and reversals steer walks of any width",
     ),
+    "subgraph": LazyMethod(
+        "kbqa.engine.methods.retrieval.subgraph",
+        "SubgraphRAG: the best triples around the topics are retrieved and read",
+    ),
+    "path-pooling": LazyMethod(
+        "kbqa.engine.methods.retrieval.path_pooling",
+        "Path Pooling: as subgraph, with scores pooled along paths before triples are chosen",
+    ),
     "io": LazyMethod(
         "kbqa.engine.methods.io", "A floor: a language model answers at once, without the graph"
     ),

@@ -75,7 +75,8 @@ def pool(
         bonuses = least / (np.arange(1, paths.shape[1] + 1) * settings.position)
         path_scores = _path_scores(scores[paths], settings.pool)
         np.maximum.at(pooled, paths, path_scores[:, np.newaxis] + bonuses)
-    return np.where(pooled > 0, pooled, scores + least / settings.position)
+    pooled = np.where(pooled > 0, pooled, scores + least / settings.position)
+    return pooled if settings.smoothing == "full" else np.sqrt(pooled * scores)
 
 
 def select_triples(
@@ -86,12 +87,17 @@ def select_triples(
     count: int,
     settings: PoolingSettings,
     seed: str = "",
+    *,
+    facts: "NDArray[np.integer] | None" = None,
 ) -> Selected:
     """Select the triples that a reader is shown.
 
     Without pooling they are the best `count` by score. Reranking takes the same and orders them by
     their scores pooled among themselves. Reselection pools the best `coarse` triples and takes the
     best `count` of them by pooled score.
+
+    With `facts`, of triples that state the same only the best is selected, but they are pooled with
+    those that are left out, since paths follow triples in one direction.
 
     Args:
         heads: The subject of each triple, by number; of shape (triples,).
@@ -101,6 +107,7 @@ def select_triples(
         count: How many to select, at most.
         settings: The mechanism, and how to pool.
         seed: What random walks are drawn by, such as the id of the question.
+        facts: A number for each triple, the same for those that state the same; None to select any.
 
     Returns:
         The triples, the best last, where a prompt has its question. Of equal triples those with the
@@ -111,12 +118,26 @@ def select_triples(
     """
     scores = np.asarray(scores, dtype=np.float64)
     best = np.argsort(-scores, kind="stable")
-    best = best[: settings.coarse if settings.mechanism == "reselect" else count]
+    if settings.mechanism == "reselect":
+        best = best[: settings.coarse]
+    else:
+        best = best[: _reach(best, count, facts)]
     ranked_by = scores[best]
     if settings.mechanism != "none":
         ranked_by = pool(heads[best], tails[best], ranked_by, topics, settings, seed)
-    order = np.argsort(-ranked_by, kind="stable")[:count][::-1]
+    order = np.argsort(-ranked_by, kind="stable")
+    if facts is not None:
+        order = order[np.sort(np.unique(facts[best[order]], return_index=True)[1])]
+    order = order[:count][::-1]
     return Selected(best[order], ranked_by[order])
+
+
+def _reach(best: "NDArray[np.intp]", count: int, facts: "NDArray[np.integer] | None") -> int:
+    """Return how many of the best triples state the first `count` facts."""
+    if facts is None:
+        return count
+    first = np.sort(np.unique(facts[best], return_index=True)[1])
+    return int(first[count]) if len(first) > count else len(best)
 
 
 def _path_scores(scores: "NDArray[np.float64]", pooling: Pooling) -> "NDArray[np.float64]":

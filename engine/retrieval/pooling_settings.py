@@ -10,11 +10,15 @@ KernelName = Literal["dijkstra", "bfs", "walk"]
 Weight = Literal["unit", "one-minus", "neg-log"]
 Sources = Literal["each", "set"]
 Pooling = Literal["mean", "max"]
+Smoothing = Literal["full", "half"]
 
 
 @dataclass(frozen=True, slots=True)
 class PoolingSettings:
-    """How triples are pooled; each setting says its meaning. Source: Path Pooling §3.3, §3.4."""
+    """How triples are pooled; each setting says its meaning.
+
+    Source: Path Pooling §3.3, §3.4. `smoothing` is ours.
+    """
 
     mechanism: Annotated[
         Mechanism,
@@ -37,6 +41,11 @@ class PoolingSettings:
         float,
         "The constant a: the i-th triple of a path gains the least score of all, divided by i·a.",
     ] = 1.0
+    smoothing: Annotated[
+        Smoothing,
+        "Whether a pooled score takes the place of a triple's own, as in the paper, or the "
+        "geometric mean of both does.",
+    ] = "full"
     coarse: Annotated[int, "Triples that reselect chooses among: the best before pooling."] = 500
 
     def __post_init__(self) -> None:

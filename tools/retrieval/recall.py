@@ -3,24 +3,27 @@
     python -m tools.retrieval.recall --store DIR --questions FILE [--linked] \
         --scorer cosine --scorer shipped
 
-A scorer is `cosine`, `shipped`, or the JSON file of one that `kbqa train-retriever` wrote. Of each,
-for 10, 25, 50, 100 and 200 triples and for all that were looked up, which is the ceiling:
+A scorer is `cosine`, `shipped`, or the JSON file of one that `kbqa train-retriever` wrote. What
+follows it says how triples are selected by its scores, as in `shipped+reselect`,
+`shipped+reselect+kernel=bfs` (settings of `kbqa methods path-pooling`) or `shipped+twice`: a fact
+that a relation and its reverse state counts as two triples. Of each, for 10, 25, 50, 100 and 200
+triples and for all that were looked up, which is the ceiling:
 
 - triples: the share of the facts that the gold query matches for its answers (50 at most);
 - path: whether all facts of one of its matches are there;
 - answers: the share of the answers that are an end of one of the triples.
 
-A relation and its reverse state the same fact. Then each scorer is compared with the one before it,
-question by question, with 95 % bootstrap intervals. Only questions of the tiers with evidence
+Then each scorer is compared with the one before it, question by question, with 95 % bootstrap
+intervals. Only questions of the tiers with evidence
 count, if the set has tiers, and those whose gold query has answers in the graph.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
 import click
 from tqdm import tqdm
@@ -31,15 +34,19 @@ from kbqa.engine.evaluation.scores.significance import paired_bootstrap
 from kbqa.engine.files.json_lines import read_rows
 from kbqa.engine.linking.linker import Linker
 from kbqa.engine.linking.starts import starting_topics
+from kbqa.engine.methods.settings import read_settings
 from kbqa.engine.questions.conversion import Unconverted, convert_queries
 from kbqa.engine.questions.question_sets import Question, read_questions, sample_questions
 from kbqa.engine.retrieval.extraction import Caps, extract
-from kbqa.engine.retrieval.retriever import Retriever, cosine_scores
-from kbqa.engine.retrieval.scorer import SHIPPED_SCORER
+from kbqa.engine.retrieval.pooling import select_triples
+from kbqa.engine.retrieval.pooling_settings import Mechanism, PoolingSettings
+from kbqa.engine.retrieval.retrieval import TripleScorer, make_scorer, number_facts
+from kbqa.engine.retrieval.retriever import Retriever
 from kbqa.engine.retrieval.subgraph import Subgraph
 from kbqa.kb.open import open_graph
 from kbqa.kb.schema.graph_schema import GraphSchema
 from kbqa.sparql.crp import Crp
+from kbqa.sparql.errors import InputError
 from kbqa.training.retriever.gold import NoGold, find_gold
 from kbqa.training.retriever.labelled import label
 from kbqa.training.retriever.queries import gold_topics
@@ -49,19 +56,64 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-TripleScorer: TypeAlias = "Callable[[str, Subgraph], NDArray[np.float64]]"
-
 _TIERS = (None, "independent", "annotated")
 _ALL = 1_000_000_000
 _COLUMNS = (*CUTOFFS, _ALL)
 
 
+class Ranking(NamedTuple):
+    """A way to order triples.
+
+    Attributes:
+        scorer: The name or file of a scorer.
+        settings: How triples are selected by its scores.
+        is_once: Whether a fact that two triples state counts once.
+    """
+
+    scorer: str
+    settings: PoolingSettings
+    is_once: bool
+
+    def order(
+        self, scores: "NDArray[np.float64]", subgraph: Subgraph, schema: GraphSchema, question: str
+    ) -> "NDArray[np.float64]":
+        """Return the place of each triple, the highest first; those not selected have none."""
+        facts = number_facts(subgraph, schema) if self.is_once else None
+        heads, tails, topics = subgraph.heads, subgraph.tails, range(subgraph.topics)
+        given = (heads, tails, scores, topics, len(scores), self.settings, question)
+        selected = select_triples(*given, facts=facts).triples
+        places = scores - 2
+        places[selected] = range(1, len(selected) + 1)
+        return places
+
+
+def read_ranking(text: str) -> Ranking:
+    """Read a scorer with what follows it, such as ``shipped+reselect+pool=max``.
+
+    Raises:
+        InputError: A setting does not exist or does not fit.
+    """
+    scorer, *words = text.split("+")
+    given = {"mechanism": "none"}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if word in get_args(Mechanism):
+            given["mechanism"] = word
+        elif equals:
+            given[name] = value
+        elif word != "twice":
+            raise InputError(
+                f"--scorer {text}: {word} is no mechanism, and no setting with a value"
+            )
+    settings = read_settings(PoolingSettings, given, "path-pooling")
+    return Ranking(scorer, settings, "twice" not in words)
+
+
 def load_triple_scorer(name: str, embedder: Embedder) -> TripleScorer:
     """Load a scorer by its name or file."""
-    if name == "cosine":
-        return lambda question, subgraph: cosine_scores(embedder, question, subgraph)
-    path = SHIPPED_SCORER if name == "shipped" else Path(name)
-    return Retriever.load(embedder, path).score
+    if name in ("cosine", "shipped"):
+        return make_scorer("cosine" if name == "cosine" else "trained", embedder)
+    return Retriever.load(embedder, Path(name)).score
 
 
 @click.command(help=__doc__)
@@ -89,7 +141,7 @@ def load_triple_scorer(name: str, embedder: Embedder) -> TripleScorer:
     multiple=True,
     default=("cosine", "shipped"),
     show_default=True,
-    metavar="NAME|FILE",
+    metavar="NAME|FILE[+…]",
 )
 @click.option("--sample", type=int, metavar="N", help="Draw N questions.")
 def main(
@@ -108,9 +160,10 @@ def main(
     if sample is not None:
         questions = sample_questions(questions, sample, seed=0)
     embedder = Embedder.load()
-    scorers = {name: load_triple_scorer(name, embedder) for name in names}
+    rankings = {name: read_ranking(name) for name in names}
+    scorers = {each.scorer: load_triple_scorer(each.scorer, embedder) for each in rankings.values()}
     left_out: Counter[str] = Counter()
-    measured = list(_measure(questions, store, is_linked, scorers, left_out))
+    measured = list(_measure(questions, store, is_linked, scorers, rankings, left_out))
     topics = "linked" if is_linked else "gold"
     click.echo(f"{len(measured)} questions of {file.name}, {topics} entities.")
     for reason, count in left_out.most_common():
@@ -124,6 +177,7 @@ def _measure(
     store: Path,
     is_linked: bool,
     scorers: Mapping[str, TripleScorer],
+    rankings: Mapping[str, Ranking],
     left_out: Counter[str],
 ) -> Iterator[dict[str, Recalls]]:
     """Measure each question by each scorer; count those that are left out."""
@@ -146,9 +200,14 @@ def _measure(
             topics = [each.mid for each in found if each.mid]
             subgraph = extract(graph, schema, topics, Caps())
             labelled = label(question.text, subgraph, gold, schema)
+            scores = {name: score(question.text, subgraph) for name, score in scorers.items()}
             yield {
-                name: measure_recall(score(question.text, subgraph), labelled, _COLUMNS)
-                for name, score in scorers.items()
+                name: measure_recall(
+                    ranking.order(scores[ranking.scorer], subgraph, schema, question.text),
+                    labelled,
+                    _COLUMNS,
+                )
+                for name, ranking in rankings.items()
             }
 
 

@@ -1,0 +1,1 @@
+"""Methods that retrieve triples and have them read: `subgraph` and `path-pooling`."""

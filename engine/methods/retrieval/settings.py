@@ -1,0 +1,73 @@
+"""The settings of the methods that retrieve."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from kbqa.engine.methods.settings import check_counts
+from kbqa.engine.retrieval.pooling_settings import PoolingSettings
+from kbqa.engine.retrieval.retrieval import ScorerName, Shown
+
+ReaderName = Literal["llm", "kernels"]
+PromptForm = Literal["triples", "paths"]
+PromptOrder = Literal["ascending", "descending", "edges"]
+
+
+@dataclass(frozen=True)
+class SubgraphSettings:
+    """How triples are retrieved and read. Source of the defaults: SubgraphRAG's released code."""
+
+    triples: Annotated[int, "Triples that are retrieved, at most."] = 100
+    scorer: Annotated[
+        ScorerName,
+        "What scores triples: the scorer that ships with kbqa, or the similarity of the question "
+        "and the relation alone.",
+    ] = "trained"
+    shown: Annotated[
+        Shown,
+        "Whether a fact that a relation and its reverse state is retrieved once, or twice as in "
+        "the papers.",
+    ] = "once"
+    reader: Annotated[
+        ReaderName | None,
+        "Who reads the triples: the general model; or none, and the paths of the best triples are "
+        "run as queries. By default the general model if there is one.",
+    ] = None
+    prompt: Annotated[
+        PromptForm,
+        "How the general model is shown triples: each on its own, or as paths where one begins "
+        "with the end of the one before it.",
+    ] = "triples"
+    order: Annotated[
+        PromptOrder,
+        "Where a prompt has the best triples: last, next to the question; first; or at both ends.",
+    ] = "descending"
+    follow_up: Annotated[
+        bool, "Whether the general model is asked once more if its reply has no answer."
+    ] = True
+    max_tokens: Annotated[int, "The most tokens of a reply."] = 4000
+    candidates: Annotated[int, "Paths that are run as queries if nobody reads, at most."] = 5
+
+    def __post_init__(self) -> None:
+        check_counts(self, "triples", "max_tokens", "candidates")
+
+
+@dataclass(frozen=True)
+class PathPoolingSettings(PoolingSettings, SubgraphSettings):
+    """How triples are retrieved, pooled and read. Source of the defaults: Path Pooling §4.1."""
+
+    prompt: Annotated[
+        PromptForm,
+        "How the general model is shown triples: each on its own, or as paths where one begins "
+        "with the end of the one before it.",
+    ] = "paths"
+    order: Annotated[
+        PromptOrder,
+        "Where a prompt has the best triples: last, next to the question; first; or at both ends.",
+    ] = "ascending"
+    follow_up: Annotated[
+        bool, "Whether the general model is asked once more if its reply has no answer."
+    ] = False
+
+    def __post_init__(self) -> None:
+        SubgraphSettings.__post_init__(self)
+        PoolingSettings.__post_init__(self)

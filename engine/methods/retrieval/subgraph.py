@@ -1,0 +1,16 @@
+"""Retrieve the best triples around the topics, and have them read.
+
+Source: SubgraphRAG (Li et al. 2025).
+"""
+
+from kbqa.engine.deciding.method import WalkingMethod
+from kbqa.engine.methods.retrieval.method import NO_POOLING, make_retrieving
+from kbqa.engine.methods.retrieval.settings import SubgraphSettings
+from kbqa.engine.setup import Resources
+
+SETTINGS = SubgraphSettings
+
+
+def make(resources: Resources, settings: SubgraphSettings) -> WalkingMethod:
+    """Make the method ready to answer; raises as `make_retrieving` does."""
+    return make_retrieving(resources, "subgraph", settings, NO_POOLING)

@@ -1,0 +1,188 @@
+"""Retrieve the triples that help to answer a question: extract, score, pool and select.
+
+The steps are apart, so that each can be used alone: `extract` looks up the triples around the
+topics, a `TripleScorer` says how likely each helps, and `select_triples` chooses among them.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+
+from kbqa.engine.answer import term_text
+from kbqa.engine.embedding.embedder import Embedder
+from kbqa.engine.method import Clock
+from kbqa.engine.retrieval.extraction import extract
+from kbqa.engine.retrieval.pooling import Selected, select_triples
+from kbqa.engine.retrieval.pooling_settings import PoolingSettings
+from kbqa.engine.retrieval.retriever import Retriever, cosine_scores
+from kbqa.engine.retrieval.subgraph import Cut, Subgraph
+from kbqa.kb.graph import Graph
+from kbqa.kb.schema.graph_schema import GraphSchema
+from kbqa.sparql.crp import Hop
+from kbqa.sparql.terms import LiteralTerm, Term
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+ScorerName = Literal["trained", "cosine"]
+Shown = Literal["once", "twice"]
+
+TripleScorer: TypeAlias = "Callable[[str, Subgraph], NDArray[np.float64]]"
+"""From a question and a subgraph to a score for each triple, above 0 and at most 1."""
+
+
+class RetrievedTriple(NamedTuple):
+    """A triple that was selected.
+
+    Attributes:
+        subject: An entity.
+        relation: From the subject to the object.
+        object: An entity, or a literal.
+        score: How likely it helps to answer, above 0 and at most 1.
+        pooled: The score after pooling; None if nothing was pooled.
+    """
+
+    subject: Term
+    relation: str
+    object: Term
+    score: float
+    pooled: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON record: a literal is its text, with ``is_literal``."""
+        return {
+            "subject": term_text(self.subject),
+            "relation": self.relation,
+            "object": term_text(self.object),
+            "score": float(f"{self.score:.6g}"),
+            "pooled": None if self.pooled is None else float(f"{self.pooled:.6g}"),
+            **({"is_literal": True} if isinstance(self.object, LiteralTerm) else {}),
+        }
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Retrieved:
+    """What was retrieved for a question.
+
+    Attributes:
+        subgraph: All triples that were seen.
+        scores: Of each of them.
+        selected: Those that a reader gets.
+        is_pooled: Whether they were pooled.
+    """
+
+    subgraph: Subgraph
+    scores: "NDArray[np.float64]"
+    selected: Selected
+    is_pooled: bool
+
+    @property
+    def seen(self) -> int:
+        """How many triples were scored."""
+        return len(self.subgraph.heads)
+
+    @property
+    def truncated(self) -> bool:
+        """Whether something around the topics was left out."""
+        return self.subgraph.cut != Cut()
+
+    def triples(self) -> Iterator[RetrievedTriple]:
+        """Yield the selected triples, best first."""
+        graph = self.subgraph
+        for at, pooled in zip(
+            self.selected.triples[::-1].tolist(), self.selected.scores[::-1].tolist(), strict=True
+        ):
+            yield RetrievedTriple(
+                graph.nodes[graph.heads[at]],
+                graph.relations[graph.links[at]],
+                graph.nodes[graph.tails[at]],
+                float(self.scores[at]),
+                pooled if self.is_pooled else None,
+            )
+
+
+def retrieve(
+    graph: Graph,
+    schema: GraphSchema,
+    score: TripleScorer,
+    question: str,
+    topics: Sequence[str],
+    count: int,
+    settings: PoolingSettings,
+    *,
+    shown: Shown = "once",
+    clock: Clock | None = None,
+) -> Retrieved:
+    """Retrieve triples for a question.
+
+    Args:
+        graph: The graph.
+        schema: Of that graph.
+        score: Scores triples; see `make_scorer`.
+        question: Its words; random walks are drawn by them.
+        topics: Ids of the entities that it is about, best first.
+        count: Triples to select, at most.
+        settings: How triples are pooled.
+        shown: Whether a fact that two relations state, each the reverse of the other, is selected
+            once, by the better of its triples, or twice.
+        clock: Times the stages ``extract``, ``score`` and ``pool``.
+
+    Raises:
+        GraphError: The graph does not answer.
+        DeadlineExceeded: The clock's deadline has passed.
+    """
+    import numpy as np
+
+    clock = clock or Clock()
+    with clock.stage("extract"):
+        subgraph = extract(graph, schema, topics)
+    with clock.stage("score"):
+        scores = score(question, subgraph) if len(subgraph.heads) else np.zeros(0)
+    with clock.stage("pool"):
+        facts = number_facts(subgraph, schema) if shown == "once" else None
+        selected = select_triples(
+            subgraph.heads,
+            subgraph.tails,
+            scores,
+            range(subgraph.topics),
+            count,
+            settings,
+            question,
+            facts=facts,
+        )
+    return Retrieved(subgraph, scores, selected, settings.mechanism != "none")
+
+
+def make_scorer(name: ScorerName, embedder: Embedder) -> TripleScorer:
+    """Make a scorer ready.
+
+    Args:
+        name: ``trained`` for the scorer that ships with kbqa, ``cosine`` for the similarity of the
+            question and the relation alone.
+        embedder: Embeds the question and the relations.
+
+    Raises:
+        ModelError: The scorer cannot be read, or was trained with another embedder.
+    """
+    if name == "cosine":
+        return lambda question, subgraph: cosine_scores(embedder, question, subgraph)
+    return Retriever.load(embedder).score
+
+
+def number_facts(subgraph: Subgraph, schema: GraphSchema) -> "NDArray[np.int64]":
+    """Number the facts that triples state: a triple and its reverse have the same number.
+
+    Raises:
+        GraphError: The graph does not answer.
+    """
+    import numpy as np
+
+    hops = schema.canonical(map(Hop, subgraph.relations))
+    numbers = {relation: at for at, relation in enumerate(sorted({hop.relation for hop in hops}))}
+    links = np.array([numbers[hop.relation] for hop in hops], np.int64)[subgraph.links]
+    turned = np.array([hop.inverse for hop in hops], np.bool_)[subgraph.links]
+    heads = np.where(turned, subgraph.tails, subgraph.heads)
+    tails = np.where(turned, subgraph.heads, subgraph.tails)
+    size = max(len(subgraph.nodes), 1)
+    return (links * size + heads) * size + tails
