@@ -132,13 +132,11 @@ def retrieve(
         GraphError: The graph does not answer.
         DeadlineExceeded: The clock's deadline has passed.
     """
-    import numpy as np
-
     clock = clock or Clock()
     with clock.stage("extract"):
         subgraph = extract(graph, schema, topics)
     with clock.stage("score"):
-        scores = score(question, subgraph) if len(subgraph.heads) else np.zeros(0)
+        scores = score(question, subgraph)
     with clock.stage("pool"):
         facts = number_facts(subgraph, schema) if shown == "once" else None
         selected = select_triples(

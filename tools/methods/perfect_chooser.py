@@ -4,7 +4,8 @@
     kbqa eval --questions FILE --store DIR --llm http://127.0.0.1:8900/v1 --output bound.jsonl ...
 
 It speaks OpenAI's protocol, so a run with it works like any other, and it goes by the rendered
-prompt alone. `tools/methods/perfect/walkers.py` says what it replies to the walking methods.
+prompt alone. `tools/methods/perfect/walkers.py` says what it replies to the walking methods, and
+`tools/methods/perfect/reader.py` what it replies to those that retrieve.
 
 To the router it replies as follows. Asked to choose some paths, it names those that are the gold
 path or its beginning, the longest first. Asked for the best one, it names the gold path. If there
@@ -37,6 +38,7 @@ from kbqa.sparql.crp import Crp, Entity, Hop
 from tools.methods.perfect.known import Known, all_known
 from tools.methods.perfect.reach import GoldPath, Surroundings
 from tools.methods.perfect.reach import gold_paths as walkable
+from tools.methods.perfect.reader import ASKED, PerfectReader
 from tools.methods.perfect.rendered import Prompt
 from tools.methods.perfect.walkers import reply_to
 
@@ -60,6 +62,7 @@ class PerfectChooser:
         schema: The graph's schema.
         know: Returns what is known of a question for walking methods, by its words with single
             blanks; nothing if it has no gold path.
+        reader: Replies to methods that retrieve.
     """
 
     def __init__(
@@ -67,8 +70,9 @@ class PerfectChooser:
         golds: Mapping[str, RelationPath],
         schema: GraphSchema,
         know: Callable[[str], Sequence[Known]] = lambda question: (),
+        reader: PerfectReader | None = None,
     ) -> None:
-        self._schema, self._know = schema, know
+        self._schema, self._know, self._reader = schema, know, reader
         self._golds = {
             " ".join(words.split()): (str(gold.topic), *schema.canonical(gold.hops))
             for words, gold in golds.items()
@@ -77,6 +81,8 @@ class PerfectChooser:
     def reply(self, prompt: str) -> str:
         """Answer a prompt of a method."""
         rendered = Prompt(prompt)
+        if self._reader is not None and rendered.says(ASKED):
+            return self._reader.reply(rendered)
         walked = reply_to(rendered, self._know(rendered.question))
         if walked is not None:
             return walked
@@ -219,7 +225,8 @@ def main(files: Sequence[Path], store: Path, port: int) -> None:
     with closing(open_graph(store)) as graph:
         questions = [each for file in files for each in read_questions(file)]
         golds, know = gold_paths(questions, graph), GoldKnowledge(questions, graph)
-        server = make_server(PerfectChooser(golds, GraphSchema(graph), know).reply, port)
+        reader = PerfectReader(questions, graph)
+        server = make_server(PerfectChooser(golds, GraphSchema(graph), know, reader).reply, port)
         click.echo(f"{len(golds)} gold paths; http://127.0.0.1:{server.server_port}/v1", err=True)
         server.serve_forever()
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise, permutations, product
 from random import Random
@@ -324,6 +325,47 @@ def test_selected_triples(
     ranked = sorted(coarse, key=lambda i: (-expected[i], -scored.scores[i], i))
     assert triples.tolist() == ranked[:count][::-1]
     assert scores.tolist() == [expected[i] for i in triples.tolist()]
+
+
+@given(GRAPHS, st.sampled_from(get_args(Mechanism)), st.integers(1, 20), st.randoms())
+def test_of_triples_that_state_the_same_only_the_best_is_selected(
+    scored: Scored, mechanism: Mechanism, count: int, chance: Random
+) -> None:
+    size = len(scored.scores)
+    facts = np.array([chance.randrange(max(size // 2, 1)) for _ in range(size)], dtype=np.int64)
+    heads, tails, scores = (np.array(each) for each in scored[:3])
+    settings = PoolingSettings(mechanism, coarse=6)
+    given = (heads, tails, scores, scored.topics)
+    selected, ranks = select_triples(*given, count, settings, facts=facts)
+    every, by_all = select_triples(*given, size, settings)
+    stated = [int(facts[each]) for each in selected]
+    assert len(set(stated)) == len(stated) <= count
+    assert ranks.tolist() == sorted(ranks.tolist())
+    if mechanism != "rerank":  # that one pools the selected triples alone
+        firsts = {int(facts[at]): int(at) for at in every}  # ascending: the best one stays
+        ranked = dict(zip(every.tolist(), by_all.tolist(), strict=True))
+        assert set(selected.tolist()) <= set(firsts.values())
+        assert [ranked[each] for each in selected.tolist()] == ranks.tolist()
+        assert len(selected) == min(count, len(firsts))
+
+
+def test_reranking_orders_the_triples_that_are_selected_without() -> None:
+    heads, tails = np.array([0, 1, 0, 2, 0]), np.array([1, 0, 2, 3, 4])
+    scores, facts = np.array([0.9, 0.8, 0.2, 0.7, 0.6]), np.array([0, 0, 1, 2, 3])
+    given = (heads, tails, scores, [0], 3)
+    plain = select_triples(*given, PoolingSettings("none"), facts=facts)
+    reranked = select_triples(*given, PoolingSettings("rerank"), facts=facts)
+    assert sorted(plain.triples) == sorted(reranked.triples) == [0, 3, 4]
+
+
+@given(GRAPHS, SETTINGS)
+def test_half_of_smoothing_is_between_the_score_and_the_pooled_one(
+    scored: Scored, settings: PoolingSettings
+) -> None:
+    full, half = scored.pooled(settings), scored.pooled(replace(settings, smoothing="half"))
+    assert half == pytest.approx(
+        [math.sqrt(p * s) for p, s in zip(full, scored.scores, strict=True)]
+    )
 
 
 def test_no_triples_and_no_topics() -> None:

@@ -12,6 +12,9 @@ _FIELD = re.compile(r"^([A-Z][A-Za-z ]{2,40}):[ ]?(.*)$", re.MULTILINE)
 _OPTION = re.compile(r"^(\d+)\. (.*)$")
 _HOP = re.compile(r" (->|<-) (\S+) (?:->|<-) ")
 _RELATION = re.compile(r"(?:(->|<-) )?([a-z0-9_]+(?:\.[a-z0-9_]+)+)")
+TRIPLE = re.compile(r"(?:- )?\((.*?), ([a-z0-9_]+(?:\.[A-Za-z0-9_]+)+), (.*)\)")
+"""A triple as prompts write it: subject, relation and object."""
+
 _MOST = re.compile(r"\bat most (\d+)\b|, (\d+) at most,")
 
 

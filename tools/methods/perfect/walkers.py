@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from kbqa.sparql.crp import Hop
 from tools.methods.perfect.known import Known, best_of
 from tools.methods.perfect.rendered import (
+    TRIPLE,
     Prompt,
     WrittenPath,
     numbers_of,
@@ -22,7 +23,6 @@ from tools.methods.perfect.rendered import (
     read_relations,
 )
 
-_TRIPLE = re.compile(r"(?:- )?\((.*?), ([a-z0-9_]+(?:\.[A-Za-z0-9_]+)+), (.*)\)")
 _START = "This is the start of the path."
 _NOTHING = "nothing yet"
 
@@ -296,7 +296,7 @@ def _answers_of_triples(lines: Sequence[str], known: Known | None) -> list[str]:
     """
     if known is None:
         return []
-    triples = [match.groups() for line in lines if (match := _TRIPLE.fullmatch(line))]
+    triples = [match.groups() for line in lines if (match := TRIPLE.fullmatch(line))]
     names = dict.fromkeys(name for triple in triples for name in triple[::2])
     walks = {(name, -1): None for name in names if known.is_topic(name)}
     for depth in range(known.hops):
