@@ -1,10 +1,11 @@
 """A perceptron that says how likely a triple helps to answer a question.
 
 It sees the question, the words of the relation, how the two go together, and the distances of both
-ends from the topics. The first layer is computed in parts, once for each relation and each node,
-and then added up for each triple: the same numbers for a tenth of the work.
+ends from the topics; if trained so, also the names of the ends. The first layer is computed in
+parts, once for each relation and each node, and then added up for each triple: the same numbers for
+a tenth of the work.
 
-Source: SubgraphRAG §4.1, with an encoding of entities by distance alone.
+Source: SubgraphRAG §4.1, which always sees names.
 """
 
 from dataclasses import asdict, dataclass
@@ -31,6 +32,9 @@ _LARGEST_LOGIT = 30.0
 RelationInput: TypeAlias = Literal["words", "agreement"]
 """What is seen of a relation: its words, or also how they agree with the question."""
 
+EntityText: TypeAlias = Literal["none", "name"]
+"""What is seen of the ends of a triple besides their distances: nothing, or their names."""
+
 
 @dataclass(frozen=True, slots=True)
 class ScorerCard:
@@ -44,6 +48,7 @@ class ScorerCard:
         trained_on: How many questions of each set.
         data_sha256: The hash of each question set.
         held_out: Measures on held-out questions, by name.
+        entity_text: What it sees of the ends of a triple; the first scorers saw no names.
     """
 
     embedder: str
@@ -53,6 +58,7 @@ class ScorerCard:
     trained_on: dict[str, int]
     data_sha256: dict[str, str]
     held_out: dict[str, float]
+    entity_text: EntityText = "none"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,9 +67,9 @@ class Weights:
 
     Attributes:
         question: Shape (dimensions of a sentence, hidden).
-        relation: Shape (columns of `relation_columns`, hidden).
-        head: Of the subject's distances; shape (columns of distances, hidden).
-        tail: Of the object's distances, likewise.
+        relation: Shape (columns of `text_columns`, hidden).
+        head: Of the subject; shape (columns of `node_columns`, hidden).
+        tail: Of the object, likewise.
         bias: Shape (hidden,).
         output: Shape (hidden,).
         output_bias: Shape (1,).
@@ -86,7 +92,7 @@ class Weights:
         self,
         question: "Floats",
         relations: "Floats",
-        distances: "Floats",
+        nodes: "Floats",
         heads: "NDArray[np.int32]",
         links: "NDArray[np.int32]",
         tails: "NDArray[np.int32]",
@@ -95,8 +101,8 @@ class Weights:
 
         Args:
             question: Its vector, of shape (dimensions,).
-            relations: A row of `relation_columns` for each relation.
-            distances: A row of `encode_distances` for each node.
+            relations: A row of `text_columns` for each relation.
+            nodes: A row of `node_columns` for each node.
             heads: The subject of each triple.
             links: The relation of each triple.
             tails: The object of each triple.
@@ -108,8 +114,8 @@ class Weights:
 
         of_relation = relations @ self.relation + (question @ self.question + self.bias)
         hidden = of_relation[links]
-        hidden += (distances @ self.head)[heads]
-        hidden += (distances @ self.tail)[tails]
+        hidden += (nodes @ self.head)[heads]
+        hidden += (nodes @ self.tail)[tails]
         np.maximum(hidden, 0, out=hidden)
         logits = (hidden @ self.output).astype(np.float64) + float(self.output_bias[0])
         # Beyond, float64 would round a score to 1.
@@ -118,21 +124,47 @@ class Weights:
         return scores
 
 
-def relation_columns(question: "Floats", relations: "Floats", kind: RelationInput) -> "Floats":
-    """Return what a scorer sees of relations.
+def text_columns(question: "Floats", texts: "Floats", kind: RelationInput) -> "Floats":
+    """Return what a scorer sees of relations, and of names in the same way.
 
     Args:
         question: The question's vector, of shape (dimensions,).
-        relations: The vector of each relation's words, of shape (relations, dimensions).
+        texts: The vector of each relation's words, or of each name; shape (texts, dimensions).
         kind: With `words`, only these. With `agreement`, also their products with the question,
             dimension by dimension, and the sum of those, the cosine.
     """
     import numpy as np
 
     if kind == "words":
-        return relations
-    products = relations * question
-    return np.concatenate([relations, products, products.sum(axis=1, keepdims=True)], axis=1)
+        return texts
+    products = texts * question
+    return np.concatenate([texts, products, products.sum(axis=1, keepdims=True)], axis=1)
+
+
+def node_columns(
+    question: "Floats", distances: "Floats", names: "Floats | None", kind: RelationInput
+) -> "Floats":
+    """Return what a scorer sees of nodes.
+
+    Args:
+        question: The question's vector, of shape (dimensions,).
+        distances: A row of `encode_distances` for each node.
+        names: The vector of each node's name, zeros for a node without one, such as a mediator;
+            None for a scorer that sees no names.
+        kind: What is seen of a name, as of a relation.
+
+    Returns:
+        The distances; if names are seen, also their columns, and a last one that is 1 for a node
+        without a name. Its weights are what SubgraphRAG's vector, which all such nodes share, adds.
+    """
+    import numpy as np
+
+    if names is None:
+        return distances
+    is_nameless = ~names.any(axis=1, keepdims=True)
+    return np.concatenate(
+        [distances, text_columns(question, names, kind), is_nameless], axis=1, dtype=np.float32
+    )
 
 
 def save_scorer(path: Path, weights: Weights, card: ScorerCard) -> None:

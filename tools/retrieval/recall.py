@@ -43,6 +43,7 @@ from kbqa.engine.retrieval.pooling_settings import Mechanism, PoolingSettings
 from kbqa.engine.retrieval.retrieval import TripleScorer, make_scorer, number_facts
 from kbqa.engine.retrieval.retriever import Retriever
 from kbqa.engine.retrieval.subgraph import Subgraph
+from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph
 from kbqa.kb.schema.graph_schema import GraphSchema
 from kbqa.sparql.crp import Crp
@@ -109,11 +110,11 @@ def read_ranking(text: str) -> Ranking:
     return Ranking(scorer, settings, "twice" not in words)
 
 
-def load_triple_scorer(name: str, embedder: Embedder) -> TripleScorer:
+def load_triple_scorer(name: str, embedder: Embedder, graph: Graph) -> TripleScorer:
     """Load a scorer by its name or file."""
     if name in ("cosine", "shipped"):
         return make_scorer("cosine" if name == "cosine" else "trained", embedder)
-    return Retriever.load(embedder, Path(name)).score
+    return Retriever.load(embedder, Path(name), graph.labels).score
 
 
 @click.command(help=__doc__)
@@ -159,11 +160,9 @@ def main(
         questions = [each for each in questions if each.id in wanted]
     if sample is not None:
         questions = sample_questions(questions, sample, seed=0)
-    embedder = Embedder.load()
     rankings = {name: read_ranking(name) for name in names}
-    scorers = {each.scorer: load_triple_scorer(each.scorer, embedder) for each in rankings.values()}
     left_out: Counter[str] = Counter()
-    measured = list(_measure(questions, store, is_linked, scorers, rankings, left_out))
+    measured = list(_measure(questions, store, is_linked, rankings, left_out))
     topics = "linked" if is_linked else "gold"
     click.echo(f"{len(measured)} questions of {file.name}, {topics} entities.")
     for reason, count in left_out.most_common():
@@ -176,14 +175,16 @@ def _measure(
     questions: Sequence[Question],
     store: Path,
     is_linked: bool,
-    scorers: Mapping[str, TripleScorer],
     rankings: Mapping[str, Ranking],
     left_out: Counter[str],
 ) -> Iterator[dict[str, Recalls]]:
     """Measure each question by each scorer; count those that are left out."""
+    embedder = Embedder.load()
     crps = convert_queries(each.sparql for each in questions if each.sparql)
     with closing(open_graph(store)) as graph:
         schema, linker = GraphSchema(graph), Linker(graph, graph.names())
+        names = {each.scorer for each in rankings.values()}
+        scorers = {name: load_triple_scorer(name, embedder, graph) for name in sorted(names)}
         for question in tqdm(questions, unit="question", disable=None):
             crp = crps.get(question.sparql or "", Unconverted("no SPARQL"))
             if not isinstance(crp, Crp):

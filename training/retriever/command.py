@@ -57,6 +57,13 @@ _REPORTED = 500
     default=_DEFAULT.relation_input,
     help="What the scorer sees of a relation: its words, or also how they agree with the question.",
 )
+@click.option(
+    "--entity-text",
+    type=click.Choice(["none", "name"]),
+    default=_DEFAULT.entity_text,
+    help="What the scorer sees of the ends of a triple besides their distances: nothing, or their "
+    "names, which take long to embed.",
+)
 @click.option("--epochs", type=click.IntRange(1), default=_DEFAULT.epochs, help="At most.")
 @click.option(
     "--patience",
@@ -118,7 +125,7 @@ def train_retriever(
             output,
             config,
             subgraphs=subgraphs,
-            reports=Reports(_print_labelled, _print_epoch),
+            reports=Reports(_print_labelled, _print_embedded, _print_epoch),
         )
     write_reports(output, config, queries.gathered, result)
     print_counts(queries.gathered)
@@ -131,6 +138,10 @@ def train_retriever(
 def _print_labelled(done: int, of: int) -> None:
     if done % _REPORTED == 0 or done == of:
         click.echo(f"{done:,} of {of:,} questions looked up", err=True)
+
+
+def _print_embedded(done: int, of: int) -> None:
+    click.echo(f"{done:,} of {of:,} names embedded", err=True)
 
 
 def _print_epoch(epoch: "Epoch") -> None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from kbqa.engine.retrieval.distances import ROUNDS
-from kbqa.engine.retrieval.scorer import RelationInput
+from kbqa.engine.retrieval.scorer import EntityText, RelationInput
 from kbqa.training.retriever.labels import LabelKind
 
 CHOSEN_BY = 50
@@ -18,6 +18,7 @@ class RetrieverConfig:
         labels: Which triples are right.
         rounds: Of averaging in the distance encoding; 0 for a scorer without it.
         relation_input: What the scorer sees of a relation.
+        entity_text: What the scorer sees of the ends of a triple besides their distances.
         epochs: The most passes over the examples.
         patience: Stop after this many epochs without improvement.
         negatives: The most wrong triples of a question in a step: half of them those whose
@@ -31,6 +32,7 @@ class RetrieverConfig:
     labels: LabelKind = "gold"
     rounds: int = ROUNDS
     relation_input: RelationInput = "agreement"
+    entity_text: EntityText = "none"
     epochs: int = 60
     patience: int = 8
     negatives: int = 500

@@ -6,13 +6,14 @@ ids: otherwise the scorer would trust topics more than it may when entities are 
 
 import hashlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
 from kbqa.engine.linking.linker import Linker
 from kbqa.engine.linking.starts import starting_topics
 from kbqa.engine.retrieval.extraction import Caps, extract
+from kbqa.engine.retrieval.retriever import node_texts
 from kbqa.kb.durable import write_safely
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema.graph_schema import GraphSchema
@@ -20,7 +21,13 @@ from kbqa.sparql.crp import Entity
 from kbqa.sparql.forms import read_crp
 from kbqa.training.data.training_set import Example
 from kbqa.training.retriever.gold import NoGold, find_gold
-from kbqa.training.retriever.labelled import Labelled, label, labelled_path, save_labelled
+from kbqa.training.retriever.labelled import (
+    Labelled,
+    has_names,
+    label,
+    labelled_path,
+    save_labelled,
+)
 from kbqa.training.retriever.queries import Queries
 
 TopicKind: TypeAlias = Literal["gold", "linked"]
@@ -35,12 +42,14 @@ class Surroundings:
         schema: Of that graph.
         linker: Links questions to entities of the graph.
         caps: How much is looked up.
+        with_names: Whether to look up the names of the nodes, too.
     """
 
     graph: Graph
     schema: GraphSchema
     linker: Linker
     caps: Caps
+    with_names: bool = False
 
     def label(self, example: Example, gold_topics: tuple[Entity, ...], kind: TopicKind) -> Labelled:
         """Label the subgraph of a question; without a linked entity, that of its gold topics.
@@ -58,7 +67,10 @@ class Surroundings:
         if not mids:
             raise NoGold("it has no topic")
         subgraph = extract(self.graph, self.schema, mids, self.caps)
-        return label(example.question, subgraph, gold, self.schema)
+        labelled = label(example.question, subgraph, gold, self.schema)
+        if not self.with_names:
+            return labelled
+        return replace(labelled, names=node_texts(subgraph.nodes, self.graph.labels))
 
 
 class Kept(NamedTuple):
@@ -77,6 +89,8 @@ def keep_labelled(
 ) -> Iterator[Kept]:
     """Label each question that is not yet in a folder; those without gold are left out.
 
+    If names are wanted, a question that is there without them is labelled again.
+
     Args:
         queries: The questions; those that are left out are counted there.
         surroundings: Of the questions.
@@ -91,7 +105,8 @@ def keep_labelled(
     for done, example in enumerate(examples, 1):
         path = labelled_path(folder, example)
         left_out = path.with_suffix(".txt")
-        if not path.is_file() and not left_out.is_file():
+        is_done = path.is_file() and (not surroundings.with_names or has_names(path))
+        if not is_done and not left_out.is_file():
             topics = queries.topics[example.source, example.id]
             try:
                 save_labelled(path, surroundings.label(example, topics, kind_of(example)))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Labelled:
-    """A question's subgraph, without the names of its nodes, and what is right in it.
+    """A question's subgraph and what is right in it.
 
     A fact is what a triple states, whichever of a relation and its reverse it is written with.
 
@@ -43,6 +43,8 @@ class Labelled:
             (ways, facts of the longest).
         answers: The place of each answer among the nodes, or -1.
         shortest: For each triple whether it is on a shortest path between a topic and an answer.
+        names: The text of each node, None for a node without one; None if they were not looked up
+            or not read.
     """
 
     question: str
@@ -57,6 +59,7 @@ class Labelled:
     matches: "Places"
     answers: "Places"
     shortest: "NDArray[np.bool_]"
+    names: tuple[str | None, ...] | None = None
 
 
 def label(question: str, subgraph: Subgraph, gold: Gold, schema: GraphSchema) -> Labelled:
@@ -108,6 +111,8 @@ def save_labelled(path: Path, labelled: Labelled) -> None:
         "facts": labelled.facts,
     }
     arrays = {name: getattr(labelled, name) for name in _ARRAYS}
+    if labelled.names is not None:
+        arrays[_NAMES] = np.frombuffer(json.dumps(labelled.names).encode(), dtype=np.uint8)
     unfinished = path.with_suffix(".tmp")
     with unfinished.open("wb") as file:
         np.savez_compressed(file, about=np.array(json.dumps(about)), **arrays)
@@ -115,7 +120,7 @@ def save_labelled(path: Path, labelled: Labelled) -> None:
 
 
 def load_labelled(path: Path) -> Labelled:
-    """Read an example that `save_labelled` wrote."""
+    """Read an example that `save_labelled` wrote, without the names of its nodes."""
     import numpy as np
 
     with np.load(path) as arrays:
@@ -124,4 +129,21 @@ def load_labelled(path: Path) -> Labelled:
         return Labelled(**about, **{name: arrays[name] for name in _ARRAYS})
 
 
+def load_names(path: Path) -> tuple[str | None, ...] | None:
+    """Read the names of an example's nodes; None if they were not looked up."""
+    import numpy as np
+
+    with np.load(path) as arrays:
+        return tuple(json.loads(arrays[_NAMES].tobytes())) if _NAMES in arrays else None
+
+
+def has_names(path: Path) -> bool:
+    """Check whether the file of an example has the names of its nodes."""
+    import numpy as np
+
+    with np.load(path) as arrays:
+        return _NAMES in arrays
+
+
+_NAMES = "names"
 _ARRAYS = ("heads", "links", "tails", "stated", "matches", "answers", "shortest")

@@ -15,7 +15,7 @@ from pathlib import Path
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
-from kbqa.engine.retrieval.scorer import Weights, relation_columns
+from kbqa.engine.retrieval.scorer import Weights, text_columns
 from kbqa.sparql.errors import TrainingError
 from kbqa.training.retriever.config import CHOSEN_BY, RetrieverConfig
 from kbqa.training.retriever.inputs import Inputs
@@ -98,6 +98,7 @@ def train_scorer(
     network = Network(
         len(first.vector),
         config.relation_input,
+        config.entity_text,
         first.distances.shape[1],
         config.hidden,
         torch.Generator().manual_seed(config.seed),
@@ -161,15 +162,19 @@ def _epoch(
 
 def _loss(network: Network, one: Inputs, drawn: Any, config: RetrieverConfig) -> "Tensor":
     """Compute the mean cross-entropy of some triples of a question."""
+    import numpy as np
     import torch
 
-    columns = relation_columns(one.vector, one.words, config.relation_input)
+    kind = config.relation_input
+    ends = np.concatenate([one.labelled.heads[drawn], one.labelled.tails[drawn]])
+    nodes, places = np.unique(ends, return_inverse=True)
     logits = network.logits(
         torch.from_numpy(one.vector),
-        torch.from_numpy(columns),
-        torch.from_numpy(one.distances[one.labelled.heads[drawn]]),
-        torch.from_numpy(one.distances[one.labelled.tails[drawn]]),
+        torch.from_numpy(text_columns(one.vector, one.words, kind)),
+        torch.from_numpy(one.node_columns(kind, nodes)),
+        torch.from_numpy(places[: len(drawn)]),
         torch.from_numpy(one.labelled.links[drawn]),
+        torch.from_numpy(places[len(drawn) :]),
     )
     right = torch.from_numpy(one.right[drawn]).float()
     loss: Tensor = torch.nn.functional.binary_cross_entropy_with_logits(logits, right)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from kbqa.engine.retrieval.scorer import RelationInput, Weights
+from kbqa.engine.retrieval.scorer import EntityText, RelationInput, Weights
 
 if TYPE_CHECKING:
     import torch
@@ -19,7 +19,8 @@ class Network:
 
     Args:
         dimensions: Of the vectors of sentences.
-        kind: What is seen of a relation.
+        kind: What is seen of a relation, and of a name.
+        entity_text: What is seen of a node besides its distances.
         distances: Columns of a node's distances.
         hidden: Width of the hidden layer.
         generator: Draws the initial weights: as torch draws those of a linear layer.
@@ -29,6 +30,7 @@ class Network:
         self,
         dimensions: int,
         kind: RelationInput,
+        entity_text: EntityText,
         distances: int,
         hidden: int,
         generator: "torch.Generator",
@@ -40,13 +42,16 @@ class Network:
         if kind == "agreement":
             scales += [float(dimensions)] * dimensions + [dimensions**0.5]
         self._relation_scale = torch.tensor(scales)
-        question, relation = dimensions, len(scales)
-        inputs = question + relation + 2 * distances
+        self._node_scale = torch.ones(distances)
+        if entity_text == "name":
+            self._node_scale = torch.tensor([1.0] * distances + scales + [1.0])
+        question, relation, node = dimensions, len(scales), len(self._node_scale)
+        inputs = question + relation + 2 * node
         rows = {
             "question": (question, hidden),
             "relation": (relation, hidden),
-            "head": (distances, hidden),
-            "tail": (distances, hidden),
+            "head": (node, hidden),
+            "tail": (node, hidden),
             "bias": (hidden,),
             "output": (hidden,),
             "output_bias": (1,),
@@ -60,23 +65,26 @@ class Network:
         self,
         question: "Tensor",
         relations: "Tensor",
-        head_distances: "Tensor",
-        tail_distances: "Tensor",
+        nodes: "Tensor",
+        heads: "Tensor",
         links: "Tensor",
+        tails: "Tensor",
     ) -> "Tensor":
         """Return the logit of each triple.
 
         Args:
             question: Its vector.
             relations: A row for each relation.
-            head_distances: A row for the subject of each triple.
-            tail_distances: A row for the object of each triple.
+            nodes: A row for each node.
+            heads: The subject of each triple.
             links: The relation of each triple.
+            tails: The object of each triple.
         """
         w = self.weights
         of_question = (question * self._question_scale) @ w["question"] + w["bias"]
         of_relation = (relations * self._relation_scale) @ w["relation"] + of_question
-        hidden = of_relation[links] + head_distances @ w["head"] + tail_distances @ w["tail"]
+        nodes = nodes * self._node_scale
+        hidden = of_relation[links] + (nodes @ w["head"])[heads] + (nodes @ w["tail"])[tails]
         logits: Tensor = hidden.relu() @ w["output"] + w["output_bias"]
         return logits
 
@@ -98,6 +106,8 @@ class Network:
             **self.weights,
             "question": self.weights["question"] * self._question_scale,
             "relation": self.weights["relation"] * self._relation_scale[:, None],
+            "head": self.weights["head"] * self._node_scale[:, None],
+            "tail": self.weights["tail"] * self._node_scale[:, None],
         }
         return Weights(**{name: each.detach().numpy().copy() for name, each in scaled.items()})
 

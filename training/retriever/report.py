@@ -85,7 +85,7 @@ def _card(manifest: Mapping[str, Any], recall: Mapping[str, Recalls], output: Pa
         f"- embedder: {manifest['embedder']}, frozen",
         f"- {result['weights']:,} weights, saved in float16",
         f"- labels: {settings['labels']}; rounds of distance encoding: {settings['rounds']};"
-        f" of relations: {settings['relation_input']}",
+        f" of relations: {settings['relation_input']}; of entities: {settings['entity_text']}",
         f"- at most {settings['negatives']:,} wrong triples of a question in a step,"
         f" {settings['batch_size']} questions a step, Adam, learning rate"
         f" {settings['learning_rate']:g}, seed {settings['seed']}",

@@ -8,19 +8,19 @@ Source: SubgraphRAG §4.1, "Training".
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
 
 from kbqa.engine.embedding.embedder import Embedder
+from kbqa.engine.files.text_cache import TextCache
 from kbqa.engine.retrieval.scorer import ScorerCard, load_scorer, save_scorer
-from kbqa.training.data.training_set import Example, Split, split_examples
+from kbqa.training.data.training_set import Split, split_examples
 from kbqa.training.retriever.config import CHOSEN_BY, RetrieverConfig
 from kbqa.training.retriever.examples import Surroundings, drawn_topics, keep_labelled
-from kbqa.training.retriever.inputs import Inputs, make_inputs
-from kbqa.training.retriever.labelled import load_labelled
+from kbqa.training.retriever.inputs import Inputs, embed_names, make_inputs
 from kbqa.training.retriever.loop import Epoch, TrainedScorer, train_scorer
 from kbqa.training.retriever.queries import Queries
 from kbqa.training.retriever.recall import CUTOFFS, Recalls, measure_recall
@@ -38,10 +38,12 @@ class Reports:
 
     Attributes:
         labelled: After each question, with how many are labelled, and of how many.
+        embedded: After some names, with how many are embedded, and of how many.
         trained: After each epoch.
     """
 
     labelled: Callable[[int, int], None] = lambda done, of: None
+    embedded: Callable[[int, int], None] = lambda done, of: None
     trained: Callable[[Epoch], None] = lambda epoch: None
 
 
@@ -112,14 +114,21 @@ def train_retriever(
         with RunFolder(subgraphs).claimed(looked_up):
             kept = keep_labelled(
                 queries,
-                surroundings,
+                replace(surroundings, with_names=config.entity_text == "name"),
                 subgraphs,
                 lambda example: drawn_topics(config.seed, example),
                 reports.labelled,
             )
             paths = {each.example: each.path for each in kept}
+            names = None
+            if config.entity_text == "name":
+                file = subgraphs / f"names-{embedder.name.replace(' ', '-')}.sqlite"
+                cache = TextCache(file, "embeddings of names")
+                names = embed_names(list(paths.values()), embedder, cache, reports.embedded)
         split = split_examples(paths, len(paths) // 10, config.seed)
-        train, valid = (_inputs(part, paths, embedder, config) for part in split)
+        train, valid = (
+            make_inputs([paths[each] for each in part], embedder, config, names) for part in split
+        )
         trained = train_scorer(train, valid, folder, config, reports.trained)
         scorer = output / SCORER_FILE
         card = ScorerCard(
@@ -130,6 +139,7 @@ def train_retriever(
             trained_on=dict(sorted(Counter(one.source for one in split.train).items())),
             data_sha256=hashes,
             held_out={},
+            entity_text=config.entity_text,
         )
         save_scorer(scorer, trained.weights, card)
         recall = _held_out_recall(valid, scorer, config)
@@ -137,15 +147,6 @@ def train_retriever(
             card = replace(card, held_out=_summary(recall["scorer"], len(valid)))
             save_scorer(scorer, trained.weights, card)
     return RetrieverResult(scorer, card, split, trained, recall)
-
-
-def _inputs(
-    examples: tuple[Example, ...],
-    paths: Mapping[Example, Path],
-    embedder: Embedder,
-    config: RetrieverConfig,
-) -> list[Inputs]:
-    return make_inputs([load_labelled(paths[each]) for each in examples], embedder, config)
 
 
 def _held_out_recall(

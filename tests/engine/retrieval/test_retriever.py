@@ -1,3 +1,4 @@
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -5,7 +6,7 @@ import pytest
 
 from kbqa.engine.embedding.embedder import Embedder, relation_words
 from kbqa.engine.files.json_file import read_json
-from kbqa.engine.retrieval.retriever import Retriever, cosine_scores
+from kbqa.engine.retrieval.retriever import NameVectors, Retriever, cosine_scores, node_texts
 from kbqa.engine.retrieval.scorer import SCHEMA_VERSION, SHIPPED_SCORER, ScorerCard, Weights
 from kbqa.engine.retrieval.subgraph import Subgraph
 from kbqa.sparql.errors import ModelError
@@ -43,6 +44,25 @@ def retriever(embedder: Embedder) -> Retriever:
     return Retriever(
         embedder, weights, ScorerCard(embedder.name, 2, "agreement", "gold", {}, {}, {})
     )
+
+
+@pytest.fixture(scope="module")
+def names_retriever(embedder: Embedder) -> Retriever:
+    """Its only hidden unit is the cosine of the question and the name of the object."""
+    d = embedder.embed(["a"]).shape[1]
+    tail = np.zeros((10 + 2 * d + 2, 1), dtype=np.float32)
+    tail[-2] = 1
+    shapes = ((d, 1), (2 * d + 1, 1), tail.shape)
+    zeros = [np.zeros(shape, dtype=np.float32) for shape in shapes]
+    one, none = np.ones(1, dtype=np.float32), np.zeros(1, dtype=np.float32)
+    card = ScorerCard(embedder.name, 2, "agreement", "gold", {}, {}, {}, "name")
+    weights = Weights(*zeros, tail, none, one, none)
+    return Retriever(embedder, weights, card, read_labels)
+
+
+def read_labels(mids: Iterable[str]) -> Mapping[str, str]:
+    """Read the names of which London's is the only one."""
+    return {mid: "London" for mid in mids if mid == "m.london"}
 
 
 def test_triples_are_scored_in_their_order(retriever: Retriever, embedder: Embedder) -> None:
@@ -83,3 +103,58 @@ def test_a_scorer_of_another_embedder_is_refused(retriever: Retriever, embedder:
     card = ScorerCard("other 0123abcd", 2, "agreement", "gold", {}, {}, {})
     with pytest.raises(ModelError, match="trained with the embedder other 0123abcd, not all-Mini"):
         Retriever(embedder, retriever._weights, replace(card, rounds=1))
+
+
+def test_a_scorer_that_sees_names_looks_them_up(
+    names_retriever: Retriever, embedder: Embedder
+) -> None:
+    for question in ("was he born in London?", "was he born on 1994-03-01?"):
+        cosines = embedder.similarity(question, ["1994-03-01", "London"])
+        expected = [1 / (1 + np.exp(-max(cosine, 0))) for cosine in cosines]
+        assert names_retriever.score(question, SUBGRAPH) == pytest.approx(expected, abs=1e-3)
+
+
+def test_a_scorer_that_sees_names_needs_a_graph(
+    names_retriever: Retriever, embedder: Embedder
+) -> None:
+    with pytest.raises(ModelError, match="sees the names of entities"):
+        Retriever(embedder, names_retriever._weights, names_retriever._card)
+
+
+def test_a_scorer_that_sees_no_names_looks_none_up(embedder: Embedder) -> None:
+    def refuse(mids: Iterable[str]) -> Mapping[str, str]:
+        raise AssertionError
+
+    found = Retriever.load(embedder, read_labels=refuse).score(QUESTION, SUBGRAPH)
+    assert np.array_equal(found, Retriever.load(embedder).score(QUESTION, SUBGRAPH))
+
+
+def test_the_text_of_a_node_is_its_name_or_its_literal() -> None:
+    assert node_texts(SUBGRAPH.nodes, read_labels) == (None, "1994-03-01", "London")
+
+
+def test_the_vectors_of_the_names_last_used_are_kept(embedder: Embedder) -> None:
+    embedded: list[str] = []
+
+    class Counting(Embedder):
+        def __init__(self) -> None:
+            pass
+
+        def embed(self, texts):  # type: ignore[no-untyped-def]
+            embedded.extend(texts)
+            return embedder.embed(texts)
+
+    vectors = NameVectors(Counting(), size=2)
+    first = vectors.recall(["b", None, "a", "b"])
+    assert embedded == ["a", "b"]
+    assert not first[1].any()
+    assert np.array_equal(first[0], first[3])
+    assert first[[2, 0]] == pytest.approx(embedder.embed(["a", "b"]), abs=1e-3)
+    assert np.array_equal(vectors.recall(["a"]), first[2:3])
+    vectors.recall(["c"])
+    assert embedded == ["a", "b", "c"]
+    vectors.recall(["a", "c"])
+    assert embedded == ["a", "b", "c"]
+    vectors.recall(["b"])
+    assert embedded == ["a", "b", "c", "b"]
+    assert vectors.recall([]).shape == (0, 384)

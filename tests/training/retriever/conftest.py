@@ -1,5 +1,7 @@
 """Labelled questions that are made up, as the scorer sees them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -44,3 +46,17 @@ def _made_up(seed: int) -> Inputs:
 def made_up() -> list[Inputs]:
     """Twenty questions."""
     return [_made_up(seed) for seed in range(20)]
+
+
+@pytest.fixture(scope="session")
+def made_up_with_names(made_up: list[Inputs]) -> list[Inputs]:
+    """The same with names; of the right triples, only those that lead to one name are right."""
+    names = np.random.default_rng(1).normal(size=(10, DIMENSIONS)).astype(np.float16)
+    names[0] = 0
+    draw = np.random.default_rng(2)
+    with_names = []
+    for one in made_up:
+        places = draw.choice([0, 1, 2, 3, 9], one.labelled.nodes).astype(np.int32)
+        right = one.right & (places[one.labelled.tails] == 9)
+        with_names.append(replace(one, right=right, names=names, name_places=places))
+    return with_names

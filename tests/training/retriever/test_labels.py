@@ -12,7 +12,14 @@ from kbqa.kb.schema.graph_schema import GraphSchema
 from kbqa.sparql.crp import Constraint, Crp, Entity, Hop, IsEntity
 from kbqa.training.data.training_set import Example
 from kbqa.training.retriever.gold import Gold, NoGold, find_gold
-from kbqa.training.retriever.labelled import label, labelled_path, load_labelled, save_labelled
+from kbqa.training.retriever.labelled import (
+    has_names,
+    label,
+    labelled_path,
+    load_labelled,
+    load_names,
+    save_labelled,
+)
 from kbqa.training.retriever.labels import on_shortest_paths
 
 JAMAICA, DOLLAR, KINGSTON = "m.03_r3", "m.04xc2m", "m.03yl7"
@@ -64,6 +71,22 @@ def test_a_relation_and_its_reverse_state_one_fact(graph: Graph, tmp_path: Path)
     for name in type(labelled).__slots__:
         assert np.array_equal(getattr(found, name), getattr(labelled, name)), name
     assert labelled_path(tmp_path, replace(example, target="Kenya")) != path
+
+
+def test_the_names_of_nodes_are_kept_where_they_were_looked_up(
+    graph: Graph, tmp_path: Path
+) -> None:
+    gold = Gold((DOLLAR,), (((DOLLAR, USERS, JAMAICA),),))
+    labelled = label("?", SUBGRAPH, gold, GraphSchema(graph))
+    path = tmp_path / "some.npz"
+    save_labelled(path, labelled)
+    assert not has_names(path)
+    assert load_names(path) is None
+    names = ("Jamaica", None, "Kingston é")
+    save_labelled(path, replace(labelled, names=names))
+    assert has_names(path)
+    assert load_names(path) == names
+    assert load_labelled(path).names is None
 
 
 @st.composite

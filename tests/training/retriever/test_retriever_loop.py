@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from kbqa.engine.retrieval.scorer import Weights, relation_columns
+from kbqa.engine.retrieval.scorer import Weights, text_columns
 from kbqa.sparql.errors import TrainingError
 from kbqa.training.retriever.config import RetrieverConfig
 from kbqa.training.retriever.inputs import Inputs
@@ -20,6 +20,17 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 CONFIG = RetrieverConfig(
     epochs=6, patience=6, negatives=10, batch_size=3, learning_rate=0.02, hidden=16
 )
+
+
+WITH_NAMES = replace(CONFIG, entity_text="name")
+
+
+@pytest.fixture(params=["none", "name"])
+def either(
+    request: pytest.FixtureRequest, made_up: list[Inputs], made_up_with_names: list[Inputs]
+) -> tuple[list[Inputs], RetrieverConfig]:
+    """Questions without and with names, and the settings for them."""
+    return (made_up, CONFIG) if request.param == "none" else (made_up_with_names, WITH_NAMES)
 
 
 def train(
@@ -49,18 +60,32 @@ def test_a_scorer_learns_which_triples_are_right(made_up: list[Inputs], tmp_path
     assert found(lambda each: each.score(weights, config)) > 0.9
 
 
-def test_a_run_that_is_killed_and_resumed_gives_the_same_weights(
-    made_up: list[Inputs], tmp_path: Path
+def test_names_help_a_scorer_that_sees_them(
+    made_up_with_names: list[Inputs], tmp_path: Path
 ) -> None:
-    whole = train(made_up, tmp_path / "whole")
+    without: list[Epoch] = []
+    with_names: list[Epoch] = []
+    config = replace(CONFIG, epochs=15, patience=15, negatives=300)
+    nameless = [replace(each, names=None, name_places=None) for each in made_up_with_names]
+    train(nameless, tmp_path / "none", config, without.append)
+    config = replace(config, entity_text="name")
+    train(made_up_with_names, tmp_path / "name", config, with_names.append)
+    assert with_names[-1].loss < without[-1].loss / 2
+
+
+def test_a_run_that_is_killed_and_resumed_gives_the_same_weights(
+    either: tuple[list[Inputs], RetrieverConfig], tmp_path: Path
+) -> None:
+    questions, config = either
+    whole = train(questions, tmp_path / "whole", config)
 
     def stop(epoch: Epoch) -> None:
         if epoch.epoch == 4:  # before it is saved
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train(made_up, tmp_path / "killed", report=stop)
-    resumed = train(made_up, tmp_path / "killed")
+        train(questions, tmp_path / "killed", config, stop)
+    resumed = train(questions, tmp_path / "killed", config)
     assert_same(resumed.weights, whole.weights)
     assert resumed.best == whole.best
     assert resumed.epochs == whole.epochs == 6
@@ -88,21 +113,23 @@ def test_another_seed_gives_other_weights(made_up: list[Inputs], tmp_path: Path)
     assert not np.array_equal(one.weights.output, two.weights.output)
 
 
-def test_numpy_scores_as_torch_does(made_up: list[Inputs], tmp_path: Path) -> None:
+def test_numpy_scores_as_torch_does(either: tuple[list[Inputs], RetrieverConfig]) -> None:
     from kbqa.training.retriever.network import Network
 
-    network = Network(8, "agreement", 10, 16, torch.Generator().manual_seed(1))
-    for one in made_up:
-        columns = relation_columns(one.vector, one.words, "agreement")
+    questions, config = either
+    generator = torch.Generator().manual_seed(1)
+    network = Network(8, "agreement", config.entity_text, 10, 16, generator)
+    for one in questions:
         logits = network.logits(
             torch.from_numpy(one.vector),
-            torch.from_numpy(columns),
-            torch.from_numpy(one.distances[one.labelled.heads]),
-            torch.from_numpy(one.distances[one.labelled.tails]),
+            torch.from_numpy(text_columns(one.vector, one.words, "agreement")),
+            torch.from_numpy(one.node_columns("agreement")),
+            torch.from_numpy(one.labelled.heads),
             torch.from_numpy(one.labelled.links),
+            torch.from_numpy(one.labelled.tails),
         )
         expected = logits.sigmoid().detach().numpy()
-        assert one.score(network.export(), CONFIG) == pytest.approx(expected, abs=1e-5)
+        assert one.score(network.export(), config) == pytest.approx(expected, abs=1e-5)
 
 
 def test_a_step_takes_all_right_triples_and_the_most_similar_wrong_ones(

@@ -1,6 +1,7 @@
 """The command `kbqa train-retriever`, from end to end on questions about the demo graph."""
 
 import json
+import shutil
 from contextlib import closing
 from pathlib import Path
 
@@ -130,3 +131,25 @@ def test_another_run_can_use_the_subgraphs_again_but_not_the_folder(
     result = CliRunner().invoke(main, [*arguments, "--output", str(run), "--seed", "7"])
     assert result.exit_code == 1
     assert "holds a run with other settings" in result.stderr
+
+
+def test_a_scorer_that_sees_names_can_be_trained_from_subgraphs_without_names(
+    run: Path, files: tuple[Path, Path], demo_store: Path, demo: Graph, tmp_path: Path
+) -> None:
+    subgraphs = shutil.copytree(run / "subgraphs", tmp_path / "subgraphs")
+    output, data = tmp_path / "named", tmp_path / "uganda.jsonl"
+    rows = files[0].read_text(encoding="utf-8").splitlines(keepends=True)
+    data.write_text("".join(row for row in rows if "Uganda" in row), encoding="utf-8")
+    options = ["--entity-text", "name", "--subgraphs", str(subgraphs)]
+    assert " names embedded" in _train((data, files[1]), demo_store, output, *options)
+    assert json.loads((output / "retriever.json").read_text())["entity_text"] == "name"
+    manifest = json.loads((output / "training_manifest.json").read_text())
+    assert manifest["settings"]["entity_text"] == "name"
+    assert "of entities: name" in (output / "README.md").read_text()
+    with demo:
+        retriever = Retriever.load(Embedder.load(), output / "retriever.json", demo.labels)
+        [uganda, *_] = demo.names().lookup("Uganda")
+        subgraph = extract(demo, GraphSchema(demo), [uganda.mid], Caps(triples=200))
+        scores = retriever.score("what is the capital of Uganda?", subgraph)
+    assert scores.shape == subgraph.heads.shape
+    assert ((scores > 0) & (scores < 1)).all()
