@@ -17,7 +17,9 @@ Smoothing = Literal["full", "half"]
 class PoolingSettings:
     """How triples are pooled; each setting says its meaning.
 
-    Source: Path Pooling §3.3, §3.4. `smoothing` is ours.
+    Source: Path Pooling §3.3, §3.4; smoothing by half is ours. On 232 held-out training questions,
+    52 of them of cwq.dev, path recall at 50 falls by 0.02 with ``full`` and rises by 0.01 with
+    ``half``, on the others and on these.
     """
 
     mechanism: Annotated[
@@ -43,9 +45,9 @@ class PoolingSettings:
     ] = 1.0
     smoothing: Annotated[
         Smoothing,
-        "Whether a pooled score takes the place of a triple's own, as in the paper, or the "
-        "geometric mean of both does.",
-    ] = "full"
+        "What takes the place of a triple's score: in full, the pooled one, as in the paper; by "
+        "half, the geometric mean of both.",
+    ] = "half"
     coarse: Annotated[int, "Triples that reselect chooses among: the best before pooling."] = 500
 
     def __post_init__(self) -> None:

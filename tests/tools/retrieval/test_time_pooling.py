@@ -10,7 +10,7 @@ from tools.retrieval.time_pooling import PAPER_MS, made_triples, main, pool_with
 
 @pytest.mark.parametrize("kernel", ["dijkstra", "bfs"])
 def test_the_baseline_pools_alike(kernel: KernelName) -> None:
-    settings = PoolingSettings(kernel=kernel, weight="neg-log", position=2.0)
+    settings = PoolingSettings(kernel=kernel, weight="neg-log", position=2.0, smoothing="full")
     for count in (1, 25, 200):
         made = made_triples(count, 2, Random(count))
         assert len(made.scores) == count
