@@ -47,6 +47,9 @@ COMMANDS = {
     "link": LazyCommand(
         "kbqa.engine.commands.link", "link", "Show which entities a question may be about."
     ),
+    "retrieve": LazyCommand(
+        "kbqa.engine.commands.retrieve", "retrieve", "Write the triples that help each question."
+    ),
     "entities": LazyCommand("kbqa.kb.commands.load", "entities", "Find entities by name."),
     "relations": LazyCommand(
         "kbqa.kb.commands.graph", "relations", "List the relations of an entity."

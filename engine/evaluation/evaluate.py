@@ -10,17 +10,16 @@ resume, a batch with a missing row is written again as a whole.
 """
 
 import logging
-import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
 from kbqa.engine.chat.model import Usage
-from kbqa.engine.evaluation.runs.row_file import RowFile, take_over
+from kbqa.engine.evaluation.runs.row_file import take_over, write_rows
 from kbqa.engine.evaluation.runs.row_making import answered_row, failed_row, gold_shapes
-from kbqa.engine.evaluation.runs.rows import GoldShape, Row
+from kbqa.engine.evaluation.runs.rows import GoldShape, Row, read_row
 from kbqa.engine.files.manifest import claimed
 from kbqa.engine.method import Asked, Clock
 from kbqa.engine.questions.question_sets import Question
@@ -95,28 +94,24 @@ def evaluate(
     }
     notes = {**config.notes, "question_count": len(questions)}
     with claimed(output, settings, notes) as is_begun:
-        rows = take_over(output) if is_begun else {}
+        rows = take_over(output, read_row) if is_begun else {}
         for row in rows.values():
             report(row)
         open_questions = [question for question in questions if question.id not in rows]
         shapes = gold_shapes(open_questions)
         run = _Run(engine, config, questions, beams or {}, batch_size)
-        with RowFile(output) as file, ThreadPoolExecutor(concurrency) as pool:
-            writing = threading.Lock()
 
-            def answer(question: Question, prepared: Prepared | None) -> None:
-                row = run.row(question, prepared, shapes.get(question.id))
-                with writing:
-                    file.append(row)
-                    rows[question.id] = row
-                    report(row)
+        def note(row: Row) -> None:
+            rows[row.id] = row
+            report(row)
 
-            running: set[Future[None]] = set()
-            for question in open_questions:
-                running.add(pool.submit(answer, question, run.written(question)))
-                # With one at a time the model does not write meanwhile, so times are comparable.
-                running = _wait(running, concurrency - 1)
-            _wait(running, 0)
+        # Paths are written as jobs are taken. With one at a time the model does not write while a
+        # question is answered, so times are comparable.
+        jobs = (
+            partial(run.row, question, run.written(question), shapes.get(question.id))
+            for question in open_questions
+        )
+        write_rows(output, jobs, note, concurrency=concurrency)
     return [rows[question.id] for question in questions]
 
 
@@ -211,12 +206,3 @@ def _write_apart(engine: Engine, asked: Sequence[Asked]) -> list[Prepared]:
         if len(asked) == 1:
             return [error]
         return [prepared for each in asked for prepared in _write_apart(engine, [each])]
-
-
-def _wait(running: set[Future[None]], at_most: int) -> set[Future[None]]:
-    """Wait until at most this many are running; raise what one of the others raised."""
-    while len(running) > at_most:
-        done, running = wait(running, return_when=FIRST_COMPLETED)
-        for future in done:
-            future.result()
-    return running

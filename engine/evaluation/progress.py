@@ -1,5 +1,6 @@
 """Add up a run's rows as they come, to show its progress."""
 
+from kbqa.engine.evaluation.runs.row_file import WrittenRow
 from kbqa.engine.evaluation.runs.rows import Row
 
 
@@ -42,3 +43,31 @@ class RunProgress:
             "errors": str(self._failed),
             "general calls": f"{self._general_calls / max(self._done, 1):.2f}",
         }
+
+
+class RetrievalProgress:
+    """How far a run is whose rows have no scores.
+
+    Args:
+        total: The questions of the run.
+
+    Attributes:
+        failed: Questions that failed.
+    """
+
+    def __init__(self, total: int) -> None:
+        self._total, self._done, self.failed = total, 0, 0
+
+    def add(self, row: WrittenRow) -> None:
+        """Count a row."""
+        self._done += 1
+        self.failed += row.error is not None
+
+    @property
+    def left(self) -> int:
+        """Questions that a resumed run would ask: those to come, and those that failed."""
+        return self._total - self._done + self.failed
+
+    def figures(self) -> dict[str, str]:
+        """Return counts, as texts by name."""
+        return {"errors": str(self.failed)}

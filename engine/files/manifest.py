@@ -21,6 +21,8 @@ SCHEMA_VERSION = 1
 
 _PACKAGES = (
     "pyoxigraph",
+    "numpy",
+    "scipy",
     "torch",
     "transformers",
     "peft",

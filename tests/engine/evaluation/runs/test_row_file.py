@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kbqa.engine.evaluation.runs.row_file import RowFile, take_over
-from kbqa.engine.evaluation.runs.rows import Row
+from kbqa.engine.evaluation.runs.rows import Row, read_row
 from kbqa.engine.evaluation.scores.metrics import METRICS
 from kbqa.sparql.errors import InputError, OutputError
 
@@ -34,7 +34,7 @@ def test_rows_are_added_at_the_end(tmp_path: Path) -> None:
 def test_half_a_character_stays_what_it_is(tmp_path: Path) -> None:
     path = _write(tmp_path / "run.jsonl", _row("\ud83d"))
     assert json.loads(path.read_bytes())["id"] == "\ud83d"
-    assert take_over(path) == {"\ud83d": _row("\ud83d")}
+    assert take_over(path, read_row) == {"\ud83d": _row("\ud83d")}
 
 
 def test_rows_that_do_not_fit_leave_nothing_behind(tmp_path: Path) -> None:
@@ -50,15 +50,15 @@ def test_rows_that_do_not_fit_leave_nothing_behind(tmp_path: Path) -> None:
             file.append(_row("b"))
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert take_over(path) == {"a": _row("a"), "b": _row("b")}
+    assert take_over(path, read_row) == {"a": _row("a"), "b": _row("b")}
 
 
 def test_what_failed_and_what_is_not_whole_goes(tmp_path: Path) -> None:
     path = _write(tmp_path / "run.jsonl", _row("a"), _row("b", "broken"), _row("c"))
     with path.open("a") as file:
         file.write('{"id": "d", "err')
-    assert take_over(path) == {"a": _row("a"), "c": _row("c")}
-    assert take_over(path) == {"a": _row("a"), "c": _row("c")}
+    assert take_over(path, read_row) == {"a": _row("a"), "c": _row("c")}
+    assert take_over(path, read_row) == {"a": _row("a"), "c": _row("c")}
     assert len(path.read_text().splitlines()) == 2
     assert list(tmp_path.iterdir()) == [path]
 
@@ -68,7 +68,7 @@ def test_a_run_that_is_broken_in_the_middle_is_left_alone(tmp_path: Path) -> Non
     path.write_text("nonsense\n" + path.read_text())
     before = path.read_bytes()
     with pytest.raises(InputError, match="line 1: not JSON"):
-        take_over(path)
+        take_over(path, read_row)
     assert path.read_bytes() == before
 
 

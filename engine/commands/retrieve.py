@@ -1,0 +1,127 @@
+"""The command `kbqa retrieve`."""
+
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+
+import click
+
+from kbqa.engine.commands.options import check_answers, questions_option
+from kbqa.engine.commands.run_options import RunChoice, run_options, watched
+from kbqa.engine.methods.settings import read_settings, split_settings
+from kbqa.engine.retrieval.pooling_settings import Mechanism, PoolingSettings
+from kbqa.engine.writing.models.base_models import require_retrieval_extra
+from kbqa.kb.commands.options import GraphChoice, graph_options
+from kbqa.kb.names.search import open_names
+from kbqa.sparql.errors import InputError
+
+if TYPE_CHECKING:
+    from kbqa.engine.retrieval.retrieval import ScorerName, Shown
+
+
+@click.command()
+@questions_option
+@run_options
+@graph_options
+@click.option(
+    "--triples",
+    type=click.IntRange(1),
+    default=100,
+    show_default=True,
+    metavar="K",
+    help="Triples of a question, at most.",
+)
+@click.option(
+    "--mechanism",
+    type=click.Choice(get_args(Mechanism)),
+    default=PoolingSettings().mechanism,
+    show_default=True,
+    help="Path pooling: nothing, order the best triples, or choose them among more.",
+)
+@click.option(
+    "--scorer",
+    type=click.Choice(["trained", "cosine"]),
+    default="trained",
+    show_default=True,
+    help="What scores triples: the scorer that ships with kbqa, or the similarity of the question "
+    "and the relation alone.",
+)
+@click.option(
+    "--shown",
+    type=click.Choice(["once", "twice"]),
+    default="once",
+    show_default=True,
+    help="Whether a fact that a relation and its reverse state is there once or twice.",
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Setting of pooling, see `kbqa methods path-pooling`; repeatable.",
+)
+@click.option("--names", is_flag=True, help="Add subject_name and object_name to triples.")
+def retrieve(
+    file: Path,
+    run: RunChoice,
+    graph: GraphChoice,
+    triples: int,
+    mechanism: Mechanism,
+    scorer: "ScorerName",
+    shown: "Shown",
+    settings: tuple[str, ...],
+    names: bool,
+) -> None:
+    """Write the triples that are likeliest to help to answer each question.
+
+    Looks up what is around the question's topics, scores it, and pools the scores along paths. A
+    row has "id", "topics", "triples", "seen", "truncated", "cut", "seconds" and "error". Triples
+    come best first, each with "subject", "relation", "object", "score" and "pooled"; "is_literal"
+    says that its object is a text.
+    """
+    pooling = _pooling(settings, mechanism)
+    questions = run.read(file)
+    output = run.checked_output()
+    require_retrieval_extra()
+
+    from kbqa.engine.evaluation.progress import RetrievalProgress
+    from kbqa.engine.evaluation.retrieve import QuestionRetrieval, RetrievalConfig, retrieve_set
+    from kbqa.engine.evaluation.runs.run_settings import record_graph, record_questions
+    from kbqa.engine.files.manifest import discard
+
+    config = RetrievalConfig(triples, scorer, shown, pooling, run.gold_entities, names, run.timings)
+    with (
+        closing(graph.open()) as opened,
+        closing(open_names(opened, graph.timeout_s)) as of_entities,
+    ):
+        check_answers(opened, graph.timeout_s)
+        retrieval = QuestionRetrieval(opened, of_entities, config, graph.timeout_s)
+        recorded = record_questions(file, run.sample, run.seed) | record_graph(
+            opened, graph.timeout_s
+        )
+        if run.overwrite:
+            discard(output)
+        progress = RetrievalProgress(len(questions))
+        with watched(progress, len(questions)) as report:
+            retrieve_set(
+                retrieval,
+                questions,
+                output,
+                recorded.settings,
+                recorded.notes,
+                concurrency=run.concurrency,
+                report=report,
+            )
+    if progress.failed:
+        click.echo(
+            f"{progress.failed} of {len(questions)} questions failed; their rows say why. "
+            "Use --resume to try them again.",
+            err=True,
+        )
+
+
+def _pooling(settings: tuple[str, ...], mechanism: Mechanism) -> PoolingSettings:
+    given = split_settings(settings)
+    if "mechanism" in given:
+        raise InputError("--set mechanism=VALUE: write it as --mechanism VALUE")
+    return read_settings(PoolingSettings, {**given, "mechanism": mechanism}, "path-pooling")
