@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.evaluation.runs.row_file import take_over, write_rows
-from kbqa.engine.files.manifest import claimed, file_sha256
+from kbqa.engine.files.manifest import claimed
 from kbqa.engine.linking.linker import Linker
 from kbqa.engine.linking.starts import starting_topics
 from kbqa.engine.method import Clock
@@ -27,10 +27,10 @@ from kbqa.engine.retrieval.retrieval import (
     Retrieved,
     ScorerName,
     Shown,
+    describe_scorer,
     make_scorer,
     retrieve,
 )
-from kbqa.engine.retrieval.scorer import SHIPPED_SCORER
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
 from kbqa.kb.names.search import Names, name_terms
 from kbqa.kb.schema.graph_schema import GraphSchema
@@ -192,14 +192,10 @@ class QuestionRetrieval:
     def settings(self) -> dict[str, object]:
         """Return what decides the rows besides the questions and the graph, for manifests."""
         config = self.config
-        files = (SHIPPED_SCORER, SHIPPED_SCORER.with_suffix(".safetensors"))
-        is_trained = config.scorer == "trained"
         return {
             "retrieval": {
                 "triples": config.triples,
-                "scorer": config.scorer,
-                "scorer_sha256": [file_sha256(each) for each in files] if is_trained else None,
-                "embedder": self._embedder.name,
+                **describe_scorer(config.scorer, self._embedder),
                 "shown": config.shown,
                 **asdict(config.pooling),
                 "caps": asdict(Caps()),

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from kbqa.engine.answer import term_text
 from kbqa.engine.embedding.embedder import Embedder
+from kbqa.engine.files.manifest import file_sha256
 from kbqa.engine.method import Clock
 from kbqa.engine.retrieval.extraction import extract
 from kbqa.engine.retrieval.pooling import Selected, select_triples
 from kbqa.engine.retrieval.pooling_settings import PoolingSettings
 from kbqa.engine.retrieval.retriever import Retriever, cosine_scores
+from kbqa.engine.retrieval.scorer import SHIPPED_SCORER
 from kbqa.engine.retrieval.subgraph import Cut, Subgraph
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema.graph_schema import GraphSchema
@@ -166,6 +168,13 @@ def make_scorer(name: ScorerName, embedder: Embedder) -> TripleScorer:
     if name == "cosine":
         return lambda question, subgraph: cosine_scores(embedder, question, subgraph)
     return Retriever.load(embedder).score
+
+
+def describe_scorer(name: ScorerName, embedder: Embedder) -> dict[str, object]:
+    """Return what decides scores, for manifests: the scorer, its files' hashes, the embedder."""
+    files = (SHIPPED_SCORER, SHIPPED_SCORER.with_suffix(".safetensors"))
+    hashes = [file_sha256(each) for each in files] if name == "trained" else None
+    return {"scorer": name, "scorer_sha256": hashes, "embedder": embedder.name}
 
 
 def number_facts(subgraph: Subgraph, schema: GraphSchema) -> "NDArray[np.int64]":

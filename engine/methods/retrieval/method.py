@@ -22,7 +22,13 @@ from kbqa.engine.methods.retrieval.settings import ReaderName, SubgraphSettings
 from kbqa.engine.methods.retrieval.trace import RetrievalTrace
 from kbqa.engine.retrieval.extraction import Caps
 from kbqa.engine.retrieval.pooling_settings import PoolingSettings
-from kbqa.engine.retrieval.retrieval import Retrieved, TripleScorer, make_scorer, retrieve
+from kbqa.engine.retrieval.retrieval import (
+    Retrieved,
+    TripleScorer,
+    describe_scorer,
+    make_scorer,
+    retrieve,
+)
 from kbqa.engine.running.evidence import Proof, prove
 from kbqa.engine.running.execute import Executor, Policy
 from kbqa.engine.running.tried import Execution
@@ -63,7 +69,7 @@ def make_retrieving(
         **asdict(settings),
         **asdict(pooling),
         "reader": reader,
-        "embedder": embedder.name,
+        **describe_scorer(settings.scorer, embedder),
         "caps": asdict(Caps()),
     }
 

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from kbqa.engine.methods.settings import check_counts
 from kbqa.engine.retrieval.pooling_settings import PoolingSettings
 from kbqa.engine.retrieval.retrieval import ScorerName, Shown
+from kbqa.sparql.errors import InputError
 
 ReaderName = Literal["llm", "kernels"]
 PromptForm = Literal["triples", "paths"]
@@ -71,3 +72,8 @@ class PathPoolingSettings(PoolingSettings, SubgraphSettings):
     def __post_init__(self) -> None:
         SubgraphSettings.__post_init__(self)
         PoolingSettings.__post_init__(self)
+        if self.mechanism == "reselect" and self.triples > self.coarse:
+            raise InputError(
+                f"triples is {self.triples}, and reselect chooses among {self.coarse}: "
+                f"set coarse to {self.triples} or more"
+            )

@@ -104,6 +104,8 @@ def test_what_contradicts_itself_is_refused(small_graph: Any) -> None:
         make_method(Resources(small_graph), "subgraph", {"kernel": "bfs"})
     with pytest.raises(InputError, match="triples is 0"):
         make_method(Resources(small_graph), "subgraph", {"triples": "0"})
+    with pytest.raises(InputError, match="set coarse to 501 or more"):
+        make_method(Resources(small_graph), "path-pooling", {"triples": "501"})
 
 
 def test_kernels_can_read_although_there_is_a_model(ask_by: Ask) -> None:
