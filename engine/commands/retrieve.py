@@ -2,21 +2,19 @@
 
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 import click
 
 from kbqa.engine.commands.options import check_answers, questions_option
 from kbqa.engine.commands.run_options import RunChoice, run_options, watched
 from kbqa.engine.methods.settings import read_settings, split_settings
-from kbqa.engine.retrieval.pooling_settings import Mechanism, PoolingSettings
+from kbqa.engine.retrieval.pooling_settings import Mechanism, PoolingSettings, Shown
+from kbqa.engine.retrieval.scorer import ScorerName
 from kbqa.engine.writing.models.base_models import require_retrieval_extra
 from kbqa.kb.commands.options import GraphChoice, graph_options
 from kbqa.kb.names.search import open_names
 from kbqa.sparql.errors import InputError
-
-if TYPE_CHECKING:
-    from kbqa.engine.retrieval.retrieval import ScorerName, Shown
 
 
 @click.command()
@@ -40,7 +38,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--scorer",
-    type=click.Choice(["trained", "cosine"]),
+    type=click.Choice(get_args(ScorerName)),
     default="trained",
     show_default=True,
     help="What scores triples: the scorer that ships with kbqa, or the similarity of the question "
@@ -48,7 +46,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--shown",
-    type=click.Choice(["once", "twice"]),
+    type=click.Choice(get_args(Shown)),
     default="once",
     show_default=True,
     help="Whether a fact that a relation and its reverse state is there once or twice.",
@@ -67,8 +65,8 @@ def retrieve(
     graph: GraphChoice,
     triples: int,
     mechanism: Mechanism,
-    scorer: "ScorerName",
-    shown: "Shown",
+    scorer: ScorerName,
+    shown: Shown,
     settings: tuple[str, ...],
     names: bool,
 ) -> None:

@@ -22,15 +22,14 @@ from kbqa.engine.linking.starts import starting_topics
 from kbqa.engine.method import Clock
 from kbqa.engine.questions.question_sets import Question
 from kbqa.engine.retrieval.extraction import Caps
-from kbqa.engine.retrieval.pooling_settings import PoolingSettings
+from kbqa.engine.retrieval.pooling_settings import PoolingSettings, Shown
 from kbqa.engine.retrieval.retrieval import (
     Retrieved,
-    ScorerName,
-    Shown,
     describe_scorer,
     make_scorer,
     retrieve,
 )
+from kbqa.engine.retrieval.scorer import ScorerName
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
 from kbqa.kb.names.search import Names, name_terms
 from kbqa.kb.schema.graph_schema import GraphSchema

@@ -11,6 +11,7 @@ Weight = Literal["unit", "one-minus", "neg-log"]
 Sources = Literal["each", "set"]
 Pooling = Literal["mean", "max"]
 Smoothing = Literal["full", "half"]
+Shown = Literal["once", "twice"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ topics, a `TripleScorer` says how likely each helps, and `select_triples` choose
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from kbqa.engine.answer import term_text
 from kbqa.engine.embedding.embedder import Embedder
@@ -14,9 +14,9 @@ from kbqa.engine.files.manifest import file_sha256
 from kbqa.engine.method import Clock
 from kbqa.engine.retrieval.extraction import extract
 from kbqa.engine.retrieval.pooling import Selected, select_triples
-from kbqa.engine.retrieval.pooling_settings import PoolingSettings
+from kbqa.engine.retrieval.pooling_settings import PoolingSettings, Shown
 from kbqa.engine.retrieval.retriever import Retriever, cosine_scores
-from kbqa.engine.retrieval.scorer import SHIPPED_SCORER
+from kbqa.engine.retrieval.scorer import SHIPPED_SCORER, ScorerName
 from kbqa.engine.retrieval.subgraph import Cut, Subgraph
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema.graph_schema import GraphSchema
@@ -26,9 +26,6 @@ from kbqa.sparql.terms import LiteralTerm, Term
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-ScorerName = Literal["trained", "cosine"]
-Shown = Literal["once", "twice"]
 
 TripleScorer: TypeAlias = "Callable[[str, Subgraph], NDArray[np.float64]]"
 """From a question and a subgraph to a score for each triple, above 0 and at most 1."""
@@ -57,8 +54,8 @@ class RetrievedTriple(NamedTuple):
             "subject": term_text(self.subject),
             "relation": self.relation,
             "object": term_text(self.object),
-            "score": float(f"{self.score:.6g}"),
-            "pooled": None if self.pooled is None else float(f"{self.pooled:.6g}"),
+            "score": float(f"{self.score:.4g}"),
+            "pooled": None if self.pooled is None else float(f"{self.pooled:.4g}"),
             **({"is_literal": True} if isinstance(self.object, LiteralTerm) else {}),
         }
 

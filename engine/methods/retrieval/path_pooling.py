@@ -4,13 +4,16 @@ Source: Path Pooling, algorithm 2.
 """
 
 from kbqa.engine.deciding.method import WalkingMethod
-from kbqa.engine.methods.retrieval.method import make_retrieving
 from kbqa.engine.methods.retrieval.settings import PathPoolingSettings
 from kbqa.engine.setup import Resources
+from kbqa.engine.writing.models.base_models import require_retrieval_extra
 
 SETTINGS = PathPoolingSettings
 
 
 def make(resources: Resources, settings: PathPoolingSettings) -> WalkingMethod:
     """Make the method ready to answer; raises as `make_retrieving` does."""
+    require_retrieval_extra()
+    from kbqa.engine.methods.retrieval.method import make_retrieving
+
     return make_retrieving(resources, "path-pooling", settings, settings)

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from kbqa.engine.methods.settings import check_counts
-from kbqa.engine.retrieval.pooling_settings import PoolingSettings
-from kbqa.engine.retrieval.retrieval import ScorerName, Shown
+from kbqa.engine.retrieval.pooling_settings import PoolingSettings, Shown
+from kbqa.engine.retrieval.scorer import ScorerName
 from kbqa.sparql.errors import InputError
 
 ReaderName = Literal["llm", "kernels"]

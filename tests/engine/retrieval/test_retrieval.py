@@ -90,7 +90,7 @@ def test_records_say_what_is_a_literal() -> None:
         "subject": "m.1",
         "relation": "a.b.c",
         "object": "1963",
-        "score": 0.123457,
+        "score": 0.1235,
         "pooled": None,
         "is_literal": True,
     }
