@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, Self, TypeAlias
 
 from kbqa.sparql.terms import Term
 
@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from kbqa.kb.schema.properties import Schema
 
 Direction = Literal["out", "in"]
+
+Edges: TypeAlias = Mapping[str, Sequence[Term]]
+"""The edges of an entity in one direction: each relation, and what it leads to."""
 
 DEFAULT_TIMEOUT_S = 30.0
 DEFAULT_LIMIT = 1000
@@ -43,18 +46,6 @@ class Neighbours(NamedTuple):
 
     terms: tuple[Term, ...]
     hidden: int = 0
-
-
-class Edge(NamedTuple):
-    """An edge as seen from one of its two nodes.
-
-    Attributes:
-        relation: Its id.
-        end: The other node.
-    """
-
-    relation: str
-    end: Term
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +144,12 @@ class Graph(Protocol):
 
     def edges(
         self, entities: Iterable[str], direction: Direction, limit: int = DEFAULT_LIMIT
-    ) -> Mapping[str, Sequence[Edge]]:
+    ) -> Mapping[str, Edges]:
         """Map entities to all edges that leave or enter them, if they have at most `limit`.
 
         An entity with more edges is missing from the result. Bookkeeping relations do not count
-        and are left out; see `kbqa.kb.schema.telling`. Edges are sorted by relation, then by
-        `term_order` of their ends.
+        and are left out; see `kbqa.kb.schema.telling`. Relations are sorted, and what each leads
+        to is sorted by `term_order`.
         """
 
     def labels(self, mids: Iterable[str]) -> Mapping[str, str]:

@@ -3,12 +3,12 @@
 A blank node becomes the resource ``_:label``, which is valid within one result only.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import pyoxigraph
 
-from kbqa.sparql.terms import XSD_NS, LiteralTerm, Term, resource_id
+from kbqa.sparql.terms import XSD_NS, LiteralTerm, Term, resource_id, term_order
 
 Cell: TypeAlias = str | tuple[str, str, str | None] | None
 """A cell of a store's rows in built-in types: a literal is (text, datatype's IRI, language)."""
@@ -60,6 +60,11 @@ def term_from_cell(cell: Cell) -> Term | None:
     return resource_id(cell) if isinstance(cell, str) else _literal(*cell)
 
 
+def sorted_edges(edges: Mapping[str, Sequence[Term]]) -> dict[str, Sequence[Term]]:
+    """Sort the edges of an entity: the relations, and what each of them leads to."""
+    return {relation: _sorted(edges[relation]) for relation in sorted(edges)}
+
+
 def pick_label(names: Iterable[Term]) -> str | None:
     """Choose the name to show: English, else one without a language, else the first by language."""
     literals = [name for name in names if isinstance(name, LiteralTerm)]
@@ -74,6 +79,10 @@ def _literal(text: str, datatype: str | None, language: str | None) -> LiteralTe
     if datatype is None or datatype in (_XSD_STRING, _RDF_LANG_STRING):
         return LiteralTerm(text)
     return LiteralTerm(text, datatype=datatype.removeprefix(XSD_NS))
+
+
+def _sorted(terms: Sequence[Term]) -> Sequence[Term]:
+    return sorted(terms, key=term_order) if len(terms) > 1 else terms
 
 
 def _label_rank(name: LiteralTerm) -> tuple[int, str, str]:

@@ -7,7 +7,7 @@ from kbqa.kb.graph import (
     DEFAULT_LIMIT,
     DEFAULT_TIMEOUT_S,
     Direction,
-    Edge,
+    Edges,
     Graph,
     GraphIdentity,
     Neighbours,
@@ -88,7 +88,7 @@ class BoundedGraph:
 
     def edges(
         self, entities: Iterable[str], direction: Direction, limit: int = DEFAULT_LIMIT
-    ) -> Mapping[str, Sequence[Edge]]:
+    ) -> Mapping[str, Edges]:
         """Map entities to edges if there is time."""
         self._bound(DEFAULT_TIMEOUT_S)
         return self._graph.edges(entities, direction, limit)

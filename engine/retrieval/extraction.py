@@ -16,17 +16,17 @@ Source: the preprocessing of NSM, which passes through mediators and prunes by P
 """
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
-from typing import TypeAlias, TypeVar
+from itertools import chain, compress
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kbqa.engine.retrieval.page_rank import page_rank
 from kbqa.engine.retrieval.subgraph import Cut, Subgraph
-from kbqa.kb.graph import Direction, Edge, Graph
+from kbqa.kb.graph import Direction, Edges, Graph
 from kbqa.kb.schema.graph_schema import GraphSchema
 from kbqa.kb.schema.properties import Schema
 from kbqa.kb.schema.telling import is_telling
@@ -35,8 +35,8 @@ from kbqa.sparql.terms import Term, is_well_formed, term_order
 _BATCH = 50
 """Entities that are looked up together."""
 
+_Places: TypeAlias = NDArray[np.integer[Any]]
 _T = TypeVar("_T")
-_Triple: TypeAlias = tuple[Term, str, Term]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +83,26 @@ def extract(
     caps, topics = caps or Caps(), tuple(dict.fromkeys(topics))
     search = _Search(graph, schema, caps)
     search.run(topics)
-    reverses = _reverses(schema, {relation for _, relation, _ in search.triples})
-    triples = set(_named(search.triples, reverses, both_names))
-    return _nearest(_as_arrays(topics, triples, search.cut()), caps.triples)
+    reverses = _reverses(schema, {group.relation for group in search.groups})
+    whole = _as_arrays(topics, search.groups, reverses, both_names, search.cut())
+    return _nearest(whole, caps.triples)
+
+
+class _Group(NamedTuple):
+    """Edges of one relation of an entity."""
+
+    entity: str
+    relation: str
+    ends: Sequence[Term]
+    direction: Direction
 
 
 class _Search:
-    """The search for the triples of one question."""
+    """The search for the edges around the topics of one question."""
 
     def __init__(self, graph: Graph, schema: GraphSchema, caps: Caps) -> None:
         self._graph, self._schema, self._caps = graph, schema, caps
-        self.triples: set[_Triple] = set()
+        self.groups: list[_Group] = []
         self._queue: list[tuple[int, int, str]] = []
         self._places: dict[str, tuple[int, int]] = {}  # hops and choices that lead to an entity
         self._expanded: set[str] = set()
@@ -121,32 +130,31 @@ class _Search:
         waiting = {entity for _, _, entity in self._queue} - self._expanded
         return Cut(self._cut_relations, self._hubs, len(waiting))
 
-    def _few(self, hub: str, direction: Direction) -> list[Edge]:
+    def _few(self, hub: str, direction: Direction) -> Edges:
         """List the edges of a hub's relations that have few edges."""
-        edges: list[Edge] = []
+        edges: dict[str, Sequence[Term]] = {}
         for relation in filter(is_telling, self._graph.relations(hub, direction)):
             most = self._caps.per_relation
             ends = self._graph.neighbours(hub, relation, direction, most + 1)
             if len(ends) <= most:
-                edges += (Edge(relation, end) for end in sorted(ends, key=term_order))
+                edges[relation] = sorted(ends, key=term_order)
             else:
                 self._cut_relations += 1
         return edges
 
-    def _add(self, found: Mapping[str, Sequence[Edge]], direction: Direction) -> None:
+    def _add(self, found: Mapping[str, Edges], direction: Direction) -> None:
         """Take the edges of entities, and queue where they lead."""
-        schema = self._schema.of({edge.relation for edges in found.values() for edge in edges})
+        relations = set(chain.from_iterable(found.values()))
+        schema = self._schema.of(relations)
+        no_hop = {each for each in relations if _ends_at_mediator(schema, each, direction)}
         for entity, edges in found.items():
             hops, choices = self._places[entity]
-            for relation, group in groupby(edges, lambda edge: edge.relation):
-                ends = [edge.end for edge in group]
+            for relation, ends in edges.items():
                 kept = ends[: self._caps.per_relation]
                 self._cut_relations += len(kept) < len(ends)
-                if direction == "out":
-                    self.triples.update((entity, relation, end) for end in kept)
-                else:
-                    self.triples.update((end, relation, entity) for end in kept)
-                there = hops if _ends_at_mediator(schema, relation, direction) else hops + 1
+                if kept:
+                    self.groups.append(_Group(entity, relation, kept, direction))
+                there = hops if relation in no_hop else hops + 1
                 if there < self._caps.hops:
                     self._reach(kept, (there, choices * len(ends)))
 
@@ -188,32 +196,52 @@ def _reverses(schema: GraphSchema, relations: set[str]) -> dict[str, str]:
     return {each.id: each.reverse for each in stated if each.reverse and is_telling(each.reverse)}
 
 
-def _named(
-    triples: Iterable[_Triple], reverses: Mapping[str, str], both_names: bool
-) -> Iterator[_Triple]:
-    """Give each edge both names, or the first of them."""
-    for head, relation, tail in triples:
-        reverse = reverses.get(relation)
-        if reverse is None or not isinstance(tail, str):
-            yield head, relation, tail
-            continue
-        if both_names or relation <= reverse:
-            yield head, relation, tail
-        if both_names or reverse < relation:
-            yield tail, reverse, head
+def _as_arrays(
+    topics: Sequence[str],
+    groups: Sequence[_Group],
+    reverses: Mapping[str, str],
+    both_names: bool,
+    cut: Cut,
+) -> Subgraph:
+    """Number nodes and relations, and give each edge both of its names, or the first of them."""
+    met = set(chain.from_iterable(group.ends for group in groups))
+    met.update(group.entity for group in groups)
+    nodes = (*topics, *sorted(met.difference(topics), key=term_order))
+    relations = sorted({*reverses.values(), *(group.relation for group in groups)})
+
+    sizes = [len(group.ends) for group in groups]
+    near = np.repeat(_places([group.entity for group in groups], nodes), sizes)
+    links = np.repeat(_places([group.relation for group in groups], relations), sizes)
+    far = _places(chain.from_iterable(group.ends for group in groups), nodes)
+    is_in = np.repeat(np.array([group.direction == "in" for group in groups], np.bool_), sizes)
+    heads, tails = np.where(is_in, far, near), np.where(is_in, near, far)
+
+    # A relation without a reverse is its own here.
+    others = _places((reverses.get(each, each) for each in relations), relations)[links]
+    has_two = np.array([each in reverses for each in relations], np.bool_)[links]
+    turned = has_two & np.array([isinstance(node, str) for node in nodes], np.bool_)[tails]
+    kept = np.ones_like(turned)
+    if not both_names:
+        turned &= others < links
+        kept = ~turned
+    heads, links, tails = (
+        np.concatenate([heads[kept], tails[turned]]),
+        np.concatenate([links[kept], others[turned]]),
+        np.concatenate([tails[kept], heads[turned]]),
+    )
+    # As one number each, triples are sorted sooner, and those that came twice fall together.
+    ones = np.unique((heads * len(relations) + links) * len(nodes) + tails)
+    rest, tails = np.divmod(ones, len(nodes) or 1)
+    heads, links = np.divmod(rest, len(relations) or 1)
+    used, [links] = _renumber(relations, [links], 0)
+    heads, links, tails = (each.astype(np.int32) for each in (heads, links, tails))
+    return Subgraph(nodes, used, heads, links, tails, len(topics), cut)
 
 
-def _as_arrays(topics: Sequence[str], triples: set[_Triple], cut: Cut) -> Subgraph:
-    ends = {end for head, _, tail in triples for end in (head, tail)}
-    nodes = (*topics, *sorted(ends.difference(topics), key=term_order))
-    relations = tuple(sorted({relation for _, relation, _ in triples}))
-    nodes_at = {node: at for at, node in enumerate(nodes)}
-    relations_at = {relation: at for at, relation in enumerate(relations)}
-    heads = np.array([nodes_at[head] for head, _, _ in triples], np.int32)
-    links = np.array([relations_at[relation] for _, relation, _ in triples], np.int32)
-    tails = np.array([nodes_at[tail] for _, _, tail in triples], np.int32)
-    order = np.lexsort((tails, links, heads))
-    return Subgraph(nodes, relations, heads[order], links[order], tails[order], len(topics), cut)
+def _places(wanted: Iterable[_T], things: Iterable[_T]) -> _Places:
+    """Return the place of each wanted thing among the things."""
+    at = {thing: place for place, thing in enumerate(things)}
+    return np.fromiter((at[each] for each in wanted), np.int64)
 
 
 def _nearest(subgraph: Subgraph, most: int) -> Subgraph:
@@ -226,15 +254,14 @@ def _nearest(subgraph: Subgraph, most: int) -> Subgraph:
     ranks[np.argsort(-scores, kind="stable")] = np.arange(size)
     farther = np.maximum(ranks[heads], ranks[tails])
     kept = np.sort(np.argsort(farther, kind="stable")[:most])
-    heads, links, tails = heads[kept], subgraph.links[kept], tails[kept]
-    nodes, (heads, tails) = _renumber(subgraph.nodes, [heads, tails], subgraph.topics)
-    relations, [links] = _renumber(subgraph.relations, [links], 0)
+    nodes, ends = _renumber(subgraph.nodes, [heads[kept], tails[kept]], subgraph.topics)
+    relations, [links] = _renumber(subgraph.relations, [subgraph.links[kept]], 0)
     cut = replace(subgraph.cut, triples=len(subgraph.heads) - most)
-    return Subgraph(nodes, relations, heads, links, tails, subgraph.topics, cut)
+    return Subgraph(nodes, relations, ends[0], links, ends[1], subgraph.topics, cut)
 
 
 def _renumber(
-    things: Sequence[_T], places: Sequence[NDArray[np.int32]], first: int
+    things: Sequence[_T], places: Sequence[_Places], first: int
 ) -> tuple[tuple[_T, ...], list[NDArray[np.int32]]]:
     """Keep the first things and those that are in use, and number what is kept from 0."""
     is_used = np.zeros(len(things), np.bool_)
@@ -242,5 +269,4 @@ def _renumber(
     for each in places:
         is_used[each] = True
     numbers = (np.cumsum(is_used) - 1).astype(np.int32)
-    left = tuple(thing for thing, used in zip(things, is_used, strict=True) if used)
-    return left, [numbers[each] for each in places]
+    return tuple(compress(things, is_used.tolist())), [numbers[each] for each in places]

@@ -20,13 +20,13 @@ from kbqa.kb.graph import (
     DEFAULT_LIMIT,
     DEFAULT_TIMEOUT_S,
     Direction,
-    Edge,
+    Edges,
     GraphIdentity,
     Neighbours,
     Table,
 )
 from kbqa.kb.queries import prepare_query
-from kbqa.kb.rows import pick_label, term_from_json
+from kbqa.kb.rows import pick_label, sorted_edges, term_from_json
 from kbqa.kb.schema.telling import KEPT, LEFT_OUT, is_telling
 from kbqa.sparql.errors import EndpointError, MalformedResult, ResultTruncated
 from kbqa.sparql.queries.row_limits import cap_rows, row_beyond, row_limit
@@ -158,14 +158,12 @@ class SparqlEndpoint:
 
     def edges(
         self, entities: Iterable[str], direction: Direction, limit: int = DEFAULT_LIMIT
-    ) -> Mapping[str, Sequence[Edge]]:
+    ) -> Mapping[str, Edges]:
         """Map entities to their edges; see `Graph.edges`."""
         wanted = list(dict.fromkeys(entities))
-        found: dict[str, list[Edge]] = {}
+        found: dict[str, Edges] = {}
         for start in range(0, len(wanted), _EDGE_BATCH):
             found |= self._edges(wanted[start : start + _EDGE_BATCH], direction, limit)
-        for edges in found.values():
-            edges.sort(key=lambda edge: (edge.relation, term_order(edge.end)))
         return found
 
     def labels(self, mids: Iterable[str]) -> Mapping[str, str]:
@@ -221,9 +219,7 @@ class SparqlEndpoint:
             raise EndpointError(f"{self.description} was closed. Open it again to ask it.")
         return self._sender.post(query, timeout_s)
 
-    def _edges(
-        self, entities: Sequence[str], direction: Direction, limit: int
-    ) -> dict[str, list[Edge]]:
+    def _edges(self, entities: Sequence[str], direction: Direction, limit: int) -> dict[str, Edges]:
         """Fetch edges, without entities that have too many; in two halves if they are many."""
         most = limit if len(entities) == 1 else 2 * limit
         query = edges_query(entities, direction, LEFT_OUT, KEPT, most + 1)
@@ -239,15 +235,15 @@ class SparqlEndpoint:
             if len(few) < len(entities):
                 return self._edges(few, direction, limit) if few else {}
             return self._halves(entities, direction, limit)
-        found: dict[str, list[Edge]] = {entity: [] for entity in few}
+        found: dict[str, dict[str, list[Term]]] = {entity: {} for entity in few}
         for node, relation, end in rows:
             if end is not None and str(node) in found and is_telling(str(relation)):
-                found[str(node)].append(Edge(str(relation), end))
-        return found
+                found[str(node)].setdefault(str(relation), []).append(end)
+        return {entity: sorted_edges(edges) for entity, edges in found.items()}
 
     def _halves(
         self, entities: Sequence[str], direction: Direction, limit: int
-    ) -> dict[str, list[Edge]]:
+    ) -> dict[str, Edges]:
         half = len(entities) // 2
         first = self._edges(entities[:half], direction, limit)
         return first | self._edges(entities[half:], direction, limit)

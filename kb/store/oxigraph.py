@@ -5,6 +5,7 @@ queries of any origin, so they run in a process that can be killed (`kbqa.kb.sto
 """
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
@@ -14,25 +15,26 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 import pyoxigraph
+from pyoxigraph import DefaultGraph, NamedNode
 
 from kbqa.kb.graph import (
     DEFAULT_LIMIT,
     DEFAULT_TIMEOUT_S,
     Direction,
-    Edge,
+    Edges,
     GraphIdentity,
     Neighbours,
     Table,
 )
 from kbqa.kb.queries import prepare_query
-from kbqa.kb.rows import pick_label, term_from_oxigraph
+from kbqa.kb.rows import pick_label, sorted_edges, term_from_oxigraph
 from kbqa.kb.schema.telling import is_telling
 from kbqa.kb.store.layout import StoreLayout, check_manifest, read_manifest
 from kbqa.kb.store.statistics import Statistics
 from kbqa.kb.store.worker import QueryWorker
 from kbqa.sparql.errors import StoreError
 from kbqa.sparql.queries.templates import NAME, TYPE, relations_query
-from kbqa.sparql.terms import Term, full_iri, iri, resource_id, term_order
+from kbqa.sparql.terms import FREEBASE_NS, Term, full_iri, iri, resource_id, term_order
 
 if TYPE_CHECKING:
     from kbqa.kb.names.index import NameIndex
@@ -70,7 +72,7 @@ class OxigraphStore:
         graph = StoreLayout(directory).graph
         try:
             store = pyoxigraph.Store.read_only(str(graph))
-            triples = store.quads_for_pattern(None, None, None, pyoxigraph.DefaultGraph())
+            triples = store.quads_for_pattern(None, None, None, DefaultGraph())
             is_empty = next(triples, None) is None
         except (OSError, RuntimeError) as error:  # the latter if files are damaged
             raise StoreError(f"the store at {directory} cannot be opened: {error}") from error
@@ -171,7 +173,7 @@ class OxigraphStore:
 
     def edges(
         self, entities: Iterable[str], direction: Direction, limit: int = DEFAULT_LIMIT
-    ) -> Mapping[str, Sequence[Edge]]:
+    ) -> Mapping[str, Edges]:
         """Map entities to their edges; see `Graph.edges`."""
         found = ((entity, self._edges(entity, direction, limit)) for entity in entities)
         return {entity: edges for entity, edges in found if edges is not None}
@@ -241,33 +243,44 @@ class OxigraphStore:
             raise StoreError(f"{self.description} was closed. Open it again to ask it.")
         return self._parts
 
-    def _edges(self, entity: str, direction: Direction, limit: int) -> list[Edge] | None:
+    def _edges(self, entity: str, direction: Direction, limit: int) -> Edges | None:
         """List the edges of an entity, sorted; None if there are more than `limit`."""
         degrees = self._open.statistics.hub_edges(entity, direction)
         telling = [relation for relation in degrees if is_telling(relation)]
         if sum(degrees[relation] for relation in telling) > limit:
             return None
         if degrees:  # a hub of bookkeeping, which is not read
-            ends = ((each, self._ends(entity, each, direction)) for each in telling)
-            edges = [Edge(relation, end) for relation, found in ends for end in found]
+            found = {each: list(self._ends(entity, each, direction)) for each in telling}
+            edges = {relation: ends for relation, ends in found.items() if ends}
         else:
-            edges = list(islice(self._telling_edges(entity, direction), limit + 1))
-        edges.sort(key=lambda edge: (edge.relation, term_order(edge.end)))
-        return edges if len(edges) <= limit else None
+            edges = self._telling_edges(entity, direction, limit + 1)
+        if sum(map(len, edges.values())) > limit:
+            return None
+        return sorted_edges(edges)
 
-    def _telling_edges(self, entity: str, direction: Direction) -> Iterator[Edge]:
-        is_out, node = direction == "out", pyoxigraph.NamedNode(full_iri(entity))
+    def _telling_edges(self, entity: str, direction: Direction, most: int) -> dict[str, list[Term]]:
+        """List the edges of an entity that are not bookkeeping, at most so many."""
+        edges: defaultdict[str, list[Term]] = defaultdict(list)
+        is_out, node, default = direction == "out", NamedNode(full_iri(entity)), DefaultGraph()
         subject, object_ = (node, None) if is_out else (None, node)
-        default = pyoxigraph.DefaultGraph()
         for quad in self._open.store.quads_for_pattern(subject, None, object_, default):
             relation = _telling_id(quad.predicate.value)
             if relation is not None:
-                yield Edge(relation, term_from_oxigraph(quad.object if is_out else quad.subject))
+                end = quad.object if is_out else quad.subject
+                # Most are resources; asking here spares them a call.
+                if isinstance(end, NamedNode):
+                    edges[relation].append(end.value.removeprefix(FREEBASE_NS))
+                else:
+                    edges[relation].append(term_from_oxigraph(end))
+                most -= 1
+                if not most:
+                    break
+        return edges
 
     def _ends(self, entity: str, relation: str, direction: Direction) -> Iterator[Term]:
-        node = pyoxigraph.NamedNode(full_iri(entity))
-        edge = pyoxigraph.NamedNode(full_iri(relation))
-        default = pyoxigraph.DefaultGraph()
+        node = NamedNode(full_iri(entity))
+        edge = NamedNode(full_iri(relation))
+        default = DefaultGraph()
         store = self._open.store
         if direction == "out":
             quads = store.quads_for_pattern(node, edge, None, default)
