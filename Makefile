@@ -1,5 +1,5 @@
 # `make demo` installs kbqa and answers a question; `make test` runs the tests; `make check` runs
-# the quick checks.
+# the quick checks, those of the source and the tests about it; `make lint` the former alone.
 #
 #   make test PYTHON=python3.12 VENV=/tmp/venv
 #   make demo TORCH='torch==2.13.0+cpu'    # a build of your choice, from where your pip finds it
@@ -12,7 +12,7 @@ TORCH ?= torch==2.13.0
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
 
-.PHONY: demo test check
+.PHONY: demo test check lint
 
 demo: $(VENV)/.demo
 	$(BIN)/kbqa ask "what is the largest city in Kenya?"
@@ -20,10 +20,12 @@ demo: $(VENV)/.demo
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest
 
-check: $(VENV)/.dev
+lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+check: lint
 	$(BIN)/python -m pytest --quiet tests/test_imports.py tests/test_exports.py tests/test_docs.py
 
 $(VENV)/.torch:

@@ -52,10 +52,10 @@ def read_triples(
         GraphError: The graph does not answer.
         DeadlineExceeded: The question's deadline has passed.
     """
-    name = session.neighbourhood.name
-    session.neighbourhood.names(node for each in triples for node in (each.subject, each.object))
+    nodes = [node for each in triples for node in (each.subject, each.object)]
+    names = session.neighbourhood.names(nodes)
     shown = in_order(triples, settings.order)
-    prompt = reading_prompt(session.question, shown, name, settings.prompt)
+    prompt = reading_prompt(session.question, shown, names.__getitem__, settings.prompt)
     limit = settings.max_tokens
     reply = session.ask("answer", prompt, max_tokens=limit, is_last=True)
     if reply is None:
@@ -67,7 +67,7 @@ def read_triples(
         reply = session.ask("answer", again, max_tokens=limit, is_last=True) or ""
         said = said_answers(reply)
     topics = {topic.mid for topic in session.topics}
-    read = match_answers(said, triples, session.neighbourhood.names(_nodes(triples)), topics)
+    read = match_answers(said, triples, names, topics)
     if not said:
         session.not_understood(clip_unread(plain_lines(reply)[-1:] or ["(empty)"]))
     else:
@@ -134,7 +134,3 @@ def _contained(text: str, by_key: Mapping[str, list[Term]]) -> list[Term]:
     """Return the nodes of the only name that contains a text or is contained in it."""
     found = [key for key in by_key if f" {key} " in f" {text} " or f" {text} " in f" {key} "]
     return by_key[found[0]] if text and len(found) == 1 else []
-
-
-def _nodes(triples: Sequence[RetrievedTriple]) -> list[Term]:
-    return [node for each in triples for node in (each.subject, each.object)]

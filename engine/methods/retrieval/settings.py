@@ -12,10 +12,26 @@ ReaderName = Literal["llm", "kernels"]
 PromptForm = Literal["triples", "paths"]
 PromptOrder = Literal["ascending", "descending", "edges"]
 
+_Prompt = Annotated[
+    PromptForm,
+    "How the general model is shown triples: each on its own, or as paths where one begins with "
+    "the end of the one before it.",
+]
+_Order = Annotated[
+    PromptOrder,
+    "Where a prompt has the best triples: last, next to the question; first; or at both ends.",
+]
+_FollowUp = Annotated[
+    bool, "Whether the general model is asked once more if its reply has no answer."
+]
+
 
 @dataclass(frozen=True)
 class SubgraphSettings:
-    """How triples are retrieved and read. Source of the defaults: SubgraphRAG's released code."""
+    """How triples are retrieved and read; each setting says its meaning.
+
+    Source of the defaults: SubgraphRAG's released code; `shown` is ours.
+    """
 
     triples: Annotated[int, "Triples that are retrieved, at most."] = 100
     scorer: Annotated[
@@ -30,21 +46,12 @@ class SubgraphSettings:
     ] = "once"
     reader: Annotated[
         ReaderName | None,
-        "Who reads the triples: the general model; or none, and the paths of the best triples are "
-        "run as queries. By default the general model if there is one.",
+        "Who reads the triples: the general model; or, with kernels, nobody: the paths of the best "
+        "triples are run as queries. By default the general model if there is one.",
     ] = None
-    prompt: Annotated[
-        PromptForm,
-        "How the general model is shown triples: each on its own, or as paths where one begins "
-        "with the end of the one before it.",
-    ] = "triples"
-    order: Annotated[
-        PromptOrder,
-        "Where a prompt has the best triples: last, next to the question; first; or at both ends.",
-    ] = "descending"
-    follow_up: Annotated[
-        bool, "Whether the general model is asked once more if its reply has no answer."
-    ] = True
+    prompt: _Prompt = "triples"
+    order: _Order = "descending"
+    follow_up: _FollowUp = True
     max_tokens: Annotated[int, "The most tokens of a reply."] = 4000
     candidates: Annotated[int, "Paths that are run as queries if nobody reads, at most."] = 5
 
@@ -54,20 +61,11 @@ class SubgraphSettings:
 
 @dataclass(frozen=True)
 class PathPoolingSettings(PoolingSettings, SubgraphSettings):
-    """How triples are retrieved, pooled and read. Source of the defaults: Path Pooling §4.1."""
+    """How triples are retrieved, pooled and read. Source of the defaults: Path Pooling, A.4."""
 
-    prompt: Annotated[
-        PromptForm,
-        "How the general model is shown triples: each on its own, or as paths where one begins "
-        "with the end of the one before it.",
-    ] = "paths"
-    order: Annotated[
-        PromptOrder,
-        "Where a prompt has the best triples: last, next to the question; first; or at both ends.",
-    ] = "ascending"
-    follow_up: Annotated[
-        bool, "Whether the general model is asked once more if its reply has no answer."
-    ] = False
+    prompt: _Prompt = "paths"
+    order: _Order = "ascending"
+    follow_up: _FollowUp = False
 
     def __post_init__(self) -> None:
         SubgraphSettings.__post_init__(self)

@@ -83,9 +83,10 @@ def test_what_can_be_said_may_be_written(accepts: Accepts, text: str) -> None:
     assert accepts(text)
 
 
-@pytest.mark.parametrize(
-    "text", [text for name, text in WRONG.items() if name not in BEYOND], ids=WRONG.keys() - BEYOND
-)
+WITHIN = {name: text for name, text in WRONG.items() if name not in BEYOND}
+
+
+@pytest.mark.parametrize("text", WITHIN.values(), ids=WITHIN)
 def test_what_is_no_path_may_not(accepts: Accepts, text: str) -> None:
     assert not accepts(text)
 
