@@ -41,8 +41,15 @@ from kbqa.sparql.errors import InputError
     type=click.Choice(get_args(ScorerName)),
     default="trained",
     show_default=True,
-    help="What scores triples: the scorer that ships with kbqa, or the similarity of the question "
-    "and the relation alone.",
+    help="What scores triples: a scorer that was trained, or the similarity of the question and "
+    "the relation alone.",
+)
+@click.option(
+    "--scorer-file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="The retriever.json that `kbqa train-retriever` wrote; by default the one that ships with "
+    "kbqa.",
 )
 @click.option(
     "--shown",
@@ -66,6 +73,7 @@ def retrieve(
     triples: int,
     mechanism: Mechanism,
     scorer: ScorerName,
+    scorer_file: Path | None,
     shown: Shown,
     settings: tuple[str, ...],
     names: bool,
@@ -87,7 +95,16 @@ def retrieve(
     from kbqa.engine.evaluation.runs.run_settings import record_graph, record_questions
     from kbqa.engine.files.manifest import discard
 
-    config = RetrievalConfig(triples, scorer, shown, pooling, run.gold_entities, names, run.timings)
+    config = RetrievalConfig(
+        triples,
+        scorer,
+        scorer_file,
+        shown,
+        pooling,
+        run.gold_entities,
+        names,
+        run.timings,
+    )
     with (
         closing(graph.open()) as opened,
         closing(open_names(opened, graph.timeout_s)) as of_entities,

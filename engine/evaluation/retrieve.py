@@ -133,6 +133,7 @@ class RetrievalConfig:
     Attributes:
         triples: Triples of a question, at most.
         scorer: What scores them.
+        scorer_file: The JSON file of a trained scorer; None for the one that ships with kbqa.
         shown: Whether a fact that a relation and its reverse state is there once or twice.
         pooling: How triples are pooled.
         gold_entities: Topics are given with the questions; only a question without any is linked.
@@ -145,6 +146,7 @@ class RetrievalConfig:
 
     triples: int = 100
     scorer: ScorerName = "trained"
+    scorer_file: Path | None = None
     shown: Shown = "once"
     pooling: PoolingSettings = field(default_factory=PoolingSettings)
     gold_entities: bool = False
@@ -186,7 +188,7 @@ class QuestionRetrieval:
         self._linker = Linker(graph, names)
         self._schema = GraphSchema(graph, timeout_s)
         self._embedder = Embedder.load()
-        self._score = make_scorer(config.scorer, self._embedder)
+        self._score = make_scorer(config.scorer, self._embedder, config.scorer_file, graph.labels)
 
     def settings(self) -> dict[str, object]:
         """Return what decides the rows besides the questions and the graph, for manifests."""
@@ -194,7 +196,7 @@ class QuestionRetrieval:
         return {
             "retrieval": {
                 "triples": config.triples,
-                **describe_scorer(config.scorer, self._embedder),
+                **describe_scorer(config.scorer, self._embedder, config.scorer_file),
                 "shown": config.shown,
                 **asdict(config.pooling),
                 "caps": asdict(Caps()),

@@ -18,9 +18,9 @@ Shown = Literal["once", "twice"]
 class PoolingSettings:
     """How triples are pooled; each setting says its meaning.
 
-    Source: Path Pooling §3.3, §3.4; smoothing by half is ours. On 232 held-out training questions,
-    52 of them of cwq.dev, path recall at 50 falls by 0.02 with ``full`` and rises by 0.01 with
-    ``half``, on the others and on these.
+    Source: Path Pooling §3.3, §3.4; smoothing by half is ours. On held-out training questions (180
+    of webqsp.train, 52 of cwq.dev) it changes path recall at 50 by +0.01 and +0.02, and smoothing
+    in full by -0.02 and -0.02.
     """
 
     mechanism: Annotated[

@@ -6,6 +6,7 @@ topics, a `TripleScorer` says how likely each helps, and `select_triples` choose
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from kbqa.engine.answer import term_text
@@ -15,12 +16,13 @@ from kbqa.engine.method import Clock
 from kbqa.engine.retrieval.extraction import extract
 from kbqa.engine.retrieval.pooling import Selected, select_triples
 from kbqa.engine.retrieval.pooling_settings import PoolingSettings, Shown
-from kbqa.engine.retrieval.retriever import Retriever, cosine_scores
+from kbqa.engine.retrieval.retriever import ReadLabels, Retriever, cosine_scores
 from kbqa.engine.retrieval.scorer import SHIPPED_SCORER, ScorerName
 from kbqa.engine.retrieval.subgraph import Cut, Subgraph
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema.graph_schema import GraphSchema
 from kbqa.sparql.crp import Hop
+from kbqa.sparql.errors import InputError
 from kbqa.sparql.terms import LiteralTerm, Term
 
 if TYPE_CHECKING:
@@ -151,25 +153,38 @@ def retrieve(
     return Retrieved(subgraph, scores, selected, settings.mechanism != "none")
 
 
-def make_scorer(name: ScorerName, embedder: Embedder) -> TripleScorer:
+def make_scorer(
+    name: ScorerName,
+    embedder: Embedder,
+    file: Path | None = None,
+    read_labels: ReadLabels | None = None,
+) -> TripleScorer:
     """Make a scorer ready.
 
     Args:
-        name: ``trained`` for the scorer that ships with kbqa, ``cosine`` for the similarity of the
-            question and the relation alone.
+        name: ``trained`` for one that `kbqa train-retriever` trained, ``cosine`` for the similarity
+            of the question and the relation alone.
         embedder: Embeds the question and the relations.
+        file: The JSON file of the trained scorer; None for the one that ships with kbqa.
+        read_labels: Reads the names of entities; only a scorer that sees names needs it.
 
     Raises:
+        InputError: There is a file for a scorer that is not trained.
         ModelError: The scorer cannot be read, or was trained with another embedder.
     """
     if name == "cosine":
+        if file is not None:
+            raise InputError(f"the scorer cosine is not trained: leave out {file}")
         return lambda question, subgraph: cosine_scores(embedder, question, subgraph)
-    return Retriever.load(embedder).score
+    return Retriever.load(embedder, file or SHIPPED_SCORER, read_labels).score
 
 
-def describe_scorer(name: ScorerName, embedder: Embedder) -> dict[str, object]:
+def describe_scorer(
+    name: ScorerName, embedder: Embedder, file: Path | None = None
+) -> dict[str, object]:
     """Return what decides scores, for manifests: the scorer, its files' hashes, the embedder."""
-    files = (SHIPPED_SCORER, SHIPPED_SCORER.with_suffix(".safetensors"))
+    card = file or SHIPPED_SCORER
+    files = (card, card.with_suffix(".safetensors"))
     hashes = [file_sha256(each) for each in files] if name == "trained" else None
     return {"scorer": name, "scorer_sha256": hashes, "embedder": embedder.name}
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
 
 ScorerName: TypeAlias = Literal["trained", "cosine"]
-"""The scorer that ships with kbqa, or the similarity of the question and the relation alone."""
+"""A scorer that was trained, or the similarity of the question and the relation alone."""
 
 SHIPPED_SCORER = Path(__file__).with_name("retriever.json")
 """The scorer shipped with kbqa; its weights are beside it."""

@@ -53,7 +53,8 @@ def make_retrieving(
         pooling: How they are pooled.
 
     Raises:
-        InputError: A general model is to read and there is none, or chance is to decide.
+        InputError: A general model is to read and there is none, chance is to decide, or there is
+            a file for a scorer that is not trained.
         ModelError: The embedder or the scorer is missing or broken.
         StoreError: The store's schema is missing or broken.
     """
@@ -64,14 +65,15 @@ def make_retrieving(
     reader = settings.reader or ("llm" if resources.chooser == "llm" else "kernels")
     walkers = resources.walkers(SEED)
     embedder = walkers.load_embedder()
-    score = make_scorer(settings.scorer, embedder)
-    decided = {
+    score = make_scorer(settings.scorer, embedder, settings.scorer_file, resources.graph.labels)
+    decided: dict[str, object] = {
         **asdict(settings),
         **asdict(pooling),
         "reader": reader,
-        **describe_scorer(settings.scorer, embedder),
+        **describe_scorer(settings.scorer, embedder, settings.scorer_file),
         "caps": asdict(Caps()),
     }
+    del decided["scorer_file"]  # what it holds decides, not where it is
 
     def answer_in(session: Session) -> Answer:
         return _Question(session, walkers, settings, pooling, score).answer(

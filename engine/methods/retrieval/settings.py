@@ -1,6 +1,7 @@
 """The settings of the methods that retrieve."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Literal
 
 from kbqa.engine.methods.settings import check_counts
@@ -36,9 +37,14 @@ class SubgraphSettings:
     triples: Annotated[int, "Triples that are retrieved, at most."] = 100
     scorer: Annotated[
         ScorerName,
-        "What scores triples: the scorer that ships with kbqa, or the similarity of the question "
-        "and the relation alone.",
+        "What scores triples: a scorer that was trained, or the similarity of the question and the "
+        "relation alone.",
     ] = "trained"
+    scorer_file: Annotated[
+        Path | None,
+        "The retriever.json that `kbqa train-retriever` wrote; by default the one that ships with "
+        "kbqa.",
+    ] = None
     shown: Annotated[
         Shown,
         "Whether a fact that a relation and its reverse state is retrieved once, or twice as in "

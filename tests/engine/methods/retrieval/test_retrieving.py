@@ -1,14 +1,16 @@
 """The methods that retrieve, over a real store, by both readers."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kbqa.engine.answer import Answer
+from kbqa.engine.retrieval.scorer import SHIPPED_SCORER
 from kbqa.engine.setup import Engine, Resources, make_method
 from kbqa.sparql.crp import Entity
-from kbqa.sparql.errors import DeadlineExceeded, InputError
+from kbqa.sparql.errors import DeadlineExceeded, InputError, ModelError
 
 pytest.importorskip("sentence_transformers", reason="needs the lm extra")
 
@@ -122,6 +124,20 @@ def test_settings_tell_what_decides(small_graph: Any) -> None:
     assert settings["reader"] == "kernels"
     assert settings["caps"]
     assert make_method(Resources(small_graph), "subgraph", {}).settings()["mechanism"] == "none"
+
+
+def test_a_scorer_of_ones_own_can_be_used(small_graph: Any, tmp_path: Path) -> None:
+    own = tmp_path / "retriever.json"
+    for suffix in (".json", ".safetensors"):
+        own.with_suffix(suffix).write_bytes(SHIPPED_SCORER.with_suffix(suffix).read_bytes())
+    shipped = make_method(Resources(small_graph), "subgraph", {})
+    method = make_method(Resources(small_graph), "subgraph", {"scorer_file": str(own)})
+    assert method.settings() == shipped.settings()  # the same scorer, wherever it is
+    with pytest.raises(ModelError, match="cannot read the scorer"):
+        make_method(Resources(small_graph), "subgraph", {"scorer_file": str(tmp_path / "no.json")})
+    with pytest.raises(InputError, match="the scorer cosine is not trained"):
+        given = {"scorer": "cosine", "scorer_file": str(own)}
+        make_method(Resources(small_graph), "subgraph", given)
 
 
 def test_a_deadline_ends_a_question(small_graph: Any) -> None:
