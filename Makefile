@@ -18,7 +18,7 @@ demo: $(VENV)/.demo
 	$(BIN)/kbqa ask "what is the largest city in Kenya?"
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+	$(BIN)/python -m pytest
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
