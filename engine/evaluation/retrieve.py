@@ -156,11 +156,7 @@ class RetrievalConfig:
     def __post_init__(self) -> None:
         if self.triples < 1:
             raise InputError(f"triples is {self.triples}: use 1 or more")
-        if self.pooling.mechanism == "reselect" and self.triples > self.pooling.coarse:
-            raise InputError(
-                f"--triples {self.triples} is more than the {self.pooling.coarse} triples that "
-                f"reselect chooses among. Add --set coarse={self.triples}, or more."
-            )
+        self.pooling.check_count(self.triples)
 
 
 class QuestionRetrieval:

@@ -56,3 +56,15 @@ class PoolingSettings:
             raise InputError(f"position is {self.position}: use a number above 0")
         if self.coarse < 1:
             raise InputError(f"coarse is {self.coarse}: use 1 or more")
+
+    def check_count(self, triples: int) -> None:
+        """Check that so many triples can be selected.
+
+        Raises:
+            InputError: There are to be more than reselection chooses among.
+        """
+        if self.mechanism == "reselect" and triples > self.coarse:
+            raise InputError(
+                f"triples is {triples}, and reselect chooses among {self.coarse}: "
+                f"set coarse to {triples} or more"
+            )

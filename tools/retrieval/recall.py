@@ -41,7 +41,6 @@ from kbqa.engine.retrieval.extraction import Caps, extract
 from kbqa.engine.retrieval.pooling import select_triples
 from kbqa.engine.retrieval.pooling_settings import Mechanism, PoolingSettings
 from kbqa.engine.retrieval.retrieval import TripleScorer, make_scorer, number_facts
-from kbqa.engine.retrieval.retriever import Retriever
 from kbqa.engine.retrieval.subgraph import Subgraph
 from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph
@@ -112,9 +111,10 @@ def read_ranking(text: str) -> Ranking:
 
 def load_triple_scorer(name: str, embedder: Embedder, graph: Graph) -> TripleScorer:
     """Load a scorer by its name or file."""
-    if name in ("cosine", "shipped"):
-        return make_scorer("cosine" if name == "cosine" else "trained", embedder)
-    return Retriever.load(embedder, Path(name), graph.labels).score
+    if name == "cosine":
+        return make_scorer("cosine", embedder)
+    file = None if name == "shipped" else Path(name)
+    return make_scorer("trained", embedder, file, graph.labels)
 
 
 @click.command(help=__doc__)

@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 from kbqa.engine.methods.settings import check_counts
 from kbqa.engine.retrieval.pooling_settings import PoolingSettings, Shown
 from kbqa.engine.retrieval.scorer import ScorerName
-from kbqa.sparql.errors import InputError
 
 ReaderName = Literal["llm", "kernels"]
 PromptForm = Literal["triples", "paths"]
@@ -76,8 +75,4 @@ class PathPoolingSettings(PoolingSettings, SubgraphSettings):
     def __post_init__(self) -> None:
         SubgraphSettings.__post_init__(self)
         PoolingSettings.__post_init__(self)
-        if self.mechanism == "reselect" and self.triples > self.coarse:
-            raise InputError(
-                f"triples is {self.triples}, and reselect chooses among {self.coarse}: "
-                f"set coarse to {self.triples} or more"
-            )
+        self.check_count(self.triples)

@@ -250,7 +250,7 @@ def test_the_manifest_says_what_made_the_rows(retrieve) -> None:
     ("options", "code", "message"),
     [
         (["--triples", "0"], 2, "Invalid value for '--triples'"),
-        (["--triples", "501"], 2, "Add --set coarse=501"),
+        (["--triples", "501"], 2, "set coarse to 501 or more"),
         (["--set", "kernel=best"], 2, "kernel is dijkstra or bfs or walk"),
         (["--set", "mechanism=none"], 2, "write it as --mechanism VALUE"),
         (["--set", "width=3"], 2, "has no setting 'width'"),

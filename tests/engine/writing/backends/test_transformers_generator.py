@@ -124,7 +124,7 @@ def test_writing_ends_at_the_deadline(generator: TransformersGenerator) -> None:
     started = time.monotonic()
     with pytest.raises(DeadlineExceeded):
         generator.generate([question] * 16, 5, ends_at=started + 0.2)
-    assert time.monotonic() - started < 20  # all of it takes minutes
+    assert time.monotonic() - started < 5
 
 
 def test_threads_take_turns(generator: TransformersGenerator) -> None:
