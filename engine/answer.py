@@ -70,6 +70,9 @@ class Answer:
     Attributes:
         question: As asked.
         answers: Best first. Empty if none were found; `problem` then says why.
+        boolean: The answer to a yes/no question; None for other questions.
+        count: The answer to "how many?"; None for other questions. `answers` then lists what was
+            counted, as far as it was fetched.
         trace: How the method came to them.
         linked: Entities that the question mentions, best first.
         confidence: How sure the answers are, in [0, 1]: the F1 to be expected of them. None if the
@@ -95,12 +98,21 @@ class Answer:
     truncated: bool = False
     usage: Usage = field(default_factory=Usage)
     seconds: Mapping[str, float] = field(default_factory=dict)
+    boolean: bool | None = None
+    count: int | None = None
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the question has an answer of any kind."""
+        return bool(self.answers) or self.boolean is not None or self.count is not None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as a JSON record."""
+        """Return everything as a JSON record; ``boolean`` and ``count`` only where they are set."""
+        values = {"boolean": self.boolean, "count": self.count}
         return {
             "question": self.question,
             "answers": [answer.to_dict() for answer in self.answers],
+            **{name: value for name, value in values.items() if value is not None},
             "confidence": rounded(self.confidence),
             "truncated": self.truncated,
             "problem": self.problem,

@@ -76,7 +76,7 @@ def ask(
                 click.echo(json.dumps(answer.to_dict(), ensure_ascii=False, indent=2))
             else:
                 click.echo(render_answer(answer, engine.resources.graph.description))
-            is_done = bool(answer.answers)
+            is_done = answer.is_answered
     if not is_done:
         raise SystemExit(1)
 

@@ -122,7 +122,7 @@ def break_down(rows: Sequence[Row]) -> dict[str, list[RowGroup]]:
     scored = [row for row in rows if row.scores is not None]
     ways: dict[str, Callable[[Row], str]] = {"stage": stage_name}
     if any(row.level for row in scored):
-        ways["level"] = lambda row: row.level or (FOUND if row.answers else NO_ANSWER)
+        ways["level"] = lambda row: row.level or (FOUND if row.is_answered else NO_ANSWER)
     if has_other_origins(scored):
         ways["origin"] = lambda row: row.origin or NO_ANSWER
     found = group_by_gold(scored) | _group(scored, ways)
@@ -134,7 +134,7 @@ def break_down(rows: Sequence[Row]) -> dict[str, list[RowGroup]]:
 
 def stage_name(row: Row) -> str:
     """Return the stage that answered."""
-    return row.stage or (FOUND if row.answers else NO_ANSWER)
+    return row.stage or (FOUND if row.is_answered else NO_ANSWER)
 
 
 def has_other_origins(rows: Sequence[Row]) -> bool:
@@ -192,7 +192,7 @@ def _score_group(name: str, rows: Sequence[Row]) -> RowGroup:
         n=len(scores),
         f1=bootstrap_mean([one.f1 for one in scores]),
         hit=bootstrap_mean([one.hit for one in scores]),
-        answered=sum(bool(row.answers) for row in rows) / len(rows),
+        answered=sum(row.is_answered for row in rows) / len(rows),
     )
 
 

@@ -194,7 +194,7 @@ def _name_means(scored: Sequence[Row]) -> dict[str, NameMeans]:
 
 
 def _count_answered(rows: Sequence[Row]) -> Answered:
-    answered = [row for row in rows if row.answers]
+    answered = [row for row in rows if row.is_answered]
     stages: dict[str, Counter[str]] = {}
     for row in sorted(answered, key=lambda row: stage_rank(row.level or FOUND)):
         stages.setdefault(stage_name(row), Counter())[row.level or FOUND] += 1

@@ -7,7 +7,7 @@ Any method's answers fit: what only one method knows is in its trace.
 from collections.abc import Mapping
 from typing import Annotated, Any, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
 from kbqa.engine.evaluation.scores.metrics import Scores
 from kbqa.sparql.errors import InputError
@@ -97,6 +97,8 @@ class Row(_Record):
     gold_names: tuple[tuple[str, ...], ...] = ()
     gold_shape: GoldShape | None = None
     answers: tuple[RowAnswer, ...]
+    boolean: StrictBool | None = None
+    count: Count | None = None
     confidence: float | None = None
     truncated: bool = False
     problem: str | None = None
@@ -112,6 +114,11 @@ class Row(_Record):
     tokens: int | None = None
     cost_usd: float | None = None
     error: str | None
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the question got an answer of any kind."""
+        return bool(self.answers) or self.boolean is not None or self.count is not None
 
     @property
     def predicted(self) -> tuple[str, ...]:

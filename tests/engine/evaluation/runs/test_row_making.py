@@ -6,7 +6,7 @@ import pytest
 from kbqa.engine.answer import Answer, AnswerEntity
 from kbqa.engine.chat.model import Usage
 from kbqa.engine.evaluation.runs.row_making import answered_row, failed_row, gold_shapes
-from kbqa.engine.evaluation.runs.rows import GoldShape
+from kbqa.engine.evaluation.runs.rows import GoldShape, read_row
 from kbqa.engine.methods.router.trace import RouterTrace
 from kbqa.engine.questions.question_sets import Question
 from kbqa.engine.writing.generate import Candidate
@@ -59,13 +59,28 @@ def test_the_row_of_an_answer() -> None:
     }
 
 
-def test_a_row_has_all_fields_of_an_answer() -> None:
+@pytest.mark.parametrize(
+    "answer",
+    [ANSWER, replace(ANSWER, boolean=False), replace(ANSWER, count=2)],
+    ids=["answers", "boolean", "count"],
+)
+def test_a_row_has_all_fields_of_an_answer(answer: Answer) -> None:
     row = json.loads(
-        json.dumps(answered_row(QUESTION, ANSWER, CANDIDATES, SHAPE, timings=True).to_dict())
+        json.dumps(answered_row(QUESTION, answer, CANDIDATES, SHAPE, timings=True).to_dict())
     )
-    record = ANSWER.to_dict()
+    record = answer.to_dict()
+    assert read_row(row, "line 1").to_dict().keys() == row.keys()
     assert list(record) == [name for name in row if name in record]
     assert {**row, "usage": None} == {**row, **record, "usage": None}
+
+
+def test_a_boolean_and_a_count_are_in_a_record_only_if_they_are_set() -> None:
+    assert {"boolean", "count"}.isdisjoint(ANSWER.to_dict())
+    assert list(replace(ANSWER, boolean=False).to_dict())[:3] == ["question", "answers", "boolean"]
+    assert replace(ANSWER, count=0).to_dict()["count"] == 0
+    assert replace(ANSWER, answers=(), count=0).is_answered
+    assert replace(ANSWER, answers=(), boolean=False).is_answered
+    assert not replace(ANSWER, answers=()).is_answered
 
 
 def test_a_row_has_the_names_of_the_gold_answers_if_the_set_has_them() -> None:
