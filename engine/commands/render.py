@@ -52,10 +52,12 @@ def render_summary(rows: Sequence["Row"], *, entities: str, as_json: bool) -> st
         entities: ``gold`` or ``linked``.
         as_json: Write JSON.
     """
-    from kbqa.engine.evaluation.reports.breakdowns import score_tiers
+    from kbqa.engine.evaluation.reports.breakdowns import score_tiers, share_right
+    from kbqa.engine.evaluation.reports.glossary import BREAKDOWN_NAMES
     from kbqa.engine.evaluation.reports.tables import MarkdownTable, markdown_table
 
     tiers = score_tiers(rows)
+    right = share_right(rows)
     failed = sum(row.error is not None for row in rows)
     unscored = sum(row.scores is None for row in rows)
     if as_json:
@@ -67,6 +69,10 @@ def render_summary(rows: Sequence["Row"], *, entities: str, as_json: bool) -> st
                 tier: {metric: asdict(mean) for metric, mean in means.items()}
                 for tier, means in tiers.items()
             },
+            "exact_match": {
+                way: {group: asdict(mean) for group, mean in groups.items()}
+                for way, groups in right.items()
+            },
         }
         return json.dumps(record, indent=2)
     table = MarkdownTable(
@@ -76,8 +82,13 @@ def render_summary(rows: Sequence["Row"], *, entities: str, as_json: bool) -> st
             for tier, means in tiers.items()
         ],
     )
+    tables = [markdown_table(table)]
+    for way, groups in right.items():
+        members = [(group, str(mean.n), mean) for group, mean in groups.items()]
+        header = (BREAKDOWN_NAMES[way], "n", "exact match")
+        tables.append(markdown_table(MarkdownTable(header, members)))
     note = f"95 % bootstrap intervals. {failed} failed, {unscored} not scored."
-    return f"{markdown_table(table)}\n\n{note}"
+    return "\n\n".join([*tables, note])
 
 
 def _answer_line(item: AnswerEntity) -> str:

@@ -1,10 +1,13 @@
 """Read the records of question sets, in our form or that of the official releases.
 
-WebQSP is one JSON object with ``Questions``; ComplexWebQuestions and RouterKGQA's
+WebQSP is one JSON object with ``Questions``; ComplexWebQuestions, GrailQA, Free917 and RouterKGQA's
 ``examples.json`` are JSON lists. Their records are converted to ours: ``id``, ``question``,
 ``sparql``, ``topic_entities``, ``entities_in_sparql``, ``answers``; for WebQSP ``parses``, for
-ComplexWebQuestions ``webqsp_id`` and ``compositionality_type``, and for RouterKGQA
-``crp_routerkgqa``.
+ComplexWebQuestions ``webqsp_id`` and ``compositionality_type``, for GrailQA ``level``, ``function``
+and ``s_expression``, for Free917 ``formula``, and for RouterKGQA ``crp_routerkgqa``.
+
+Free917's file has neither answers nor SPARQL, but formulas with the keys of entities, such as
+``fb:en.kenya``, instead of mids.
 """
 
 import gzip
@@ -22,6 +25,7 @@ Row = Mapping[str, Any]
 
 # Not an answer's type, which questions name by a common noun.
 _TOPIC = re.compile(r"(?<!notable_types )\bns:([mg]\.[0-9a-z_]+)")
+_READ = "WebQSP, ComplexWebQuestions, GrailQA, Free917 or RouterKGQA"
 _ROUTERKGQA_INPUT = re.compile(r"\s*Question:\s*\{(.*)\}\s*", re.DOTALL)
 
 
@@ -43,7 +47,7 @@ def read_question_rows(path: Path, bad: BadRow | None = None) -> Iterator[tuple[
         try:
             row = _row(record, number)
         except (KeyError, TypeError, AttributeError) as error:
-            problem = f"not a record of WebQSP, ComplexWebQuestions or RouterKGQA ({error!r})"
+            problem = f"not a record of {_READ} ({error!r})"
             if bad is None:
                 raise InputError(f"{path}, record {number}: {problem}") from None
             bad(number, problem)
@@ -97,6 +101,10 @@ def _row(record: Row, number: int) -> Row:
         return _webqsp_row(record)
     if "instruction" in record:
         return _routerkgqa_row(record, number)
+    if "qid" in record:
+        return _grailqa_row(record)
+    if "utterance" in record:
+        return _free917_row(record, number)
     return _cwq_row(record)
 
 
@@ -135,6 +143,38 @@ def _cwq_row(record: Row) -> Row:
             {"arg": answer["answer_id"], "name": answer.get("answer")}
             for answer in record.get("answers", ())
         ],
+    }
+
+
+def _grailqa_row(record: Row) -> Row:
+    """Convert a record of GrailQA; one of its test set has only an id and a question."""
+    nodes = (record.get("graph_query") or {}).get("nodes") or ()
+    topics = {
+        node["id"]: node.get("friendly_name") for node in nodes if node["node_type"] == "entity"
+    }
+    answers = record.get("answer")
+    if answers == "null":  # The official script reads it as no answer.
+        answers = None
+    return {
+        "id": str(record["qid"]),
+        "question": record["question"],
+        "sparql": record.get("sparql_query"),
+        "s_expression": record.get("s_expression"),
+        "level": record.get("level"),
+        "function": record.get("function"),
+        "topic_entities": [{"mid": mid, "name": name} for mid, name in topics.items()],
+        "answers": [
+            {"arg": answer["answer_argument"], "name": answer.get("entity_name")}
+            for answer in answers or ()
+        ],
+    }
+
+
+def _free917_row(record: Row, number: int) -> Row:
+    return {
+        "id": str(record.get("id") or number),
+        "question": record["utterance"],
+        "formula": record.get("targetFormula"),
     }
 
 

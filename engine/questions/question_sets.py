@@ -1,25 +1,30 @@
 """Read question sets, in our form or that of the official files, and draw samples from them."""
 
-import json
 import random
-import re
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kbqa.engine.questions.official import read_question_rows, scored_parses
+from kbqa.engine.questions.gold import (
+    GoldKind,
+    GoldSets,
+    gold_boolean,
+    gold_count,
+    gold_kind,
+    gold_names,
+    gold_sets,
+    is_unanswerable,
+    names_other_kinds,
+)
+from kbqa.engine.questions.official import read_question_rows
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import InputError
 from kbqa.sparql.terms import is_mid
 
 _TOPICS, _ANSWERS = '"topic_entities": [{"mid", "name"}]', '"answers": [{"arg", "name"}]'
 _FORM = f'{{"id", "question", {_TOPICS}, {_ANSWERS}, "sparql"}}'
-_NUMBER_OR_DATE = re.compile(
-    r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
-    r"|-?\d{4}-\d\d(?:-\d\d(?:T[\d:.]+)?)?(?:Z|[+-]\d\d:\d\d)?"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +42,36 @@ class Question:
         sparql: Its gold query; for several parses, that of the first that counts.
         gold_names: The names of each of `golds`, sorted: of an entity its name, or its mid if the
             set does not name it; of a literal its text. Empty if no entity is named.
+        boolean: The gold answer to a yes/no question.
+        count: The gold answer to "how many?".
+        unanswerable: The right thing is not to answer.
+        compares_values: Literals are compared by value, not by their text.
+        category: What kind of question it is, if the set says so.
+        generalization: How far it is from the training questions, in GrailQA: ``i.i.d.``,
+            ``compositional`` or ``zero-shot``.
+        function: What it asks for besides a path, in GrailQA, such as ``count`` or ``argmax``.
     """
 
     id: str
     text: str
     topics: tuple[Entity, ...]
-    golds: tuple[Collection[str], ...]
+    golds: GoldSets
     tier: str | None = None
     type: str | None = None
     sparql: str | None = None
-    gold_names: tuple[Collection[str], ...] = ()
+    gold_names: GoldSets = ()
+    boolean: bool | None = None
+    count: int | None = None
+    unanswerable: bool = False
+    compares_values: bool = False
+    category: str | None = None
+    generalization: str | None = None
+    function: str | None = None
+
+    @property
+    def kind(self) -> GoldKind | None:
+        """Which kind of gold it has; None if it has none, and is not scored."""
+        return gold_kind(self.golds, self.boolean, self.count, self.unanswerable)
 
 
 def asked_questions(argument: str) -> Iterator[str]:
@@ -101,32 +126,11 @@ def topic_entities(row: Mapping[str, Any]) -> tuple[Entity, ...]:
     Raises:
         TypeError: One is neither a mid nor a record with a mid.
     """
-    found = (_topic(entity) for entity in _list(row, "topic_entities"))
+    entities = row.get("topic_entities")
+    if not isinstance(entities, list | None):
+        raise TypeError('"topic_entities" is not a list')
+    found = map(_topic, entities or ())
     return tuple(entity for entity in found if entity is not None)
-
-
-def gold_answers(row: Mapping[str, Any]) -> list[str]:
-    """Return a record's gold answers: mids and texts of literals.
-
-    Raises:
-        TypeError: One is in none of the accepted forms.
-    """
-    return [text for answer in _list(row, "answers") if (text := _answer(answer))]
-
-
-def parse_answers(parse: Mapping[str, Any]) -> list[str]:
-    """Return the gold answers of a WebQSP parse.
-
-    Raises:
-        TypeError: They are not as in the official files.
-    """
-    try:
-        answers = [answer["AnswerArgument"] for answer in parse["Answers"]]
-    except (KeyError, TypeError):
-        raise TypeError('the "Answers" of a parse are not as in the official files') from None
-    if not all(isinstance(answer, str) for answer in answers):
-        raise TypeError('an "AnswerArgument" is not a text')
-    return answers
 
 
 def record_problem(error: KeyError | TypeError | AttributeError) -> str:
@@ -157,11 +161,18 @@ def _question(row: Mapping[str, Any], path: Path, number: int) -> Question:
             id=str(number if id_ is None else id_),
             text=text,
             topics=topic_entities(row),
-            golds=_golds(row),
+            golds=gold_sets(row),
             tier=_text(row, "evidence"),
             type=_text(row, "compositionality_type"),
             sparql=_text(row, "sparql"),
-            gold_names=_gold_names(row),
+            gold_names=gold_names(row),
+            boolean=gold_boolean(row),
+            count=gold_count(row),
+            unanswerable=is_unanswerable(row),
+            compares_values=names_other_kinds(row),
+            category=_text(row, "category"),
+            generalization=_text(row, "level"),
+            function=_text(row, "function"),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path}, line {number}: {record_problem(error)}") from None
@@ -175,40 +186,6 @@ def _text(row: Mapping[str, Any], field: str) -> str | None:
     return text or None
 
 
-def _list(row: Mapping[str, Any], field: str) -> list[Any]:
-    found = row.get(field)
-    if not isinstance(found, list | None):
-        raise TypeError(f'"{field}" is not a list')
-    return found or []
-
-
-def _golds(row: Mapping[str, Any]) -> tuple[Collection[str], ...]:
-    """Return the gold sets: the answers, or for WebQSP those of each parse that counts."""
-    if "parses" in row:
-        return tuple(tuple(sorted(parse_answers(parse))) for parse in scored_parses(row))
-    answers = tuple(sorted(set(gold_answers(row))))
-    return (answers,) if answers else ()
-
-
-def _gold_names(row: Mapping[str, Any]) -> tuple[Collection[str], ...]:
-    """Return the names of the gold sets; none if no entity has one."""
-    if "parses" in row:
-        sets = [
-            [(each["AnswerArgument"], each.get("EntityName")) for each in parse["Answers"]]
-            for parse in scored_parses(row)
-        ]
-    else:
-        answers = [(_answer(each), each) for each in _list(row, "answers")]
-        named = [
-            (t, each.get("name") if isinstance(each, Mapping) else None) for t, each in answers
-        ]
-        sets = [[(text, name) for text, name in named if text]] if any(t for t, _ in named) else []
-    entities = [name for one in sets for text, name in one if is_mid(text)]
-    if entities and not any(entities):
-        return ()
-    return tuple(tuple(sorted({str(name or text) for text, name in one})) for one in sets)
-
-
 def _topic(entity: object) -> Entity | None:
     """Read a topic entity: a mid, or a record that may lack one."""
     if isinstance(entity, str) and is_mid(entity):
@@ -219,23 +196,3 @@ def _topic(entity: object) -> Entity | None:
     if not isinstance(mid, str | None) or not isinstance(name, str | None):
         raise TypeError(f'the "mid" or "name" of the topic entity {entity!r} is not a text')
     return Entity(name, mid) if mid else None
-
-
-def _answer(answer: object) -> str | None:
-    """Read a gold answer: a mid, a number, a date, or a record with a mid or a literal's text."""
-    value = answer
-    if isinstance(answer, Mapping):
-        if "arg" not in answer:
-            raise TypeError(f'the answer {answer!r} has no "arg"')
-        value = answer["arg"]
-    elif isinstance(answer, str) and not is_mid(answer) and not _NUMBER_OR_DATE.fullmatch(answer):
-        raise TypeError(
-            f"the answer {answer!r} looks like a name, and answers are compared by id. Write "
-            f'{{"arg": "m.…", "name": {json.dumps(answer, ensure_ascii=False)}}} with its mid '
-            f'(kbqa entities finds it), or for a literal {{"arg": "its text"}}'
-        )
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return str(value)
-    if not isinstance(value, str | None) or (value is None and answer is None):
-        raise TypeError(f"the answer {answer!r} is neither a mid nor a literal")
-    return value

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kbqa.engine.evaluation.scores.metrics import normalise_answer
+from kbqa.engine.questions.gold import gold_answers, parse_answers
 from kbqa.engine.questions.official import read_question_rows, scored_parses
 from kbqa.engine.questions.question_sets import (
-    gold_answers,
-    parse_answers,
     record_problem,
     topic_entities,
 )

@@ -51,6 +51,7 @@ class RowGroup:
         n: How many there are.
         f1: Mean, with its interval.
         hit: Mean, with its interval.
+        exact_match: Share that is exactly right, with its interval.
         answered: Share that has an answer.
     """
 
@@ -58,6 +59,7 @@ class RowGroup:
     n: int
     f1: Mean
     hit: Mean
+    exact_match: Mean
     answered: float
 
 
@@ -105,11 +107,35 @@ def group_by_gold(rows: Sequence[Row]) -> dict[str, dict[str, list[Row]]]:
     """Group rows by properties of the gold query.
 
     Returns:
-        By ``type`` (CWQ's type of composition), ``depth`` and ``constraints``, and then by the
-        group's name, in a fixed order. A property that is known of no row is absent.
+        By the ways of `share_right`, ``type`` (CWQ's type of composition), ``depth`` and
+        ``constraints``, and then by the group's name, in a fixed order. A property that is known of
+        no row is absent.
     """
-    ways = {"type": lambda row: row.type or UNKNOWN, "depth": _depth, "constraints": _constraints}
+    ways: dict[str, Callable[[Row], str]] = {
+        **_question_keys(rows),
+        "type": lambda row: row.type or UNKNOWN,
+        "depth": _depth,
+        "constraints": _constraints,
+    }
     return _group(rows, ways)
+
+
+def share_right(rows: Sequence[Row]) -> dict[str, dict[str, Mean]]:
+    """Return the share of questions that are exactly right, by what their set says of them.
+
+    Returns:
+        Means of scored rows by ``kind`` of gold, ``category``, and GrailQA's ``generalization`` and
+        ``function``, and then by group. The kind is absent if there are only answers, the others
+        if no row has them.
+    """
+    scored = [row for row in rows if row.scores is not None]
+    return {
+        way: {
+            name: bootstrap_mean([row.scores.exact_match for row in members if row.scores])
+            for name, members in groups.items()
+        }
+        for way, groups in _group(scored, _question_keys(scored)).items()
+    }
 
 
 def break_down(rows: Sequence[Row]) -> dict[str, list[RowGroup]]:
@@ -158,6 +184,18 @@ def cross_shapes(rows: Sequence[Row]) -> list[ShapeCell]:
     ]
 
 
+def _question_keys(rows: Sequence[Row]) -> dict[str, Callable[[Row], str]]:
+    """Return what tells questions apart by what their set says of them."""
+    keys: dict[str, Callable[[Row], str]] = {
+        "category": lambda row: row.category or UNKNOWN,
+        "generalization": lambda row: row.generalization or UNKNOWN,
+        "function": lambda row: row.function or UNKNOWN,
+    }
+    if any(row.kind != "answers" for row in rows):
+        return {"kind": lambda row: row.kind or UNKNOWN, **keys}
+    return keys
+
+
 def _depth(row: Row) -> str:
     return UNKNOWN if row.gold_shape is None else _capped(row.gold_shape.hops, _MOST_HOPS)
 
@@ -192,6 +230,7 @@ def _score_group(name: str, rows: Sequence[Row]) -> RowGroup:
         n=len(scores),
         f1=bootstrap_mean([one.f1 for one in scores]),
         hit=bootstrap_mean([one.hit for one in scores]),
+        exact_match=bootstrap_mean([one.exact_match for one in scores]),
         answered=sum(row.is_answered for row in rows) / len(rows),
     )
 

@@ -139,6 +139,8 @@ class RunComparison:
 
         Parses with the same answers are listed once.
         """
+        if pair.a.kind not in (None, "answers"):
+            return [[_special_gold(pair.a)]]
         golds = dict.fromkeys(map(frozenset, pair.a.gold))
         return [sorted(self.names.get(one, one) for one in gold) for gold in golds]
 
@@ -148,8 +150,8 @@ class RunComparison:
             "question": pair.a.question,
             "tier": pair.a.tier,
             "change": pair.change,
-            "a": [answer.name for answer in pair.a.answers],
-            "b": [answer.name for answer in pair.b.answers],
+            "a": _said(pair.a),
+            "b": _said(pair.b),
             "gold": self.gold_names(pair),
         }
 
@@ -213,8 +215,16 @@ def _scored(run: RecordedRun) -> dict[str, Row]:
     return {row.id: row for row in run.rows if row.scores is not None}
 
 
-def _gold(row: Row) -> frozenset[frozenset[str]]:
-    return frozenset(frozenset(map(normalise_answer, gold)) for gold in row.gold)
+def _gold(row: Row) -> tuple[object, ...]:
+    sets = frozenset(frozenset(map(normalise_answer, gold)) for gold in row.gold)
+    return sets, row.gold_boolean, row.gold_count, row.gold_unanswerable
+
+
+def _special_gold(row: Row) -> str:
+    """Return the gold of a question whose gold is no set of answers, as text."""
+    if row.gold_unanswerable:
+        return "no answer"
+    return _special_answer(row.gold_boolean, row.gold_count)
 
 
 def _check_gold(a: RecordedRun, b: RecordedRun, different: Sequence[str]) -> None:
@@ -349,7 +359,20 @@ def _example(comparison: RunComparison, pair: Pair) -> Section:
 def _answers(row: Row) -> str:
     if row.error is not None:
         return f"failed: {row.error}"
-    return _listed([answer.name for answer in row.answers])
+    return _listed(_said(row))
+
+
+def _said(row: Row) -> list[str]:
+    """Return what a row answers, as texts: yes or no, a number, or names."""
+    if row.boolean is not None or row.count is not None:
+        return [_special_answer(row.boolean, row.count)]
+    return [answer.name for answer in row.answers]
+
+
+def _special_answer(boolean: bool | None, count: int | None) -> str:
+    if boolean is not None:
+        return "yes" if boolean else "no"
+    return f"{count:,}"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -12,6 +12,10 @@ METRIC_NAMES: Mapping[str, str] = {
 }
 
 BREAKDOWN_NAMES: Mapping[str, str] = {
+    "kind": "kind of gold",
+    "category": "category",
+    "generalization": "level of generalization",
+    "function": "function",
     "type": "type of composition",
     "depth": "hops of the gold path",
     "constraints": "constraints of the gold query",
@@ -28,6 +32,8 @@ DEFINITIONS: Mapping[str, str] = {
     "recall": "share of the gold answers that are predicted",
     "f1": "harmonic mean of a question's precision and recall; averaged over questions (macro)",
     "empty": "if gold and prediction are both empty, each score is 1; if only one is, 0",
+    "boolean, count": "right (1) or wrong (0); a list without its number is no count",
+    "unanswerable": "right (1) without an answer, or with one whose status is unsure or none",
     "several gold sets": "a question with several parses (WebQSP) counts with the one of best F1",
     "failed": "a question that ended in an error scores 0",
     "not scored": "a question without gold answers is left out of all scores",

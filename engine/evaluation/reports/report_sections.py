@@ -160,8 +160,11 @@ def _costs(costs: Mapping[str, Spread], usd_per_10_000: float | None) -> Section
 
 
 def _breakdown(by: str, groups: Sequence[RowGroup]) -> Section:
-    rows = [(_spoken(g.name), f"{g.n:,}", g.f1, g.hit, f"{g.answered:.1%}") for g in groups]
-    header = (by, "n", "F1", "hit", "answered")
+    rows = [
+        (_spoken(g.name), f"{g.n:,}", g.f1, g.hit, g.exact_match, f"{g.answered:.1%}")
+        for g in groups
+    ]
+    header = (by, "n", "F1", "hit", "exact match", "answered")
     return Section(f"By {by}, all scored questions", table=MarkdownTable(header, rows))
 
 

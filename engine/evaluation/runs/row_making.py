@@ -7,7 +7,7 @@ from typing import Any
 from kbqa.engine.answer import Answer, term_text
 from kbqa.engine.chat.model import Usage
 from kbqa.engine.evaluation.runs.rows import SCHEMA_VERSION, GoldShape, Row
-from kbqa.engine.evaluation.scores.metrics import Scores, score_best
+from kbqa.engine.evaluation.scores.by_kind import WRONG, Predicted, score_answer
 from kbqa.engine.questions.conversion import convert_queries
 from kbqa.engine.questions.question_sets import Question
 from kbqa.engine.writing.generate import Candidate
@@ -53,8 +53,9 @@ def answered_row(
     record = answer.to_dict()
     if not timings:
         del record["seconds"]
-    predicted = [term_text(each.term) for each in answer.answers]
-    scores = score_best(predicted, question.golds) if question.golds else None
+    texts = [term_text(each.term) for each in answer.answers]
+    predicted = Predicted(texts, answer.boolean, answer.count, record.get("status"))
+    scores = score_answer(predicted, question)
     costs = _costs(candidates, answer.usage, timings)
     head = _head(question, shape)
     return Row.model_validate({**head, **record, "scores": scores, **costs, "error": None})
@@ -88,7 +89,7 @@ def failed_row(
         {
             **_head(question, shape),
             "answers": (),
-            "scores": Scores(0.0, 0.0, 0.0, 0.0, 0.0, 0.0) if question.golds else None,
+            "scores": None if question.kind is None else WRONG,
             "stage": None,
             "trace": None,
             **costs,
@@ -99,6 +100,14 @@ def failed_row(
 
 def _head(question: Question, shape: GoldShape | None) -> dict[str, Any]:
     names = [sorted(each) for each in question.gold_names]
+    others = {
+        "category": question.category,
+        "generalization": question.generalization,
+        "function": question.function,
+        "gold_boolean": question.boolean,
+        "gold_count": question.count,
+        "gold_unanswerable": question.unanswerable or None,
+    }
     return {
         "schema_version": SCHEMA_VERSION,
         "id": question.id,
@@ -107,6 +116,7 @@ def _head(question: Question, shape: GoldShape | None) -> dict[str, Any]:
         "type": question.type,
         "gold": [sorted(gold) for gold in question.golds],
         **({"gold_names": names} if names else {}),
+        **{name: value for name, value in others.items() if value is not None},
         "gold_shape": shape,
     }
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, get_args
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
 
 from kbqa.engine.evaluation.scores.metrics import Scores
+from kbqa.engine.questions.gold import GoldKind, gold_kind
 from kbqa.sparql.errors import InputError
 from kbqa.sparql.relax import Level
 
@@ -84,8 +85,9 @@ class Row(_Record):
     """A question's row. Fields that the file does not have are None or empty.
 
     The fields from `answers` to `seconds` are those of `Answer`. `gold_names` are the names of each
-    set of `gold`, if the question set has them; older rows do not have them. A failed question has
-    no costs if they are not known.
+    set of `gold`, if the question set has them; older rows do not have them. The fields from
+    `category` to `gold_unanswerable` are those of `Question`. A failed question has no costs if
+    they are not known.
     """
 
     schema_version: int
@@ -95,10 +97,17 @@ class Row(_Record):
     type: str | None = None
     gold: tuple[tuple[str, ...], ...]
     gold_names: tuple[tuple[str, ...], ...] = ()
+    category: str | None = None
+    generalization: str | None = None
+    function: str | None = None
+    gold_boolean: StrictBool | None = None
+    gold_count: Count | None = None
+    gold_unanswerable: bool = False
     gold_shape: GoldShape | None = None
     answers: tuple[RowAnswer, ...]
     boolean: StrictBool | None = None
     count: Count | None = None
+    status: str | None = None
     confidence: float | None = None
     truncated: bool = False
     problem: str | None = None
@@ -114,6 +123,11 @@ class Row(_Record):
     tokens: int | None = None
     cost_usd: float | None = None
     error: str | None
+
+    @property
+    def kind(self) -> GoldKind | None:
+        """Which kind of gold its question has; None if it has none."""
+        return gold_kind(self.gold, self.gold_boolean, self.gold_count, self.gold_unanswerable)
 
     @property
     def is_answered(self) -> bool:

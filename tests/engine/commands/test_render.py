@@ -188,6 +188,16 @@ def test_a_summary_is_json() -> None:
     assert (record["entities"], record["failed"], record["unscored"]) == ("linked", 1, 1)
 
 
+def test_a_summary_says_which_categories_are_right() -> None:
+    made = [make_row("a", ["m.1"], category="list"), make_row("b", category="count")]
+    rows = [Row.model_validate(row) for row in made]
+    text = render_summary(rows, entities="gold", as_json=False)
+    assert "| category | n | exact match |\n|---|---:|---:|\n| count | 1 | 0.000 [0.0" in text
+    record = json.loads(render_summary(rows, entities="gold", as_json=True))
+    assert record["exact_match"]["category"]["list"]["mean"] == 1.0
+    assert record["exact_match"].keys() == {"category"}
+
+
 def test_a_summary_without_scores_says_how_many_were_not_scored() -> None:
     text = render_summary(ROWS[2:], entities="gold", as_json=False)
     assert text.endswith("0 failed, 1 not scored.")

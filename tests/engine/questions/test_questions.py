@@ -1,5 +1,6 @@
 import gzip
 import json
+from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -111,6 +112,22 @@ def test_the_official_files_are_read_as_they_are(tmp_path: Path) -> None:
         "answers": [{"answer_id": "m.2"}],
         "compositionality_type": "conjunction",
     }
+    grailqa = {
+        "qid": 2101,
+        "question": "d?",
+        "sparql_query": "SELECT",
+        "s_expression": "(COUNT x)",
+        "level": "zero-shot",
+        "function": "count",
+        "graph_query": {
+            "nodes": [
+                {"node_type": "class", "id": "a.b", "friendly_name": "B"},
+                {"node_type": "entity", "id": "m.0t", "friendly_name": "T"},
+            ]
+        },
+        "answer": [{"answer_type": "Value", "answer_argument": "36"}],
+    }
+    free917 = {"utterance": "e?", "targetFormula": "(count (!fb:a.b.c fb:en.t))"}
     routerkgqa = {"instruction": "", "input": "Question: { c? }", "output": "", "history": []}
     expected = {
         json.dumps({"Questions": [webqsp]}): Question(
@@ -124,11 +141,45 @@ def test_the_official_files_are_read_as_they_are(tmp_path: Path) -> None:
             type="conjunction",
             sparql=cwq["sparql"],
         ),
+        json.dumps([grailqa, {"qid": 2102, "question": "f?"}]): Question(
+            "2101",
+            "d?",
+            (Entity("T", "m.0t"),),
+            (("36",),),
+            sparql="SELECT",
+            gold_names=(("36",),),
+            count=36,
+            generalization="zero-shot",
+            function="count",
+        ),
+        json.dumps([free917]): Question("1", "e?", (), ()),
         json.dumps([routerkgqa]): Question("1", "c?", (), ()),
     }
     for text, question in expected.items():
         (tmp_path / "q.json").write_text(text)
-        assert read_questions(tmp_path / "q.json") == [question]
+        assert read_questions(tmp_path / "q.json")[0] == question
+
+
+@pytest.mark.parametrize(
+    ("record", "kind"),
+    [
+        ({"answers": ["m.1"]}, "answers"),
+        ({"answers": ["m.1"], "unanswerable": False}, "answers"),
+        ({"answers": [], "boolean": False}, "boolean"),
+        ({"answers": [], "count": 0, "unanswerable": False}, "count"),
+        ({"answers": [], "unanswerable": True}, "unanswerable"),
+        ({"answers": [{"arg": "36"}], "function": "count"}, "count"),
+        ({"answers": [{"name": "36"}], "formula": "(count (!fb:a fb:en.b))"}, "count"),
+        ({"answers": [{"name": "Kenya"}], "formula": "(!fb:a fb:en.b)"}, None),
+        ({"answers": [], "unanswerable": False}, None),
+    ],
+)
+def test_a_question_has_one_kind_of_gold(
+    tmp_path: Path, record: dict[str, object], kind: str | None
+) -> None:
+    [question] = read_questions(_write(tmp_path / "q.jsonl", {"question": "a?", **record}))
+    assert question.kind == kind
+    assert question.compares_values == ("unanswerable" in record or kind == "boolean")
 
 
 def test_a_sample_is_the_same_for_the_same_seed() -> None:
@@ -172,6 +223,12 @@ GOOD = json.dumps({"question": "a?", "id": "1"})
         ('{"question": "a?", "answers": [{"mid": "m.1"}]}', 'line 1: .* has no "arg"'),
         ('{"question": "a?", "answers": 7}', "line 1: not a question record"),
         ('{"question": "a?", "parses": [{}]}', "line 1: not a question record"),
+        ('{"question": "a?", "boolean": "yes"}', "line 1: .* neither true nor false"),
+        ('{"question": "a?", "count": -1}', "line 1: .* not a whole number"),
+        ('{"question": "a?", "count": true}', "line 1: .* not a whole number"),
+        ('{"question": "a?", "unanswerable": 1}', "line 1: .* neither true nor false"),
+        ('{"question": "a?", "unanswerable": true, "count": 0}', "line 1: .* has an answer"),
+        ('{"question": "a?", "category": 7}', "line 1: .* is not a text"),
         (f"{GOOD}\n\n{GOOD}\n", "line 3: an earlier question also has the id '1'"),
     ],
 )
@@ -219,6 +276,7 @@ JSON = st.recursive(
     max_leaves=6,
 )
 FIELDS = ["id", "question", "topic_entities", "answers", "sparql", "parses", "evidence"]
+FIELDS += ["boolean", "count", "unanswerable", "formula"]
 
 
 @given(row=st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=5))
@@ -269,3 +327,10 @@ def test_the_benchmarks_are_read_in_full(shared: Path, name: str, rows: int) -> 
     assert sum(bool(question.golds) for question in questions) > 0.95 * rows
     assert sum(question.sparql is not None for question in questions) > 0.95 * rows
     assert all(bool(question.type) == name.startswith("cwq") for question in questions)
+
+
+def test_the_everyday_questions_have_all_kinds_of_gold(shared: Path) -> None:
+    questions = read_questions(shared / "data" / "qa" / "everyday.dev.jsonl")
+    kinds = Counter(question.kind for question in questions)
+    assert kinds == {"answers": 64, "unanswerable": 14, "boolean": 6, "count": 6}
+    assert all(question.category for question in questions)

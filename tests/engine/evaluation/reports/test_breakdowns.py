@@ -10,6 +10,7 @@ from kbqa.engine.evaluation.reports.breakdowns import (
     break_down,
     cross_shapes,
     rows_by_tier,
+    share_right,
 )
 from kbqa.engine.evaluation.runs.rows import Row
 
@@ -74,6 +75,33 @@ def test_groups_hold_their_scores() -> None:
 
 def test_what_nothing_is_known_of_is_left_out() -> None:
     assert list(break_down(_rows(make_row("a", ["m.1"])))) == ["stage", "level"]
+
+
+def test_what_a_set_says_of_its_questions_sets_them_apart() -> None:
+    yes = {"gold_boolean": True, "boolean": True, "stage": "specialised"}
+    rows = _rows(
+        make_row("a", ["m.1"], category="list", generalization="i.i.d.", function="none"),
+        make_row("b", category="yes-no", **yes),
+        make_row("c", ["m.1"]),
+        make_row("d", ["m.1"], scores=None, category="list"),
+    )
+    shares = {
+        way: {name: (mean.n, mean.mean) for name, mean in groups.items()}
+        for way, groups in share_right(rows).items()
+    }
+    assert shares == {
+        "kind": {"answers": (2, 1.0), "boolean": (1, 0.0)},
+        "category": {"list": (1, 1.0), "yes-no": (1, 0.0), "not known": (1, 1.0)},
+        "generalization": {"i.i.d.": (1, 1.0), "not known": (2, 0.5)},
+        "function": {"none": (1, 1.0), "not known": (2, 0.5)},
+    }
+    broken_down = break_down(rows)
+    assert {way: len(groups) for way, groups in broken_down.items() if way in shares} == {
+        way: len(groups) for way, groups in shares.items()
+    }
+    assert [group.answered for group in broken_down["kind"]] == [1.0, 1.0]
+    assert "kind" not in share_right(rows[:1])
+    assert share_right(rows[2:3]) == {}
 
 
 def test_levels_stand_in_the_order_of_relaxation() -> None:

@@ -233,6 +233,30 @@ def test_gold_answers_have_the_names_that_a_run_gives_them(tmp_path: Path) -> No
     assert win["gold"] == [["One"], ["One", "m.unnamed"]]
 
 
+def test_booleans_and_counts_are_shown_as_words(tmp_path: Path) -> None:
+    right, wrong = dict.fromkeys(METRICS, 1.0), dict.fromkeys(METRICS, 0.0)
+    yes, many = {"gold_boolean": True, "gold": []}, {"gold_count": 1200, "gold": []}
+    nothing = {"gold_unanswerable": True, "gold": []}
+    first = [
+        make_row("yes", **yes, boolean=False, scores=wrong),
+        make_row("many", ["m.1"], **many, scores=wrong),
+        make_row("nothing", ["m.1"], **nothing, scores=wrong),
+    ]
+    second = [
+        make_row("yes", **yes, boolean=True, scores=right),
+        make_row("many", ["m.1"], **many, count=1200, scores=right),
+        make_row("nothing", **nothing, scores=right),
+    ]
+    wins = _compare(tmp_path, first, second).to_dict()["wins"]
+    assert {win["id"]: (win["a"], win["b"], win["gold"]) for win in wins} == {
+        "yes": (["no"], ["yes"], [["yes"]]),
+        "many": (["name of m.1"], ["1,200"], [["1,200"]]),
+        "nothing": (["name of m.1"], [], [["no answer"]]),
+    }
+    with pytest.raises(InputError, match="differ"):
+        _compare(tmp_path, first[:1], [{**second[0], "gold_boolean": False}])
+
+
 def test_json_has_all_wins_and_losses(tmp_path: Path) -> None:
     record = json.loads(json.dumps(_compare(tmp_path).to_dict()))
     assert record["schema_version"] == 1

@@ -1,5 +1,6 @@
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -89,6 +90,29 @@ def test_a_row_has_the_names_of_the_gold_answers_if_the_set_has_them() -> None:
     assert row["gold_names"] == (("480", "One"),)
     assert failed_row(named, ModelError("broken"), None).gold_names == (("480", "One"),)
     assert "gold_names" not in failed_row(QUESTION, ModelError("broken"), None).to_dict()
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "field"),
+    [
+        ({"boolean": True}, replace(ANSWER, answers=(), boolean=True), ("gold_boolean", True)),
+        ({"count": 2}, replace(ANSWER, count=2), ("gold_count", 2)),
+        ({"unanswerable": True}, replace(ANSWER, answers=()), ("gold_unanswerable", True)),
+    ],
+    ids=["boolean", "count", "unanswerable"],
+)
+def test_a_row_has_gold_of_other_kinds(
+    gold: dict[str, Any], answer: Answer, field: tuple[str, object]
+) -> None:
+    question = replace(QUESTION, golds=(), category="everyday", function="none", **gold)
+    row = answered_row(question, answer, [], None, timings=True)
+    assert row.scores is not None and row.scores.exact_match == 1.0
+    assert row.kind == question.kind
+    assert row.to_dict().items() >= {field, ("category", "everyday"), ("function", "none")}
+    assert {"gold_boolean", "gold_count", "gold_unanswerable"} & row.to_dict().keys() == {field[0]}
+    failed = failed_row(question, ModelError("broken"), None)
+    assert failed.scores is not None and failed.scores.f1 == 0.0
+    assert read_row(json.loads(json.dumps(row.to_dict())), "line 1") == row
 
 
 def test_a_row_says_what_general_models_took() -> None:
