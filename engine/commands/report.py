@@ -35,7 +35,20 @@ _markdown_option = click.option(
     help="Also draw PNG pictures into this folder: F1 by type, depth and constraints, and answers "
     "by stage.",
 )
-def report(run: Path, as_json: bool, as_markdown: bool, names: bool, plots: Path | None) -> None:
+@click.option(
+    "--predictions",
+    "form",
+    type=click.Choice(["webqsp", "cwq", "grailqa"]),
+    help="Print the answers instead, in the form that the benchmark's official script reads.",
+)
+def report(
+    run: Path,
+    as_json: bool,
+    as_markdown: bool,
+    names: bool,
+    plots: Path | None,
+    form: str | None,
+) -> None:
     """Report on a run of `kbqa eval`, by any method.
 
     RUN.jsonl is the file of its rows; its manifest must be next to it. Prints scores with 95 %
@@ -47,6 +60,12 @@ def report(run: Path, as_json: bool, as_markdown: bool, names: bool, plots: Path
     from kbqa.engine.evaluation.runs.recorded_run import read_run
 
     _check_form(as_json, as_markdown)
+    if form is not None:
+        from kbqa.engine.evaluation.predictions import FORMS
+
+        # In ASCII: the scripts open the file in whatever encoding the locale has.
+        click.echo(json.dumps(FORMS[form](read_run(run).rows), indent=1))
+        return
     made = make_report(read_run(run), names=names)
     if plots is not None:
         from kbqa.engine.evaluation.reports.plots import draw_report
