@@ -4,6 +4,7 @@ import json
 
 import click
 
+from kbqa.engine.answer import Answer
 from kbqa.engine.commands.chat_options import ChatChoice, chat_options
 from kbqa.engine.commands.methods import Command, MethodChoice, method_options, removed_option
 from kbqa.engine.commands.options import (
@@ -11,7 +12,7 @@ from kbqa.engine.commands.options import (
     model_options,
     open_engine,
 )
-from kbqa.engine.commands.render import render_answer
+from kbqa.engine.commands.render import literal_forms, render_answer
 from kbqa.engine.setup import Engine
 from kbqa.engine.writing.model_choice import ModelChoice
 from kbqa.kb.commands.options import GraphChoice, graph_options, json_option
@@ -54,6 +55,9 @@ def ask(
 ) -> None:
     """Answer QUESTION, with the reasoning path, the query and the triples that prove it.
 
+    Numbers and dates are written for reading, with the unit if the graph states one; --json has
+    them as the graph does.
+
     With - as QUESTION, questions are read from standard input, one a line. The exit code is 1 if
     QUESTION has no answer, or if one of several failed.
     """
@@ -75,7 +79,7 @@ def ask(
             if as_json:
                 click.echo(json.dumps(answer.to_dict(), ensure_ascii=False, indent=2))
             else:
-                click.echo(render_answer(answer, engine.resources.graph.description))
+                click.echo(_rendered(answer, engine))
             is_done = answer.is_answered
     if not is_done:
         raise SystemExit(1)
@@ -102,9 +106,13 @@ def _answer_one_of_many(
     if as_json:
         click.echo(json.dumps(answer.to_dict(), ensure_ascii=False))
     else:
-        graph = engine.resources.graph.description
-        click.echo(f"# {question}\n{render_answer(answer, graph)}\n")
+        click.echo(f"# {question}\n{_rendered(answer, engine)}\n")
     return True
+
+
+def _rendered(answer: Answer, engine: Engine) -> str:
+    graph = engine.resources.graph
+    return render_answer(answer, graph.description, literal_forms(answer, graph))
 
 
 def _topic(mid: str) -> Entity:

@@ -65,7 +65,8 @@ def evaluate(
     """Answer a question set and score the answers.
 
     Prints hit, Hits@1, exact match and F1 with 95 % bootstrap intervals, for each tier of evidence
-    that the question set names. Use --resume to continue an interrupted run.
+    that the question set names, and exact match by category. Use --resume to continue an
+    interrupted run.
     """
     from kbqa.engine.evaluation.estimate import ESTIMATED_FROM, estimate_run
     from kbqa.engine.evaluation.evaluate import EvaluationConfig

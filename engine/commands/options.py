@@ -187,5 +187,6 @@ def questions_option(command: Command) -> Command:
         type=click.Path(path_type=Path, exists=True, dir_okay=False),
         required=True,
         metavar="FILE",
-        help="Question set: JSON Lines, gzipped or not, or an official file of WebQSP or CWQ.",
+        help="Question set: JSON Lines, gzipped or not, or an official file of WebQSP, CWQ, "
+        "GrailQA or Free917.",
     )(command)

@@ -1,15 +1,24 @@
-"""Write answers and summaries of runs for people to read."""
+"""Write answers and summaries of runs for people to read.
+
+Numbers, dates and units of answers are written for reading; evidence shows what the graph has.
+"""
 
 import json
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from kbqa.engine.answer import Answer, AnswerEntity, EvidenceTriple, Origin
-from kbqa.sparql.terms import LiteralTerm, is_mid
+from kbqa.kb.graph import Graph
+from kbqa.kb.schema.literals import LiteralForms, read_literal_forms
+from kbqa.sparql.errors import GraphError
+from kbqa.sparql.terms import LiteralTerm, Term, is_mid
 
 if TYPE_CHECKING:
     from kbqa.engine.evaluation.runs.rows import Row
+
+logger = logging.getLogger(__name__)
 
 _SHOWN = 10
 _ORIGINS: Mapping[Origin, str] = {
@@ -19,25 +28,36 @@ _ORIGINS: Mapping[Origin, str] = {
 _COLUMNS = {"hit": "hit", "hits_at_1": "Hits@1", "exact_match": "exact match", "f1": "F1"}
 
 
-def render_answer(answer: Answer, graph: str) -> str:
+def literal_forms(answer: Answer, graph: Graph) -> LiteralForms:
+    """Read from the graph how the literals among the answers are written for reading.
+
+    If the graph does not say, they are written as they are.
+    """
+    relations = filter(None, map(_relations(answer).get, _literals(answer)))
+    try:
+        return read_literal_forms(graph, relations)
+    except GraphError as error:
+        logger.warning("literals are shown as the graph writes them: %s", error)
+        return LiteralForms()
+
+
+def render_answer(answer: Answer, graph: str, forms: LiteralForms | None = None) -> str:
     """Write an answer as lines: the answers, how they were found, evidence, query and times.
 
     Args:
         answer: What a method returned.
         graph: The description of the graph that was asked.
+        forms: How literals are written; None to write them as they are.
     """
-    lines = [_answer_line(item) for item in answer.answers[:_SHOWN]]
-    if len(answer.answers) > _SHOWN:
-        more = "+" if answer.truncated else ""
-        lines.append(f"… and {len(answer.answers) - _SHOWN}{more} more (--json prints all)")
+    lines = list(_answer_lines(answer, forms or LiteralForms()))
     if answer.problem is not None:
-        kind = "Note" if answer.answers else "No answer"
+        kind = "Note" if answer.is_answered else "No answer"
         lines.append(f"{kind}: {answer.problem.removesuffix('.')}.")
     if answer.confidence is not None:
         lines.append(f"Confidence: {answer.confidence:.2f}")
     lines += ["", *answer.trace.describe()]
-    if answer.evidence:
-        lines += ["", *_evidence(answer.evidence)]
+    if answer.evidence and answer.boolean is None:
+        lines += ["", "Evidence:", *_evidence(answer.evidence)]
     if answer.sparql is not None:
         lines += ["", "SPARQL:", *(f"  {line}" for line in answer.sparql.splitlines())]
     seconds = ", ".join(f"{stage} {s:.2f} s" for stage, s in answer.seconds.items())
@@ -91,14 +111,62 @@ def render_summary(rows: Sequence["Row"], *, entities: str, as_json: bool) -> st
     return "\n\n".join([*tables, note])
 
 
-def _answer_line(item: AnswerEntity) -> str:
-    is_plain = isinstance(item.term, LiteralTerm) or item.term == item.name
-    line = item.name if is_plain else f"{item.name}  ({item.term})"
-    return f"{line}{_ORIGINS.get(item.origin, '')}"
+def _answer_lines(answer: Answer, forms: LiteralForms) -> Iterator[str]:
+    """Write what was answered: yes or no with its proof, a number with its list, or the answers."""
+    relations = _relations(answer)
+    if answer.boolean is not None:
+        yield from _boolean_lines(answer)
+    elif answer.count is not None:
+        yield _count_line(answer, [_readable(each, forms, relations) for each in answer.answers])
+    else:
+        for item in answer.answers[:_SHOWN]:
+            name = _readable(item, forms, relations)
+            is_plain = isinstance(item.term, LiteralTerm) or item.term == item.name
+            line = name if is_plain else f"{name}  ({item.term})"
+            yield f"{line}{_ORIGINS.get(item.origin, '')}"
+        if len(answer.answers) > _SHOWN:
+            more = "+" if answer.truncated else ""
+            yield f"… and {len(answer.answers) - _SHOWN}{more} more (--json prints all)"
+
+
+def _boolean_lines(answer: Answer) -> Iterator[str]:
+    if answer.evidence:
+        yield "Yes:" if answer.boolean else "No:"
+        yield from _evidence(answer.evidence)
+    else:
+        yield "Yes." if answer.boolean else "No. Nothing in the graph says so."
+
+
+def _count_line(answer: Answer, names: Sequence[str]) -> str:
+    """Write a count and the first of what was counted.
+
+    Not all of it may have been fetched, so the count decides how many more there are.
+    """
+    line = f"{answer.count:,}"
+    if not names:
+        return line
+    more = (answer.count or 0) - len(names[:_SHOWN])
+    where = "" if answer.truncated else " (--json prints all)"
+    rest = f" and {more:,} more{where}" if more > 0 else ""
+    return f"{line}: {', '.join(names[:_SHOWN])}{rest}"
+
+
+def _readable(item: AnswerEntity, forms: LiteralForms, relations: Mapping[Term, str]) -> str:
+    if isinstance(item.term, LiteralTerm) and item.origin == "graph":
+        return forms.write(item.term, relations.get(item.term))
+    return item.name
+
+
+def _literals(answer: Answer) -> list[LiteralTerm]:
+    return [each.term for each in answer.answers if isinstance(each.term, LiteralTerm)]
+
+
+def _relations(answer: Answer) -> dict[Term, str]:
+    """Return the relation that leads to each term, by the evidence."""
+    return {triple.object: triple.relation for triple in reversed(answer.evidence)}
 
 
 def _evidence(evidence: tuple[EvidenceTriple, ...]) -> Iterator[str]:
-    yield "Evidence:"
     for triple in evidence[:_SHOWN]:
         subject = _end(triple.subject_name, str(triple.subject))
         object_ = triple.object_name

@@ -1,16 +1,19 @@
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from made_runs import make_failed_row, make_row
 
 from kbqa.engine.answer import Answer, AnswerEntity, EvidenceTriple
-from kbqa.engine.commands.render import render_answer, render_summary
+from kbqa.engine.commands.render import literal_forms, render_answer, render_summary
 from kbqa.engine.evaluation.runs.rows import Row
 from kbqa.engine.linking.ground import Grounding
 from kbqa.engine.methods.router.trace import RouterTrace
 from kbqa.engine.running.tried import Tried
 from kbqa.engine.writing.generate import Candidate
+from kbqa.kb.open import open_graph
+from kbqa.kb.schema.literals import LiteralForms
 from kbqa.sparql.crp import Constraint, Crp, Entity, Hop, IsEntity
 from kbqa.sparql.relax import Relaxation
 from kbqa.sparql.terms import LiteralTerm
@@ -157,6 +160,90 @@ def test_much_evidence_is_counted() -> None:
 def test_a_problem_beside_an_answer_is_a_note(problem: str) -> None:
     lines = render_answer(replace(ANSWER, problem=problem), "").splitlines()
     assert lines[1] == "Note: the proof is late."
+
+
+def test_yes_comes_with_the_triples_that_show_it() -> None:
+    lines = render_answer(replace(ANSWER, answers=(), boolean=True), "store x").splitlines()
+    assert lines[:3] == [
+        "Yes:",
+        "  Jamaica  location.country.currency_used  Jamaican dollar",
+        "Confidence: 0.75",
+    ]
+    assert "Evidence:" not in lines
+
+
+def test_no_comes_with_what_the_graph_says_instead_if_it_says_anything() -> None:
+    no = replace(ANSWER, answers=(), boolean=False)
+    assert render_answer(no, "").splitlines()[0] == "No:"
+    unproven = replace(no, evidence=(), problem="the proof is late")
+    assert render_answer(unproven, "").splitlines()[:2] == [
+        "No. Nothing in the graph says so.",
+        "Note: the proof is late.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("count", "listed", "truncated", "line"),
+    [
+        (0, 0, False, "0"),
+        (2, 2, False, "2: Name 0, Name 1"),
+        (1200, 0, False, "1,200"),
+        (12, 12, False, f"12: {', '.join(f'Name {n}' for n in range(10))} and 2 more (--json "),
+        (1200, 12, True, f"1,200: {', '.join(f'Name {n}' for n in range(10))} and 1,190 more"),
+    ],
+)
+def test_a_count_comes_with_what_was_counted(
+    count: int, listed: int, truncated: bool, line: str
+) -> None:
+    answers = tuple(AnswerEntity(f"m.{n}", f"Name {n}") for n in range(listed))
+    answer = replace(ANSWER, answers=answers, count=count, truncated=truncated)
+    said = render_answer(answer, "").splitlines()[0]
+    assert said.startswith(line)
+    assert truncated <= said.endswith("more")
+
+
+AREA, BORN = LiteralTerm("103000.0"), LiteralTerm("1980-05-04")
+
+
+def _literal_answer(*literals: LiteralTerm) -> Answer:
+    relations = {AREA: "location.location.area", BORN: "people.person.date_of_birth"}
+    return replace(
+        ANSWER,
+        answers=tuple(AnswerEntity(each, each.text) for each in literals),
+        evidence=tuple(
+            EvidenceTriple("m.1", relations[each], each, "One", each.text) for each in literals
+        ),
+    )
+
+
+def test_literals_are_written_for_reading_and_evidence_as_it_is() -> None:
+    types = {"location.location.area": "type.float", "people.person.date_of_birth": "type.datetime"}
+    forms = LiteralForms(types, {"location.location.area": "km²"})
+    text = render_answer(_literal_answer(AREA, BORN), "", forms)
+    assert text.splitlines()[:2] == ["103,000 km²", "4 May 1980"]
+    assert "  One  location.location.area  103000.0\n" in text
+    assert render_answer(_literal_answer(AREA), "").splitlines()[0] == "103000.0"
+
+
+def test_what_a_language_model_wrote_stays_as_it_is() -> None:
+    written = replace(_literal_answer(AREA), answers=(AnswerEntity(AREA, "103000.0", "text"),))
+    forms = LiteralForms({"location.location.area": "type.float"})
+    assert render_answer(written, "", forms).startswith("103000.0  [from the language model")
+
+
+def test_the_graph_says_what_literals_are(demo_store: Path) -> None:
+    with open_graph(demo_store) as graph:
+        forms = literal_forms(_literal_answer(AREA, BORN), graph)
+        assert literal_forms(ANSWER, graph) == LiteralForms()
+    assert forms.types == {"location.location.area": "type.float"}
+
+
+def test_without_a_schema_literals_are_shown_as_the_graph_writes_them(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with open_graph(endpoint="http://127.0.0.1:9/none") as graph:
+        assert literal_forms(_literal_answer(AREA), graph) == LiteralForms()
+    assert "literals are shown as the graph writes them" in caplog.text
 
 
 ROWS = [
