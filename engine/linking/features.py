@@ -12,8 +12,9 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kbqa.engine.linking.mentions import FUNCTION_WORDS, Mentions, capitals_mark_names, tokenise
+from kbqa.engine.linking.mentions import Mentions
 from kbqa.engine.linking.model import LinkingModel, stem
+from kbqa.engine.linking.words import FUNCTION_WORDS, capitals_mark_names, is_code, tokenise
 from kbqa.kb.graph import Graph
 from kbqa.kb.names.index import NameMatch, Span
 
@@ -69,6 +70,9 @@ def find_candidates(mentions: Mentions, model: LinkingModel) -> list[EntityCandi
     - ``popularity``: log₂ of its triples; ``popularity_share``: log₂ of its share of the best's
     - ``alias``, ``same_spelling``, ``own_name``, ``same_case``: how the words match the name
     - ``unlike``: 1 less the similarity of name and words, for plurals and typing errors
+
+    A code, such as CUP for the Cuban peso, is no candidate if it is a word that was hardly ever a
+    topic's name by itself in training, and the question does not mark it (`Mentions.marked`).
     """
     words = [token.text for token in mentions.tokens]
     lower = [word.lower() for word in words]
@@ -108,7 +112,14 @@ def find_candidates(mentions: Mentions, model: LinkingModel) -> list[EntityCandi
             "matches": math.log(len(span.matches)),
         }
         best = max(match.popularity for match in span.matches)
+        is_common = (
+            len(content) == 1
+            and (start, end) not in mentions.marked
+            and model.is_hardly_a_name(lower[content[0]])
+        )
         for rank, match in enumerate(span.matches, 1):
+            if is_common and is_code(match.matched):
+                continue
             of_match: Features = {
                 "rank": math.log(rank),
                 "popularity": math.log2(1 + match.popularity),

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from kbqa.engine.linking.linker import LinkedEntity
 from kbqa.engine.linking.matches import MIN_SIMILARITY, Basis, EntityMatch, EntityMatcher
-from kbqa.engine.linking.mentions import FUNCTION_WORDS, tokenise
+from kbqa.engine.linking.words import FUNCTION_WORDS, tokenise
 from kbqa.kb.graph import Graph
 from kbqa.kb.names.keys import normalise
 from kbqa.kb.names.search import Names, name_terms

@@ -93,7 +93,7 @@ class Linker:
         Raises:
             GraphError: The graph does not answer.
         """
-        return find_mentions(question, self._names, is_ordinary=self._model.is_ordinary)
+        return find_mentions(question, self._names, model=self._model)
 
     def rank(self, mentions: Mentions, limit: int = 10) -> list[LinkedEntity]:
         """Rank the entities whose names a question mentions, each once.

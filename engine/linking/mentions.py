@@ -6,32 +6,32 @@ match no entity.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import Literal, NamedTuple, cast
 
-from kbqa.kb.names.index import Span
+from kbqa.engine.linking.model import LinkingModel
+from kbqa.engine.linking.words import (
+    FUNCTION_WORDS,
+    Word,
+    are_marked,
+    capitals_mark_names,
+    follow_article,
+    is_code,
+    is_only_function_words,
+    tokenise,
+)
+from kbqa.kb.names.index import NameMatch, Span
+from kbqa.kb.names.keys import normalise
 from kbqa.kb.names.search import Names
-
-MAX_WORDS = 100
-"""Words of a question that are searched for names; later words are ignored."""
 
 _MAX_NAME_WORDS = 12
 _MAX_NEAR_LOOKUPS = 12  # of 1 ms each on 350,000 names, of 2 to 6 ms on ten million
 _MAX_MISSPELT_WORDS = 4
 _MIN_MISSPELT_LETTERS = 4
+_MAX_LONGER_NAMES = 3
 
-FUNCTION_WORDS = frozenset(
-    """& a about after all also an and any are as at be been before being by can could did do does
-    each for from had has have he her him his how i if in into is it its many me more most much my
-    name names of on one or our out she should so some than that the their them then there these
-    they this those to up us was we were what when where which while who whom whose why will with
-    would you your""".split()  # noqa: SIM905 – a list of a hundred words reads better as text
-)
-"""Lower-case words that do not identify an entity by themselves."""
-
-_WORD = re.compile(r"[^\W_]+(?:['’.&-][^\W_]+)*(?:['’]s)?|&", re.UNICODE)
 _QUOTED = re.compile(r"[\"“”«]([^\"“”«»]{2,200})[\"“”»]")
 _MONTH = (
     r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
@@ -60,14 +60,6 @@ _VALUES = re.compile(
 ValueKind = Literal["date", "ordinal", "number"]
 
 
-class Word(NamedTuple):
-    """A word of a question, at characters ``start`` to ``end``."""
-
-    text: str
-    start: int
-    end: int
-
-
 class Value(NamedTuple):
     """A date, an ordinal or a number: tokens ``start`` to ``end`` (exclusive)."""
 
@@ -86,6 +78,7 @@ class Mentions:
         spans: Runs of tokens that are names, with their entities, in reading order.
         values: Dates, ordinals and numbers; they may also be names (*1984*).
         quoted: Runs of tokens in quotation marks, as (start, end).
+        marked: Runs among `spans` that the question marks as a name; see `are_marked`.
     """
 
     question: str
@@ -93,6 +86,7 @@ class Mentions:
     spans: Sequence[Span]
     values: Sequence[Value]
     quoted: frozenset[tuple[int, int]]
+    marked: frozenset[tuple[int, int]]
 
     def text(self, start: int, end: int) -> str:
         """Return the question's text from token `start` to token `end` (exclusive)."""
@@ -103,7 +97,8 @@ def find_mentions(
     question: str,
     names: Names,
     limit: int = 30,
-    is_ordinary: Callable[[str], bool] = lambda word: False,
+    model: LinkingModel | None = None,
+    longer_names: bool = True,
 ) -> Mentions:
     """Find the names and values in a question.
 
@@ -111,8 +106,9 @@ def find_mentions(
         question: As typed; case and punctuation need not be right.
         names: The graph's names.
         limit: Maximum number of entities for one name, the best known first.
-        is_ordinary: Whether a lower-case word is common in questions outside names; it is not
-            considered misspelt.
+        model: Knows the words of other questions, which are not considered misspelt.
+        longer_names: Look for names that contain a run of words, such as London Heathrow Airport
+            for Heathrow, if the run is no name itself.
 
     Raises:
         GraphError: The graph does not answer.
@@ -129,35 +125,26 @@ def find_mentions(
             spans += [Span(start, end, matches)] if matches else []
     known = {(span.start, span.end) for span in spans}
     covered: set[int] = set()
-    suspicious = _suspicious(words, known, quoted, is_ordinary)
+    uses_capitals = capitals_mark_names(words)
+    suspicious = _suspicious(words, known, quoted, model)
     for start, end in islice(suspicious, _MAX_NEAR_LOOKUPS):
         if not covered.issuperset(range(start, end)) and (
-            near := names.near(" ".join(words[start:end]), limit)
+            near := _near(" ".join(words[start:end]), names, limit, model)
+            or (
+                _longer(words[start:end], uses_capitals, names, limit, model)
+                if longer_names
+                else []
+            )
         ):
             spans.append(Span(start, end, near))
             covered.update(range(start, end))
-    return Mentions(text, tokens, spans, list(_values(text, tokens)), quoted)
-
-
-def capitals_mark_names(words: Sequence[str]) -> bool:
-    """Return whether a question capitalises names and not other words."""
-    return any(
-        word[:1].isupper() and word.partition("'")[0] != "I" for word in words[1:]
-    ) and not all(word.isupper() for word in words)
-
-
-def tokenise(text: str) -> list[Word]:
-    """Split a text into its first `MAX_WORDS` words; marks inside a word are part of it.
-
-    >>> [token.text for token in tokenise("Who's in AT&T's St. Mary-le-Bow?")]
-    ["Who's", 'in', "AT&T's", 'St', 'Mary-le-Bow']
-    """
-    tokens = []
-    for match in _WORD.finditer(text):
-        tokens.append(Word(match.group(), *match.span()))
-        if len(tokens) == MAX_WORDS:
-            break
-    return tokens
+    marked = frozenset(
+        (span.start, span.end)
+        for span in spans
+        if (span.start, span.end) in quoted or are_marked(text, tokens, span.start, span.end)
+    )
+    spans = [span for span in spans if _may_be_name(span, tokens, marked)]
+    return Mentions(text, tokens, spans, list(_values(text, tokens)), quoted, marked)
 
 
 def mend_mojibake(text: str) -> str:
@@ -176,6 +163,15 @@ def mend_mojibake(text: str) -> str:
         except UnicodeError:
             continue
     return text
+
+
+def _may_be_name(span: Span, tokens: Sequence[Word], marked: frozenset[tuple[int, int]]) -> bool:
+    """Return whether a span has a word that tells something, or is marked as a name."""
+    return (
+        not is_only_function_words([token.text for token in tokens[span.start : span.end]])
+        or (span.start, span.end) in marked
+        or follow_article(tokens, span.start, span.end)
+    )
 
 
 def _values(text: str, tokens: Sequence[Word]) -> Iterator[Value]:
@@ -198,11 +194,42 @@ def _token_runs(
             yield touched[0], touched[-1] + 1
 
 
+def _near(text: str, names: Names, limit: int, model: LinkingModel | None) -> list[NameMatch]:
+    """Find names spelled nearly like a text.
+
+    Like a known word, such as "European", only its stems are spelled; a code is not misspelt.
+    """
+    near = [match for match in names.near(text, limit) if not is_code(match.matched)]
+    if model and model.is_known(text.lower()):
+        return [one for one in near if normalise(text).startswith(normalise(one.matched))]
+    return near
+
+
+def _longer(
+    words: Sequence[str], uses_capitals: bool, names: Names, limit: int, model: LinkingModel | None
+) -> list[NameMatch]:
+    """Find names that contain a run of words, if they are few."""
+    if not all(_may_be_in_name(word, uses_capitals, model) for word in words):
+        return []
+    longer = names.containing(" ".join(words), limit)
+    return longer if len(longer) <= _MAX_LONGER_NAMES else []
+
+
+def _may_be_in_name(word: str, uses_capitals: bool, model: LinkingModel | None) -> bool:
+    """Return whether a word has capitals, or in a question without them, is known from names."""
+    lower = word.lower()
+    if lower in FUNCTION_WORDS:
+        return True
+    if uses_capitals:
+        return word[:1].isupper()
+    return model is not None and model.is_known(lower) and not model.is_ordinary(lower)
+
+
 def _suspicious(
     words: Sequence[str],
     known: set[tuple[int, int]],
     quoted: frozenset[tuple[int, int]],
-    is_ordinary: Callable[[str], bool],
+    model: LinkingModel | None,
 ) -> Iterator[tuple[int, int]]:
     """Yield runs that may be misspelt names, the most likely and longest first.
 
@@ -224,8 +251,8 @@ def _suspicious(
         if i not in in_names
         and not is_function[i]
         and len(word) >= _MIN_MISSPELT_LETTERS
-        and word.isalpha()
-        and not is_ordinary(word.lower())
+        and word.replace("-", "").isalpha()
+        and not (model and model.is_ordinary(word.lower()))
     }
     windows = [
         range(start, start + length)

@@ -21,6 +21,7 @@ SHIPPED_MODEL = Path(__file__).with_name("linking_model.json")
 SCHEMA_VERSION = 1
 
 _UNSEEN_NAME = 2.0  # names are rare words, and most of them are in no training question
+_HARDLY = -3.0  # one time in twenty
 _NOTHING: Mapping[str, float] = MappingProxyType({})
 _ENDINGS = ("'s", "’s", "ing", "ies", "es", "ed", "s")
 
@@ -43,6 +44,7 @@ class LinkingModel:
 
     Attributes:
         names: Words with the log-odds that they are part of a topic's name.
+        alone: Words with the log-odds that a topic has the word alone as its name.
         types: Types of topics, each with the words that go with it outside the name: for each word
             log p(word | type) - log p(word); values near 0 are left out.
         relations: Relations that questions ask for, with their share of all.
@@ -57,6 +59,7 @@ class LinkingModel:
     types: Mapping[str, Mapping[str, float]]
     relations: Mapping[str, float]
     asking: Mapping[str, Mapping[str, float]]
+    alone: Mapping[str, float] = field(default_factory=dict)
     first: Mapping[str, float] = field(default_factory=dict)
     final: Mapping[str, float] = field(default_factory=dict)
     trained_on: Mapping[str, int] = field(default_factory=dict)
@@ -65,9 +68,17 @@ class LinkingModel:
         """Return the log-odds that a stem is part of a topic's name."""
         return self.names.get(word, _UNSEEN_NAME)
 
+    def is_hardly_a_name(self, word: str) -> bool:
+        """Return whether a lower-case word is known from questions, hardly ever as a whole name."""
+        return self.alone.get(stem(word), 0.0) < _HARDLY
+
     def is_ordinary(self, word: str) -> bool:
         """Return whether a lower-case word is common in questions, mostly outside names."""
         return self.name_odds(stem(word)) < 0
+
+    def is_known(self, word: str) -> bool:
+        """Return whether a lower-case word is in several training questions, so spelled right."""
+        return stem(word) in self.names
 
     def type_agreement(self, types: Iterable[str], words: AbstractSet[str]) -> float:
         """Return how well words fit types, as the mean over known types; 0 if none is known."""

@@ -155,6 +155,21 @@ class NameIndex:
                 break
         return list(found.values())[:limit]
 
+    def containing(self, text: str, limit: int = 10) -> list[NameMatch]:
+        """Find the entities whose name or alias contains all words of a text, best known first.
+
+        The words may be in any order, among others. The score is 0.9. Matches of the text itself
+        are left out: `lookup` finds them.
+        """
+        query = normalise(text)
+        found: dict[str, NameMatch] = {}
+        if query and len(query) <= _LONGEST:
+            popularity = self._holding(query)
+            for key in sorted(popularity, key=lambda key: (-popularity[key], key))[:limit]:
+                for match in self._equal(key, limit, _PART_SCORE):
+                    found.setdefault(match.mid, match)
+        return list(found.values())[:limit]
+
     def search(self, text: str, limit: int = 10) -> list[NameMatch]:
         """Find entities by a name that may be incomplete or mistyped, best first.
 

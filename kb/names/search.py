@@ -50,6 +50,9 @@ class Names(Protocol):
     def near(self, text: str, limit: int = 10) -> list[NameMatch]:
         """Find the entities whose name or alias is spelled nearly like a text, best first."""
 
+    def containing(self, text: str, limit: int = 10) -> list[NameMatch]:
+        """Find the entities whose name or alias contains all words of a text, best known first."""
+
     def search(self, text: str, limit: int = 10) -> list[NameMatch]:
         """Find entities by a name that may be incomplete or mistyped, best first."""
 
@@ -85,6 +88,10 @@ class EndpointNames:
 
     def near(self, text: str, limit: int = 10) -> list[NameMatch]:
         """Return nothing: an endpoint has no index of spellings."""
+        return []
+
+    def containing(self, text: str, limit: int = 10) -> list[NameMatch]:
+        """Return nothing: an endpoint has no index of words."""
         return []
 
     def search(self, text: str, limit: int = 10) -> list[NameMatch]:

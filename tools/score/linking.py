@@ -25,8 +25,8 @@ import click
 
 from kbqa.engine.files.json_lines import read_rows
 from kbqa.engine.linking.linker import LinkedEntity, Linker
-from kbqa.engine.linking.mentions import FUNCTION_WORDS, tokenise
 from kbqa.engine.linking.model import SHIPPED_MODEL, LinkingModel
+from kbqa.engine.linking.words import FUNCTION_WORDS, tokenise
 from kbqa.kb.graph import Graph
 from kbqa.kb.names.index import standing
 from kbqa.kb.names.search import Names, open_names

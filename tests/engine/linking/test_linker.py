@@ -214,6 +214,56 @@ def test_a_stop_word_without_capitals_is_found_among_the_first(stop_words: Linke
 @pytest.mark.parametrize(
     "question",
     [
+        "What is the lightest element?",
+        "which element boils at the lowest temperature",
+        "WHAT IS IT?",
+        "how are you",
+        "can you help me",
+        "who won the 2022 world cup?",
+        "what to do in la",
+    ],
+)
+def test_function_words_and_codes_are_no_entities(demo: Linker, question: str) -> None:
+    assert demo.link(question) == []
+
+
+@pytest.mark.parametrize(
+    ("question", "name"),
+    [
+        ("what is IS in ISO codes", "is"),
+        ("what country has the code cup", "Cuban Peso"),
+        ("what country uses CUP", "Cuban Peso"),
+        ("which language is 'la'", "la"),
+        ("which language has the code la?", "la"),
+        ('what does "do" mean', "do"),
+    ],
+)
+def test_a_code_that_the_question_marks_is_an_entity(
+    demo: Linker, question: str, name: str
+) -> None:
+    assert demo.link(question)[0].name == name
+
+
+@pytest.mark.parametrize("question", ["Which city does Heathrow serve?", "where is heathrow"])
+def test_a_part_of_a_name_is_linked(demo: Linker, question: str) -> None:
+    assert demo.link(question)[0].name == "London Heathrow Airport"
+
+
+@pytest.mark.parametrize(
+    ("question", "name"),
+    [
+        ("tell me the captial city of burkina faso pls", "Burkina Faso"),
+        ("What's the popluation of Slovenia", "Slovenia"),
+        ("what is the capitol of Frnace", "France"),
+    ],
+)
+def test_typing_errors_in_other_words_hide_no_name(demo: Linker, question: str, name: str) -> None:
+    assert demo.link(question)[0].name == name
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
         "where should I go in jamaca",
         "what I'd like to know: where is jamaca?",
         "asked an American: where is jamaca?",

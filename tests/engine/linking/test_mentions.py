@@ -5,7 +5,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from kbqa.engine.linking.mentions import MAX_WORDS, find_mentions, mend_mojibake, tokenise
+from kbqa.engine.linking.mentions import find_mentions, mend_mojibake
+from kbqa.engine.linking.words import MAX_WORDS, tokenise
 from kbqa.kb.names.build import NameIndexBuilder
 from kbqa.kb.names.index import NameIndex, NameMatch
 

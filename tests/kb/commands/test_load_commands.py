@@ -93,3 +93,10 @@ def test_an_unknown_name_lists_nothing(store: Path) -> None:
     assert result.stdout == ""
     assert "no entity in the graph has a name like 'Zanzibar'" in result.stderr
     assert run("entities", "Zanzibar", "--store", store, "--json").stdout == "[]\n"
+
+
+def test_an_unknown_name_at_an_endpoint_says_that_typing_errors_need_a_store(
+    small_endpoint: str,
+) -> None:
+    result = run("entities", "Jamaeca", "--endpoint", small_endpoint)
+    assert "To search with typing errors, load a store." in result.stderr

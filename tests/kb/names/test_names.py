@@ -232,6 +232,11 @@ def test_search_forgives(index: NameIndex, text: str, first: str) -> None:
     assert len(matches) == len({match.mid for match in matches})
 
 
+def test_containing_finds_longer_names_alone(index: NameIndex) -> None:
+    assert [match.mid for match in index.containing("hallows potter")] == ["m.potter2"]
+    assert "Kenya" not in [match.matched for match in index.containing("Kenya")]
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -259,7 +264,12 @@ def test_search_forgives(index: NameIndex, text: str, first: str) -> None:
     ],
 )
 def test_any_text_is_only_text(index: NameIndex, text: str) -> None:
-    for matches in (index.lookup(text), index.near(text), index.search(text)):
+    for matches in (
+        index.lookup(text),
+        index.near(text),
+        index.containing(text),
+        index.search(text),
+    ):
         assert all(0 < match.score <= 1 for match in matches)
     index.match_spans(text.split())
     assert index.lookup("kenya")[0].mid == "m.kenya"

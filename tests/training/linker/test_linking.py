@@ -37,9 +37,9 @@ COUNTRIES = [
 ]
 # fmt: on
 TEMPLATES = (
-    ("what is the capital city of {}?", "location.country.capital"),
+    ("what is the capital city of the country {}?", "location.country.capital"),
     ("which currency do people use in {}?", "location.country.currency_used"),
-    ("what language is spoken in {}?", "location.country.languages_spoken"),
+    ("what language is spoken in the country {}?", "location.country.languages_spoken"),
 )
 
 
