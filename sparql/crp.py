@@ -7,9 +7,10 @@ modules of their own.
 The nodes of a main path are numbered by position: 0 is the topic, ``len(path)`` the answer. The end
 of a branch can have a label, which other constraints and the ordering refer to.
 
-Source: RouterKGQA §3.1–3.2. Beyond the paper: branches with further branches, relations followed
-backwards anywhere, alternatives, constraints that accept or demand a missing value, and comparisons
-between nodes.
+Source: RouterKGQA §3.1–3.2. Beyond the paper: counts and yes/no questions, classes as topics,
+branches with further branches, relations followed backwards anywhere, alternatives, constraints
+that accept or demand a missing value, comparisons between nodes, and rankings with ties or by
+number.
 """
 
 import re
@@ -21,6 +22,9 @@ from kbqa.sparql.terms import LiteralTerm
 
 Operator = Literal["=", "!=", "<", "<=", ">", ">="]
 Kind = Literal["entity", "numeric", "string"]
+Form = Literal["select", "count", "count bindings", "ask"]
+"""What a CRP returns: its answers; how many there are; in how many ways its nodes can be bound
+together, as SPARQL's COUNT without DISTINCT does; or whether there is any."""
 
 MAX_DEPTH = 32
 """How deeply forks, branches and alternatives may be nested.
@@ -40,7 +44,8 @@ class Entity:
 
     Attributes:
         name: What a text calls it; None if only the id is known.
-        mid: Its Freebase id, once grounded. Schema ids (``award.hall_of_fame``) count as well.
+        mid: Its Freebase id, once grounded. Ids of the schema count as well: the topic
+            ``location.country`` with ``type.object.type`` backwards is the class of countries.
     """
 
     name: str | None = None
@@ -185,6 +190,17 @@ class AnyOf:
         if len(self.alternatives) < 2 or not all(self.alternatives):
             raise ValueError("there must be two or more alternatives, and none may be empty")
 
+    def entities(self) -> tuple[Entity, ...]:
+        """Return the entities of which the node must be one; empty if that is not all it says."""
+        found = []
+        for alternative in self.alternatives:
+            match alternative:
+                case (Constraint(hops=(), test=IsEntity(entity)),):
+                    found.append(entity)
+                case _:
+                    return ()
+        return tuple(found)
+
 
 Test: TypeAlias = IsEntity | IsNotEntity | IsNode | IsNotNode | Compare | TextEquals | AnyOf
 
@@ -275,12 +291,17 @@ class Constraint:
 class Order:
     """Keep the answers with the largest or smallest values at a branch's end.
 
+    An answer with several values counts by its best one.
+
     Attributes:
         at: The node where the branch starts: its position, or the label of a constraint's end.
         hops: The way from that node to the value; empty to order by the node itself.
         descending: Largest first.
         limit: How many answers to keep.
         offset: How many to skip first.
+        ties: Answers with equal values share a place, and `limit` and `offset` count places.
+            Without it, ids decide between them.
+        counted: Order by how many values there are: "the most counties".
     """
 
     at: int | str
@@ -288,12 +309,16 @@ class Order:
     descending: bool
     limit: int = 1
     offset: int = 0
+    ties: bool = False
+    counted: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.at, int) and self.at < 0:
             raise ValueError(f"there is no node at position {self.at}")
         if not (1 <= self.limit <= MAX_ROWS and 0 <= self.offset <= MAX_ROWS):
             raise ValueError(f"the limit must be 1 to {MAX_ROWS}, the offset 0 to {MAX_ROWS}")
+        if self.counted and not self.hops:
+            raise ValueError("only the ends of a branch can be counted, not the node itself")
 
     def references(self) -> Iterator[int | str]:
         """Yield the node that the ordering refers to, as a constraint does."""
@@ -312,6 +337,8 @@ class Crp:
         differs_from: Position of the node that the answer must differ from: 0, the topic, in most
             questions; None if the answer may be any node.
         answer_language: Answers that are texts in another language do not count; None if all do.
+        form: What the CRP returns. A yes/no question asks whether an answer passes the tests that
+            are `asked`.
     """
 
     topic: Entity
@@ -320,6 +347,7 @@ class Crp:
     order: Order | None = None
     differs_from: int | None = 0
     answer_language: str | None = "en"
+    form: Form = "select"
 
     def __post_init__(self) -> None:
         if not self.path:
@@ -328,12 +356,42 @@ class Crp:
         _check_positions(self.constraints, len(self.path))
         if self.differs_from is not None and not 0 <= self.differs_from < len(self.path):
             raise ValueError(f"the answer cannot differ from the node at {self.differs_from}")
+        if self.order is not None and self.form in ("count", "count bindings"):
+            raise ValueError("a CRP that counts its answers cannot order them as well")
+        if self.order is not None and any(tuple(each.references()) for each in self.asked):
+            raise ValueError("what a yes/no question asks of ordered answers names no other node")
         _check_labels(self)
 
     @property
     def answer(self) -> int:
         """Position of the answer."""
         return len(self.path)
+
+    @property
+    def asked(self) -> tuple[Constraint, ...]:
+        """What a yes/no question asks of the answers: the tests of the answer itself.
+
+        All else is presupposed: "is Lima the capital of Kenya" presupposes that Kenya has a
+        capital. With an order, these tests come after it: "is Lima the largest city of Peru".
+        Empty in other forms.
+        """
+        if self.form != "ask":
+            return ()
+        return tuple(c for c in self.constraints if c.at == self.answer and not c.hops)
+
+    def presupposed(self) -> "Crp":
+        """Return the CRP of the answers among which a count or yes/no question asks.
+
+        For a count, these are what is counted.
+        """
+        asked = self.asked
+        kept = tuple(c for c in self.constraints if c not in asked)
+        used = {node for part in (*kept, self.order) if part for node in part.references()}
+
+        def labelled(constraint: Constraint) -> Constraint:
+            return constraint if constraint.label in used else replace(constraint, label=None)
+
+        return replace(self, constraints=changed_constraints(kept, labelled), form="select")
 
     def entities(self) -> Iterator[Entity]:
         """Yield the topic and every entity that a constraint names, in reading order."""

@@ -1,9 +1,13 @@
 """Relax a CRP's constraints step by step; the main path stays as it is.
 
 Each step drops leaves of the constraint tree: the test at a branch's end, at any depth; an `AnyOf`
-as a whole; a negated branch as a whole; a branch that only has to exist; the ordering. Branches
-that become empty are dropped as well, and so are labels that nothing refers to any more. Nodes that
-something refers to stay, so no reference is ever left dangling.
+as a whole; a branch that only has to exist; the ordering. Branches that become empty are dropped as
+well, and so are labels that nothing refers to any more. Nodes that something refers to stay, so no
+reference is ever left dangling.
+
+Some things are never dropped, because without them a question means something else: a negated
+branch, and that a node is not an entity. Counts, yes/no questions and comparisons of entities that
+are named are not relaxed at all: none, no and unknown are answers too.
 
 The steps: the CRP as it is; without one string leaf, two, … all; then without the numeric leaves as
 well, one, two, … all, the ordering among them; then without the entity leaves; last the main path
@@ -19,7 +23,7 @@ Source: RouterKGQA §3.4, "Constraint relaxation", and Table 9. The paper drops 
 all at once; the finer steps are ours.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations, count, islice
 from typing import Literal, NamedTuple, TypeAlias
@@ -84,6 +88,8 @@ def relaxations(
     ['full', 'string', 'main_path']
     """
     yield Relaxation("full", crp, ())
+    if crp.form != "select" or compared_entities(crp):
+        return
     found = tuple(leaves(crp))
     seen = {_without(crp, found, frozenset())}
     for kind, numbers in _drops(found, trust, by_class):
@@ -92,6 +98,21 @@ def relaxations(
             seen.add(relaxed)
             level: Level = "main_path" if len(numbers) == len(found) else kind
             yield Relaxation(level, relaxed, tuple(found[number] for number in sorted(numbers)))
+
+
+def compared_entities(crp: Crp) -> tuple[Entity, ...]:
+    r"""Return the entities of which a CRP takes the best: "which is larger, Spain or Germany".
+
+    >>> from kbqa.sparql.forms import parse_crp
+    >>> text = "ns:a.b <- type.object.type\\n?x {= Spain | = Germany}\\nlargest ?x -> c.d"
+    >>> [entity.name for entity in compared_entities(parse_crp(text).crp)]
+    ['Spain', 'Germany']
+    """
+    if crp.order is None:
+        return ()
+    tests = (c.test for c in crp.constraints if c.at == crp.answer and not c.hops)
+    named = (test.entities() for test in tests if isinstance(test, AnyOf))
+    return next(filter(None, named), ())
 
 
 def drop_kinds(crp: Crp, kinds: Collection[Kind]) -> Crp:
@@ -161,6 +182,8 @@ def _first_way(step: Step) -> tuple[Hop, ...]:
 
 
 def _leaves(constraint: Constraint, place: _Place) -> Iterator[Constraint]:
+    if _stays(constraint):
+        return
     hops = (*place.hops, *constraint.hops)
     optional = place.optional or constraint.optional
     if _is_leaf(constraint):
@@ -182,11 +205,31 @@ def _is_leaf(constraint: Constraint) -> bool:
 
     A branch that only has a label is not: it is dropped with the last reference to it.
     """
-    return (
-        constraint.test is not None
-        or constraint.negated
-        or not (constraint.branches or constraint.label)
-    )
+    return constraint.test is not None or not (constraint.branches or constraint.label)
+
+
+def _stays(constraint: Constraint) -> bool:
+    """Return whether a constraint is never dropped, since it negates."""
+    return constraint.negated or (not constraint.hops and isinstance(constraint.test, IsNotEntity))
+
+
+def _staying(constraints: Iterable[Constraint]) -> Iterator[Constraint]:
+    for constraint in constraints:
+        if _stays(constraint):
+            yield constraint
+        elif not _is_leaf(constraint):
+            yield from _staying(constraint.branches)
+
+
+def _top_constraints(crp: Crp) -> Iterator[Constraint]:
+    """Yield the constraints of a CRP and of the ways of its forks, without those nested in them."""
+    steps = list(crp.path)
+    while steps:
+        step = steps.pop()
+        for way in () if isinstance(step, Hop) else step.ways:
+            steps += way.path
+            yield from way.constraints
+    yield from crp.constraints
 
 
 def _moved_test(constraint: Constraint, at: int) -> Test | None:
@@ -227,7 +270,8 @@ def _kind(leaf: Leaf) -> Kind:
 def _without(crp: Crp, found: Sequence[Leaf], dropped: frozenset[int]) -> Crp:
     """Return the CRP without these leaves; its answer differs from the topic or from no node."""
     kept = [leaf for number, leaf in enumerate(found) if number not in dropped]
-    used = frozenset(node for leaf in kept for node in leaf.references())
+    staying = _staying(_top_constraints(crp))
+    used = frozenset(node for part in (*kept, *staying) for node in part.references())
     pruning = _Pruning(dropped, used)
     path = tuple(pruning.step(step) for step in crp.path)
     guards = [constraint for constraint in crp.constraints if _keeps_off_topic(constraint, crp)]
@@ -281,6 +325,8 @@ class _Pruning:
         return Way(path, self.constraints(way.constraints))
 
     def _constraint(self, constraint: Constraint) -> Constraint | None:
+        if _stays(constraint):
+            return constraint
         if _is_leaf(constraint):
             return None if next(self._number) in self.dropped else constraint
         branches = self.constraints(constraint.branches)

@@ -12,6 +12,7 @@ from kbqa.sparql.crp import (
     Crp,
     Entity,
     Fork,
+    Form,
     Hop,
     IsEntity,
     IsNode,
@@ -109,13 +110,21 @@ def crps(draw: st.DrawFn, parts: Parts = GROUNDED) -> Crp:
     visible = {*range(at + 1), *_shown(constraints)}
     constraints = builder.filled(constraints, visible)
     order = None
-    if draw(st.booleans()):
+    form: Form = draw(st.sampled_from(["select", "select", "count", "count bindings", "ask"]))
+    if (
+        draw(st.booleans())
+        and form in ("select", "ask")
+        and not _asks_of_nodes(constraints, at, form)
+    ):
+        hops = tuple(draw(st.lists(parts.hops, max_size=2)))
         order = Order(
             builder.node(visible),
-            tuple(draw(st.lists(parts.hops, max_size=2))),
+            hops,
             draw(st.booleans()),
             draw(st.integers(1, 9)),
             draw(st.integers(0, 3)),
+            draw(st.booleans()),
+            bool(hops) and draw(st.booleans()),
         )
     return Crp(
         topic=draw(parts.entities),
@@ -124,7 +133,14 @@ def crps(draw: st.DrawFn, parts: Parts = GROUNDED) -> Crp:
         order=order,
         differs_from=draw(st.one_of(st.none(), st.integers(0, at - 1))),
         answer_language=draw(parts.languages),
+        form=form,
     )
+
+
+def _asks_of_nodes(constraints: tuple[Constraint, ...], answer: int, form: Form) -> bool:
+    """Return whether a yes/no question compares its answer with another node."""
+    asked = (c for c in constraints if form == "ask" and c.at == answer and not c.hops)
+    return any(list(each.references()) for each in asked)
 
 
 class _Builder:

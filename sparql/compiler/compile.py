@@ -11,9 +11,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from kbqa.sparql.compiler.patterns import ANSWER, Clause, PatternWriter, TriplePattern, check_value
-from kbqa.sparql.compiler.values import language_filter, order_keys
-from kbqa.sparql.crp import Constraint, Crp
+from kbqa.sparql.compiler.values import language_filter, order_keys, rank_values
+from kbqa.sparql.crp import Constraint, Crp, Order
 from kbqa.sparql.terms import LiteralTerm, Term, is_well_formed, sparql_term
+
+COUNT = "?count"
+"""The variable of a count."""
+
+_HEADS = {
+    "select": f"SELECT DISTINCT {ANSWER} WHERE",
+    "count": f"SELECT (COUNT(DISTINCT {ANSWER}) AS {COUNT}) WHERE",
+    "count bindings": f"SELECT (COUNT({ANSWER}) AS {COUNT}) WHERE",
+    "ask": "ASK",
+}
 
 
 class EvidenceQuery(NamedTuple):
@@ -30,7 +40,7 @@ class EvidenceQuery(NamedTuple):
 
 
 def compile_crp(crp: Crp, start: Constraint | None = None) -> str:
-    """Write the query whose rows are the CRP's answers, as ``?x``.
+    """Write the query of a CRP: for its answers, as ``?x``, their number, or whether there is one.
 
     Args:
         crp: Grounded.
@@ -52,25 +62,15 @@ def compile_crp(crp: Crp, start: Constraint | None = None) -> str:
     }
     """
     writer = PatternWriter(crp)
-    first = [writer.constraint(start, writer.main_nodes)] if start is not None else []
-    rest = [_answer_tests(crp, writer), *_constraints(crp, writer, start)]
-    head, modifiers = f"SELECT DISTINCT {ANSWER}", []
-    if (order := crp.order) is not None:
-        ordering = writer.ordering(order)
-        rest.append(ordering.clause)
-        keys = order_keys(ordering.variable, order.descending)
-        # Each answer once, ranked by its best value; equal ones by id, so that engines agree.
-        head = f"SELECT {ANSWER}"
-        modifiers = [
-            f"GROUP BY {ANSWER}",
-            f"ORDER BY {keys} ASC(STR({ANSWER}))",
-            f"LIMIT {order.limit}",
-        ]
-        if order.offset:
-            modifiers.append(f"OFFSET {order.offset}")
-    paths = writer.main_paths(from_topic=start is None)
-    body = _union([*first, path, *rest] for path in paths)
-    return "\n".join([f"{head} WHERE {{", *body, "}", *modifiers])
+    if crp.order is None:
+        body, _ = _body(crp, writer, start)
+    elif crp.form == "select":
+        return "\n".join(_ranked(crp, crp.order, writer, start))
+    else:
+        ranked = _ranked(crp.presupposed(), crp.order, writer, start)
+        asked = (writer.constraint(each, writer.main_nodes) for each in crp.asked)
+        body = [*_block(ranked), *(f"  {line}" for clause in asked for line in clause.lines())]
+    return "\n".join([f"{_HEADS[crp.form]} {{", *body, "}"])
 
 
 def compile_skeleton(crp: Crp) -> str:
@@ -123,6 +123,47 @@ def compile_evidence(crp: Crp, answers: Sequence[Term]) -> EvidenceQuery:
     body = _union([values, path, *rest] for path in paths)
     query = "\n".join([f"SELECT DISTINCT {' '.join(variables)} WHERE {{", *body, "}"])
     return EvidenceQuery(query, triples)
+
+
+def _ranked(crp: Crp, order: Order, writer: PatternWriter, start: Constraint | None) -> list[str]:
+    """Write the query for the answers of the first places."""
+    body, value = _body(crp, writer, start)
+    places = [f"LIMIT {order.limit}", *([f"OFFSET {order.offset}"] if order.offset else [])]
+    if not order.ties:
+        # Each answer once, ranked by its best value; equal ones by id, so that engines agree.
+        keys = order_keys(value, order.descending, counted=order.counted)
+        grouped = [f"SELECT {ANSWER} WHERE {{", *body, "}", f"GROUP BY {ANSWER}"]
+        return [*grouped, f"ORDER BY {keys} ASC(STR({ANSWER}))", *places]
+    ranks = {
+        f"?rank{number}": rank
+        for number, rank in enumerate(
+            rank_values(value, order.descending, counted=order.counted), start=1
+        )
+    }
+    columns = " ".join(f"({rank} AS {name})" for name, rank in ranks.items())
+    ranked = [f"SELECT {ANSWER} {columns} WHERE {{", *body, "}", f"GROUP BY {ANSWER}"]
+    direction = "DESC" if order.descending else "ASC"
+    keys = " ".join(f"{direction}({name})" for name in ranks)
+    best = [f"SELECT DISTINCT {' '.join(ranks)} WHERE {{", *_block(ranked), "}"]
+    best += [f"ORDER BY {keys}", *places]
+    return [f"SELECT DISTINCT {ANSWER} WHERE {{", *_block(ranked), *_block(best), "}"]
+
+
+def _body(crp: Crp, writer: PatternWriter, start: Constraint | None) -> tuple[list[str], str]:
+    """Write all patterns and filters of a CRP; return the variable of what orders it as well."""
+    first = [writer.constraint(start, writer.main_nodes)] if start is not None else []
+    rest = [_answer_tests(crp, writer), *_constraints(crp, writer, start)]
+    value = ANSWER
+    if crp.order is not None:
+        clause, value = writer.ordering(crp.order)
+        rest.append(clause)
+    paths = writer.main_paths(from_topic=start is None)
+    return _union([*first, path, *rest] for path in paths), value
+
+
+def _block(lines: Sequence[str]) -> list[str]:
+    """Write a sub-query within braces."""
+    return ["  {", *(f"    {line}" for line in lines), "  }"]
 
 
 def _constraints(

@@ -220,6 +220,8 @@ class PatternWriter:
                     return Clause([values_block(node, literals)])
                 return Clause(tests=[text_test(node, text, language)])
             case AnyOf(alternatives):
+                if binds and (entities := test.entities()):
+                    return Clause([f"VALUES {node} {{ {' '.join(map(_entity, entities))} }}"])
                 return self._any_of(alternatives, branch)
             case _:
                 return Clause()

@@ -157,18 +157,24 @@ def values_block(variable: str, literals: tuple[LiteralTerm, ...]) -> str:
     return f"VALUES {variable} {{ {' '.join(map(sparql_term, literals))} }}"
 
 
-def order_keys(variable: str, descending: bool) -> str:
-    """Write ORDER BY keys that sort groups by their largest or smallest value.
+def rank_values(variable: str, descending: bool, *, counted: bool = False) -> tuple[str, ...]:
+    """Write the values that rank groups, the first first: by their largest or smallest value.
 
-    Numbers and dates are sorted by value, each value by one key: a date counts against a number as
-    its year, and a time zone does not count. Texts are smaller than both and sorted by their
+    Numbers and dates are ranked by value, each value by one key: a date counts against a number as
+    its year, and a time zone does not count. Texts are smaller than both and ranked by their
     letters. A date without a datatype is a text here, because Virtuoso fails to cast it. Groups
-    with equal values have equal keys, however the values are written: what else orders them is up
-    to the caller.
+    with equal values rank equal, however the values are written.
 
     It needs groups: of DISTINCT rows that are ordered by a variable with many values, Virtuoso
     keeps any one.
+
+    Args:
+        variable: With its question mark.
+        descending: Rank by the largest value of a group, not by the smallest.
+        counted: Rank by the number of values instead.
     """
+    if counted:
+        return (f"COUNT(DISTINCT {variable})",)
     written = f"STR({variable})"
     numeric = f"REGEX({written}, {quote(_NUMBER_SHAPE)})"
     is_text = f"DATATYPE({variable}) = {_STRING}"
@@ -177,8 +183,15 @@ def order_keys(variable: str, descending: bool) -> str:
     number = f"IF({numeric}, {_DOUBLE}({written}), {date})"
     # Equal for all groups whose best value is a number or date, so that no text of theirs counts.
     text = f"IF({has_value}, {quote(_LAST_TEXT)}, {written})"
-    direction, extreme = ("DESC", "MAX") if descending else ("ASC", "MIN")
-    return " ".join(f"{direction}({extreme}({key}))" for key in (number, text))
+    extreme = "MAX" if descending else "MIN"
+    return f"{extreme}({number})", f"{extreme}({text})"
+
+
+def order_keys(variable: str, descending: bool, *, counted: bool = False) -> str:
+    """Write the ORDER BY keys that sort groups by their `rank_values`."""
+    direction = "DESC" if descending else "ASC"
+    ranks = rank_values(variable, descending, counted=counted)
+    return " ".join(f"{direction}({rank})" for rank in ranks)
 
 
 def _is_code(value: LiteralTerm) -> bool:

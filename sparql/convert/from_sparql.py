@@ -4,11 +4,14 @@ The triples are a graph of variables and terms. `kbqa.sparql.convert.walk` choos
 and the main path; `kbqa.sparql.convert.branches` attaches the rest to it and cuts that into
 constraints. Nothing is dropped silently.
 
-Not converted: sub-SELECT, aggregates, arithmetic other than comparing a difference with zero, and
-anything that depends on SPARQL's scoping rules.
+`kbqa.sparql.convert.select` reads what the query asks for. Not converted: other sub-SELECTs and
+aggregates, arithmetic other than comparing a difference with zero, and anything that depends on
+SPARQL's scoping rules.
 
 Source: RouterKGQA, appendix B.
 """
+
+from dataclasses import replace
 
 from kbqa.sparql.convert.branches import Branches
 from kbqa.sparql.convert.filters import strip_casts
@@ -17,13 +20,12 @@ from kbqa.sparql.convert.query_tree import (
     Comparison,
     Expression,
     Or,
-    SelectTree,
     Variable,
     mentioned_variables,
-    parse_select,
 )
+from kbqa.sparql.convert.select import Ranking, SelectTree, parse_select
 from kbqa.sparql.convert.walk import Walk, find_main_path
-from kbqa.sparql.crp import MAX_ROWS, Crp, Entity, check_depth
+from kbqa.sparql.crp import MAX_ROWS, Crp, Entity, Order, check_depth
 from kbqa.sparql.errors import CrpConversionError
 from kbqa.sparql.terms import LiteralTerm
 
@@ -59,28 +61,26 @@ def _convert(tree: SelectTree, walk: Walk) -> Crp:
             language = tag
         else:
             filters.append(expression)
-    ordered_by = set() if tree.order_by is None else mentioned_variables(tree.order_by)
+    ranking = tree.ranking
     branches = Branches(tree.group, walk)
-    branches.grow(filters, ordered_by)
-    order = None
-    # Answers are a set: without a limit, their order says nothing.
-    if tree.limit is not None or tree.offset:
-        if tree.order_by is None or not tree.limit:
-            raise CrpConversionError("unsupported order", f"LIMIT {tree.limit}")
-        if max(tree.limit, tree.offset) > MAX_ROWS:
-            raise CrpConversionError("unsupported order", f"more than {MAX_ROWS} rows")
-        if not tree.distinct and (tree.limit, tree.offset) != (1, 0):
-            raise CrpConversionError("unsupported order", "LIMIT of rows that are not DISTINCT")
-        if tree.order_by == Call("str", (strip_casts(tree.order_by),)):
-            raise CrpConversionError("unsupported order", "ORDER BY letters")
-        variable = strip_casts(tree.order_by)
-        order = branches.take_order(variable, tree.descending, tree.limit, tree.offset)
+    branches.grow(filters, mentioned_variables(ranking.value) if ranking else ())
+    order = _take_order(branches, ranking) if ranking else None
     path, constraints = branches.path(), branches.constraints()
     try:
         check_depth(path, constraints)
     except ValueError as error:
         raise CrpConversionError("too large", str(error)) from None
-    return Crp(Entity(mid=topic), path, constraints, order, differs_from, language)
+    return Crp(Entity(mid=topic), path, constraints, order, differs_from, language, tree.form)
+
+
+def _take_order(branches: Branches, ranking: Ranking) -> Order:
+    if max(ranking.limit, ranking.offset) > MAX_ROWS:
+        raise CrpConversionError("unsupported order", f"more than {MAX_ROWS} rows")
+    variable = strip_casts(ranking.value)
+    if ranking.value == Call("str", (variable,)):
+        raise CrpConversionError("unsupported order", "ORDER BY letters")
+    order = branches.take_order(variable, ranking.descending, ranking.limit, ranking.offset)
+    return replace(order, ties=ranking.ties, counted=ranking.counted)
 
 
 def _excluded(expression: Expression, answer: Variable, walk: Walk) -> int | None:

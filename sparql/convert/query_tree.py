@@ -1,4 +1,4 @@
-"""Read a SELECT query of the benchmarks' dialect into a small tree of its parts, in reading order.
+"""Read a query of the benchmarks' dialect into a small tree of its parts, in reading order.
 
 A real parser does the reading (rdflib's, after `repair_query`); this module only unwraps its parse
 tree. The parse tree is used rather than the algebra because it keeps the order of the triples, by
@@ -7,7 +7,7 @@ whose reason names it.
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -118,27 +118,6 @@ class Group:
                 yield part
 
 
-@dataclass(frozen=True, slots=True)
-class SelectTree:
-    """A SELECT of one variable.
-
-    Attributes:
-        answer: The projected variable.
-        order_by: What the rows are sorted by; None if they are not.
-        limit: How many rows are kept; None for all.
-        offset: How many rows are skipped first.
-        distinct: Each row counts once.
-    """
-
-    answer: Variable
-    group: Group
-    order_by: Expression | None
-    descending: bool
-    limit: int | None
-    offset: int
-    distinct: bool
-
-
 def mentioned_variables(
     part: "Expression | TriplePart | Union | Group", *, into_groups: bool = True
 ) -> set[Variable]:
@@ -166,36 +145,35 @@ def mentioned_variables(
     return {v for each in inner for v in mentioned_variables(each, into_groups=into_groups)}
 
 
-def parse_select(query: str) -> SelectTree:
-    """Read a query.
+def substitute(group: Group, terms: Mapping[Variable, Node]) -> Group:
+    """Return a group with variables replaced by other terms, at any depth."""
 
-    Raises:
-        QuerySyntaxError: It does not parse.
-        CrpConversionError: It has a construct that no CRP can express.
-    """
-    root = parse_query(query)
-    if root.name != "SelectQuery":
-        raise CrpConversionError("not a SELECT", root.name)
-    if root.groupby or root.having:
-        raise CrpConversionError("aggregate", "GROUP BY or HAVING")
-    if root.datasetClause:
-        raise CrpConversionError("unsupported pattern", "FROM")
-    if root.valuesClause:
-        raise CrpConversionError("unsupported pattern", "VALUES")
-    projection = [item.var for item in root.projection or []]
-    if len(projection) != 1 or projection[0] is None:
-        raise CrpConversionError("projection", "the answer must be exactly one plain variable")
-    order_by, descending = _order(root)
-    limit, offset = _slice(root)
-    return SelectTree(
-        answer=Variable(str(projection[0])),
-        group=_group(root.where),
-        order_by=order_by,
-        descending=descending,
-        limit=limit,
-        offset=offset,
-        distinct=root.modifier == "DISTINCT",
-    )
+    def node(term: Node) -> Node:
+        return terms.get(term, term) if isinstance(term, Variable) else term
+
+    def expression(part: Expression) -> Expression:
+        match part:
+            case Comparison(left, operator, right):
+                return Comparison(expression(left), operator, expression(right))
+            case Call(function, arguments):
+                return Call(function, tuple(map(expression, arguments)))
+            case Or(alternatives):
+                return Or(tuple(map(expression, alternatives)))
+            case And(parts):
+                return And(tuple(map(expression, parts)))
+            case Exists(inner, negated):
+                return Exists(substitute(inner, terms), negated)
+            case _:
+                return node(part)
+
+    def pattern(part: TriplePart | Union) -> TriplePart | Union:
+        if isinstance(part, Union):
+            return Union(tuple(substitute(each, terms) for each in part.alternatives))
+        return TriplePart(node(part.subject), part.relation, node(part.object))
+
+    if not terms:
+        return group
+    return Group(tuple(map(pattern, group.parts)), tuple(map(expression, group.filters)))
 
 
 def parse_query(query: str) -> "CompValue":
@@ -220,26 +198,22 @@ def parse_query(query: str) -> "CompValue":
     return root
 
 
-def _order(root: "CompValue") -> tuple[Expression | None, bool]:
-    if not root.orderby:
-        return None, False
-    condition, *others = root.orderby.condition
-    if others:
-        raise CrpConversionError("order by several keys")
-    if _name(condition) == "OrderCondition":
-        return _expression(condition["expr"]), str(condition.order).upper() == "DESC"
-    return _expression(condition), False
+def read_group(group: "CompValue", aside: "list[CompValue] | None" = None) -> Group:
+    """Read a group of a parse tree.
 
+    Args:
+        group: A node of the parse tree.
+        aside: Where to put its sub-selects, optional patterns and VALUES, which the caller reads.
+            None in groups within groups, which may hold no more than VALUES.
 
-def _slice(root: "CompValue") -> tuple[int | None, int]:
-    clauses = dict(root.limitoffset or {})
-    limit, offset = clauses.get("limit"), clauses.get("offset")
-    return None if limit is None else int(limit), 0 if offset is None else int(offset)
-
-
-def _group(group: "CompValue") -> Group:
+    Raises:
+        CrpConversionError: It has a construct that no CRP can express.
+    """
     if group.name == "SubSelect":
-        raise CrpConversionError("sub-select")
+        if aside is None:
+            raise CrpConversionError("sub-select", "within a group")
+        aside.append(group)
+        return Group((), ())
     parts: list[TriplePart | Union] = []
     filters: list[Expression] = []
     for part in group.part or []:
@@ -249,76 +223,108 @@ def _group(group: "CompValue") -> Group:
             case "Filter":
                 filters += _conjuncts(part.expr)
             case "GroupOrUnionGraphPattern" if len(part.graph) == 1:
-                inner = _group(part.graph[0])
+                inner = read_group(part.graph[0], aside)
                 if inner.filters and len(group.part) > 1:
                     # They see their own group's variables alone, and would see more out here.
                     raise CrpConversionError("unsupported pattern", "filters in a nested group")
                 parts += inner.parts
                 filters += inner.filters
             case "GroupOrUnionGraphPattern":
-                parts.append(Union(tuple(map(_group, part.graph))))
+                parts.append(Union(tuple(map(read_group, part.graph))))
+            case "OptionalGraphPattern" | "InlineData" if aside is not None:
+                aside.append(part)
+            case "InlineData":
+                variable, terms = read_values(part)
+                equal = tuple(Comparison(variable, "=", term) for term in terms)
+                filters.append(equal[0] if len(equal) == 1 else Or(equal))
+            case "MinusGraphPattern":
+                if (minus := read_group(part.graph)).filters:
+                    raise CrpConversionError("unsupported pattern", "MINUS with filters")
+                filters.append(Exists(minus, negated=True))
             case name:
                 raise CrpConversionError("unsupported pattern", name)
     return Group(tuple(parts), tuple(filters))
+
+
+def read_values(data: "CompValue") -> tuple[Variable, tuple[Node, ...]]:
+    """Read VALUES: the variable, and the terms that it may be.
+
+    Raises:
+        CrpConversionError: There are several variables, or no terms.
+    """
+    if len(data.var) != 1 or not data.value:
+        raise CrpConversionError(
+            "unsupported pattern", "VALUES of several variables, or of nothing"
+        )
+    return Variable(str(data.var[0])), tuple(map(read_node, data.value))
 
 
 def _triples(block: "CompValue") -> Iterator[TriplePart]:
     for run in block.triples:
         terms = list(run)
         for subject, path, object_ in zip(terms[::3], terms[1::3], terms[2::3], strict=True):
-            yield TriplePart(_node(subject), _relation(path), _node(object_))
+            yield TriplePart(read_node(subject), _relation(path), read_node(object_))
 
 
 def _relation(path: "CompValue") -> str:
     """Take the relation out of what the grammar holds for a property path."""
-    while (name := _name(path)).startswith("Path"):
+    while (name := node_name(path)).startswith("Path"):
         parts = path.part if isinstance(path.part, list) else [path.part]
         if path.mod or len(parts) > 1 or name in ("PathEltOrInverse", "PathNegatedPropertySet"):
             raise CrpConversionError("property path")
         path = parts[0]
-    node = _node(path)
+    node = read_node(path)
     if not isinstance(node, str):
         raise CrpConversionError("free relation")
     return node
 
 
 def _conjuncts(expression: object) -> Iterator[Expression]:
-    match _unwrap(expression):
+    match unwrap(expression):
         case {"expr": first, "other": list(others)} as node if (
-            _name(node) == "ConditionalAndExpression"
+            node_name(node) == "ConditionalAndExpression"
         ):
             for part in (first, *others):
                 yield from _conjuncts(part)
         case node:
-            yield _expression(node)
+            yield read_expression(node)
 
 
-def _expression(expression: object) -> Expression:
-    node = _unwrap(expression)
-    name = _name(node)
+def read_expression(expression: object) -> Expression:
+    """Read an expression of a parse tree.
+
+    Raises:
+        CrpConversionError: No CRP can express it.
+    """
+    node = unwrap(expression)
+    name = node_name(node)
     if not isinstance(node, dict) or name == "literal":
-        return _node(node)
+        return read_node(node)
     if name == "ConditionalOrExpression":
-        return Or(tuple(map(_expression, (node["expr"], *node["other"]))))
+        return Or(tuple(map(read_expression, (node["expr"], *node["other"]))))
     if name == "ConditionalAndExpression":
         return And(tuple(_conjuncts(node)))
     if name == "AdditiveExpression" and list(node["op"]) == ["-"]:
-        return Call("minus", (_expression(node["expr"]), *map(_expression, node["other"])))
+        return Call("minus", (read_expression(node["expr"]), *map(read_expression, node["other"])))
     if name == "RelationalExpression":
         if "IN" in node["op"]:
             raise CrpConversionError("unsupported expression", str(node["op"]))
-        return Comparison(_expression(node["expr"]), str(node["op"]), _expression(node["other"]))
+        return Comparison(
+            read_expression(node["expr"]), str(node["op"]), read_expression(node["other"])
+        )
     if name in ("Builtin_EXISTS", "Builtin_NOTEXISTS"):
-        return Exists(_group(node["graph"]), negated=name == "Builtin_NOTEXISTS")
+        return Exists(read_group(node["graph"]), negated=name == "Builtin_NOTEXISTS")
     if name == "Function":
         function = str(node["iri"]).removeprefix(XSD_NS)
-        return Call(function, tuple(map(_expression, node["expr"])))
+        return Call(function, tuple(map(read_expression, node["expr"])))
     if name == "UnaryNot":
-        return Call("not", (_expression(node["expr"]),))
+        return Call("not", (read_expression(node["expr"]),))
     if name == "UnaryMinus":
-        return _negative(_expression(node["expr"]))
+        return _negative(read_expression(node["expr"]))
     if name.startswith("Builtin_"):
-        return Call(name.removeprefix("Builtin_").lower(), tuple(map(_expression, node.values())))
+        return Call(
+            name.removeprefix("Builtin_").lower(), tuple(map(read_expression, node.values()))
+        )
     raise CrpConversionError("unsupported expression", name)
 
 
@@ -328,22 +334,29 @@ def _negative(number: Expression) -> LiteralTerm:
     return LiteralTerm(f"-{number.text}", number.datatype)
 
 
-def _unwrap(expression: object) -> object:
+def unwrap(expression: object) -> object:
     """Return what is inside the grammar's layers that hold a single thing."""
     while (
         isinstance(expression, dict)
         and list(expression) == ["expr"]
-        and not _name(expression).startswith("Unary")
+        and not node_name(expression).startswith("Unary")
     ):
         expression = expression["expr"]
     return expression
 
 
-def _name(node: object) -> str:
+def node_name(node: object) -> str:
+    """Return the grammar's name of a node of a parse tree; empty for other things."""
     return str(getattr(node, "name", ""))
 
 
-def _node(term: object) -> Node:
+def read_node(term: object) -> Node:
+    """Read a variable or term of a parse tree.
+
+    Raises:
+        QuerySyntaxError: Its prefix is not declared.
+        CrpConversionError: It is no term.
+    """
     from rdflib import term as rdf
 
     if isinstance(term, rdf.Variable):
@@ -352,9 +365,9 @@ def _node(term: object) -> Node:
         return Variable(f"_:{term}")  # no name that a query can give a variable
     if isinstance(term, rdf.URIRef):
         return resource_id(str(term))
-    if isinstance(term, dict) and _name(term) == "pname":
+    if isinstance(term, dict) and node_name(term) == "pname":
         raise QuerySyntaxError(f"the prefix {dict(term).get('prefix', '')}: is not declared")
-    if isinstance(term, dict) and _name(term) == "literal":
+    if isinstance(term, dict) and node_name(term) == "literal":
         parts = dict(term)  # a CompValue's own get() returns the key if there is no value
         return _literal(str(parts["string"]), parts.get("datatype"), parts.get("lang"))
     if isinstance(term, rdf.Literal):

@@ -1,5 +1,7 @@
 """Choose the topic entity and main path of a query: the first walk from an entity to the answer.
 
+A class is the topic only if no entity leads to the answer.
+
 The walk goes through triples in either direction and over variables, depth first in the order of
 the text. A union is one step of the walk if each of its alternatives leads from one node to the
 other.
@@ -14,12 +16,12 @@ from typing import TypeAlias
 
 from kbqa.sparql.convert.query_tree import (
     Node,
-    SelectTree,
     TriplePart,
     Union,
     Variable,
     mentioned_variables,
 )
+from kbqa.sparql.convert.select import SelectTree
 from kbqa.sparql.crp import Hop
 from kbqa.sparql.errors import CrpConversionError
 from kbqa.sparql.terms import is_mid
@@ -69,9 +71,9 @@ def find_main_path(tree: SelectTree) -> Walk:
         node
         for triple in tree.group.all_triples()
         for node in (triple.subject, triple.object)
-        if isinstance(node, str) and is_mid(node)
+        if isinstance(node, str)
     )
-    for entity in entities:
+    for entity in sorted(entities, key=is_mid, reverse=True):
         if (walk := _first_walk(entity, tree.answer, tree.group.parts)) is not None:
             return walk
     if tree.group.unions:

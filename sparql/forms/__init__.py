@@ -11,9 +11,12 @@ the nodes after it, and ``?x`` is the answer.
 
     text       = entity { step } { NL line }
     line       = ( node | entity ) branch                  an entity needs brackets or an id here
-               | ( "largest" | "smallest" ) [ number ] [ "after" number ] ( node | label ) { hop }
+               | rank [ number ] [ "after" number ] [ "with ties" ] ( node | label ) { hop }
                | "distinct from" ( node | "none" )         by default: distinct from ?0
                | "any language" | "answers in" tag         by default: answers in en
+               | "count" [ "bindings" ] | "ask"            by default: the answers themselves
+    rank       = "largest" | "smallest"                    by the value at the end
+               | "most" | "fewest"                         by how many ends there are
     step       = hop | "(" way "|" way { "|" way } ")"
     way        = [ held ] step { step [ held ] }           held: constraints on the node before it
     held       = "{" [ node | entity ] branch { "," … } "}"  its nodes: ?0 is where the way begins
@@ -37,6 +40,14 @@ the nodes after it, and ``?x`` is the answer.
     [World War II] -> time.event.end_date < ?born
     largest 3 ?born
 
+    ns:location.country <- type.object.type
+    ?x no -> location.country.currency_used = Euro
+    count
+
+    Kenya -> location.country.capital
+    ?x = Nairobi
+    ask
+
 A name is written in square brackets if it could be mistaken for something else, or if more can
 follow it: in braces, in parentheses, at the start of a line. A relation that is not just words and
 dots is written in brackets as well. A backslash escapes in brackets and quotes.
@@ -56,9 +67,10 @@ data and adapters work unchanged:
 
 It can say less: no inverse hop outside the main path, nothing about the topic, no alternatives, no
 ``IsNotEntity``, no negation, no comparison of two nodes, no language, no answer that may be any
-node. The datatype of a value is guessed from its text. The only reference is the ordering's: the
-node that orders the answers can have constraints as well, and is read as the label ``a``.
-`render_routerkgqa` returns None if the meaning would be lost.
+node, no count, no yes/no question, no order by number, with ties or from a later place on. The
+datatype of a value is guessed from its text. The only reference is the ordering's: the node that
+orders the answers can have constraints as well, and is read as the label ``a``. `render_routerkgqa`
+returns None if the meaning would be lost.
 
 Two habits of the published texts have a meaning. A ``?c`` on the main path is the node that the
 answer must differ from (otherwise it is the topic). A date compared with ``<=`` or ``>=`` is one

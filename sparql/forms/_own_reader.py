@@ -4,6 +4,7 @@ Each line is read by itself. Its reader records which labels the line defines, s
 and refers to, because only all lines together decide whether these agree.
 """
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,7 @@ from kbqa.sparql.crp import (
     CrpReading,
     Entity,
     Fork,
+    Form,
     Hop,
     IsEntity,
     IsNode,
@@ -45,10 +47,14 @@ _UNTAGGED = word(r"untagged\b")
 _NO = word(r"no\b")
 _NONE = word(r"none\b")
 _OR_NONE = word(r"or\s++none\b")
-_ORDER = word(r"(?:(largest)|smallest)\b(?:\s++([0-9]++))?+(?:\s++after\s++([0-9]++))?+")
+_ORDER = word(
+    r"(largest|smallest|most|fewest)\b(?:\s++([0-9]++))?+(?:\s++after\s++([0-9]++))?+"
+    r"(\s++with\s++ties\b)?+"
+)
 _DISTINCT = word(r"distinct\s++from\b")
 _ANY_LANGUAGE = word(r"any\s++language\b")
 _ANSWERS_IN = word(r"answers\s++in\b")
+_FORM = word(r"(ask|count)\b(\s++bindings\b)?+")
 _POSITION = word(r"\?([0-9]++|x\b)")
 _LABEL = word(r"\?(?!x\b)_?([a-z][a-z0-9_]*+)")
 
@@ -65,6 +71,12 @@ class _Language(NamedTuple):
     tag: str | None
 
 
+class _Form(NamedTuple):
+    """The line that says what is returned, if it is not the answers."""
+
+    form: Form
+
+
 class _MainLine(NamedTuple):
     """The first line."""
 
@@ -72,8 +84,8 @@ class _MainLine(NamedTuple):
     path: tuple[Step, ...]
 
 
-_Statement: TypeAlias = Constraint | Order | _Distinct | _Language
-_ONLY_ONCE = (Order, _Distinct, _Language)
+_Statement: TypeAlias = Constraint | Order | _Distinct | _Language | _Form
+_ONLY_ONCE = (Order, _Distinct, _Language, _Form)
 
 
 @dataclass(slots=True)
@@ -126,6 +138,7 @@ def parse_crp(text: str) -> CrpReading:
         raise CrpSyntaxError(str(error), number) from None
     lines = _read_lines(others, len(path), problems)
     lines = _without_repetitions(lines, main.labels, problems)
+    lines = _without_order_conflicts(lines, len(path), problems)
     lines = _without_dangling(lines, problems)
     used = main.used.union(*(line.reader.used for line in lines))
 
@@ -141,6 +154,7 @@ def parse_crp(text: str) -> CrpReading:
         next((s for s in statements if isinstance(s, Order)), None),
         next((s.node for s in statements if isinstance(s, _Distinct)), 0),
         next((s.tag for s in statements if isinstance(s, _Language)), "en"),
+        next((s.form for s in statements if isinstance(s, _Form)), "select"),
     )
     return CrpReading(crp, tuple(f"line {n}: {what}" for n, what in sorted(problems.items())))
 
@@ -194,8 +208,11 @@ class _LineReader:
     def _statement(self) -> _Statement:
         scanner = self._scanner
         if match := scanner.take(_ORDER):
-            limit, offset = int(match[2] or 1), int(match[3] or 0)
-            return Order(self._reference().node, self._hops(), bool(match[1]), limit, offset)
+            return self._order(match)
+        if match := scanner.take(_FORM):
+            if match[1].lower() == "count":
+                return _Form("count bindings" if match[2] else "count")
+            return _Form("ask")
         if scanner.take(_DISTINCT):
             return _Distinct(None if scanner.take(_NONE) else self._position(self._answer - 1))
         if scanner.take(_ANY_LANGUAGE):
@@ -205,6 +222,18 @@ class _LineReader:
         anchor = scanner.entity()
         at = self._position(self._answer) if anchor is None else anchor
         return self._branch(at, on_own_line=True)
+
+    def _order(self, match: re.Match[str]) -> Order:
+        word = match[1].lower()
+        return Order(
+            self._reference().node,
+            self._hops(),
+            descending=word in ("largest", "most"),
+            limit=int(match[2] or 1),
+            offset=int(match[3] or 0),
+            ties=match[4] is not None,
+            counted=word in ("most", "fewest"),
+        )
 
     def _step(self) -> Step | None:
         return self._scanner.hop() or (self._fork() if self._scanner.skip("(") else None)
@@ -403,6 +432,27 @@ def _without_repetitions(
             kept.append(line)
             labels |= line.reader.labels
             seen |= {kind} & set(_ONLY_ONCE)
+    return kept
+
+
+def _without_order_conflicts(
+    lines: list[_Line], answer: int, problems: dict[int, str]
+) -> list[_Line]:
+    """Keep the lines that can stand beside an order, or beside a count."""
+    statements = [line.statement for line in lines]
+    form = next((s.form for s in statements if isinstance(s, _Form)), "select")
+    is_ordered = any(isinstance(s, Order) for s in statements)
+    kept = []
+    for line in lines:
+        match line.statement:
+            case Order() if form in ("count", "count bindings"):
+                problems[line.number] = "what is counted cannot be ordered as well"
+            case Constraint(at=at, hops=()) if (
+                form == "ask" and is_ordered and at == answer and line.reader.used
+            ):
+                problems[line.number] = "a test of ordered answers cannot name another node"
+            case _:
+                kept.append(line)
     return kept
 
 

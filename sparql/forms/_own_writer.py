@@ -58,14 +58,19 @@ def _lines(crp: Crp) -> Iterator[str]:
         yield "any language"
     elif language != "en":
         yield f"answers in {_language(language)}"
+    if crp.form != "select":
+        yield crp.form
 
 
 def _order(order: Order, answer: int) -> str:
-    words = ["largest" if order.descending else "smallest"]
+    ends = ("fewest", "most") if order.counted else ("smallest", "largest")
+    words = [ends[order.descending]]
     if order.limit > 1 or order.offset:
         words.append(str(order.limit))
     if order.offset:
         words.append(f"after {order.offset}")
+    if order.ties:
+        words.append("with ties")
     return " ".join([*words, _node(order.at, answer), *map(_step, order.hops)])
 
 

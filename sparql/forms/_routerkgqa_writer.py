@@ -55,7 +55,7 @@ class _Writer:
         crp = self._crp
         try:
             sections: dict[str, list[str]] = {"entity": [], "numeric": [], "string": []}
-            if crp.differs_from is None or crp.answer_language != "en":
+            if crp.form != "select" or crp.differs_from is None or crp.answer_language != "en":
                 raise _UnsayableError
             for constraint in crp.constraints:
                 sections[constraint.kind] += self._constraint(constraint, self._names)
@@ -117,7 +117,7 @@ class _Writer:
         return lines
 
     def _order(self, order: Order) -> list[str]:
-        if order.offset or order.at == 0:
+        if order.offset or order.ties or order.counted or order.at == 0:
             raise _UnsayableError
         at = order.at
         start = self._labels[at] if isinstance(at, str) else self._names[at]

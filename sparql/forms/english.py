@@ -48,10 +48,21 @@ def describe_crp(crp: Crp) -> list[str]:
     """
     comma = "," if isinstance(crp.path[-1], Fork) else ""
     sentences = [f"From {crp.topic}, follow {_path(crp.path)}{comma} to the answers."]
-    sentences += [_constraint(constraint, crp.answer) for constraint in crp.constraints]
+    asked = crp.asked
+    sentences += [_constraint(c, crp.answer) for c in crp.constraints if c not in asked]
     sentences += _scope(crp)
     if crp.order is not None:
         sentences.append(_order(crp.order, crp.answer))
+    match crp.form:
+        case "count":
+            sentences.append("Count the answers.")
+        case "count bindings":
+            sentences.append(
+                "Count the ways to bind all nodes, which may be more than the answers."
+            )
+        case "ask":
+            tests = " and ".join(_demand(test, crp.answer, inner=True) for test in asked)
+            sentences.append(f"Say whether one of them {tests or 'exists'}.")
     return sentences
 
 
@@ -210,9 +221,13 @@ def _text(test: TextEquals) -> str:
 def _order(order: Order, answer: int) -> str:
     end = "largest" if order.descending else "smallest"
     place = _node(order.at, answer)
-    if order.hops:
+    if order.counted:
+        end = "with the most" if order.descending else "with the fewest"
+        by = f" {_hops(order.hops)} of {place}"
+    elif order.hops:
         by = f" by {_hops(order.hops)} of {place}"
     else:
         by = "" if order.at == answer else f" by {place}"
     skipped = f", after the first {order.offset}" if order.offset else ""
-    return f"Take the {order.limit} {end}{by}{skipped}."
+    ties = ", ties included" if order.ties else ""
+    return f"Take the {order.limit} {end}{by}{skipped}{ties}."

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from kbqa.sparql.crp import (
     Crp,
     Entity,
     Fork,
+    Form,
     Hop,
     IsEntity,
     IsNode,
@@ -20,9 +22,10 @@ from kbqa.sparql.crp import (
     Order,
     TextEquals,
     Way,
+    nested_constraints,
     path_relations,
 )
-from kbqa.sparql.relax import leaves, relaxations
+from kbqa.sparql.relax import compared_entities, leaves, relaxations
 from kbqa.sparql.terms import LiteralTerm
 
 
@@ -120,6 +123,8 @@ NONE_SUCH = Constraint(1, (Hop("r.s"),), None, (entity("D"), number("3")), negat
 LABELLED = Constraint(1, (Hop("r.s"),), None, label="a")
 ANCHORED = Constraint(Entity("War"), (Hop("r.s"),), None, label="a")
 BELOW_A = Constraint(1, (Hop("u.v"),), Compare("<", NodeRef("a")))
+BELOW_A_INSIDE = Constraint(1, (), Compare("<", NodeRef("a")))
+NOT_D = Constraint(1, (), IsNotEntity(Entity("D")))
 BY_A = Order("a", (), descending=True)
 
 
@@ -146,9 +151,19 @@ BY_A = Order("a", (), descending=True)
             id="an interval's ends",
         ),
         pytest.param(
-            crp(EITHER, NONE_SUCH),
-            [("entity", (EITHER,)), ("entity", (NONE_SUCH,)), ("main_path", ())],
-            id="alternatives and a negated branch are one leaf each",
+            crp(EITHER, A),
+            [("entity", (EITHER,)), ("entity", (A,)), ("main_path", ())],
+            id="alternatives are one leaf",
+        ),
+        pytest.param(
+            crp(A, NONE_SUCH, NOT_D),
+            [("main_path", (NONE_SUCH, NOT_D))],
+            id="what negates is never dropped",
+        ),
+        pytest.param(
+            crp(LABELLED, replace(NONE_SUCH, branches=(BELOW_A_INSIDE,)), A),
+            [("main_path", (LABELLED, replace(NONE_SUCH, branches=(BELOW_A_INSIDE,))))],
+            id="what a negated branch refers to stays",
         ),
         pytest.param(
             crp(from_(1)), [("main_path", ())], id="a branch that need only exist is a leaf"
@@ -252,17 +267,6 @@ def test_what_hangs_on_a_fork_is_dropped_and_the_fork_kept() -> None:
             Constraint(1, (Hop("t.to"),), None, (number("2", 1, ()),), optional=True),
             Constraint(1, (Hop("t.to"),), Compare("<", LiteralTerm("2")), optional=True),
             id="optional",
-        ),
-        pytest.param(
-            from_(1, NONE_SUCH),
-            Constraint(
-                1,
-                (Hop("r.s"), Hop("r.s")),
-                None,
-                (entity("D", 2), number("3", 2)),
-                negated=True,
-            ),
-            id="negated",
         ),
         pytest.param(
             Constraint(Entity("War"), (Hop("r.s"),), None, (EITHER,)),
@@ -370,6 +374,9 @@ def test_every_step_keeps_what_it_does_not_drop_and_the_main_path_comes_last(ful
     steps = list(relaxations(full))
     assert steps[0].crp == full
     assert len({step.crp for step in steps}) == len(steps) < 200
+    if full.form != "select" or compared_entities(full):
+        assert len(steps) == 1
+        return
     everything = set(leaves(full))
     for step in steps[1:]:
         kept = set(leaves(step.crp))
@@ -385,6 +392,26 @@ def test_every_step_keeps_what_it_does_not_drop_and_the_main_path_comes_last(ful
     assert (last.topic, last.differs_from, last.order) == (full.topic, full.differs_from, None)
     assert last.answer_language == full.answer_language
     assert all(
-        constraint in full.constraints or constraint == keeps_off
-        for constraint in last.all_constraints()
+        constraint in full.constraints
+        or constraint == keeps_off
+        or any(map(_negates, nested_constraints((constraint,))))
+        for constraint in last.constraints
     )
+    assert set(filter(_negates, full.constraints)) <= set(last.constraints)
+
+
+def _negates(constraint: Constraint) -> bool:
+    return constraint.negated or (not constraint.hops and isinstance(constraint.test, IsNotEntity))
+
+
+@pytest.mark.parametrize("form", ["count", "count bindings", "ask"])
+def test_a_count_or_yes_no_question_is_not_relaxed(form: Form) -> None:
+    full = replace(crp(A, NUMBER), form=form)
+    assert [step.crp for step in relaxations(full)] == [full]
+
+
+def test_a_comparison_of_entities_is_not_relaxed() -> None:
+    named = (Constraint(0, (), IsEntity(Entity(name))) for name in ("Spain", "Germany"))
+    full = crp(Constraint(1, (), AnyOf(tuple((each,) for each in named))), order=ORDER)
+    assert [step.crp for step in relaxations(full)] == [full]
+    assert len(list(relaxations(replace(full, order=None)))) == 2

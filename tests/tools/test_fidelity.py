@@ -19,8 +19,9 @@ ROW = {
 
 
 @pytest.mark.skipif(shutil.which("virtuoso-t") is None, reason=VIRTUOSO_IS_MISSING)
-def test_every_engine_gives_the_recorded_answers(shared: Path) -> None:
-    folder = shared / "data/fidelity"
+@pytest.mark.parametrize("name", ["fidelity", "fidelity2"])
+def test_every_engine_gives_the_recorded_answers(shared: Path, name: str) -> None:
+    folder = shared / "data" / name
     rows = [row for _, row in read_rows(folder / "queries-half.jsonl.gz")]
     with open_engines(ENGINES, folder / "graph.nt.gz") as graphs:
         outcomes = [measure(row, graphs) for row in spread(rows, 60)]
@@ -34,13 +35,20 @@ def test_every_engine_gives_the_recorded_answers(shared: Path) -> None:
 def test_tables_and_failures(small_dump: Path, tmp_path: Path) -> None:
     queries, failures = tmp_path / "queries.jsonl", tmp_path / "failures.jsonl"
     wrong = {**ROW, "id": "2", "gold": ["m.0none"]}
-    refused = {**ROW, "id": "3", "sparql": "SELECT (COUNT(?x) AS ?n) { ns:m.0a ns:b ?x }"}
+    refused = {
+        **ROW,
+        "id": "3",
+        "function": "count",
+        "sparql": "SELECT (SUM(?x) AS ?n) { ns:m.0a ns:b ?x }",
+    }
     queries.write_text("".join(f"{json.dumps(row)}\n" for row in (ROW, wrong, refused)))
     arguments = ["--queries", queries, "--graph", small_dump, "--failures", failures]
     done = CliRunner().invoke(main, [*map(str, arguments), "--engine", "embedded"])
     assert done.exit_code == 0, done.output
     tables = [line.split() for line in done.output.splitlines()]
     assert ["1", "projection"] in tables
+    assert ["wrong", "on", "embedded:", "2"] in tables
+    assert ["webqsp_test,", "count", "1", "0"] in [words[:4] for words in tables]
     whole = next(words for words in tables if words[:1] == ["all"])
     assert whole[:5] == ["all", "3", "1", "33.3", "%"]
     assert whole[-4:] == ["1", "1", "91.7", "%"]

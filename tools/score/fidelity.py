@@ -4,8 +4,9 @@
 
 Each query is converted, compiled and run on every engine over the same small graph; its answers
 must be exactly the recorded ones, which Virtuoso 7 gave for the original query. The tables count
-the queries for which they are: by question set, by construct and by engine. RouterKGQA's figures
-are those of its own converter and compiler on Virtuoso, for the same 5,685 queries.
+the queries for which they are: by question set, by function if the file names it, by construct and
+by engine. RouterKGQA's figures are those of its own converter and compiler on Virtuoso, for the
+5,685 queries of WebQSP and CWQ.
 """
 
 import json
@@ -161,11 +162,21 @@ def print_report(outcomes: Sequence[Outcome], engines: Sequence[str]) -> None:
     engine = engines[0]
     print(f"\nexactly the recorded answers, on the {engine} engine, with 95 % intervals\n")
     _print_head("question set", "RouterKGQA")
-    for name in ("all", *sorted({outcome.row["set"] for outcome in outcomes})):
+    sets = sorted({outcome.row["set"] for outcome in outcomes})
+    for name in ("all", *sets):
         chosen = [outcome for outcome in outcomes if name in ("all", outcome.row["set"])]
-        published = f"{ROUTERKGQA[name]:.1f} %" if name in ROUTERKGQA else ""
-        _print_row(name, chosen, engine, published)
+        is_published = name in ROUTERKGQA and set(sets) <= set(ROUTERKGQA)
+        _print_row(name, chosen, engine, f"{ROUTERKGQA[name]:.1f} %" if is_published else "")
     print()
+    if any("function" in outcome.row for outcome in outcomes):
+        _print_head("question set, function")
+        functions = {(o.row["set"], o.row.get("function", "")) for o in outcomes}
+        for name, function in sorted(functions):
+            chosen = [
+                o for o in outcomes if (o.row["set"], o.row.get("function", "")) == (name, function)
+            ]
+            _print_row(f"{name}, {function}", chosen, engine)
+        print()
     _print_head("construct")
     for name in CONSTRUCTS:
         if chosen := [outcome for outcome in outcomes if name in outcome.constructs]:
@@ -174,6 +185,10 @@ def print_report(outcomes: Sequence[Outcome], engines: Sequence[str]) -> None:
         print("\nrefused, by reason")
         for reason, count in refused.most_common():
             print(f"{count:7}  {reason}")
+    wrong = [o for o in outcomes if not o.refused and not all(map(o.is_exact, engines))]
+    for outcome in wrong:
+        where = ", ".join(name for name in engines if not outcome.is_exact(name))
+        print(f"wrong on {where}: {outcome.row['id']}")
     print(
         f"\ncompiled queries on which an engine gives the same set as {engine}, and as recorded\n"
     )

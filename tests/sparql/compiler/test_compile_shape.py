@@ -164,6 +164,20 @@ def _parts(node: object) -> Iterator[str]:
 
 def _expected_parts(found: Crp) -> Iterator[str]:
     """Yield a name for each pattern that the CRP asks for, over again for each way through it."""
+    order, body = found.order, found.presupposed() if found.order is not None else found
+    sub_selects = 0
+    if order is not None:
+        sub_selects = 3 * order.ties + (found.form == "ask")
+        for asked in nested_constraints(found.asked):
+            yield from _constraint_parts(asked)
+    for _ in range(sub_selects):
+        yield from ("SubSelect", "alternative")
+    # With ties, once for the rank of each answer and once for the best ranks.
+    for _ in range(2 if order is not None and order.ties else 1):
+        yield from _body_parts(body)
+
+
+def _body_parts(found: Crp) -> Iterator[str]:
     paths = _paths(found.path)
     hops = found.order.hops if found.order is not None else ()
     for path in paths:

@@ -132,6 +132,14 @@ def ref(node: int | str, *hops: Hop, at: int = 2) -> Constraint:
         (Order(2, (Hop("e.f"),), True), "Take the 1 largest by e.f of the answer."),
         (Order(2, (), False, 3, 1), "Take the 3 smallest, after the first 1."),
         (Order(1, (), True), "Take the 1 largest by step 1 of the way."),
+        (
+            Order(2, (Hop("e.f"),), True, ties=True),
+            "Take the 1 largest by e.f of the answer, ties included.",
+        ),
+        (
+            Order(2, (Hop("e.f"),), True, offset=2, counted=True),
+            "Take the 1 with the most e.f of the answer, after the first 2.",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -257,3 +265,19 @@ def test_any_crp_is_said(crp: Crp) -> None:
     assert len(describe_crp(crp)) > len(crp.constraints)
     found = list(leaves(crp))
     assert len(describe_dropped(found, crp)) == len(found)
+
+
+@pytest.mark.parametrize(
+    ("crp", "sentence"),
+    [
+        (Crp(Entity("Kenya"), PATH, form="count"), "Count the answers."),
+        (Crp(Entity("Kenya"), PATH, form="ask"), "Say whether one of them exists."),
+        (
+            Crp(Entity("Kenya"), PATH, (Constraint(2, (), IS_MALE),), form="ask"),
+            "Say whether one of them is Male.",
+        ),
+    ],
+)
+def test_what_is_asked_comes_last(crp: Crp, sentence: str) -> None:
+    start = "From Kenya, follow a.b then c.d backwards to the answers."
+    assert describe_crp(crp) == [start, sentence]

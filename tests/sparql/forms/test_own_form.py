@@ -198,6 +198,21 @@ FORMS = [
         id="limit and offset",
     ),
     pytest.param(
+        "most 1 after 2 with ties ?x -> e.f",
+        keep(order=Order(2, (EF,), descending=True, offset=2, ties=True, counted=True)),
+        id="third most",
+    ),
+    pytest.param(
+        "smallest with ties ?x -> e.f",
+        keep(order=Order(2, (EF,), descending=False, ties=True)),
+        id="all the smallest",
+    ),
+    pytest.param("count", replace(KENYA, form="count"), id="count"),
+    pytest.param("count bindings", replace(KENYA, form="count bindings"), id="count of bindings"),
+    pytest.param(
+        "?x = A\nask", replace(keep(Constraint(2, (), IS_A)), form="ask"), id="yes/no question"
+    ),
+    pytest.param(
         "largest 1 after 2 ?x",
         keep(order=Order(2, (), descending=True, offset=2)),
         id="third largest",
@@ -375,6 +390,10 @@ def test_lenient_reading(text: str, crp: Crp | None) -> None:
         ("?x -> e.f ?v\n?x -> g.h ?v\nlargest ?v", "two branches have the label ?v"),
         ("largest 0 ?x", "the limit must be 1 to 2147483647, the offset 0 to 2147483647"),
         ("largest ?x\nsmallest ?x", "an earlier line already says this in another way"),
+        ("count\nask", "an earlier line already says this in another way"),
+        ("count\nlargest ?x", "what is counted cannot be ordered as well"),
+        ("?x != ?1\nlargest ?x\nask", "a test of ordered answers cannot name another node"),
+        ("most ?x", "only the ends of a branch can be counted, not the node itself"),
         ("distinct from ?x", "?x is not defined here"),
         ("any language\nanswers in de", "an earlier line already says this in another way"),
     ],
@@ -474,14 +493,15 @@ def test_either_form_is_read() -> None:
     assert read_crp(ours) == read_crp(theirs) == (KENYA, ())
 
 
-def test_the_example_is_canonical() -> None:
-    example = next(
-        part for part in (kbqa.sparql.forms.__doc__ or "").split("\n\n") if "China (" in part
-    )
-    text = "\n".join(line.removeprefix("    ") for line in example.split("\n"))
-    crp, problems = parse_crp(text)
-    assert problems == ()
-    assert render_crp(crp) == text
+def test_the_examples_are_canonical() -> None:
+    parts = (kbqa.sparql.forms.__doc__ or "").split("\n\n")
+    examples = [part for part in parts if "China (" in part or part.endswith(("count", "ask"))]
+    assert len(examples) == 3
+    for example in examples:
+        text = "\n".join(line.removeprefix("    ") for line in example.split("\n"))
+        crp, problems = parse_crp(text)
+        assert problems == ()
+        assert render_crp(crp) == text
 
 
 @settings(max_examples=100)
@@ -497,6 +517,7 @@ WORDS = st.sampled_from(
         *'()[]{}<>|,?"\\\n= ',
         *(" -> ", " <- ", "?x", "?v", "?0", "?_x", "[A]", "m.0a", "ns:", "^^", "@", "a.b", "12"),
         *("= ", "!= ", "is ", "not ", "no ", " or none", "reads ", "untagged", "largest "),
+        *("most ", "with ties ", "\ncount", "\ncount bindings", "\nask"),
         *("distinct from ", "any language", "answers in ", "\n?x -> a.b", "-> e.f ?v"),
         *HOSTILE,
     )

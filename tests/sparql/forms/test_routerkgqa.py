@@ -362,6 +362,10 @@ def test_a_text_without_main_path_is_refused(text: str) -> None:
         ),
         pytest.param(keep(order=Order(2, (), descending=True, offset=1)), id="offset"),
         pytest.param(keep(order=Order(0, (Hop("e.f"),), descending=True)), id="topic ordered"),
+        pytest.param(keep(order=Order(2, (Hop("e.f"),), True, ties=True)), id="ties"),
+        pytest.param(keep(order=Order(2, (Hop("e.f"),), True, counted=True)), id="by number"),
+        pytest.param(replace(KENYA, form="count"), id="count"),
+        pytest.param(replace(KENYA, form="ask"), id="yes/no question"),
     ],
 )
 def test_what_the_form_cannot_say_is_not_written(crp: Crp) -> None:

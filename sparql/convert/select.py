@@ -1,0 +1,368 @@
+"""Read what a query asks for: its answers, how many there are, or whether there are any.
+
+Queries say it in several ways. A sub-select that only passes its column on is unwrapped, and an
+optional name beside the answer is dropped, as is a limit that only bounds a server's page. VALUES
+of one term puts it into the patterns. A sub-select of the largest or smallest value over the same
+patterns is an order in which answers can be tied.
+
+Source: the queries of GrailQA, GraphQuestions and Free917.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from kbqa.sparql.convert.filters import strip_casts
+from kbqa.sparql.convert.query_tree import (
+    Call,
+    Comparison,
+    Expression,
+    Group,
+    Node,
+    Or,
+    TriplePart,
+    Variable,
+    mentioned_variables,
+    node_name,
+    parse_query,
+    read_expression,
+    read_group,
+    read_node,
+    read_values,
+    substitute,
+    unwrap,
+)
+from kbqa.sparql.crp import Form
+from kbqa.sparql.errors import CrpConversionError
+from kbqa.sparql.queries.templates import NAME
+from kbqa.sparql.terms import LiteralTerm
+
+if TYPE_CHECKING:
+    from rdflib.plugins.sparql.parserutils import CompValue
+
+_PAGE_ROWS = 1000
+"""A limit of as many rows without an order bounds a page, and is no part of the question."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """Which answers are kept, by a value.
+
+    Attributes:
+        value: What the answers are ordered by.
+        limit: How many are kept.
+        offset: How many are skipped first.
+        ties: Answers with equal values share a place.
+        counted: They are ordered by how many values there are.
+    """
+
+    value: Expression
+    descending: bool
+    limit: int
+    offset: int = 0
+    ties: bool = False
+    counted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SelectTree:
+    """What a query asks for, and its patterns.
+
+    Attributes:
+        form: What it returns.
+        answer: The variable of the answers.
+        group: Its patterns.
+        ranking: Which answers are kept; None for all.
+    """
+
+    form: Form
+    answer: Variable
+    group: Group
+    ranking: Ranking | None = None
+
+
+def parse_select(query: str) -> SelectTree:
+    """Read a query.
+
+    Raises:
+        QuerySyntaxError: It does not parse.
+        CrpConversionError: It has a construct that no CRP can express.
+    """
+    root = parse_query(query)
+    if root.datasetClause:
+        raise CrpConversionError("unsupported pattern", "FROM")
+    if root.name == "AskQuery":
+        return _ask(root)
+    if root.name != "SelectQuery":
+        raise CrpConversionError("not a question", root.name)
+    return _select(root)
+
+
+def _ask(root: "CompValue") -> SelectTree:
+    """Read ASK; its answer is ``?x`` if there is one, else the last node of a triple."""
+    group = _patterns(root.where, Variable("x")).group
+    variables = [v for t in group.all_triples() for v in t[::2] if isinstance(v, Variable)]
+    answer = Variable("x")
+    if variables and answer not in variables:
+        answer = variables[-1]
+    if not variables:  # a fact: what its relation leads to is compared with its object
+        if not isinstance(triple := next(iter(group.parts), None), TriplePart):
+            raise CrpConversionError("no topic entity", "ASK of no triple")
+        fact = TriplePart(triple.subject, triple.relation, answer)
+        same = Comparison(answer, "=", triple.object)
+        group = Group((fact, *group.parts[1:]), (*group.filters, same))
+    return SelectTree("ask", answer, _without_certain(group, None))
+
+
+def _select(root: "CompValue") -> SelectTree:
+    if root.having:
+        raise CrpConversionError("aggregate", "HAVING")
+    if root.valuesClause:
+        raise CrpConversionError("unsupported pattern", "VALUES after the pattern")
+    column, *names = _columns(root)
+    limit, offset = _slice(root)
+    if (inner := _only_sub_select(root.where)) is not None and not root.orderby:
+        if names or offset or (limit is not None and limit < _PAGE_ROWS):
+            raise CrpConversionError("sub-select", "what it returns is not passed on as it is")
+        return _unwrapped(_select(inner), column, is_set=inner.modifier == "DISTINCT")
+    patterns = _patterns(root.where, column)
+    patterns.check_names(names)
+    form: Form = "select"
+    match column:
+        case Variable():
+            answer = column
+        case Call("count", (Variable() as answer,)):
+            form = "count bindings"
+        case Call("count distinct", (Variable() as answer,)):
+            form = "count"
+        case _:
+            raise CrpConversionError("projection", "the answer must be one variable or its count")
+    ranking = patterns.extreme
+    if root.groupby or root.orderby:
+        if ranking is not None or form != "select":
+            raise CrpConversionError("aggregate", "with another order")
+        ranking = _ranking(root, answer, limit, offset)
+    elif form == "select" and (offset or (limit is not None and limit < _PAGE_ROWS)):
+        raise CrpConversionError("unsupported order", f"LIMIT {limit} without ORDER BY")
+    if ranking is not None and form != "select":
+        raise CrpConversionError("aggregate", "a count of ordered answers")
+    return SelectTree(form, answer, _without_certain(patterns.group, ranking), ranking)
+
+
+def _unwrapped(inner: SelectTree, column: Expression, *, is_set: bool) -> SelectTree:
+    """Return what a query asks for that only passes on, or counts, what a sub-select returns."""
+    match column:
+        case Variable():
+            return inner
+        case Call("count" | "count distinct" as function, (Variable(),)) if inner.form == "select":
+            if inner.ranking is not None:
+                raise CrpConversionError("aggregate", "a count of ordered answers")
+            is_distinct = is_set or function == "count distinct"
+            return replace(inner, form="count" if is_distinct else "count bindings")
+        case _:
+            raise CrpConversionError("sub-select", "its column is not passed on")
+
+
+def _only_sub_select(group: "CompValue") -> "CompValue | None":
+    """Return the sub-select that is all that a group holds, if one is."""
+    while node_name(group) != "SubSelect":
+        match group.part or ():
+            case [part] if node_name(part) == "GroupOrUnionGraphPattern" and len(part.graph) == 1:
+                group = part.graph[0]
+            case _:
+                return None
+    return group
+
+
+def _columns(root: "CompValue") -> list[Expression]:
+    """Read the projected columns; a count is a call of ``count`` or ``count distinct``."""
+    if not root.projection:
+        raise CrpConversionError("projection", "SELECT *")
+    return [
+        read_node(item.var) if item.var is not None else _aggregate(item.expr)
+        for item in root.projection
+    ]
+
+
+def _aggregate(expression: object) -> Expression:
+    """Read an aggregate of one variable as a call of its name, or another expression."""
+    node = unwrap(expression)
+    if not node_name(node).startswith("Aggregate_"):
+        return read_expression(node)
+    parts = dict(node)  # type: ignore[call-overload]
+    name = node_name(node).removeprefix("Aggregate_").lower()
+    value = unwrap(parts["vars"])
+    if value == "*":
+        raise CrpConversionError("aggregate", "COUNT(*)")
+    return Call(f"{name} distinct" if parts["distinct"] else name, (read_expression(value),))
+
+
+def _slice(root: "CompValue") -> tuple[int | None, int]:
+    clauses = dict(root.limitoffset or {})
+    limit, offset = clauses.get("limit"), clauses.get("offset")
+    return None if limit is None else int(limit), 0 if offset is None else int(offset)
+
+
+def _ranking(root: "CompValue", answer: Variable, limit: int | None, offset: int) -> Ranking | None:
+    """Read ORDER BY; None without a limit, as the order of a set says nothing."""
+    if root.groupby and list(map(_aggregate, root.groupby.condition)) != [answer]:
+        raise CrpConversionError("aggregate", "GROUP BY anything but the answer")
+    if not root.orderby:
+        raise CrpConversionError("aggregate", "GROUP BY without ORDER BY")
+    condition, *others = root.orderby.condition
+    if others:
+        raise CrpConversionError("order by several keys")
+    descending = False
+    if node_name(condition) == "OrderCondition":
+        descending = str(condition.order).upper() == "DESC"
+        condition = condition["expr"]
+    value = _aggregate(condition)
+    counted = False
+    match value:
+        case Call("count distinct", (counts,)):
+            value, counted = counts, True
+        case Call("count" | "sum" | "avg" | "min" | "max" | "sample", _):
+            raise CrpConversionError("aggregate", "ORDER BY anything but COUNT(DISTINCT)")
+    if root.groupby and not counted:
+        raise CrpConversionError("aggregate", "GROUP BY without an aggregate")
+    if limit is None and not offset:
+        return None
+    if not limit:
+        raise CrpConversionError("unsupported order", f"LIMIT {limit}")
+    if not (root.modifier == "DISTINCT" or root.groupby) and (limit, offset) != (1, 0):
+        raise CrpConversionError("unsupported order", "LIMIT of rows that are not DISTINCT")
+    return Ranking(value, descending, limit, offset, counted=counted)
+
+
+class _Patterns(NamedTuple):
+    """The patterns of a query.
+
+    Attributes:
+        group: Those that must match.
+        names: Variables of optional names.
+        extreme: The order that a sub-select of the largest or smallest value stands for.
+    """
+
+    group: Group
+    names: Sequence[Variable]
+    extreme: Ranking | None
+
+    def check_names(self, columns: Sequence[Expression]) -> None:
+        """Refuse columns beside the answer that are no optional names, which say nothing."""
+        if not set(columns) <= set(self.names):
+            raise CrpConversionError("projection", "the answer must be exactly one variable")
+
+
+def _patterns(where: "CompValue", column: Expression) -> _Patterns:
+    """Read a query's patterns; its column stays a variable, whatever VALUES say of it."""
+    aside: list[CompValue] = []
+    group = read_group(where, aside)
+    names: list[Variable] = []
+    terms: dict[Variable, Node] = {}
+    extremes = []
+    for part in aside:
+        match part.name:
+            case "InlineData":
+                variable, values = read_values(part)
+                equal = [Comparison(variable, "=", value) for value in values]
+                if len(values) == 1 and variable not in {*terms, *mentioned_variables(column)}:
+                    terms[variable] = values[0]
+                else:
+                    test = equal[0] if len(equal) == 1 else Or(tuple(equal))
+                    group = Group(group.parts, (*group.filters, test))
+            case "OptionalGraphPattern":
+                names.append(_optional_name(part, group))
+            case _:
+                extremes.append(part)
+    group = substitute(group, terms)
+    if not extremes:
+        return _Patterns(group, names, None)
+    if len(extremes) > 1:
+        raise CrpConversionError("sub-select", "several in one group")
+    return _Patterns(group, names, _extreme(extremes[0], group))
+
+
+def _optional_name(part: "CompValue", group: Group) -> Variable:
+    """Return the variable of ``OPTIONAL { ?x type.object.name ?name }``, which is used nowhere."""
+    match read_group(part.graph):
+        case Group((TriplePart(Variable(), relation, Variable() as name),), ()) if (
+            relation == NAME and name not in mentioned_variables(group)
+        ):
+            return name
+        case _:
+            raise CrpConversionError("unsupported pattern", "OPTIONAL other than a name")
+
+
+def _extreme(sub_select: "CompValue", around: Group) -> Ranking:
+    """Read a sub-select of the largest or smallest value over the patterns around it."""
+    if sub_select.groupby or sub_select.having or sub_select.orderby or sub_select.limitoffset:
+        raise CrpConversionError("sub-select", "other than of a largest or smallest value")
+    if len(sub_select.projection or ()) != 1 or sub_select.projection[0].evar is None:
+        raise CrpConversionError("sub-select", "within a group")
+    column = sub_select.projection[0]
+    match _aggregate(column.expr), read_node(column.evar):
+        case Call("max" | "min" as function, (Variable() as value,)), Variable() as name:
+            patterns = _patterns(sub_select.where, value)
+            if patterns.extreme or not _is_same(patterns.group, around, {value: name}):
+                raise CrpConversionError("sub-select", f"{function.upper()} over other patterns")
+            return Ranking(name, descending=function == "max", limit=1, ties=True)
+        case _:
+            raise CrpConversionError("sub-select", "other than of a largest or smallest value")
+
+
+def _is_same(inner: Group, outer: Group, known: Mapping[Variable, Variable]) -> bool:
+    """Return whether two groups are the same but for the names of their variables.
+
+    Their triples must be in the same order.
+    """
+    names: dict[Variable, Node] = dict(known)
+    for mine, other in zip(inner.triples, outer.triples, strict=False):
+        for one, two in ((mine.subject, other.subject), (mine.object, other.object)):
+            if isinstance(one, Variable):
+                names.setdefault(one, two)
+    renamed = substitute(inner, names)
+    return (
+        len(set(names.values())) == len(names)
+        and renamed.parts == outer.parts
+        and set(map(_unordered, renamed.filters)) == set(map(_unordered, outer.filters))
+    )
+
+
+def _unordered(expression: Expression) -> object:
+    match expression:
+        case Comparison(left, "!=", right):
+            return frozenset((left, right))
+        case _:
+            return expression
+
+
+def _without_certain(group: Group, ranking: Ranking | None) -> Group:
+    """Drop the filters by which things differ that always do.
+
+    GrailQA demands that any two nodes of a query differ, be they entities or numbers.
+    """
+    resources = {triple.subject for triple in group.triples}
+    values = {ranking.value} if ranking is not None else set()
+    for expression in group.filters:
+        if isinstance(expression, Comparison) and expression.operator != "!=":
+            sides = strip_casts(expression.left), strip_casts(expression.right)
+            values |= {*sides} if any(isinstance(side, LiteralTerm) for side in sides) else set()
+
+    def is_value(term: Expression) -> bool:
+        return isinstance(term, LiteralTerm) or term in values
+
+    def is_resource(term: Expression) -> bool:
+        return isinstance(term, str) or term in resources
+
+    def is_certain(expression: Expression) -> bool:
+        match expression:
+            case Comparison(str() | LiteralTerm() as left, "!=", str() | LiteralTerm() as right):
+                return left != right
+            case Comparison(left, "!=", right):
+                return (is_value(left) and is_resource(right)) or (
+                    is_value(right) and is_resource(left)
+                )
+            case _:
+                return False
+
+    return Group(group.parts, tuple(f for f in group.filters if not is_certain(f)))
