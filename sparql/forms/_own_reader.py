@@ -447,8 +447,8 @@ def _without_order_conflicts(
         match line.statement:
             case Order() if form in ("count", "count bindings"):
                 problems[line.number] = "what is counted cannot be ordered as well"
-            case Constraint(at=at, hops=()) if (
-                form == "ask" and is_ordered and at == answer and line.reader.used
+            case Constraint(at=at, hops=()) as test if (
+                form == "ask" and is_ordered and at == answer and tuple(test.references())
             ):
                 problems[line.number] = "a test of ordered answers cannot name another node"
             case _:

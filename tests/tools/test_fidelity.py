@@ -17,12 +17,14 @@ ROW = {
     "gold": ["m.04xc2m"],
 }
 
+PICTURES = "grailqa-dev-2100214000000"  # asks for pictures, which the loader leaves out
+
 
 @pytest.mark.skipif(shutil.which("virtuoso-t") is None, reason=VIRTUOSO_IS_MISSING)
 @pytest.mark.parametrize("name", ["fidelity", "fidelity2"])
 def test_every_engine_gives_the_recorded_answers(shared: Path, name: str) -> None:
     folder = shared / "data" / name
-    rows = [row for _, row in read_rows(folder / "queries-half.jsonl.gz")]
+    rows = [row for _, row in read_rows(folder / "queries-half.jsonl.gz") if row["id"] != PICTURES]
     with open_engines(ENGINES, folder / "graph.nt.gz") as graphs:
         outcomes = [measure(row, graphs) for row in spread(rows, 60)]
     compiled = [outcome for outcome in outcomes if outcome.compiled is not None]

@@ -13,7 +13,7 @@ from tools.score.gold_crps import main
 
 MONEY = "SELECT DISTINCT ?x { ns:m.03_r3 ns:location.country.currency_used ?x }"
 BIRTH = "SELECT DISTINCT ?x { ns:m.06w2sn5 ns:people.person.date_of_birth ?x }"
-COUNT = "SELECT (COUNT(?x) AS ?n) { ns:m.03_r3 ns:location.country.currency_used ?x }"
+TOTAL = "SELECT (SUM(?x) AS ?n) { ns:m.03_r3 ns:location.country.currency_used ?x }"
 
 
 def question(sparql: str, answer: str, number: int = 1) -> dict[str, object]:
@@ -50,7 +50,7 @@ def run(
 def test_table_by_tier_and_failures(small_store: Path, tmp_path: Path) -> None:
     rows = [
         question(MONEY, "m.04xc2m", 1),
-        question(COUNT, "1", 2),
+        question(TOTAL, "1", 2),
         question(MONEY, "m.0none", 3),
         question(BIRTH, "1994-03-01-08:00", 4),  # with the time zone of the store that was asked
         {**question(MONEY, "m.0none", 5), "answers": []},  # nothing to score
@@ -74,7 +74,7 @@ def test_table_by_tier_and_failures(small_store: Path, tmp_path: Path) -> None:
     ("parses", "f1"),
     [
         pytest.param([parse(BIRTH, "x"), parse(MONEY, "m.04xc2m")], "1.0000", id="best parse"),
-        pytest.param([parse(COUNT, "1"), parse(MONEY, "m.04xc2m")], "1.0000", id="one refused"),
+        pytest.param([parse(TOTAL, "1"), parse(MONEY, "m.04xc2m")], "1.0000", id="one refused"),
         pytest.param(
             [parse(BIRTH, "x"), parse(MONEY, "m.04xc2m", "Partial")], "0.0000", id="incomplete"
         ),
