@@ -19,9 +19,9 @@ from pathlib import Path
 
 from kbqa.engine.files.json_file import read_model_json
 from kbqa.engine.linking.model import softmax
-from kbqa.engine.running.tried import Tried
+from kbqa.engine.running.tried import Said, Tried
 from kbqa.sparql.errors import ModelError
-from kbqa.sparql.terms import Term
+from kbqa.sparql.relax import leaves
 
 SHIPPED_CONFIDENCE = Path(__file__).with_name("confidence_model.json")
 """The model that comes with kbqa."""
@@ -39,17 +39,18 @@ def describe_tried(tried: Sequence[Tried]) -> list[Features]:
     for other answers, not for these.
 
     Returns:
-        The features of each candidate; none if it has no answers.
+        The features of each candidate; none if it has no answers. A count is one answer, and so is
+        yes or no, however long the list is that shows it.
     """
     shares = softmax([each.candidate.logprob for each in tried])
-    answers = [frozenset(each.terms) for each in tried]
-    support: dict[frozenset[Term], float] = {}
-    for each, share, terms in zip(tried, shares, answers, strict=True):
+    said = [each.said for each in tried]
+    support: dict[Said, float] = {}
+    for each, share, says in zip(tried, shares, said, strict=True):
         if each.relaxation is None or each.relaxation.level == "full":
-            support[terms] = support.get(terms, 0.0) + share
+            support[says] = support.get(says, 0.0) + share
     return [
-        _features(each, share, len(terms), support.get(terms, 0.0)) if terms else {}
-        for each, share, terms in zip(tried, shares, answers, strict=True)
+        _features(each, share, support.get(says, 0.0)) if each.table is not None else {}
+        for each, share, says in zip(tried, shares, said, strict=True)
     ]
 
 
@@ -57,21 +58,29 @@ def rank_tried(tried: Sequence[Tried]) -> list[int]:
     """Order judged candidates by how sure their answers are, the surest first; return indexes.
 
     Of those that are equally sure, what needed no relaxation goes first, and then what the language
-    model thinks likelier.
+    model thinks likelier. A path that nothing satisfies is rarely what was meant, so 0 and no go
+    last if nothing shows them.
     """
 
-    def key(at: int) -> tuple[bool, float, bool]:
+    def key(at: int) -> tuple[bool, bool, float, bool]:
         each = tried[at]
         is_relaxed = each.relaxation is not None and each.relaxation.level != "full"
-        return not each.terms, -(each.confidence or 0.0), is_relaxed
+        return each.table is None, not each.terms, -(each.confidence or 0.0), is_relaxed
 
     return sorted(range(len(tried)), key=key)
 
 
-def _features(tried: Tried, share: float, answers: int, support: float) -> Features:
+def _features(tried: Tried, share: float, support: float) -> Features:
     assert tried.grounding is not None
     assert tried.relaxation is not None
     candidate, crp = tried.candidate, tried.grounding.crp
+    is_list = tried.boolean is None and tried.count is None
+    answers = len(set(tried.terms)) if is_list else 1
+    level, dropped = tried.relaxation.level, len(tried.relaxation.dropped)
+    mentioned = tried.mentioned
+    if not tried.terms:
+        # 0 or no, because nothing satisfies the constraints: only the main path is in the graph.
+        level, dropped, mentioned = "main_path", sum(1 for _ in leaves(crp)), 0
     return {
         "logprob": max(candidate.logprob, -20.0),
         "token_logprob": candidate.logprob / candidate.tokens,
@@ -79,12 +88,12 @@ def _features(tried: Tried, share: float, answers: int, support: float) -> Featu
         "support": support,
         "hops": float(len(crp.path)),
         "constraints": float(len(crp.constraints) + (crp.order is not None)),
-        "dropped": float(len(tried.relaxation.dropped)),
-        f"level {tried.relaxation.level}": 1.0,
+        "dropped": float(dropped),
+        f"level {level}": 1.0,
         "answers": math.log(answers),
         "many answers": float(answers > 20),
         "topic": tried.topic_score,
-        "mentioned": float(tried.mentioned),
+        "mentioned": float(mentioned),
         "replaced": float(bool(tried.grounding.replaced or tried.grounding.unlinked)),
     }
 
@@ -121,13 +130,13 @@ class ConfidenceModel:
     def judge(self, tried: Sequence[Tried]) -> list[float]:
         """Compute how sure the answers of a question's candidates are.
 
-        Candidates with the same answers are as sure as the surest of them.
+        Candidates that say the same are as sure as the surest of them.
         """
-        answers = [frozenset(each.terms) for each in tried]
-        surest: dict[frozenset[Term], float] = {}
-        for terms, features in zip(answers, describe_tried(tried), strict=True):
-            surest[terms] = max(self.confidence(features), surest.get(terms, 0.0))
-        return [surest[terms] for terms in answers]
+        said = [each.said for each in tried]
+        surest: dict[Said, float] = {}
+        for says, features in zip(said, describe_tried(tried), strict=True):
+            surest[says] = max(self.confidence(features), surest.get(says, 0.0))
+        return [surest[says] for says in said]
 
     def threshold(self, share: float) -> float:
         """Find the confidence below which a share of the questions stays.

@@ -10,6 +10,7 @@ from kbqa.sparql.compiler.compile import compile_evidence
 from kbqa.sparql.compiler.patterns import TriplePattern
 from kbqa.sparql.crp import Crp
 from kbqa.sparql.errors import GraphError
+from kbqa.sparql.relax import compared_entities
 from kbqa.sparql.terms import Term, resource_id
 
 Triple: TypeAlias = tuple[Term, str, Term]
@@ -58,6 +59,8 @@ def find_evidence(
 ) -> tuple[EvidenceTriple, ...]:
     """Find the triples that a CRP matched for its first answers, without repetitions.
 
+    If the CRP compares entities that it names, those that are not the answer are shown as well.
+
     Args:
         graph: Where the answers come from.
         crp: As executed, grounded.
@@ -67,7 +70,9 @@ def find_evidence(
     Raises:
         GraphError: The graph does not answer.
     """
-    matches = find_matches(graph, crp, answers[:PROVEN_ANSWERS], timeout_s, _MAX_ROWS)
+    compared = (entity.mid for entity in compared_entities(crp) if entity.mid is not None)
+    shown = list(dict.fromkeys((*answers[:PROVEN_ANSWERS], *compared)))
+    matches = find_matches(graph, crp, shown, timeout_s, _MAX_ROWS)
     triples = list(dict.fromkeys(triple for match in matches for triple in match))
     ends = {term for triple in triples for term in (triple[0], triple[2])}
     names = name_terms(graph, ends)
@@ -92,6 +97,8 @@ def find_matches(
     Raises:
         GraphError: The graph does not answer.
     """
+    if not answers:
+        return []
     query, patterns = compile_evidence(crp, answers)
     table = graph.select(query, timeout_s=timeout_s, limit=limit)
     return [tuple(_triples(table.variables, row, patterns)) for row in table.rows]

@@ -5,6 +5,10 @@ whole query has answers counts. If none has, its first reachable reading is rela
 no candidate answers even so, the unreachable ones are described by where they break. A query that
 fails costs its candidate, not the question; only a graph that is gone ends it.
 
+`kbqa.engine.running.outcome` says how counts and yes/no questions are read. These, and comparisons
+of named entities, are not relaxed. If nothing satisfies such a path, but its main path exists, it
+may still say 0 or no. That answers only if no candidate has more to show.
+
 The policy decides which candidate answers. With a confidence model every candidate is run, and the
 one whose answers are likeliest to be right wins; among its answers, those that other sure
 candidates lead to as well come first. Without one, candidates are trusted in their order.
@@ -15,7 +19,6 @@ over a worse one that answers in full.
 Source: RouterKGQA §3.2 (reachability) and §3.4 (execution).
 """
 
-import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -25,21 +28,16 @@ from typing import Literal
 from kbqa.engine.linking.ground import Grounder, Grounding, ungrounded_entities
 from kbqa.engine.method import Clock
 from kbqa.engine.running.confidence import ConfidenceModel, rank_tried
-from kbqa.engine.running.join_start import choose_start
+from kbqa.engine.running.outcome import Outcome, PathRunner, describe_without_value
 from kbqa.engine.running.reach import find_break, is_reachable
 from kbqa.engine.running.tried import Execution, Fate, Tried
 from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.graph import Graph
-from kbqa.sparql.compiler.compile import compile_crp
 from kbqa.sparql.crp import Crp, Entity, Kind
 from kbqa.sparql.errors import EndpointDown, GraphError, InputError
 from kbqa.sparql.forms import read_crp
 from kbqa.sparql.relax import Relaxation, drop_kinds, relaxations
-from kbqa.sparql.terms import Term
-
-logger = logging.getLogger(__name__)
-
-MAX_ANSWERS = 10_000
+from kbqa.sparql.terms import Term, is_mid
 
 TrustOrder = Literal["full-first", "beam-first"]
 
@@ -85,6 +83,7 @@ class Executor:
     ) -> None:
         self._graph, self._grounder, self._clock = graph, grounder, clock
         self._timeout_s, self._policy = timeout_s, policy
+        self._runner = PathRunner(graph, lambda: clock.bound(timeout_s))
 
     def execute(self, candidates: Sequence[Candidate], *, relax: bool = True) -> Execution:
         """Find the candidate that answers; the module's docstring says which that is.
@@ -124,12 +123,15 @@ class Executor:
             tried.append(self._try(candidate))
             if relax and self._policy.order == "beam-first":
                 tried[-1] = self._relax(tried[-1])
-            if tried[-1].table is not None:
+            if tried[-1].terms:
                 return Execution(tuple(tried), len(tried) - 1)
         for at in range(len(tried)) if relax else ():
             tried[at] = self._relax(tried[at])
-            if tried[at].table is not None:
+            if tried[at].terms:
                 return Execution(tuple(tried), at)
+        said = (at for at, each in enumerate(tried) if each.table is not None)  # 0 or no
+        if (best := next(said, None)) is not None:
+            return Execution(tuple(tried), best)
         return Execution(tuple(self._with_breaks(tried)))
 
     def _try(self, candidate: Candidate) -> Tried:
@@ -156,7 +158,7 @@ class Executor:
                 if ran.table is not None:
                     return _with_problems(ran, problems)
             tried = replace(tried, grounding=tried.grounding or best)
-            return _with_problems(tried, problems)
+            return self._unsatisfied(tried, problems)
         except EndpointDown:
             raise
         except InputError as error:
@@ -228,33 +230,54 @@ class Executor:
     def _run(self, tried: Tried, grounding: Grounding, relaxation: Relaxation) -> Tried:
         """Run the query of a reading, relaxed or not; unchanged if it has no answer."""
         with self._clock.stage("execute"):
-            crp = relaxation.crp
-            sparql = compile_crp(crp, choose_start(self._graph, crp))
-            logger.debug("%s", sparql)
-            timeout_s = self._clock.bound(self._timeout_s)
-            table = self._graph.select(sparql, timeout_s=timeout_s, limit=MAX_ANSWERS)
-        if not table.rows:
-            return tried
+            outcome = self._runner.run(relaxation.crp)
+        return tried if outcome is None else self._read(tried, grounding, relaxation, outcome)
+
+    def _unsatisfied(self, tried: Tried, problems: Sequence[str]) -> Tried:
+        """Read a candidate that nothing satisfies in full: as 0 or no, or say what is missing."""
+        grounding = tried.grounding
+        if grounding is not None and tried.fate == "reachable" and not grounding.unlinked:
+            crp = grounding.crp
+            with self._clock.stage("execute"):
+                outcome = self._runner.run_unsatisfied(crp)
+                missing = self._runner.without_value(crp)
+            if outcome is not None:
+                tried = self._read(tried, grounding, next(relaxations(crp)), outcome)
+            if missing and crp.order is not None:
+                problems = (*problems, describe_without_value(missing, crp.order))
+        return _with_problems(tried, problems)
+
+    def _read(
+        self, tried: Tried, grounding: Grounding, relaxation: Relaxation, outcome: Outcome
+    ) -> Tried:
+        """Note what a reading says."""
         return replace(
             tried,
             grounding=grounding,
             relaxation=relaxation,
-            sparql=sparql,
-            table=table,
-            topic_score=self._grounder.topic_score(grounding.crp.topic),
-            mentioned=self._grounder.count_mentioned(crp),
+            sparql=outcome.sparql,
+            table=outcome.table,
+            boolean=outcome.boolean,
+            count=outcome.count,
+            topic_score=self._topic_score(grounding.crp.topic),
+            mentioned=self._grounder.count_mentioned(relaxation.crp),
         )
+
+    def _topic_score(self, topic: Entity) -> float:
+        """Return how likely the question is about a topic; the linker knows nothing of classes."""
+        is_class = topic.mid is not None and not is_mid(topic.mid)
+        return 1.0 if is_class else self._grounder.topic_score(topic)
 
 
 def _ranked(best: Tried, tried: Sequence[Tried]) -> Tried:
     """Put first the answers that sure candidates lead to together, unless the query orders them."""
     assert best.table is not None
     assert best.relaxation is not None
-    if best.relaxation.crp.order is not None:
+    if best.relaxation.crp.order is not None or best.boolean is not None:
         return best
     support: dict[Term, float] = {}
     for each in tried:
-        for term in frozenset(each.terms):
+        for term in frozenset(each.terms) if each.boolean is None else ():
             support[term] = support.get(term, 0.0) + (each.confidence or 0.0)
 
     def rank(row: tuple[Term | None, ...]) -> float:

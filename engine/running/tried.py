@@ -1,7 +1,7 @@
 """The one record of a candidate's life: written, read, grounded, reached, run, judged."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from kbqa.engine.answer import rounded
 from kbqa.engine.linking.ground import Grounding
@@ -18,6 +18,8 @@ Fate = Literal["unreadable", "unlinked", "unreachable", "reachable", "failed"]
 """How far a candidate came. ``unlinked``: no entity was found for its topic. ``unreachable`` or
 ``reachable``: its main path. ``failed``: the graph did not answer."""
 
+Said: TypeAlias = tuple[str, int | frozenset[Term]]
+
 
 @dataclass(frozen=True, slots=True)
 class Tried:
@@ -33,7 +35,9 @@ class Tried:
         grounding: Its first reading that is reachable, or its best if none is; None if it has none.
         relaxation: What was run and answered, relaxed or in full; None if nothing answered.
         sparql: The query of `relaxation`.
-        table: Its rows, of one column.
+        table: What it lists, in one column, as `Outcome` has it. Without rows, it says 0 or no.
+        boolean: Yes or no; None if it does not ask.
+        count: How many; None if it does not count.
         topic_score: How likely the question is about its topic, in [0, 1], by the linker.
         mentioned: How many entities of the constraints that were run the question mentions.
         confidence: The F1 to be expected of its answers, in [0, 1]; None if it was not judged.
@@ -47,6 +51,8 @@ class Tried:
     relaxation: Relaxation | None = None
     sparql: str | None = None
     table: Table | None = None
+    boolean: bool | None = None
+    count: int | None = None
     topic_score: float = 0.0
     mentioned: int = 0
     confidence: float | None = None
@@ -58,9 +64,33 @@ class Tried:
 
     @property
     def terms(self) -> tuple[Term, ...]:
-        """Its answers, in order; empty if it has none."""
+        """Its answers, what it counted, or what shows yes or no, in order; empty if none."""
         rows = () if self.table is None else self.table.rows
         return tuple(row[0] for row in rows if row[0] is not None)
+
+    @property
+    def proven(self) -> Crp | None:
+        """The CRP whose matches prove it; None if nothing answered.
+
+        For no, this is the path without the tests that nothing passed.
+        """
+        if self.relaxation is None:
+            return None
+        crp = self.relaxation.crp
+        return crp.presupposed() if self.boolean is False else crp
+
+    @property
+    def said(self) -> Said:
+        """What it says, equal for candidates that say the same.
+
+        Candidates that count the same number agree, and so do all that say yes. Two that say no
+        agree only if they show the same: no by an unsuitable relation says nothing of others.
+        """
+        if self.count is not None:
+            return "count", self.count
+        if self.boolean:
+            return "yes", 1
+        return "answers" if self.boolean is None else "no", frozenset(self.terms)
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON record."""

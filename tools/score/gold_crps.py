@@ -29,7 +29,7 @@ from kbqa.engine.evaluation.scores.metrics import Scores, normalise_answer, scor
 from kbqa.engine.files.json_lines import read_rows
 from kbqa.engine.questions.official import scored_parses
 from kbqa.engine.questions.question_sets import Question, read_questions
-from kbqa.engine.running.execute import MAX_ANSWERS
+from kbqa.engine.running.outcome import MAX_ANSWERS
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
 from kbqa.kb.open import open_graph
 from kbqa.sparql.compiler.compile import compile_crp

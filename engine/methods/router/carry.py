@@ -31,7 +31,8 @@ class Carried:
     """A repaired CRP.
 
     Attributes:
-        crp: The new path, with the constraints that could be carried over.
+        crp: The new path, with the constraints that could be carried over. A yes/no question whose
+            tests could not be carried becomes a list.
         lost: Constraints that could not, as the failed CRP had them.
     """
 
@@ -72,6 +73,8 @@ def carry_constraints(failed: Crp, path: RelationPath, frontiers: Frontiers) -> 
         if len(kept) == len(carried):
             break
         carried = kept
+    # Without what it asks, a yes/no question would only ask whether the path exists.
+    is_whole = all(each in carried for each in failed.asked)
     crp = Crp(
         path.topic,
         path.hops,
@@ -79,6 +82,7 @@ def carry_constraints(failed: Crp, path: RelationPath, frontiers: Frontiers) -> 
         order,
         None if failed.differs_from is None else 0,
         failed.answer_language,
+        failed.form if is_whole else "select",
     )
     lost: list[Constraint | Order] = [each for each in failed.constraints if each not in carried]
     if failed.order is not None and order is None:

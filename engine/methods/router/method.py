@@ -19,7 +19,7 @@ from kbqa.engine.method import Asked
 from kbqa.engine.methods.router.repair import Repair
 from kbqa.engine.methods.router.routing import Routing
 from kbqa.engine.methods.router.trace import RouterTrace, Stage
-from kbqa.engine.running.evidence import prove
+from kbqa.engine.running.evidence import PROVEN_ANSWERS, prove
 from kbqa.engine.running.execute import Executor, Policy
 from kbqa.engine.running.tried import Execution, Tried
 from kbqa.engine.setup import Resources
@@ -91,7 +91,8 @@ class RouterKgqa:
         repair = self._repair(asked, execution)
         if repair is not None and repair.is_new:
             repaired = _run(repair, executor)
-            if repaired.table is not None:
+            # It was not written for the question, so no or 0 would only say that it does not fit.
+            if repaired.terms and repaired.boolean is not False:
                 tried = (*execution.tried, repaired)
                 execution, stage = Execution(tried, len(tried) - 1), "general"
         return self._proven(asked, graph, execution, stage, repair)
@@ -123,26 +124,30 @@ class RouterKgqa:
             answers=(),
             trace=RouterTrace(execution.tried, None, None, repair, calls),
             linked=asked.linked,
-            problem=_why_not([each.fate for each in execution.tried], bool(asked.linked)),
+            problem=_why_not(execution.tried, bool(asked.linked)),
             usage=asked.usage,
             seconds=asked.clock.seconds,
         )
         found = execution.answering
-        if found is None or found.relaxation is None or found.table is None:
+        if found is None or found.proven is None or found.table is None:
             return answer
+        # What shows yes or no is evidence, and not an answer.
+        is_list = found.boolean is None
         with asked.clock.stage("prove"):
-            timeout_s = self._resources.timeout_s
-            proof = prove(graph, found.relaxation.crp, found.terms, timeout_s)
+            terms = found.terms if is_list else found.terms[:PROVEN_ANSWERS]
+            proof = prove(graph, found.proven, terms, self._resources.timeout_s)
         return replace(
             answer,
-            answers=proof.answers,
+            answers=proof.answers if is_list else (),
+            boolean=found.boolean,
+            count=found.count,
             trace=RouterTrace(execution.tried, execution.best, stage, repair, calls),
             confidence=found.confidence,
             sparql=found.sparql,
             evidence=proof.evidence,
             stage=stage,
             problem=proof.problem,
-            truncated=found.table.truncated,
+            truncated=is_list and found.table.truncated,
         )
 
 
@@ -170,14 +175,17 @@ def _run(repair: Repair, executor: Executor) -> Tried:
     return tried
 
 
-def _why_not(fates: Sequence[str], is_linked: bool) -> str:
+def _why_not(tried: Sequence[Tried], is_linked: bool) -> str:
     """Say why a question has no answer, by the candidate that came furthest."""
+    fates = [each.fate for each in tried]
     if not fates:
         return "no path was written, and none was found in the graph"
     if "failed" in fates:
         return "the graph did not answer in time, or gave a malformed result; see the paths below"
     if "reachable" in fates:
-        return "the path exists, but nothing on it leads to an answer"
+        reached = next(each for each in tried if each.fate == "reachable")
+        why = f": {reached.problem}" if reached.problem else ""
+        return f"the path exists, but nothing on it leads to an answer{why}"
     if "unreachable" in fates:
         return "none of the model's paths exists in the graph"
     if "unlinked" in fates:

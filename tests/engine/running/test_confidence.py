@@ -56,6 +56,41 @@ def test_what_was_relaxed_supports_nobody() -> None:
     assert (full["mentioned"], relaxed["mentioned"]) == (0.0, 2.0)
 
 
+def test_what_says_the_same_supports_itself_whatever_shows_it() -> None:
+    tried = [
+        _tried(-1.0, "m.1", "m.2", boolean=True),
+        _tried(-1.0, "m.3", boolean=True),
+        _tried(-1.0, "m.4", boolean=False),
+        _tried(-1.0, "m.4", boolean=False),
+        _tried(-1.0, "m.5", boolean=False),
+        _tried(-1.0, "m.6", count=1),
+        _tried(-1.0, "m.7", count=1),
+        _tried(-1.0, "m.1", "m.2"),
+    ]
+    supports = [round(8 * each["support"]) for each in describe_tried(tried)]
+    assert supports == [2, 2, 2, 2, 1, 2, 2, 1]
+
+
+def test_a_long_list_behind_a_count_or_a_no_is_still_one_answer() -> None:
+    many = [f"m.{number}" for number in range(30)]
+    counted, no, listed = describe_tried(
+        [_tried(-1.0, *many, count=30), _tried(-1.0, *many, boolean=False), _tried(-1.0, *many)]
+    )
+    assert (counted["answers"], counted["many answers"]) == (0.0, 0.0)
+    assert (no["answers"], no["many answers"]) == (0.0, 0.0)
+    assert listed["many answers"] == 1.0
+
+
+def test_zero_is_as_sure_as_a_path_whose_constraints_were_dropped_and_goes_last() -> None:
+    tried = [_tried(-1.0, count=0, mentioned=2), _tried(-9.0, "m.1", level="main_path")]
+    zero, _ = describe_tried(tried)
+    assert (zero["mentioned"], zero["answers"], zero["level main_path"]) == (0.0, 0.0, 1.0)
+    model = ConfidenceModel.load()
+    judged = [replace(t, confidence=c) for t, c in zip(tried, model.judge(tried), strict=True)]
+    assert 0 < (judged[0].confidence or 0) < 1
+    assert rank_tried(judged) == [1, 0]
+
+
 def test_what_has_no_answers_has_no_features_and_no_confidence() -> None:
     features = describe_tried([Tried(Candidate("x", -1.0, 5), "unreachable")])
     assert features == [{}]

@@ -119,3 +119,28 @@ def test_comparisons_with_a_node_point_to_its_new_position(frontiers: Frontiers)
     )
     constraints, lost = carried(failed, RelationPath(BIEBER, SIBLINGS), frontiers)
     assert (constraints, lost) == (failed.split("\n", 1)[1].replace("?2", "?1"), 0)
+
+
+@pytest.mark.parametrize(
+    ("failed", "lines"),
+    [
+        ("Bieber -> a.b\ncount", "count"),
+        ("Bieber -> a.b\n?x = Jamaica\nask", "?x = Jamaica\nask"),
+        (
+            "Bieber -> a.b\n[Jamaica] -> c.d ?d\n?x -> e.f > ?d\n?x = Jamaica\nask",
+            "?x = Jamaica\nask",
+        ),
+    ],
+)
+def test_a_repaired_path_counts_or_asks_as_the_failed_one_did(
+    frontiers: Frontiers, failed: str, lines: str
+) -> None:
+    assert carried(failed, RelationPath(BIEBER, SIBLINGS), frontiers)[0] == lines
+
+
+def test_a_yes_no_question_whose_test_is_lost_is_not_answered_with_yes(
+    frontiers: Frontiers,
+) -> None:
+    failed = "Bieber -> a.b\n?1 -> c.d ?d\n?x > ?d\nask"
+    lines, lost = carried(failed, RelationPath(BIEBER, SIBLINGS), frontiers)
+    assert (lost, "ask" in lines.split("\n")) == (2, False)

@@ -18,6 +18,7 @@ MONEY = "Main Path:\n Jamaica -[location , country , currency used]-> ?x"
 SIBLINGS = """Main Path:
  Justin Bieber -[people , person , sibling s]-> ?y
  ?y -[people , sibling relationship , sibling]-> ?x"""
+SIBLINGS_STEPS = " -> people.person.sibling_s -> people.sibling_relationship.sibling"
 BROTHER = f"{SIBLINGS}\nEntity Restrictions:\n ?x -[people , person , gender]-> Male"
 AREA = "Main Path:\n Kingston -[location , location , area]-> ?x"
 POPULATION = "Main Path:\n Jamaica -[location , statistical region , population]-> ?x"
@@ -205,9 +206,60 @@ def test_a_given_topic_that_the_graph_does_not_know_is_not_replaced(graph, ask):
 
 
 def test_more_answers_than_are_fetched_are_told(graph, ask, monkeypatch):
-    monkeypatch.setattr("kbqa.engine.running.execute.MAX_ANSWERS", 1)
+    monkeypatch.setattr("kbqa.engine.running.outcome.MAX_ANSWERS", 1)
     answer = ask(graph, SIBLINGS)
     assert (len(answer.answers), answer.truncated) == (1, True)
+
+
+CAPITAL = "Jamaica -> location.country.capital"
+
+
+def test_yes_and_no_are_answers_with_evidence(graph, ask):
+    for name, is_right in (("Kingston", True), ("Jamaica", False)):
+        answer = ask(graph, f"{CAPITAL}\n?x = {name}\nask")
+        assert (answer.boolean, answer.answers, answer.is_answered) == (is_right, (), True)
+        [triple] = answer.evidence
+        assert (triple.subject_name, triple.object_name) == ("Jamaica", "Kingston")
+        assert (answer.sparql or "").startswith("ASK")
+        assert answer.to_dict()["boolean"] is is_right
+        assert answer.confidence
+
+
+def test_a_count_is_an_answer_with_what_was_counted(graph, ask):
+    answer = ask(graph, f"Justin Bieber{SIBLINGS_STEPS}\ncount")
+    assert answer.count == answer.to_dict()["count"] == 2
+    assert sorted(_names(answer)) == ["Jaxon Bieber", "Jazmyn Bieber"]
+    assert len(answer.evidence) == 4
+
+
+def test_zero_is_an_answer_without_evidence(graph, ask):
+    answer = ask(graph, f"Justin Bieber{SIBLINGS_STEPS}\n?x = Kingston\ncount")
+    assert (answer.count, answer.answers, answer.evidence) == (0, (), ())
+    assert (answer.is_answered, answer.problem) == (True, None)
+
+
+def test_what_cannot_be_compared_is_told(graph, ask):
+    both = "Male <- people.person.gender\n?x {= Justin Bieber | = Jaxon Bieber}"
+    answer = ask(graph, f"{both}\nsmallest ?x -> people.person.date_of_birth")
+    assert not answer.is_answered
+    assert answer.problem == (
+        "the path exists, but nothing on it leads to an answer: "
+        "the graph has no people.person.date_of_birth of Jaxon Bieber to compare"
+    )
+
+
+def test_a_repaired_path_does_not_say_no(graph, ask):
+    for name, is_known in (("Kingston", True), ("Justin Bieber", False)):
+        answer = ask(
+            graph,
+            f"Jamaica -> location.country.main_city\n?x = {name}\nask",
+            question=f"is {name} the capital city of Jamaica?",
+            settings={"repair": "embedder"},
+        )
+        trace = answer.trace
+        assert isinstance(trace, RouterTrace)
+        assert trace.repair is not None
+        assert (answer.boolean, answer.stage) == ((True, "general") if is_known else (None, None))
 
 
 def test_candidates_written_before_are_answered_without_the_model(graph, scripted):

@@ -1,0 +1,144 @@
+"""Run one grounded path and read what it says: answers, a count, or yes or no.
+
+The graph holds what is known, not what is false, so what is missing is read with care:
+
+- A count is the number of different answers. They are listed as well, as its proof.
+- A yes/no question is answered yes if an answer of its path passes the tests that are asked. It is
+  answered no if none does although the path has answers: these show what the graph says instead.
+  Without any, nothing is known, and the path has no answer. "Is Lima the capital of Kenya" is
+  answered no because the graph has another capital of Kenya.
+- If nothing satisfies a path that counts, or one that asks only whether there is anything, its main
+  path decides. If that exists, the answer is 0 or no: the graph knows the neighbours of Kenya, and
+  none of them uses the euro. If it does not exist, there is no answer: where the graph has no moons
+  of Venus, it may just not know them.
+- A comparison of named entities needs a value of each of them.
+
+Source: beyond RouterKGQA, whose paths only list answers.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from kbqa.engine.running.join_start import choose_start
+from kbqa.kb.graph import Graph, Table
+from kbqa.sparql.compiler.compile import compile_crp
+from kbqa.sparql.crp import Crp, Entity, Order
+from kbqa.sparql.errors import MalformedResult
+from kbqa.sparql.relax import compared_entities
+from kbqa.sparql.terms import LiteralTerm
+
+logger = logging.getLogger(__name__)
+
+MAX_ANSWERS = 10_000
+"""The most answers that are listed. Counts go on beyond it."""
+
+_NOTHING = Table(("x",), ())
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a path says.
+
+    Attributes:
+        sparql: The query that says it.
+        table: The answers, in one column. For a count, what is counted; for yes, the answers that
+            pass; for no, those of which none does.
+        boolean: Yes or no; None if the path does not ask.
+        count: How many; None if the path does not count.
+    """
+
+    sparql: str
+    table: Table
+    boolean: bool | None = None
+    count: int | None = None
+
+
+class PathRunner:
+    """Runs the grounded paths of one question; the module's docstring says how they are read.
+
+    Args:
+        graph: The graph.
+        limit_s: Returns the seconds that the next query may take.
+    """
+
+    def __init__(self, graph: Graph, limit_s: Callable[[], float]) -> None:
+        self._graph, self._limit_s = graph, limit_s
+
+    def run(self, crp: Crp) -> Outcome | None:
+        """Run a path; None if nothing satisfies it, or if an entity to be compared has no value.
+
+        Raises:
+            InputError: A part of the path cannot be written in a query.
+            GraphError: The graph does not answer.
+        """
+        if crp.form == "ask":
+            return self._ask(crp)
+        listed = replace(crp, form="select")
+        start = choose_start(self._graph, listed)
+        listing = compile_crp(listed, start)
+        table = self._select(listing)
+        if not table.rows:
+            return None
+        if crp.form == "select":
+            return None if self.without_value(crp) else Outcome(listing, table)
+        sparql = compile_crp(crp, start)
+        is_listed = crp.form == "count" and not table.truncated
+        return Outcome(sparql, table, count=len(table.rows) if is_listed else self._count(sparql))
+
+    def run_unsatisfied(self, crp: Crp) -> Outcome | None:
+        """Read a path that nothing satisfies but whose main path exists: 0, no, or None."""
+        if crp.form in ("count", "count bindings"):
+            return Outcome(compile_crp(crp), _NOTHING, count=0)
+        if crp.form == "ask" and not crp.asked and crp.order is None:
+            return Outcome(compile_crp(crp), _NOTHING, boolean=False)
+        return None
+
+    def without_value(self, crp: Crp) -> list[Entity]:
+        """Return which of the entities that a path compares have no value by which to compare them.
+
+        Raises:
+            InputError: A part of the path cannot be written in a query.
+            GraphError: The graph does not answer.
+        """
+        compared = compared_entities(crp) if crp.form == "select" else ()
+        if crp.order is None or not compared:
+            return []
+        every = replace(crp, order=replace(crp.order, limit=len(compared), offset=0))
+        ranked = {row[0] for row in self._select(compile_crp(every)).rows}
+        return [entity for entity in compared if entity.mid not in ranked]
+
+    def _ask(self, crp: Crp) -> Outcome | None:
+        presupposed = crp.presupposed()
+        if crp.order is not None:
+            # The tests come after the order, so the query itself has to say whether one passes.
+            table, sparql = self._select(compile_crp(presupposed)), compile_crp(crp)
+            if not table.rows:
+                return None
+            return Outcome(sparql, table, self._graph.ask(sparql, timeout_s=self._limit_s()))
+        passing = replace(crp, form="select")
+        start = choose_start(self._graph, passing)
+        table, sparql = self._select(compile_crp(passing, start)), compile_crp(crp, start)
+        if table.rows:
+            return Outcome(sparql, table, boolean=True)
+        if not crp.asked:
+            return None
+        table = self._select(compile_crp(presupposed, choose_start(self._graph, presupposed)))
+        return Outcome(sparql, table, boolean=False) if table.rows else None
+
+    def _select(self, sparql: str) -> Table:
+        logger.debug("%s", sparql)
+        return self._graph.select(sparql, timeout_s=self._limit_s(), limit=MAX_ANSWERS)
+
+    def _count(self, sparql: str) -> int:
+        [[number]] = self._graph.select(sparql, timeout_s=self._limit_s()).rows
+        if not isinstance(number, LiteralTerm) or not number.text.isdecimal():
+            raise MalformedResult(f"the graph counted {number!r}, which is not a number")
+        return int(number.text)
+
+
+def describe_without_value(entities: Sequence[Entity], order: Order) -> str:
+    """Say that entities cannot be compared, for people."""
+    value = " then ".join(hop.relation for hop in order.hops) or "value"
+    names = " or ".join(map(str, entities))
+    return f"the graph has no {value} of {names} to compare"
