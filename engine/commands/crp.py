@@ -90,10 +90,11 @@ def run(file: Path, graph: GraphChoice, gold_entities: bool, no_relax: bool) -> 
     """Run reasoning paths on a graph.
 
     Reads {"id", "crp"}, or {"id", "crps"} with several paths, best first, such as the rows of `kbqa
-    crp generate`; the first path with answers counts. Writes {"id", "answers", "truncated",
-    "level", "dropped", "sparql", "beam", "problems", "error"}: "beam" is the number, from 0, of the
-    path that answered, "level" how far it was relaxed, "dropped" what was dropped. Names are looked
-    up in the graph, and in the row's "question" if it has one.
+    crp generate`; the first path with answers counts. Writes {"id", "answers", "boolean", "count",
+    "truncated", "level", "dropped", "sparql", "beam", "problems", "error"}: "boolean" is the answer
+    to a yes/no question, "count" a number whose list is "answers", "beam" the number, from 0, of
+    the path that answered, "level" how far it was relaxed, "dropped" what was dropped. Names are
+    looked up in the graph, and in the row's "question" if it has one.
     """
     from kbqa.engine.commands.crp_run import CrpRunner
     from kbqa.engine.commands.options import check_answers

@@ -51,6 +51,8 @@ class CrpRunner:
         """The tool that answers rows by running their CRPs."""
         blank = {
             "answers": (),
+            "boolean": None,
+            "count": None,
             "truncated": False,
             "level": None,
             "dropped": (),
@@ -72,8 +74,11 @@ class CrpRunner:
         if found is None or found.crp is None or found.relaxation is None or found.table is None:
             answered["error"] = _failure(execution.tried)
             return
-        answered["answers"] = [term_text(term) for term in found.terms]
-        answered["truncated"] = found.table.truncated
+        if found.boolean is None:
+            answered["answers"] = [term_text(term) for term in found.terms]
+            answered["truncated"] = found.table.truncated
+        answered["boolean"] = found.boolean
+        answered["count"] = found.count
         answered["level"] = found.relaxation.level
         answered["dropped"] = describe_dropped(found.relaxation.dropped, found.crp)
         answered["sparql"] = found.sparql

@@ -37,6 +37,8 @@ def test_a_path_is_run(run) -> None:
     assert row == {
         "id": "q",
         "answers": ["m.04xc2m"],
+        "boolean": None,
+        "count": None,
         "truncated": False,
         "level": "full",
         "dropped": [],
@@ -69,6 +71,22 @@ def test_a_path_is_run(run) -> None:
 def test_rows_of_other_commands_are_run(run, row: dict[str, object]) -> None:
     [answered] = run(row)
     assert (answered["answers"], answered["error"]) == (["m.04xc2m"], None)
+
+
+def test_counts_come_with_their_list_and_yes_and_no_without(run) -> None:
+    capital = "Jamaica -> location.country.capital"
+    yes, no, count, zero = run(
+        {"crp": f"{capital}\n?x = Kingston\nask"},
+        {"crp": f"{capital}\n?x = Jamaica\nask"},
+        {"crp": f"{SIBLINGS}\ncount"},
+        {"crp": f"{SIBLINGS}\n?x = Kingston\ncount"},
+    )
+    assert (yes["boolean"], yes["count"], yes["answers"]) == (True, None, [])
+    assert (no["boolean"], no["count"], no["answers"]) == (False, None, [])
+    assert str(no["sparql"]).startswith("ASK")
+    assert (count["boolean"], count["count"]) == (None, 2)
+    assert sorted(count["answers"]) == [JAZMYN, JAXON]
+    assert (zero["count"], zero["answers"], zero["level"], zero["problems"]) == (0, [], "full", [])
 
 
 def test_literals_are_answers(run) -> None:
