@@ -69,7 +69,7 @@ def test_what_cannot_be_read_of_a_path_is_told_and_the_rest_is_used(
     ("command", "row", "error"),
     [
         ("from-sparql", {"sparql": "SELECT"}, "QuerySyntaxError: "),
-        ("from-sparql", {"sparql": "SELECT (COUNT(?x) AS ?n) { ns:m.1 ns:a.b ?x }"}, "Crp"),
+        ("from-sparql", {"sparql": "SELECT (SUM(?x) AS ?n) { ns:m.1 ns:a.b ?x }"}, "Crp"),
         ("from-sparql", {"sparql": None}, 'InputError: "sparql" is null, but must be a text'),
         ("compile", {}, 'InputError: "crp" is null, but must be a text'),
         ("compile", {"crp": 7}, 'InputError: "crp" is 7, but must be a text'),
