@@ -19,6 +19,7 @@ from kbqa.engine.method import Asked
 from kbqa.engine.methods.router.repair import Repair
 from kbqa.engine.methods.router.routing import Routing
 from kbqa.engine.methods.router.trace import RouterTrace, Stage
+from kbqa.engine.questions.language import unlike_a_question
 from kbqa.engine.running.evidence import PROVEN_ANSWERS, prove
 from kbqa.engine.running.execute import Executor, Policy
 from kbqa.engine.running.tried import Execution, Tried
@@ -124,7 +125,7 @@ class RouterKgqa:
             answers=(),
             trace=RouterTrace(execution.tried, None, None, repair, calls),
             linked=asked.linked,
-            problem=_why_not(execution.tried, bool(asked.linked)),
+            problem=_why_not(asked, execution.tried),
             usage=asked.usage,
             seconds=asked.clock.seconds,
         )
@@ -175,13 +176,15 @@ def _run(repair: Repair, executor: Executor) -> Tried:
     return tried
 
 
-def _why_not(tried: Sequence[Tried], is_linked: bool) -> str:
-    """Say why a question has no answer, by the candidate that came furthest."""
+def _why_not(asked: Asked, tried: Sequence[Tried]) -> str:
+    """Say why a question has no answer, by its words or the candidate that came furthest."""
     fates = [each.fate for each in tried]
-    if not fates:
-        return "no path was written, and none was found in the graph"
     if "failed" in fates:
         return "the graph did not answer in time, or gave a malformed result; see the paths below"
+    if (why := unlike_a_question(asked.question)) is not None:
+        return why
+    if not fates:
+        return "no path was written, and none was found in the graph"
     if "reachable" in fates:
         reached = next(each for each in tried if each.fate == "reachable")
         why = f": {reached.problem}" if reached.problem else ""
@@ -189,6 +192,6 @@ def _why_not(tried: Sequence[Tried], is_linked: bool) -> str:
     if "unreachable" in fates:
         return "none of the model's paths exists in the graph"
     if "unlinked" in fates:
-        hint = "" if is_linked else "; the graph has no entity of any name in the question"
+        hint = "" if asked.linked else "; the graph has no entity of any name in the question"
         return f"no entity was found for the model's topics{hint}. Name one with --topic MID"
     return "the model wrote nothing that can be read as a path"
