@@ -142,6 +142,10 @@ def test_without_an_answer_a_sentence_says_why(graph, ask, texts, problem):
     assert problem in answer.problem
 
 
+def test_a_greeting_is_called_no_question(graph, ask):
+    assert ask(graph, "nonsense", question="hello").problem == "this does not look like a question"
+
+
 def test_paths_in_our_own_form_are_answered(graph, ask):
     answer = ask(graph, "Jamaica -> location.country.currency_used\n?x -> a.b or none")
     assert _names(answer) == ["Jamaican dollar"]
