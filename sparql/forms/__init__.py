@@ -1,4 +1,4 @@
-"""The text forms of reasoning paths: kbqa's own, which can say everything, and RouterKGQA's.
+"""The text forms of reasoning paths: kbqa's own, which says everything, RouterKGQA's, and between.
 
 **kbqa's own form**, read by `parse_crp` and written by `render_crp`:
 
@@ -76,6 +76,26 @@ Two habits of the published texts have a meaning. A ``?c`` on the main path is t
 answer must differ from (otherwise it is the topic). A date compared with ``<=`` or ``>=`` is one
 end of an interval, and a missing value satisfies it.
 
+**The extended form**, read by `parse_routerkgqa` too and written by `render_extended`, is what the
+shipped model writes. It is RouterKGQA's text wherever that can say it, and so a model that knows
+the one learns the other quickly. Else a last section says the rest:
+
+    Main Path:
+     location , country -[R[type , object , type]]-> ?x
+    Numeric Restrictions:
+     ?x -[location , location , area]-> ?sk0
+      ORDER BY DESC(?sk0)
+      LIMIT 1
+    Further Restrictions:
+      no ?x -[location , country , currency used]-> Euro
+      after 2
+
+Its lines are: ``count``, ``count bindings`` and ``ask``; ``after 2``, ``with ties`` and ``by
+number``, of the order; ``no`` before a triple, which with all behind it must not exist; a triple
+that starts from another entity; ``?x = Lima``, ``?x != Lima``, ``?x = Spain | Germany``; and
+``?x > ?a``, with all comparisons. Outside the main path, too, triples may be inverse. A class, at
+the ends of ``type.object.type``, is written in words.
+
 Source: RouterKGQA, appendix B, and its published files.
 """
 
@@ -84,7 +104,11 @@ from kbqa.sparql.forms._own_reader import parse_crp
 from kbqa.sparql.forms._own_words import bracketed
 from kbqa.sparql.forms._own_writer import render_crp
 from kbqa.sparql.forms._routerkgqa_reader import parse_routerkgqa, relation_id
-from kbqa.sparql.forms._routerkgqa_writer import relation_text, render_routerkgqa
+from kbqa.sparql.forms._routerkgqa_writer import (
+    relation_text,
+    render_extended,
+    render_routerkgqa,
+)
 
 __all__ = [
     "bracketed",
@@ -95,6 +119,7 @@ __all__ = [
     "relation_id",
     "relation_text",
     "render_crp",
+    "render_extended",
     "render_routerkgqa",
 ]
 

@@ -1,9 +1,11 @@
-"""Read RouterKGQA's text form, leniently; `kbqa.sparql.forms` describes it.
+"""Read RouterKGQA's text form and its extension, leniently; `kbqa.sparql.forms` describes them.
 
 Constraints on one node come in the order of the sections, wherever their lines were.
 """
 
 import re
+from collections.abc import Mapping
+from string import ascii_lowercase
 from typing import cast
 
 from kbqa.sparql.compiler.values import is_date
@@ -13,9 +15,12 @@ from kbqa.sparql.crp import (
     Crp,
     CrpReading,
     Entity,
+    Form,
     Hop,
     IsEntity,
+    IsNotEntity,
     Kind,
+    NodeRef,
     Operator,
     Order,
     Test,
@@ -30,7 +35,13 @@ _SECTIONS = {
     "entity restrictions:": "entity",
     "numeric restrictions:": "numeric",
     "string restrictions:": "string",
+    "further restrictions:": "further",
 }
+TYPE = "type.object.type"
+"""What leads from an entity to its classes. A class is written in words, as relations are."""
+
+OR = " | "
+"""Between the entities of which an answer must be one."""
 # Runs of blanks are matched possessively: no line takes more than linear time.
 _TRIPLE = re.compile(
     r"(?P<subject>.*?)-\[\s*+(?P<inverse>R\s*+\[)?(?P<relation>[^\[\]]+)"
@@ -47,6 +58,10 @@ _ORDER = re.compile(
 )
 _LIMIT = re.compile(r"LIMIT\s++([1-9][0-9]{0,5})", re.IGNORECASE)
 _VARIABLE = re.compile(r"\?\w++")
+_TEST = re.compile(r"(?P<variable>\?\w++)\s*+(?P<operator><=|>=|!=|<|>|=)\s*+(?P<value>\S.*)")
+_AFTER = re.compile(r"after\s++([0-9]{1,6})", re.IGNORECASE)
+_NO = re.compile(r"no\s++(?=\?\w++\s*+-\[)", re.IGNORECASE)
+_FORMS: Mapping[str, Form] = {"count": "count", "count bindings": "count bindings", "ask": "ask"}
 _MAX_LINES = 100  # The published texts have eleven at most.
 _KINDS: tuple[Kind, ...] = ("entity", "numeric", "string")
 
@@ -109,6 +124,9 @@ class _Reader:
         self._order_node: BranchNode | None = None
         self._descending = False
         self._limit = 1
+        self._offset, self._ties, self._counted = 0, False, False
+        self._form: Form = "select"
+        self._others: list[tuple[Entity, BranchNode]] = []
         self._problems: list[str] = []
 
     def read_line(self, line: str, number: int) -> None:
@@ -118,7 +136,10 @@ class _Reader:
             self._section = section
         elif self._section == "main":
             self._read_hop(line, number)
-        elif not (self._section and self._read_restriction(line)):
+        elif not (
+            (self._section == "further" and self._read_further(line))
+            or (self._section and self._read_restriction(line))
+        ):
             self._problems.append(f"line {number}: cannot read {line!r}")
 
     def finish(self) -> CrpReading:
@@ -130,14 +151,20 @@ class _Reader:
             for at, node in enumerate(self._main)
             for constraint in sorted(node.constraints(at), key=_place)
         )
+        others = tuple(c for entity, node in self._others for c in node.constraints(entity))
         inner = self._names[:-1]
-        crp = Crp(
-            topic=entity_in_text(self._topic),
-            path=tuple(self._path),
-            constraints=constraints,
-            order=order,
-            differs_from=inner.index("?c") if "?c" in inner else 0,
-        )
+        is_class = self._path[0] == Hop(TYPE, inverse=True)
+        try:
+            crp = Crp(
+                topic=_end(self._topic, is_class=is_class),
+                path=tuple(self._path),
+                constraints=(*others, *constraints),
+                order=order,
+                differs_from=inner.index("?c") if "?c" in inner else 0,
+                form=self._form,
+            )
+        except ValueError as error:
+            raise CrpSyntaxError(str(error)) from None
         return CrpReading(crp, tuple(self._problems))
 
     def _read_hop(self, line: str, number: int) -> None:
@@ -188,9 +215,69 @@ class _Reader:
         elif object_.startswith("?"):
             return False
         else:
-            node.tests.append(IsEntity(entity_in_text(object_)))
+            node.tests.append(IsEntity(_end(object_, is_class=hop == Hop(TYPE))))
         parent.edges.append((hop, node))
         return True
+
+    def _read_further(self, line: str) -> bool:
+        """Read a line that only the extended form has; False if it is another line."""
+        if (form := _FORMS.get(line.lower())) is not None:
+            self._form = form
+        elif line.lower() == "with ties":
+            self._ties = True
+        elif line.lower() == "by number":
+            self._counted = True
+        elif (match := _AFTER.fullmatch(line)) is not None:
+            self._offset = int(match[1])
+        elif (match := _NO.match(line)) is not None:
+            return self._read_absent(line[match.end() :])
+        elif (match := _TRIPLE.fullmatch(line)) is not None:
+            subject = match["subject"].strip()
+            if not subject or subject.startswith("?"):
+                return False
+            self._others.append((entity_in_text(subject), BranchNode()))
+            self._nodes[subject] = self._others[-1][1]
+            return self._read_triple(match)
+        else:
+            match = _TEST.fullmatch(line)
+            return match is not None and self._read_test(match)
+        return True
+
+    def _read_absent(self, line: str) -> bool:
+        match = _TRIPLE.fullmatch(line)
+        parent = match and self._nodes.get(match["subject"].strip())
+        if match is None or parent is None or not self._read_triple(match):
+            return False
+        parent.edges[-1][1].negated = True
+        return True
+
+    def _read_test(self, match: re.Match[str]) -> bool:
+        node, value = self._nodes.get(match["variable"]), match["value"]
+        operator = cast(Operator, match["operator"])
+        if node is None:
+            return False
+        if value.startswith("?"):
+            if (other := self._nodes.get(value)) is None or other is node:
+                return False
+            node.tests.append(Compare(operator, NodeRef(self._reference(other))))
+        elif operator == "=" and OR in value:
+            node.any_of.append(tuple(_being(name) for name in value.split(OR)))
+        elif operator == "=":
+            node.tests.append(IsEntity(entity_in_text(value)))
+        elif operator == "!=":
+            node.tests.append(IsNotEntity(entity_in_text(value)))
+        else:
+            return False
+        return True
+
+    def _reference(self, node: BranchNode) -> int | str:
+        """Return what refers to a node: its place on the main path, or a label."""
+        if node in self._main:
+            return self._main.index(node)
+        if node.label is None:
+            taken = {each.label for each in self._nodes.values()}
+            node.label = next(c for c in ascii_lowercase if c not in taken)
+        return node.label
 
     def _read_filter(self, match: re.Match[str]) -> bool:
         node = self._nodes.get(match["variable"])
@@ -222,16 +309,33 @@ class _Reader:
         if node is None:
             return None
         hops: tuple[Hop, ...] = ()
-        while node in self._ways:
-            if not node.is_bare:
-                node.label = "a"
-                node.optional = False  # a missing value cannot be ranked
-                return Order(node.label, hops, self._descending, self._limit)
+        while node in self._ways and node.is_bare:
             parent, hop = self._ways[node]
             parent.edges.remove((hop, node))
             hops = (hop, *hops)
             node = parent
-        return Order(self._main.index(node), hops, self._descending, self._limit)
+        node.optional = False  # a missing value cannot be ranked
+        return Order(
+            self._reference(node),
+            hops,
+            self._descending,
+            self._limit,
+            self._offset,
+            self._ties,
+            self._counted and bool(hops),
+        )
+
+
+def _end(text: str, *, is_class: bool) -> Entity:
+    """Read an entity, or a class that is written in words."""
+    class_id = relation_id(text)
+    if is_class and "." in class_id and is_well_formed(class_id):
+        return Entity(mid=class_id)
+    return entity_in_text(text)
+
+
+def _being(name: str) -> BranchNode:
+    return BranchNode(tests=[IsEntity(entity_in_text(name.strip()))])
 
 
 def _place(constraint: Constraint) -> tuple[bool, int]:

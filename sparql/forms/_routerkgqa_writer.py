@@ -1,21 +1,25 @@
-"""Write RouterKGQA's text form, exactly; `kbqa.sparql.forms` describes it."""
+"""Write RouterKGQA's text form and its extension, exactly; `kbqa.sparql.forms` describes them."""
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from kbqa.sparql.compiler.values import is_date
 from kbqa.sparql.crp import (
+    AnyOf,
     Compare,
     Constraint,
     Crp,
     Entity,
     Hop,
     IsEntity,
+    IsNotEntity,
+    NodeRef,
     Operator,
     Order,
     TextEquals,
 )
-from kbqa.sparql.forms._routerkgqa_reader import is_interval_end, relation_id
+from kbqa.sparql.forms._routerkgqa_reader import OR, TYPE, is_interval_end, relation_id
 from kbqa.sparql.terms import LiteralTerm, is_mid, is_well_formed
 
 _INTEGER = re.compile(r"[0-9]++")
@@ -33,6 +37,14 @@ def render_routerkgqa(crp: Crp) -> str | None:
     return _Writer(crp).write()
 
 
+def render_extended(crp: Crp) -> str | None:
+    """Write a CRP in the extended form, or return None if that form cannot say it.
+
+    What RouterKGQA's form can say is written in it.
+    """
+    return _Writer(crp).write() or _Writer(crp, extended=True).write()
+
+
 def relation_text(relation: str) -> str:
     """Write a relation as words.
 
@@ -45,8 +57,8 @@ def relation_text(relation: str) -> str:
 class _Writer:
     """Writes one CRP; `write` stops at the first part that the form cannot say."""
 
-    def __init__(self, crp: Crp) -> None:
-        self._crp = crp
+    def __init__(self, crp: Crp, *, extended: bool = False) -> None:
+        self._crp, self._extended = crp, extended
         self._names = _main_names(crp)
         self._used = set(self._names)
         self._labels: dict[str, str] = {}  # to variables
@@ -55,22 +67,32 @@ class _Writer:
         crp = self._crp
         try:
             sections: dict[str, list[str]] = {"entity": [], "numeric": [], "string": []}
-            if crp.form != "select" or crp.differs_from is None or crp.answer_language != "en":
+            further: list[str] = []
+            if crp.differs_from is None or crp.answer_language != "en":
                 raise _UnsayableError
             for constraint in crp.constraints:
-                sections[constraint.kind] += self._constraint(constraint, self._names)
+                if self._extended and _is_further(constraint):
+                    further += self._further(constraint, self._names)
+                else:
+                    sections[constraint.kind] += self._constraint(constraint, self._names)
             if crp.order is not None:
                 sections["numeric"] += self._order(crp.order)
+                further += _places(crp.order)
+            if crp.form != "select":
+                further.append(f"  {crp.form}")
+            if further and not self._extended:
+                raise _UnsayableError
             lines = ["Main Path:", *self._main_path()]
         except _UnsayableError:
             return None
-        for kind, body in sections.items():
+        for kind, body in {**sections, "further": further}.items():
             if body:
                 lines += [f"{kind.capitalize()} Restrictions:", *body]
         return "\n".join(lines)
 
     def _main_path(self) -> Iterator[str]:
-        subject = _name(self._crp.topic)
+        is_class = self._extended and self._crp.path[0] == Hop(TYPE, inverse=True)
+        subject = _class_text(self._crp.topic) if is_class else _name(self._crp.topic)
         for hop, name in zip(self._crp.path, self._names[1:], strict=True):
             if not isinstance(hop, Hop):
                 raise _UnsayableError
@@ -87,7 +109,9 @@ class _Writer:
         match constraint.test:
             case IsEntity(entity) if hops:
                 lines, end = self._triples(names[at], hops[:-1], "?c")
-                lines.append(f" {end} -[{_forward(hops[-1])}]-> {_name(entity)}")
+                is_class = self._extended and hops[-1] == Hop(TYPE)
+                name = _class_text(entity) if is_class else _name(entity)
+                lines.append(f" {end} {self._arrow(hops[-1])} {name}")
             case Compare(operator, LiteralTerm() as value):
                 lines, end = self._triples(names[at], hops, _value_name(constraint))
                 lines.append(f"  FILTER ({_comparison(end, operator, value)})")
@@ -102,7 +126,9 @@ class _Writer:
 
     def _branching(self, constraint: Constraint, start: str) -> list[str]:
         name, order = "?c", self._crp.order
-        if constraint.label is not None:
+        if self._extended and constraint.label is not None:
+            name = "?a"
+        elif constraint.label is not None:
             if order is None or order.at != constraint.label or constraint.kind == "string":
                 raise _UnsayableError  # a string's variable is defined after the order
             name = "?c" if order.hops else "?sk0"
@@ -116,8 +142,40 @@ class _Writer:
             lines += self._constraint(branch, inner_names)
         return lines
 
+    def _further(self, constraint: Constraint, names: list[str]) -> list[str]:
+        """Write a line of the section that RouterKGQA's form does not have, and those it needs."""
+        at, hops, test = constraint.at, constraint.hops, constraint.test
+        if at == 0 or isinstance(at, str):
+            raise _UnsayableError
+        start = _name(at) if isinstance(at, Entity) else names[at]
+        if constraint.negated:
+            first, *rest = self._restriction(replace(constraint, negated=False), start)
+            return [f"  no{first}", *rest]
+        if isinstance(at, Entity):
+            return self._restriction(constraint, start)
+        lines, end = self._triples(start, hops, "?c")
+        match test:
+            case IsEntity(entity):
+                return [*lines, f"  {end} = {_name(entity)}"]
+            case IsNotEntity(entity):
+                return [*lines, f"  {end} != {_name(entity)}"]
+            case AnyOf() if entities := test.entities():
+                return [*lines, f"  {end} = {OR.join(map(_choice, entities))}"]
+            case Compare(operator, NodeRef(node)):
+                other = self._labels.get(node) if isinstance(node, str) else names[node]
+                if other:
+                    return [*lines, f"  {end} {operator} {other}"]
+        raise _UnsayableError
+
+    def _restriction(self, constraint: Constraint, start: str) -> list[str]:
+        """Write the triples of a constraint that begins at this node."""
+        if constraint.optional or constraint.kind != "entity" or not constraint.hops:
+            raise _UnsayableError
+        at = 1  # any node but the topic: its name is given
+        return self._constraint(replace(constraint, at=at), ["", start])
+
     def _order(self, order: Order) -> list[str]:
-        if order.offset or order.ties or order.counted or order.at == 0:
+        if order.at == 0:
             raise _UnsayableError
         at = order.at
         start = self._labels[at] if isinstance(at, str) else self._names[at]
@@ -131,9 +189,15 @@ class _Writer:
         lines = []
         for remaining, hop in zip(range(len(hops) - 1, -1, -1), hops, strict=True):
             name = self._fresh("?c" if remaining else last_name)
-            lines.append(f" {subject} -[{_forward(hop)}]-> {name}")
+            lines.append(f" {subject} {self._arrow(hop)} {name}")
             subject = name
         return lines, subject
+
+    def _arrow(self, hop: Hop) -> str:
+        if hop.inverse and not self._extended:
+            raise _UnsayableError
+        relation = _relation(hop)
+        return f"-[R[{relation}]]->" if hop.inverse else f"-[{relation}]->"
 
     def _fresh(self, wanted: str) -> str:
         name, number = wanted, 1
@@ -168,10 +232,40 @@ def _relation(hop: Hop) -> str:
     return text
 
 
-def _forward(hop: Hop) -> str:
-    if hop.inverse:
+def _is_further(constraint: Constraint) -> bool:
+    """Return whether a constraint goes into the section that RouterKGQA's form does not have."""
+    if constraint.negated or isinstance(constraint.at, Entity):
+        return True
+    match constraint.test:
+        case IsEntity():
+            return not constraint.hops
+        case IsNotEntity() | AnyOf() | Compare(value=NodeRef()):
+            return True
+        case _:
+            return False
+
+
+def _places(order: Order) -> list[str]:
+    """Write what RouterKGQA's form cannot say of an order."""
+    return [
+        *(["  by number"] if order.counted else []),
+        *([f"  after {order.offset}"] if order.offset else []),
+        *(["  with ties"] if order.ties else []),
+    ]
+
+
+def _choice(entity: Entity) -> str:
+    if OR in (name := _name(entity)):
         raise _UnsayableError
-    return _relation(hop)
+    return name
+
+
+def _class_text(entity: Entity) -> str:
+    if entity.mid is None or relation_id(text := relation_text(entity.mid)) != entity.mid:
+        raise _UnsayableError
+    if not is_well_formed(entity.mid) or "." not in entity.mid:
+        raise _UnsayableError
+    return text
 
 
 def _main_names(crp: Crp) -> list[str]:

@@ -5,7 +5,7 @@ order. They attach them to nodes of this tree; `BranchNode.constraints` turns it
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from kbqa.sparql.crp import AnyOf, Constraint, Entity, Hop, Test
 
@@ -59,8 +59,9 @@ class BranchNode:
                     test = _any_of(alternatives, last)
                     return Constraint(at, hops, test, optional=optional, negated=negated)
                 # An optional hop after a required one stays apart: only its own lack is forgiven.
-                case [], [], [(hop, child)] if not (child._is_optional or child.negated or negated):
-                    return child._branch(at, (*hops, hop))
+                case [], [], [(hop, child)] if not (child._is_optional or child.negated):
+                    branch = child._branch(at, (*hops, hop))
+                    return replace(branch, negated=True) if negated else branch
         branches = tuple(self.constraints(last))
         return Constraint(at, hops, None, branches, optional, negated, self.label)
 
