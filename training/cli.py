@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from kbqa.engine.writing.constraints.decoding import CONSTRAINED_FORMS
 from kbqa.kb.commands.options import GraphChoice, graph_options, json_option
 from kbqa.training.data.targets import NameSource
 from kbqa.training.data.training_set import ExampleSet, Split, load_examples, split_examples
@@ -152,7 +153,6 @@ def _print_result(result: TrainingResult, config: TrainingConfig, as_json: bool)
         return
     if result.stopped_early:
         click.echo(f"stopped early at step {result.steps:,}", err=True)
-    # Decoding can only constrain RouterKGQA's form.
-    free = "" if config.crp_format == "routerkgqa" else " --decoding none"
+    free = "" if config.crp_format in CONSTRAINED_FORMS else " --decoding none"
     ask = f"kbqa ask --adapter {result.adapter}{free}"
     click.echo(f"adapter in {result.adapter}: ask with `{ask}`")

@@ -16,11 +16,11 @@ from kbqa.engine.linking.mentions import mend_mojibake
 from kbqa.engine.questions.conversion import Unconverted, convert_queries
 from kbqa.sparql.crp import Constraint, Crp, Entity, TextEquals
 from kbqa.sparql.errors import CrpSyntaxError
-from kbqa.sparql.forms import parse_routerkgqa, render_crp, render_routerkgqa
+from kbqa.sparql.forms import parse_routerkgqa, render_crp, render_extended, render_routerkgqa
 from kbqa.sparql.terms import is_mid
 
-TargetForm: TypeAlias = Literal["routerkgqa", "compact"]
-"""RouterKGQA's text form, or kbqa's own, which is shorter and says more."""
+TargetForm: TypeAlias = Literal["routerkgqa", "extended", "compact"]
+"""RouterKGQA's text form, its extension, or kbqa's own, which is shorter."""
 
 NameSource: TypeAlias = Callable[[Iterable[str]], Mapping[str, str]]
 """Looks up the names of mids, as `Graph.labels` does."""
@@ -78,15 +78,17 @@ def write_target(crp: Crp, form: TargetForm) -> str | Unconverted:
     >>> write_target(kenya, "compact")
     'Kenya -> location.country.capital'
     """
-    # An id of a type is made of words, so our own form can use it as a name.
+    # An id of a class is made of words, so these forms can use it as a name.
     if not all(
-        entity.name or (form == "compact" and not is_mid(entity.mid or ""))
+        entity.name or (form != "routerkgqa" and not is_mid(entity.mid or ""))
         for entity in crp.entities()
     ):
         return Unconverted(UNNAMED)
     crp = _without_unasked(crp)
     if form == "routerkgqa":
         return render_routerkgqa(crp) or Unconverted("RouterKGQA's text form cannot say it")
+    if form == "extended":
+        return render_extended(crp) or Unconverted("the extended form cannot say it")
     return render_crp(crp.with_entities(lambda e: Entity(e.name) if e.name else e))
 
 

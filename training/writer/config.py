@@ -62,7 +62,8 @@ class TrainingConfig:
         description="Linear layers to adapt; `all` for all except the output layer.",
     )
     crp_format: TargetForm = Field(
-        default="routerkgqa", description="Text form to learn: RouterKGQA's or kbqa's own."
+        default="extended",
+        description="Text form to learn: RouterKGQA's, its extension or kbqa's own.",
     )
     max_length: int = Field(
         default=320,

@@ -13,7 +13,7 @@ from kbqa.engine.deadline import held
 from kbqa.engine.writing.backends.beam_search import Hypothesis, State, Unsteered, beam_search
 from kbqa.engine.writing.backends.next_token_logits import NextTokenLogits
 from kbqa.engine.writing.constraints.crp_grammar import Steps, start
-from kbqa.engine.writing.constraints.decoding import Decoding, walked_topics
+from kbqa.engine.writing.constraints.decoding import Decoding, check_form, walked_topics
 from kbqa.engine.writing.constraints.steering import Pieces, SteeredText
 from kbqa.engine.writing.generate import (
     DEFAULT_ADAPTER,
@@ -28,7 +28,6 @@ from kbqa.engine.writing.models.base_models import base_model, require_lm_extra
 from kbqa.engine.writing.models.merged_checkpoint import load_merged
 from kbqa.engine.writing.models.precision import fastest_precision
 from kbqa.engine.writing.prompt import PromptFormat, load_prompt_format
-from kbqa.sparql.errors import ModelError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -80,11 +79,8 @@ class TransformersGenerator:
         base = base or adapter_base(adapter)
         prompt, revision = load_prompt_format(adapter), adapter_revision(adapter)
         decoding = decoding or Decoding()
-        if prompt.crp_format != "routerkgqa" and decoding.level != "none":
-            raise ModelError(
-                f"{adapter} writes paths in the form {prompt.crp_format!r}, and only RouterKGQA's "
-                "form can be constrained. Use --decoding none."
-            )
+        if decoding.level != "none":
+            check_form(prompt)
         if threads is not None:
             torch.set_num_threads(threads)
         device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -122,7 +118,8 @@ class TransformersGenerator:
         inputs = self._tokenizer(
             prompts, return_tensors="pt", padding=True, add_special_tokens=False
         ).to(self._device)
-        steps = [self._decoding.steps(request) for request in requests]
+        form = self._prompt.crp_format
+        steps = [self._decoding.steps(request, form) for request in requests]
         found = beam_search(
             self._logits,
             inputs["input_ids"],

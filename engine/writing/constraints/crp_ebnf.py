@@ -1,4 +1,4 @@
-"""RouterKGQA's text form of a CRP as a context-free grammar, for back ends that take one.
+"""RouterKGQA's text form of a CRP and its extension as grammars, for back ends that take one.
 
 The language is that of `kbqa.engine.writing.constraints.crp_grammar`, except for rules that such a
 grammar cannot express, or only at length: variables come from a fixed set, a line may begin with
@@ -14,7 +14,7 @@ from itertools import groupby
 from string import ascii_lowercase
 
 from kbqa.engine.writing.constraints.crp_grammar import ANSWER, INNER, MAX_HOPS, MAX_LIMIT
-from kbqa.engine.writing.constraints.decoding import Decoding
+from kbqa.engine.writing.constraints.decoding import Decoding, check_form
 from kbqa.engine.writing.constraints.path_walk import is_sayable
 from kbqa.engine.writing.prompt import PromptFormat
 from kbqa.sparql.errors import ModelError
@@ -38,14 +38,29 @@ spaced ::= [{_SPACE}] spaced | "-" dashed | [^\n\ufffd\-{_SPACE}] within
 dashed ::= ([^\n\ufffd\[{_SPACE}] within | [{_SPACE}] spaced)?
 """
 
+
+def _any(texts: Iterable[str]) -> str:
+    return " | ".join(f'"{text}"' for text in texts)
+
+
 _MAIN_PATH = rf"""
 root ::= "Main Path:\n " name arrow (node arrow){{0,{MAX_HOPS - 1}}} " {ANSWER}" restrictions
 arrow ::= forward | " -[R[" relation "]]->"
 forward ::= " -[" relation "]->"
 """
 
+_FURTHER = r"""
+further ::= "\nFurther Restrictions:" line+
+line ::= "\n  " ("count" | "ask" | "with ties" | "by number" | "after " after | test | "no " triple)
+    | "\n " triple | "\n " name edge
+triple ::= variable edge
+edge ::= arrow " " (variable | name)
+test ::= variable (comparison " " variable | " " "!"? "= " name)
+comparison ::= " <" | " <=" | " >" | " >=" | " =" | " !="
+"""
+"""The section that only the extended form has."""
+
 _RESTRICTIONS = rf"""
-restrictions ::= entities? numerics? strings?
 entities ::= "\nEntity Restrictions:" entity+
 numerics ::= "\nNumeric Restrictions:" numeric+
 strings ::= "\nString Restrictions:" string+
@@ -54,7 +69,7 @@ value ::= operator "\"" [\-+0-9.:TZ]+ "\""
 integer ::= operator [0-9]+
 text ::= " = \"" [^\n]+ "\""
 order ::= "\n  ORDER BY " ("DESC(" | "ASC(")
-limit ::= ")\n  LIMIT " ({" | ".join(f'"{n}"' for n in range(1, MAX_LIMIT + 1))})
+limit ::= ")\n  LIMIT " ({_any(map(str, range(1, MAX_LIMIT + 1)))})
 """
 
 _LINES = {
@@ -66,19 +81,33 @@ _LINES = {
 }
 """What a line about a variable may be, in each section."""
 
-
 _WORD = re.compile(" ?[^ ]+")
 
 
-def write_ebnf(relations: Sequence[str]) -> str:
+def write_ebnf(relations: Sequence[str], *, is_extended: bool = False) -> str:
     """Write the grammar.
 
     Args:
         relations: Ids of those that paths may take. Those that cannot be written in words are left
             out.
+        is_extended: Of the extended form.
     """
     nodes = " | ".join(rf'" {name}\n {name}"' for name in INNER)
-    rules = [_MAIN_PATH, f"node ::= {nodes}\n", _RESTRICTIONS, *map(_section, _LINES), _NAMES]
+    sections = "entities? numerics? strings?" + (" further?" if is_extended else "")
+    rules = [
+        _MAIN_PATH,
+        f"restrictions ::= {sections}\n",
+        f"node ::= {nodes}\n",
+        _RESTRICTIONS,
+        _NAMES,
+    ]
+    if is_extended:
+        rules += [
+            _FURTHER,
+            f"after ::= {_any(map(str, range(1, MAX_LIMIT)))}\n",
+            f"variable ::= {_any(_VARIABLES)}\n",
+        ]
+    rules += [_section(kind, "arrow" if is_extended else "forward") for kind in _LINES]
     return "".join([*rules, _one_of(relations)])
 
 
@@ -94,22 +123,18 @@ def decoding_grammar(decoding: Decoding, prompt: PromptFormat) -> str | None:
         raise ModelError(
             "only --backend transformers offers --decoding graph. Use --decoding schema."
         )
-    if prompt.crp_format != "routerkgqa":
-        raise ModelError(
-            f"the adapter writes paths in the form {prompt.crp_format!r}, and only RouterKGQA's "
-            "form can be constrained. Use --decoding none."
-        )
-    return write_ebnf(decoding.relations)
+    check_form(prompt)
+    return write_ebnf(decoding.relations, is_extended=prompt.crp_format == "extended")
 
 
-def _section(kind: str) -> str:
+def _section(kind: str, edge: str) -> str:
     """Write the rules of a section's lines; the next line must begin with a new variable."""
     ends = [f'" {name}" {kind}_{name[1:]}' for name in _VARIABLES if name != ANSWER]
     if kind == "entity":
         ends.append('" " name')
     rules = {
         kind: " | ".join(f"{kind}_{name[1:]}" for name in _VARIABLES),
-        f"{kind}_end": f"forward ({' | '.join(ends)})",
+        f"{kind}_end": f"{edge} ({' | '.join(ends)})",
         **{f"{kind}_{name[1:]}": _LINES[kind].format(name=name) for name in _VARIABLES},
     }
     return "".join(f"{rule} ::= {meaning}\n" for rule, meaning in rules.items())

@@ -1,4 +1,4 @@
-"""What may follow what in RouterKGQA's text form of a CRP, piece by piece.
+"""What may follow what in RouterKGQA's text form of a CRP or its extension, piece by piece.
 
 For any text that can still become a CRP, the grammar gives the ways to continue: one of several
 texts, or free text of some form, such as a name. It knows nothing of tokens. Its pieces begin with
@@ -21,8 +21,13 @@ MAX_HOPS = 6
 """Hops of a main path; the published ones have five at most."""
 
 _TITLE = "Main Path:"
-_HEADERS = ("\nEntity Restrictions:", "\nNumeric Restrictions:", "\nString Restrictions:")
-_ENTITY, _NUMERIC, _STRING = range(3)
+_HEADERS = (
+    "\nEntity Restrictions:",
+    "\nNumeric Restrictions:",
+    "\nString Restrictions:",
+    "\nFurther Restrictions:",  # in the extended form only
+)
+_ENTITY, _NUMERIC, _STRING, _FURTHER = range(4)
 ANSWER, _PIVOT = "?x", "?c"
 INNER = (_PIVOT, "?y", "?k", "?z", "?y2", "?k2", "?y3", "?k3")
 """Names of the nodes before the answer of a main path."""
@@ -39,6 +44,10 @@ _NUMERIC_FILTER = re.compile(
     rf"\n  FILTER \((?:(?P<plain>\?\w+) {_OPERATOR} \"[-+0-9.:TZ]+\""
     rf"|xsd:integer\((?P<cast>\?\w+)\) {_OPERATOR} [0-9]+)\)"
 )
+_TEST = re.compile(
+    r"\n  (?P<variable>\?\w+) (?:!?= [^?\s][^\n]*|(?:<=|>=|!=|<|>|=) (?P<other>\?\w+))"
+)
+_TEST_START = re.compile(r"\n(?: (?: (?:\?(?:\w+(?: (?:[<>!]?=?(?: [^\n]*)?)?)?)?)?)?)?")
 _STRING_FILTER = re.compile(
     r"\n  FILTER \((?:str\((?P<cast>\?\w+)\)|(?P<plain>\?\w+)) = \"[^\n]+\"\)"
 )
@@ -90,11 +99,18 @@ class Options(NamedTuple):
 class Steps(Protocol):
     """Where paths may lead."""
 
-    def topics(self) -> TextSet | None:
-        """Return the names that main paths may start from, as `topic_line` writes them.
+    @property
+    def is_extended(self) -> bool:
+        """Whether paths are written in the extended form."""
+
+    def topics(self) -> Sequence[TextSet] | None:
+        """Return what main paths may start from, as `topic_line` writes it: names, classes.
 
         None means any name.
         """
+
+    def others(self) -> TextSet | None:
+        """Return the names that triples outside the main path may start from; None means any."""
 
     def hops(self, topic: str, path: tuple[Hop, ...]) -> TextSet:
         """Return the arrows that may continue a main path, as `arrow` writes them."""
@@ -112,7 +128,7 @@ class Steps(Protocol):
         """Return whether a main path may have another hop."""
 
     def restrictions(self) -> TextSet:
-        """Return the arrows of constraints; these are never inverse."""
+        """Return the arrows of constraints; only the extended form has inverse ones."""
 
 
 def arrow(hop: Hop) -> str:
@@ -136,7 +152,18 @@ def start(steps: Steps) -> Options:
 
 
 _TITLES = TextSet((_TITLE,), ends_line=True)
-_SECTIONS = [TextSet(_HEADERS[first:], ends_line=True) for first in range(3)]
+_SECTIONS = {
+    (first, last): TextSet(_HEADERS[first:last], ends_line=True)
+    for last in (_FURTHER, len(_HEADERS))
+    for first in range(last)
+}
+_ABOUT_ALL = TextSet(
+    [
+        *("\n  count", "\n  ask", "\n  with ties", "\n  by number"),
+        *(f"\n  after {n}" for n in range(1, MAX_LIMIT)),
+    ]
+)
+"""Lines of the extended form about all answers."""
 _LIMITS = TextSet([f"\n  LIMIT {n}" for n in range(1, MAX_LIMIT + 1)])
 
 
@@ -144,8 +171,8 @@ def _topic(steps: Steps) -> Options:
     def then(name: str) -> Options:
         return _hop(steps, name.strip(), (), ())
 
-    if (names := steps.topics()) is not None:
-        return Options((OneOf(names, then),))
+    if (topics := steps.topics()) is not None:
+        return Options(tuple(OneOf(texts, then) for texts in topics))
     return Options(region=Region(_may_be_topic, _is_topic, then))
 
 
@@ -179,9 +206,10 @@ def _after_line(steps: Steps, known: tuple[str, ...], section: int) -> Options:
     def then(header: str) -> Options:
         return _line(steps, known, _HEADERS.index(header), None)
 
-    if section == len(_HEADERS):
+    last = len(_HEADERS) if steps.is_extended else _FURTHER
+    if section == last:
         return Options(may_end=True)
-    return Options((OneOf(_SECTIONS[section], then),), may_end=True)
+    return Options((OneOf(_SECTIONS[section, last], then),), may_end=True)
 
 
 def _line(steps: Steps, known: tuple[str, ...], section: int, pending: str | None) -> Options:
@@ -197,6 +225,8 @@ def _line(steps: Steps, known: tuple[str, ...], section: int, pending: str | Non
     choices = [OneOf(TextSet([f"\n {name}" for name in subjects]), restrict)]
     if section == _ENTITY:
         return Options(tuple(choices))
+    if section == _FURTHER:
+        return _further_line(steps, known, choices)
     if section == _NUMERIC:
         orders = [f"\n  ORDER BY {way}({name})" for name in subjects for way in ("DESC", "ASC")]
         choices.append(OneOf(TextSet(orders, ends_line=True), order))
@@ -210,6 +240,35 @@ def _line(steps: Steps, known: tuple[str, ...], section: int, pending: str | Non
     return Options(tuple(choices), region)
 
 
+def _further_line(steps: Steps, known: tuple[str, ...], choices: list[OneOf]) -> Options:
+    """Begin a line of the section that only the extended form has."""
+
+    def after(_: str) -> Options:
+        return _next_line(steps, known, _FURTHER)
+
+    def restrict(_: str) -> Options:
+        return _restriction(steps, known, _FURTHER)
+
+    def is_test(text: str) -> bool:
+        match = _TEST.fullmatch(text)
+        if match is None or match["variable"] not in known or text != text.rstrip():
+            return False
+        return match["other"] is None or match["other"] in known
+
+    choices.append(OneOf(TextSet([f"\n  no {name}" for name in known]), restrict))
+    choices.append(OneOf(_ABOUT_ALL, after))
+    region = Region(_may_be_test, is_test, after)
+    if (others := steps.others()) is not None:
+        choices.append(OneOf(others, restrict))
+    else:
+        region = Region(
+            lambda text: _may_be_test(text) or _may_be_topic(text),
+            lambda text: is_test(text) or _is_topic(text),
+            lambda text: after(text) if is_test(text) else restrict(text),
+        )
+    return Options(tuple(choices), region)
+
+
 def _next_line(steps: Steps, known: tuple[str, ...], section: int) -> Options:
     """Return what may follow a line that may end its section."""
     line = _line(steps, known, section, None)
@@ -220,6 +279,8 @@ def _next_line(steps: Steps, known: tuple[str, ...], section: int) -> Options:
 def _restriction(steps: Steps, known: tuple[str, ...], section: int) -> Options:
     def then(text: str) -> Options:
         name = text[1:]
+        if name.startswith("?") and section == _FURTHER:
+            return _next_line(steps, (*known, name), section)
         if name.startswith("?"):
             return _line(steps, (*known, name), section, name)
         return _next_line(steps, known, section)
@@ -227,7 +288,7 @@ def _restriction(steps: Steps, known: tuple[str, ...], section: int) -> Options:
     def is_object(text: str) -> bool:
         if text.startswith(" ?"):
             return _VARIABLE.fullmatch(text) is not None and text[1:] not in known
-        return section == _ENTITY and _is_name(text)
+        return section in (_ENTITY, _FURTHER) and _is_name(text)
 
     region = Region(_may_be_object, is_object, then)
     return _arrow_options(steps.restrictions(), lambda _: Options(region=region))
@@ -264,6 +325,10 @@ def _is_topic(text: str) -> bool:
 
 def _is_name(text: str) -> bool:
     return len(text) > 1 and text == f" {text.strip()}" and "\ufffd" not in text
+
+
+def _may_be_test(text: str) -> bool:
+    return _TEST_START.fullmatch(text) is not None and "\ufffd" not in text[:-1]
 
 
 def _may_be_filter(text: str) -> bool:

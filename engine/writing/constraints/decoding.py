@@ -11,10 +11,15 @@ from collections.abc import Sequence
 from kbqa.engine.writing.constraints.crp_grammar import Steps
 from kbqa.engine.writing.constraints.path_walk import KnownRelations, PathWalk
 from kbqa.engine.writing.generate import DecodingLevel, Request
+from kbqa.engine.writing.prompt import PromptFormat
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema.properties import list_relations
 from kbqa.sparql.crp import Hop
+from kbqa.sparql.errors import ModelError
 from kbqa.sparql.forms import parse_routerkgqa
+
+CONSTRAINED_FORMS = ("routerkgqa", "extended")
+"""The text forms that can be constrained."""
 
 
 class Decoding:
@@ -38,17 +43,34 @@ class Decoding:
             if graph is None:
                 raise ValueError(f"decoding by {level} needs a graph")
             self.relations = list_relations(graph)
-        self._known = KnownRelations(self.relations)
+        self._known = {
+            is_extended: KnownRelations(self.relations, is_extended=is_extended)
+            for is_extended in (False, True)
+        }
 
-    def steps(self, request: Request) -> Steps | None:
+    def steps(self, request: Request, crp_format: str = "routerkgqa") -> Steps | None:
         """Return where the paths of a request may lead; None if its texts are not constrained."""
         if self.level == "none" or self._graph is None:
             return None
+        known = self._known[crp_format == "extended"]
         if self.level == "graph":
-            walk = PathWalk(self._graph, request.topics, self._known)
+            walk = PathWalk(self._graph, request.topics, known)
             if walk.has_topics:
                 return walk
-        return self._known
+        return known
+
+
+def check_form(prompt: PromptFormat) -> None:
+    """Check that what a model writes can be constrained.
+
+    Raises:
+        ModelError: It writes another text form.
+    """
+    if prompt.crp_format not in CONSTRAINED_FORMS:
+        raise ModelError(
+            f"the adapter writes paths in the form {prompt.crp_format!r}, which cannot be "
+            "constrained. Use --decoding none."
+        )
 
 
 def walked_topics(steps: Steps | None, text: str) -> tuple[str, ...]:
@@ -56,7 +78,7 @@ def walked_topics(steps: Steps | None, text: str) -> tuple[str, ...]:
 
     Args:
         steps: What constrained the text.
-        text: A CRP in RouterKGQA's form.
+        text: A CRP in RouterKGQA's form or its extension.
     """
     if not isinstance(steps, PathWalk):
         return ()

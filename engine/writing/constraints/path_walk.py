@@ -20,22 +20,33 @@ _DESCRIBES = "type."
 """The prefix of relations for names and types. They occur in 4 of the 6,617 main paths of
 webqsp.train and cwq.dev, and nearly every node has them."""
 
+_MEMBERS = TextSet([arrow(Hop("type.object.type", inverse=True))])
+
 
 class KnownRelations:
     """Paths may take any relation of a graph, and start from any name.
 
     Args:
         relations: Their ids; those that cannot be written in words are left out.
+        is_extended: Paths are written in the extended form.
     """
 
-    def __init__(self, relations: Iterable[str]) -> None:
+    def __init__(self, relations: Iterable[str], *, is_extended: bool = False) -> None:
+        self.is_extended = is_extended
         sayable = list(filter(is_sayable, relations))
         self._forward = TextSet([arrow(Hop(relation)) for relation in sayable])
         self._both = TextSet(
             [arrow(Hop(relation, inverse)) for relation in sayable for inverse in (False, True)]
         )
+        domains = sorted({relation.rpartition(".")[0] for relation in sayable})
+        self.classes = TextSet([topic_line(relation_text(one)) for one in domains if "." in one])
+        """The classes that relations belong to, as topics."""
 
-    def topics(self) -> TextSet | None:
+    def topics(self) -> Sequence[TextSet] | None:
+        """Any name or class."""
+        return None
+
+    def others(self) -> TextSet | None:
         """Any name."""
         return None
 
@@ -53,14 +64,15 @@ class KnownRelations:
 
     def restrictions(self) -> TextSet:
         """Any relation of the graph."""
-        return self._forward
+        return self._both if self.is_extended else self._forward
 
 
 class PathWalk:
     """The main paths of one question may go where the graph leads from its topics.
 
     A path that is walked to its end exists: some node is at its end. A path through a hub may be
-    missed if only few of its many nodes have the next relation. No path follows names or types.
+    missed if only few of its many nodes have the next relation. No path follows names or types, but
+    in the extended form one may start from a class: it goes to the members, and is not walked.
 
     Args:
         graph: Asked for the neighbours of each node on a path that is walked.
@@ -81,12 +93,23 @@ class PathWalk:
         """Whether a path can start from any topic, and its name can be written."""
         return bool(self._topics.texts)
 
-    def topics(self) -> TextSet | None:
+    @property
+    def is_extended(self) -> bool:
+        """Whether paths are written in the extended form."""
+        return self._known.is_extended
+
+    def topics(self) -> Sequence[TextSet] | None:
+        """The names of the topics, and in the extended form all classes."""
+        return (self._topics, self._known.classes) if self.is_extended else (self._topics,)
+
+    def others(self) -> TextSet | None:
         """The names of the topics."""
         return self._topics
 
     def hops(self, topic: str, path: tuple[Hop, ...]) -> TextSet:
         """The relations of the nodes at a path's end."""
+        if topic not in self._starts:
+            return self._known.hops(topic, path) if path else _MEMBERS
         key = (topic, path)
         if key not in self._hops:
             hops = self._ends.hops(self._starts[topic], path)
@@ -95,11 +118,13 @@ class PathWalk:
 
     def may_end(self, topic: str, path: tuple[Hop, ...], pivot: int) -> bool:
         """Return whether the path leads to anything that may be an answer."""
+        if topic not in self._starts:
+            return True
         return self._leads_to_answer(self._entities(topic, path[:pivot]), path[pivot:])
 
     def may_go_on(self, topic: str, path: tuple[Hop, ...]) -> bool:
         """Return whether the path leads to an entity."""
-        return bool(self._entities(topic, path))
+        return topic not in self._starts or bool(self._entities(topic, path))
 
     def restrictions(self) -> TextSet:
         """Any relation of the graph."""

@@ -13,7 +13,12 @@ from hypothesis import strategies as st
 from kbqa.engine.writing.constraints.crp_grammar import OneOf, Options, Region, start
 from kbqa.engine.writing.constraints.path_walk import KnownRelations
 from kbqa.sparql.errors import CrpSyntaxError
-from kbqa.sparql.forms import parse_routerkgqa, relation_id, render_routerkgqa
+from kbqa.sparql.forms import (
+    parse_routerkgqa,
+    relation_id,
+    render_extended,
+    render_routerkgqa,
+)
 
 TEXTS = {
     "one hop": "Main Path:\n Kenya -[location , country , capital]-> ?x",
@@ -59,6 +64,36 @@ WRONG = {
     "no name": "Main Path:\n K -[a , b]-> ?x\nEntity Restrictions:\n ?x -[c , d]->  E",
 }
 
+_FURTHER = "\nFurther Restrictions:"
+EXTENDED = {
+    "count": f"Main Path:\n Kenya -[a , b]-> ?x{_FURTHER}\n  count",
+    "class": "Main Path:\n c d , e -[R[type , object , type]]-> ?x\nNumeric Restrictions:\n"
+    f" ?x -[e , f]-> ?sk0\n  ORDER BY DESC(?sk0)\n  LIMIT 1{_FURTHER}\n  after 2",
+    "ties": "Main Path:\n K -[a , b]-> ?x\nNumeric Restrictions:\n ?x -[e , f]-> ?sk0\n"
+    f"  ORDER BY DESC(?sk0)\n  LIMIT 1{_FURTHER}\n  by number\n  with ties",
+    "not": f"Main Path:\n K -[a , b]-> ?x{_FURTHER}\n  no ?x -[c , d]-> Côte d'Ivoire",
+    "not by two hops": f"Main Path:\n K -[a , b]-> ?x{_FURTHER}\n  no ?x -[c , d]-> ?c2\n"
+    " ?c2 -[R[e , f]]-> E",
+    "yes or no": f"Main Path:\n Kenya -[a , b]-> ?x{_FURTHER}\n  ?x = Lima\n  ask",
+    "not one": f"Main Path:\n Kenya -[a , b]-> ?x{_FURTHER}\n  ?x != Lima",
+    "larger": f"Main Path:\n Spain -[a , b]-> ?x{_FURTHER}\n Germany -[a , b]-> ?a\n"
+    "  ?x > ?a\n  ask",
+    "one of two": "Main Path:\n c d , e -[R[type , object , type]]-> ?x\n"
+    "Numeric Restrictions:\n ?x -[e , f]-> ?sk0\n  ORDER BY ASC(?sk0)\n  LIMIT 1"
+    f"{_FURTHER}\n  ?x = Spain | Germany",
+    "two topics": "Main Path:\n K -[a , b]-> ?x\nEntity Restrictions:\n ?x -[R[c , d]]-> Germany",
+}
+"""What only the extended form says."""
+
+EXTENDED_WRONG = {
+    "order of an unknown node": f"Main Path:\n K -[a , b]-> ?x{_FURTHER}\n  ?x > ?a",
+    "no number": f"Main Path:\n K -[a , b]-> ?x{_FURTHER}\n  after",
+    "an empty further section": f"Main Path:\n K -[a , b]-> ?x{_FURTHER}",
+    "an unknown line": f"Main Path:\n K -[a , b]-> ?x{_FURTHER}\n  sum",
+    "further before entities": f"Main Path:\n K -[a , b]-> ?x{_FURTHER}\n  count\n"
+    "Entity Restrictions:\n ?x -[c , d]-> E",
+}
+
 
 def _endings(text: str, options: Options) -> Iterator[Options]:
     """Yield what may follow a text, for every way to read the whole of it."""
@@ -89,8 +124,8 @@ def relations_in(text: str) -> list[str]:
     return [relation_id(words) for words in re.findall(r"-\[(?:R\[)?([\w ,]+)\]", text)]
 
 
-def is_whole(text: str) -> bool:
-    steps = KnownRelations(relations_in(text))
+def is_whole(text: str, *, is_extended: bool = False) -> bool:
+    steps = KnownRelations(relations_in(text), is_extended=is_extended)
     return any(options.may_end for options in _endings(text, start(steps)))
 
 
@@ -102,6 +137,39 @@ def test_what_can_be_said_may_be_written(text):
 @pytest.mark.parametrize("text", WRONG.values(), ids=WRONG)
 def test_what_is_no_path_may_not(text):
     assert not is_whole(text)
+
+
+@pytest.mark.parametrize("text", [*TEXTS.values(), *EXTENDED.values()], ids=[*TEXTS, *EXTENDED])
+def test_what_the_extended_form_says_may_be_written(text):
+    assert is_whole(text, is_extended=True)
+    parsed = parse_routerkgqa(text)
+    assert parsed.problems == ()
+    written = render_extended(parsed.crp)
+    assert written is not None
+    assert parse_routerkgqa(written) == parsed
+
+
+@pytest.mark.parametrize("text", EXTENDED.values(), ids=EXTENDED)
+def test_routerkgqas_form_does_not_say_it(text):
+    assert not is_whole(text)
+
+
+@pytest.mark.parametrize(
+    "text", [*WRONG.values(), *EXTENDED_WRONG.values()], ids=[*WRONG, *EXTENDED_WRONG]
+)
+def test_what_is_no_path_in_the_extended_form_may_not(text):
+    assert not is_whole(text, is_extended=True)
+
+
+@given(st.data())
+def test_what_the_extended_form_may_write_is_read_without_problems(data):
+    """Cut and join the texts above at random: what the grammar lets through, the reader reads."""
+    texts = [*TEXTS.values(), *EXTENDED.values()]
+    lines = sorted({line for text in texts for line in text.split("\n")[1:]})
+    count = data.draw(st.integers(1, 6))
+    text = "\n".join(["Main Path:", *(data.draw(st.sampled_from(lines)) for _ in range(count))])
+    if is_whole(text, is_extended=True):
+        assert parse_routerkgqa(text).problems == ()
 
 
 @given(st.data())
