@@ -10,7 +10,9 @@ import click
 from click.core import ParameterSource
 from pydantic import TypeAdapter
 
-from kbqa.training.writer.config import FULL_LEARNING_RATE, PRESETS, TrainingConfig
+from kbqa.engine.writing.models.adapter_files import adapter_config
+from kbqa.sparql.errors import ModelError
+from kbqa.training.writer.config import ALL_LAYERS, FULL_LEARNING_RATE, PRESETS, TrainingConfig
 
 Command = Callable[..., None]
 
@@ -55,6 +57,8 @@ def config_options(command: Command) -> Command:
         for name, value in chosen.items():
             if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
                 settings[name] = value
+        if settings.get("start"):
+            settings |= _settings_of_start(settings)
         command(*args, config=replace(_DEFAULT, **settings), **rest)
 
     decorated: Command = with_config
@@ -67,6 +71,33 @@ def config_options(command: Command) -> Command:
         show_default=True,
         help="Named settings, listed below; other options override them.",
     )(decorated)
+
+
+def _settings_of_start(settings: dict[str, Any]) -> dict[str, Any]:
+    """Read the settings that an adapter to start from decides; given ones may not contradict it."""
+    folder = Path(settings["start"])
+    if settings.get("full"):
+        raise click.UsageError("--start is for adapters: with --full, give the folder as --base")
+    config = adapter_config(folder)
+    try:
+        layers = config["target_modules"]
+        decided = {
+            "start": str(folder),
+            "base": config["base_model_name_or_path"],
+            "lora_rank": config["r"],
+            "lora_alpha": config["lora_alpha"],
+            "lora_targets": ALL_LAYERS if isinstance(layers, str) else tuple(sorted(layers)),
+        }
+    except KeyError as error:
+        raise ModelError(f"{folder}: the adapter's configuration has no {error}") from None
+    for name, value in decided.items():
+        given = settings.get(name, value)
+        if name != "start" and _shown(given) != _shown(value):
+            raise click.UsageError(
+                f"--{name.replace('_', '-')} {_shown(given)}: the adapter in {folder} has "
+                f"{_shown(value)}. Leave the option out."
+            )
+    return decided
 
 
 def preset_help() -> str:

@@ -3,8 +3,9 @@
 A record's CRP is the published RouterKGQA text if there is one, else its converted SPARQL. Names
 come from the record, else from a graph, else from the comments in its SPARQL.
 
-Each meaning has one text. No question says in which language an answer should be, or that a topic
-may be an answer, so no target says it either. The published texts do the same.
+Each meaning has one text. No question says in which language an answer should be, that a topic may
+be an answer, whether counted bindings must differ, or what a relation already implies: so no target
+says it either. The published texts do the same.
 """
 
 import re
@@ -14,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 from kbqa.engine.linking.mentions import mend_mojibake
 from kbqa.engine.questions.conversion import Unconverted, convert_queries
-from kbqa.sparql.crp import Constraint, Crp, Entity, TextEquals
+from kbqa.sparql.crp import Constraint, Crp, Entity, Hop, IsEntity, IsNotEntity, TextEquals
 from kbqa.sparql.errors import CrpSyntaxError
 from kbqa.sparql.forms import parse_routerkgqa, render_crp, render_extended, render_routerkgqa
 from kbqa.sparql.terms import is_mid
@@ -31,6 +32,8 @@ UNNAMED = "an entity without a name"
 _MID = re.compile(r"\b(?:ns|fb):([mg]\.[0-9a-z_]+)")
 # Annotators noted names in comments; their other notes, such as "#player", begin differently.
 _NOTED_NAME = re.compile(r"#\s+([A-Z].*\S)")
+
+_TYPE = Hop("type.object.type")
 
 _Row: TypeAlias = Mapping[str, Any]
 
@@ -93,15 +96,45 @@ def write_target(crp: Crp, form: TargetForm) -> str | Unconverted:
 
 
 def _without_unasked(crp: Crp) -> Crp:
-    """Drop what no question says: languages, and that the topic may be an answer."""
+    """Drop what no question says: languages, that the topic may be an answer, what is implied."""
 
     def in_any_language(constraint: Constraint) -> Constraint:
         if not isinstance(constraint.test, TextEquals):
             return constraint
         return replace(constraint, test=TextEquals(constraint.test.text))
 
-    crp = replace(crp, answer_language="en", differs_from=crp.differs_from or 0)
+    kept = tuple(one for one in crp.constraints if not _is_implied(one, crp))
+    form = "count" if crp.form == "count bindings" else crp.form
+    crp = replace(
+        crp, answer_language="en", differs_from=crp.differs_from or 0, constraints=kept, form=form
+    )
     return crp.with_constraints(in_any_language)
+
+
+def _is_implied(constraint: Constraint, crp: Crp) -> bool:
+    """Return whether a constraint says no more than the rest of its path, as GrailQA's often do.
+
+    A node with a relation of a class belongs to the class. It is no entity that is named elsewhere.
+    """
+    at = constraint.at
+    if not isinstance(at, int) or constraint.negated:
+        return False
+    match constraint.test:
+        case IsEntity(entity) if constraint.hops == (_TYPE,) and entity.mid is not None:
+            before, after = crp.path[at - 1 : at], crp.path[at : at + 1]
+            towards = [hop for hop in before if isinstance(hop, Hop) and hop.inverse]
+            onwards = [hop for hop in after if isinstance(hop, Hop) and not hop.inverse]
+            aside = [one.hops[0] for one in crp.constraints if one.at == at and one.hops]
+            if crp.order is not None and crp.order.at == at:
+                aside += crp.order.hops[:1]
+            onwards += [hop for hop in aside if not hop.inverse]
+            classes = {hop.relation.rpartition(".")[0] for hop in (*towards, *onwards)}
+            return at > 0 and entity.mid in classes
+        case IsNotEntity(entity) if not constraint.hops:
+            others = (one.test for one in crp.constraints if isinstance(one.test, IsEntity))
+            return entity in (crp.topic, *(test.entity for test in others))
+        case _:
+            return False
 
 
 def _row_crp(row: _Row, converted: Mapping[str, Crp | Unconverted]) -> Crp | Unconverted:

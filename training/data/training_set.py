@@ -181,17 +181,17 @@ def split_examples(examples: Iterable[Example], valid_size: int, seed: int) -> S
 def _add_demo_questions(
     gathered: ExampleSet, count: int, seed: int, form: TargetForm, scored_sets: ScoredSets
 ) -> None:
-    """Add questions on the demo graph that are not kept for testing."""
+    """Add questions on the demo graph that the form can say and that are not kept for testing."""
     drawn = [example for example in demo_examples(seed) if example.split == "train"]
     random.Random(seed).shuffle(drawn)
-    for number, example in enumerate(drawn[:count]):
-        row_id, target = f"demo-{number}", write_target(example.crp, form)
-        if reason := scored_sets.reason_against({"question": example.question}):
+    targets = ((example.question, write_target(example.crp, form)) for example in drawn)
+    sayable = [(question, text) for question, text in targets if isinstance(text, str)]
+    for number, (question, target) in enumerate(sayable[:count]):
+        row_id = f"demo-{number}"
+        if reason := scored_sets.reason_against({"question": question}):
             gathered.skip(DEMO_SOURCE, row_id, reason)
-        elif isinstance(target, Unconverted):
-            gathered.skip(DEMO_SOURCE, row_id, target.reason)
         else:
-            gathered.add(Example(row_id, example.question, target, DEMO_SOURCE))
+            gathered.add(Example(row_id, question, target, DEMO_SOURCE))
 
 
 class KeptRow(NamedTuple):

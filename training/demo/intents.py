@@ -40,7 +40,14 @@ class Number:
     choices: tuple[int, ...]
 
 
-Slot: TypeAlias = OfType | Code | Number
+@dataclass(frozen=True, slots=True)
+class Ordinal:
+    """Filled with a place in an order, from 2 to 7; the CRP gets how many come before it."""
+
+    choices: tuple[int, ...]
+
+
+Slot: TypeAlias = OfType | Code | Number | Ordinal
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +87,7 @@ def read_intents() -> dict[str, Intent]:
     slots: dict[str, Slot] = {
         **{name: OfType(type_id) for name, type_id in data["slots"]["entity"].items()},
         **{name: Number(tuple(choices)) for name, choices in data["slots"]["number"].items()},
+        **{name: Ordinal(tuple(places)) for name, places in data["slots"]["ordinal"].items()},
         **{name: Code(relation) for name, relation in data["slots"]["code"].items()},
     }
     intents = {}

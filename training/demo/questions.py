@@ -1,17 +1,29 @@
 """Questions on the demo graph with their CRPs, for the training mix.
 
-They teach the model the demo graph's vocabulary, and the kinds of constraint that are rare in
-WebQSP. Each has an answer in the demo graph. Its CRP holds names and no mids.
+They teach the model the demo graph's vocabulary, and what is rare in WebQSP: counts, yes and no,
+comparisons, negation, places in an order, numbers in words. Each has an answer in the demo graph.
+Its CRP holds names and no mids.
 """
 
 import random
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from kbqa.sparql.crp import Crp
 from kbqa.training.demo.facts import DemoFacts
-from kbqa.training.demo.intents import Code, Intent, Number, OfType, Slot, read_intents
+from kbqa.training.demo.intents import (
+    Code,
+    Intent,
+    Number,
+    OfType,
+    Ordinal,
+    Slot,
+    read_intents,
+)
 
 DemoSplit = Literal["train", "valid"]
 
@@ -21,7 +33,17 @@ _FILLINGS = 24
 _HELD_OUT = 8
 """One of this many fillings is held out."""
 
-_TRIES = 3_000
+_TRIES = 2_000
+_SLIPS = 0.1
+"""Share of the questions with a typing error. Names are never touched."""
+_LONG = re.compile(r"(?<![{\w])[a-z]{5,}(?![}\w])")
+_ONES = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
+_NUMBER_WORDS: Mapping[int, str] = MappingProxyType(
+    dict(enumerate(_ONES, 2)) | {10 * ten: word for ten, word in enumerate(_TENS, 2)}
+)
+_UNITS = ((10**9, "billion"), (10**6, "million"), (10**3, "thousand"))
+_ORDINALS = ("second", "third", "fourth", "fifth", "sixth", "seventh")
 _PLACES = frozenset({"location.country", "location.citytown"})
 _WITH_ARTICLE = frozenset(
     {
@@ -84,14 +106,22 @@ def demo_examples(seed: int, intents: Mapping[str, Intent] | None = None) -> lis
         intents: What to ask, by name; by default all intents.
 
     Returns:
-        About 1,700 for training and 200 held out, in the order of the intents.
+        About 3,300 for training and 400 held out, in the order of the intents. Half of the yes/no
+        questions are answered yes.
     """
-    facts = DemoFacts()
-    return [
-        example
-        for name, intent in (read_intents() if intents is None else intents).items()
-        for example in _examples(name, intent, facts, random.Random(f"{seed}/{name}"))
-    ]
+    return list(_all_examples(seed) if intents is None else _examples_of(intents, seed))
+
+
+@cache
+def _all_examples(seed: int) -> tuple[DemoExample, ...]:
+    """Write them once: to try what fills the slots takes a minute."""
+    return tuple(_examples_of(read_intents(), seed))
+
+
+def _examples_of(intents: Mapping[str, Intent], seed: int) -> Iterator[DemoExample]:
+    with DemoFacts() as facts:
+        for name, intent in intents.items():
+            yield from _examples(name, intent, facts, random.Random(f"{seed}/{name}"))
 
 
 def _examples(
@@ -104,12 +134,12 @@ def _examples(
         is_held_out = number % _HELD_OUT == _HELD_OUT - 1
         for turn in range(1 if is_held_out else rounds):
             wording = intent.wordings[(number + turn) % len(intent.wordings)]
-            question = _typed(wording.format(**shown), rng)
+            question = _typed(_with_slip(wording, rng).format(**shown), rng)
             yield DemoExample(question, crp, "valid" if is_held_out else "train", name)
 
 
 def _fillings(intent: Intent, facts: DemoFacts, rng: random.Random) -> Iterator[_Filling]:
-    """Yield distinct fillings with which the CRP has an answer."""
+    """Yield distinct fillings with which the CRP has an answer, yes and no by turns."""
     tried: set[tuple[str, ...]] = set()
     found = 0
     for _ in range(_TRIES):
@@ -119,7 +149,9 @@ def _fillings(intent: Intent, facts: DemoFacts, rng: random.Random) -> Iterator[
             continue
         tried.add(values)
         crp = intent.build(dict(zip(filled, values, strict=True)))
-        if facts.answers(crp):
+        says = facts.says(crp)
+        wanted = crp.form != "ask" or found % 2 == 0
+        if says is wanted:
             yield _Filling(crp, {name: one.shown for name, one in filled.items()})
             found += 1
             if found == _FILLINGS:
@@ -131,6 +163,9 @@ def _fill(slot: Slot, facts: DemoFacts, rng: random.Random) -> _Filled:
         case Number(choices):
             number = rng.choice(choices)
             return _Filled(str(number), rng.choice(_spellings(number)))
+        case Ordinal(choices):
+            place = rng.choice(choices)
+            return _Filled(str(place - 1), rng.choice((_ORDINALS[place - 2], _digits(place))))
         case OfType(type_id):
             mid = _draw(type_id, facts, rng)
             return _Filled(facts.name(mid), _call(mid, type_id, facts, rng))
@@ -161,14 +196,41 @@ def _call(mid: str, type_id: str, facts: DemoFacts, rng: random.Random) -> str:
 def _spellings(number: int) -> tuple[str, ...]:
     """Write a number as people do.
 
-    >>> _spellings(2000000)
-    ('2000000', '2,000,000', '2 million')
+    >>> _spellings(1500000)
+    ('1500000', '1,500,000', '1.5 million', '1,5 million')
+    >>> _spellings(500000)
+    ('500000', '500,000', '500 thousand', 'half a million')
+    >>> _spellings(-50)
+    ('-50', 'minus 50', 'minus fifty')
     """
+    if number < 0:
+        return str(number), *(f"minus {one}" for one in _spellings(-number))
     if number < 10_000:
-        return (str(number),)
-    if number % 1_000_000:
-        return str(number), f"{number:,}"
-    return str(number), f"{number:,}", f"{number // 1_000_000} million"
+        return (str(number), *([_NUMBER_WORDS[number]] if number in _NUMBER_WORDS else ()))
+    unit, name = next(one for one in _UNITS if number >= one[0])
+    spellings = [str(number), f"{number:,}", f"{number / unit:g} {name}"]
+    if number % unit:
+        spellings.append(f"{number / unit:g} {name}".replace(".", ","))
+    elif number // unit in _NUMBER_WORDS:
+        spellings.append(f"{_NUMBER_WORDS[number // unit]} {name}")
+    if number == 500_000:
+        spellings.append("half a million")
+    return tuple(spellings)
+
+
+def _digits(place: int) -> str:
+    """Write a place in an order with digits: 2nd."""
+    return f"{place}{ {2: 'nd', 3: 'rd'}.get(place, 'th') }"
+
+
+def _with_slip(wording: str, rng: random.Random) -> str:
+    """Misspell a long word at times, as quick typists do: two letters swapped, or one left out."""
+    if rng.random() >= _SLIPS or not (words := list(_LONG.finditer(wording))):
+        return wording
+    word = rng.choice(words)
+    at = word.start() + rng.randrange(1, len(word[0]) - 2)
+    swapped = wording[at + 1] + wording[at] if rng.random() < 0.5 else wording[at]
+    return wording[:at] + swapped + wording[at + 2 :]
 
 
 def _typed(question: str, rng: random.Random) -> str:

@@ -25,6 +25,10 @@ class TrainingConfig:
     """
 
     base: str = Field(default=SMOLLM2, description="Model id or folder.")
+    start: str = Field(
+        default="",
+        description="Folder of an adapter to start from. Base, rank, alpha and layers are its own.",
+    )
     epochs: int = Field(default=4, ge=1, description="Maximum number of passes over the examples.")
     batch_size: int = Field(default=8, ge=1, description="Examples per batch.")
     accumulate: int = Field(

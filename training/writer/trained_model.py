@@ -110,12 +110,15 @@ class TrainedModel:
 
 
 def load_trained_model(config: TrainingConfig, device: "torch.device") -> TrainedModel:
-    """Load a base model and, unless all of it is trained, add an adapter that changes nothing yet.
+    """Load a base model and, unless all of it is trained, add an adapter.
+
+    The adapter changes nothing yet, or has the weights of the adapter that `config.start` names.
 
     Trained weights are float32. Frozen ones are bf16 on a GPU that is fast in bf16, else float32.
 
     Raises:
-        ModelError: The base model is missing or broken, or has none of the layers to adapt.
+        ModelError: The base model or the adapter to start from is missing or broken, or the model
+            has none of the layers to adapt.
     """
     import torch
     from safetensors import SafetensorError
@@ -137,6 +140,8 @@ def load_trained_model(config: TrainingConfig, device: "torch.device") -> Traine
     except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
         reason = " ".join(str(error).split())
         raise ModelError(f"the base model {config.base} cannot be loaded: {reason}") from error
+    if adapted is not None and config.start:
+        _set_start(adapted, Path(config.start))
     if tokenizer.eos_token_id is None:
         raise ModelError(f"the base model {config.base} has no end-of-text token in its tokenizer")
     if tokenizer.pad_token_id is None:
@@ -166,6 +171,23 @@ def _with_adapter(causal: "PreTrainedModel", config: TrainingConfig) -> "PeftMod
             task_type="CAUSAL_LM",
         ),
     )
+
+
+def _set_start(adapted: "PeftModel", start: Path) -> None:
+    """Set the weights of the adapter to start from."""
+    from peft import set_peft_model_state_dict
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        weights = load_file(start / ADAPTER_WEIGHTS_FILE)
+        loaded = set_peft_model_state_dict(adapted, weights)
+    except (OSError, RuntimeError, SafetensorError) as error:
+        reason = " ".join(str(error).split())
+        raise ModelError(f"the adapter in {start} cannot be loaded: {reason}") from error
+    missing = [name for name in loaded.missing_keys if "lora_" in name]
+    if missing or loaded.unexpected_keys:
+        raise ModelError(f"the adapter in {start} does not fit its base model")
 
 
 def _linear_layers(causal: "PreTrainedModel") -> list[str]:

@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from kbqa.sparql.errors import ModelError
 
@@ -40,6 +41,25 @@ def weights_sha256(files: Iterable[Path]) -> str:
     return digest.hexdigest()
 
 
+def adapter_config(adapter: Path) -> dict[str, Any]:
+    """Read the configuration of an adapter, in PEFT's layout.
+
+    Raises:
+        ModelError: There is no adapter, or its file cannot be read.
+    """
+    path = adapter / _CONFIG
+    try:
+        config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        config["base_model_name_or_path"] = str(config["base_model_name_or_path"])
+    except (FileNotFoundError, NotADirectoryError):
+        raise ModelError(
+            f"there is no adapter at {adapter}. Train one with `kbqa train-crp --output {adapter}`."
+        ) from None
+    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+        raise ModelError(f"{path} cannot be read: {error!r}") from None
+    return config
+
+
 def adapter_base(adapter: Path) -> str:
     """Read which base model an adapter was trained on; for a whole model, return its folder.
 
@@ -48,12 +68,4 @@ def adapter_base(adapter: Path) -> str:
     """
     if is_whole_model(adapter):
         return str(adapter)
-    path = adapter / _CONFIG
-    try:
-        return str(json.loads(path.read_text(encoding="utf-8"))["base_model_name_or_path"])
-    except FileNotFoundError:
-        raise ModelError(
-            f"there is no adapter at {adapter}. Train one with `kbqa train-crp --output {adapter}`."
-        ) from None
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
-        raise ModelError(f"{path} cannot be read: {error!r}") from None
+    return str(adapter_config(adapter)["base_model_name_or_path"])

@@ -338,6 +338,38 @@ def test_gradient_checkpointing_changes_nothing(
     _assert_same(tmp_path, run)
 
 
+def test_a_run_starts_from_the_weights_of_another(
+    run: Run, split: Split, config: TrainingConfig, tmp_path: Path
+) -> None:
+    reported: list[TrainingProgress] = []
+    start = replace(config, start=str(run.folder), epochs=1, learning_rate=1e-9)
+    train_adapter(split, tmp_path, start, reported.append)
+    assert reported[0].loss < run.reported[0].loss
+    for name, weight in _weights(run.folder).items():
+        torch.testing.assert_close(_weights(tmp_path)[name], weight, msg=name)
+
+
+def test_a_killed_run_goes_on_from_its_checkpoint_and_not_from_its_start(
+    run: Run, split: Split, config: TrainingConfig, tmp_path: Path
+) -> None:
+    start = replace(config, start=str(run.folder), seed=7)
+    train_adapter(split, tmp_path / "whole", start)
+    with pytest.raises(KilledError):
+        train_adapter(split, tmp_path / "killed", start, _kill_at(10))
+    train_adapter(split, tmp_path / "killed", start)
+    for name, weight in _weights(tmp_path / "whole").items():
+        assert torch.equal(_weights(tmp_path / "killed")[name], weight), name
+
+
+def test_a_start_of_another_shape_is_refused(
+    run: Run, split: Split, config: TrainingConfig, tmp_path: Path
+) -> None:
+    start = replace(config, start=str(run.folder), lora_rank=config.lora_rank * 2)
+    with pytest.raises(ModelError, match=f"the adapter in {run.folder} cannot be loaded"):
+        train_adapter(split, tmp_path / "run", start)
+    assert not (tmp_path / "run").exists()
+
+
 def test_all_linear_layers_are_those_of_attention_and_mlp(
     split: Split, config: TrainingConfig, tmp_path: Path
 ) -> None:

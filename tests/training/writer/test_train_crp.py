@@ -98,10 +98,21 @@ def test_bad_rows_are_counted_and_named_and_end_nothing(
         (["--learning-rate", "0"], 2, "Invalid value for '--learning-rate'"),
         (["--data", "nowhere.jsonl"], 2, "File 'nowhere.jsonl' does not exist"),
         (["--base", "./nowhere"], 1, "there is no model folder ./nowhere"),
+        (["--start", "nowhere"], 1, "there is no adapter at nowhere"),
+        (["--start", "nowhere", "--full"], 2, "--start is for adapters"),
         (["--lora-targets", ","], 2, "names no layer"),
         (["--preset", "mine"], 2, "Invalid value for '--preset'"),
     ],
-    ids=["too long", "learning rate", "no file", "no model", "no layer", "preset"],
+    ids=[
+        "too long",
+        "learning rate",
+        "no file",
+        "no model",
+        "no start",
+        "start of all",
+        "no layer",
+        "preset",
+    ],
 )
 def test_mistakes_end_in_one_line(
     more: list[str], code: int, message: str, questions: Path, tiny_base: Path, tmp_path: Path
@@ -112,6 +123,23 @@ def test_mistakes_end_in_one_line(
     assert "Traceback" not in result.stderr
     assert result.stdout == ""
     assert not (tmp_path / "run").exists()
+
+
+def test_the_shape_of_an_adapter_to_start_from_is_its_own(
+    questions: Path, tiny_base: Path, tmp_path: Path
+) -> None:
+    first = tmp_path / "first"
+    assert _train(questions, tiny_base, first, "--lora-rank", "4").exit_code == 0
+    start = ["--start", str(first)]
+    result = _train(questions, tiny_base, tmp_path / "second", *start)
+    assert result.exit_code == 0, result.stderr
+    manifest = json.loads((tmp_path / "second" / "training_manifest.json").read_text())
+    assert (manifest["settings"]["start"], manifest["settings"]["lora_rank"]) == (str(first), 4)
+    card = (tmp_path / "second" / "README.md").read_text(encoding="utf-8")
+    assert f"started from the adapter in {first} ({manifest['start_sha256']})" in card
+    other = _train(questions, tiny_base, tmp_path / "third", *start, "--lora-rank", "8")
+    assert other.exit_code == 2
+    assert f"--lora-rank 8: the adapter in {first} has 4. Leave the option out." in other.stderr
 
 
 def test_nothing_to_train_on(tmp_path: Path) -> None:

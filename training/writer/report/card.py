@@ -95,6 +95,8 @@ def _introduction(settings: Record) -> Iterator[str]:
 def _training(manifest: Record) -> Iterator[str]:
     settings, result = manifest["settings"], manifest["result"]
     yield f"- base model: {manifest['base']['name']} ({manifest['base']['revision'] or 'unknown'})"
+    if manifest.get("start_sha256"):
+        yield f"- started from the adapter in {settings['start']} ({manifest['start_sha256']})"
     yield f"- {_method(settings)}; {result['trainable_parameters']:,} parameters, saved in bf16"
     batches = f"{settings['accumulate']} × " if settings["accumulate"] > 1 else ""
     yield (

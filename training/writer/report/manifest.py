@@ -10,12 +10,14 @@ from importlib.metadata import version
 from pathlib import Path
 
 from kbqa.engine.files.provenance import git_revision, hardware, package_versions
+from kbqa.engine.writing.models.adapter_files import weights_sha256
 from kbqa.engine.writing.models.precision import fastest_precision
 from kbqa.training.data.data_record import data_record
 from kbqa.training.data.training_set import ExampleSet, Split
 from kbqa.training.writer.config import TrainingConfig
 from kbqa.training.writer.loop import TrainingResult
 from kbqa.training.writer.processes import Processes
+from kbqa.training.writer.run_folder import ADAPTER_WEIGHTS_FILE
 
 MANIFEST_FILE = "training_manifest.json"
 SCHEMA_VERSION = 1
@@ -39,6 +41,7 @@ def write_training_manifest(
         result: What `train_adapter` returned.
     """
     processes = Processes.from_environment()
+    start = Path(config.start) / ADAPTER_WEIGHTS_FILE
     record = {
         "schema_version": SCHEMA_VERSION,
         "kbqa": version("kbqa"),
@@ -51,6 +54,7 @@ def write_training_manifest(
             "precision": fastest_precision(processes.device().type),
         },
         "base": {"name": config.base, "revision": result.base_revision},
+        "start_sha256": weights_sha256([start]) if config.start else None,
         "settings": asdict(config),
         "data": data_record(
             gathered,

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lark import Lark
 from lark.exceptions import LarkError
-from test_crp_grammar import TEXTS, WRONG, is_whole, relations_in
+from test_crp_grammar import EXTENDED, EXTENDED_WRONG, TEXTS, WRONG, is_whole, relations_in
 
 from kbqa.engine.writing.constraints.crp_ebnf import write_ebnf
 
@@ -88,6 +88,31 @@ WITHIN = {name: text for name, text in WRONG.items() if name not in BEYOND}
 
 @pytest.mark.parametrize("text", WITHIN.values(), ids=WITHIN)
 def test_what_is_no_path_may_not(accepts: Accepts, text: str) -> None:
+    assert not accepts(text)
+
+
+@pytest.fixture(scope="module")
+def accepts_extended(reader) -> Accepts:
+    return reader(write_ebnf([*RELATIONS, "type.object.type"], is_extended=True))
+
+
+@pytest.mark.parametrize("text", [*TEXTS.values(), *EXTENDED.values()], ids=[*TEXTS, *EXTENDED])
+def test_what_the_extended_form_says_may_be_written(accepts_extended: Accepts, text: str) -> None:
+    assert accepts_extended(text)
+
+
+WITHIN_EXTENDED = {
+    name: text for name, text in EXTENDED_WRONG.items() if name != "order of an unknown node"
+}
+
+
+@pytest.mark.parametrize("text", WITHIN_EXTENDED.values(), ids=WITHIN_EXTENDED)
+def test_what_is_no_path_in_the_extended_form_may_not(accepts_extended: Accepts, text: str) -> None:
+    assert not accepts_extended(text)
+
+
+@pytest.mark.parametrize("text", EXTENDED.values(), ids=EXTENDED)
+def test_routerkgqas_form_does_not_say_it(accepts: Accepts, text: str) -> None:
     assert not accepts(text)
 
 
