@@ -81,6 +81,8 @@ class Answer:
         evidence: Triples that join the topic to the first answers.
         stage: Which stage of the method found them; None without answers.
         problem: Why there are no answers, or what is missing from their proof, in a sentence.
+        not_understood: Words of the question that ask for something else than what is answered,
+            such as a *not* that the path does not express.
         truncated: More answers exist than were fetched.
         usage: Of the general model.
         seconds: Wall time by stage.
@@ -100,6 +102,7 @@ class Answer:
     seconds: Mapping[str, float] = field(default_factory=dict)
     boolean: bool | None = None
     count: int | None = None
+    not_understood: tuple[str, ...] = ()
 
     @property
     def is_answered(self) -> bool:
@@ -107,8 +110,15 @@ class Answer:
         return bool(self.answers) or self.boolean is not None or self.count is not None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as a JSON record; ``boolean`` and ``count`` only where they are set."""
-        values = {"boolean": self.boolean, "count": self.count}
+        """Return everything as a JSON record.
+
+        ``boolean``, ``count`` and ``not_understood`` are there only if they are set.
+        """
+        values = {
+            "boolean": self.boolean,
+            "count": self.count,
+            "not_understood": list(self.not_understood) or None,
+        }
         return {
             "question": self.question,
             "answers": [answer.to_dict() for answer in self.answers],

@@ -53,6 +53,9 @@ def render_answer(answer: Answer, graph: str, forms: LiteralForms | None = None)
     if answer.problem is not None:
         kind = "Note" if answer.is_answered else "No answer"
         lines.append(f"{kind}: {answer.problem.removesuffix('.')}.")
+    if answer.not_understood:
+        words = ", ".join(f"“{word}”" for word in answer.not_understood)
+        lines.append(f"Not understood: {words}. The path below does not say it.")
     if answer.confidence is not None:
         lines.append(f"Confidence: {answer.confidence:.2f}")
     lines += ["", *answer.trace.describe()]

@@ -103,6 +103,7 @@ class Grounder:
         self._matcher = EntityMatcher(graph, names, linked)
         self._gold = gold
         self._scores = {entity.mid: entity.score for entity in linked}
+        self._mentions = {entity.mid: entity.mention for entity in linked}
         sure = filter(_is_sure, linked)
         self._subject = next((Entity(entity.name, entity.mid) for entity in sure), None)
 
@@ -132,6 +133,11 @@ class Grounder:
         """Count the entities of the constraints that the question mentions."""
         of_constraints = {entity for c in crp.constraints for entity in _entities(c)}
         return sum(entity.mid in self._scores for entity in of_constraints)
+
+    def mentions(self, crp: Crp) -> list[str]:
+        """List the parts of the question that mention entities of a grounded CRP."""
+        mids = (entity.mid for entity in crp.entities())
+        return [self._mentions[mid] for mid in mids if mid in self._mentions]
 
     def proposals(self, crp: Crp) -> list[tuple[Entity, list[EntityMatch]]]:
         """List the names of a CRP, the topic first, each with all its matches, best first.

@@ -28,6 +28,9 @@ SHIPPED_CONFIDENCE = Path(__file__).with_name("confidence_model.json")
 
 SCHEMA_VERSION = 1
 
+_DOUBT = 0.5
+"""What is left of the confidence in answers that pass over a word of the question."""
+
 Features = Mapping[str, float]
 
 
@@ -130,13 +133,14 @@ class ConfidenceModel:
     def judge(self, tried: Sequence[Tried]) -> list[float]:
         """Compute how sure the answers of a question's candidates are.
 
-        Candidates that say the same are as sure as the surest of them.
+        Candidates that say the same are as sure as the surest of them. Those that do not account
+        for a word of the question lose half of it.
         """
         said = [each.said for each in tried]
         surest: dict[Said, float] = {}
         for says, features in zip(said, describe_tried(tried), strict=True):
             surest[says] = max(self.confidence(features), surest.get(says, 0.0))
-        return [surest[says] for says in said]
+        return [surest[each.said] * (_DOUBT if each.not_understood else 1.0) for each in tried]
 
     def threshold(self, share: float) -> float:
         """Find the confidence below which a share of the questions stays.

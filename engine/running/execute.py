@@ -27,17 +27,19 @@ from typing import Literal
 
 from kbqa.engine.linking.ground import Grounder, Grounding, ungrounded_entities
 from kbqa.engine.method import Clock
+from kbqa.engine.questions.operators import find_unaccounted
 from kbqa.engine.running.confidence import ConfidenceModel, rank_tried
 from kbqa.engine.running.outcome import Outcome, PathRunner, describe_without_value
 from kbqa.engine.running.reach import find_break, is_reachable
 from kbqa.engine.running.tried import Execution, Fate, Tried
 from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.graph import Graph
+from kbqa.sparql.compiler.values import is_number
 from kbqa.sparql.crp import Crp, Entity, Kind
 from kbqa.sparql.errors import EndpointDown, GraphError, InputError
 from kbqa.sparql.forms import read_crp
 from kbqa.sparql.relax import Relaxation, drop_kinds, relaxations
-from kbqa.sparql.terms import Term, is_mid
+from kbqa.sparql.terms import LiteralTerm, Term, is_mid
 
 TrustOrder = Literal["full-first", "beam-first"]
 
@@ -71,6 +73,8 @@ class Executor:
         clock: Times the stages, and bounds queries by the question's deadline.
         timeout_s: Seconds for each query.
         policy: Which candidate answers, and how they are run.
+        question: As asked, to find the words that a candidate does not account for; None if there
+            is no question.
     """
 
     def __init__(
@@ -80,9 +84,10 @@ class Executor:
         clock: Clock,
         timeout_s: float,
         policy: Policy = DEFAULT_POLICY,
+        question: str | None = None,
     ) -> None:
         self._graph, self._grounder, self._clock = graph, grounder, clock
-        self._timeout_s, self._policy = timeout_s, policy
+        self._timeout_s, self._policy, self._question = timeout_s, policy, question
         self._runner = PathRunner(graph, lambda: clock.bound(timeout_s))
 
     def execute(self, candidates: Sequence[Candidate], *, relax: bool = True) -> Execution:
@@ -251,6 +256,8 @@ class Executor:
         self, tried: Tried, grounding: Grounding, relaxation: Relaxation, outcome: Outcome
     ) -> Tried:
         """Note what a reading says."""
+        terms = [row[0] for row in outcome.table.rows]
+        are_numbers = bool(terms) and all(map(_is_number, terms))
         return replace(
             tried,
             grounding=grounding,
@@ -261,12 +268,25 @@ class Executor:
             count=outcome.count,
             topic_score=self._topic_score(grounding.crp.topic),
             mentioned=self._grounder.count_mentioned(relaxation.crp),
+            not_understood=self._not_understood(relaxation.crp, are_numbers=are_numbers),
         )
+
+    def _not_understood(self, crp: Crp, *, are_numbers: bool) -> tuple[str, ...]:
+        """List the operator words of the question that a path does not account for."""
+        if self._question is None:
+            return ()
+        names = self._grounder.mentions(crp)
+        return find_unaccounted(self._question, crp, names, are_numbers=are_numbers)
 
     def _topic_score(self, topic: Entity) -> float:
         """Return how likely the question is about a topic; the linker knows nothing of classes."""
         is_class = topic.mid is not None and not is_mid(topic.mid)
         return 1.0 if is_class else self._grounder.topic_score(topic)
+
+
+def _is_number(term: Term | None) -> bool:
+    """Return whether an answer is a number."""
+    return isinstance(term, LiteralTerm) and is_number(term)
 
 
 def _ranked(best: Tried, tried: Sequence[Tried]) -> Tried:

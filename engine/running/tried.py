@@ -40,6 +40,7 @@ class Tried:
         count: How many; None if it does not count.
         topic_score: How likely the question is about its topic, in [0, 1], by the linker.
         mentioned: How many entities of the constraints that were run the question mentions.
+        not_understood: Words of the question that ask for something else than what was run.
         confidence: The F1 to be expected of its answers, in [0, 1]; None if it was not judged.
     """
 
@@ -55,6 +56,7 @@ class Tried:
     count: int | None = None
     topic_score: float = 0.0
     mentioned: int = 0
+    not_understood: tuple[str, ...] = ()
     confidence: float | None = None
 
     @property

@@ -107,6 +107,7 @@ class Row(_Record):
     answers: tuple[RowAnswer, ...]
     boolean: StrictBool | None = None
     count: Count | None = None
+    not_understood: tuple[str, ...] = ()
     status: str | None = None
     confidence: float | None = None
     truncated: bool = False

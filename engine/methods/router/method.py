@@ -86,7 +86,8 @@ class RouterKgqa:
         candidates = self._candidates(asked)
         graph = _bounded(self._resources.graph, asked)
         grounder = Grounder(graph, self._resources.names, asked.linked, asked.given)
-        executor = Executor(graph, grounder, asked.clock, self._resources.timeout_s, self._policy)
+        timeout_s, policy = self._resources.timeout_s, self._policy
+        executor = Executor(graph, grounder, asked.clock, timeout_s, policy, asked.question)
         execution = executor.execute(candidates)
         stage: Stage = "specialised"
         repair = self._repair(asked, execution)
@@ -148,6 +149,7 @@ class RouterKgqa:
             evidence=proof.evidence,
             stage=stage,
             problem=proof.problem,
+            not_understood=found.not_understood,
             truncated=is_list and found.table.truncated,
         )
 

@@ -146,6 +146,24 @@ def test_a_greeting_is_called_no_question(graph, ask):
     assert ask(graph, "nonsense", question="hello").problem == "this does not look like a question"
 
 
+def test_a_word_that_the_path_passes_over_is_named_and_costs_confidence(graph, ask):
+    plain, negated = (
+        ask(graph, MONEY, question=f"what money does Jamaica {each}use?") for each in ("", "not ")
+    )
+    assert _names(plain) == _names(negated)
+    assert (plain.not_understood, negated.not_understood) == ((), ("not",))
+    assert plain.confidence is not None
+    assert negated.confidence == pytest.approx(plain.confidence / 2)
+    assert "not_understood" not in plain.to_dict()
+    assert negated.to_dict()["not_understood"] == ["not"]
+
+
+def test_of_two_paths_the_one_that_accounts_for_the_words_answers(graph, ask):
+    counted = f"{MONEY}\nFurther Restrictions:\n count"
+    answer = ask(graph, MONEY, counted, question="how many currencies does Jamaica use?")
+    assert (answer.count, answer.not_understood) == (1, ())
+
+
 def test_paths_in_our_own_form_are_answered(graph, ask):
     answer = ask(graph, "Jamaica -> location.country.currency_used\n?x -> a.b or none")
     assert _names(answer) == ["Jamaican dollar"]

@@ -1,0 +1,201 @@
+"""Check that the operator words of a question are accounted for by the path that answers it.
+
+An operator word changes what is asked: *not*, *how many*, *third*, *more than*. A path that lists
+the countries that use the euro does not answer which of them do not, however likely it is. Each
+rule of the table has the words, and the parts of a path that may express them; one of these is
+enough. A word does not count within the name of an entity or within quotation marks.
+
+Words that say too little by themselves have no rule: a plain *and*, or *over* without a number.
+What no path can say, such as *average*, is accounted for by a relation only.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from kbqa.sparql.crp import (
+    AnyOf,
+    Compare,
+    Constraint,
+    Crp,
+    Fork,
+    IsNotEntity,
+    IsNotNode,
+    TextEquals,
+)
+from kbqa.sparql.terms import LiteralTerm
+
+
+class Rule(NamedTuple):
+    """What may express some operator words.
+
+    Attributes:
+        words: A regular expression of the words.
+        parts: Each returns whether a path has a part that expresses them.
+        relations: A regular expression; a relation that has it expresses the words itself.
+    """
+
+    words: str
+    parts: tuple[Callable[[Crp], bool], ...]
+    relations: str | None = None
+
+
+def find_unaccounted(
+    question: str, crp: Crp, names: Iterable[str] = (), *, are_numbers: bool = False
+) -> tuple[str, ...]:
+    """Return the operator words of a question that nothing in a path accounts for.
+
+    Args:
+        question: As asked.
+        crp: The path that answers, as it was run.
+        names: What in the question is a name, besides those of the path's entities.
+        are_numbers: The answers are numbers, so they may say *how many*.
+
+    Returns:
+        The words in lower case, in the order of the rules.
+
+    >>> from kbqa.sparql.forms import parse_crp
+    >>> crp = parse_crp("Europe -> location.location.contains").crp
+    >>> find_unaccounted("which countries in Europe do not use the euro?", crp)
+    ('not',)
+    """
+    text = _without_names(question, (*names, *map(str, crp.entities())))
+    relations = " ".join(crp.relations())
+    found = []
+    for rule in _RULES:
+        match = re.search(rule.words, text)
+        if match is None or any(has(crp) for has in rule.parts):
+            continue
+        if are_numbers and match.group().startswith("how many"):
+            continue
+        if rule.relations is None or not re.search(rule.relations, relations):
+            found.append(match.group().strip())
+    return tuple(found)
+
+
+def _without_names(question: str, names: Iterable[str]) -> str:
+    """Return the question in lower case without names and quotations."""
+    text = " ".join(question.lower().replace("’", "'").split())
+    text = re.sub(r'"[^"]*"|“[^”]*”|(?<!\w)\'[^\']*\'(?!\w)', "_", text)
+    for name in sorted({name.lower() for name in names}, key=lambda name: (-len(name), name)):
+        text = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", "_", text)
+    return text
+
+
+def _counts(crp: Crp) -> bool:
+    return crp.form in ("count", "count bindings")
+
+
+def _asks(crp: Crp) -> bool:
+    return crp.form == "ask"
+
+
+def _orders(crp: Crp) -> bool:
+    return crp.order is not None
+
+
+def _takes_a_place(crp: Crp) -> bool:
+    return crp.order is not None and (crp.order.offset > 0 or crp.order.limit > 1)
+
+
+def _compares(crp: Crp) -> bool:
+    return any(isinstance(each.test, Compare) for each in crp.all_constraints())
+
+
+def _negates(crp: Crp) -> bool:
+    return any(map(_is_negative, crp.all_constraints()))
+
+
+def _is_negative(constraint: Constraint) -> bool:
+    match constraint.test:
+        case IsNotEntity() | IsNotNode() | Compare("!="):
+            return True
+        case Compare("=", LiteralTerm(text)) | TextEquals(text):
+            return constraint.negated or text in ("false", "0")
+    return constraint.negated
+
+
+def _excludes_a_node(crp: Crp) -> bool:
+    return crp.differs_from not in (None, 0)
+
+
+def _has_alternatives(crp: Crp) -> bool:
+    is_fork = any(isinstance(step, Fork) for step in crp.path)
+    return is_fork or any(isinstance(each.test, AnyOf) for each in crp.all_constraints())
+
+
+def _names_two(crp: Crp) -> bool:
+    return len({each.mid or each.name for each in crp.entities()}) > 1
+
+
+def _meets_a_literal(crp: Crp) -> bool:
+    return any(isinstance(each.test, TextEquals) for each in crp.all_constraints())
+
+
+_RULES = (
+    Rule(
+        r"\b(?:not(?! only)|never|neither|nor|without)\b|\b\w+n't\b"
+        r"|\bno (?!more\b|less\b|fewer\b|longer\b|larger\b|higher\b)",
+        (_negates,),
+        r"non_|\bnon|without",
+    ),
+    Rule(r"\b(?:except|excluding|apart from|other than|besides)\b", (_negates, _excludes_a_node)),
+    Rule(
+        r"\bhow many\b|\b(?:total )?numbers? of\b",
+        (_counts, _compares, _orders),
+        r"number|num_|population|_count\b|total|size|quantity|amount|fatalities",
+    ),
+    Rule(
+        r"^(?:is|are|was|were|do|does|did|has|have)\b(?! you know| there any)"
+        r"(?!.*\b(?:wh\w+|or)\b)",
+        (_asks,),
+    ),
+    Rule(
+        r"\b(?:second|third|fourth|fifth|sixth|seventh|eighth|ninth|tenth|2nd|3rd|[4-9]th|10th)\b"
+        r"(?:[ -](?:most|largest|biggest|highest|tallest|longest|oldest|smallest|deepest)\b)?",
+        (_takes_a_place, _compares, _meets_a_literal),
+        r"second|third|fourth|fifth",
+    ),
+    Rule(
+        r"\b(?:first|1st|last)\b(?! (?:name|lady))",
+        (_orders, _compares, _meets_a_literal),
+        r"first|last|date|start|\.from\b|\.to\b|original|debut|begin|beginning|end|final",
+    ),
+    Rule(
+        r"\b(?:largest|biggest|smallest|highest|lowest|tallest|shortest|longest|oldest|youngest"
+        r"|earliest|latest|newest|fewest|greatest|heaviest|lightest|fastest|slowest|deepest"
+        r"|closest|nearest|hottest|coldest|strongest)\b",
+        (_orders, _compares),
+        r"\w\west_|near|max|min",
+    ),
+    Rule(
+        r"\bthe (?:most|least) (?!common\b|important\b|famous\b|of\b)\w+"
+        r"|\b(?:most|least) (?:\w+ )?(?:recent|popul\w+|expensive)\w*\b",
+        (_orders,),
+        r"most_|least_",
+    ),
+    Rule(
+        r"\b(?:more|less|fewer|greater|higher|lower|larger|smaller|bigger|older|younger|longer"
+        r"|shorter|taller|later|earlier|heavier|lighter) than\b",
+        (_compares, _orders),
+    ),
+    Rule(
+        r"\b(?:more|less|fewer|greater|higher|lower|larger|smaller|bigger|older|younger|longer"
+        r"|shorter|taller|later|earlier|heavier|lighter|first)\b(?=.* or )",
+        (_names_two, _has_alternatives, _compares),
+    ),
+    Rule(
+        r"\b(?:over|under|above|below|at least|at most|between) "
+        r"(?=(?:\$ ?|the year )?"
+        r"(?:\d|(?:one|two|three|four|five|six|seven|eight|nine|ten|a|half)\b))",
+        (_compares, _orders),
+    ),
+    Rule(
+        r"\b(?:before|after|since|until)\b(?! (?:i|we|you)\b)",
+        (_compares, _orders),
+        r"success|succeed|predecess|previous|next|follow|former|before|after|since|from|to\b|named_",
+    ),
+    Rule(r"\bboth\b(?=.* and )", (_names_two, _has_alternatives)),
+    Rule(r"\b(?:average|sum|difference|combined)\b", (), r"average|mean|sum|difference|combined"),
+)
+"""Operator words, and what in a path may express them; chosen on training questions only."""
