@@ -55,7 +55,7 @@ def main(
                 judged.append(
                     Judged(
                         [features[at] for at in of_answers],
-                        [f1_of(outcomes[at], question.golds) for at in of_answers],
+                        [f1_of(outcomes[at], question) for at in of_answers],
                     )
                 )
             fitted_on.append(f"{len(answered)} of {questions.name.split('.jsonl')[0]}")

@@ -5,7 +5,8 @@
 Reads the questions and their published paths as `kbqa train-crp` does. A line of the table has, for
 one file: the share of right paths that are doubted, which should be none; and the share doubted
 after the path has lost what a word may stand for: its order, that it counts or asks, its
-comparisons. Not every such part is said by an operator word: a comparison may be "in 2010". `--list` prints each right path that is doubted.
+comparisons. Not every such part is said by an operator word: a comparison may be "in 2010".
+`--list` prints each right path that is doubted.
 """
 
 import argparse

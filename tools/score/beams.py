@@ -112,7 +112,7 @@ def judge(
         in_n=float(any(match.main_path for match in matches)),
         depth=float(first.depth),
         reachable=float(bool(order) and outcomes[order[0]].fate == "reachable"),
-        f1=0.0 if chosen is None else f1_of(outcomes[chosen], asked.question.golds),
+        f1=0.0 if chosen is None else f1_of(outcomes[chosen], asked.question),
         tier=asked.question.tier,
         confidence=confidence,
     )

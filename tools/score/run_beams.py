@@ -1,10 +1,10 @@
 """Run all candidates of questions, for the tools that judge them."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kbqa.engine.answer import term_text
-from kbqa.engine.evaluation.scores.metrics import score_best
+from kbqa.engine.evaluation.scores.by_kind import Predicted, score_answer
 from kbqa.engine.linking.ground import Grounder, name_topics
 from kbqa.engine.method import Clock
 from kbqa.engine.questions.question_sets import Question
@@ -57,6 +57,9 @@ def is_full(tried: Tried) -> bool:
     return tried.relaxation is not None and tried.relaxation.level == "full"
 
 
-def f1_of(tried: Tried, golds: Sequence[Collection[str]]) -> float:
-    """Score the answers of a candidate against the gold sets."""
-    return score_best([term_text(term) for term in set(tried.terms)], golds).f1
+def f1_of(tried: Tried, question: Question) -> float:
+    """Score what a candidate answers as `kbqa eval` does; 0 if the question has no gold."""
+    terms = () if tried.boolean is not None else tried.terms
+    said = Predicted([term_text(term) for term in set(terms)], tried.boolean, tried.count)
+    scores = score_answer(said, question)
+    return 0.0 if scores is None else scores.f1
