@@ -29,11 +29,11 @@ _IRI_CHARACTER = (
     r"(?:[A-Za-z0-9\-._~!$&'()*+,;=\u00a0-\ud7ff\uf900-\ufdcf\ufdf0-\uffef"
     r"\U00010000-\U0001fffd\U00020000-\U0002fffd\U00030000-\U0003fffd]|%[0-9A-Fa-f]{2})"
 )
-_ID = re.compile(rf"(?:{_IRI_CHARACTER}|[:@/])++")
+_ID = re.compile(rf"(?:{_IRI_CHARACTER}|[:@/])+")
 _FULL_IRI = re.compile(
-    rf"[A-Za-z][A-Za-z0-9+.\-]*+://(?:(?:{_IRI_CHARACTER}|:)*+@)?(?:{_IRI_CHARACTER})*+(?::[0-9]*+)?"
-    rf"(?:/(?:{_IRI_CHARACTER}|[:@/])*+)?"
-    rf"(?:\?(?:{_IRI_CHARACTER}|[:@/?])*+)?(?:\#(?:{_IRI_CHARACTER}|[:@/?])*+)?"
+    rf"[A-Za-z][A-Za-z0-9+.\-]*+://(?:(?:{_IRI_CHARACTER}|:)*@)?(?:{_IRI_CHARACTER})*(?::[0-9]*+)?"
+    rf"(?:/(?:{_IRI_CHARACTER}|[:@/])*)?"
+    rf"(?:\?(?:{_IRI_CHARACTER}|[:@/?])*)?(?:\#(?:{_IRI_CHARACTER}|[:@/?])*)?"
 )
 # Language tags of BCP 47 without extensions and private use.
 _LANGUAGE = re.compile(

@@ -41,20 +41,20 @@ from kbqa.sparql.terms import LiteralTerm
 
 _MAX_LINES = 1000
 _OPERATOR = word("(<=|>=|!=|<|>|=)")
-_IS = word(r"is\b(\s++not\b)?+")
+_IS = word(r"is\b(\s++not\b)?")
 _READS = word(r"reads\b")
 _UNTAGGED = word(r"untagged\b")
 _NO = word(r"no\b")
 _NONE = word(r"none\b")
 _OR_NONE = word(r"or\s++none\b")
 _ORDER = word(
-    r"(largest|smallest|most|fewest)\b(?:\s++([0-9]++))?+(?:\s++after\s++([0-9]++))?+"
-    r"(\s++with\s++ties\b)?+"
+    r"(largest|smallest|most|fewest)\b(?:\s++([0-9]++))?(?:\s++after\s++([0-9]++))?"
+    r"(\s++with\s++ties\b)?"
 )
 _DISTINCT = word(r"distinct\s++from\b")
 _ANY_LANGUAGE = word(r"any\s++language\b")
 _ANSWERS_IN = word(r"answers\s++in\b")
-_FORM = word(r"(ask|count)\b(\s++bindings\b)?+")
+_FORM = word(r"(ask|count)\b(\s++bindings\b)?")
 _POSITION = word(r"\?([0-9]++|x\b)")
 _LABEL = word(r"\?(?!x\b)_?([a-z][a-z0-9_]*+)")
 

@@ -15,13 +15,13 @@ PLAIN_ID = re.compile(r"[A-Za-z0-9_.]++")
 FULL_IRI = re.compile(
     r"[A-Za-z][A-Za-z0-9+.\-]*+://[^\s<>\"{}|^`\\\x00-\x20\x7f-\x9f\ud800-\udfff]*+"
 )
-LANGUAGE_TAG = re.compile(r"[A-Za-z0-9]++(?:-[A-Za-z0-9]++)*+")
+LANGUAGE_TAG = re.compile(r"[A-Za-z0-9]++(?:-[A-Za-z0-9]++)*")
 # What a name without brackets may hold inside braces and parentheses, and on a separate line.
 # On a separate line, it may hold parentheses, unless an id is in them.
 _NAME_PART = r"(?:[^\[\](){}<>|\\^\-]|-(?!>))"
-_SHORT_RAW_NAME = re.compile(_NAME_PART.replace("[^", "[^,") + "++")
+_SHORT_RAW_NAME = re.compile(_NAME_PART.replace("[^", "[^,") + "+")
 _RAW_NAME = re.compile(
-    rf"{_NAME_PART}++(?:\((?!\s*+(?:[mg]\.|ns:)){_NAME_PART}*+\){_NAME_PART}*+)*+"
+    rf"{_NAME_PART}+(?:\((?!\s*+(?:[mg]\.|ns:)){_NAME_PART}*\){_NAME_PART}*)*"
 )
 _OR_NONE = re.compile(r"(?<!\s)(?:^|\s++)or\s++none\Z", re.IGNORECASE)
 
@@ -87,8 +87,8 @@ def word(pattern: str, flags: re.RegexFlag = re.IGNORECASE) -> re.Pattern[str]:
 _EXACTLY = re.RegexFlag(0)
 _BLANKS = word("")
 _ARROW = word("(->)|<-")
-_BRACKETED = word(r"\[((?:[^\]\\]|\\.)*+)\]", re.DOTALL)
-_QUOTED = word(r'"((?:[^"\\]|\\.)*+)"', re.DOTALL)
+_BRACKETED = word(r"\[((?:[^\]\\]|\\.)*)\]", re.DOTALL)
+_QUOTED = word(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
 _MID_WORD = word(f"({_MID.pattern})", _EXACTLY)
 _NS = word("ns:", _EXACTLY)
 _IRI = word(f"<({FULL_IRI.pattern})>", _EXACTLY)

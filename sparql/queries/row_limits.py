@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from kbqa.sparql.queries.dialect import tokens
 
-_NUMBER = re.compile(r"(?:\s|#[^\n\r]*+)*+(\d++)")
+_NUMBER = re.compile(r"(?:\s|#[^\n\r]*+)*(\d++)")
 
 
 def cap_rows(query: str, limit: int) -> str:

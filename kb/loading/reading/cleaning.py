@@ -27,7 +27,7 @@ FOUR_TERMS = "more than three terms"
 
 _STATEMENT = re.compile(
     rf"({IRI}|{NAME})[ \t]*+({IRI}|{NAME})[ \t]*+({IRI}|{LITERAL}|{NAME}|{BARE})[ \t]*+"
-    r"(?:(\.)[ \t]*+(?:#.*+)?+)?+[ \t\r\n]*+",
+    r"(?:(\.)[ \t]*+(?:#.*+)?)?[ \t\r\n]*+",
     flags=re.DOTALL,
 )
 _DIRECTIVE = re.compile(r"(?:@(?:prefix|base)|(?i:prefix|base))[ \t]")

@@ -24,26 +24,26 @@ PREFIXES = {
 # Forms of terms, before any check. `<` and `>` never occur inside an IRI: a missing bracket must
 # not swallow the next term. Possessive repetition: no backtracking.
 IRI = r"<[^<>]*+>"
-_NAME_PART = r"(?:[^\s<>\"#;,\\.]++|\\.)++"
-NAME = rf"[A-Za-z][A-Za-z0-9_-]{{0,30}}+:{_NAME_PART}(?:\.++{_NAME_PART})*+"
-LITERAL = rf'"[^"\\]*+(?:\\.[^"\\]*+)*+"(?:@[A-Za-z0-9_-]*+|\^\^(?:{IRI}|{NAME}))?+'
-BARE = r"(?:[+-]?+(?:[0-9]++(?:\.[0-9]++)?+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+|true|false)"
+_NAME_PART = r"(?:[^\s<>\"#;,\\.]++|\\.)+"
+NAME = rf"[A-Za-z][A-Za-z0-9_-]{{0,30}}+:{_NAME_PART}(?:\.++{_NAME_PART})*"
+LITERAL = rf'"[^"\\]*+(?:\\.[^"\\]*+)*"(?:@[A-Za-z0-9_-]*+|\^\^(?:{IRI}|{NAME}))?'
+BARE = r"(?:[+-]?+(?:[0-9]++(?:\.[0-9]++)?|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?|true|false)"
 
 _GOOD_IRI = re.compile(r'<[A-Za-z][A-Za-z0-9+.\-]*+:[^\x00-\x20<>"{}|^`\\]*+>')
 _GOOD_TEXT = (
     r'[^"\\\r\t]*+(?:\\(?:[tbnrf"\'\\]|u(?![dD][89A-Fa-f])[0-9A-Fa-f]{4}'
-    r"|U(?:0000(?![dD][89A-Fa-f])|000[1-9A-Fa-f]|0010)[0-9A-Fa-f]{4})[^\"\\\r\t]*+)*+"
+    r"|U(?:0000(?![dD][89A-Fa-f])|000[1-9A-Fa-f]|0010)[0-9A-Fa-f]{4})[^\"\\\r\t]*+)*"
 )
-_GOOD_TAG = r"[A-Za-z]++(?:-[A-Za-z0-9]++)*+"
-_GOOD_LITERAL = re.compile(rf'"{_GOOD_TEXT}"(?:@{_GOOD_TAG})?+')
+_GOOD_TAG = r"[A-Za-z]++(?:-[A-Za-z0-9]++)*"
+_GOOD_LITERAL = re.compile(rf'"{_GOOD_TEXT}"(?:@{_GOOD_TAG})?')
 _LITERAL_PARTS = re.compile(
-    r'"([^"\\]*+(?:\\.[^"\\]*+)*+)"(?:@([A-Za-z0-9_-]*+)|\^\^(.*+))?+', flags=re.DOTALL
+    r'"([^"\\]*+(?:\\.[^"\\]*+)*)"(?:@([A-Za-z0-9_-]*+)|\^\^(.*+))?', flags=re.DOTALL
 )
 
 _SURROGATE_PAIR = r"\\u([dD][89ABab][0-9A-Fa-f]{2})\\u([dD][C-Fc-f][0-9A-Fa-f]{2})"
 _CODE = r"\\u([0-9A-Fa-f]{4})|\\U([0-9A-Fa-f]{8})"
 _TEXT_FAULT = re.compile(
-    rf"{_SURROGATE_PAIR}|{_CODE}|((?:\\x[0-9A-Fa-f]{{2}})++)|\\[tbnrf\"'\\]|(\\)|[\r\t]"
+    rf"{_SURROGATE_PAIR}|{_CODE}|((?:\\x[0-9A-Fa-f]{{2}})+)|\\[tbnrf\"'\\]|(\\)|[\r\t]"
 )
 _IRI_FAULT = re.compile(rf'{_SURROGATE_PAIR}|{_CODE}|[\x00-\x20"{{}}|^`\\]')
 _NOT_IN_IRI = frozenset(map(chr, range(0x21))) | frozenset('<>"{}|^`\\')
