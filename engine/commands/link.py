@@ -8,11 +8,11 @@ from pathlib import Path
 import click
 
 from kbqa.engine.commands.options import check_answers
-from kbqa.engine.linking.linker import LinkedEntity, Linker
+from kbqa.engine.linking.linker import LinkedEntity, Linker, explain_unlinked
 from kbqa.engine.linking.mentions import Mentions
 from kbqa.engine.questions.question_sets import asked_questions, read_questions
 from kbqa.kb.commands.options import GraphChoice, graph_options, json_option
-from kbqa.kb.names.search import open_names
+from kbqa.kb.names.search import Names, open_names
 from kbqa.sparql.errors import GraphError, InputError
 
 
@@ -68,14 +68,14 @@ def link(
             [(_, text)] = asked
             mentions = linker.mentions(text)
             linked = linker.rank(mentions, limit)
-            click.echo(_record(mentions, linked) if as_json else _table(mentions, linked))
+            click.echo(_record(mentions, linked) if as_json else _table(mentions, linked, names))
             return
         for number, (key, text) in enumerate(asked):
             record: dict[str, object] = {"id": key, "candidates": []}
             try:
                 mentions = linker.mentions(text)
                 linked = linker.rank(mentions, limit)
-                shown = _table(mentions, linked)
+                shown = _table(mentions, linked, names)
                 record["candidates"] = [entity.to_dict() for entity in linked]
             except GraphError as error:
                 shown = f"failed: {error}"
@@ -109,7 +109,7 @@ def _record(mentions: Mentions, linked: Sequence[LinkedEntity]) -> str:
     return json.dumps(record, ensure_ascii=False, indent=2)
 
 
-def _table(mentions: Mentions, linked: Sequence[LinkedEntity]) -> str:
+def _table(mentions: Mentions, linked: Sequence[LinkedEntity], names: Names) -> str:
     """Return a line for each candidate, and below them one for each value."""
     width = max((len(entity.mid) for entity in linked), default=0)
     length = max((len(entity.name) for entity in linked), default=0)
@@ -117,7 +117,7 @@ def _table(mentions: Mentions, linked: Sequence[LinkedEntity]) -> str:
         f"{entity.score:.3f}  {entity.mid:<{width}}  {_plain(entity.name):<{length}}"
         f"  “{_plain(entity.mention)}”"
         for entity in linked
-    ] or ["The graph has no entity with a name in the question."]
+    ] or [f"{explain_unlinked(names).capitalize()}."]
     lines += [
         f"{value.kind:>5}  “{_plain(mentions.text(value.start, value.end))}”"
         for value in mentions.values

@@ -19,6 +19,7 @@ from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.exploring.bounded_graph import BoundedGraph
 from kbqa.engine.exploring.neighbourhood import Neighbourhood
 from kbqa.engine.exploring.walks import Walk, drawn_walk
+from kbqa.engine.linking.linker import explain_unlinked
 from kbqa.engine.linking.starts import starting_topics
 from kbqa.engine.method import Asked, ChooserName
 from kbqa.kb.graph import Graph
@@ -29,7 +30,6 @@ from kbqa.sparql.terms import Term
 
 SEED = 42
 
-NO_TOPIC = "the graph has no entity of any name in the question. Name one with --topic MID"
 CALLS_SPENT = "the calls were spent before an answer was found. Raise --call-budget"
 """Why there is no answer, for any method."""
 
@@ -334,12 +334,16 @@ class Session:
         self.steps.append(Step("answer", chosen=(self.drawn(best),)))
         return answers
 
+    def without_topic(self) -> str:
+        """Say why a question without topics has no answer."""
+        return f"{explain_unlinked(self._walkers.names)}. Name one with --topic MID"
+
     def _why_not(self, found: Found) -> str:
         """Say why there are no answers."""
         if found.said is not None:
             return "the language model named no answer; see the steps of the trace"
         if not self.topics and found.stage != "direct":
-            return NO_TOPIC
+            return self.without_topic()
         if found.stop == "budget":
             return CALLS_SPENT
         topics = " and ".join(map(str, self.topics))

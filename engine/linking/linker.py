@@ -34,6 +34,12 @@ FINALISTS = 12
 _KEPT_FACTS = 4096
 
 
+def explain_unlinked(names: Names) -> str:
+    """Say that a question names nothing in the graph."""
+    why = "; an endpoint forgives no typing errors" if names.is_exact else ""
+    return f"the graph has no entity of any name in the question{why}"
+
+
 @dataclass(frozen=True, slots=True)
 class LinkedEntity:
     """An entity that a question may be about.

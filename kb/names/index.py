@@ -108,6 +108,8 @@ def name_weight(popularity: int, is_alias: bool) -> int:
 class NameIndex:
     """The names and aliases of a store's entities. Any number of threads may use one index."""
 
+    is_exact = False
+
     def __init__(self, file: SqliteFile) -> None:
         self._file = file
         # The runs of a question have their words in common.

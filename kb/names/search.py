@@ -42,7 +42,13 @@ _POSSESSIVE = re.compile(r"['’]s$", re.IGNORECASE)
 
 
 class Names(Protocol):
-    """The names of a graph's entities; `NameIndex` documents each method."""
+    """The names of a graph's entities; `NameIndex` documents each method.
+
+    Attributes:
+        is_exact: Names are found only as they are written; typing errors are not forgiven.
+    """
+
+    is_exact: bool
 
     def lookup(self, text: str, limit: int = 10) -> list[NameMatch]:
         """Find the entities with exactly this name or alias, best first."""
@@ -77,6 +83,8 @@ class EndpointNames:
     with all words in capitals if each begins with one: SPARQL has no index for anything else.
     So `search` finds what `lookup` finds.
     """
+
+    is_exact = True
 
     def __init__(self, graph: Graph, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         self._graph = graph

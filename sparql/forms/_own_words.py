@@ -20,9 +20,7 @@ LANGUAGE_TAG = re.compile(r"[A-Za-z0-9]++(?:-[A-Za-z0-9]++)*")
 # On a separate line, it may hold parentheses, unless an id is in them.
 _NAME_PART = r"(?:[^\[\](){}<>|\\^\-]|-(?!>))"
 _SHORT_RAW_NAME = re.compile(_NAME_PART.replace("[^", "[^,") + "+")
-_RAW_NAME = re.compile(
-    rf"{_NAME_PART}+(?:\((?!\s*+(?:[mg]\.|ns:)){_NAME_PART}*\){_NAME_PART}*)*"
-)
+_RAW_NAME = re.compile(rf"{_NAME_PART}+(?:\((?!\s*+(?:[mg]\.|ns:)){_NAME_PART}*\){_NAME_PART}*)*")
 _OR_NONE = re.compile(r"(?<!\s)(?:^|\s++)or\s++none\Z", re.IGNORECASE)
 
 _PLAIN_VALUE = re.compile(

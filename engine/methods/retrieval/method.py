@@ -14,7 +14,7 @@ from kbqa.engine.answer import Answer, AnswerEntity, EvidenceTriple
 from kbqa.engine.deciding.answering import PROVEN_ANSWERS
 from kbqa.engine.deciding.choice import Step
 from kbqa.engine.deciding.method import WalkingMethod
-from kbqa.engine.deciding.session import CALLS_SPENT, NO_TOPIC, SEED, Session, Walkers
+from kbqa.engine.deciding.session import CALLS_SPENT, SEED, Session, Walkers
 from kbqa.engine.linking.ground import Grounder
 from kbqa.engine.methods.retrieval.candidates import read_kernels, write_candidates
 from kbqa.engine.methods.retrieval.reading import Read, read_triples
@@ -193,7 +193,7 @@ class _Question:
         """Say why there are no answers, or what is missing from their proof."""
         topics = self._session.topics
         if not topics:
-            return NO_TOPIC
+            return self._session.without_topic()
         if not retrieved.seen:
             return f"the graph has nothing around {' and '.join(map(str, topics))}"
         return proof.problem

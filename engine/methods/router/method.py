@@ -14,7 +14,7 @@ from dataclasses import replace
 from kbqa.engine.answer import Answer
 from kbqa.engine.exploring.bounded_graph import BoundedGraph
 from kbqa.engine.linking.ground import Grounder
-from kbqa.engine.linking.linker import LinkedEntity
+from kbqa.engine.linking.linker import LinkedEntity, explain_unlinked
 from kbqa.engine.method import Asked
 from kbqa.engine.methods.router.repair import Repair
 from kbqa.engine.methods.router.routing import Routing
@@ -26,6 +26,7 @@ from kbqa.engine.running.tried import Execution, Tried
 from kbqa.engine.setup import Resources
 from kbqa.engine.writing.generate import Candidate, Generator, NoPaths, Request
 from kbqa.kb.graph import Graph
+from kbqa.kb.names.search import Names
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.forms import render_crp
 
@@ -126,7 +127,7 @@ class RouterKgqa:
             answers=(),
             trace=RouterTrace(execution.tried, None, None, repair, calls),
             linked=asked.linked,
-            problem=_why_not(asked, execution.tried),
+            problem=_why_not(asked, execution.tried, self._resources.names),
             usage=asked.usage,
             seconds=asked.clock.seconds,
         )
@@ -178,7 +179,7 @@ def _run(repair: Repair, executor: Executor) -> Tried:
     return tried
 
 
-def _why_not(asked: Asked, tried: Sequence[Tried]) -> str:
+def _why_not(asked: Asked, tried: Sequence[Tried], names: Names) -> str:
     """Say why a question has no answer, by its words or the candidate that came furthest."""
     fates = [each.fate for each in tried]
     if "failed" in fates:
@@ -194,6 +195,6 @@ def _why_not(asked: Asked, tried: Sequence[Tried]) -> str:
     if "unreachable" in fates:
         return "none of the model's paths exists in the graph"
     if "unlinked" in fates:
-        hint = "" if asked.linked else "; the graph has no entity of any name in the question"
+        hint = "" if asked.linked else f"; {explain_unlinked(names)}"
         return f"no entity was found for the model's topics{hint}. Name one with --topic MID"
     return "the model wrote nothing that can be read as a path"

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from kbqa.engine.answer import Answer
 from kbqa.engine.deciding.reading import read_names
-from kbqa.engine.deciding.session import CALLS_SPENT, NO_TOPIC, Session, Walkers
+from kbqa.engine.deciding.session import CALLS_SPENT, Session, Walkers
 from kbqa.engine.deciding.trace import WalkTrace
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.exploring.frontiers import Frontiers, RelationPath
@@ -162,7 +162,7 @@ class _Question:
 def _why_not(session: Session, explored: Explored) -> str:
     """Say why there are no answers."""
     if not session.topics:
-        return NO_TOPIC
+        return session.without_topic()
     if explored.stop == "budget":
         return CALLS_SPENT
     if explored.ended:

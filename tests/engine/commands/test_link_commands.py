@@ -46,7 +46,12 @@ def test_shows_candidates_with_scores_and_mentions(small_store: Path) -> None:
 def test_says_where_nothing_is_named(small_store: Path) -> None:
     result = link(small_store, "why?")
     assert result.exit_code == 0
-    assert result.stdout == "The graph has no entity with a name in the question.\n"
+    assert result.stdout == "The graph has no entity of any name in the question.\n"
+
+
+def test_says_that_an_endpoint_forgives_no_typing_errors(small_endpoint: str) -> None:
+    result = CliRunner().invoke(main, ["link", "--endpoint", small_endpoint, "where is Jamiaca?"])
+    assert "an endpoint forgives no typing errors" in result.stdout
 
 
 def test_json_of_one_question(small_store: Path) -> None:
