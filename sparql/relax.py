@@ -104,7 +104,7 @@ def compared_entities(crp: Crp) -> tuple[Entity, ...]:
     r"""Return the entities of which a CRP takes the best: "which is larger, Spain or Germany".
 
     >>> from kbqa.sparql.forms import parse_crp
-    >>> text = "ns:a.b <- type.object.type\\n?x {= Spain | = Germany}\\nlargest ?x -> c.d"
+    >>> text = "ns:a.b <- type.object.type\n?x {= Spain | = Germany}\nlargest ?x -> c.d"
     >>> [entity.name for entity in compared_entities(parse_crp(text).crp)]
     ['Spain', 'Germany']
     """

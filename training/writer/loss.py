@@ -37,7 +37,6 @@ class TargetLoss:
                 wanted,
                 input_ids=batch.input_ids.to(self.device),
                 attention_mask=batch.attention_mask.to(self.device),
-                use_cache=False,
             )
         targets = labels[:, 1:][wanted[:, :-1]]
         return torch.nn.functional.cross_entropy(logits, targets, reduction="sum")

@@ -73,10 +73,9 @@ class BatchReader:
         positions = (self._mask.cumsum(-1) - 1).clamp(min=0)[:, -tokens.shape[1] :]
         logits = self._logits(
             wanted,
+            self._cache,
             input_ids=tokens,
             attention_mask=self._mask,
             position_ids=positions,
-            past_key_values=self._cache,
-            use_cache=True,
         )
         return logits.log_softmax(-1)

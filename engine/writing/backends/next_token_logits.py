@@ -4,11 +4,12 @@ In a small model with a large vocabulary, the output layer is much of the work.
 """
 
 from dataclasses import dataclass
+from inspect import signature
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torch import Tensor
-    from transformers import PreTrainedModel
+    from transformers import Cache, PreTrainedModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +20,12 @@ class NextTokenLogits:
         causal: The model.
         has_plain_head: Whether its logits are its last hidden states times a matrix; some models
             scale or cap them, and then all are computed.
+        cache_argument: What its `forward` calls the cache, which transformers 5.24 renamed.
     """
 
     causal: "PreTrainedModel"
     has_plain_head: bool
+    cache_argument: str
 
     @classmethod
     def of(cls, causal: "PreTrainedModel") -> "NextTokenLogits":
@@ -34,18 +37,24 @@ class NextTokenLogits:
             hidden = causal.base_model(input_ids=ids, use_cache=False).last_hidden_state
             plain = causal.get_output_embeddings()(hidden)
             logits = causal(input_ids=ids, use_cache=False).logits
-        return cls(causal, torch.equal(plain.float(), logits.float()))
+        takes_cache = "cache" in signature(causal.base_model.forward).parameters
+        name = "cache" if takes_cache else "past_key_values"
+        return cls(causal, torch.equal(plain.float(), logits.float()), name)
 
-    def __call__(self, wanted: "Tensor", **inputs: object) -> "Tensor":
+    def __call__(
+        self, wanted: "Tensor", cache: "Cache | None" = None, **inputs: object
+    ) -> "Tensor":
         """Read tokens.
 
         Args:
             wanted: True for each token after which logits are needed, shape (texts, tokens).
-            inputs: Arguments of the model's `forward`.
+            cache: Of the tokens before; those that are read are added. None if these are all.
+            inputs: Other arguments of the model's `forward`.
 
         Returns:
             Logits in float32, text after text, shape (tokens wanted, vocabulary).
         """
+        inputs |= {"use_cache": cache is not None, self.cache_argument: cache}
         if self.has_plain_head:
             hidden = self.causal.base_model(**inputs).last_hidden_state
             logits: Tensor = self.causal.get_output_embeddings()(hidden[wanted])
