@@ -1,7 +1,8 @@
 """The command `kbqa train-crp`."""
 
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -9,9 +10,16 @@ import click
 
 from kbqa.engine.writing.constraints.decoding import CONSTRAINED_FORMS
 from kbqa.kb.commands.options import GraphChoice, graph_options, json_option
+from kbqa.training.data.mixture import draw_mixture
 from kbqa.training.data.targets import NameSource
 from kbqa.training.data.training_set import ExampleSet, Split, load_examples, split_examples
-from kbqa.training.options import config_options, exclude_option, output_option, preset_help
+from kbqa.training.options import (
+    SetWeight,
+    config_options,
+    exclude_option,
+    output_option,
+    preset_help,
+)
 from kbqa.training.writer.config import TrainingConfig
 from kbqa.training.writer.loop import TrainingResult
 from kbqa.training.writer.report.training_log import TrainingProgress
@@ -38,13 +46,22 @@ _NAMED_ROWS = 3
     metavar="N",
     help="Number of questions on the demo graph to add.",
 )
+@click.option(
+    "--weight",
+    "weights",
+    type=SetWeight(),
+    multiple=True,
+    metavar="SET=NUMBER",
+    help="How often to use the examples of a set in an epoch; repeatable. 2 is twice; of 0.1, a "
+    "tenth, with as many different relations as possible. SET is the file's name without endings.",
+)
 @output_option
 @click.option(
     "--valid-size",
     type=click.IntRange(0),
     default=200,
     show_default=True,
-    help="Questions to hold out for validation; at most a tenth of all.",
+    help="Questions of each set to hold out for validation; at most a tenth of it.",
 )
 @config_options
 @graph_options
@@ -53,6 +70,7 @@ def train_crp(
     files: tuple[Path, ...],
     scored: tuple[Path, ...],
     demo_questions: int,
+    weights: tuple[tuple[str, float], ...],
     output: Path,
     valid_size: int,
     config: TrainingConfig,
@@ -85,11 +103,28 @@ def train_crp(
         )
     if is_main:
         print_counts(gathered)
-    split = split_examples(gathered.examples, valid_size, config.seed)
+    split = _mixed(split_examples(gathered.examples, valid_size), dict(weights), gathered, config)
     result = train_adapter(split, output, config, _print_progress)
     if is_main:
         _write_reports(output, config, gathered, split, result)
         _print_result(result, config, as_json)
+
+
+def _mixed(
+    split: Split, weights: Mapping[str, float], gathered: ExampleSet, config: TrainingConfig
+) -> Split:
+    """Weigh the sets that are trained on, and count the examples that are not drawn."""
+    counts = Counter(example.source for example in split.train)
+    if unknown := weights.keys() - counts.keys():
+        raise click.UsageError(
+            f"--weight {min(unknown)}: there is no such set, only {', '.join(sorted(counts))}"
+        )
+    train = draw_mixture(split.train, weights, config.seed)
+    for source, count in counts.items():
+        left_out = count - len({each.id for each in train if each.source == source})
+        if left_out:
+            gathered.skipped[f"{source}: not drawn"] = left_out
+    return split._replace(train=train)
 
 
 @contextmanager

@@ -41,6 +41,25 @@ output_option = click.option(
 )
 
 
+class SetWeight(click.ParamType[tuple[str, float]]):
+    """A question set and a number, as in ``webqsp.train=2``."""
+
+    name = "set=number"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, float]:
+        """Read the text."""
+        source, _, number = str(value).rpartition("=")
+        try:
+            weight = float(number)
+        except ValueError:
+            weight = -1.0
+        if not source or not 0 <= weight < float("inf"):
+            self.fail(f"{value!r} is not SET=NUMBER, such as webqsp.train=2", param, ctx)
+        return source, weight
+
+
 def config_options(command: Command) -> Command:
     """Add `--preset` and an option for each setting; the command takes `config: TrainingConfig`.
 

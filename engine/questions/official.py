@@ -8,6 +8,9 @@ and ``s_expression``, for Free917 ``formula``, and for RouterKGQA ``crp_routerkg
 
 Free917's file has neither answers nor SPARQL, but formulas with the keys of entities, such as
 ``fb:en.kenya``, instead of mids.
+
+A record of SimpleQuestions in JSON Lines has a fact, ``subject``, ``relation`` and ``object``, from
+which its query and topic are made. Its field ``mention`` is what the question calls the subject.
 """
 
 import gzip
@@ -41,7 +44,8 @@ def read_question_rows(path: Path, bad: BadRow | None = None) -> Iterator[tuple[
     """
     document = _document(path) if ".json" in path.suffixes else None
     if document is None:
-        yield from read_rows(path, bad)
+        for number, row in read_rows(path, bad):
+            yield number, _fact_row(row) if _is_fact(row) else row
         return
     for number, record in enumerate(_records(document), 1):
         try:
@@ -106,6 +110,25 @@ def _row(record: Row, number: int) -> Row:
     if "utterance" in record:
         return _free917_row(record, number)
     return _cwq_row(record)
+
+
+def _is_fact(row: Row) -> bool:
+    """Return whether a record of ours has a fact instead of a query, as in SimpleQuestions."""
+    fact = [row.get("subject"), row.get("relation")]
+    return all(isinstance(each, str) for each in fact) and not row.get("sparql")
+
+
+def _fact_row(row: Row) -> Row:
+    """Add to a record the query and the topic that its fact implies."""
+    subject, mention = row["subject"], row.get("mention")
+    # SimpleQuestions has its questions, and so the mentions, in lower case.
+    name = mention.title() if isinstance(mention, str) else None
+    return {
+        "topic_entities": [{"mid": subject, "name": name}],
+        "sparql": f"SELECT DISTINCT ?x WHERE {{ ns:{subject} ns:{row['relation']} ?x }}",
+        "answers": [{"arg": row["object"]}] if row.get("object") else [],
+        **row,
+    }
 
 
 def _webqsp_row(record: Row) -> Row:

@@ -23,10 +23,10 @@ from typing import NamedTuple, TextIO
 
 import click
 
-from kbqa.engine.files.json_lines import read_rows
 from kbqa.engine.linking.linker import LinkedEntity, Linker
 from kbqa.engine.linking.model import SHIPPED_MODEL, LinkingModel
 from kbqa.engine.linking.words import FUNCTION_WORDS, tokenise
+from kbqa.engine.questions.official import read_question_rows
 from kbqa.kb.graph import Graph
 from kbqa.kb.names.index import standing
 from kbqa.kb.names.search import Names, open_names
@@ -78,7 +78,9 @@ def read_examples(path: Path, graph: Graph, rows: int | None) -> list[LinkingExa
     """Read the questions of a file that have a topic with a name in the graph."""
     source = path.name.split(".jsonl")[0]
     rows_that_count = (
-        row for _, row in read_rows(path) if "subject" not in row or graph.labels([row["subject"]])
+        row
+        for _, row in read_question_rows(path)
+        if "subject" not in row or graph.labels([row["subject"]])
     )
     examples = (linking_example(row, source) for row in rows_that_count)
     found = list(islice((example for example in examples if example is not None), rows))

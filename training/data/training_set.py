@@ -8,6 +8,7 @@ or they from one. If rows are not marked, as in the official files, the test set
 what is left out.
 """
 
+import hashlib
 import random
 import re
 from collections import Counter, defaultdict
@@ -154,28 +155,38 @@ def load_examples(
     return gathered
 
 
-def split_examples(examples: Iterable[Example], valid_size: int, seed: int) -> Split:
-    """Hold out about `valid_size` questions, at most a tenth of all, chosen by the seed.
+def split_examples(examples: Iterable[Example], valid_size: int) -> Split:
+    """Hold out about `valid_size` questions of each set, at most a tenth of it.
 
     A question is held out together with those made from it or from the same question. No question
-    is both held out and trained on.
+    is both held out and trained on. Their ids alone decide, so that a run that starts from the
+    result of another holds out the same questions, whatever other sets it has.
     """
     pool = sorted(examples, key=lambda example: (example.source, example.id, example.target))
-    questions = {example.question.casefold() for example in pool}
-    wanted = min(valid_size, len(questions) // 10)
-    families = sorted({example.parent or example.id for example in pool})
-    random.Random(seed).shuffle(families)
     of_family: dict[str, set[str]] = defaultdict(set)
+    of_source: dict[str, set[str]] = defaultdict(set)
+    families_of: dict[str, set[str]] = defaultdict(set)
     for example in pool:
-        of_family[example.parent or example.id].add(example.question.casefold())
+        family, question = example.parent or example.id, example.question.casefold()
+        of_family[family].add(question)
+        of_source[example.source].add(question)
+        families_of[example.source].add(family)
     held_out: set[str] = set()
-    for family in families:
-        if len(held_out) >= wanted:
-            break
-        held_out |= of_family[family]
+    for source, questions in of_source.items():
+        wanted, held_out_here = min(valid_size, len(questions) // 10), 0
+        for family in sorted(families_of[source], key=_rank):
+            if held_out_here >= wanted:
+                break
+            held_out |= of_family[family]
+            held_out_here += len(of_family[family] & questions)
     train = tuple(e for e in pool if e.question.casefold() not in held_out)
     valid = tuple(e for e in pool if e.question.casefold() in held_out)
     return Split(train, valid)
+
+
+def _rank(family: str) -> str:
+    """Return what orders families at random."""
+    return hashlib.sha256(family.encode()).hexdigest()
 
 
 def _add_demo_questions(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kbqa.engine.files.json_lines import read_rows
+from kbqa.engine.questions.official import read_question_rows
 from kbqa.engine.questions.question_sets import topic_entities
 from kbqa.sparql.errors import KbqaError
 from kbqa.sparql.queries.mentions import query_mentions
@@ -36,7 +36,7 @@ def read_linking_examples(path: Path) -> Iterator[LinkingExample]:
         InputError: The file is missing, or a line of it is not a JSON object.
     """
     source = path.name.split(".jsonl")[0]
-    for _, row in read_rows(path):
+    for _, row in read_question_rows(path):
         if not row.get("test_parent") and (example := linking_example(row, source)) is not None:
             yield example
 
@@ -46,10 +46,6 @@ def linking_example(row: Mapping[str, Any], source: str) -> LinkingExample | Non
 
     Rows of CWQ name no topic, so any entity of the query counts as one.
     """
-    if "subject" in row:
-        return LinkingExample(
-            source, row["question"], frozenset({row["subject"]}), (row["relation"],)
-        )
     topics = {entity.mid for entity in topic_entities(row)}
     relations: tuple[str, ...] = ()
     parses = row.get("parses")

@@ -125,7 +125,7 @@ def train_retriever(
                 file = subgraphs / f"names-{embedder.name.replace(' ', '-')}.sqlite"
                 cache = TextCache(file, "embeddings of names")
                 names = embed_names(list(paths.values()), embedder, cache, reports.embedded)
-        split = split_examples(paths, len(paths) // 10, config.seed)
+        split = split_examples(paths, len(paths) // 10)
         train, valid = (
             make_inputs([paths[each] for each in part], embedder, config, names) for part in split
         )

@@ -162,9 +162,6 @@ def read_needs(path: Path) -> Iterator[QuestionNeeds]:
 
 
 def _needs(row: Mapping[str, Any]) -> QuestionNeeds:
-    if "relation" in row:  # SimpleQuestions has a triple instead of a query.
-        needs = Needs(frozenset({row["relation"]}), frozenset({row["object"]}))
-        return QuestionNeeds(frozenset({row["subject"]}), (needs,), 0)
     entities: set[str] = set()
     parses: list[Needs] = []
     golds = list(_golds(row))

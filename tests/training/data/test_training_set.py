@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -316,7 +317,7 @@ def _pool() -> list[Example]:
 
 
 def test_no_question_is_trained_on_and_held_out() -> None:
-    split = split_examples(_pool(), valid_size=4, seed=1)
+    split = split_examples(_pool(), valid_size=4)
     held_out = {example.question.casefold() for example in split.valid}
     assert len(held_out) == 4
     assert len(split.valid) == 8
@@ -332,22 +333,38 @@ def test_a_question_is_held_out_with_those_made_from_it() -> None:
         for number in range(50)
         for kind in ("", "composed", "conjoined")
     ]
-    split = split_examples(pool, valid_size=9, seed=1)
+    split = split_examples(pool, valid_size=9)
     assert len(split.valid) == 9
     families = [{e.parent or e.id for e in part} for part in (split.train, split.valid)]
     assert not families[0] & families[1]
 
 
-def test_the_split_hangs_on_the_seed_and_not_on_the_order() -> None:
-    split = split_examples(_pool(), valid_size=4, seed=1)
-    assert split_examples(reversed(_pool()), valid_size=4, seed=1) == split
-    assert split_examples(_pool(), valid_size=4, seed=2) != split
+def test_the_order_of_the_examples_does_not_change_the_split() -> None:
+    assert split_examples(reversed(_pool()), valid_size=4) == split_examples(_pool(), valid_size=4)
+
+
+def test_what_is_held_out_stays_held_out_when_sets_are_added() -> None:
+    others = [replace(one, id=f"x{one.id}", question=f"x {one.question}") for one in _pool()]
+    others = [replace(one, source="other") for one in others]
+    before = set(split_examples(_pool(), valid_size=4).valid)
+    after = set(split_examples([*_pool(), *others], valid_size=4).valid)
+    assert before < after
+    assert {one.source for one in after - before} == {"other"}
 
 
 @pytest.mark.parametrize(("valid_size", "held_out"), [(0, 0), (5, 5), (200, 5)])
 def test_a_tenth_is_held_out_at_most(valid_size: int, held_out: int) -> None:
-    split = split_examples(_pool(), valid_size, seed=1)
+    split = split_examples(_pool(), valid_size)
     assert len({example.question.casefold() for example in split.valid}) == held_out
+
+
+@pytest.mark.parametrize("mention", [None, "eve-olution"])
+def test_a_fact_of_simplequestions_is_a_path(mention: str | None, tmp_path: Path) -> None:
+    fact = {"subject": "m.036p007", "relation": "music.release.producers", "object": "m.0677ng"}
+    file = write(tmp_path / "set.jsonl", row(**fact, **({"mention": mention} if mention else {})))
+    gathered = load_examples([file], names=lambda mids: dict.fromkeys(mids, "Eve-Olution"))
+    target = "Main Path:\n Eve-Olution -[music , release , producers]-> ?x"
+    assert [one.target for one in gathered.examples] == [target]
 
 
 def test_nothing_of_the_test_sets_is_trained_on(shared: Path, tmp_path: Path) -> None:

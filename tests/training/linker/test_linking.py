@@ -66,7 +66,6 @@ def test_questions_that_do_not_name_their_topic_teach_nothing(demo_store: Path) 
 @pytest.mark.parametrize(
     ("row", "topics", "relations"),
     [
-        ({"subject": "m.0a", "relation": "film.film.genre"}, {"m.0a"}, {"film.film.genre"}),
         (
             {"topic_entities": [{"mid": "m.0a", "name": "A"}], "sparql": QUERY},
             {"m.0a"},
@@ -83,7 +82,7 @@ def test_questions_that_do_not_name_their_topic_teach_nothing(demo_store: Path) 
             set(),
         ),
     ],
-    ids=["SimpleQuestions", "with topics", "entities of the query", "a query that is none"],
+    ids=["with topics", "entities of the query", "a query that is none"],
 )
 def test_rows_of_all_sets_are_read(
     row: dict[str, object], topics: set[str], relations: set[str]

@@ -101,6 +101,8 @@ def test_bad_rows_are_counted_and_named_and_end_nothing(
         (["--start", "nowhere"], 1, "there is no adapter at nowhere"),
         (["--start", "nowhere", "--full"], 2, "--start is for adapters"),
         (["--lora-targets", ","], 2, "names no layer"),
+        (["--weight", "questions"], 2, "'questions' is not SET=NUMBER, such as webqsp.train=2"),
+        (["--weight", "other=2"], 2, "--weight other: there is no such set, only questions"),
         (["--preset", "mine"], 2, "Invalid value for '--preset'"),
     ],
     ids=[
@@ -111,6 +113,8 @@ def test_bad_rows_are_counted_and_named_and_end_nothing(
         "no start",
         "start of all",
         "no layer",
+        "no weight",
+        "no such set",
         "preset",
     ],
 )
