@@ -134,10 +134,10 @@ class Grounder:
         of_constraints = {entity for c in crp.constraints for entity in _entities(c)}
         return sum(entity.mid in self._scores for entity in of_constraints)
 
-    def mentions(self, crp: Crp) -> list[str]:
-        """List the parts of the question that mention entities of a grounded CRP."""
+    def mentions(self, crp: Crp) -> dict[str, str]:
+        """Return the parts of the question that mention entities of a grounded CRP, by mid."""
         mids = (entity.mid for entity in crp.entities())
-        return [self._mentions[mid] for mid in mids if mid in self._mentions]
+        return {mid: self._mentions[mid] for mid in mids if mid in self._mentions}
 
     def proposals(self, crp: Crp) -> list[tuple[Entity, list[EntityMatch]]]:
         """List the names of a CRP, the topic first, each with all its matches, best first.

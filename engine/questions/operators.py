@@ -3,14 +3,17 @@
 An operator word changes what is asked: *not*, *how many*, *third*, *more than*. A path that lists
 the countries that use the euro does not answer which of them do not, however likely it is. Each
 rule of the table has the words, and the parts of a path that may express them; one of these is
-enough. A word does not count within the name of an entity or within quotation marks.
+enough. A word does not count within the name of an entity or within quotation marks. What is
+negated must stand behind the word: a path that negates *Europe* does not say "which European
+countries do not use the euro?".
 
 Words that say too little by themselves have no rule: a plain *and*, or *over* without a number.
 What no path can say, such as *average*, is accounted for by a relation only.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Set
+from types import MappingProxyType
 from typing import NamedTuple
 
 from kbqa.sparql.crp import (
@@ -18,10 +21,13 @@ from kbqa.sparql.crp import (
     Compare,
     Constraint,
     Crp,
+    Entity,
     Fork,
+    IsEntity,
     IsNotEntity,
     IsNotNode,
     TextEquals,
+    nested_constraints,
 )
 from kbqa.sparql.terms import LiteralTerm
 
@@ -41,14 +47,18 @@ class Rule(NamedTuple):
 
 
 def find_unaccounted(
-    question: str, crp: Crp, names: Iterable[str] = (), *, are_numbers: bool = False
+    question: str,
+    crp: Crp,
+    mentions: Mapping[str, str] = MappingProxyType({}),
+    *,
+    are_numbers: bool = False,
 ) -> tuple[str, ...]:
     """Return the operator words of a question that nothing in a path accounts for.
 
     Args:
         question: As asked.
         crp: The path that answers, as it was run.
-        names: What in the question is a name, besides those of the path's entities.
+        mentions: What the question calls an entity, by mid; if nothing else, its name.
         are_numbers: The answers are numbers, so they may say *how many*.
 
     Returns:
@@ -59,12 +69,20 @@ def find_unaccounted(
     >>> find_unaccounted("which countries in Europe do not use the euro?", crp)
     ('not',)
     """
-    text = _without_names(question, (*names, *map(str, crp.entities())))
+    text = " ".join(question.lower().replace("’", "'").split())
+    said = {
+        entity: mentions.get(entity.mid or "", str(entity)).lower() for entity in crp.entities()
+    }
+    names = {*said.values(), *(str(entity).lower() for entity in said)}
+    masked = _without_names(text, names)
     relations = " ".join(crp.relations())
     found = []
     for rule in _RULES:
-        match = re.search(rule.words, text)
-        if match is None or any(has(crp) for has in rule.parts):
+        match = re.search(rule.words, masked)
+        if match is None:
+            continue
+        behind = {each for each in said if _occurs(said[each], text[match.end() :])}
+        if any(has(crp) for has in rule.parts) and not _negates_others(rule, crp, behind):
             continue
         if are_numbers and match.group().startswith("how many"):
             continue
@@ -73,13 +91,37 @@ def find_unaccounted(
     return tuple(found)
 
 
-def _without_names(question: str, names: Iterable[str]) -> str:
-    """Return the question in lower case without names and quotations."""
-    text = " ".join(question.lower().replace("’", "'").split())
-    text = re.sub(r'"[^"]*"|“[^”]*”|(?<!\w)\'[^\']*\'(?!\w)', "_", text)
-    for name in sorted({name.lower() for name in names}, key=lambda name: (-len(name), name)):
-        text = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", "_", text)
+def _without_names(text: str, names: Iterable[str]) -> str:
+    """Blank out names and quotations of a text in lower case."""
+    text = re.sub(r'"[^"]*"|“[^”]*”|(?<!\w)\'[^\']*\'(?!\w)', _blank, text)
+    for name in sorted(names, key=lambda name: (-len(name), name)):
+        text = re.sub(_whole(name), _blank, text)
     return text
+
+
+def _blank(match: re.Match[str]) -> str:
+    return "_" * len(match[0])
+
+
+def _occurs(name: str, text: str) -> bool:
+    return re.search(_whole(name), text) is not None
+
+
+def _whole(name: str) -> str:
+    return rf"(?<!\w){re.escape(name)}(?!\w)"
+
+
+def _negates_others(rule: Rule, crp: Crp, behind: Set[Entity]) -> bool:
+    """Return whether a path negates entities, but none of those behind the word that negates."""
+    if _negates not in rule.parts or not behind:
+        return False
+    negated = {
+        nested.test.entity
+        for constraint in filter(_is_negative, crp.all_constraints())
+        for nested in nested_constraints((constraint,))
+        if isinstance(nested.test, IsEntity | IsNotEntity)
+    }
+    return bool(negated) and not negated & behind
 
 
 def _counts(crp: Crp) -> bool:

@@ -275,8 +275,8 @@ class Executor:
         """List the operator words of the question that a path does not account for."""
         if self._question is None:
             return ()
-        names = self._grounder.mentions(crp)
-        return find_unaccounted(self._question, crp, names, are_numbers=are_numbers)
+        mentions = self._grounder.mentions(crp)
+        return find_unaccounted(self._question, crp, mentions, are_numbers=are_numbers)
 
     def _topic_score(self, topic: Entity) -> float:
         """Return how likely the question is about a topic; the linker knows nothing of classes."""

@@ -1,3 +1,5 @@
+from collections.abc import Mapping
+
 import pytest
 
 from kbqa.engine.questions.operators import find_unaccounted
@@ -6,14 +8,15 @@ from kbqa.sparql.forms import read_crp
 USES = "Euro <- location.country.currency_used"
 CONTAINS = "Europe -> location.location.contains"
 HIGHEST = "Alps -> location.location.contains\nlargest{} ?x -> geography.mountain.elevation"
+ELEMENT = "m.0f3m1 -> film.film.starring"
 
 
 def unaccounted(
-    question: str, text: str, *names: str, are_numbers: bool = False
+    question: str, text: str, mentions: Mapping[str, str] = {}, *, are_numbers: bool = False
 ) -> tuple[str, ...]:
     crp, problems = read_crp(text)
     assert not problems
-    return find_unaccounted(question, crp, names, are_numbers=are_numbers)
+    return find_unaccounted(question, crp, mentions, are_numbers=are_numbers)
 
 
 @pytest.mark.parametrize(
@@ -57,10 +60,44 @@ def test_a_word_that_a_path_expresses_is_not(question, text):
     assert unaccounted(question, text) == ()
 
 
+@pytest.mark.parametrize(
+    ("question", "text", "words"),
+    [
+        (
+            "which European countries do not use the euro?",
+            "Euro <- a.currency_used\n?x no -> a.containedby = Europe",
+            ("not",),
+        ),
+        (
+            "which European countries do not use the euro?",
+            "Europe -> a.contains\n?x no -> a.currency_used = Euro",
+            (),
+        ),
+        (
+            "which countries with the euro are not in Europe?",
+            "Euro <- a.currency_used\n?x no -> a.containedby = Europe",
+            (),
+        ),
+        ("which countries with the euro have no king?", "Euro <- a.b\n?x no -> a.king", ()),
+        (
+            "which neighbours of France, except Spain, use the euro?",
+            "France -> a.adjoins\n?x != Spain\n?x -> a.currency_used = Euro",
+            (),
+        ),
+    ],
+)
+def test_what_is_negated_stands_behind_the_word(
+    question: str, text: str, words: tuple[str, ...]
+) -> None:
+    assert unaccounted(question, text) == words
+
+
 def test_the_words_of_names_and_quotations_do_not_count():
     assert unaccounted("who plays in the third man?", "The Third Man -> film.film.starring") == ()
     assert unaccounted("who sings “How Many Roads”?", USES) == ()
-    assert unaccounted("who is in the fifth element?", USES, "the fifth element") == ()
+    assert (
+        unaccounted("who is in the fifth element?", ELEMENT, {"m.0f3m1": "the fifth element"}) == ()
+    )
 
 
 def test_numbers_answer_how_many():
