@@ -23,7 +23,7 @@ questions won and lost, and the p-value of the sign test.
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import TextIO
@@ -31,10 +31,9 @@ from typing import TextIO
 import click
 
 from kbqa.engine.evaluation.scores.metrics import bootstrap_mean
-from kbqa.engine.evaluation.scores.significance import count_signs, paired_bootstrap, sign_test
 from kbqa.engine.files.json_lines import read_rows
 from kbqa.engine.questions.question_sets import Question, read_questions
-from kbqa.engine.running.confidence import ConfidenceModel, rank_tried
+from kbqa.engine.running.confidence import ConfidenceModel
 from kbqa.engine.running.tried import Tried
 from kbqa.engine.setup import Resources
 from kbqa.engine.writing.beam_files import read_beams
@@ -44,7 +43,8 @@ from kbqa.sparql.crp import Crp
 from kbqa.sparql.crp_match import NO_MATCH, CrpMatch, match_crps
 from kbqa.sparql.errors import CrpSyntaxError, InputError
 from kbqa.sparql.forms import read_crp
-from tools.score.run_beams import BeamRunner, f1_of, first_answers
+from tools.score.run_beams import BeamRunner, f1_of, first_answers, rank_by_confidence
+from tools.score.shares import paired_difference
 
 _TIERS = ("independent", "annotated")
 _COLUMNS = ("exact", "skeleton", "main_path", "in_n", "depth", "reachable", "f1")
@@ -122,11 +122,10 @@ def judge_by_confidence(
     asked: GoldQuestion, outcomes: Sequence[Tried], model: ConfidenceModel
 ) -> Judged:
     """Judge the candidates in the order of kbqa's confidence."""
-    confidences = model.judge(outcomes)
-    judged = [replace(each, confidence=c) for each, c in zip(outcomes, confidences, strict=True)]
-    order = rank_tried(judged)
-    chosen = order[0] if order and judged[order[0]].terms else None
-    return judge(asked, judged, order, chosen, confidences[order[0]] if order else 0.0)
+    ranked = rank_by_confidence(outcomes, model)
+    chosen = 0 if ranked and ranked[0].terms else None
+    confidence = ranked[0].confidence if ranked else 0.0
+    return judge(asked, ranked, range(len(ranked)), chosen, confidence)
 
 
 def _match(text: str, gold: Crp) -> CrpMatch:
@@ -251,11 +250,7 @@ def _print_differences(lines: Mapping[str, Sequence[Judged]]) -> None:
     theirs = [row.f1 for row in lines[baseline]]
     for line in others:
         ours = [row.f1 for row in lines[line]]
-        wins, losses, _ = count_signs(theirs, ours)
-        click.echo(
-            f"- {line}: {paired_bootstrap(theirs, ours)}, "
-            f"{wins} wins, {losses} losses, p = {sign_test(wins, losses):.3g}"
-        )
+        click.echo(f"- {line}: {paired_difference(theirs, ours)}")
 
 
 def _interval(values: Sequence[float]) -> str:

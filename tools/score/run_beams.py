@@ -1,13 +1,14 @@
 """Run all candidates of questions, for the tools that judge them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kbqa.engine.answer import term_text
 from kbqa.engine.evaluation.scores.by_kind import Predicted, score_answer
 from kbqa.engine.linking.ground import Grounder, name_topics
 from kbqa.engine.method import Clock
 from kbqa.engine.questions.question_sets import Question
+from kbqa.engine.running.confidence import ConfidenceModel, rank_tried
 from kbqa.engine.running.execute import Executor, Policy
 from kbqa.engine.running.tried import Tried
 from kbqa.engine.setup import Resources
@@ -41,8 +42,17 @@ class BeamRunner:
         linked = resources.linker.link(question.text)
         grounder = Grounder(resources.graph, resources.names, linked, topics)
         policy = Policy(by_class=by_class)
-        executor = Executor(resources.graph, grounder, Clock(), resources.timeout_s, policy)
+        executor = Executor(
+            resources.graph, grounder, Clock(), resources.timeout_s, policy, question.text
+        )
         return executor.run_all(candidates)
+
+
+def rank_by_confidence(tried: Sequence[Tried], model: ConfidenceModel) -> list[Tried]:
+    """Return a question's candidates with their confidences, in the order of `kbqa eval`."""
+    confidences = model.judge(tried)
+    judged = [replace(each, confidence=c) for each, c in zip(tried, confidences, strict=True)]
+    return [judged[at] for at in rank_tried(judged)]
 
 
 def first_answers(tried: Sequence[Tried]) -> int | None:
@@ -57,9 +67,15 @@ def is_full(tried: Tried) -> bool:
     return tried.relaxation is not None and tried.relaxation.level == "full"
 
 
-def f1_of(tried: Tried, question: Question) -> float:
-    """Score what a candidate answers as `kbqa eval` does; 0 if the question has no gold."""
-    terms = () if tried.boolean is not None else tried.terms
-    said = Predicted([term_text(term) for term in set(terms)], tried.boolean, tried.count)
+def f1_of(tried: Tried | None, question: Question) -> float:
+    """Score what a candidate answers as `kbqa eval` does; 0 if the question has no gold.
+
+    None stands for a question without candidates.
+    """
+    if tried is None:
+        said = Predicted(())
+    else:
+        terms = () if tried.boolean is not None else tried.terms
+        said = Predicted([term_text(term) for term in set(terms)], tried.boolean, tried.count)
     scores = score_answer(said, question)
     return 0.0 if scores is None else scores.f1

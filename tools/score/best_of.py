@@ -1,0 +1,125 @@
+"""Measure the best of the first k candidates, beside the one that the confidence model chooses.
+
+    python -m tools.score.best_of --questions webqsp.jsonl --store slice \
+        --trained webqsp.train.jsonl.gz --trained cwq.dev.jsonl.gz before.jsonl after.jsonl
+
+BEAMS are files of `kbqa crp generate`, scored on the questions that all of them have and that have
+gold. The columns are F1, as `kbqa eval` scores it, with 95 % bootstrap intervals: of the answer
+that `kbqa eval` gives ("chosen"), and of the best answer among those of the model's first k
+candidates, which a perfect choice would reach. k is 1, 5 and 10, up to the most candidates that a
+question has.
+
+The rows are the tiers of evidence, if the questions have tiers. With --trained, there are also rows
+for questions with and without relations that the model was not trained on, of the independent and
+annotated tiers. Name all question sets that the model was trained on, and those of the adapter that
+its training went on from. Differences are from the first file, and paired.
+"""
+
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import click
+from tqdm import tqdm
+
+from kbqa.engine.questions.question_sets import Question, read_questions
+from kbqa.engine.running.confidence import ConfidenceModel
+from kbqa.engine.running.tried import Tried
+from kbqa.engine.setup import Resources
+from kbqa.engine.writing.beam_files import read_beams
+from kbqa.kb.open import open_graph
+from kbqa.sparql.errors import InputError
+from tools.score.groups import Scores, TrainedRelations, gold_relations, print_tables
+from tools.score.run_beams import BeamRunner, f1_of, rank_by_confidence
+
+_TIERS = ("independent", "annotated")
+_FIRST = (1, 5, 10)
+
+
+def score_question(
+    tried: Sequence[Tried], question: Question, model: ConfidenceModel, longest: int
+) -> Scores:
+    """Score the chosen candidate of a question, and the best of the first ones.
+
+    Args:
+        tried: Its candidates, in the model's order.
+        question: With its gold.
+        model: Chooses.
+        longest: The most candidates that a question of the file has.
+    """
+    f1 = [f1_of(each, question) for each in tried]
+    chosen = next(iter(rank_by_confidence(tried, model)), None)
+    scores = {"chosen": f1_of(chosen, question)}
+    for k in (*(k for k in _FIRST if k < longest), longest):
+        scores[f"best of {k}"] = max(f1[:k], default=f1_of(None, question))
+    return scores
+
+
+def question_groups(question: Question, trained: TrainedRelations | None) -> list[str]:
+    """Return the groups that a question belongs to."""
+    if question.tier is None:
+        groups = ["all"]
+    elif question.tier in _TIERS:
+        groups = [" + ".join(_TIERS), f"tier: {question.tier}"]
+    else:
+        return [f"tier: {question.tier}"]
+    return groups if trained is None else groups + trained.groups(gold_relations(question))
+
+
+@click.command(help=__doc__)
+@click.argument(
+    "files",
+    metavar="BEAMS…",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    nargs=-1,
+    required=True,
+)
+@click.option(
+    "--questions",
+    "question_file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    required=True,
+    metavar="FILE",
+)
+@click.option("--store", type=click.Path(path_type=Path), required=True, metavar="DIR")
+@click.option("--gold-entities", is_flag=True, help="Bind names to the questions' topics first.")
+@click.option(
+    "--trained",
+    "training_files",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    multiple=True,
+    metavar="FILE",
+    help="Question set that a model was trained on; repeatable.",
+)
+def main(
+    files: Sequence[Path],
+    question_file: Path,
+    store: Path,
+    gold_entities: bool,
+    training_files: Sequence[Path],
+) -> None:
+    """Print the tables."""
+    beams = [read_beams(file) for file in files]
+    questions = read_questions(question_file)
+    asked = [q for q in questions if q.kind is not None and all(q.id in b for b in beams)]
+    if not asked:
+        raise InputError(f"the files have no question of {question_file} with gold in common")
+    model = ConfidenceModel.load()
+    lines = []
+    with closing(open_graph(store)) as graph, closing(Resources(graph)) as resources:
+        trained = TrainedRelations.read(training_files, graph) if training_files else None
+        groups = [question_groups(question, trained) for question in asked]
+        runner = BeamRunner(resources, gold_entities)
+        for file, candidates in zip(files, beams, strict=True):
+            longest = max(len(candidates[question.id]) for question in asked)
+            scores = [
+                score_question(runner.run(q, candidates[q.id]), q, model, longest)
+                for q in tqdm(asked, unit="question", disable=None)
+            ]
+            lines.append((file.stem, scores))
+    print_tables(f"beams, {'gold' if gold_entities else 'linked'} entities", groups, lines)
+    click.echo(f"\n{len(asked)} of {len(questions)} questions are in all files and have gold.")
+
+
+if __name__ == "__main__":
+    main()

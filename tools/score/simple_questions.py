@@ -1,0 +1,144 @@
+"""Score paths for SimpleQuestions: are the topic and the relation of the question's fact right?
+
+    python -m tools.score.simple_questions --questions simplequestions.test-half.jsonl.gz \
+        --store slice --without-in-valid --trained simplequestions.train.jsonl.gz \
+        --trained simplequestions.valid.jsonl.gz before.jsonl after.jsonl
+
+BEAMS are files of `kbqa crp generate`, scored on the questions that all of them have. A candidate
+is right if the entity that its topic was linked to is the subject of the fact, and its main path is
+the relation alone. The relation's reverse property, followed backwards, counts as the relation, as
+both lead to the same entities. Constraints do not matter. With --gold-entities, names are bound to
+the subject first, so that nearly only the relation decides.
+
+The columns are shares with 95 % bootstrap intervals: of questions whose first candidate, the one
+that the confidence model chooses, is right, and of those of which any is. With --trained, questions
+are also divided by whether the model was trained on the relation. Differences from the first file
+are paired.
+"""
+
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+from tqdm import tqdm
+
+from kbqa.engine.questions.official import read_question_rows
+from kbqa.engine.questions.question_sets import Question, read_questions
+from kbqa.engine.running.confidence import ConfidenceModel
+from kbqa.engine.running.tried import Tried
+from kbqa.engine.setup import Resources
+from kbqa.engine.writing.beam_files import read_beams
+from kbqa.kb.open import open_graph
+from kbqa.kb.schema.graph_schema import GraphSchema
+from kbqa.sparql.crp import Hop
+from kbqa.sparql.errors import InputError
+from tools.score.groups import TrainedRelations, print_tables
+from tools.score.run_beams import BeamRunner, rank_by_confidence
+
+
+class Fact(NamedTuple):
+    """A question, and the subject and relation of the fact that it asks for."""
+
+    question: Question
+    subject: str
+    relation: str
+
+
+def read_facts(path: Path, *, without_in_valid: bool) -> list[Fact]:
+    """Read the questions of a file of SimpleQuestions.
+
+    Args:
+        path: The file.
+        without_in_valid: Leave out rows that share their question, or their subject and relation,
+            with the validation set.
+
+    Raises:
+        InputError: The file is not of that form.
+    """
+    facts = []
+    for (number, row), question in zip(read_question_rows(path), read_questions(path), strict=True):
+        subject, relation = row.get("subject"), row.get("relation")
+        if not isinstance(subject, str) or not isinstance(relation, str):
+            raise InputError(f"{path}, line {number}: no subject and relation of SimpleQuestions")
+        if not (without_in_valid and row.get("in_valid")):
+            facts.append(Fact(question, subject, relation))
+    return facts
+
+
+def is_right(tried: Tried, fact: Fact, schema: GraphSchema) -> bool:
+    """Return whether a candidate has the topic and the relation of a fact."""
+    crp = tried.crp
+    if crp is None or crp.topic.mid != fact.subject or len(crp.path) != 1:
+        return False
+    [step] = crp.path
+    return isinstance(step, Hop) and (
+        schema.canonical([step]) == schema.canonical([Hop(fact.relation)])
+    )
+
+
+@click.command(help=__doc__)
+@click.argument(
+    "files",
+    metavar="BEAMS…",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    nargs=-1,
+    required=True,
+)
+@click.option(
+    "--questions",
+    "question_file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    required=True,
+    metavar="FILE",
+)
+@click.option("--store", type=click.Path(path_type=Path), required=True, metavar="DIR")
+@click.option("--gold-entities", is_flag=True, help="Bind names to the questions' topics first.")
+@click.option(
+    "--without-in-valid",
+    is_flag=True,
+    help="Leave out rows marked `in_valid`: for models that were trained on the validation set.",
+)
+@click.option(
+    "--trained",
+    "training_files",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    multiple=True,
+    metavar="FILE",
+    help="Question set that a model was trained on; repeatable.",
+)
+def main(
+    files: Sequence[Path],
+    question_file: Path,
+    store: Path,
+    gold_entities: bool,
+    without_in_valid: bool,
+    training_files: Sequence[Path],
+) -> None:
+    """Print the tables."""
+    beams = [read_beams(file) for file in files]
+    asked = read_facts(question_file, without_in_valid=without_in_valid)
+    facts = [fact for fact in asked if all(fact.question.id in one for one in beams)]
+    if not facts:
+        raise InputError(f"the files have no question of {question_file} in common")
+    model = ConfidenceModel.load()
+    lines = []
+    with closing(open_graph(store)) as graph, closing(Resources(graph)) as resources:
+        trained = TrainedRelations.read(training_files, graph) if training_files else None
+        runner, schema = BeamRunner(resources, gold_entities), GraphSchema(graph)
+        for file, candidates in zip(files, beams, strict=True):
+            scores = []
+            for fact in tqdm(facts, unit="question", disable=None):
+                tried = runner.run(fact.question, candidates[fact.question.id])
+                ranked = rank_by_confidence(tried, model)
+                right = [is_right(each, fact, schema) for each in ranked]
+                scores.append({"first": float(any(right[:1])), "any": float(any(right))})
+            lines.append((file.stem, scores))
+    groups = [["all", *(trained.groups([fact.relation]) if trained else ())] for fact in facts]
+    print_tables(f"beams, {'gold' if gold_entities else 'linked'} entities", groups, lines)
+    click.echo(f"\n{len(facts)} of {len(asked)} questions are in all files.")
+
+
+if __name__ == "__main__":
+    main()
