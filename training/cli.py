@@ -10,8 +10,9 @@ import click
 
 from kbqa.engine.writing.constraints.decoding import CONSTRAINED_FORMS
 from kbqa.kb.commands.options import GraphChoice, graph_options, json_option
+from kbqa.kb.graph import Graph
+from kbqa.training.composed.examples import add_composed
 from kbqa.training.data.mixture import draw_mixture
-from kbqa.training.data.targets import NameSource
 from kbqa.training.data.training_set import ExampleSet, Split, load_examples, split_examples
 from kbqa.training.options import (
     SetWeight,
@@ -47,6 +48,15 @@ _NAMED_ROWS = 3
     help="Number of questions on the demo graph to add.",
 )
 @click.option(
+    "--composed-questions",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Number of questions to compose from those of the question sets and from facts of the "
+    "graph; needs --store or --endpoint.",
+)
+@click.option(
     "--weight",
     "weights",
     type=SetWeight(),
@@ -70,6 +80,7 @@ def train_crp(
     files: tuple[Path, ...],
     scored: tuple[Path, ...],
     demo_questions: int,
+    composed_questions: int,
     weights: tuple[tuple[str, float], ...],
     output: Path,
     valid_size: int,
@@ -92,15 +103,27 @@ def train_crp(
     require_lm_extra()
     base_model(config.base)  # a missing model is an error now, not after minutes of reading
     is_main = Processes.from_environment().is_main
-    with _names(graph) as names:
+    with _opened(graph) as opened:
+        if composed_questions and opened is None:
+            raise click.UsageError("--composed-questions needs a graph: give --store or --endpoint")
         gathered = load_examples(
             files,
             demo_questions=demo_questions,
             seed=config.seed,
             form=config.crp_format,
-            names=names,
+            names=None if opened is None else opened.labels,
             scored=scored,
         )
+        if composed_questions and opened is not None:
+            add_composed(
+                gathered,
+                files,
+                opened,
+                count=composed_questions,
+                seed=config.seed,
+                form=config.crp_format,
+                scored=scored,
+            )
     if is_main:
         print_counts(gathered)
     split = _mixed(split_examples(gathered.examples, valid_size), dict(weights), gathered, config)
@@ -128,13 +151,13 @@ def _mixed(
 
 
 @contextmanager
-def _names(graph: GraphChoice) -> Iterator[NameSource | None]:
-    """Open the graph that the user chose to look up names, if any."""
+def _opened(graph: GraphChoice) -> Iterator[Graph | None]:
+    """Open the graph that the user chose, if any."""
     if graph.store is None and graph.endpoint is None:
         yield None
         return
     with closing(graph.open()) as opened:
-        yield opened.labels
+        yield opened
 
 
 def _write_reports(

@@ -188,5 +188,5 @@ def questions_option(command: Command) -> Command:
         required=True,
         metavar="FILE",
         help="Question set: JSON Lines, gzipped or not, or an official file of WebQSP, CWQ, "
-        "GrailQA or Free917.",
+        "GrailQA, Free917 or SimpleQuestions.",
     )(command)

@@ -9,8 +9,9 @@ and ``s_expression``, for Free917 ``formula``, and for RouterKGQA ``crp_routerkg
 Free917's file has neither answers nor SPARQL, but formulas with the keys of entities, such as
 ``fb:en.kenya``, instead of mids.
 
-A record of SimpleQuestions in JSON Lines has a fact, ``subject``, ``relation`` and ``object``, from
-which its query and topic are made. Its field ``mention`` is what the question calls the subject.
+SimpleQuestions is a text file of lines: a subject, a relation, an object and a question. A record
+in JSON Lines may have the same fields. Their query and topic are made from these; a field
+``mention`` is what the question calls the subject.
 """
 
 import gzip
@@ -28,7 +29,12 @@ Row = Mapping[str, Any]
 
 # Not an answer's type, which questions name by a common noun.
 _TOPIC = re.compile(r"(?<!notable_types )\bns:([mg]\.[0-9a-z_]+)")
-_READ = "WebQSP, ComplexWebQuestions, GrailQA, Free917 or RouterKGQA"
+_READ = "WebQSP, ComplexWebQuestions, GrailQA, Free917, SimpleQuestions or RouterKGQA"
+_SITE = "www.freebase.com/"
+_FACT = re.compile(
+    rf"(?P<subject>{_SITE}\S+)\t(?P<relation>{_SITE}\S+)\t(?P<object>{_SITE}\S+)\t"
+    r"(?P<question>.+)"
+)
 _ROUTERKGQA_INPUT = re.compile(r"\s*Question:\s*\{(.*)\}\s*", re.DOTALL)
 
 
@@ -43,11 +49,12 @@ def read_question_rows(path: Path, bad: BadRow | None = None) -> Iterator[tuple[
         InputError: The file is missing or unreadable, or a record is not a question.
     """
     document = _document(path) if ".json" in path.suffixes else None
-    if document is None:
+    if document is None and ".txt" not in path.suffixes:
         for number, row in read_rows(path, bad):
             yield number, _fact_row(row) if _is_fact(row) else row
         return
-    for number, record in enumerate(_records(document), 1):
+    records = _fact_lines(path) if document is None else _records(document)
+    for number, record in enumerate(records, 1):
         try:
             row = _row(record, number)
         except (KeyError, TypeError, AttributeError) as error:
@@ -95,6 +102,26 @@ def _document(path: Path) -> Any:
     return document if is_official else None
 
 
+def _fact_lines(path: Path) -> list[Row]:
+    """Read the lines of SimpleQuestions; one that is not of its form becomes an empty record."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read: {error}") from None
+    matches = map(_FACT.fullmatch, lines)
+    return [
+        {name: _id(text) for name, text in match.groupdict().items()} if match else {}
+        for match in matches
+    ]
+
+
+def _id(text: str) -> str:
+    """Return the id that an address of Freebase's site ends with; other texts stay."""
+    return text.removeprefix(_SITE).replace("/", ".") if text.startswith(_SITE) else text
+
+
 def _records(document: Any) -> list[Any]:
     records: list[Any] = document if isinstance(document, list) else document["Questions"]
     return records
@@ -103,6 +130,8 @@ def _records(document: Any) -> list[Any]:
 def _row(record: Row, number: int) -> Row:
     if "Parses" in record:
         return _webqsp_row(record)
+    if _is_fact(record):
+        return _fact_row({"id": str(number), **record})
     if "instruction" in record:
         return _routerkgqa_row(record, number)
     if "qid" in record:

@@ -4,14 +4,18 @@ ComplexWebQuestions was made from WebQSP: each of its questions has a parent the
 other half of the split. A model trained on one has seen half of the other.
 """
 
+import itertools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kbqa.engine.linking.mentions import mend_mojibake
 from kbqa.engine.questions.official import read_question_rows
+from kbqa.sparql.errors import InputError
+from kbqa.sparql.queries.mentions import query_mentions
 
 RELATED = "a test question was made from it, or it from one"
 ASKED = "asked in a test set"
@@ -28,11 +32,13 @@ class ScoredSets:
         ids: Their ids, except plain numbers, which every file counts from the start.
         parents: Ids of the questions that they were made from.
         questions: Their words, from `question_words`.
+        facts: Each entity of their queries with each relation of the same query.
     """
 
     ids: frozenset[str] = frozenset()
     parents: frozenset[str] = frozenset()
     questions: frozenset[str] = frozenset()
+    facts: frozenset[tuple[str, str]] = frozenset()
 
     def reason_against(self, row: Mapping[str, Any]) -> str | None:
         """Return the reason why a row may not be trained on, or None if it may."""
@@ -61,7 +67,15 @@ def read_scored_sets(paths: Iterable[Path]) -> ScoredSets:
             for row in rows
             if isinstance(question := row.get("question"), str)
         ),
+        facts=frozenset(fact for row in rows for fact in _facts(row)),
     )
+
+
+def _facts(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    parses = [parse.get("Sparql") for parse in row.get("parses") or ()]
+    for query in filter(None, (row.get("sparql"), *parses)):
+        with suppress(InputError):
+            yield from itertools.product(*reversed(query_mentions(query)))
 
 
 def parent_id(row: Mapping[str, Any]) -> str | None:

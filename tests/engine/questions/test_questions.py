@@ -160,6 +160,23 @@ def test_the_official_files_are_read_as_they_are(tmp_path: Path) -> None:
         assert read_questions(tmp_path / "q.json")[0] == question
 
 
+def test_facts_of_simplequestions_become_questions(tmp_path: Path) -> None:
+    site = "www.freebase.com"
+    line = f"{site}/m/0t\t{site}/film/film/genre\t{site}/m/1\twhat genre is t"
+    (tmp_path / "q.txt").write_text(f"{line}\n", encoding="utf-8")
+    fact = {"subject": "m.0t", "relation": "film.film.genre", "object": "m.1"}
+    row = {"id": "1", "question": "what genre is t", "mention": "t", **fact}
+    [official] = read_questions(tmp_path / "q.txt")
+    [ours] = read_questions(_write(tmp_path / "q.jsonl", row))
+    query = "SELECT DISTINCT ?x WHERE { ns:m.0t ns:film.film.genre ?x }"
+    assert official.sparql == ours.sparql == query
+    assert (official.topics, ours.topics) == ((Entity(mid="m.0t"),), (Entity("T", "m.0t"),))
+    assert official.golds == ours.golds == (("m.1",),)
+    (tmp_path / "q.txt").write_text(f"{line}\nno fact\n", encoding="utf-8")
+    with pytest.raises(InputError, match="record 2: not a record of"):
+        read_questions(tmp_path / "q.txt")
+
+
 @pytest.mark.parametrize(
     ("record", "kind"),
     [

@@ -1,0 +1,1 @@
+"""New training questions, composed of questions and facts of a graph."""

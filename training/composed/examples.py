@@ -1,0 +1,75 @@
+"""Add composed questions to a training set."""
+
+import random
+from collections.abc import Iterator, Sequence
+from itertools import chain, islice
+from pathlib import Path
+
+from kbqa.engine.questions.conversion import convert_queries
+from kbqa.kb.graph import Graph
+from kbqa.sparql.crp import Crp
+from kbqa.training.composed.questions import Base, Composed, Composer
+from kbqa.training.data.split_hygiene import ScoredSets, parent_id, read_scored_sets
+from kbqa.training.data.targets import TargetForm, write_target
+from kbqa.training.data.training_set import Example, ExampleSet, kept_rows, source_name
+
+COMPOSED_SOURCE = "composed"
+"""The source of composed questions."""
+
+
+def add_composed(
+    gathered: ExampleSet,
+    paths: Sequence[Path],
+    graph: Graph,
+    *,
+    count: int,
+    seed: int,
+    form: TargetForm,
+    scored: Sequence[Path],
+) -> None:
+    """Compose questions on a graph, half of them from those of question sets.
+
+    Args:
+        gathered: Gets the examples.
+        paths: The question sets; rows without SPARQL are not used.
+        graph: Has the facts and the schema.
+        count: How many to add.
+        seed: Decides which.
+        form: The text form of the targets.
+        scored: Test sets, whose questions and facts are left out.
+
+    Raises:
+        InputError: A file is missing or unreadable.
+        GraphError: The graph does not answer.
+    """
+    scored_sets = read_scored_sets(scored)
+    composer = Composer(graph, scored_sets.facts, seed)
+    bases = [base for path in paths for base in _bases(path, scored_sets)]
+    random.Random(seed).shuffle(bases)
+    made = islice(_sayable(chain.from_iterable(map(composer.made_from, bases)), form), count // 2)
+    examples = [*made]
+    examples += islice(_sayable(composer.direct(), form), count - len(examples))
+    for number, (composed, target) in enumerate(examples):
+        row_id = f"{COMPOSED_SOURCE}-{number}"
+        if reason := scored_sets.reason_against({"question": composed.question}):
+            gathered.skip(COMPOSED_SOURCE, row_id, reason)
+        else:
+            gathered.add(Example(row_id, composed.question, target, COMPOSED_SOURCE, composed.base))
+
+
+def _bases(path: Path, scored_sets: ScoredSets) -> Iterator[Base]:
+    """Read the questions of a set that have a query, without counting those left out again."""
+    kept = list(kept_rows(path, source_name(path), scored_sets, ExampleSet()))
+    kept = [one for one in kept if isinstance(one.row.get("sparql"), str) and one.row["sparql"]]
+    converted = convert_queries(one.row["sparql"] for one in kept)
+    for one in kept:
+        crp = converted[one.row["sparql"]]
+        if isinstance(crp, Crp):
+            yield Base(parent_id(one.row) or one.id, one.question, crp)
+
+
+def _sayable(composed: Iterator[Composed], form: TargetForm) -> Iterator[tuple[Composed, str]]:
+    for one in composed:
+        target = write_target(one.crp, form)
+        if isinstance(target, str):
+            yield one, target

@@ -1,0 +1,121 @@
+"""What a graph knows of an entity: facts of one hop, and of two through a mediator."""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from kbqa.kb.graph import Graph
+from kbqa.kb.schema.graph_schema import GraphSchema
+from kbqa.kb.schema.telling import is_telling
+from kbqa.sparql.crp import Hop
+from kbqa.sparql.terms import LiteralTerm, Term, is_mid
+
+_MOST_EDGES = 300
+_MEDIATORS = 4
+"""The most mediators of one relation that are looked behind."""
+
+_FEW = 5
+"""The most ends of a relation of an entity that has very many edges."""
+
+_MOST_CHARACTERS = 50
+_NOT_ASKED = ("authority.", "base.", "common.", "m.", "topic_server.", "user.")
+"""Relations that people do not ask about by their names."""
+
+_INVERSE = "_inverse"
+"""The end of relations that Freebase named for want of words."""
+
+
+class Fact(NamedTuple):
+    """What is known of an entity.
+
+    Attributes:
+        relations: One relation, or one to a mediator and one from there.
+        end: What they lead to: an entity with a name, or a literal.
+        name: The name of the entity, or the text of the literal.
+        node: The mediator; None for one relation.
+    """
+
+    relations: tuple[str, ...]
+    end: Term
+    name: str
+    node: str | None = None
+
+    def hops(self) -> tuple[Hop, ...]:
+        """Return the way from the entity to the end."""
+        return tuple(Hop(relation) for relation in self.relations)
+
+    def way_back(self) -> tuple[Hop, ...]:
+        """Return the way from the end to the entity."""
+        return tuple(Hop(relation, inverse=True) for relation in reversed(self.relations))
+
+
+class Facts:
+    """Looks up facts, each entity once.
+
+    Raises:
+        GraphError: The graph does not answer.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph, self.schema = graph, GraphSchema(graph)
+        self._of: dict[str, tuple[Fact, ...]] = {}
+
+    def of(self, entity: str) -> tuple[Fact, ...]:
+        """Return the facts of an entity, sorted; some of each relation if it has very many."""
+        if entity not in self._of:
+            self._of[entity] = tuple(sorted(self._named(self._found(entity)), key=_content))
+        return self._of[entity]
+
+    def of_mediator(self, node: str) -> tuple[Fact, ...]:
+        """Return what a mediator ties together, by one relation each."""
+        edges = self._graph.edges([node], "out", _MOST_EDGES).get(node, {})
+        found = [
+            ((relation,), end, None)
+            for relation, ends in edges.items()
+            if is_askable(relation)
+            for end in ends
+        ]
+        return tuple(sorted(self._named(found), key=_content))
+
+    def _found(self, entity: str) -> Iterator[tuple[tuple[str, ...], Term, str | None]]:
+        edges = self._graph.edges([entity], "out", _MOST_EDGES).get(entity)
+        if edges is None:
+            relations = filter(is_askable, self._graph.relations(entity, "out"))
+            edges = {each: self._graph.neighbours(entity, each, "out", _FEW) for each in relations}
+        behind: dict[str, str] = {}
+        for relation, ends in edges.items():
+            if not is_askable(relation):
+                continue
+            if not self.schema.leads_to_mediator(Hop(relation)):
+                yield from (((relation,), end, None) for end in ends)
+                continue
+            nodes = [end for end in ends if isinstance(end, str)]
+            behind |= dict.fromkeys(sorted(nodes, key=_digest)[:_MEDIATORS], relation)
+        for node, others in self._graph.edges(behind, "out", _MOST_EDGES).items():
+            for relation, ends in others.items():
+                if is_askable(relation) and not self.schema.leads_to_mediator(Hop(relation)):
+                    others_ends = (end for end in ends if end != entity)
+                    yield from (((behind[node], relation), end, node) for end in others_ends)
+
+    def _named(self, found: Iterable[tuple[tuple[str, ...], Term, str | None]]) -> Iterator[Fact]:
+        rows = list(found)
+        mids = {end for _, end, _ in rows if isinstance(end, str) and is_mid(end)}
+        names: Mapping[str, str] = self._graph.labels(sorted(mids))
+        for relations, end, node in rows:
+            name = end.text if isinstance(end, LiteralTerm) else names.get(end)
+            if name and len(name) <= _MOST_CHARACTERS and "\n" not in name:
+                yield Fact(relations, end, name, node)
+
+
+def is_askable(relation: str) -> bool:
+    """Return whether people may ask for what a relation leads to, in the words of its name."""
+    is_named = not relation.startswith(_NOT_ASKED) and not relation.endswith(_INVERSE)
+    return is_named and is_telling(relation)
+
+
+def _content(fact: Fact) -> tuple[tuple[str, ...], str]:
+    return fact.relations, fact.name
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
