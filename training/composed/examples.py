@@ -10,7 +10,7 @@ from kbqa.kb.graph import Graph
 from kbqa.sparql.crp import Crp
 from kbqa.training.composed.questions import Base, Composed, Composer
 from kbqa.training.data.split_hygiene import ScoredSets, parent_id, read_scored_sets
-from kbqa.training.data.targets import TargetForm, write_target
+from kbqa.training.data.targets import TargetForm, row_query, write_target
 from kbqa.training.data.training_set import Example, ExampleSet, kept_rows, source_name
 
 COMPOSED_SOURCE = "composed"
@@ -60,10 +60,10 @@ def add_composed(
 def _bases(path: Path, scored_sets: ScoredSets) -> Iterator[Base]:
     """Read the questions of a set that have a query, without counting those left out again."""
     kept = list(kept_rows(path, source_name(path), scored_sets, ExampleSet()))
-    kept = [one for one in kept if isinstance(one.row.get("sparql"), str) and one.row["sparql"]]
-    converted = convert_queries(one.row["sparql"] for one in kept)
-    for one in kept:
-        crp = converted[one.row["sparql"]]
+    queries = [row_query(one.row) for one in kept]
+    converted = convert_queries(filter(None, queries))
+    for one, query in zip(kept, queries, strict=True):
+        crp = converted.get(query)
         if isinstance(crp, Crp):
             yield Base(parent_id(one.row) or one.id, one.question, crp)
 

@@ -1,6 +1,7 @@
 """Write the texts that a model learns to answer with: CRPs by names, from question records.
 
-A record's CRP is the published RouterKGQA text if there is one, else its converted SPARQL. Names
+A record's CRP is the published RouterKGQA text if there is one, else its converted SPARQL or
+s-expression. Names
 come from the record, else from a graph, else from the comments in its SPARQL.
 
 Each meaning has one text. No question says in which language an answer should be, that a topic may
@@ -15,8 +16,9 @@ from typing import Any, Literal, TypeAlias
 
 from kbqa.engine.linking.mentions import mend_mojibake
 from kbqa.engine.questions.conversion import Unconverted, convert_queries
+from kbqa.sparql.convert.s_expression import sparql_from_s_expression
 from kbqa.sparql.crp import Constraint, Crp, Entity, Hop, IsEntity, IsNotEntity, TextEquals
-from kbqa.sparql.errors import CrpSyntaxError
+from kbqa.sparql.errors import CrpSyntaxError, InputError
 from kbqa.sparql.forms import parse_routerkgqa, render_crp, render_extended, render_routerkgqa
 from kbqa.sparql.terms import is_mid
 
@@ -52,9 +54,7 @@ def row_targets(
         GraphError: The names cannot be looked up.
     """
     converted = convert_queries(
-        _text(row, "sparql")
-        for row in rows
-        if _text(row, "sparql") and not _text(row, "crp_routerkgqa")
+        query for row in rows if (query := row_query(row)) and not _text(row, "crp_routerkgqa")
     )
     found = [_row_crp(row, converted) for row in rows]
     unnamed = {
@@ -71,6 +71,17 @@ def row_targets(
         else crp
         for row, crp in zip(rows, found, strict=True)
     ]
+
+
+def row_query(row: _Row) -> str:
+    """Return a record's SPARQL, or that of its s-expression; empty if it has neither."""
+    s_expression = _text(row, "s_expression")
+    if _text(row, "sparql") or not s_expression:
+        return _text(row, "sparql")
+    try:
+        return sparql_from_s_expression(s_expression)
+    except InputError:
+        return ""
 
 
 def write_target(crp: Crp, form: TargetForm) -> str | Unconverted:
@@ -141,7 +152,7 @@ def _row_crp(row: _Row, converted: Mapping[str, Crp | Unconverted]) -> Crp | Unc
     """Read a record's CRP, with the names that the record itself gives."""
     try:
         names = _row_names(row)
-        crp = _published(row) or converted.get(_text(row, "sparql"))
+        crp = _published(row) or converted.get(row_query(row))
     except ValueError as error:
         return Unconverted(str(error))
     if crp is None:
