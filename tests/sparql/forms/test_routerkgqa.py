@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import sayable_crps
+from strategies import crps, sayable_crps
 
 from kbqa.sparql.crp import (
     AnyOf,
@@ -28,7 +28,7 @@ from kbqa.sparql.crp import (
     Way,
 )
 from kbqa.sparql.errors import CrpSyntaxError
-from kbqa.sparql.forms import parse_routerkgqa, render_routerkgqa
+from kbqa.sparql.forms import parse_routerkgqa, read_crp, render_extended, render_routerkgqa
 from kbqa.sparql.terms import LiteralTerm
 
 MAIN = "Main Path:\n Kenya -[a , b]-> ?y\n ?y -[c , d]-> ?x\n"
@@ -418,6 +418,19 @@ def test_what_is_written_is_read_back(crp: Crp) -> None:
     text = render_routerkgqa(crp)
     if text is not None:
         assert parse_routerkgqa(text) == (crp, ())
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.one_of(sayable_crps(), crps()))
+def test_what_the_extended_form_says_is_read_back(crp: Crp) -> None:
+    text = render_extended(crp)
+    if text is not None:
+        said, problems = read_crp(text)
+        assert problems == ()
+        assert render_extended(said) == text
+        assert [hop for hop in said.path if isinstance(hop, Hop)] == list(crp.path)
+        assert said.form == crp.form
+        assert (said.order is None) == (crp.order is None)
 
 
 FULL = """Main Path:

@@ -154,6 +154,34 @@ def test_what_is_written_at_random_is_a_path_that_exists(pieces, graph, seed):
     assert is_reachable(graph, grounded, 5.0)
 
 
+@pytest.mark.parametrize(
+    ("topic", "forms"),
+    [
+        ("location , location", ["extended"]),
+        ("location , atlantis", []),
+        ("Jamaica", ["routerkgqa", "extended"]),
+    ],
+)
+def test_only_the_extended_form_starts_from_a_class_of_the_graph(
+    tokenizer, pieces, graph, topic, forms
+):
+    text = f"Main Path:\n {topic} -["
+    starts_there = []
+    for form in ("routerkgqa", "extended"):
+        options = start(Decoding("graph", graph).steps(Request("where?", TOPICS), form))
+        state, _ = _followed(SteeredText.begin(pieces, options), tokenizer.encode(text)[:-1])
+        if state is not None:
+            starts_there.append(form)
+    assert starts_there == forms
+
+
+def test_from_a_class_a_path_goes_to_its_members(tokenizer, pieces, graph):
+    text = " location , location -[R[type , object , type]]-> ?x"
+    options = start(Decoding("graph", graph).steps(Request("where?", TOPICS), "extended"))
+    tokens = [*tokenizer.encode(f"Main Path:\n{text}"), tokenizer.eos_token_id]
+    assert _followed(SteeredText.begin(pieces, options), tokens)[0] is not None
+
+
 def test_without_topics_the_graph_constrains_relations_alone(tokenizer, pieces, graph):
     options = start(Decoding("graph", graph).steps(Request("where?")))
     state, _ = _followed(
