@@ -86,8 +86,8 @@ class DemoFacts:
     def answers(self, crp: Crp) -> list[str]:
         """List the answers of a CRP over names: mids, and the text of literals."""
         outcome = self._runner.run(crp.with_entities(self._linked))
-        ends = [row[0] for row in outcome.table.rows] if outcome else []
-        return [end.text if isinstance(end, LiteralTerm) else end for end in ends]
+        rows = outcome.table.rows if outcome else ()
+        return [end.text if isinstance(end, LiteralTerm) else end for [end] in rows if end]
 
     def _linked(self, entity: Entity) -> Entity:
         if entity.name is None:
