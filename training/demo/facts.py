@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from typing import Self
 
 from kbqa.engine.running.outcome import PathRunner
+from kbqa.engine.running.reach import is_reachable
 from kbqa.kb.demo_graph import DEMO_DUMP, demo_store_directory
 from kbqa.kb.loading.reading.literals import literal_parts
 from kbqa.kb.store.oxigraph import OxigraphStore
 from kbqa.sparql.crp import Crp, Entity
-from kbqa.sparql.terms import FREEBASE_NS
+from kbqa.sparql.terms import FREEBASE_NS, LiteralTerm
 
 _OPEN = len(f"<{FREEBASE_NS}")
 _NAME = "type.object.name"
@@ -74,10 +75,19 @@ class DemoFacts:
         Returns:
             Yes or no if the CRP asks for it, else True; None if it has no answer.
         """
-        outcome = self._runner.run(crp.with_entities(self._linked))
+        grounded = crp.with_entities(self._linked)
+        outcome = self._runner.run(grounded)
+        if outcome is None and crp.form == "ask" and is_reachable(self._graph, grounded, _LIMIT_S):
+            outcome = self._runner.run_unsatisfied(grounded)
         if outcome is None:
             return None
         return True if outcome.boolean is None else outcome.boolean
+
+    def answers(self, crp: Crp) -> list[str]:
+        """List the answers of a CRP over names: mids, and the text of literals."""
+        outcome = self._runner.run(crp.with_entities(self._linked))
+        rows = outcome.table.rows if outcome else ()
+        return [end.text if isinstance(end, LiteralTerm) else end for [end] in rows if end]
 
     def _linked(self, entity: Entity) -> Entity:
         if entity.name is None:

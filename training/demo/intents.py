@@ -12,6 +12,7 @@ from kbqa.sparql.forms import bracketed, read_crp
 
 _FILE = Path(__file__).with_name("intents.toml")
 _PLACE = re.compile(r"\{(\w+)\}")
+_ASKED = re.compile(r"^\?x = \{(\w+)\}$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,12 @@ class Intent:
     wordings: tuple[str, ...]
     crp: str
     slots: Mapping[str, Slot]
+
+    @property
+    def asked(self) -> str | None:
+        """The slot of which the question asks whether it is an answer."""
+        found = _ASKED.search(self.crp)
+        return found[1] if found else None
 
     def build(self, values: Mapping[str, str]) -> Crp:
         """Write values into the places of the CRP.

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from itertools import cycle, islice
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
@@ -44,6 +45,26 @@ _NUMBER_WORDS: Mapping[int, str] = MappingProxyType(
 )
 _UNITS = ((10**9, "billion"), (10**6, "million"), (10**3, "thousand"))
 _ORDINALS = ("second", "third", "fourth", "fifth", "sixth", "seventh")
+_CONTINENTAL: Mapping[str, str] = MappingProxyType(
+    {
+        "Africa": "African",
+        "Antarctica": "Antarctic",
+        "Asia": "Asian",
+        "Europe": "European",
+        "North America": "North American",
+        "Oceania": "Oceanian",
+        "South America": "South American",
+    }
+)
+_VOWELS = tuple("aeiouAEIOU")
+_COMMON_NOUNS = frozenset(
+    {
+        "chemistry.chemical_element",
+        "chemistry.chemical_series",
+        "chemistry.isotope",
+        "finance.currency",
+    }
+)
 _PLACES = frozenset({"location.country", "location.citytown"})
 _WITH_ARTICLE = frozenset(
     {
@@ -106,8 +127,8 @@ def demo_examples(seed: int, intents: Mapping[str, Intent] | None = None) -> lis
         intents: What to ask, by name; by default all intents.
 
     Returns:
-        About 3,300 for training and 400 held out, in the order of the intents. Half of the yes/no
-        questions are answered yes.
+        About 12,000 for training and 1,700 held out, in the order of the intents. Half of the
+        yes/no questions are answered yes.
     """
     return list(_all_examples(seed) if intents is None else _examples_of(intents, seed))
 
@@ -128,14 +149,17 @@ def _examples(
     name: str, intent: Intent, facts: DemoFacts, rng: random.Random
 ) -> Iterator[DemoExample]:
     fillings = list(_fillings(intent, facts, rng))
+    if not fillings:
+        raise ValueError(f"the intent {name!r} has no filling with an answer in the demo graph")
     # Intents with few fillings, such as the seven continents, are asked in more wordings.
     rounds = min(_FILLINGS // len(fillings), len(intent.wordings))
+    # Each split has its own turns, or some wordings would be held out only.
+    wordings = {"train": cycle(intent.wordings), "valid": cycle(intent.wordings)}
     for number, (crp, shown) in enumerate(fillings):
-        is_held_out = number % _HELD_OUT == _HELD_OUT - 1
-        for turn in range(1 if is_held_out else rounds):
-            wording = intent.wordings[(number + turn) % len(intent.wordings)]
-            question = _typed(_with_slip(wording, rng).format(**shown), rng)
-            yield DemoExample(question, crp, "valid" if is_held_out else "train", name)
+        split: DemoSplit = "valid" if number % _HELD_OUT == _HELD_OUT - 1 else "train"
+        for wording in islice(wordings[split], rounds if split == "train" else 1):
+            question = _typed(_worded(_with_slip(wording, rng), shown), rng)
+            yield DemoExample(question, crp, split, name)
 
 
 def _fillings(intent: Intent, facts: DemoFacts, rng: random.Random) -> Iterator[_Filling]:
@@ -144,6 +168,8 @@ def _fillings(intent: Intent, facts: DemoFacts, rng: random.Random) -> Iterator[
     found = 0
     for _ in range(_TRIES):
         filled = {name: _fill(slot, facts, rng) for name, slot in intent.slots.items()}
+        if intent.asked and found % 2 == 0:
+            _fill_with_an_answer(intent.asked, filled, intent, facts, rng)
         values = tuple(one.value for one in filled.values())
         if values in tried or len(set(values)) < len(values):
             continue
@@ -152,10 +178,24 @@ def _fillings(intent: Intent, facts: DemoFacts, rng: random.Random) -> Iterator[
         says = facts.says(crp)
         wanted = crp.form != "ask" or found % 2 == 0
         if says is wanted:
-            yield _Filling(crp, {name: one.shown for name, one in filled.items()})
+            yield _Filling(crp, _shown(filled))
             found += 1
             if found == _FILLINGS:
                 return
+
+
+def _fill_with_an_answer(
+    asked: str, filled: dict[str, _Filled], intent: Intent, facts: DemoFacts, rng: random.Random
+) -> None:
+    """Ask for an answer, if there is one: of ten cities, none is likely to be the capital."""
+    crp = intent.build({name: one.value for name, one in filled.items()})
+    answers = facts.answers(crp.presupposed())
+    match intent.slots[asked]:
+        case OfType(type_id) if known := sorted(set(answers) & set(facts.ranked(type_id))):
+            mid = rng.choice(known)
+            filled[asked] = _Filled(facts.name(mid), _call(mid, type_id, facts, rng))
+        case Code() if answers:
+            filled[asked] = _Filled(answers[0], answers[0])
 
 
 def _fill(slot: Slot, facts: DemoFacts, rng: random.Random) -> _Filled:
@@ -176,6 +216,37 @@ def _fill(slot: Slot, facts: DemoFacts, rng: random.Random) -> _Filled:
                     return _Filled(codes[0], codes[0])
 
 
+def _shown(filled: Mapping[str, _Filled]) -> Mapping[str, str]:
+    """Return what stands in a question's places, also in those that no slot fills by itself."""
+    shown = {name: one.shown for name, one in filled.items()}
+    if "country" in filled:
+        shown["land"] = shown["country"].removeprefix("the ")
+    if "continent" in filled:
+        shown["continental"] = _CONTINENTAL[filled["continent"].value]
+    if "nth" in filled:
+        shown["rank"] = str(int(filled["nth"].value) + 1)
+    if "zone" in filled:
+        shown["local_time"] = shown["zone"].removesuffix(" Zone")
+    return shown
+
+
+def _worded(wording: str, shown: Mapping[str, str]) -> str:
+    """Fill the places of a wording, with the plurals and articles that go with the names.
+
+    >>> _worded("is {element} a {series} or one of the {series}s",
+    ...         {"element": "Zinc", "series": "Alkali gas"})
+    'is Zinc an Alkali gas or one of the Alkali gases'
+    """
+    for name, what in shown.items():
+        place = f"{{{name}}}"
+        ends_in_s = what.endswith("s")
+        wording = wording.replace(f"{place}s", f"{place}es" if ends_in_s else f"{place}s")
+        wording = wording.replace(f"{place}'s", f"{place}'" if ends_in_s else f"{place}'s")
+        if what.startswith(_VOWELS):
+            wording = re.sub(rf"\ba {re.escape(place)}", f"an {place}", wording)
+    return wording.format(**shown)
+
+
 def _draw(type_id: str, facts: DemoFacts, rng: random.Random) -> str:
     """Draw an entity of a type, well-known ones more often."""
     ranked = facts.ranked(type_id)
@@ -187,6 +258,8 @@ def _call(mid: str, type_id: str, facts: DemoFacts, rng: random.Random) -> str:
     name = facts.name(mid)
     if type_id == "language.human_language" and rng.random() < 0.9:
         return name.removesuffix(" Language")
+    if type_id in _COMMON_NOUNS and rng.random() < 0.5:
+        return name.lower()
     if type_id in _PLACES and rng.random() < 0.15:
         aliases = facts.ends(mid, "common.topic.alias")
         name = rng.choice([name, *(alias for alias in aliases if len(alias) <= len(name))])
