@@ -18,10 +18,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbqa.engine.questions.question_sets import Question
-from kbqa.engine.writing.backends.next_token_logits import NextTokenLogits
 from kbqa.engine.writing.constraints.decoding import Decoding
-from kbqa.engine.writing.constraints.steering import Pieces
-from kbqa.engine.writing.prompt import load_prompt_format
 from kbqa.sparql.errors import TrainingError
 from kbqa.training.writer.config import TrainingConfig
 from kbqa.training.writer.grpo.config import GrpoConfig
@@ -31,7 +28,6 @@ from kbqa.training.writer.grpo.reward import RewardFunction
 from kbqa.training.writer.loop import learning_rate
 from kbqa.training.writer.report.training_log import RewardProgress, read_reward_log
 from kbqa.training.writer.run_folder import RunFolder
-from kbqa.training.writer.trained_model import load_trained_model
 
 if TYPE_CHECKING:
     import torch
@@ -102,21 +98,16 @@ class RewardLoop:
 
         self.started = time.monotonic()
         self.folder, self.config, self.grpo, self.report = folder, config, grpo, report
-        self.model = load_trained_model(config, device)
-        # Without dropout, which would make the old and the new probabilities of a choice differ.
-        self.model.causal.eval()
-        logits = NextTokenLogits.of(self.model.causal)
-        prompt = load_prompt_format(Path(config.start))
-        pieces = Pieces(self.model.tokenizer)
-        self.policy = Policy(self.model, logits, prompt, decoding, pieces, device, grpo)
-        self.objective = Objective(logits, device, grpo)
+        self.policy = Policy.load(config, grpo, decoding, device)
+        self.model = self.policy.model
+        self.objective = Objective(self.policy.logits, device, grpo)
         self.reward = reward
         self.train = sorted(split.train, key=lambda question: question.id)
         if not self.train:
             raise TrainingError("there are no questions to train on: all were left out before")
         self.valid = _sample(split.valid, config)
         self.parameters = list(self.model.parameters().values())
-        self.start = [one.detach().clone() for one in self.parameters]
+        self.start_weights = [one.detach().clone() for one in self.parameters]
         self.optimizer = torch.optim.AdamW(
             self.parameters, lr=config.learning_rate, weight_decay=0.0
         )
@@ -147,11 +138,11 @@ class RewardLoop:
             texts = texts_to_learn(groups)
             learnt = self._learn(texts) if texts else None
             self.step += 1
+            is_last = self.step == self.steps
             every = self.config.validate_every or self.steps_per_epoch
-            validates = self.valid and (self.step % every == 0 or self.step == self.steps)
-            valid_f1 = self._validate() if validates else None
-            self._log(groups, learnt, valid_f1)
-            if validates or self.step % self.config.checkpoint_steps == 0:
+            validates = self.valid and (is_last or self.step % every == 0)
+            self._log(groups, learnt, self._validate() if validates else None)
+            if validates or is_last or self.step % self.config.checkpoint_steps == 0:
                 self._save_checkpoint()
 
     def _questions(self) -> list[Question]:
@@ -199,7 +190,7 @@ class RewardLoop:
     def _at_start(self) -> Iterator[None]:
         """Give the model the weights of the start inside the block."""
         trained = [one.data for one in self.parameters]
-        for parameter, weights in zip(self.parameters, self.start, strict=True):
+        for parameter, weights in zip(self.parameters, self.start_weights, strict=True):
             parameter.data = weights
         try:
             yield

@@ -4,28 +4,33 @@
 would take its place; it has to return the same records, choices included.
 """
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kbqa.engine.questions.question_sets import Question
 from kbqa.engine.writing.backends.beam_search import beam_search
 from kbqa.engine.writing.backends.next_token_logits import NextTokenLogits
 from kbqa.engine.writing.constraints.crp_grammar import Steps, start
-from kbqa.engine.writing.constraints.decoding import Decoding, walked_topics
+from kbqa.engine.writing.constraints.decoding import Decoding, check_form, walked_topics
 from kbqa.engine.writing.constraints.steering import Pieces, SteeredText
 from kbqa.engine.writing.generate import MAX_NEW_TOKENS, Candidate
-from kbqa.engine.writing.prompt import PromptFormat
+from kbqa.engine.writing.prompt import PromptFormat, load_prompt_format
 from kbqa.sparql.errors import EndpointDown, GraphError
+from kbqa.training.writer.config import TrainingConfig
 from kbqa.training.writer.grpo.config import GrpoConfig
 from kbqa.training.writer.grpo.questions import as_request
 from kbqa.training.writer.grpo.sampling import Drawn, Sampling, draw_texts
 from kbqa.training.writer.loss import mixed_precision
-from kbqa.training.writer.trained_model import TrainedModel
+from kbqa.training.writer.trained_model import TrainedModel, load_trained_model
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
+
+logger = logging.getLogger(__name__)
 
 _QUESTIONS_A_BATCH = 16
 
@@ -81,6 +86,28 @@ class Policy:
     pieces: Pieces
     device: "torch.device"
     config: GrpoConfig
+
+    @classmethod
+    def load(
+        cls,
+        config: TrainingConfig,
+        grpo: GrpoConfig,
+        decoding: Decoding,
+        device: "torch.device",
+    ) -> "Policy":
+        """Load the adapter to start from, and its base model.
+
+        Raises:
+            ModelError: One of them is missing or broken, or the adapter's texts cannot be
+                constrained.
+        """
+        prompt = load_prompt_format(Path(config.start))
+        check_form(prompt)
+        model = load_trained_model(config, device)
+        # Without dropout, which would make the old and the new probabilities of a choice differ.
+        model.causal.eval()
+        logits = NextTokenLogits.of(model.causal)
+        return cls(model, logits, prompt, decoding, Pieces(model.tokenizer), device, grpo)
 
     def draw(self, questions: Sequence[Question], seed: str) -> list[Group]:
         """Draw a group of paths for each question; without questions for which the graph fails.
@@ -180,7 +207,8 @@ def _apart(
         return [*write(questions)]
     except EndpointDown:
         raise
-    except GraphError:
+    except GraphError as error:
         if len(questions) == 1:
+            logger.warning("no paths for %s: %s", questions[0].id, error)
             return [None]
         return [written for question in questions for written in _apart(write, [question])]
