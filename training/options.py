@@ -233,6 +233,8 @@ def _click_type(setting: dict[str, Any]) -> "click.ParamType[Any]":
             return click.FloatRange(least, min_open=True)
         case {"type": "number", "minimum": least, "exclusiveMaximum": limit}:
             return click.FloatRange(least, limit, max_open=True)
+        case {"type": "number", "minimum": least}:
+            return click.FloatRange(least)
         case {"type": "integer"}:
             return click.INT
         case {"type": "boolean"}:

@@ -14,17 +14,18 @@ class GrpoConfig:
     A setting with a description is an option of `kbqa train-crp --stage grpo`.
     """
 
-    group: int = Field(default=8, ge=2, description="Paths to draw for each question.")
-    questions: int = Field(default=8, ge=1, description="Questions per step.")
+    group: int = Field(default=8, ge=2, description="Stage grpo: paths to draw for each question.")
+    questions: int = Field(default=8, ge=1, description="Stage grpo: questions per step.")
     temperature: float = Field(
         default=1.0,
         gt=0,
-        description="Temperature to draw paths at. Higher ones make the paths differ more.",
+        description="Stage grpo: temperature to draw paths at. A higher one makes them differ "
+        "more.",
     )
     kl: float = Field(
         default=0.04,
         ge=0,
-        description="Weight of the KL divergence from the adapter that training starts from.",
+        description="Stage grpo: weight of the KL divergence from the adapter to start from.",
     )
     passes: int = Field(default=2, ge=1)
     """Updates of the weights from the paths of one step; the clip matters from the second on."""
