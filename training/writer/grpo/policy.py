@@ -16,9 +16,9 @@ from kbqa.engine.writing.backends.next_token_logits import NextTokenLogits
 from kbqa.engine.writing.constraints.crp_grammar import Steps, start
 from kbqa.engine.writing.constraints.decoding import Decoding, check_form, walked_topics
 from kbqa.engine.writing.constraints.steering import Pieces, SteeredText
-from kbqa.engine.writing.generate import MAX_NEW_TOKENS, Candidate
+from kbqa.engine.writing.generate import MAX_NEW_TOKENS, Candidate, write_apart
 from kbqa.engine.writing.prompt import PromptFormat, load_prompt_format
-from kbqa.sparql.errors import EndpointDown, GraphError
+from kbqa.sparql.errors import GraphError
 from kbqa.training.writer.config import TrainingConfig
 from kbqa.training.writer.grpo.config import GrpoConfig
 from kbqa.training.writer.grpo.questions import as_request
@@ -119,7 +119,7 @@ class Policy:
         Raises:
             EndpointDown: Nothing answers at the graph's endpoint.
         """
-        groups = _apart(lambda some: self._draw(some, seed), questions)
+        groups = _try(lambda some: self._draw(some, seed), questions)
         return [group for group in groups if group is not None]
 
     def write(self, questions: Sequence[Question]) -> list[Candidate | None]:
@@ -130,7 +130,7 @@ class Policy:
         """
         best: list[Candidate | None] = []
         for at in range(0, len(questions), _QUESTIONS_A_BATCH):
-            best += _apart(self._write, questions[at : at + _QUESTIONS_A_BATCH])
+            best += _try(self._write, questions[at : at + _QUESTIONS_A_BATCH])
         return best
 
     def _draw(self, questions: Sequence[Question], seed: str) -> list[Group]:
@@ -199,16 +199,12 @@ class Policy:
         return Candidate(text, 0.0, len(tokens), walked_topics(steps, text))
 
 
-def _apart(
-    write: Callable[[Sequence[Question]], list[_Written]], questions: Sequence[Question]
+def _try(
+    write: Callable[[Sequence[Question]], Sequence[_Written]], questions: Sequence[Question]
 ) -> list[_Written | None]:
-    """Write for questions together, or one by one if the graph fails for one of them: then None."""
-    try:
-        return [*write(questions)]
-    except EndpointDown:
-        raise
-    except GraphError as error:
-        if len(questions) == 1:
-            logger.warning("no paths for %s: %s", questions[0].id, error)
-            return [None]
-        return [written for question in questions for written in _apart(write, [question])]
+    """Write for questions; None for those for which the graph fails."""
+    found = write_apart(write, questions)
+    for question, written in zip(questions, found, strict=True):
+        if isinstance(written, GraphError):
+            logger.warning("nothing is written for %s: %s", question.id, written)
+    return [None if isinstance(written, GraphError) else written for written in found]

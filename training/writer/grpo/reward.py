@@ -5,6 +5,7 @@ constraints relaxed if nothing satisfies all of them. The deductions are shares 
 paths that are all wrong none is better than another.
 """
 
+import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -19,8 +20,10 @@ from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.graph import Graph
 from kbqa.kb.names.search import Names
 from kbqa.sparql.crp import Crp
-from kbqa.sparql.errors import DeadlineExceeded
+from kbqa.sparql.errors import DeadlineExceeded, EndpointDown, GraphError
 from kbqa.training.writer.grpo.config import GrpoConfig
+
+logger = logging.getLogger(__name__)
 
 
 class Rewarded(NamedTuple):
@@ -63,7 +66,13 @@ class RewardFunction:
             if each is not None and (question.id, each.text) not in self._known
         }
         if new:
-            linked = self._linker.link(question.text)
+            try:
+                linked = self._linker.link(question.text)
+            except EndpointDown:
+                raise
+            except GraphError as error:
+                logger.warning("no path is run for %s: %s", question.id, error)
+                return [NOTHING] * len(candidates)
             grounder = Grounder(self._graph, self._names, linked, question.topics)
             for text, candidate in new.items():
                 self._known[question.id, text] = self._run(question, grounder, candidate)
