@@ -1,8 +1,7 @@
 """The command `kbqa train-crp`."""
 
 import json
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -11,17 +10,18 @@ import click
 from kbqa.engine.writing.constraints.decoding import CONSTRAINED_FORMS
 from kbqa.kb.commands.options import GraphChoice, graph_options, json_option
 from kbqa.kb.graph import Graph
-from kbqa.training.composed.examples import add_composed
-from kbqa.training.data.mixture import draw_mixture
-from kbqa.training.data.training_set import ExampleSet, Split, load_examples, split_examples
+from kbqa.training.data.choice import DataChoice
+from kbqa.training.data.training_set import ExampleSet, Split, split_examples
 from kbqa.training.options import (
     SetWeight,
     config_options,
     exclude_option,
     output_option,
     preset_help,
+    stage_options,
 )
-from kbqa.training.writer.config import TrainingConfig
+from kbqa.training.writer.config import Stage, TrainingConfig
+from kbqa.training.writer.grpo.config import GrpoConfig
 from kbqa.training.writer.loop import TrainingResult
 from kbqa.training.writer.report.training_log import TrainingProgress
 
@@ -73,8 +73,9 @@ _NAMED_ROWS = 3
     show_default=True,
     help="Questions of each set to hold out for validation; at most a tenth of it.",
 )
-@config_options
 @graph_options
+@stage_options
+@config_options
 @json_option
 def train_crp(
     files: tuple[Path, ...],
@@ -84,70 +85,59 @@ def train_crp(
     weights: tuple[tuple[str, float], ...],
     output: Path,
     valid_size: int,
+    stage: Stage,
     config: TrainingConfig,
+    grpo: GrpoConfig,
     graph: GraphChoice,
     as_json: bool,
 ) -> None:
     """Fine-tune a model to write reasoning paths for questions.
 
-    Keeps the weights that write most main paths of held-out questions exactly. To train on several
-    GPUs, start one process for each:
+    Keeps the weights that write most main paths of held-out questions exactly, or with --stage grpo
+    those with the highest F1 on them. To train on several GPUs, start one process for each:
     `torchrun --nproc-per-node 4 -m kbqa.engine.cli train-crp --accumulate 4 …`
     """
     from kbqa.engine.writing.models.base_models import base_model, require_lm_extra
-    from kbqa.training.writer.processes import Processes
-    from kbqa.training.writer.train import train_adapter
 
     if not files and not demo_questions:
         raise click.UsageError("nothing to train on: give --data FILE or --demo-questions N")
     require_lm_extra()
     base_model(config.base)  # a missing model is an error now, not after minutes of reading
+    data = DataChoice(
+        files,
+        scored,
+        demo_questions,
+        composed_questions,
+        dict(weights),
+        valid_size,
+        config.seed,
+    )
+    if stage == "grpo":
+        from kbqa.training.writer.grpo.command import train_on_graph
+
+        train_on_graph(data, output, config, grpo, graph, as_json)
+    else:
+        _train_on_paths(data, output, config, graph, as_json)
+
+
+def _train_on_paths(
+    data: DataChoice, output: Path, config: TrainingConfig, graph: GraphChoice, as_json: bool
+) -> None:
+    from kbqa.training.writer.processes import Processes
+    from kbqa.training.writer.report.manifest import write_training_manifest
+    from kbqa.training.writer.train import train_adapter
+
     is_main = Processes.from_environment().is_main
     with _opened(graph) as opened:
-        if composed_questions and opened is None:
-            raise click.UsageError("--composed-questions needs a graph: give --store or --endpoint")
-        gathered = load_examples(
-            files,
-            demo_questions=demo_questions,
-            seed=config.seed,
-            form=config.crp_format,
-            names=None if opened is None else opened.labels,
-            scored=scored,
-        )
-        if composed_questions and opened is not None:
-            add_composed(
-                gathered,
-                files,
-                opened,
-                count=composed_questions,
-                seed=config.seed,
-                form=config.crp_format,
-                scored=scored,
-            )
+        gathered = data.load(config.crp_format, opened)
     if is_main:
         print_counts(gathered)
-    split = _mixed(split_examples(gathered.examples, valid_size), dict(weights), gathered, config)
+    split = data.weigh(split_examples(gathered.examples, data.valid_size), gathered)
     result = train_adapter(split, output, config, _print_progress)
     if is_main:
-        _write_reports(output, config, gathered, split, result)
+        write_training_manifest(output, config, gathered, split, result)
+        write_reports(output, split)
         _print_result(result, config, as_json)
-
-
-def _mixed(
-    split: Split, weights: Mapping[str, float], gathered: ExampleSet, config: TrainingConfig
-) -> Split:
-    """Weigh the sets that are trained on, and count the examples that are not drawn."""
-    counts = Counter(example.source for example in split.train)
-    if unknown := weights.keys() - counts.keys():
-        raise click.UsageError(
-            f"--weight {min(unknown)}: there is no such set, only {', '.join(sorted(counts))}"
-        )
-    train = draw_mixture(split.train, weights, config.seed)
-    for source, count in counts.items():
-        left_out = count - len({each.id for each in train if each.source == source})
-        if left_out:
-            gathered.skipped[f"{source}: not drawn"] = left_out
-    return split._replace(train=train)
 
 
 @contextmanager
@@ -160,22 +150,15 @@ def _opened(graph: GraphChoice) -> Iterator[Graph | None]:
         yield opened
 
 
-def _write_reports(
-    output: Path,
-    config: TrainingConfig,
-    gathered: ExampleSet,
-    split: Split,
-    result: TrainingResult,
-) -> None:
+def write_reports(output: Path, split: Split, stage: Stage = "sft") -> None:
+    """Write what a run's folder has besides the adapter, its manifest and its log."""
     from kbqa.training.data.data_record import write_held_out
     from kbqa.training.writer.report.card import write_model_card
-    from kbqa.training.writer.report.manifest import write_training_manifest
     from kbqa.training.writer.report.training_log import draw_curves
 
-    write_training_manifest(output, config, gathered, split, result)
     write_held_out(output, split.valid)
     try:
-        draw_curves(output)
+        draw_curves(output, stage)
     except ImportError:
         click.echo(
             "no curves drawn. To draw them: pip install 'kbqa[plots]', and run this command again",
@@ -187,6 +170,11 @@ def _write_reports(
 def print_counts(gathered: ExampleSet) -> None:
     """Print how many examples there are, and which rows were left out and why."""
     click.echo(f"{len(gathered.examples):,} examples", err=True)
+    print_left_out(gathered)
+
+
+def print_left_out(gathered: ExampleSet) -> None:
+    """Print which rows were left out and why."""
     for reason, count in gathered.skipped.most_common():
         rows = gathered.skipped_rows.get(reason, [])
         named = f" ({', '.join(rows[:_NAMED_ROWS])}{', …' if count > _NAMED_ROWS else ''})"

@@ -1,27 +1,41 @@
 """Options of the training commands, and those of `kbqa train-crp` that are settings of the run."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 from click.core import ParameterSource
 from pydantic import TypeAdapter
 
 from kbqa.engine.writing.models.adapter_files import adapter_config
+from kbqa.kb.commands.options import GraphChoice
 from kbqa.sparql.errors import ModelError
-from kbqa.training.writer.config import ALL_LAYERS, FULL_LEARNING_RATE, PRESETS, TrainingConfig
+from kbqa.training.writer.config import (
+    ALL_LAYERS,
+    FULL_LEARNING_RATE,
+    PRESETS,
+    Stage,
+    TrainingConfig,
+)
+from kbqa.training.writer.grpo.config import GRPO_DEFAULTS, GrpoConfig
 
 Command = Callable[..., None]
 
 _DEFAULT = TrainingConfig()
-_SCHEMA: dict[str, dict[str, Any]] = {
-    name: setting
-    for name, setting in TypeAdapter(TrainingConfig).json_schema()["properties"].items()
-    if "description" in setting
-}
+_SFT_ONLY = (
+    "preset",
+    "demo_questions",
+    "accumulate",
+    "full",
+    "lora_dropout",
+    "crp_format",
+    "max_length",
+    "gradient_checkpointing",
+)
+"""Options without a meaning in stage ``grpo``. Rank, alpha and layers are checked by `--start`."""
 
 exclude_option = click.option(
     "--exclude",
@@ -69,20 +83,18 @@ def config_options(command: Command) -> Command:
     @functools.wraps(command)
     def with_config(*args: object, preset: str, **rest: object) -> None:
         context = click.get_current_context()
-        chosen = {name: rest.pop(name) for name in _SCHEMA}
-        settings: dict[str, Any] = dict(PRESETS[preset].settings)
+        chosen = {name: rest.pop(name) for name in schema}
+        by_reward = context.params.get("stage") == "grpo"
+        settings: dict[str, Any] = dict(GRPO_DEFAULTS if by_reward else PRESETS[preset].settings)
         if chosen["full"]:
             settings.setdefault("learning_rate", FULL_LEARNING_RATE)
-        for name, value in chosen.items():
-            if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
-                settings[name] = value
+        settings |= {name: value for name, value in chosen.items() if is_given(name)}
         if settings.get("start"):
             settings |= _settings_of_start(settings)
         command(*args, config=replace(_DEFAULT, **settings), **rest)
 
-    decorated: Command = with_config
-    for name in reversed(list(_SCHEMA)):
-        decorated = _option(name)(decorated)
+    schema = _described(TrainingConfig)
+    decorated = _with_options(with_config, schema, _DEFAULT)
     return click.option(
         "--preset",
         type=click.Choice(list(PRESETS)),
@@ -90,6 +102,58 @@ def config_options(command: Command) -> Command:
         show_default=True,
         help="Named settings, listed below; other options override them.",
     )(decorated)
+
+
+def stage_options(command: Command) -> Command:
+    """Add `--stage` and the options of stage ``grpo``, and check that all options fit the stage.
+
+    The command takes `stage: Stage` and `grpo: GrpoConfig`.
+    """
+
+    @functools.wraps(command)
+    def with_stage(*args: object, stage: Stage, **rest: object) -> None:
+        chosen: dict[str, Any] = {name: rest.pop(name) for name in schema}
+        others = _SFT_ONLY if stage == "grpo" else tuple(schema)
+        for name in filter(is_given, others):
+            option = next(each for each in _parameters() if each.name == name).opts[0]
+            raise click.UsageError(f"{option} does not go with --stage {stage}. Leave it out.")
+        if stage == "grpo":
+            _check_needs_of_grpo(rest)
+        command(*args, stage=stage, grpo=GrpoConfig(**chosen), **rest)
+
+    schema = _described(GrpoConfig)
+    decorated = _with_options(with_stage, schema, GrpoConfig())
+    return click.option(
+        "--stage",
+        type=click.Choice(get_args(Stage)),
+        default="sft",
+        show_default=True,
+        help="Train on gold paths (sft), or train an adapter further by the F1 of the paths that "
+        "it writes (grpo).",
+    )(decorated)
+
+
+def is_given(name: str) -> bool:
+    """Return whether the user chose a parameter, as a flag, in the environment or in a file."""
+    source = click.get_current_context().get_parameter_source(name)
+    return source not in (None, ParameterSource.DEFAULT)
+
+
+def _parameters() -> list[click.Parameter]:
+    return click.get_current_context().command.params
+
+
+def _check_needs_of_grpo(given: Mapping[str, object]) -> None:
+    if not given["start"]:
+        raise click.UsageError("--stage grpo needs --start DIR, an adapter trained on gold paths")
+    if not given["files"]:
+        raise click.UsageError("--stage grpo needs --data FILE, questions to write paths for")
+    graph = given["graph"]
+    assert isinstance(graph, GraphChoice)
+    if graph.store is None and graph.endpoint is None:
+        raise click.UsageError(
+            "--stage grpo needs a graph to run paths on: --store DIR or --endpoint URL"
+        )
 
 
 def _settings_of_start(settings: dict[str, Any]) -> dict[str, Any]:
@@ -127,11 +191,24 @@ def preset_help() -> str:
             f"{one.replace('_', ' ')} {_shown(value)}" for one, value in preset.settings.items()
         )
         paragraphs.append(f"Preset {name} ({preset.source}): {settings or 'the defaults above'}.")
+    defaults = ", ".join(f"{n.replace('_', ' ')} {_shown(v)}" for n, v in GRPO_DEFAULTS.items())
+    paragraphs.append(f"With --stage grpo the defaults are: {defaults}; no preset fits it.")
     return "\n\n".join(paragraphs)
 
 
-def _option(name: str) -> Callable[[Command], Command]:
-    setting, default = _SCHEMA[name], getattr(_DEFAULT, name)
+def _described(config: type[Any]) -> dict[str, dict[str, Any]]:
+    """Return the JSON schemas of the settings that have a description, by name."""
+    properties = TypeAdapter(config).json_schema()["properties"]
+    return {name: setting for name, setting in properties.items() if "description" in setting}
+
+
+def _with_options(command: Command, schema: dict[str, dict[str, Any]], defaults: object) -> Command:
+    for name, setting in reversed(schema.items()):
+        command = _option(name, setting, getattr(defaults, name))(command)
+    return command
+
+
+def _option(name: str, setting: dict[str, Any], default: Any) -> Callable[[Command], Command]:
     is_list = setting["type"] == "array"
     return click.option(
         "--format" if name == "crp_format" else f"--{name.replace('_', '-')}",
@@ -156,6 +233,8 @@ def _click_type(setting: dict[str, Any]) -> "click.ParamType[Any]":
             return click.FloatRange(least, min_open=True)
         case {"type": "number", "minimum": least, "exclusiveMaximum": limit}:
             return click.FloatRange(least, limit, max_open=True)
+        case {"type": "number", "minimum": least}:
+            return click.FloatRange(least)
         case {"type": "integer"}:
             return click.INT
         case {"type": "boolean"}:

@@ -9,7 +9,7 @@ Source: RouterKGQA §3.2; appendix A.1 for what the model was trained on.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeVar
 
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import EndpointDown, GraphError, ModelError
@@ -30,6 +30,9 @@ TEMPERATURE = 1.0
 """Back ends that sample instead of searching follow the model's own distribution. A question gets
 its greedy text and n samples; samples repeat, so fewer than n different texts may be left. Equal
 seeds give equal texts on one back end, not across them."""
+
+_Asked = TypeVar("_Asked")
+_Written = TypeVar("_Written")
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +122,13 @@ class Generator(Protocol):
 
 
 def write_apart(
-    generate: Callable[[Sequence[Request]], Sequence[Sequence[Candidate]]],
-    requests: Sequence[Request],
-) -> list[Sequence[Candidate] | GraphError]:
+    generate: Callable[[Sequence[_Asked]], Sequence[_Written]],
+    requests: Sequence[_Asked],
+) -> list[_Written | GraphError]:
     """Write CRPs for requests together, or one by one if the graph fails for one of them.
 
     Returns:
-        The candidates of each request, or why the graph that constrains decoding failed for it.
+        What was written for each request, or why the graph that constrains decoding failed for it.
 
     Raises:
         EndpointDown: The graph is gone.

@@ -15,13 +15,14 @@ from pathlib import Path
 
 import click
 
+from kbqa.engine.evaluation.scores.by_kind import candidate_f1
 from kbqa.engine.running.confidence import describe_tried
 from kbqa.engine.setup import Resources
 from kbqa.engine.writing.beam_files import read_beams
 from kbqa.kb.open import open_graph
 from kbqa.training.judge.confidence import Judged, fit_confidence
 from tools.fit.answered_questions import FilePair, read_answered
-from tools.score.run_beams import BeamRunner, f1_of
+from tools.score.run_beams import BeamRunner
 
 
 @click.command(help=__doc__)
@@ -55,7 +56,7 @@ def main(
                 judged.append(
                     Judged(
                         [features[at] for at in of_answers],
-                        [f1_of(outcomes[at], question) for at in of_answers],
+                        [candidate_f1(outcomes[at], question) for at in of_answers],
                     )
                 )
             fitted_on.append(f"{len(answered)} of {questions.name.split('.jsonl')[0]}")

@@ -47,9 +47,9 @@ from kbqa.kb.open import open_graph
 from kbqa.kb.schema.graph_schema import GraphSchema
 from kbqa.sparql.crp import Crp
 from kbqa.sparql.errors import InputError
+from kbqa.training.data.gold_topics import gold_topics
 from kbqa.training.retriever.gold import NoGold, find_gold
 from kbqa.training.retriever.labelled import label
-from kbqa.training.retriever.queries import gold_topics
 from kbqa.training.retriever.recall import CUTOFFS, Recalls, measure_recall
 
 if TYPE_CHECKING:

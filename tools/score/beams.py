@@ -30,6 +30,7 @@ from typing import TextIO
 
 import click
 
+from kbqa.engine.evaluation.scores.by_kind import candidate_f1
 from kbqa.engine.evaluation.scores.metrics import bootstrap_mean
 from kbqa.engine.files.json_lines import read_rows
 from kbqa.engine.questions.question_sets import Question, read_questions
@@ -43,7 +44,7 @@ from kbqa.sparql.crp import Crp
 from kbqa.sparql.crp_match import NO_MATCH, CrpMatch, match_crps
 from kbqa.sparql.errors import CrpSyntaxError, InputError
 from kbqa.sparql.forms import read_crp
-from tools.score.run_beams import BeamRunner, f1_of, first_answers, rank_by_confidence
+from tools.score.run_beams import BeamRunner, first_answers, rank_by_confidence
 from tools.score.shares import paired_difference
 
 _TIERS = ("independent", "annotated")
@@ -112,7 +113,7 @@ def judge(
         in_n=float(any(match.main_path for match in matches)),
         depth=float(first.depth),
         reachable=float(bool(order) and outcomes[order[0]].fate == "reachable"),
-        f1=0.0 if chosen is None else f1_of(outcomes[chosen], asked.question),
+        f1=0.0 if chosen is None else candidate_f1(outcomes[chosen], asked.question),
         tier=asked.question.tier,
         confidence=confidence,
     )

@@ -22,6 +22,7 @@ from pathlib import Path
 import click
 from tqdm import tqdm
 
+from kbqa.engine.evaluation.scores.by_kind import candidate_f1
 from kbqa.engine.questions.question_sets import Question, read_questions
 from kbqa.engine.running.confidence import ConfidenceModel
 from kbqa.engine.running.tried import Tried
@@ -30,7 +31,7 @@ from kbqa.engine.writing.beam_files import read_beams
 from kbqa.kb.open import open_graph
 from kbqa.sparql.errors import InputError
 from tools.score.groups import Scores, TrainedRelations, gold_relations, print_tables
-from tools.score.run_beams import BeamRunner, f1_of, rank_by_confidence
+from tools.score.run_beams import BeamRunner, rank_by_confidence
 
 _TIERS = ("independent", "annotated")
 _FIRST = (1, 5, 10)
@@ -47,11 +48,11 @@ def score_question(
         model: Chooses.
         longest: The most candidates that a question of the file has.
     """
-    f1 = [f1_of(each, question) for each in tried]
+    f1 = [candidate_f1(each, question) for each in tried]
     chosen = next(iter(rank_by_confidence(tried, model)), None)
-    scores = {"chosen": f1_of(chosen, question)}
+    scores = {"chosen": candidate_f1(chosen, question)}
     for k in (*(k for k in _FIRST if k < longest), longest):
-        scores[f"best of {k}"] = max(f1[:k], default=f1_of(None, question))
+        scores[f"best of {k}"] = max(f1[:k], default=candidate_f1(None, question))
     return scores
 
 

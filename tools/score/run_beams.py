@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from kbqa.engine.answer import term_text
-from kbqa.engine.evaluation.scores.by_kind import Predicted, score_answer
 from kbqa.engine.linking.ground import Grounder, name_topics
 from kbqa.engine.method import Clock
 from kbqa.engine.questions.question_sets import Question
@@ -65,17 +63,3 @@ def first_answers(tried: Sequence[Tried]) -> int | None:
 def is_full(tried: Tried) -> bool:
     """Return whether a candidate has answers without relaxation."""
     return tried.relaxation is not None and tried.relaxation.level == "full"
-
-
-def f1_of(tried: Tried | None, question: Question) -> float:
-    """Score what a candidate answers as `kbqa eval` does; 0 if the question has no gold.
-
-    None stands for a question without candidates.
-    """
-    if tried is None:
-        said = Predicted(())
-    else:
-        terms = () if tried.boolean is not None else tried.terms
-        said = Predicted([term_text(term) for term in set(terms)], tried.boolean, tried.count)
-    scores = score_answer(said, question)
-    return 0.0 if scores is None else scores.f1

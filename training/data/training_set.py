@@ -15,7 +15,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from kbqa.engine.files.manifest import file_sha256
 from kbqa.engine.linking.mentions import mend_mojibake
@@ -31,6 +31,9 @@ DEMO_SOURCE = "demo"
 
 NAMED_SKIPS = 10
 """How many of the rows left out are named, for each reason."""
+
+ExampleKey: TypeAlias = tuple[str, str]
+"""The question set and the id of an example."""
 
 _QUESTION_SET = re.compile(r"\.jsonl?(?:\.gz)?$")
 
@@ -52,6 +55,11 @@ class Example:
     target: str
     source: str
     parent: str = ""
+
+
+def example_key(example: Example) -> ExampleKey:
+    """Return the question set and the id of an example."""
+    return example.source, example.id
 
 
 class Split(NamedTuple):
@@ -222,16 +230,20 @@ def kept_rows(
         gathered.skip(source, f"record {number}", "not a record of a question set")
 
     for number, row in read_question_rows(path, skip_record):
-        row_id = str(row.get("id") or f"record {number}")
-        question = row.get("question")
+        id_, question = row_id(row, number), row.get("question")
         if row.get("test_parent"):
-            gathered.skip(source, row_id, RELATED)
+            gathered.skip(source, id_, RELATED)
         elif not isinstance(question, str) or not question.strip():
-            gathered.skip(source, row_id, "no question")
+            gathered.skip(source, id_, "no question")
         elif reason := scored_sets.reason_against(row):
-            gathered.skip(source, row_id, reason)
+            gathered.skip(source, id_, reason)
         else:
-            yield KeptRow(row_id, mend_mojibake(question.strip()), row)
+            yield KeptRow(id_, mend_mojibake(question.strip()), row)
+
+
+def row_id(row: Mapping[str, Any], number: int) -> str:
+    """Return the id of a record, or its number in the file if it has none."""
+    return str(row.get("id") or f"record {number}")
 
 
 def source_name(path: Path) -> str:

@@ -2,25 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from kbqa.engine.questions.conversion import Unconverted, convert_queries
-from kbqa.engine.questions.question_sets import topic_entities
-from kbqa.sparql.crp import Crp, Entity, IsEntity
+from kbqa.sparql.crp import Entity
 from kbqa.sparql.forms import render_crp
+from kbqa.training.data.gold_topics import gold_topics
 from kbqa.training.data.split_hygiene import parent_id, read_scored_sets
 from kbqa.training.data.training_set import (
     Example,
+    ExampleKey,
     ExampleSet,
     data_file,
     kept_rows,
     source_name,
 )
-
-ExampleKey: TypeAlias = tuple[str, str]
-"""The question set and the id of an example."""
-
-_TYPE_RELATION = "common.topic.notable_types"
 
 
 class Queries(NamedTuple):
@@ -63,25 +59,6 @@ def read_queries(paths: Sequence[Path], scored: Sequence[Path]) -> Queries:
             topics[source, one.id] = gold_topics(one.row, crp)
         gathered.files.append(data_file(path))
     return Queries(gathered, topics)
-
-
-def gold_topics(row: Mapping[str, Any], crp: Crp) -> tuple[Entity, ...]:
-    """Return the topics that a record states, or else the entities that its query names.
-
-    An entity that is only the type of an answer is no topic: questions name it by a common noun.
-    """
-    if stated := topic_entities(row):
-        return stated
-    types = {
-        each.test.entity
-        for each in crp.all_constraints()
-        if isinstance(each.test, IsEntity)
-        and each.hops
-        and each.hops[-1].relation == _TYPE_RELATION
-    }
-    names = {each.get("mid"): each.get("name") for each in row.get("entities_in_sparql") or ()}
-    found = dict.fromkeys(each for each in crp.entities() if each not in types)
-    return tuple(Entity(names.get(each.mid), each.mid) for each in found)
 
 
 def _query(row: Mapping[str, Any]) -> str:

@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from kbqa.engine.writing.models.base_models import SMOLLM2
 from kbqa.training.data.targets import TargetForm
+
+Stage: TypeAlias = Literal["sft", "grpo"]
+"""How a model is trained: on gold paths, or by the reward of the paths that it writes."""
 
 ALL_LAYERS = ("all",)
 """As `TrainingConfig.lora_targets`: every linear layer of the model except its output layer."""

@@ -139,7 +139,7 @@ class TrainingLoop:
         import torch
 
         for group in self.optimizer.param_groups:
-            group["lr"] = self.config.learning_rate * self._schedule()
+            group["lr"] = learning_rate(self.config, self.step, self.steps)
         tokens = sum(self.train[index].target_length for batch in batches for index in batch)
         value = 0.0
         for indices in self.processes.share(batches):
@@ -159,15 +159,6 @@ class TrainingLoop:
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
         return value
-
-    def _schedule(self) -> float:
-        """Return the factor of the learning rate: linear warm-up, then half a cosine."""
-        warmup = max(1, round(self.config.warmup * self.steps))
-        if self.step < warmup:
-            return (self.step + 1) / warmup
-        done = (self.step - warmup) / max(1, self.steps - warmup)
-        final = self.config.final_rate
-        return final + (1 - final) / 2 * (1 + math.cos(math.pi * done))
 
     def _watch(self) -> None:
         """After a step, validate, log and save if it is time."""
@@ -291,6 +282,16 @@ class TrainingLoop:
         for batches in self._epoch_steps(whole)[:rest]:
             tokens += sum(len(self.train[index].ids) for batch in batches for index in batch)
         return tokens
+
+
+def learning_rate(config: TrainingConfig, step: int, steps: int) -> float:
+    """Return the learning rate of a step: a linear warm-up, then half a cosine."""
+    warmup = max(1, round(config.warmup * steps))
+    if step < warmup:
+        return config.learning_rate * (step + 1) / warmup
+    done = (step - warmup) / max(1, steps - warmup)
+    final = config.final_rate
+    return config.learning_rate * (final + (1 - final) / 2 * (1 + math.cos(math.pi * done)))
 
 
 def _random_states(device: "torch.device") -> "list[Tensor]":

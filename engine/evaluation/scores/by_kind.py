@@ -9,8 +9,10 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from kbqa.engine.answer import term_text
 from kbqa.engine.evaluation.scores.metrics import Scores, normalise_answer, score_best
 from kbqa.engine.questions.question_sets import Question
+from kbqa.engine.running.tried import Tried
 
 RIGHT = Scores(1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
 WRONG = Scores(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
@@ -63,6 +65,20 @@ def score_answer(predicted: Predicted, question: Question) -> Scores | None:
             predicted.answers or predicted.boolean is not None or predicted.count is not None
         )
     return RIGHT if is_right else WRONG
+
+
+def candidate_f1(tried: Tried | None, question: Question) -> float:
+    """Score what a candidate answers, or for None what no candidate does.
+
+    It is 0 if the question has no gold.
+    """
+    if tried is None:
+        said = Predicted(())
+    else:
+        terms = () if tried.boolean is not None else tried.terms
+        said = Predicted([term_text(term) for term in set(terms)], tried.boolean, tried.count)
+    scores = score_answer(said, question)
+    return 0.0 if scores is None else scores.f1
 
 
 def match_values(predicted: Sequence[str], gold: Collection[str]) -> list[str]:

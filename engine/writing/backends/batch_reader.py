@@ -43,12 +43,15 @@ class BatchReader:
         last[:, -1] = True
         return self._logprobs(self._prompts, last)
 
-    def read(self, rows: Sequence[int], blocks: Sequence[Sequence[int]]) -> "Tensor":
+    def read(
+        self, rows: Sequence[int], blocks: Sequence[Sequence[int]], *, only_last: bool = False
+    ) -> "Tensor":
         """Keep some of the rows, renumbered in this order, and read a block of tokens in each.
 
         Args:
             rows: The rows to keep; one may occur more than once.
             blocks: At least one token for each of them.
+            only_last: Return only what follows the last token of each block.
 
         Returns:
             Log-probabilities of the next token after each token read, block after block, shape
@@ -66,7 +69,10 @@ class BatchReader:
         is_token = [[0] * (width - len(block)) + [1] * len(block) for block in blocks]
         block_mask = torch.tensor(is_token, device=device)
         self._mask = torch.cat([self._mask, block_mask], dim=1)
-        return self._logprobs(torch.tensor(padded, device=device), block_mask.bool())
+        wanted = block_mask.bool()
+        if only_last:
+            wanted[:, :-1] = False
+        return self._logprobs(torch.tensor(padded, device=device), wanted)
 
     def _logprobs(self, tokens: "Tensor", wanted: "Tensor") -> "Tensor":
         """Read tokens in every row; their mask is the end of the rows' masks."""

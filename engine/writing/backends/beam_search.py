@@ -30,7 +30,7 @@ _BLOCK_TOKENS = 64
 """Tokens that the model reads at a time, padding included, but at least one for each beam. On a CPU
 this many cost hardly more than one for each of five beams."""
 
-_CONSIDERED = 32
+CONSIDERED = 32
 """Number of likeliest tokens to consider if the state does not list the tokens that it allows."""
 
 
@@ -80,6 +80,29 @@ class Beam(NamedTuple):
     row: int
 
 
+class ForcedRun(NamedTuple):
+    """The tokens that must follow a text, end of text not included, and the state after them.
+
+    The state is None if the text cannot be finished.
+    """
+
+    tokens: tuple[int, ...]
+    state: State | None
+
+
+def forced_run(state: State | None, end: int) -> ForcedRun:
+    """Follow a text as long as only one token may follow."""
+    tokens: list[int] = []
+    while state is not None and state.tokens is not None and len(state.tokens) == 1:
+        [token] = state.tokens
+        if token == end:
+            break
+        tokens.append(token)
+        state = state.follow(token)
+    is_dead_end = state is None or state.tokens == ()
+    return ForcedRun(tuple(tokens), None if is_dead_end else state)
+
+
 class _Option(NamedTuple):
     """A beam and a token that may follow it, or None for a beam that is not fully read yet."""
 
@@ -120,18 +143,11 @@ class _Search:
         beam, token = option.beam, option.token
         if token is None:
             return beam
-        added, state = [token], beam.state.follow(token)
-        while state is not None and state.tokens is not None and len(state.tokens) == 1:
-            [token] = state.tokens
-            if token == self.end:
-                break
-            added.append(token)
-            state = state.follow(token)
-        tokens = (*beam.tokens, *added)
-        # If no token may follow, the beam is a dead end.
-        if state is None or state.tokens == ():
+        forced, state = forced_run(beam.state.follow(token), self.end)
+        if state is None:
             return None
-        return Beam(tokens, len(added), option.logprob, state, beam.row)
+        added = (token, *forced)
+        return Beam((*beam.tokens, *added), len(added), option.logprob, state, beam.row)
 
     def _prune(self) -> None:
         self.finished = sorted(self.finished, key=lambda hypothesis: -hypothesis.logprob)[: self.n]
@@ -236,7 +252,7 @@ def _options(beam: Beam, logprobs: "Tensor", n: int) -> Iterator[_Option]:
     """Yield the likeliest tokens that may follow a beam, as many as the search can use."""
     allowed = beam.state.tokens
     if allowed is None:
-        top = logprobs.topk(min(max(n + 1, _CONSIDERED), len(logprobs)))
+        top = logprobs.topk(min(max(n + 1, CONSIDERED), len(logprobs)))
         tokens, found = top.indices.tolist(), top.values.tolist()
     else:
         listed = logprobs[list(allowed)]

@@ -7,6 +7,7 @@ nothing is made up. If the topics of a question are not known, ``graph`` is ``sc
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 from kbqa.engine.writing.constraints.crp_grammar import Steps
 from kbqa.engine.writing.constraints.path_walk import KnownRelations, PathWalk
@@ -18,7 +19,7 @@ from kbqa.sparql.crp import Hop
 from kbqa.sparql.errors import ModelError
 from kbqa.sparql.forms import parse_routerkgqa
 
-CONSTRAINED_FORMS = ("routerkgqa", "extended")
+CONSTRAINED_FORMS: tuple[Literal["routerkgqa", "extended"], ...] = ("routerkgqa", "extended")
 """The text forms that can be constrained."""
 
 

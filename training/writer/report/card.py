@@ -12,7 +12,13 @@ from kbqa.engine.writing.models.base_models import SMOLLM2
 from kbqa.training.data.data_record import data_lines
 from kbqa.training.writer.config import ALL_LAYERS
 from kbqa.training.writer.report.manifest import MANIFEST_FILE
-from kbqa.training.writer.report.training_log import CURVES_FILE, read_log, stretches
+from kbqa.training.writer.report.training_log import (
+    CURVES_FILE,
+    read_log,
+    read_reward_log,
+    reward_stretches,
+    stretches,
+)
 
 CARD_FILE = "README.md"
 
@@ -44,6 +50,7 @@ def write_model_card(output: Path, measured: Sequence[Measured] = ()) -> None:
     """
     manifest: Record = json.loads((output / MANIFEST_FILE).read_text(encoding="utf-8"))
     settings, data, result = manifest["settings"], manifest["data"], manifest["result"]
+    stage = manifest.get("stage", "sft")  # the only one that older manifests know
     lines = [
         *_front_matter(manifest),
         "# CRP writer",
@@ -56,9 +63,9 @@ def write_model_card(output: Path, measured: Sequence[Measured] = ()) -> None:
         "",
         "## Training",
         "",
-        *_training(manifest),
+        *(_rewarding if stage == "grpo" else _training)(manifest),
         "",
-        *_curve(output, result),
+        *(_reward_curve if stage == "grpo" else _curve)(output, result),
         "",
         "## Measured",
         "",
@@ -94,29 +101,65 @@ def _introduction(settings: Record) -> Iterator[str]:
 
 def _training(manifest: Record) -> Iterator[str]:
     settings, result = manifest["settings"], manifest["result"]
-    yield f"- base model: {manifest['base']['name']} ({manifest['base']['revision'] or 'unknown'})"
-    if manifest.get("start_sha256"):
-        yield f"- started from the adapter in {settings['start']} ({manifest['start_sha256']})"
-    yield f"- {_method(settings)}; {result['trainable_parameters']:,} parameters, saved in bf16"
+    yield from _model(manifest)
     batches = f"{settings['accumulate']} × " if settings["accumulate"] > 1 else ""
     yield (
         f"- epochs: {settings['epochs']} of {result['train_examples']:,} examples at most,"
         f" {result['steps']:,} steps of {batches}{settings['batch_size']} taken"
         f"{', then stopped early' if result['stopped_early'] else ''}"
     )
-    yield (
-        f"- AdamW, highest learning rate {settings['learning_rate']:g}, reached after"
-        f" {settings['warmup']:.0%} of the steps, cosine schedule down to"
-        f" {settings['final_rate']:.0%} of it; seed {settings['seed']}"
-    )
+    yield f"- {_optimizer(settings)}"
     yield "- loss on target tokens only, not on the prompt"
     yield (
         f"- {result['seconds']:,.0f} seconds, {result['trained_tokens']:,} tokens,"
         f" {result['tokens_per_second']:,.0f} tokens a second, validation included"
     )
+    yield f"- {_machine(manifest)}"
+
+
+def _rewarding(manifest: Record) -> Iterator[str]:
+    """Tell how a model was trained by reward."""
+    settings, result = manifest["settings"], manifest["result"]
+    yield from _model(manifest)
+    yield (
+        f"- by reward from the graph, with GRPO: {settings['group']} paths drawn for each question"
+        f" at temperature {settings['temperature']:g}, constrained by the graph"
+    )
+    yield (
+        f"- the reward is the F1 of a path's answers, less {settings['relaxed_cost']:.0%} of it if"
+        f" the path is relaxed and {settings['part_cost']:.0%} for each hop and constraint"
+    )
+    yield (
+        f"- epochs: {settings['epochs']} of {result['train_questions']:,} questions at most,"
+        f" {result['steps']:,} steps of {settings['questions']} taken"
+        f"{', then stopped early' if result['stopped_early'] else ''};"
+        f" {settings['passes']} updates a step, clip {settings['clip']:g},"
+        f" weight of the KL divergence {settings['kl']:g}"
+    )
+    yield f"- {_optimizer(settings)}"
+    yield f"- {result['seconds']:,.0f} seconds, validation included"
+    yield f"- {_machine(manifest)}"
+
+
+def _model(manifest: Record) -> Iterator[str]:
+    settings, result = manifest["settings"], manifest["result"]
+    yield f"- base model: {manifest['base']['name']} ({manifest['base']['revision'] or 'unknown'})"
+    if manifest.get("start_sha256"):
+        yield f"- started from the adapter in {settings['start']} ({manifest['start_sha256']})"
+    yield f"- {_method(settings)}; {result['trainable_parameters']:,} parameters, saved in bf16"
+
+
+def _optimizer(settings: Record) -> str:
+    return (
+        f"AdamW, highest learning rate {settings['learning_rate']:g}, reached after"
+        f" {settings['warmup']:.0%} of the steps, cosine schedule down to"
+        f" {settings['final_rate']:.0%} of it; seed {settings['seed']}"
+    )
+
+
+def _machine(manifest: Record) -> str:
     hardware = manifest["hardware"]
-    machine = ", ".join(hardware["gpus"]) or f"{hardware['processor']}, {hardware['cores']} cores"
-    yield f"- {machine}"
+    return ", ".join(hardware["gpus"]) or f"{hardware['processor']}, {hardware['cores']} cores"
 
 
 def _method(settings: Record) -> str:
@@ -144,8 +187,29 @@ def _curve(output: Path, result: Record) -> Iterator[str]:
             f"| {one.step:,} | {one.epoch:.3g} | {one.loss:.4f} | {_number(one.valid_loss)}"
             f" | {_number(one.valid_main_path)} |"
         )
+    yield from _picture(output, "Losses and validations by step")
+
+
+def _reward_curve(output: Path, result: Record) -> Iterator[str]:
+    """Tabulate a run of training by reward from validation to validation."""
+    yield "F1 is that of the path that greedy decoding, constrained by the graph, writes for"
+    yield "held-out questions. The other columns are means over the steps since the row before:"
+    yield "the reward, the share of questions whose paths differ in reward, and for each choice"
+    yield "the KL divergence from the start in nats and the share that was clipped."
+    if result["valid_f1"] is not None:
+        yield f"The weights are those of step {result['best_step']:,}, the best validation."
+    yield ""
+    yield "| step | reward | with spread | KL | clipped | F1, held out |"
+    yield "|---|---|---|---|---|---|"
+    for one in reward_stretches(read_reward_log(output)):
+        numbers = (one.reward, one.spread, one.kl, one.clipped, one.valid_f1)
+        yield f"| {one.step:,} | {' | '.join(map(_number, numbers))} |"
+    yield from _picture(output, "Rewards and validations by step")
+
+
+def _picture(output: Path, title: str) -> Iterator[str]:
     if (output / CURVES_FILE).is_file():
-        yield from ("", f"![Losses and validations by step]({CURVES_FILE})")
+        yield from ("", f"![{title}]({CURVES_FILE})")
 
 
 def _number(value: float | None) -> str:

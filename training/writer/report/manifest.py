@@ -5,6 +5,7 @@ The manifest has all numbers of the model card. The losses along the way are in 
 
 import json
 import platform
+from collections.abc import Mapping
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -14,7 +15,8 @@ from kbqa.engine.writing.models.adapter_files import weights_sha256
 from kbqa.engine.writing.models.precision import fastest_precision
 from kbqa.training.data.data_record import data_record
 from kbqa.training.data.training_set import ExampleSet, Split
-from kbqa.training.writer.config import TrainingConfig
+from kbqa.training.writer.config import Stage, TrainingConfig
+from kbqa.training.writer.grpo.loop import RewardResult
 from kbqa.training.writer.loop import TrainingResult
 from kbqa.training.writer.processes import Processes
 from kbqa.training.writer.run_folder import ADAPTER_WEIGHTS_FILE
@@ -40,29 +42,11 @@ def write_training_manifest(
         split: The examples that were trained on, and those held out.
         result: What `train_adapter` returned.
     """
-    processes = Processes.from_environment()
-    start = Path(config.start) / ADAPTER_WEIGHTS_FILE
+    too_long = f"to be trained on, but longer than {config.max_length} tokens"
     record = {
-        "schema_version": SCHEMA_VERSION,
-        "kbqa": version("kbqa"),
-        "git": git_revision(),
-        "python": platform.python_version(),
-        "packages": package_versions(_PACKAGES),
-        "hardware": {
-            **hardware(),
-            "processes": processes.count,
-            "precision": fastest_precision(processes.device().type),
-        },
-        "base": {"name": config.base, "revision": result.base_revision},
-        "start_sha256": weights_sha256([start]) if config.start else None,
+        **_run_record(config, "sft", result.base_revision),
         "settings": asdict(config),
-        "data": data_record(
-            gathered,
-            split,
-            {
-                f"to be trained on, but longer than {config.max_length} tokens": result.too_long,
-            },
-        ),
+        "data": data_record(gathered, split, {too_long: result.too_long}),
         "result": {
             "steps": result.steps,
             "best_step": result.best_step,
@@ -76,5 +60,62 @@ def write_training_manifest(
             "tokens_per_second": round(result.trained_tokens / result.seconds, 1),
         },
     }
+    _write(output, record)
+
+
+def write_reward_manifest(
+    output: Path,
+    settings: Mapping[str, object],
+    config: TrainingConfig,
+    gathered: ExampleSet,
+    split: Split,
+    result: RewardResult,
+) -> None:
+    """Write the manifest of a run of training by reward.
+
+    Args:
+        output: Folder of the run.
+        settings: Those that only training by reward has, and the graph.
+        config: The other settings of the run.
+        gathered: The examples, and what was left out.
+        split: The examples whose questions were trained on, and those held out.
+        result: What `train_by_reward` returned.
+    """
+    record = {
+        **_run_record(config, "grpo", result.base_revision),
+        "settings": {**asdict(config), **settings},
+        "data": data_record(gathered, split, {}),
+        "result": {
+            **{name: value for name, value in result._asdict().items() if name != "adapter"},
+            "seconds": round(result.seconds, 1),
+        },
+    }
+    _write(output, record)
+
+
+def _run_record(
+    config: TrainingConfig, stage: Stage, base_revision: str | None
+) -> dict[str, object]:
+    """Record what any run was made with."""
+    processes = Processes.from_environment()
+    start = Path(config.start) / ADAPTER_WEIGHTS_FILE
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "stage": stage,
+        "kbqa": version("kbqa"),
+        "git": git_revision(),
+        "python": platform.python_version(),
+        "packages": package_versions(_PACKAGES),
+        "hardware": {
+            **hardware(),
+            "processes": processes.count,
+            "precision": fastest_precision(processes.device().type),
+        },
+        "base": {"name": config.base, "revision": base_revision},
+        "start_sha256": weights_sha256([start]) if config.start else None,
+    }
+
+
+def _write(output: Path, record: Mapping[str, object]) -> None:
     path = output / MANIFEST_FILE
     path.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -1,0 +1,88 @@
+"""The question sets that the user chose for training, not yet read."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from kbqa.kb.graph import Graph
+from kbqa.sparql.errors import InputError
+from kbqa.training.composed.examples import add_composed
+from kbqa.training.data.mixture import draw_mixture
+from kbqa.training.data.targets import TargetForm
+from kbqa.training.data.training_set import ExampleSet, Split, load_examples
+
+
+@dataclass(frozen=True, slots=True)
+class DataChoice:
+    """The question sets that the user chose.
+
+    Attributes:
+        files: Question sets.
+        scored: Test sets to keep out of training.
+        demo_questions: How many questions on the demo graph to add at most.
+        composed_questions: How many to compose of those of the files and of facts of the graph.
+        weights: How often to take the examples of a set, by its name; once if it is missing.
+        valid_size: Questions of each set to hold out.
+        seed: Decides which questions on the demo graph and which part of a set are taken.
+    """
+
+    files: tuple[Path, ...]
+    scored: tuple[Path, ...]
+    demo_questions: int
+    composed_questions: int
+    weights: Mapping[str, float]
+    valid_size: int
+    seed: int
+
+    def load(self, form: TargetForm, graph: Graph | None) -> ExampleSet:
+        """Read the examples; see `load_examples`.
+
+        Args:
+            form: The text form of the targets.
+            graph: Names entities that a file does not name, and has the facts for composed ones.
+
+        Raises:
+            InputError: A file is missing or unreadable, names few of its entities and there is no
+                graph to name them, or questions are to be composed without a graph.
+            GraphError: The graph does not answer.
+        """
+        gathered = load_examples(
+            self.files,
+            demo_questions=self.demo_questions,
+            seed=self.seed,
+            form=form,
+            names=None if graph is None else graph.labels,
+            scored=self.scored,
+        )
+        if self.composed_questions:
+            if graph is None:
+                raise InputError("--composed-questions needs a graph: give --store or --endpoint")
+            add_composed(
+                gathered,
+                self.files,
+                graph,
+                count=self.composed_questions,
+                seed=self.seed,
+                form=form,
+                scored=self.scored,
+            )
+        return gathered
+
+    def weigh(self, split: Split, gathered: ExampleSet) -> Split:
+        """Weigh the sets that are trained on, and count the examples that are not drawn.
+
+        Raises:
+            InputError: A weight is for a set that is not there.
+        """
+        counts = Counter(example.source for example in split.train)
+        if unknown := self.weights.keys() - counts.keys():
+            raise InputError(
+                f"--weight {min(unknown)}: there is no such set, only {', '.join(sorted(counts))}"
+            )
+        train = draw_mixture(split.train, self.weights, self.seed)
+        for source, count in counts.items():
+            left_out = count - len({each.id for each in train if each.source == source})
+            if left_out:
+                gathered.skipped[f"{source}: not drawn"] = left_out
+        return split._replace(train=train)

@@ -1,0 +1,1 @@
+"""Training the writer by reward from the graph, with GRPO."""
