@@ -101,6 +101,8 @@ def train_crp(
 
     if not files and not demo_questions:
         raise click.UsageError("nothing to train on: give --data FILE or --demo-questions N")
+    if composed_questions and graph.store is None and graph.endpoint is None:
+        raise click.UsageError("--composed-questions needs a graph: give --store or --endpoint")
     require_lm_extra()
     base_model(config.base)  # a missing model is an error now, not after minutes of reading
     data = DataChoice(

@@ -28,6 +28,7 @@ _DEFAULT = TrainingConfig()
 _SFT_ONLY = (
     "preset",
     "demo_questions",
+    "composed_questions",
     "accumulate",
     "full",
     "lora_dropout",

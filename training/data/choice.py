@@ -40,11 +40,11 @@ class DataChoice:
 
         Args:
             form: The text form of the targets.
-            graph: Names entities that a file does not name, and has the facts for composed ones.
+            graph: Names entities that a file does not name. Without it, nothing is composed.
 
         Raises:
-            InputError: A file is missing or unreadable, names few of its entities and there is no
-                graph to name them, or questions are to be composed without a graph.
+            InputError: A file is missing or unreadable, or names few of its entities and there is
+                no graph to name them.
             GraphError: The graph does not answer.
         """
         gathered = load_examples(
@@ -55,9 +55,7 @@ class DataChoice:
             names=None if graph is None else graph.labels,
             scored=self.scored,
         )
-        if self.composed_questions:
-            if graph is None:
-                raise InputError("--composed-questions needs a graph: give --store or --endpoint")
+        if self.composed_questions and graph is not None:
             add_composed(
                 gathered,
                 self.files,

@@ -1,8 +1,7 @@
 """Write the texts that a model learns to answer with: CRPs by names, from question records.
 
 A record's CRP is the published RouterKGQA text if there is one, else its converted SPARQL or
-s-expression. Names
-come from the record, else from a graph, else from the comments in its SPARQL.
+s-expression. Names come from the record, else from a graph, else from the comments in its SPARQL.
 
 Each meaning has one text. No question says in which language an answer should be, that a topic may
 be an answer, whether counted bindings must differ, or what a relation already implies: so no target

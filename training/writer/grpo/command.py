@@ -43,8 +43,7 @@ def train_on_graph(
             "constrained. Start from an adapter that was trained with another --format."
         )
     config = replace(config, crp_format=form)
-    # The demo graph is another graph, and composed questions have no gold query.
-    data = replace(data, demo_questions=0, composed_questions=0)
+    data = replace(data, demo_questions=0)  # the demo graph is another graph
     with closing(graph.open()) as opened, closing(open_names(opened, graph.timeout_s)) as names:
         gathered = data.load(form, opened)
         # Split before the graph is asked, so that what supervised training held out is held out.
