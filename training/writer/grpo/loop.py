@@ -23,7 +23,7 @@ from kbqa.sparql.errors import TrainingError
 from kbqa.training.writer.config import TrainingConfig
 from kbqa.training.writer.grpo.config import GrpoConfig
 from kbqa.training.writer.grpo.objective import JudgedGroup, Objective, Text, texts_to_learn
-from kbqa.training.writer.grpo.policy import Group, Policy
+from kbqa.training.writer.grpo.policy import DrawnGroup, WriterPolicy
 from kbqa.training.writer.grpo.reward import RewardFunction
 from kbqa.training.writer.loop import learning_rate
 from kbqa.training.writer.report.training_log import RewardProgress, read_reward_log
@@ -98,7 +98,7 @@ class RewardLoop:
 
         self.started = time.monotonic()
         self.folder, self.config, self.grpo, self.report = folder, config, grpo, report
-        self.policy = Policy.load(config, grpo, decoding, device)
+        self.policy = WriterPolicy.load(config, grpo, decoding, device)
         self.model = self.policy.model
         self.objective = Objective(self.policy.logits, device, grpo)
         self.reward = reward
@@ -152,7 +152,7 @@ class RewardLoop:
         random.Random(self.config.seed + epoch).shuffle(order)
         return order[position * self.grpo.questions :][: self.grpo.questions]
 
-    def _judge(self, group: Group) -> JudgedGroup:
+    def _judge(self, group: DrawnGroup) -> JudgedGroup:
         candidates = [sample.candidate for sample in group.samples]
         rewarded = self.reward.reward(group.question, candidates)
         return JudgedGroup(group, tuple(each.reward for each in rewarded))

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kbqa.engine.writing.backends.next_token_logits import NextTokenLogits
 from kbqa.training.writer.grpo.config import GrpoConfig
-from kbqa.training.writer.grpo.policy import Group
-from kbqa.training.writer.grpo.sampling import Choice
+from kbqa.training.writer.grpo.policy import DrawnGroup
+from kbqa.training.writer.grpo.sampling import TokenChoice
 from kbqa.training.writer.loss import mixed_precision
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Text(NamedTuple):
 
     ids: tuple[int, ...]
     prompt_length: int
-    choices: tuple[Choice, ...]
+    choices: tuple[TokenChoice, ...]
     advantage: float
     weight: float
 
@@ -76,7 +76,7 @@ class JudgedGroup:
         rewards: Of its paths, in their order.
     """
 
-    group: Group
+    group: DrawnGroup
     rewards: tuple[float, ...]
 
     @property
@@ -117,7 +117,7 @@ def texts_to_learn(groups: Iterable[JudgedGroup]) -> list[Text]:
     return [text for group, found in kept for text in _texts(group, found, len(kept))]
 
 
-def _texts(group: Group, found: Sequence[float], groups: int) -> Iterator[Text]:
+def _texts(group: DrawnGroup, found: Sequence[float], groups: int) -> Iterator[Text]:
     total = sum(sample.drawn.times for sample in group.samples)
     for sample, advantage in zip(group.samples, found, strict=True):
         tokens, choices, times, _ = sample.drawn

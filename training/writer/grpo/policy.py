@@ -1,7 +1,7 @@
 """The writer in training: it draws paths for questions, and writes its best path for each.
 
-`Policy.draw` is the only place that knows how paths are drawn. A faster sampler, such as vLLM,
-would take its place; it has to return the same records, choices included.
+`WriterPolicy.draw` alone knows how paths are drawn. A faster sampler, such as vLLM, would take its
+place; it has to return the same records, choices included.
 """
 
 import logging
@@ -44,7 +44,7 @@ class Sample(NamedTuple):
     candidate: Candidate | None
 
 
-class Group(NamedTuple):
+class DrawnGroup(NamedTuple):
     """The different paths that were drawn for a question.
 
     Attributes:
@@ -66,7 +66,7 @@ class _Prompts(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class WriterPolicy:
     """The writer in training, constrained by the graph.
 
     Attributes:
@@ -94,7 +94,7 @@ class Policy:
         grpo: GrpoConfig,
         decoding: Decoding,
         device: "torch.device",
-    ) -> "Policy":
+    ) -> "WriterPolicy":
         """Load the adapter to start from, and its base model.
 
         Raises:
@@ -109,7 +109,7 @@ class Policy:
         logits = NextTokenLogits.of(model.causal)
         return cls(model, logits, prompt, decoding, Pieces(model.tokenizer), device, grpo)
 
-    def draw(self, questions: Sequence[Question], seed: str) -> list[Group]:
+    def draw(self, questions: Sequence[Question], seed: str) -> list[DrawnGroup]:
         """Draw a group of paths for each question; without questions for which the graph fails.
 
         Args:
@@ -133,7 +133,7 @@ class Policy:
             best += _try(self._write, questions[at : at + _QUESTIONS_A_BATCH])
         return best
 
-    def _draw(self, questions: Sequence[Question], seed: str) -> list[Group]:
+    def _draw(self, questions: Sequence[Question], seed: str) -> list[DrawnGroup]:
         prompts, steps = self._prompts(questions), self._steps(questions)
         with mixed_precision(self.device):
             drawn = draw_texts(
@@ -153,7 +153,7 @@ class Policy:
             for row, mask in zip(prompts.input_ids, prompts.attention_mask, strict=True)
         ]
         return [
-            Group(question, prompt, tuple(self._sample(text, walk) for text in texts))
+            DrawnGroup(question, prompt, tuple(self._sample(text, walk) for text in texts))
             for question, prompt, texts, walk in zip(questions, ids, drawn, steps, strict=True)
         ]
 

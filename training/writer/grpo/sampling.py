@@ -25,7 +25,7 @@ _BLOCK_TOKENS = 128
 """Tokens that the model reads at a time, padding included, but at least one for each text."""
 
 
-class Choice(NamedTuple):
+class TokenChoice(NamedTuple):
     """A place in a text where several tokens could follow.
 
     Attributes:
@@ -48,7 +48,7 @@ class Drawn(NamedTuple):
     """
 
     tokens: tuple[int, ...]
-    choices: tuple[Choice, ...]
+    choices: tuple[TokenChoice, ...]
     times: int
     is_finished: bool
 
@@ -162,7 +162,7 @@ class _Drawing:
         rng = random.Random(f"{self.seeds[draft.question]} {tokens}")
         following = Counter(rng.choices(allowed, weights, k=times))
         if len(allowed) > 1:
-            choices = (*choices, Choice(len(tokens), tuple(allowed)))
+            choices = (*choices, TokenChoice(len(tokens), tuple(allowed)))
         for token, n in sorted(following.items()):
             ends = token == self.sampling.end
             drawn = Drawn((*tokens, token), choices, n, is_finished=ends)

@@ -14,25 +14,25 @@ from kbqa.training.writer.grpo.objective import (
     advantages,
     texts_to_learn,
 )
-from kbqa.training.writer.grpo.policy import Policy
+from kbqa.training.writer.grpo.policy import WriterPolicy
 
 torch = pytest.importorskip("torch", reason="needs the lm extra")
 pytestmark = pytest.mark.usefixtures("one_thread", "float32")
 
 
 @pytest.fixture(scope="module")
-def policy(start_config, small_graph) -> Policy:
+def policy(start_config, small_graph) -> WriterPolicy:
     config = GrpoConfig(group=16)
-    return Policy.load(start_config, config, small_graph.decoding, torch.device("cpu"))
+    return WriterPolicy.load(start_config, config, small_graph.decoding, torch.device("cpu"))
 
 
 @pytest.fixture(scope="module")
-def objective(policy: Policy) -> Objective:
+def objective(policy: WriterPolicy) -> Objective:
     return Objective(policy.logits, torch.device("cpu"), policy.config)
 
 
 @pytest.fixture(scope="module")
-def texts(policy: Policy, asked_questions) -> list[Text]:
+def texts(policy: WriterPolicy, asked_questions) -> list[Text]:
     """Paths that were drawn; of each group, the first is the best."""
     groups = policy.draw(asked_questions, "seed")
     return texts_to_learn(
@@ -62,7 +62,7 @@ def test_the_weights_of_a_step_add_up_to_one(texts: list[Text]) -> None:
 
 
 def test_logprobs_are_the_models_renormalised_over_what_the_graph_allows(
-    policy: Policy, objective: Objective, texts: list[Text]
+    policy: WriterPolicy, objective: Objective, texts: list[Text]
 ) -> None:
     with torch.no_grad():
         found = objective.logprobs(texts).tolist()
@@ -91,7 +91,7 @@ def test_a_temperature_flattens_the_distribution_that_is_trained(
 
 
 def test_the_first_update_is_that_of_the_policy_gradient(
-    policy: Policy, objective: Objective, texts: list[Text]
+    policy: WriterPolicy, objective: Objective, texts: list[Text]
 ) -> None:
     parameters = list(policy.model.parameters().values())
     reference = objective.logprobs(texts).detach()
@@ -107,7 +107,7 @@ def test_the_first_update_is_that_of_the_policy_gradient(
 
 
 def test_a_choice_that_has_moved_too_far_is_held_back(
-    policy: Policy, objective: Objective, texts: list[Text]
+    policy: WriterPolicy, objective: Objective, texts: list[Text]
 ) -> None:
     now = objective.logprobs(texts).detach()
     is_good = torch.tensor([text.advantage > 0 for text in texts for _ in text.choices])

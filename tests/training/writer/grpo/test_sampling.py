@@ -9,9 +9,9 @@ from kbqa.engine.writing.backends.next_token_logits import NextTokenLogits
 from kbqa.engine.writing.constraints.crp_grammar import start as crp_start
 from kbqa.engine.writing.constraints.steering import SteeredText
 from kbqa.training.writer.grpo.config import GrpoConfig
-from kbqa.training.writer.grpo.policy import Policy
+from kbqa.training.writer.grpo.policy import WriterPolicy
 from kbqa.training.writer.grpo.questions import as_request
-from kbqa.training.writer.grpo.sampling import Choice, Drawn, Sampling, draw_texts
+from kbqa.training.writer.grpo.sampling import Drawn, Sampling, TokenChoice, draw_texts
 
 torch = pytest.importorskip("torch", reason="needs the lm extra")
 pytestmark = pytest.mark.usefixtures("one_thread", "float32")
@@ -112,7 +112,7 @@ def test_texts_are_drawn_as_often_as_the_renormalised_probabilities_say(logits, 
 def test_only_choices_are_kept(logits):
     [drawn] = _draw(logits, [[1, 5, 6]], ["seed"], texts=200, temperature=5.0)
     choices = {text.tokens: text.choices for text in drawn}
-    first, second = Choice(0, (END, LEFT, DEAD)), Choice(1, (LEFT, RIGHT))
+    first, second = TokenChoice(0, (END, LEFT, DEAD)), TokenChoice(1, (LEFT, RIGHT))
     assert choices[END,] == (first,)
     assert choices[LEFT, RIGHT, END] == (first, second)  # its end had to follow
 
@@ -142,9 +142,9 @@ def test_another_seed_gives_other_draws(logits):
 
 
 @pytest.fixture(scope="module")
-def policy(start_config, small_graph) -> Policy:
+def policy(start_config, small_graph) -> WriterPolicy:
     config = GrpoConfig(group=16)
-    return Policy.load(start_config, config, small_graph.decoding, torch.device("cpu"))
+    return WriterPolicy.load(start_config, config, small_graph.decoding, torch.device("cpu"))
 
 
 def test_every_path_that_is_drawn_keeps_to_the_graph(policy, asked_questions) -> None:
@@ -162,7 +162,7 @@ def test_every_path_that_is_drawn_keeps_to_the_graph(policy, asked_questions) ->
     assert counts[True] > 0
 
 
-def _assert_kept_to(policy: Policy, question, drawn: Drawn) -> None:
+def _assert_kept_to(policy: WriterPolicy, question, drawn: Drawn) -> None:
     """Walk along a text: each token is allowed, and those without a choice are forced."""
     steps = policy.decoding.steps(as_request(question), policy.prompt.crp_format)
     assert steps is not None
