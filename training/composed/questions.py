@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 
 from kbqa.kb.graph import Graph
-from kbqa.kb.schema.properties import list_relations
+from kbqa.kb.schema.properties import Schema, list_relations
 from kbqa.sparql.compiler.compile import compile_crp
 from kbqa.sparql.crp import (
     Compare,
@@ -89,7 +89,6 @@ class Composer:
     def __init__(self, graph: Graph, known: frozenset[tuple[str, str]], seed: int) -> None:
         self._graph, self._known, self._seed = graph, known, seed
         self._facts = Facts(graph)
-        self._schema = self._facts.schema.of(())
         self._used: Counter[tuple[str, ...]] = Counter()
 
     def direct(self) -> Iterator[Composed]:
@@ -125,7 +124,7 @@ class Composer:
 
     def _ask(self, subject: Entity, fact: Fact, rng: random.Random) -> Composed:
         """Ask for the end of a fact; behind a mediator, at times with what else it ties."""
-        question = wording.asks(fact, str(subject), self._schema, rng)
+        question = wording.ask(fact, str(subject), self._schema(fact), rng)
         crp = Crp(subject, fact.hops())
         if fact.node is not None and rng.random() < 0.5:
             others = [
@@ -137,7 +136,7 @@ class Composer:
             ]
             other = self._rarest(fact.node, others, rng)
             if other is not None:
-                question = f"{question} {wording.says(other, self._schema, rng)}"
+                question = f"{question} {wording.state(other, self._schema(other), rng)}"
                 test = IsEntity(Entity(other.name, str(other.end)))
                 crp = replace(crp, constraints=(Constraint(1, other.hops(), test),))
         return Composed(question, crp)
@@ -153,9 +152,9 @@ class Composer:
         class_name = self._class_name(topic)
         if fact is None or class_name is None or self._ends(fact) != {topic}:
             return None
-        description = wording.describes(fact, class_name, self._schema, rng)
+        description = wording.describe(fact, class_name, self._schema(fact), rng)
         written = (
-            wording.replaces(base.question, name, description) for name in self._names(topic)
+            wording.replace_name(base.question, name, description) for name in self._names(topic)
         )
         question = next((each for each in written if each is not None), None)
         if question is None:
@@ -186,7 +185,7 @@ class Composer:
         crp = _with(base.crp, Constraint(base.crp.answer, fact.hops(), test))
         if not 0 < len(self._answers(crp)) < len(answers):
             return None
-        question = wording.adds(base.question, fact, self._schema, rng)
+        question = wording.narrow(base.question, fact, self._schema(fact), rng)
         return self._named(Composed(question, crp, base.id))
 
     def _valued(self, base: Base, answers: Sequence[str], rng: random.Random) -> Composed | None:
@@ -196,18 +195,18 @@ class Composer:
         fact = self._rarest(answer, facts, rng)
         if fact is None or not isinstance(fact.end, LiteralTerm):
             return None
-        kind, words = self._kind(fact), wording.relation_words(fact.relations, self._schema)
+        kind, words = self._kind(fact), wording.relation_words(fact.relations, self._schema(fact))
         if rng.random() < 0.5:
             is_descending = rng.random() < 0.6
             order = Order(base.crp.answer, fact.hops(), is_descending)
-            question = wording.orders(base.question, words, kind, is_descending, rng)
+            question = wording.order(base.question, words, kind, is_descending, rng)
             crp = replace(base.crp, order=order)
         else:
             operator: Operator = rng.choice(("<", ">"))
             value = fact.end.text[:10] if kind == "date" else fact.end.text
             test = Compare(operator, LiteralTerm(value))
             crp = _with(base.crp, Constraint(base.crp.answer, fact.hops(), test))
-            question = wording.compares(base.question, words, kind, operator, value, rng)
+            question = wording.compare(base.question, words, kind, operator, value, rng)
         if not 0 < len(self._answers(crp)) < len(answers):
             return None
         return self._named(Composed(question, crp, base.id))
@@ -224,16 +223,21 @@ class Composer:
 
     def _is_known(self, entity: str, fact: Fact) -> bool:
         ends = (entity, str(fact.end))
-        reverses = (self._schema.property(relation) for relation in fact.relations)
+        schema = self._schema(fact)
+        reverses = (schema.property(relation) for relation in fact.relations)
         relations = {*fact.relations, *(each.reverse for each in reverses if each is not None)}
         return any((end, relation) in self._known for end in ends for relation in relations)
+
+    def _schema(self, fact: Fact) -> Schema:
+        """Return what the schema states about the relations of a fact."""
+        return self._facts.schema.of(fact.relations)
 
     def _narrows(self, fact: Fact) -> bool:
         return isinstance(fact.end, str) or self._kind(fact) == "text"
 
     def _kind(self, fact: Fact) -> wording.Kind:
         """Return what kind of literal a fact ends in; entities count as texts."""
-        stated = self._schema.property(fact.relations[-1])
+        stated = self._schema(fact).property(fact.relations[-1])
         expected = stated.expected_type if stated is not None else None
         if not isinstance(fact.end, LiteralTerm):
             return "text"

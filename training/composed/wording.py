@@ -73,33 +73,33 @@ def _words(relation: str, schema: Schema) -> str:
     return " ".join(word if word.isupper() else word.lower() for word in words.split())
 
 
-def says(fact: Fact, schema: Schema, rng: random.Random) -> str:
+def state(fact: Fact, schema: Schema, rng: random.Random) -> str:
     """Write a fact of an entity as a clause: *whose currency is Euro*."""
     return rng.choice(_SAYS).format(what=relation_words(fact.relations, schema), end=fact.name)
 
 
-def asks(fact: Fact, entity: str, schema: Schema, rng: random.Random) -> str:
+def ask(fact: Fact, entity: str, schema: Schema, rng: random.Random) -> str:
     """Ask for the end of a fact: *what is the currency of France*."""
     return rng.choice(_ASKS).format(what=relation_words(fact.relations, schema), entity=entity)
 
 
-def adds(question: str, fact: Fact, schema: Schema, rng: random.Random) -> str:
+def narrow(question: str, fact: Fact, schema: Schema, rng: random.Random) -> str:
     """Ask for those answers of a question of which a fact holds, too."""
     return rng.choice(_ADDS).format(
         question=_stem(question),
-        says=says(fact, schema, rng),
+        says=state(fact, schema, rng),
         what=relation_words(fact.relations, schema),
         end=fact.name,
     )
 
 
-def orders(question: str, words: str, kind: Kind, descending: bool, rng: random.Random) -> str:
+def order(question: str, words: str, kind: Kind, descending: bool, rng: random.Random) -> str:
     """Ask for the answer of a question with the largest or smallest value."""
     word = rng.choice(_ORDERS[kind, descending])
     return rng.choice(_ORDERED).format(question=_stem(question), word=word, what=words)
 
 
-def compares(
+def compare(
     question: str, words: str, kind: Kind, operator: str, value: str, rng: random.Random
 ) -> str:
     """Ask for the answers of a question with a value above or below another."""
@@ -109,15 +109,15 @@ def compares(
     )
 
 
-def describes(fact: Fact, class_name: str, schema: Schema, rng: random.Random) -> str:
+def describe(fact: Fact, class_name: str, schema: Schema, rng: random.Random) -> str:
     """Describe an entity instead of naming it: *the country whose currency is Euro*."""
-    return f"the {class_name.lower()} {says(fact, schema, rng)}"
+    return f"the {class_name.lower()} {state(fact, schema, rng)}"
 
 
-def replaces(question: str, name: str, description: str) -> str | None:
+def replace_name(question: str, name: str, description: str) -> str | None:
     """Put a description where a question names an entity; None if it does not, or possessively.
 
-    >>> replaces("who rules france?", "France", "the country with the capital Paris")
+    >>> replace_name("who rules france?", "France", "the country with the capital Paris")
     'who rules the country with the capital Paris?'
     """
     place = re.search(rf"(?i)(?<!\w){re.escape(name)}(?!\w|'s|-)", question)

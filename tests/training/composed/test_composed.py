@@ -11,7 +11,7 @@ from kbqa.sparql.crp import Crp
 from kbqa.sparql.forms import read_crp
 from kbqa.training.composed.examples import COMPOSED_SOURCE, add_composed
 from kbqa.training.composed.questions import Base, Composed, Composer
-from kbqa.training.composed.wording import replaces
+from kbqa.training.composed.wording import replace_name
 from kbqa.training.data.training_set import ExampleSet, split_examples
 
 NEIGHBOURS = "{} -> location.location.adjoin_s -> location.adjoining_relationship.adjoins"
@@ -127,7 +127,7 @@ def test_composed_questions_are_held_out_with_what_they_were_made_from(
     ],
 )
 def test_a_name_is_replaced_by_a_description(question: str, replaced: str | None) -> None:
-    assert replaces(question, "France", "the X") == replaced
+    assert replace_name(question, "France", "the X") == replaced
 
 
 def test_an_entity_of_the_path_without_a_name_makes_no_question(demo: Graph, france: str) -> None:
