@@ -127,7 +127,7 @@ def demo_examples(seed: int, intents: Mapping[str, Intent] | None = None) -> lis
         intents: What to ask, by name; by default all intents.
 
     Returns:
-        About 12,000 for training and 1,700 held out, in the order of the intents. Half of the
+        About 11,700 for training and 1,400 held out, in the order of the intents. Half of the
         yes/no questions are answered yes.
     """
     return list(_all_examples(seed) if intents is None else _examples_of(intents, seed))
