@@ -5,7 +5,8 @@
 
 BEAMS are files of `kbqa crp generate`, scored on the questions that all of them have and that have
 gold. The columns are F1, as `kbqa eval` scores it, with 95 % bootstrap intervals: of the answer
-that `kbqa eval` gives ("chosen"), and of the best answer among those of the model's first k
+that `kbqa eval` gives ("chosen"); of the one that it would give if it did not check the operator
+words of the question ("unchecked"); and of the best answer among those of the model's first k
 candidates, which a perfect choice would reach. k is 1, 5 and 10, up to the most candidates that a
 question has.
 
@@ -17,6 +18,7 @@ its training went on from. Differences are from the first file, and paired.
 
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -49,8 +51,12 @@ def score_question(
         longest: The most candidates that a question of the file has.
     """
     f1 = [candidate_f1(each, question) for each in tried]
-    chosen = next(iter(rank_by_confidence(tried, model)), None)
-    scores = {"chosen": candidate_f1(chosen, question)}
+    unchecked = [replace(each, not_understood=()) for each in tried]
+    ways = {"chosen": tried, "unchecked": unchecked}
+    scores = {
+        way: candidate_f1(next(iter(rank_by_confidence(each, model)), None), question)
+        for way, each in ways.items()
+    }
     for k in (*(k for k in _FIRST if k < longest), longest):
         scores[f"best of {k}"] = max(f1[:k], default=candidate_f1(None, question))
     return scores
