@@ -11,10 +11,13 @@ from kbqa.sparql.crp import Crp
 from kbqa.training.composed.questions import Base, Composed, Composer
 from kbqa.training.data.split_hygiene import ScoredSets, parent_id, read_scored_sets
 from kbqa.training.data.targets import TargetForm, row_query, write_target
-from kbqa.training.data.training_set import Example, ExampleSet, kept_rows, source_name
-
-COMPOSED_SOURCE = "composed"
-"""The source of composed questions."""
+from kbqa.training.data.training_set import (
+    COMPOSED_SOURCE,
+    Example,
+    ExampleSet,
+    kept_rows,
+    source_name,
+)
 
 
 def add_composed(

@@ -29,6 +29,9 @@ from kbqa.training.demo.questions import demo_examples
 DEMO_SOURCE = "demo"
 """The source of questions on the demo graph."""
 
+COMPOSED_SOURCE = "composed"
+"""The source of questions that are composed of others and of facts."""
+
 NAMED_SKIPS = 10
 """How many of the rows left out are named, for each reason."""
 
@@ -168,7 +171,8 @@ def split_examples(examples: Iterable[Example], valid_size: int) -> Split:
 
     A question is held out together with those made from it or from the same question. No question
     is both held out and trained on. Their ids alone decide, so that a run that starts from the
-    result of another holds out the same questions, whatever other sets it has.
+    result of another holds out the same questions. Other sets may add to these, but take none
+    away; composed questions add none.
     """
     pool = sorted(examples, key=lambda example: (example.source, example.id, example.target))
     of_family: dict[str, set[str]] = defaultdict(set)
@@ -181,6 +185,8 @@ def split_examples(examples: Iterable[Example], valid_size: int) -> Split:
         families_of[example.source].add(family)
     held_out: set[str] = set()
     for source, questions in of_source.items():
+        if source == COMPOSED_SOURCE:
+            continue
         wanted, held_out_here = min(valid_size, len(questions) // 10), 0
         for family in sorted(families_of[source], key=_rank):
             if held_out_here >= wanted:

@@ -9,10 +9,15 @@ from kbqa.kb.open import open_graph
 from kbqa.sparql.compiler.compile import compile_crp
 from kbqa.sparql.crp import Crp
 from kbqa.sparql.forms import read_crp
-from kbqa.training.composed.examples import COMPOSED_SOURCE, add_composed
+from kbqa.training.composed.examples import add_composed
 from kbqa.training.composed.questions import Base, Composed, Composer
 from kbqa.training.composed.wording import replace_name
-from kbqa.training.data.training_set import ExampleSet, split_examples
+from kbqa.training.data.training_set import (
+    COMPOSED_SOURCE,
+    Example,
+    ExampleSet,
+    split_examples,
+)
 
 NEIGHBOURS = "{} -> location.location.adjoin_s -> location.adjoining_relationship.adjoins"
 
@@ -99,7 +104,10 @@ def test_composed_questions_are_held_out_with_what_they_were_made_from(
         f"SELECT DISTINCT ?x {{ ns:{france} ns:location.location.adjoin_s ?y . "
         "?y ns:location.adjoining_relationship.adjoins ?x }"
     )
-    row = {"id": "q1", "question": "which countries border France?", "sparql": sparql}
+    others = [Example(f"q{n}", f"question {n}?", "A -> b.c", "set") for n in range(30)]
+    held_out = split_examples(others, 2).valid
+    base = held_out[0].id
+    row = {"id": base, "question": "which countries border France?", "sparql": sparql}
     (tmp_path / "set.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
     sets = []
     for _ in range(2):
@@ -111,9 +119,9 @@ def test_composed_questions_are_held_out_with_what_they_were_made_from(
     assert sets[0] == sets[1]
     assert len(sets[0]) == 20
     assert {one.source for one in sets[0]} == {COMPOSED_SOURCE}
-    assert {one.parent for one in sets[0]} == {"", "q1"}
-    families = [{one.parent for one in part} for part in split_examples(sets[0], 2)]
-    assert not families[0] & families[1] - {""}
+    assert {one.parent for one in sets[0]} == {"", base}
+    made = {one for one in sets[0] if one.parent == base}
+    assert set(split_examples([*others, *sets[0]], 2).valid) == {*held_out, *made}
 
 
 @pytest.mark.parametrize(
