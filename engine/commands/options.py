@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import click
 
@@ -13,7 +13,7 @@ from kbqa.engine.writing.generate import (
     LEVELS,
     DecodingLevel,
 )
-from kbqa.engine.writing.model_choice import Backend, ModelChoice
+from kbqa.engine.writing.model_choice import GRAPH_BACKENDS, Backend, ModelChoice
 from kbqa.kb.commands.options import SECONDS
 from kbqa.sparql.errors import GraphError
 
@@ -66,11 +66,11 @@ def model_options(command: Command) -> Command:
         "--decoding",
         type=_Level(LEVELS),
         help="What constrains the writing: nothing, the graph's relations, or its ways from the "
-        f"question's entities.  [default: {DEFAULT_LEVEL} under transformers, else none]",
+        f"question's entities.  [default: {DEFAULT_LEVEL}; none under vllm and server]",
     )
     @click.option(
         "--backend",
-        type=click.Choice(["transformers", "vllm", "server"]),
+        type=click.Choice(get_args(Backend)),
         help="What runs the small model.  [default: transformers]",
     )
     @click.option(
@@ -103,11 +103,12 @@ def model_options(command: Command) -> Command:
         backend = backend or ("transformers" if server is None else "server")
         if (backend == "server") != (server is not None):
             raise click.UsageError("--backend server and --server URL go together")
-        if backend != "transformers" and decoding == "graph":
+        if backend not in GRAPH_BACKENDS and decoding == "graph":
             raise click.UsageError(
-                f"--decoding graph is only for --backend transformers. Use schema with {backend}."
+                f"--decoding graph is only for --backend {' and '.join(GRAPH_BACKENDS)}. "
+                f"Use schema with {backend}."
             )
-        level = decoding or (DEFAULT_LEVEL if backend == "transformers" else "none")
+        level = decoding or (DEFAULT_LEVEL if backend in GRAPH_BACKENDS else "none")
         model = ModelChoice(base, adapter, n, level, backend, server, served_model, threads)
         command(*args, model=model, **rest)
 

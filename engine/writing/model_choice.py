@@ -10,7 +10,10 @@ if TYPE_CHECKING:
     from kbqa.engine.writing.generate import Generator
     from kbqa.kb.graph import Graph
 
-Backend = Literal["transformers", "vllm", "server"]
+Backend = Literal["transformers", "openvino", "vllm", "server"]
+
+GRAPH_BACKENDS: tuple[Backend, ...] = ("transformers", "openvino")
+"""Those that the graph can constrain: they run kbqa's own beam search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +28,7 @@ class ModelChoice:
         backend: What runs it.
         server: Where it is served, for the back end ``server``.
         served_model: The model's name on the server; None if it serves only one.
-        threads: Threads that the back end ``transformers`` computes with; None for torch's choice.
+        threads: Threads that a back end of `GRAPH_BACKENDS` computes with; None for its own choice.
     """
 
     base: str | None
@@ -51,15 +54,21 @@ class ModelChoice:
         """
         from kbqa.engine.writing.generate import DEFAULT_ADAPTER
         from kbqa.engine.writing.models.adapter_files import adapter_base
-        from kbqa.engine.writing.models.base_models import check_base_model, require_lm_extra
+        from kbqa.engine.writing.models.base_models import (
+            check_base_model,
+            require_cpu_extra,
+            require_lm_extra,
+        )
 
         if self.server is not None:
             from kbqa.engine.chat.openai_server import SMALL_MODEL, check_server
 
             check_server(self.server, SMALL_MODEL)
             return
-        if self.backend == "transformers":
+        if self.backend in GRAPH_BACKENDS:
             require_lm_extra()
+        if self.backend == "openvino":
+            require_cpu_extra()
         check_base_model(self.base or adapter_base(self.adapter or DEFAULT_ADAPTER))
 
     def load(self, graph: "Graph | None") -> "Generator":
@@ -89,6 +98,10 @@ class ModelChoice:
             from kbqa.engine.writing.backends.vllm_generator import VllmGenerator
 
             return VllmGenerator.load(adapter, self.base, decoding)
+        if self.backend == "openvino":
+            from kbqa.engine.writing.backends.openvino_generator import OpenVinoGenerator
+
+            return OpenVinoGenerator.load(adapter, self.base, decoding, self.threads)
         from kbqa.engine.writing.backends.transformers_generator import TransformersGenerator
 
         return TransformersGenerator.load(adapter, self.base, decoding, self.threads)

@@ -6,30 +6,60 @@ masked.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
-from kbqa.engine.writing.backends.next_token_logits import NextTokenLogits
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
 _PAD = 0  # any token: it is masked
+
+
+class Reading(Protocol):
+    """A causal language model with the cache of what it has read so far."""
+
+    def keep(self, rows: "Tensor") -> None:
+        """Keep some rows of the cache, renumbered in this order; one may occur more than once."""
+
+    def read(
+        self, tokens: "Tensor", mask: "Tensor", positions: "Tensor", wanted: "Tensor"
+    ) -> "Tensor":
+        """Read tokens in every row, and add them to the cache.
+
+        Args:
+            tokens: Shape (rows, tokens).
+            mask: 1 for each token of what was read before and of `tokens`, 0 for padding, shape
+                (rows, all tokens).
+            positions: Of `tokens` in their texts, in the same shape.
+            wanted: True for each of `tokens` after which logits are needed.
+
+        Returns:
+            Logits in float32, row after row, shape (tokens wanted, vocabulary).
+        """
+
+
+class ReadableModel(Protocol):
+    """A causal language model in evaluation mode."""
+
+    @property
+    def device(self) -> "torch.device":
+        """Where the tensors have to be that it reads."""
+
+    def begin(self) -> Reading:
+        """Begin to read, with an empty cache."""
 
 
 class BatchReader:
     """Reads prompts, and then the texts that continue them.
 
     Args:
-        logits: The logits of a causal language model in evaluation mode.
+        model: A causal language model.
         prompts: Token ids, left-padded, shape (texts, tokens).
         mask: 1 where a token is, shape (texts, tokens).
     """
 
-    def __init__(self, logits: NextTokenLogits, prompts: "Tensor", mask: "Tensor") -> None:
-        from transformers import DynamicCache
-
-        self._logits, self._prompts, self._mask = logits, prompts, mask
-        self._cache = DynamicCache()
+    def __init__(self, model: ReadableModel, prompts: "Tensor", mask: "Tensor") -> None:
+        self._reading, self._prompts, self._mask = model.begin(), prompts, mask
 
     def read_prompts(self) -> "Tensor":
         """Read the prompts.
@@ -62,7 +92,7 @@ class BatchReader:
         device = self._mask.device
         if list(rows) != list(range(len(self._mask))):
             kept = torch.tensor(rows, device=device)
-            self._cache.batch_select_indices(kept)
+            self._reading.keep(kept)
             self._mask = self._mask[kept]
         width = max(map(len, blocks))
         padded = [[_PAD] * (width - len(block)) + list(block) for block in blocks]
@@ -77,11 +107,4 @@ class BatchReader:
     def _logprobs(self, tokens: "Tensor", wanted: "Tensor") -> "Tensor":
         """Read tokens in every row; their mask is the end of the rows' masks."""
         positions = (self._mask.cumsum(-1) - 1).clamp(min=0)[:, -tokens.shape[1] :]
-        logits = self._logits(
-            wanted,
-            self._cache,
-            input_ids=tokens,
-            attention_mask=self._mask,
-            position_ids=positions,
-        )
-        return logits.log_softmax(-1)
+        return self._reading.read(tokens, self._mask, positions, wanted).log_softmax(-1)

@@ -16,8 +16,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kbqa.engine.deadline import check_deadline
-from kbqa.engine.writing.backends.batch_reader import BatchReader
-from kbqa.engine.writing.backends.next_token_logits import NextTokenLogits
+from kbqa.engine.writing.backends.batch_reader import BatchReader, ReadableModel
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -159,7 +158,7 @@ class _Search:
 
 
 def beam_search(
-    logits: NextTokenLogits,
+    model: ReadableModel,
     input_ids: "Tensor",
     attention_mask: "Tensor",
     *,
@@ -172,7 +171,7 @@ def beam_search(
     """Find up to n likeliest texts for each prompt.
 
     Args:
-        logits: The logits of a causal language model in evaluation mode.
+        model: A causal language model.
         input_ids: Prompts, left-padded, shape (questions, tokens).
         attention_mask: 1 where a token is, shape (questions, tokens).
         n: Number of beams, and most texts to return; 1 is greedy search.
@@ -194,7 +193,7 @@ def beam_search(
         _Search(n, end, max_new_tokens, [Beam((), 0, 0.0, state, row)])
         for row, state in enumerate(states)
     ]
-    reader = BatchReader(logits, input_ids, attention_mask)
+    reader = BatchReader(model, input_ids, attention_mask)
     with torch.inference_mode():
         logprobs = reader.read_prompts()
         for row, search in enumerate(searches):

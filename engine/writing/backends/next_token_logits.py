@@ -8,6 +8,7 @@ from inspect import signature
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
     from transformers import Cache, PreTrainedModel
 
@@ -41,6 +42,18 @@ class NextTokenLogits:
         name = "cache" if takes_cache else "past_key_values"
         return cls(causal, torch.equal(plain.float(), logits.float()), name)
 
+    @property
+    def device(self) -> "torch.device":
+        """Where the model is."""
+        device: torch.device = self.causal.device
+        return device
+
+    def begin(self) -> "CachedReading":
+        """Begin to read texts that go on, with an empty cache."""
+        from transformers import DynamicCache
+
+        return CachedReading(self, DynamicCache())
+
     def __call__(
         self, wanted: "Tensor", cache: "Cache | None" = None, **inputs: object
     ) -> "Tensor":
@@ -61,3 +74,23 @@ class NextTokenLogits:
         else:
             logits = self.causal(**inputs).logits[wanted]
         return logits.float()
+
+
+@dataclass(frozen=True, slots=True)
+class CachedReading:
+    """A model of transformers with the cache of what it has read; a `batch_reader.Reading`."""
+
+    logits: NextTokenLogits
+    cache: "Cache"
+
+    def keep(self, rows: "Tensor") -> None:
+        """Keep some rows of the cache."""
+        self.cache.batch_select_indices(rows)
+
+    def read(
+        self, tokens: "Tensor", mask: "Tensor", positions: "Tensor", wanted: "Tensor"
+    ) -> "Tensor":
+        """Read tokens; see `Reading.read`."""
+        return self.logits(
+            wanted, self.cache, input_ids=tokens, attention_mask=mask, position_ids=positions
+        )

@@ -38,6 +38,12 @@ def require_lm_extra() -> None:
         raise ModelError(f"the small model needs {missing}. Install: {INSTALL_LM}")
 
 
+def require_cpu_extra() -> None:
+    """Raise a `ModelError` if OpenVINO is missing, which is looked up without importing it."""
+    if _missing("openvino"):
+        raise ModelError("OpenVINO is not installed. Install: pip install 'kbqa[cpu]'")
+
+
 def require_retrieval_extra() -> None:
     """Raise a `ModelError` if a package that retrieving triples needs is missing.
 

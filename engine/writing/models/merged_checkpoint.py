@@ -42,12 +42,20 @@ def merged_checkpoint(adapter: Path, base: str | None, precision: Precision) -> 
     if is_whole_model(adapter):
         return adapter
     base = base_model(base or adapter_base(adapter))
-    checkpoint = cache_directory() / f"merged-{_key(base, adapter_revision(adapter), precision)}"
+    checkpoint = (
+        cache_directory() / f"merged-{checkpoint_key(base, adapter_revision(adapter), precision)}"
+    )
     return make_once(checkpoint, lambda directory: _merge(base, adapter, precision, directory))
 
 
-def _key(base: str, revision: str, precision: Precision) -> str:
-    """Return a name for what a checkpoint is made from, and when a base model's files changed."""
+def checkpoint_key(base: str, revision: str, precision: Precision) -> str:
+    """Return a name for what a merged model is made from, and when a base model's files changed.
+
+    Args:
+        base: The base model, as `base_model` returns it.
+        revision: The adapter's, as `adapter_revision` returns it.
+        precision: Precision of the weights.
+    """
     written = [
         f"{path.name} {path.stat().st_size} {path.stat().st_mtime_ns}"
         for path in sorted(Path(base).glob("*"))

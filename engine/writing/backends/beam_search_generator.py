@@ -1,0 +1,108 @@
+"""Write CRPs by beam search with a causal language model that runs in this process."""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kbqa.engine.deadline import held
+from kbqa.engine.writing.backends.batch_reader import ReadableModel
+from kbqa.engine.writing.backends.beam_search import Hypothesis, State, Unsteered, beam_search
+from kbqa.engine.writing.constraints.crp_grammar import Steps, start
+from kbqa.engine.writing.constraints.decoding import Decoding, walked_topics
+from kbqa.engine.writing.constraints.steering import Pieces, SteeredText
+from kbqa.engine.writing.generate import (
+    DEFAULT_BEAMS,
+    MAX_NEW_TOKENS,
+    Candidate,
+    Request,
+    best_distinct,
+)
+from kbqa.engine.writing.prompt import PromptFormat
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+class BeamSearchGenerator:
+    """A causal language model, its tokenizer and what constrains its texts.
+
+    Args:
+        model: The model; one thread at a time reads with it.
+        tokenizer: Its tokenizer.
+        prompt: The prompt that it was trained with.
+        name: What it is called in reports.
+        decoding: How far its texts are constrained.
+    """
+
+    def __init__(
+        self,
+        model: ReadableModel,
+        tokenizer: "PreTrainedTokenizerBase",
+        prompt: PromptFormat,
+        name: str,
+        decoding: Decoding,
+    ) -> None:
+        tokenizer.padding_side = "left"
+        if tokenizer.pad_token_id is None:
+            tokenizer.pad_token = tokenizer.eos_token
+        self._model, self._tokenizer = model, tokenizer
+        self._prompt, self._name = prompt, name
+        self._decoding = decoding
+        # Tokenizers and the tries of `Pieces` are not safe for several threads at once.
+        self._lock = threading.Lock()
+        self._pieces = None if decoding.level == "none" else Pieces(tokenizer)
+
+    @property
+    def name(self) -> str:
+        """The model, adapter, hash of its weights and level of decoding, for reports."""
+        return self._name
+
+    def generate(
+        self,
+        requests: Sequence[Request],
+        n: int = DEFAULT_BEAMS,
+        *,
+        ends_at: float | None = None,
+    ) -> list[list[Candidate]]:
+        """Write up to n candidates for each request by beam search; see `Generator.generate`."""
+        if not requests:
+            return []
+        with held(self._lock, ends_at, self._name):
+            return self._generate(requests, n, ends_at)
+
+    def _generate(
+        self, requests: Sequence[Request], n: int, ends_at: float | None
+    ) -> list[list[Candidate]]:
+        prompts = [self._prompt.render(request.question) for request in requests]
+        inputs = self._tokenizer(
+            prompts, return_tensors="pt", padding=True, add_special_tokens=False
+        ).to(self._model.device)
+        form = self._prompt.crp_format
+        steps = [self._decoding.steps(request, form) for request in requests]
+        found = beam_search(
+            self._model,
+            inputs["input_ids"],
+            inputs["attention_mask"],
+            n=n,
+            end=self._tokenizer.eos_token_id,
+            max_new_tokens=MAX_NEW_TOKENS,
+            ends_at=ends_at,
+            starts=[self._start(walk) for walk in steps],
+        )
+        return [
+            [
+                replace(candidate, topics=walked_topics(walk, candidate.text))
+                for candidate in best_distinct(map(self._candidate, texts), n)
+            ]
+            for texts, walk in zip(found, steps, strict=True)
+        ]
+
+    def _start(self, steps: Steps | None) -> State:
+        if steps is None or self._pieces is None:
+            return Unsteered()
+        return SteeredText.begin(self._pieces, start(steps))
+
+    def _candidate(self, hypothesis: Hypothesis) -> Candidate:
+        text = self._tokenizer.decode(hypothesis.tokens, skip_special_tokens=True)
+        return Candidate(text, hypothesis.logprob, len(hypothesis.tokens) + 1)

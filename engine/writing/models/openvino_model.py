@@ -1,0 +1,90 @@
+"""A merged model compiled by OpenVINO; what compiling it needs is made once and cached.
+
+The cache holds the graph with its weights, the tokenizer, and what OpenVINO prepared for this
+processor, so that later starts neither merge nor convert.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from kbqa.engine.writing.models.adapter_files import adapter_base, adapter_revision
+from kbqa.engine.writing.models.base_models import base_model, make_once, require_cpu_extra
+from kbqa.engine.writing.models.llama_graph import LlamaShape, llama_graph
+from kbqa.engine.writing.models.merged_checkpoint import checkpoint_key, load_merged
+from kbqa.engine.writing.models.precision import Precision
+from kbqa.kb.cache import cache_directory
+from kbqa.sparql.errors import ModelError
+
+if TYPE_CHECKING:
+    from openvino import CompiledModel
+
+_VERSION = 1
+"""Of the graph. Raise it when `llama_graph` builds another one from the same weights."""
+
+_GRAPH = "graph.xml"
+_COMPILED = "compiled"
+
+
+class CompiledWriter(NamedTuple):
+    """A compiled model, as `llama_graph` describes it, and the folder of its tokenizer."""
+
+    model: "CompiledModel"
+    tokenizer: Path
+
+
+def compile_model(
+    adapter: Path, base: str | None, precision: Precision, threads: int | None = None
+) -> CompiledWriter:
+    """Merge an adapter into its base model and compile it for the CPU.
+
+    Args:
+        adapter: Folder that `kbqa train-crp` wrote.
+        base: Base model, which may differ from the one that the adapter names.
+        precision: What the model computes in. Its weights are merged and kept in float32.
+        threads: Threads to compute with; None for one a core.
+
+    Raises:
+        ModelError: An extra, the base model or the adapter is missing or broken, the model is not a
+            plain Llama, or the cache cannot be written.
+    """
+    require_cpu_extra()
+    from openvino import Core
+
+    base = base_model(base or adapter_base(adapter))
+    key = checkpoint_key(base, adapter_revision(adapter), "float32")
+    folder = make_once(
+        cache_directory() / f"openvino-{_VERSION}-{key}",
+        lambda directory: _convert(base, adapter, directory),
+    )
+    number = {"float32": "f32", "bfloat16": "bf16"}[precision]
+    settings: dict[str, object] = {
+        "INFERENCE_PRECISION_HINT": number,
+        "KV_CACHE_PRECISION": number,  # else 8 bits
+        "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0,
+        "NUM_STREAMS": 1,
+        # Bound to cores, the threads of two processes would wait for the same ones.
+        "ENABLE_CPU_PINNING": False,
+        "CACHE_DIR": str(folder / _COMPILED),
+        "CACHE_MODE": "OPTIMIZE_SIZE",  # without the weights, which are in the folder already
+    }
+    if threads is not None:
+        settings["INFERENCE_NUM_THREADS"] = threads
+    try:
+        model = Core().compile_model(str(folder / _GRAPH), "CPU", settings)
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())
+        raise ModelError(
+            f"OpenVINO cannot load {folder}: {reason}. Delete the folder to build it again."
+        ) from error
+    return CompiledWriter(model, folder)
+
+
+def _convert(base: str, adapter: Path, directory: Path) -> None:
+    """Write the graph and the tokenizer into a folder."""
+    from openvino import save_model
+
+    model, tokenizer = load_merged(base, adapter, "float32")
+    shape = LlamaShape.of(model.config.to_dict())
+    weights = {name: weight.numpy() for name, weight in model.state_dict().items()}
+    save_model(llama_graph(shape, weights), str(directory / _GRAPH), compress_to_fp16=False)
+    tokenizer.save_pretrained(str(directory))

