@@ -80,8 +80,8 @@ class Facts:
     def _found(self, entity: str) -> Iterator[tuple[tuple[str, ...], Term, str | None]]:
         edges = self._graph.edges([entity], "out", _MOST_EDGES).get(entity)
         if edges is None:
-            relations = filter(is_askable, self._graph.relations(entity, "out"))
-            edges = {each: self._graph.neighbours(entity, each, "out", _FEW) for each in relations}
+            asked = filter(is_askable, self._graph.relations(entity, "out"))
+            edges = {each: self._graph.neighbours(entity, each, "out", _FEW) for each in asked}
         behind: dict[str, str] = {}
         for relation, ends in edges.items():
             if not is_askable(relation):
@@ -94,8 +94,8 @@ class Facts:
         for node, others in self._graph.edges(behind, "out", _MOST_EDGES).items():
             for relation, ends in others.items():
                 if is_askable(relation) and not self.schema.leads_to_mediator(Hop(relation)):
-                    others_ends = (end for end in ends if end != entity)
-                    yield from (((behind[node], relation), end, node) for end in others_ends)
+                    relations = (behind[node], relation)
+                    yield from ((relations, end, node) for end in ends if end != entity)
 
     def _named(self, found: Iterable[tuple[tuple[str, ...], Term, str | None]]) -> Iterator[Fact]:
         rows = list(found)
