@@ -53,7 +53,7 @@ def test_metrics_can_be_read(server) -> None:
     }
     assert samples["kbqa_requests_total", ("/api/v1/entities/{mid}", "200")] == 1
     assert samples["kbqa_requests_total", ("none", "404")] == 1
-    assert samples["kbqa_answers_total", ("answered", "full")] >= 1
+    assert samples["kbqa_answers_total", ("full", "answered")] >= 1
     assert samples["kbqa_batch_size_count", ()] >= 1
     assert samples["kbqa_stage_seconds_count", ("queue",)] >= 1
     assert samples["kbqa_queue_depth", ()] == 0
