@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from kbqa.engine.chat.model import Usage
 from kbqa.engine.display.notebook import as_html, in_one_line
@@ -15,6 +15,23 @@ if TYPE_CHECKING:
 Origin = Literal["graph", "named", "text"]
 """Where an answer comes from: a query or walk of the graph found it; a language model named it and
 the graph has an entity of that name; or a language model wrote it and nothing else is known."""
+
+Reason = Literal[
+    "no-question",
+    "unlinked",
+    "none-written",
+    "unreadable",
+    "unreachable",
+    "empty",
+    "graph",
+    "calls",
+    "unnamed",
+]
+"""Why a question has no answer. ``no-question``: its words are not a question in English.
+``unlinked``: no entity was found to start from. ``none-written``: there is no path. ``unreadable``:
+no text of the model is a path. ``unreachable``: the graph has no such path. ``empty``: it has the
+path, but nothing on it satisfies what is asked. ``graph``: it did not answer, or not in time.
+``calls``: the call budget was spent. ``unnamed``: the language model named no answer."""
 
 _COLUMNS = ("mid", "value", "name", "origin")
 
@@ -59,6 +76,13 @@ class EvidenceTriple:
         }
 
 
+class WhyNot(NamedTuple):
+    """Why a question has no answer: a code for programs, and a sentence for people."""
+
+    reason: Reason
+    problem: str
+
+
 class Trace(Protocol):
     """What a method did for one question; each method has its own."""
 
@@ -87,6 +111,7 @@ class Answer:
         evidence: Triples that join the topic to the first answers.
         stage: Which stage of the method found them; None without answers.
         problem: Why there are no answers, or what is missing from their proof, in a sentence.
+        reason: Why there are no answers, as a code; None if there are some.
         not_understood: Words of the question that ask for something else than what is answered,
             such as a *not* that the path does not express.
         truncated: More answers exist than were fetched.
@@ -103,6 +128,7 @@ class Answer:
     evidence: tuple[EvidenceTriple, ...] = ()
     stage: str | None = None
     problem: str | None = None
+    reason: Reason | None = None
     truncated: bool = False
     usage: Usage = field(default_factory=Usage)
     seconds: Mapping[str, float] = field(default_factory=dict)
@@ -132,6 +158,7 @@ class Answer:
             "confidence": rounded(self.confidence),
             "truncated": self.truncated,
             "problem": self.problem,
+            "reason": self.reason,
             "stage": self.stage,
             "sparql": self.sparql,
             "evidence": [triple.to_dict() for triple in self.evidence],

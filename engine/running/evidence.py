@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from kbqa.engine.answer import AnswerEntity, EvidenceTriple, term_text
+from kbqa.engine.answer import AnswerEntity, EvidenceTriple, Reason, WhyNot, term_text
 from kbqa.kb.graph import Graph
 from kbqa.kb.names.search import name_terms
 from kbqa.sparql.compiler.compile import compile_evidence
@@ -28,12 +28,19 @@ class Proof(NamedTuple):
     Attributes:
         answers: In order.
         evidence: For the first of them.
-        problem: Why names or evidence are missing; None if they are not.
+        problem: Why answers, names or evidence are missing; None if they are not.
+        reason: Why there are no answers.
     """
 
     answers: tuple[AnswerEntity, ...]
     evidence: tuple[EvidenceTriple, ...] = ()
     problem: str | None = None
+    reason: Reason | None = None
+
+    @classmethod
+    def missing(cls, why: WhyNot) -> "Proof":
+        """Return the proof of a question without answers."""
+        return cls((), (), why.problem, why.reason)
 
 
 def prove(graph: Graph, crp: Crp, answers: Sequence[Term], timeout_s: float) -> Proof:

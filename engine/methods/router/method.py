@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from kbqa.engine.answer import Answer
+from kbqa.engine.answer import Answer, WhyNot
 from kbqa.engine.exploring.bounded_graph import BoundedGraph
 from kbqa.engine.linking.ground import Grounder
 from kbqa.engine.linking.linker import LinkedEntity, explain_unlinked
@@ -122,12 +122,14 @@ class RouterKgqa:
     ) -> Answer:
         """Fetch names and evidence for what was found, and put the answer together."""
         calls = None if asked.budget.limit is None else asked.budget.spent
+        why_not = _why_not(asked, execution.tried, self._resources.names)
         answer = Answer(
             question=asked.question,
             answers=(),
             trace=RouterTrace(execution.tried, None, None, repair, calls),
             linked=asked.linked,
-            problem=_why_not(asked, execution.tried, self._resources.names),
+            problem=why_not.problem,
+            reason=why_not.reason,
             usage=asked.usage,
             seconds=asked.clock.seconds,
         )
@@ -150,6 +152,7 @@ class RouterKgqa:
             evidence=proof.evidence,
             stage=stage,
             problem=proof.problem,
+            reason=None,
             not_understood=found.not_understood,
             truncated=is_list and found.table.truncated,
         )
@@ -179,22 +182,24 @@ def _run(repair: Repair, executor: Executor) -> Tried:
     return tried
 
 
-def _why_not(asked: Asked, tried: Sequence[Tried], names: Names) -> str:
+def _why_not(asked: Asked, tried: Sequence[Tried], names: Names) -> WhyNot:
     """Say why a question has no answer, by its words or the candidate that came furthest."""
     fates = [each.fate for each in tried]
     if "failed" in fates:
-        return "the graph did not answer in time, or gave a malformed result; see the paths below"
+        failed = "the graph did not answer in time, or gave a malformed result; see the paths below"
+        return WhyNot("graph", failed)
     if (why := unlike_a_question(asked.question)) is not None:
-        return why
+        return WhyNot("no-question", why)
     if not fates:
-        return "no path was written, and none was found in the graph"
+        return WhyNot("none-written", "no path was written, and none was found in the graph")
     if "reachable" in fates:
         reached = next(each for each in tried if each.fate == "reachable")
         why = f": {reached.problem}" if reached.problem else ""
-        return f"the path exists, but nothing on it leads to an answer{why}"
+        return WhyNot("empty", f"the path exists, but nothing on it leads to an answer{why}")
     if "unreachable" in fates:
-        return "none of the model's paths exists in the graph"
+        return WhyNot("unreachable", "none of the model's paths exists in the graph")
     if "unlinked" in fates:
         hint = "" if asked.linked else f"; {explain_unlinked(names)}"
-        return f"no entity was found for the model's topics{hint}. Name one with --topic MID"
-    return "the model wrote nothing that can be read as a path"
+        unlinked = f"no entity was found for the model's topics{hint}. Name one with --topic MID"
+        return WhyNot("unlinked", unlinked)
+    return WhyNot("unreadable", "the model wrote nothing that can be read as a path")

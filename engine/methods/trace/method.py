@@ -15,7 +15,7 @@ Source: TRACE §3; algorithm 1.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from kbqa.engine.answer import Answer
+from kbqa.engine.answer import Answer, WhyNot
 from kbqa.engine.deciding.reading import read_names
 from kbqa.engine.deciding.session import CALLS_SPENT, Session, Walkers
 from kbqa.engine.deciding.trace import WalkTrace
@@ -86,7 +86,7 @@ class _Question:
         """Fetch names and evidence for what was found, and put the answer together."""
         session, found = self._session, execution.answering
         asked = session.asked
-        proof = Proof((), problem=_why_not(session, explored))
+        proof = Proof.missing(_why_not(session, explored))
         if found is not None and found.relaxation is not None:
             terms = self._answering(found)
             with asked.clock.stage("prove"):
@@ -101,6 +101,7 @@ class _Question:
             evidence=proof.evidence,
             stage="explored" if proof.answers else None,
             problem=proof.problem,
+            reason=proof.reason,
             truncated=found is not None and found.table is not None and found.table.truncated,
             usage=asked.usage,
             seconds=asked.clock.seconds,
@@ -159,12 +160,12 @@ class _Question:
         return WalkTrace(steps, (), explored.stop, queries, tuple(drawn), details)
 
 
-def _why_not(session: Session, explored: Explored) -> str:
+def _why_not(session: Session, explored: Explored) -> WhyNot:
     """Say why there are no answers."""
     if not session.topics:
         return session.without_topic()
     if explored.stop == "budget":
         return CALLS_SPENT
     if explored.ended:
-        return "no path that was followed leads to an answer"
-    return "no path was followed from the topics; see the steps of the trace"
+        return WhyNot("empty", "no path that was followed leads to an answer")
+    return WhyNot("unreachable", "no path was followed from the topics; see the steps of the trace")

@@ -71,7 +71,7 @@ def test_an_answer_comes_with_its_proof(graph, ask):
     record = answer.trace.to_dict()
     assert (record["beam"], record["level"]) == (0, "full")
     assert "location.country.currency_used" in (answer.sparql or "")
-    assert (answer.problem, answer.truncated) == (None, False)
+    assert (answer.problem, answer.reason, answer.truncated) == (None, None, False)
     assert set(answer.seconds) == {"write", "link", "ground", "reach", "execute", "prove"}
 
 
@@ -121,29 +121,37 @@ def test_an_id_that_was_mended_is_an_answer(graph, ask):
 
 
 @pytest.mark.parametrize(
-    ("texts", "problem"),
+    ("texts", "reason", "problem"),
     [
-        ((), "no path was written, and none was found in the graph"),
-        (("nonsense",), "the model wrote nothing that can be read as a path"),
-        (("nonsense", MONEY.replace("Jamaica", "Zorblax")), "no entity was found"),
-        ((SIBLINGS.replace("sibling]", "anthem]"), "nonsense"), "none of the model's paths exists"),
+        ((), "none-written", "no path was written, and none was found in the graph"),
+        (("nonsense",), "unreadable", "the model wrote nothing that can be read as a path"),
+        (("nonsense", MONEY.replace("Jamaica", "Zorblax")), "unlinked", "no entity was found"),
+        (
+            (SIBLINGS.replace("sibling]", "anthem]"), "nonsense"),
+            "unreachable",
+            "none of the model's paths exists",
+        ),
         (
             (AREA.replace("area", "containedby") + "\n ?x -[people , person , gender]-> ?z",),
+            "unreachable",
             "none of the model's paths exists",
         ),
     ],
     ids=["no candidate", "unreadable", "unlinked", "unreachable", "second hop unreachable"],
 )
-def test_without_an_answer_a_sentence_says_why(graph, ask, texts, problem):
+def test_without_an_answer_a_sentence_says_why(graph, ask, texts, reason, problem):
     # What the question mentions would stand in for a topic that is unknown.
     answer = ask(graph, *texts, question="why?")
     assert (answer.answers, answer.sparql, answer.evidence) == ((), None, ())
     assert answer.problem is not None
     assert problem in answer.problem
+    assert answer.reason == answer.to_dict()["reason"] == reason
 
 
 def test_a_greeting_is_called_no_question(graph, ask):
-    assert ask(graph, "nonsense", question="hello").problem == "this does not look like a question"
+    answer = ask(graph, "nonsense", question="hello")
+    assert answer.problem == "this does not look like a question"
+    assert answer.reason == "no-question"
 
 
 def test_a_word_that_the_path_passes_over_is_named_and_costs_confidence(graph, ask):
@@ -197,6 +205,7 @@ def test_a_graph_that_is_too_slow_is_told_so(graph, ask):
     answer = ask(graph, f"{endless}\n{sister}", question="who?", timeout_s=1)
     assert tried(answer)[0].fate == "failed"
     assert "did not answer in time" in (answer.problem or "")
+    assert answer.reason == "graph"
 
 
 def test_paths_start_from_what_the_question_is_likely_about(demo, scripted):
@@ -264,6 +273,7 @@ def test_what_cannot_be_compared_is_told(graph, ask):
     both = "Male <- people.person.gender\n?x {= Justin Bieber | = Jaxon Bieber}"
     answer = ask(graph, f"{both}\nsmallest ?x -> people.person.date_of_birth")
     assert not answer.is_answered
+    assert answer.reason == "empty"
     assert answer.problem == (
         "the path exists, but nothing on it leads to an answer: "
         "the graph has no people.person.date_of_birth of Jaxon Bieber to compare"
