@@ -57,15 +57,26 @@ class AnswerEntity:
 
 @dataclass(frozen=True, slots=True)
 class EvidenceTriple:
-    """A triple of the graph on the way from a topic to an answer, with the names of its ends."""
+    """A triple of the graph on the way from a topic to an answer, with the names of its ends.
+
+    Attributes:
+        subject: An entity.
+        relation: From the subject to the object.
+        object: An entity or a literal.
+        subject_name: The subject's name; its id if it has none.
+        object_name: The object's name; its id if it has none, or a literal's text.
+        part: The sentence that the triple proves, as an index of the trace's ``crp_words``; the
+            first if it proves several. None if the answer comes from no path.
+    """
 
     subject: Term
     relation: str
     object: Term
     subject_name: str
     object_name: str
+    part: int | None = None
 
-    def to_dict(self) -> dict[str, str]:
+    def to_dict(self) -> dict[str, Any]:
         """Return a JSON record, in which a literal is its text."""
         return {
             "subject": term_text(self.subject),
@@ -73,6 +84,7 @@ class EvidenceTriple:
             "relation": self.relation,
             "object": term_text(self.object),
             "object_name": self.object_name,
+            "part": self.part,
         }
 
 

@@ -16,7 +16,6 @@ from kbqa.engine.deciding.choice import Choice, Picked, Step
 from kbqa.engine.deciding.choosers import ByChance, ByChat, ByEmbedder, ByRehearsal, Choosing, draw
 from kbqa.engine.deciding.trace import Stop, WalkTrace
 from kbqa.engine.embedding.embedder import Embedder
-from kbqa.engine.exploring.bounded_graph import BoundedGraph
 from kbqa.engine.exploring.neighbourhood import Neighbourhood
 from kbqa.engine.exploring.walks import Walk, drawn_walk
 from kbqa.engine.linking.linker import explain_unlinked
@@ -125,12 +124,9 @@ class Session:
         self._walkers, self.asked = walkers, asked
         self.topics = starting_topics(asked.given, asked.linked)
         self.steps: list[Step] = []
-        graph = walkers.graph
-        if asked.clock.ends_at is not None:
-            graph = BoundedGraph(graph, asked.clock.bound)
-        self.graph = graph
+        self.graph = asked.bounded(walkers.graph)
         self.neighbourhood = Neighbourhood(
-            graph, walkers.schema, lambda: asked.clock.stage("explore")
+            self.graph, walkers.schema, lambda: asked.clock.stage("explore")
         )
         self._choosing = self._chooser()
 

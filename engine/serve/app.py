@@ -21,6 +21,11 @@ from kbqa.sparql.errors import KbqaError
 DEFAULT_DATASET = "https://kbqa.dev/datasets/freebase"
 """What TEXT2SPARQL calls the graph, by default."""
 
+_REFUSED = {
+    404: ("not-found", "No such thing here"),
+    405: ("method", "No such method here"),
+    406: ("not-acceptable", "No such format"),
+}
 _LAG_EVERY_S = 1.0
 
 
@@ -73,7 +78,8 @@ async def _answer_error(request: Request, error: Exception) -> Response:
     """Answer a request with what went wrong."""
     visit: Visit = request.scope["state"]["visit"]
     problem = _problem(error, request.app.state.service.graph.description)
-    log_problem(error, problem, visit.request_id)
+    if isinstance(error, KbqaError):  # uvicorn logs all others
+        log_problem(error, problem, visit.request_id)
     record = problem.to_dict(visit.request_id)
     headers = dict(getattr(error, "headers", None) or {})
     if problem.retry_after is not None:
@@ -86,9 +92,8 @@ async def _answer_error(request: Request, error: Exception) -> Response:
 
 def _problem(error: Exception, graph: str) -> Problem:
     if isinstance(error, HTTPException):
-        code = {404: "not-found", 405: "method", 406: "not-acceptable"}.get(error.status_code)
-        title = "No such thing here" if error.status_code == 404 else "Not possible"
-        return Problem(error.status_code, code or "request", title, error.detail)
+        code, title = _REFUSED.get(error.status_code, ("invalid", "The request is not valid"))
+        return Problem(error.status_code, code, title, error.detail)
     if isinstance(error, RequestValidationError):
         found = [
             f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}"

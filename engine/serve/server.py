@@ -21,7 +21,7 @@ from kbqa.sparql.errors import KbqaError
 
 logger = logging.getLogger(__name__)
 
-GRACE_S = 15.0
+GRACE_S = 12.0
 """Seconds that questions under way may take after a signal; then whoever waits is told."""
 
 _CLOSING_S = 3.0

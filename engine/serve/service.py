@@ -258,6 +258,7 @@ class Service:
 
         async def run(flight: Flight) -> Served:
             began = time.monotonic()
+            flight.tell(self._queued())
             call = partial(
                 engine.run_path,
                 path,
@@ -277,10 +278,10 @@ class Service:
         flight = self._flights.find(key)
         if flight is not None:
             self._observer.looked_in_cache("shared")
-        elif self.waiting >= self.settings.queue:
+        elif len(self._flights) >= self.settings.queue + self.settings.batch_size:
             self._observer.rejected("queue-full")
-            message = f"{self.waiting} questions are waiting already"
-            raise ServerBusy("queue-full", message, self._batcher.eta_s)
+            message = f"{len(self._flights)} questions are under way already"
+            raise ServerBusy("queue-full", message, self._flights.eta_s)
         else:
             self._observer.looked_in_cache("miss")
             flight = self._flights.begin(key, run)
@@ -303,12 +304,11 @@ class Service:
         flight: Flight,
     ) -> Served:
         began = time.monotonic()
-        batcher = self._batcher
-        flight.tell(Progress("queued", {"position": batcher.waiting, "eta_s": batcher.eta_s}))
+        flight.tell(self._queued())
         link = partial(engine.prepare, question, topics, deadline_s=limit_s, watch=flight.hear)
         asked = await self._linking.run(link)
         flight.tell(Progress("linked", {"linked": [each.to_dict() for each in asked.linked]}))
-        written = await batcher.write(asked, partial(flight.tell, _WRITES))
+        written = await self._batcher.write(asked, partial(flight.tell, _WRITES))
         beams = [{"text": each.text} for each in written.asked.candidates or ()]
         flight.tell(Progress("written", {"beams": beams}))
         answer = await self._answering.run(partial(engine.answer, written.asked))
@@ -321,6 +321,11 @@ class Service:
         served = Served(f"q_{secrets.token_hex(8)}", answer, status, seconds, batch_size)
         self._observer.answered(served)
         return served
+
+    def _queued(self) -> Progress:
+        """Say how many questions are before one that has just begun, and how long they take."""
+        eta_s = round(self._flights.eta_s, 1)
+        return Progress("queued", {"position": len(self._flights) - 1, "eta_s": eta_s})
 
     def _limit(self, deadline_s: float | None) -> float:
         return min(deadline_s or self.settings.deadline_s, self.settings.deadline_s)

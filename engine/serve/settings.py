@@ -20,7 +20,7 @@ class Settings:
     """How the service answers.
 
     Attributes:
-        queue: Questions that may wait for the model; more are refused.
+        queue: Questions that may be under way besides those of a batch; more are refused.
         batch_size: Questions that are written for at once, at most.
         answer_threads: Questions whose paths are run at once.
         deadline_s: Seconds that a question may take in all, waiting included.

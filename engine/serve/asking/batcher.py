@@ -22,10 +22,6 @@ Write = Callable[[Sequence[Asked]], list[Asked]]
 
 _Outcomes = list[Asked | KbqaError]
 
-_FIRST_GUESS_S = 1.0
-_MEMORY = 0.8
-"""How much of the measured rate is kept when a batch adds to it."""
-
 
 class Written(NamedTuple):
     """A question with its candidates, and how many questions were written for with it."""
@@ -62,9 +58,7 @@ class Batcher:
         """The model is loaded here, too."""
         self._write: Write | None = None
         self._waiting: deque[_Waiting] = deque()
-        self._in_batch = 0
-        self.seconds_each = _FIRST_GUESS_S
-        """Seconds that a question takes of the model, as measured lately."""
+        self._is_writing = False
 
     def serve(self, write: Write) -> None:
         """Begin to write by this function."""
@@ -74,11 +68,6 @@ class Batcher:
     def waiting(self) -> int:
         """Questions that are in no batch yet."""
         return len(self._waiting)
-
-    @property
-    def eta_s(self) -> float:
-        """Seconds until a question that came now would be written for, as far as is known."""
-        return (self.waiting + self._in_batch + 1) * self.seconds_each
 
     async def write(self, asked: Asked, begun: Callable[[], None]) -> Written:
         """Write for a question; a caller that leaves gives up its place in the queue.
@@ -114,23 +103,21 @@ class Batcher:
 
     def _begin(self) -> None:
         """Begin a batch if none is under way."""
-        if self._in_batch or not self._waiting or self._write is None:
+        if self._is_writing or not self._waiting or self._write is None:
             return
         size = min(len(self._waiting), self._batch_size)
         taken = [self._waiting.popleft() for _ in range(size)]
         loop, began = asyncio.get_running_loop(), time.monotonic()
         asked = [each.asked for each in taken]
         batch = loop.run_in_executor(self.thread, _write_batch, self._write, asked)
-        self._in_batch = size
+        self._is_writing = True
         for number, each in enumerate(taken):
             if not each.place.done():  # its caller left in this very moment
                 each.place.set_result(_Place(batch, number, size))
 
         def end(ended: "asyncio.Future[_Outcomes]") -> None:
-            self._in_batch = 0
-            seconds = time.monotonic() - began
-            self.seconds_each = _MEMORY * self.seconds_each + (1 - _MEMORY) * seconds / size
-            self._observe(size, seconds)
+            self._is_writing = False
+            self._observe(size, time.monotonic() - began)
             if not ended.cancelled():
                 ended.exception()  # all who asked may have left
             self._begin()

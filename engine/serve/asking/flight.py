@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Hashable
 from typing import Any
 
+from kbqa.engine.serve.asking.pace import Pace
 from kbqa.engine.serve.asking.served import Progress, Served, Watch
 from kbqa.sparql.errors import DeadlineExceeded
 
@@ -70,6 +71,16 @@ class Flights:
 
     def __init__(self) -> None:
         self._under_way: dict[Hashable, Flight] = {}
+        self._count = 0
+        self._pace = Pace()
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def eta_s(self) -> float:
+        """Seconds until a question that comes now would be answered, as far as is known."""
+        return (self._count + 1) * self._pace.seconds_each
 
     def find(self, key: Hashable) -> Flight | None:
         """Return the flight of an equal question."""
@@ -79,10 +90,14 @@ class Flights:
     def begin(self, key: Hashable, run: Run) -> Flight:
         """Begin a run that other clients may join."""
         flight = self._under_way[key] = Flight()
+        self._count += 1
+        self._pace.begin()
 
         def end(task: "asyncio.Task[Served]") -> None:
-            if not task.cancelled():
-                task.exception()  # those who asked may all have left
+            # Looking at its error also says that it was seen: those who asked may all have left.
+            is_answered = not task.cancelled() and task.exception() is None
+            self._count -= 1
+            self._pace.end(is_answered=is_answered)
             if self._under_way.get(key) is flight:
                 del self._under_way[key]
 

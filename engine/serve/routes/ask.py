@@ -82,9 +82,9 @@ async def run_path(
 
 
 @router.post("/paths/check", tags=["paths"])
-async def check_path(body: PathBody) -> PathRecord:
+async def check_path(body: PathBody, service: TheService) -> PathRecord:
     """Read a path and return it in all its forms; no graph is asked."""
-    return explain_path(body.path)
+    return await service.look_up(lambda *_: explain_path(body.path))
 
 
 @router.post("/paths/from-sparql", tags=["paths"])

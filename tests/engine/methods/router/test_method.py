@@ -89,9 +89,44 @@ def test_an_answer_as_a_record_is_json(graph, ask):
     assert [beam["fate"] for beam in trace["beams"]] == ["unreadable", "reachable"]
     assert [beam["crp"] is None for beam in trace["beams"]] == [True, False]
     assert [beam["routerkgqa"] for beam in trace["beams"]] == ["nonsense", BROTHER]
-    assert {"subject", "subject_name", "relation", "object", "object_name"} == set(
+    assert {"subject", "subject_name", "relation", "object", "object_name", "part"} == set(
         record["evidence"][0]
     )
+    assert [triple["part"] for triple in record["evidence"]] == [0, 0, 1]
+
+
+def test_each_candidate_shows_its_first_answers(graph, ask):
+    both = "Main Path:\n Male -[R [people , person , gender]]-> ?x"
+    counted = f"Justin Bieber{SIBLINGS_STEPS}\ncount"
+    yes = f"{CAPITAL}\n?x = Kingston\nask"
+    beams = ask(graph, MONEY, both, counted, yes, "nonsense").to_dict()["trace"]["beams"]
+    assert [beam["answer_count"] for beam in beams] == [1, 2, 2, None, None]
+    assert [sorted(beam["first_answers"]) for beam in beams] == [
+        ["Jamaican dollar"],
+        ["Jaxon Bieber", "Justin Bieber"],
+        ["Jaxon Bieber", "Jazmyn Bieber"],
+        [],
+        [],
+    ]
+    assert beams[1]["crp_words"] == [
+        "From Male, follow people.person.gender backwards to the answers."
+    ]
+    assert beams[4]["crp_words"] == []
+    assert [beam.get("count") for beam in beams] == [None, None, 2, None, None]
+    assert [beam.get("boolean") for beam in beams] == [None, None, None, True, None]
+
+
+def test_the_names_of_all_candidates_are_one_look_up(small_store, ask, monkeypatch):
+    with open_graph(small_store) as graph:
+        asked: list[set[str]] = []
+        labels = graph.labels
+        monkeypatch.setattr(
+            graph, "labels", lambda mids: labels(asked.append(set(mids)) or asked[-1])
+        )
+        answer = ask(graph, MONEY, AREA, f"Justin Bieber{SIBLINGS_STEPS}", "nonsense")
+    beams = answer.to_dict()["trace"]["beams"]
+    assert sorted(beams[2]["first_answers"]) == ["Jaxon Bieber", "Jazmyn Bieber"]
+    assert {"m.04xc2m", "m.0gxnnwq", "m.0gxnnwd"} in asked
 
 
 def test_no_answer_as_a_record_is_json_with_the_same_keys(graph, ask):
