@@ -176,7 +176,7 @@ def view_answer(served: Served, asking: Asking) -> AnswerView:
         advice=_ADVICE.get(record["reason"] or "", _DEFAULT_ADVICE),
         notes=ORIGIN_NOTES,
         # Everything in it is escaped; see `kbqa.engine.display.svg`.
-        drawing=None if drawing is None else Markup(drawing),  # noqa: S704
+        drawing=None if drawing is None else Markup(drawing),
         lines=tuple(_lines(record["sparql"] or "", sentences)),
         candidates=tuple(_candidates(trace, asking)),
         stages=tuple(_stages(record["seconds"])),
@@ -197,9 +197,7 @@ def entity_url(mid: str) -> str:
     return f"/entity/{quote(mid, safe='')}"
 
 
-def _mentions(
-    record: Mapping[str, Any], asking: Asking
-) -> tuple[list[Word], tuple[Mention, ...]]:
+def _mentions(record: Mapping[str, Any], asking: Asking) -> tuple[list[Word], tuple[Mention, ...]]:
     """Mark the words of the question that were taken for entities, and list what else they mean."""
     question = asking.question
     by_words: dict[str, list[Mapping[str, Any]]] = {}
