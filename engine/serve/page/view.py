@@ -171,7 +171,7 @@ def view_answer(served: Served, asking: Asking) -> AnswerView:
         words=tuple(words),
         mentions=mentions,
         sentences=sentences,
-        how=() if sentences else tuple(served.answer.trace.describe()),
+        how=() if sentences or trace.get("beams") else tuple(served.answer.trace.describe()),
         dropped=tuple(trace.get("dropped") or ()),
         advice=_ADVICE.get(record["reason"] or "", _DEFAULT_ADVICE),
         notes=ORIGIN_NOTES,
@@ -277,6 +277,8 @@ def _candidates(trace: Mapping[str, Any], asking: Asking) -> Iterator[Candidate]
 
 def _found(beam: Mapping[str, Any]) -> str:
     """Write what a candidate found, as far as that is known."""
+    if beam.get("boolean") is not None:
+        return "yes" if beam["boolean"] else "no"
     names, n = beam.get("first_answers") or (), beam.get("answer_count")
     if not names:
         return "" if n is None else "nothing" if n == 0 else f"{n:,}"
@@ -294,7 +296,7 @@ def _stages(seconds: Mapping[str, float]) -> Iterator[Stage]:
 
 def _spoken(record: Mapping[str, Any]) -> str:
     if record["status"] == "none":
-        return f"No answer: {record['problem']}."
+        return f"No answer: {record['problem'].removesuffix('.')}."
     if record.get("boolean") is not None:
         said = "Yes" if record["boolean"] else "No"
     elif record.get("count") is not None:
