@@ -133,6 +133,7 @@ def open_engine(
     chat: "ChatChoice",
     method: "MethodChoice",
     saved: "Generator | None" = None,
+    workers: int = 1,
 ) -> "Iterator[Engine]":
     """Open what a question needs, as the user chose it.
 
@@ -142,6 +143,7 @@ def open_engine(
         chat: The general model.
         method: The method and its settings.
         saved: Stands in for the small model if all paths have been written before.
+        workers: Queries that run at once.
 
     Raises:
         InputError: The choices contradict each other.
@@ -151,7 +153,7 @@ def open_engine(
     from kbqa.engine.setup import Engine, Resources, make_method
 
     chat.check()
-    with closing(graph.open()) as opened:
+    with closing(graph.open(workers)) as opened:
         check_answers(opened, graph.timeout_s)
 
         def load() -> "Generator":
