@@ -18,11 +18,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from kbqa.engine.serve.access.guard import Visit
 from kbqa.engine.serve.asking.served import Served, Watch
 from kbqa.engine.serve.browsing import MAX_OFFSET, describe_entity, list_neighbours, list_relations
+from kbqa.engine.serve.page.completion import complete_relation
 from kbqa.engine.serve.page.view import Asking, entity_url, page_url, view_answer
 from kbqa.engine.serve.problems import Problem, log_problem, problem_of
 from kbqa.engine.serve.records import (
     AskBody,
     NeighboursRecord,
+    PathBody,
     RelationRecord,
     RunPathBody,
 )
@@ -149,6 +151,12 @@ async def path(body: RunPathBody, service: TheService, visit: TheVisit) -> Strea
     """Run a path for the page's script."""
     asking = Asking(" ".join(body.question.split()), tuple(body.topics), body.path)
     return _stream(service, visit, asking)
+
+
+@router.post("/page/relations")
+async def relations(body: PathBody, service: TheService) -> list[str]:
+    """List the relations that may follow in a path that is being typed."""
+    return await service.look_up(partial(complete_relation, text=body.path))
 
 
 def _ask(service: Service, asking: Asking, watch: Watch | None) -> Coroutine[Any, Any, Served]:

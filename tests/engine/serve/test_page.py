@@ -254,3 +254,31 @@ def test_while_the_model_loads_the_page_says_so(small_store: Path, running) -> N
             assert "Jamaica" in fetch(started, "/entity/m.03_r3").words
         finally:
             may_load.set()
+
+
+@pytest.mark.parametrize(
+    ("path", "relations"),
+    [
+        (
+            "Jamaica -> location.country.c",
+            ["location.country.capital", "location.country.currency_used"],
+        ),
+        ("Jamaica (m.03_r3) -> currency", ["location.country.currency_used"]),
+        (
+            "m.03_r3 -> location.country.currency_used -> co",
+            ["finance.currency.countries_used", "finance.currency.currency_code"],
+        ),
+        ("Jamaica -> location.country.capital\n?x -> area", ["location.location.area"]),
+        ("Jamaica -> location.country.capital\n?0 -> capital", ["location.country.capital"]),
+        ("Jamaica -> location.country.capital\nlargest ?x -> area", ["location.location.area"]),
+        ("Jamaica <- contained", ["location.location.containedby"]),
+        ("Nowhere -> ", []),
+        ("Jamaica", []),
+        ("?", []),
+    ],
+)
+def test_relations_that_may_follow_are_offered(
+    server: "Running", path: str, relations: list[str]
+) -> None:
+    response = server.client.post("/page/relations", json={"path": path})
+    assert response.json() == relations

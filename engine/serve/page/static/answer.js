@@ -108,7 +108,34 @@ function editPath(article) {
     }
   });
   text.addEventListener("input", check);
+  offerRelations(text, one(".choices", form));
   submitOn(form, text, () => run(article, text.value));
+}
+
+// Below the path, list what the graph has where the cursor stands; choosing one completes it.
+function offerRelations(text, choices) {
+  const offer = pause(250, async () => {
+    const before = text.value.slice(0, text.selectionStart);
+    if (!/(->|<-)\s*[\w.]*$/.test(before)) return choices.replaceChildren();
+    try {
+      const relations = await (await request("/page/relations", { body: { path: before } })).json();
+      choices.replaceChildren(...relations.map((relation) => make("li", {}, choice(relation))));
+    } catch {
+      choices.replaceChildren();
+    }
+  });
+  const choice = (relation) => {
+    const button = make("button", { type: "button", className: "small", textContent: relation });
+    button.addEventListener("click", () => {
+      const begun = /[\w.]*$/.exec(text.value.slice(0, text.selectionStart))[0];
+      text.setRangeText(relation, text.selectionStart - begun.length, text.selectionEnd, "end");
+      choices.replaceChildren();
+      text.focus();
+      text.dispatchEvent(new Event("input"));
+    });
+    return button;
+  };
+  text.addEventListener("input", offer);
 }
 
 function editQuery(article) {

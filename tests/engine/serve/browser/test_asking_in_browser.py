@@ -145,6 +145,17 @@ def test_a_bad_path_is_told_with_its_line(server, visit) -> None:
     expect(lint).to_contain_text("line 2")
 
 
+def test_relations_of_the_graph_are_offered_while_typing(server, visit) -> None:
+    page = visit(server, "/?q=what+is+the+largest+city+in+Kenya%3F").page
+    page.locator(".edit-path summary").click()
+    editor = page.locator(".edit-path textarea")
+    editor.fill("")
+    editor.press_sequentially("Kenya -> location.country.cap")
+    page.locator(".choices button").first.click()
+    expect(editor).to_have_value("Kenya -> location.country.capital")
+    expect(page.locator(".edit-path .lint")).to_have_text(re.compile("^From Kenya, follow"))
+
+
 def test_a_candidate_is_run_by_its_number(server, visit) -> None:
     opened = visit(server, "/?q=what+is+the+largest+city+in+Kenya%3F")
     page = opened.page
