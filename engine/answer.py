@@ -2,11 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from kbqa.engine.chat.model import Usage
+from kbqa.engine.display.notebook import as_html, in_one_line
 from kbqa.engine.linking.linker import LinkedEntity
 from kbqa.sparql.terms import LiteralTerm, Term
+
+if TYPE_CHECKING:
+    import polars
 
 Origin = Literal["graph", "named", "text"]
 """Where an answer comes from: a query or walk of the graph found it; a language model named it and
@@ -28,6 +32,8 @@ Reason = Literal[
 no text of the model is a path. ``unreachable``: the graph has no such path. ``empty``: it has the
 path, but nothing on it satisfies what is asked. ``graph``: it did not answer, or not in time.
 ``calls``: the call budget was spent. ``unnamed``: the language model named no answer."""
+
+_COLUMNS = ("mid", "value", "name", "origin")
 
 
 def term_text(term: Term) -> str:
@@ -176,6 +182,25 @@ class Answer:
             "usage": {"general": asdict(self.usage)},
             "seconds": {stage: round(s, 4) for stage, s in self.seconds.items()},
         }
+
+    def to_dataframe(self) -> "polars.DataFrame":
+        """Return the answers as a table of texts: ``mid`` or ``value``, ``name``, ``origin``.
+
+        A yes or no and a count are not in it: they are `boolean` and `count`.
+        """
+        import polars
+
+        rows = [answer.to_dict() for answer in self.answers]
+        return polars.DataFrame(rows, dict.fromkeys(_COLUMNS, polars.String))
+
+    def __repr__(self) -> str:
+        return in_one_line(self.to_dict())
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
+        """Return what a notebook shows."""
+        record = self.to_dict()
+        html = as_html(record, self.trace.describe())
+        return {"text/plain": in_one_line(record), "text/html": html}
 
 
 def rounded(confidence: float | None) -> float | None:

@@ -5,9 +5,12 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, Self, TypeAlias
 
-from kbqa.sparql.terms import Term
+from kbqa.kb.table_html import table_html
+from kbqa.sparql.terms import LiteralTerm, Term
 
 if TYPE_CHECKING:
+    import polars
+
     from kbqa.kb.names.search import Names
     from kbqa.kb.schema.properties import Schema
 
@@ -34,6 +37,24 @@ class Table:
     variables: tuple[str, ...]
     rows: tuple[tuple[Term | None, ...], ...]
     truncated: bool = False
+
+    def to_dataframe(self) -> "polars.DataFrame":
+        """Return the rows with every term as text: ids as they are, literals without a datatype."""
+        import polars
+
+        rows = [[t.text if isinstance(t, LiteralTerm) else t for t in row] for row in self.rows]
+        schema = dict.fromkeys(self.variables, polars.String)
+        return polars.DataFrame(rows, schema, orient="row")
+
+    def __repr__(self) -> str:
+        n = len(self.rows)
+        more = " or more" if self.truncated else ""
+        columns = ", ".join(self.variables)
+        return f"<Table of {n:,}{more} row{'' if n == 1 else 's'} with the columns {columns}>"
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows."""
+        return table_html(self.variables, self.rows, truncated=self.truncated)
 
 
 class Neighbours(NamedTuple):

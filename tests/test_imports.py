@@ -27,6 +27,7 @@ ENGINE_ROOMS = [
     "exploring",
     "writing",
     "embedding",
+    "display",
     "answer",
     "method",
     "retrieval",

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from kbqa.engine.answer import Answer, AnswerEntity, EvidenceTriple, Origin
+from kbqa.engine.answer import Answer, AnswerEntity, EvidenceTriple
+from kbqa.engine.display.notebook import ORIGIN_NOTES
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema.literals import LiteralForms, read_literal_forms
 from kbqa.sparql.errors import GraphError
@@ -21,10 +22,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _SHOWN = 10
-_ORIGINS: Mapping[Origin, str] = {
-    "named": "  [from the language model, not from the graph]",
-    "text": "  [from the language model; the graph has no such name]",
-}
+_ORIGINS = {origin: f"  [{note}]" for origin, note in ORIGIN_NOTES.items()}
 _COLUMNS = {"hit": "hit", "hits_at_1": "Hits@1", "exact_match": "exact match", "f1": "F1"}
 
 

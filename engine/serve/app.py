@@ -9,10 +9,12 @@ from importlib.metadata import version
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
 from kbqa.engine.serve.access.guard import Access, App, Guard, Visit
 from kbqa.engine.serve.metrics import Metered, Metrics
+from kbqa.engine.serve.page import pages
 from kbqa.engine.serve.problems import MEDIA_TYPE, Problem, log_problem, problem_of
 from kbqa.engine.serve.routes import ask, docs, entities, health, openai_chat, sparql
 from kbqa.engine.serve.service import Service
@@ -64,8 +66,9 @@ def make_app(
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     app.state.service, app.state.metrics, app.state.dataset = service, metrics, dataset
-    for module in (ask, entities, sparql, health, docs):
+    for module in (ask, entities, sparql, health, docs, pages):
         app.include_router(module.router)
+    app.mount("/static", StaticFiles(directory=pages.STATIC))
     if openai:
         app.include_router(openai_chat.router)
     app.add_exception_handler(Exception, _answer_error)

@@ -14,7 +14,10 @@ _PING_S = 15.0
 
 
 async def stream_answer(
-    ask: Callable[[Watch], Awaitable[Served]], max_answers: int, request_id: str, graph: str
+    ask: Callable[[Watch], Awaitable[Served]],
+    to_record: Callable[[Served], Mapping[str, Any]],
+    request_id: str,
+    graph: str,
 ) -> AsyncIterator[bytes]:
     """Ask, and yield what becomes of it as events.
 
@@ -22,7 +25,7 @@ async def stream_answer(
 
     Args:
         ask: Asks, and tells a watcher of progress.
-        max_answers: Answers to list at most.
+        to_record: Makes the data of the `answer`.
         request_id: For errors.
         graph: How messages name the graph; see `problem_of`.
     """
@@ -43,7 +46,7 @@ async def stream_answer(
             number += 1
             yield write_event(number, told.name, told.data)
         try:
-            record = (await task).to_dict(max_answers)
+            record = to_record(await task)
         except Exception as error:  # noqa: BLE001 - the stream has begun: an error is an event
             problem = problem_of(error, graph)
             log_problem(error, problem, request_id)

@@ -38,7 +38,7 @@ _SECURITY: Headers = [
         b"content-security-policy",
         b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
         b"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "
-        b"require-trusted-types-for 'script'",
+        b"require-trusted-types-for 'script'; trusted-types kbqa",
     ),
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"same-origin"),
@@ -194,8 +194,9 @@ async def send_problem(send: Send, problem: Problem, request_id: str) -> None:
 
 def _headers(path: str, request_id: str) -> Headers:
     own = [*_SECURITY, (b"x-request-id", request_id.encode())]
-    if not path.startswith("/static/"):
-        own.append((b"cache-control", b"no-store"))
+    # Browsers ask whether a script is still the same: a new kbqa has new ones at the old addresses.
+    is_kept = path.startswith("/static/")
+    own.append((b"cache-control", b"no-cache" if is_kept else b"no-store"))
     return own
 
 

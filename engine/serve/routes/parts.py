@@ -62,7 +62,12 @@ async def answer_response(
     if MEDIA_TYPE in request.headers.get("accept", ""):
         asking = cast(Callable[[Watch], Awaitable[Served]], ask)
         return StreamingResponse(
-            stream_answer(asking, max_answers, visit.request_id, service.graph.description),
+            stream_answer(
+                asking,
+                lambda served: served.to_dict(max_answers),
+                visit.request_id,
+                service.graph.description,
+            ),
             media_type=MEDIA_TYPE,
             headers={"X-Accel-Buffering": "no"},
         )

@@ -1,0 +1,1 @@
+"""Draw answers for notebooks and pages, from the records that `Answer.to_dict` returns."""

@@ -1,0 +1,373 @@
+"""Lay out the evidence of an answer as boxes and arrows, with their places in pixels.
+
+Nodes stand in columns by their hops from the topic. What the constraints demand hangs to the right
+of the node that it is about, below the path.
+"""
+
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple
+
+from kbqa.engine.display.evidence_graph import (
+    MORE,
+    Arrow,
+    EvidenceGraph,
+    Key,
+    NodeKind,
+    mean,
+    read_evidence,
+)
+
+_BOX_HEIGHT = 30.0
+_DOT_SIZE = 14.0
+_ROW_GAP = 14.0
+_MARGIN = 12.0
+_NARROWEST_GAP = 64.0
+_LABEL_HEIGHT = 16.0
+_NAME_UNIT = 7.6
+_RELATION_UNIT = 6.6
+"""Pixels of a usual letter of a name and of a relation. Fonts differ, so both are generous."""
+_LONGEST = 28
+_PARALLEL = 8.0
+_BULGE = 46.0
+_SAG = 40.0
+
+
+class Point(NamedTuple):
+    """A place in the drawing, in pixels."""
+
+    x: float
+    y: float
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A box, or the dot of a mediator.
+
+    Attributes:
+        term: The id of an entity, or the text of a literal.
+        name: In full.
+        label: As written into the box; a long name is cut.
+        kind: What it is.
+        left: Where the box begins.
+        middle: The height at which arrows meet it.
+        width: Of the box or dot.
+        height: Of the box or dot.
+    """
+
+    term: str
+    name: str
+    label: str
+    kind: NodeKind
+    left: float
+    middle: float
+    width: float
+    height: float
+
+    @property
+    def right(self) -> float:
+        """Where the box ends."""
+        return self.left + self.width
+
+    @property
+    def low(self) -> float:
+        """Its lowest point."""
+        return self.middle + self.height / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """The arrow of a triple.
+
+    Attributes:
+        subject: Index of the node that it leaves.
+        relation: In full.
+        object: Index of the node that it points to.
+        part: Index of the sentence of the path that the triple proves; None if that is not known.
+        is_constraint: Whether that is a constraint.
+        curve: The four points of a cubic Bézier curve, from the subject to the object.
+    """
+
+    subject: int
+    relation: str
+    object: int
+    part: int | None
+    is_constraint: bool
+    curve: tuple[Point, Point, Point, Point]
+
+    @property
+    def middle(self) -> Point:
+        """The point half way along the curve."""
+        a, b, c, d = self.curve
+        return Point((a.x + 3 * (b.x + c.x) + d.x) / 8, (a.y + 3 * (b.y + c.y) + d.y) / 8)
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """The name of a relation, written once for arrows that share it and one end.
+
+    Attributes:
+        text: The last part of the relation's id; if long, it is cut.
+        relation: In full.
+        part: Of its arrows.
+        at: The middle of the text.
+    """
+
+    text: str
+    relation: str
+    part: int | None
+    at: Point
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """The evidence of an answer, laid out.
+
+    Attributes:
+        nodes: From left to right, each column from top to bottom.
+        edges: One for each triple that is drawn.
+        labels: The names of the relations.
+        top: The height of its upper border, which may be negative.
+        width: In pixels.
+        height: In pixels.
+        hidden_triples: How many triples are not drawn.
+    """
+
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...]
+    labels: tuple[Label, ...]
+    top: float
+    width: float
+    height: float
+    hidden_triples: int
+
+
+def lay_out(record: Mapping[str, Any]) -> Drawing | None:
+    """Lay out the evidence of an answer's record, of any method.
+
+    At most ten answers are drawn, and the triples that lead to them. A node counts the others.
+
+    Args:
+        record: As `Answer.to_dict` returns it.
+
+    Returns:
+        The drawing; None if there is no evidence.
+    """
+    graph = read_evidence(record)
+    if graph is None:
+        return None
+    boxes = {key: _box(graph, key) for keys in graph.columns for key in keys}
+    gaps = list(_gaps(graph))
+    widths = [max(boxes[key].width for key in keys) for keys in graph.columns]
+    steps = [width + gap for width, gap in zip(widths, gaps, strict=True)]
+    lefts = list(accumulate(steps, initial=_MARGIN))
+    heights = _heights(graph, boxes)
+    nodes: dict[Key, Node] = {}
+    for left, width, keys in zip(lefts, widths, graph.columns, strict=False):
+        for key in keys:
+            box = boxes[key]
+            indent = (width - box.width) / 2
+            nodes[key] = Node(
+                key[-1],
+                graph.names[key],
+                box.label,
+                graph.kinds[key],
+                left + indent,
+                heights[key],
+                box.width,
+                box.height,
+            )
+    edges = _edges(graph, nodes)
+    labels = _labels(graph, edges)
+    highs = [*(node.middle - node.height / 2 for node in nodes.values())]
+    highs += [label.at.y - _LABEL_HEIGHT for label in labels]
+    lows = [*(node.low for node in nodes.values()), *(edge.middle.y for edge in edges)]
+    lows += [label.at.y + _LABEL_HEIGHT / 2 for label in labels]
+    top = min(highs) - _MARGIN
+    return Drawing(
+        tuple(nodes.values()),
+        tuple(edges),
+        tuple(labels),
+        top,
+        lefts[-1] + _MARGIN,
+        max(lows) + _MARGIN - top,
+        graph.hidden_triples,
+    )
+
+
+def cut(text: str, longest: int) -> str:
+    """Cut a text to so many usual letters; wide characters count twice.
+
+    >>> cut("Nairobi", 7), cut("Nairobi County", 7)
+    ('Nairobi', 'Nairob…')
+    """
+    text = " ".join(text[: 4 * longest].split()) if len(text) > longest else text
+    if _units(text) <= longest:
+        return text
+    units = list(accumulate(map(_units, text)))
+    kept = sum(unit < longest for unit in units)
+    return text[:kept].rstrip() + "…"
+
+
+def _units(text: str) -> int:
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def _relation_label(relation: str) -> str:
+    return cut(relation.rpartition(".")[2] or relation, _LONGEST)
+
+
+class _Box(NamedTuple):
+    label: str
+    width: float
+    height: float
+
+
+def _box(graph: EvidenceGraph, key: Key) -> _Box:
+    if graph.kinds[key] == "mediator":
+        return _Box("", _DOT_SIZE, _DOT_SIZE)
+    label = cut(graph.names[key], _LONGEST)
+    return _Box(label, max(_units(label), 2) * _NAME_UNIT + 22, _BOX_HEIGHT)
+
+
+def _column_of(graph: EvidenceGraph) -> dict[Key, int]:
+    return {key: column for column, keys in enumerate(graph.columns) for key in keys}
+
+
+def _gaps(graph: EvidenceGraph) -> Iterator[float]:
+    """Return the room to the right of each column, for the arrows and their labels."""
+    column = _column_of(graph)
+    labels: dict[int, float] = defaultdict(float)
+    for each in graph.arrows:
+        gap = min(column[each.subject], column[each.object])
+        width = _units(_relation_label(each.relation)) * _RELATION_UNIT + 44
+        labels[gap] = max(labels[gap], width, _NARROWEST_GAP)
+    for number in range(len(graph.columns)):
+        is_last = number == len(graph.columns) - 1
+        yield labels.get(number, 0.0 if is_last else _NARROWEST_GAP)
+
+
+def _heights(graph: EvidenceGraph, boxes: Mapping[Key, _Box]) -> dict[Key, float]:
+    """Place the tallest column, and every other near what its nodes are joined to there."""
+    neighbours: dict[Key, list[Key]] = defaultdict(list)
+    for each in graph.arrows:
+        neighbours[each.subject].append(each.object)
+        neighbours[each.object].append(each.subject)
+    tallest = max(range(len(graph.columns)), key=lambda c: len(graph.columns[c]))
+    heights: dict[Key, float] = {}
+    for column in [*range(tallest, -1, -1), *range(tallest + 1, len(graph.columns))]:
+        keys = graph.columns[column]
+        near = [mean([heights[n] for n in neighbours[key] if n in heights]) for key in keys]
+        wanted = [0.0 if height is None else height for height in near]
+        if MORE in keys and column != tallest:  # It belongs right below what stands above it.
+            wanted[-1] = wanted[-2] if len(wanted) > 1 else 0.0
+        sizes = [boxes[key].height + _ROW_GAP for key in keys]
+        heights.update(zip(keys, _spread(wanted, sizes), strict=True))
+    return heights
+
+
+def _spread(wanted: Sequence[float], sizes: Sequence[float]) -> list[float]:
+    """Place things in order, each as near to where it is wanted as the sizes allow.
+
+    This is the isotonic regression of the wanted places: neighbours that collide are pooled.
+
+    >>> _spread([0.0, 0.0, 50.0], [10.0, 10.0, 10.0])
+    [-5.0, 5.0, 50.0]
+    """
+    room = list(accumulate(((a + b) / 2 for a, b in pairwise(sizes)), initial=0.0))
+    blocks: list[tuple[float, int]] = []
+    for place, taken in zip(wanted, room, strict=True):
+        total, n = place - taken, 1
+        while blocks and blocks[-1][0] / blocks[-1][1] > total / n:
+            before, m = blocks.pop()
+            total, n = total + before, n + m
+        blocks.append((total, n))
+    means = [total / n for total, n in blocks for _ in range(n)]
+    return [mean + taken for mean, taken in zip(means, room, strict=True)]
+
+
+def _edges(graph: EvidenceGraph, nodes: Mapping[Key, Node]) -> list[Edge]:
+    column, index = _column_of(graph), {key: number for number, key in enumerate(nodes)}
+    floor = max(node.low for node in nodes.values())
+    pairs = Counter(frozenset(each.ends) for each in graph.arrows)
+    drawn: Counter[frozenset[Key]] = Counter()
+    edges = []
+    for each in graph.arrows:
+        pair = frozenset(each.ends)
+        offset = (drawn[pair] - (pairs[pair] - 1) / 2) * min(_PARALLEL, 24 / pairs[pair])
+        drawn[pair] += 1
+        left, right = sorted(each.ends, key=column.__getitem__)
+        curve = _curve(nodes[left], nodes[right], column[right] - column[left], offset, floor)
+        if each.subject != left:
+            curve = curve[::-1]
+        edges.append(
+            Edge(
+                index[each.subject],
+                each.relation,
+                index[each.object],
+                each.part,
+                each.is_constraint,
+                curve,
+            )
+        )
+    return edges
+
+
+def _curve(
+    left: Node, right: Node, columns: int, offset: float, floor: float
+) -> tuple[Point, Point, Point, Point]:
+    """Lead an arrow from a node to one that stands so many columns to the right of it."""
+    start = Point(left.right, left.middle + offset)
+    if columns == 0:  # Around the right side; a node's arrow to itself needs two ends.
+        apart = 6.0 if left is right else 0.0
+        start = Point(start.x, start.y - apart)
+        end = Point(right.right, right.middle + offset + apart)
+        bulge = max(start.x, end.x) + _BULGE + abs(offset)
+        return start, Point(bulge, start.y), Point(bulge, end.y), end
+    end = Point(right.left, right.middle + offset)
+    if columns == 1:
+        middle = (start.x + end.x) / 2
+        return start, Point(middle, start.y), Point(middle, end.y), end
+    low = floor + _SAG + offset  # Below the columns between.
+    return start, Point(start.x + _BULGE, low), Point(end.x - _BULGE, low), end
+
+
+def _labels(graph: EvidenceGraph, edges: Sequence[Edge]) -> list[Label]:
+    """Write each relation once for arrows that share it and an end, near their middle."""
+    column = _column_of(graph)
+    gaps: dict[int, list[tuple[Arrow, Edge]]] = defaultdict(list)
+    for arrow, edge in zip(graph.arrows, edges, strict=True):
+        gaps[min(column[arrow.subject], column[arrow.object])].append((arrow, edge))
+    labels = []
+    for _, drawn in sorted(gaps.items()):
+        groups = sorted(_groups(drawn), key=lambda group: _middle(group).y)
+        wanted = [_middle(group) for group in groups]
+        ys = _spread([point.y for point in wanted], [_LABEL_HEIGHT] * len(groups))
+        for group, point, y in zip(groups, wanted, ys, strict=True):
+            relation, part = group[0].relation, group[0].part
+            labels.append(Label(_relation_label(relation), relation, part, Point(point.x, y)))
+    return labels
+
+
+def _groups(drawn: Sequence[tuple[Arrow, Edge]]) -> Iterator[list[Edge]]:
+    """Group arrows that share a relation and an end: first the subject, then the object."""
+    by_subject: dict[tuple[Key, str, int | None], list[tuple[Arrow, Edge]]] = defaultdict(list)
+    for arrow, edge in drawn:
+        by_subject[arrow.subject, arrow.relation, arrow.part].append((arrow, edge))
+    by_object: dict[tuple[Key, str, int | None], list[Edge]] = defaultdict(list)
+    for group in by_subject.values():
+        if len(group) > 1:
+            yield [edge for _, edge in group]
+        else:
+            [(arrow, edge)] = group
+            by_object[arrow.object, arrow.relation, arrow.part].append(edge)
+    yield from by_object.values()
+
+
+def _middle(edges: Sequence[Edge]) -> Point:
+    """Return the middle of the middles of arrows."""
+    xs, ys = [edge.middle.x for edge in edges], [edge.middle.y for edge in edges]
+    return Point(sum(xs) / len(xs), sum(ys) / len(ys))

@@ -1,0 +1,146 @@
+"""Write an answer for a notebook: one line of text, and HTML with the drawn evidence.
+
+The HTML has no script and takes its colours from what surrounds it, so it works in a light and in a
+dark notebook. A notebook that is not trusted drops the drawing; all else stays.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from kbqa.engine.display.svg import draw_evidence
+from kbqa.kb.escaping import html_block, html_line, html_name, one_line
+
+ORIGIN_NOTES = {
+    "named": "from the language model, not from the graph",
+    "text": "from the language model; the graph has no such name",
+}
+"""What is said of an answer that the graph does not prove, by its origin."""
+
+_LONGEST_QUESTION = 200
+_IN_LINE = 3
+_SHOWN = 10
+_TRIPLES = 50
+
+
+def in_one_line(record: Mapping[str, Any]) -> str:
+    """Write an answer's record as one line of text.
+
+    Args:
+        record: As `Answer.to_dict` returns it, of any method.
+    """
+    answers, confidence = record["answers"], record["confidence"]
+    names = ", ".join(each["name"] for each in answers[:_IN_LINE])
+    more = "+" if record["truncated"] else ""
+    rest = f" and {len(answers) - _IN_LINE:,}{more} more" if len(answers) > _IN_LINE else ""
+    if record.get("boolean") is not None:
+        said = "yes" if record["boolean"] else "no"
+    elif record.get("count") is not None:
+        said = f"{record['count']:,}"
+    elif answers:
+        said = names + rest
+    else:
+        said = f"none, because {record['problem']}" if record["problem"] else "none"
+    sure = "" if confidence is None else f" (confidence {confidence:.2f})"
+    question = record["question"]
+    if len(question) > _LONGEST_QUESTION:
+        question = f"{question[:_LONGEST_QUESTION]}…"
+    return one_line(f"<Answer to {question!r}: {said}{sure}>")
+
+
+def as_html(record: Mapping[str, Any], words: Sequence[str]) -> str:
+    """Write an answer's record as HTML.
+
+    Args:
+        record: As `Answer.to_dict` returns it, of any method.
+        words: How the answers were found, as `Trace.describe` says it; for traces without a path.
+    """
+    return "\n".join(_html(record, words))
+
+
+def _html(record: Mapping[str, Any], words: Sequence[str]) -> Iterator[str]:
+    yield '<div class="kbqa-answer">'
+    yield f"<p>{html_name(record['question'])}</p>"
+    yield from _answers(record)
+    if record["problem"]:
+        kind = "Note" if _is_answered(record) else "No answer"
+        yield f"<p>{kind}: {html_line(record['problem'])}</p>"
+    if record.get("not_understood"):
+        missed = ", ".join(f"“{html_line(word)}”" for word in record["not_understood"])
+        yield f"<p>Not understood: {missed}. The path below does not say it.</p>"
+    if record["confidence"] is not None:
+        yield f"<p>Confidence: {record['confidence']:.2f}</p>"
+    yield from _path(record, words)
+    drawing = draw_evidence(record)
+    if drawing is not None:
+        yield from _details(
+            "Evidence, drawn", f'<div style="overflow-x: auto">{drawing}</div>', is_open=True
+        )
+        yield from _details(f"Evidence, {len(record['evidence'])} triples", _triples(record))
+    if record["sparql"]:
+        yield from _details("SPARQL", f"<pre>{html_block(record['sparql'])}</pre>")
+    yield "</div>"
+
+
+def _is_answered(record: Mapping[str, Any]) -> bool:
+    values = record.get("boolean"), record.get("count")
+    return bool(record["answers"]) or any(value is not None for value in values)
+
+
+def _answers(record: Mapping[str, Any]) -> Iterator[str]:
+    answers = record["answers"]
+    if record.get("boolean") is not None:
+        yield f"<p><strong>{'Yes' if record['boolean'] else 'No'}</strong></p>"
+        return
+    if record.get("count") is not None:
+        yield f"<p><strong>{record['count']:,}</strong></p>"
+    if not answers:
+        return
+    yield "<ul>"
+    for each in answers[:_SHOWN]:
+        mid = each.get("mid")
+        note = ORIGIN_NOTES.get(each["origin"])
+        shown = f"<strong>{html_name(each['name'])}</strong>"
+        if mid is not None and mid != each["name"]:
+            shown += f" <small>{html_line(mid)}</small>"
+        yield f"<li>{shown}{f' <em>{note}</em>' if note else ''}</li>"
+    hidden = max(record.get("count") or 0, len(answers)) - len(answers[:_SHOWN])
+    if hidden:
+        more = " or more" if record["truncated"] else ""
+        yield f"<li>… and {hidden:,}{more} others in <code>answer.answers</code></li>"
+    yield "</ul>"
+
+
+def _path(record: Mapping[str, Any], words: Sequence[str]) -> Iterator[str]:
+    """Write the path that answers, a sentence each; or what else a method says of its way."""
+    trace = record["trace"]
+    sentences = trace.get("crp_words")
+    if not sentences:
+        if words:
+            yield from _details("How", f"<pre>{html_block(chr(10).join(words))}</pre>")
+        return
+    yield "<ol>"
+    yield from (f"<li>{html_line(sentence)}</li>" for sentence in sentences)
+    yield "</ol>"
+    if trace.get("dropped"):
+        yield "<p>Dropped, because nothing satisfied all of it:</p><ul>"
+        yield from (f"<li><s>{html_line(sentence)}</s></li>" for sentence in trace["dropped"])
+        yield "</ul>"
+
+
+def _triples(record: Mapping[str, Any]) -> str:
+    evidence = record["evidence"]
+    rows = [
+        f"<tr><td>{html_name(each['subject_name'])}</td><td>{html_line(each['relation'])}</td>"
+        f"<td>{html_name(each['object_name'])}</td></tr>"
+        for each in evidence[:_TRIPLES]
+    ]
+    hidden = len(evidence) - len(rows)
+    rest = f"<p>… and {hidden} others in <code>answer.evidence</code></p>" if hidden else ""
+    head = "<tr><th>subject</th><th>relation</th><th>object</th></tr>"
+    return f"<table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>{rest}"
+
+
+def _details(summary: str, inner: str, *, is_open: bool = False) -> Iterator[str]:
+    yield f"<details{' open' if is_open else ''}><summary>{summary}</summary>"
+    yield inner
+    yield "</details>"

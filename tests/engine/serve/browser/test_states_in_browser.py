@@ -1,0 +1,248 @@
+"""The states of the page, made by faults: waiting, failing, hostile and endless graphs."""
+
+import hashlib
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+import pytest
+from watched_page import HOSTILE, HUB_EDGES, LARGEST, UNREACHABLE, Writer
+
+from kbqa.sparql.errors import ModelError
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
+expect = sync_api.expect
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+    from scripted_server import Running
+
+SCRIPTED = Path(__file__).parents[1] / "scripted_server.py"
+ANSWERED = f"/?{urlencode({'q': LARGEST})}"
+NONE = f"/?{urlencode({'q': UNREACHABLE})}"
+HOSTILE_PATH = f"/?{urlencode({'path': 'm.0hub -> holds.name.of'})}"
+
+
+@pytest.fixture(scope="module")
+def writer() -> Writer:
+    return Writer()
+
+
+@pytest.fixture(scope="module")
+def server(ask_demo, writer: Writer) -> "Iterator[Running]":
+    with ask_demo(writer) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def hard(ask_hard) -> "Iterator[Running]":
+    with ask_hard(Writer()) as started:
+        yield started
+
+
+@contextmanager
+def held(writer: Writer) -> Iterator[None]:
+    """Let the model wait."""
+    writer.may_write.clear()
+    try:
+        yield
+    finally:
+        writer.may_write.set()
+
+
+def submit(page: "Page", question: str) -> None:
+    page.fill("#question", question)
+    page.press("#question", "Enter")
+
+
+def test_progress_is_shown_and_escape_cancels(server, visit, writer, shoot) -> None:
+    opened = visit(server)
+    page = opened.page
+    with held(writer):
+        submit(page, "is this question held up in Kenya?")
+        expect(page.locator(".steps li[aria-current]")).to_have_text("Writing paths")
+        expect(page.locator(".known")).to_contain_text("Kenya")
+        expect(page.locator(".status")).to_have_text("Writing paths.")
+        shoot(page, "streaming")
+        second = visit(server).page
+        submit(second, "and does this one wait for Kenya?")
+        expect(second.locator(".cancel")).to_be_visible()
+        for _ in range(100):
+            if server.service.waiting == 1:
+                break
+            time.sleep(0.1)
+        second.keyboard.press("Escape")
+        expect(second.locator(".status")).to_have_text("Cancelled.")
+        for _ in range(100):
+            if server.service.waiting == 0:
+                break
+            time.sleep(0.1)
+        assert server.service.waiting == 0
+        page.locator(".cancel").click()
+        expect(page.locator(".progress")).to_be_hidden()
+
+
+def test_a_failing_model_is_a_problem_that_can_be_tried_again(server, visit, writer, shoot) -> None:
+    page = visit(server).page
+    writer.failure = ModelError("secret: /home/me/model")
+    try:
+        submit(page, "does the model fail in Kenya?")
+        problem = page.locator(".problem")
+        expect(problem.locator("h2")).to_have_text("The server failed")
+        assert "secret" not in page.content()
+        shoot(page, "problem")
+    finally:
+        writer.failure = None
+    problem.locator("button").click()
+    expect(page.locator("article.result")).to_have_attribute("data-status", "none")
+    expect(page.locator(".problem")).to_have_count(0)
+
+
+def test_a_full_queue_counts_down_until_asking_again(ask_demo, visit) -> None:
+    from kbqa.engine.serve.settings import Settings
+
+    with ask_demo(Writer(), settings=Settings(queue=0)) as full:
+        page = visit(full).page
+        submit(page, LARGEST)
+        button = page.locator(".problem button")
+        expect(button).to_have_text(re.compile(r"^Try again in \d+ s$"))
+        expect(button).to_be_disabled()
+        expect(button).to_be_enabled()
+        expect(button).to_have_text("Try again")
+
+
+def test_a_server_that_dies_is_not_asked_again(small_store: Path, browser, visit) -> None:
+    command = [sys.executable, str(SCRIPTED), str(small_store), "60"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        address = re.search(r"http://[\d.:]+", process.stderr.readline())
+        assert address is not None
+        page = browser.new_page()
+        page.goto(f"{address[0]}/")
+        for _ in range(300):
+            if page.request.get(f"{address[0]}/readyz").ok:
+                break
+            time.sleep(0.2)
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        submit(page, "what is jamaican money called?")
+        expect(page.locator(".steps li[aria-current]")).to_have_text("Writing paths")
+        process.kill()
+        expect(page.locator(".problem h2")).to_have_text("The connection was lost")
+        time.sleep(0.5)
+        assert asked == [f"{address[0]}/page/ask"]
+        page.close()
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+def test_the_page_waits_for_the_model_and_then_asks(demo_store, running, visit, shoot) -> None:
+    from scripted_server import scripted_engine
+
+    may_load = threading.Event()
+
+    @contextmanager
+    def slow_engine():
+        may_load.wait(60)
+        with scripted_engine(demo_store, Writer()) as engine:
+            yield engine
+
+    with running(demo_store, open_engine=slow_engine) as starting:
+        try:
+            page = visit(starting, ANSWERED).page
+            expect(page.locator(".problem")).to_contain_text("The model is being loaded")
+            shoot(page, "starting")
+        finally:
+            may_load.set()
+        expect(page.locator(".answers")).to_contain_text("Nairobi")
+
+
+def test_a_key_is_asked_for_and_used(ask_demo, visit) -> None:
+    from kbqa.engine.serve.access.api_keys import ApiKey, ApiKeys
+    from kbqa.engine.serve.access.guard import Access
+
+    keys = ApiKeys({"alice": ApiKey(sha256=hashlib.sha256(b"secret").hexdigest())})
+    with ask_demo(Writer(), access=Access(keys=keys)) as locked:
+        page = visit(locked, ANSWERED).page
+        page.locator("#results [data-opens=key]").click()
+        page.fill("input[name=key]", "secret")
+        page.keyboard.press("Enter")
+        expect(page.locator(".answers")).to_contain_text("Nairobi")
+        submit(page, UNREACHABLE)
+        expect(page.locator("article.result")).to_have_attribute("data-status", "none")
+
+
+def test_hostile_names_are_shown_word_for_word(hard, visit, shoot) -> None:
+    page = visit(hard, HOSTILE_PATH).page
+    names = page.locator(".answers bdi").all_text_contents()
+    assert sorted(name.strip() for name in names) == sorted(n.strip() for n in HOSTILE.values())
+    for name in ("m.0img", "m.0script"):
+        assert HOSTILE[name] in page.locator(".evidence").text_content()
+    shoot(page, "hostile")
+    opened = visit(hard, "/entity/m.0img").page
+    expect(opened.locator("h1")).to_have_text(HOSTILE["m.0img"])
+
+
+def test_a_hub_shows_some_and_can_be_closed(hard, visit, shoot) -> None:
+    page = visit(hard, "/entity/m.0hub").page
+    link = page.locator("a.relation", has_text="location.location.contains")
+    expect(page.locator("li", has=link).locator(".count")).to_have_text(f"{HUB_EDGES:,}")
+    link.click()
+    expect(page.locator(".ends li")).to_have_count(20)
+    expect(page.locator(".ends .more")).to_have_text("20 of 5,000 · more")
+    shoot(page, "entity")
+    page.locator("[data-more]").click()
+    expect(page.locator(".ends li")).to_have_count(40)
+    link.click()
+    expect(page.locator(".ends")).to_have_count(0)
+    page.go_back()
+    expect(page.locator(".ends li")).to_have_count(20)
+    page.fill("input.filter", "name")
+    expect(page.locator(".relations > li:visible")).to_have_count(2)
+
+
+STATES = {
+    "empty": "/",
+    "answered": ANSWERED,
+    "none": NONE,
+    "problem": f"/?{urlencode({'path': 'no path at all'})}",
+    "entity": "/entity/m.d38q4d_7",
+}
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("state", STATES)
+def test_nothing_is_inaccessible(server, visit, axe, shoot, state: str, theme: str) -> None:
+    page = visit(server, STATES[state], color_scheme=theme, reduced_motion="reduce").page
+    if state in ("answered", "none"):
+        expect(page.locator("article[data-ready]")).to_be_visible()
+        for details in page.locator("article > details, .edit").all():
+            details.evaluate("each => { each.open = true }")
+    page.evaluate(axe)
+    found = page.evaluate("axe.run()")
+    problems = [
+        (each["id"], [node["html"][:200] for node in each["nodes"][:3]])
+        for each in found["violations"]
+    ]
+    assert problems == []
+    shoot(page, f"{state}-{theme}")
+
+
+@pytest.mark.parametrize("width", [320, 640], ids=["narrow", "zoomed to 200 %"])
+@pytest.mark.parametrize("state", STATES)
+def test_nothing_scrolls_sideways(server, visit, shoot, state: str, width: int) -> None:
+    page = visit(server, STATES[state], viewport={"width": width, "height": 800}).page
+    if state in ("answered", "none"):
+        expect(page.locator("article[data-ready]")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    shoot(page, f"{state}-{width}")
