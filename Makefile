@@ -43,5 +43,5 @@ $(VENV)/.demo: $(VENV)/.torch pyproject.toml
 
 $(VENV)/.dev: $(VENV)/.demo
 	@echo "Installing what the tests need."
-	$(INSTALL) --editable '.[lm,llm,cpu,plots,demo,dev]'
+	$(INSTALL) --editable '.[lm,llm,cpu,plots,serve,demo,dev]'
 	@touch $@

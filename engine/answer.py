@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from kbqa.engine.chat.model import Usage
 from kbqa.engine.linking.linker import LinkedEntity
@@ -11,6 +11,23 @@ from kbqa.sparql.terms import LiteralTerm, Term
 Origin = Literal["graph", "named", "text"]
 """Where an answer comes from: a query or walk of the graph found it; a language model named it and
 the graph has an entity of that name; or a language model wrote it and nothing else is known."""
+
+Reason = Literal[
+    "no-question",
+    "unlinked",
+    "none-written",
+    "unreadable",
+    "unreachable",
+    "empty",
+    "graph",
+    "calls",
+    "unnamed",
+]
+"""Why a question has no answer. ``no-question``: its words are not a question in English.
+``unlinked``: no entity was found to start from. ``none-written``: there is no path. ``unreadable``:
+no text of the model is a path. ``unreachable``: the graph has no such path. ``empty``: it has the
+path, but nothing on it satisfies what is asked. ``graph``: it did not answer, or not in time.
+``calls``: the call budget was spent. ``unnamed``: the language model named no answer."""
 
 
 def term_text(term: Term) -> str:
@@ -34,15 +51,26 @@ class AnswerEntity:
 
 @dataclass(frozen=True, slots=True)
 class EvidenceTriple:
-    """A triple of the graph on the way from a topic to an answer, with the names of its ends."""
+    """A triple of the graph on the way from a topic to an answer, with the names of its ends.
+
+    Attributes:
+        subject: An entity.
+        relation: From the subject to the object.
+        object: An entity or a literal.
+        subject_name: The subject's name; its id if it has none.
+        object_name: The object's name; its id if it has none, or a literal's text.
+        part: The sentence that the triple proves, as an index of the trace's ``crp_words``; the
+            first if it proves several. None if the answer comes from no path.
+    """
 
     subject: Term
     relation: str
     object: Term
     subject_name: str
     object_name: str
+    part: int | None = None
 
-    def to_dict(self) -> dict[str, str]:
+    def to_dict(self) -> dict[str, Any]:
         """Return a JSON record, in which a literal is its text."""
         return {
             "subject": term_text(self.subject),
@@ -50,7 +78,15 @@ class EvidenceTriple:
             "relation": self.relation,
             "object": term_text(self.object),
             "object_name": self.object_name,
+            "part": self.part,
         }
+
+
+class WhyNot(NamedTuple):
+    """Why a question has no answer: a code for programs, and a sentence for people."""
+
+    reason: Reason
+    problem: str
 
 
 class Trace(Protocol):
@@ -81,6 +117,7 @@ class Answer:
         evidence: Triples that join the topic to the first answers.
         stage: Which stage of the method found them; None without answers.
         problem: Why there are no answers, or what is missing from their proof, in a sentence.
+        reason: Why there are no answers, as a code; None if there are some.
         not_understood: Words of the question that ask for something else than what is answered,
             such as a *not* that the path does not express.
         truncated: More answers exist than were fetched.
@@ -97,6 +134,7 @@ class Answer:
     evidence: tuple[EvidenceTriple, ...] = ()
     stage: str | None = None
     problem: str | None = None
+    reason: Reason | None = None
     truncated: bool = False
     usage: Usage = field(default_factory=Usage)
     seconds: Mapping[str, float] = field(default_factory=dict)
@@ -126,6 +164,7 @@ class Answer:
             "confidence": rounded(self.confidence),
             "truncated": self.truncated,
             "problem": self.problem,
+            "reason": self.reason,
             "stage": self.stage,
             "sparql": self.sparql,
             "evidence": [triple.to_dict() for triple in self.evidence],

@@ -13,8 +13,10 @@ from typing import Literal, Protocol
 from kbqa.engine.answer import Answer
 from kbqa.engine.chat.counted_chat import CountedChat
 from kbqa.engine.chat.model import Usage
+from kbqa.engine.exploring.bounded_graph import BoundedGraph
 from kbqa.engine.linking.linker import LinkedEntity
-from kbqa.engine.writing.generate import Candidate
+from kbqa.engine.writing.generate import Candidate, Progress
+from kbqa.kb.graph import Graph
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import DeadlineExceeded
 
@@ -70,9 +72,14 @@ class Clock:
         clock.ends_at = time.monotonic() + self._deadline_s - sum(self.seconds.values())
         return clock
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the deadline has passed."""
+        return self.ends_at is not None and time.monotonic() >= self.ends_at
+
     def check(self) -> None:
         """Raise `DeadlineExceeded` if the deadline has passed."""
-        if self.ends_at is not None and time.monotonic() >= self.ends_at:
+        if self.is_over:
             raise DeadlineExceeded(f"no answer within {self._deadline_s:g} s. Raise --deadline.")
 
     def bound(self, timeout_s: float) -> float:
@@ -149,6 +156,10 @@ class Asked:
         """What the question has taken of the general model so far."""
         return Usage() if self.chat is None else self.chat.usage
 
+    def bounded(self, graph: Graph) -> Graph:
+        """Return a graph as the question sees it: searches end at the deadline, if it has one."""
+        return graph if self.clock.ends_at is None else BoundedGraph(graph, self.clock.bound)
+
 
 class Method(Protocol):
     """A way from a question to its answer. Any number of threads may use one.
@@ -163,8 +174,15 @@ class Method(Protocol):
     def settings(self) -> Mapping[str, object]:
         """Return what decides its answers, for manifests."""
 
-    def write(self, asked: Sequence[Asked]) -> list[list[Candidate]]:
+    def write(
+        self, asked: Sequence[Asked], progress: Progress | None = None
+    ) -> list[list[Candidate]]:
         """Write the candidates of many questions at once; none if the method writes no paths.
+
+        Args:
+            asked: The questions.
+            progress: Told of each question as soon as it is written for, as `Generator.generate`
+                does. It decides which questions are dropped; no deadline ends the others.
 
         Raises:
             ModelError: The small model failed.

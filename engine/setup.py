@@ -15,14 +15,15 @@ from kbqa.engine.answer import Answer
 from kbqa.engine.chat.counted_chat import CountedChat
 from kbqa.engine.chat.model import ChatModel
 from kbqa.engine.linking.ground import name_topics
-from kbqa.engine.linking.linker import Linker
+from kbqa.engine.linking.linker import LinkedEntity, Linker
 from kbqa.engine.method import Asked, Budget, ChooserName, Clock, Method, Watcher
 from kbqa.engine.methods import DEFAULT_METHOD, METHODS
 from kbqa.engine.methods.settings import read_settings
-from kbqa.engine.writing.generate import DEFAULT_BEAMS, Candidate, Generator, NoPaths
+from kbqa.engine.running.given import read_given, run_given
+from kbqa.engine.writing.generate import DEFAULT_BEAMS, Candidate, Generator, NoPaths, Progress
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
 from kbqa.kb.names.search import open_names
-from kbqa.sparql.crp import Entity
+from kbqa.sparql.crp import Crp, Entity
 from kbqa.sparql.errors import InputError
 
 if TYPE_CHECKING:
@@ -297,17 +298,10 @@ class Engine:
             raise InputError(f"the question is not text but {type(question).__name__}")
         if not question.strip():
             raise InputError("the question is empty; ask something in words")
-        if self._is_closed:
-            raise InputError("the engine is closed; make another to ask more")
-        clock, resources = Clock(deadline_s, watch), self.resources
-        given = tuple(name_topics(resources.graph, topics))
-        with clock.stage("link"):
-            linked = tuple(resources.linker.link(question))
-        found = ", ".join(f"{each.name} ({each.mid}, {each.score:.2f})" for each in linked)
-        logger.info("linked %r: %s", question, found or "nothing")
-        chat = None if resources.chat is None else CountedChat(resources.chat, clock.ends_at)
-        budget = Budget(resources.call_budget)
-        return Asked(question, given, linked, clock, chat, budget=budget)
+        asked, resources = self._asked(question, topics, Clock(deadline_s, watch)), self.resources
+        chat = resources.chat
+        counted = None if chat is None else CountedChat(chat, asked.clock.ends_at)
+        return replace(asked, chat=counted, budget=Budget(resources.call_budget))
 
     def write(self, asked: Sequence[Asked]) -> list[Asked]:
         """Have paths written for many questions at once.
@@ -329,9 +323,98 @@ class Engine:
                 each.clock.add("write", share_s)
         return [replace(a, candidates=c) for a, c in zip(asked, written, strict=True)]
 
+    def write_each(
+        self,
+        asked: Sequence[Asked],
+        written: Callable[[int, Asked], object],
+        is_wanted: Callable[[int], bool],
+    ) -> None:
+        """Have paths written for many questions at once, and pass each on as soon as it is done.
+
+        A question that is no longer wanted, or whose deadline passes, is dropped: it is not passed
+        on, and the others go on. Questions are known by their index.
+
+        Args:
+            asked: The questions.
+            written: Called with each question and its candidates. It is called by this thread while
+                others are still written for, so it must be quick.
+            is_wanted: Asked between steps of the model whether a question is still wanted.
+
+        Raises:
+            ModelError: The small model failed, for all questions that were not passed on.
+            GraphError: The graph, which constrains the writing, does not answer.
+        """
+        begun = time.perf_counter()
+        passed_on: set[int] = set()
+
+        def pass_on(at: int, candidates: list[Candidate]) -> None:
+            passed_on.add(at)
+            if candidates:
+                asked[at].clock.add("write", time.perf_counter() - begun)
+            written(at, replace(asked[at], candidates=candidates))
+
+        def goes_on(at: int) -> bool:
+            return is_wanted(at) and not asked[at].clock.is_over
+
+        found = self.method.write(asked, Progress(pass_on, goes_on))
+        for at, candidates in enumerate(found):
+            if at not in passed_on and goes_on(at):  # from a back end that tells only at the end
+                pass_on(at, candidates)
+
     def answer(self, asked: Asked) -> Answer:
         """Answer a question that is prepared, and written for or not; raises as `ask` does."""
         return self.method.answer(asked)
+
+    def run_path(
+        self,
+        path: str | Crp,
+        question: str = "",
+        topics: Sequence[Entity] = (),
+        *,
+        relax: bool = True,
+        deadline_s: float | None = None,
+        watch: Watcher | None = None,
+    ) -> Answer:
+        """Run a path that a person wrote, without a model, whatever the engine's method is.
+
+            engine.run_path("Kenya -> location.country.capital")
+
+        Args:
+            path: In either text form, or read already. Names without ids are looked up.
+            question: What it is to answer. If several entities have a name of the path, the one
+                that the question is about is meant.
+            topics: Entities that the names of the path mean, before any others of these names.
+            relax: Drop constraints if nothing satisfies all of them.
+            deadline_s: Seconds that it may take in all; None for any time.
+            watch: Called with the name of each stage as it begins.
+
+        Returns:
+            The answer. Its `problem` also says what of the path could not be read or was taken for
+            something else.
+
+        Raises:
+            CrpSyntaxError: The text cannot be read as a path.
+            InputError: The engine is closed.
+            GraphError: The graph does not answer at all.
+            DeadlineExceeded: The deadline has passed.
+        """
+        reading = read_given(path)
+        asked, resources = self._asked(question, topics, Clock(deadline_s, watch)), self.resources
+        graph, names = resources.graph, resources.names
+        return run_given(asked, reading, graph, names, resources.timeout_s, relax=relax)
+
+    def _asked(self, question: str, topics: Sequence[Entity], clock: Clock) -> Asked:
+        """Link a question, which may be empty if a path is to be run."""
+        if self._is_closed:
+            raise InputError("the engine is closed; make another to ask more")
+        resources, linked = self.resources, list[LinkedEntity]()
+        given = tuple(name_topics(resources.graph, topics))
+        if question.strip():
+            with clock.stage("link"):
+                linked = resources.linker.link(question)
+            found = ", ".join(f"{each.name} ({each.mid}, {each.score:.2f})" for each in linked)
+            logger.info("linked %r: %s", question, found or "nothing")
+        return Asked(question, given, tuple(linked), clock)
 
     def close(self) -> None:
         """Close what the engine opened: the graph's names, but not the graph."""

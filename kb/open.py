@@ -10,6 +10,9 @@ def open_graph(
     store: str | Path | None = None,
     endpoint: str | None = None,
     timeout_s: float = DEFAULT_TIMEOUT_S,
+    *,
+    workers: int = 1,
+    low_priority: bool = False,
 ) -> Graph:
     """Open an embedded store or an endpoint; without either, the demo graph.
 
@@ -20,9 +23,11 @@ def open_graph(
         store: Directory that `kbqa load-freebase` wrote.
         endpoint: URL of a SPARQL 1.1 endpoint. Nothing is sent to it yet.
         timeout_s: Seconds for each search operation of an endpoint; a store's need no limit.
+        workers: Queries that a store runs at once; an endpoint decides for itself.
+        low_priority: Let other processes go before a store's queries; see `OxigraphStore.open`.
 
     Raises:
-        InputError: Both are given, or the endpoint is not an HTTP URL.
+        InputError: Both are given, the endpoint is not an HTTP URL, or there is no worker.
         StoreError: The store is missing, unfinished, empty or unreadable.
     """
     if store is not None and endpoint is not None:
@@ -34,4 +39,5 @@ def open_graph(
     from kbqa.kb.demo_graph import demo_store_directory
     from kbqa.kb.store.oxigraph import OxigraphStore
 
-    return OxigraphStore.open(demo_store_directory() if store is None else Path(store))
+    directory = demo_store_directory() if store is None else Path(store)
+    return OxigraphStore.open(directory, workers, low_priority=low_priority)

@@ -22,11 +22,14 @@
     ├── ModelError              a language model is missing, broken or failed
     │   ├── PromptTooLong       a prompt does not fit into the general model's context
     │   └── SpendingLimitReached  the spending limit for a general model is reached
+    ├── ServerBusy              a server takes no more requests for now
     ├── OutputError             a result cannot be written, for example to a full disk
     └── TrainingError           training cannot start, resume or continue
 
 An empty result is not an error. Each message says what happened, to what, and what to try.
 """
+
+from typing import Literal
 
 
 class KbqaError(Exception):
@@ -189,6 +192,25 @@ class PromptTooLong(ModelError):
 
 class SpendingLimitReached(ModelError):
     """The spending limit for a general model is reached; no further request was sent."""
+
+
+class ServerBusy(KbqaError):
+    """A server takes no more requests for now; the same request may succeed later.
+
+    Attributes:
+        reason: Why.
+        retry_after_s: Seconds after which to try again.
+    """
+
+    def __init__(
+        self,
+        reason: Literal["queue-full", "starting", "stopping", "too-fast"],
+        message: str,
+        retry_after_s: float = 1.0,
+    ) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.retry_after_s = retry_after_s
 
 
 class OutputError(KbqaError):

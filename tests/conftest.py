@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from pyoxigraph import Store
 
 from kbqa.engine.chat.model import DEFAULT_MAX_TOKENS, Message, Reply, Usage
-from kbqa.engine.writing.generate import Candidate, Request
+from kbqa.engine.writing.generate import Candidate, Progress, Request
 from kbqa.kb.demo_graph import demo_store_directory
 from kbqa.kb.graph import Graph
 from kbqa.kb.loading.load import load_freebase
@@ -95,7 +95,12 @@ class ScriptedGenerator:
         return [request.question for request in self.requests]
 
     def generate(
-        self, requests: Sequence[Request], n: int = 5, *, ends_at: float | None = None
+        self,
+        requests: Sequence[Request],
+        n: int = 5,
+        *,
+        ends_at: float | None = None,
+        progress: Progress | None = None,
     ) -> list[list[Candidate]]:
         self.requests += requests
         return [self._reply()[:n] for _ in requests]

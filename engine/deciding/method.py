@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from kbqa.engine.answer import Answer
 from kbqa.engine.deciding.session import Session, Walkers
 from kbqa.engine.method import Asked
-from kbqa.engine.writing.generate import Candidate
+from kbqa.engine.writing.generate import Candidate, Progress
 
 
 class WalkingMethod:
@@ -32,7 +32,9 @@ class WalkingMethod:
         """Return what decides the answers, for manifests."""
         return {**self._walkers.settings(), **self._settings}
 
-    def write(self, asked: Sequence[Asked]) -> list[list[Candidate]]:
+    def write(
+        self, asked: Sequence[Asked], progress: Progress | None = None
+    ) -> list[list[Candidate]]:
         """Write nothing: the graph is walked."""
         return [[] for _ in asked]
 

@@ -9,14 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kbqa.engine.answer import Answer, AnswerEntity
+from kbqa.engine.answer import Answer, AnswerEntity, WhyNot
 from kbqa.engine.chat.model import DEFAULT_MAX_TOKENS, Message
 from kbqa.engine.deciding.answering import HOP_COST, Said, ends_alike, evidence_of, ground
 from kbqa.engine.deciding.choice import Choice, Picked, Step
 from kbqa.engine.deciding.choosers import ByChance, ByChat, ByEmbedder, ByRehearsal, Choosing, draw
 from kbqa.engine.deciding.trace import Stop, WalkTrace
 from kbqa.engine.embedding.embedder import Embedder
-from kbqa.engine.exploring.bounded_graph import BoundedGraph
 from kbqa.engine.exploring.neighbourhood import Neighbourhood
 from kbqa.engine.exploring.walks import Walk, drawn_walk
 from kbqa.engine.linking.linker import explain_unlinked
@@ -30,7 +29,10 @@ from kbqa.sparql.terms import Term
 
 SEED = 42
 
-CALLS_SPENT = "the calls were spent before an answer was found. Raise --call-budget"
+CALLS_SPENT = WhyNot(
+    "calls", "the calls were spent before an answer was found. Raise --call-budget"
+)
+"""Why a question that took all its calls has no answer."""
 """Why there is no answer, for any method."""
 
 
@@ -122,12 +124,9 @@ class Session:
         self._walkers, self.asked = walkers, asked
         self.topics = starting_topics(asked.given, asked.linked)
         self.steps: list[Step] = []
-        graph = walkers.graph
-        if asked.clock.ends_at is not None:
-            graph = BoundedGraph(graph, asked.clock.bound)
-        self.graph = graph
+        self.graph = asked.bounded(walkers.graph)
         self.neighbourhood = Neighbourhood(
-            graph, walkers.schema, lambda: asked.clock.stage("explore")
+            self.graph, walkers.schema, lambda: asked.clock.stage("explore")
         )
         self._choosing = self._chooser()
 
@@ -313,6 +312,7 @@ class Session:
             tuple(found.dead_ends),
             {node: name for node, name in names.items() if isinstance(node, str) and name != node},
         )
+        why_not = None if answers else self._why_not(found)
         return Answer(
             question=self.asked.question,
             answers=answers,
@@ -320,7 +320,8 @@ class Session:
             linked=self.asked.linked,
             evidence=evidence,
             stage=found.stage if answers else None,
-            problem=None if answers else self._why_not(found),
+            problem=why_not and why_not.problem,
+            reason=why_not and why_not.reason,
             usage=self.asked.usage,
             seconds=clock.seconds,
         )
@@ -334,20 +335,25 @@ class Session:
         self.steps.append(Step("answer", chosen=(self.drawn(best),)))
         return answers
 
-    def without_topic(self) -> str:
+    def without_topic(self) -> WhyNot:
         """Say why a question without topics has no answer."""
-        return f"{explain_unlinked(self._walkers.names)}. Name one with --topic MID"
+        why = explain_unlinked(self._walkers.names)
+        return WhyNot("unlinked", f"{why}. Name one with --topic MID")
 
-    def _why_not(self, found: Found) -> str:
+    def _why_not(self, found: Found) -> WhyNot:
         """Say why there are no answers."""
         if found.said is not None:
-            return "the language model named no answer; see the steps of the trace"
+            named = "the language model named no answer; see the steps of the trace"
+            return WhyNot("unnamed", named)
         if not self.topics and found.stage != "direct":
             return self.without_topic()
         if found.stop == "budget":
             return CALLS_SPENT
         topics = " and ".join(map(str, self.topics))
-        return f"no walk from {topics} leads to an answer. Name another entity with --topic MID"
+        return WhyNot(
+            "unreachable",
+            f"no walk from {topics} leads to an answer. Name another entity with --topic MID",
+        )
 
     def _decide(self, choices: Sequence[Choice], choosing: Choosing) -> list[Picked]:
         """Have choices decided together, and record a step for each."""

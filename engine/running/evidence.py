@@ -3,13 +3,24 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from kbqa.engine.answer import AnswerEntity, EvidenceTriple, term_text
+from kbqa.engine.answer import (
+    Answer,
+    AnswerEntity,
+    EvidenceTriple,
+    Reason,
+    Trace,
+    WhyNot,
+    term_text,
+)
+from kbqa.engine.method import Asked
+from kbqa.engine.running.tried import Tried
 from kbqa.kb.graph import Graph
 from kbqa.kb.names.search import name_terms
 from kbqa.sparql.compiler.compile import compile_evidence
 from kbqa.sparql.compiler.patterns import TriplePattern
 from kbqa.sparql.crp import Crp
 from kbqa.sparql.errors import GraphError
+from kbqa.sparql.forms.english import Part, find_sentence
 from kbqa.sparql.relax import compared_entities
 from kbqa.sparql.terms import Term, resource_id
 
@@ -28,15 +39,24 @@ class Proof(NamedTuple):
     Attributes:
         answers: In order.
         evidence: For the first of them.
-        problem: Why names or evidence are missing; None if they are not.
+        problem: Why answers, names or evidence are missing; None if they are not.
+        reason: Why there are no answers.
     """
 
     answers: tuple[AnswerEntity, ...]
     evidence: tuple[EvidenceTriple, ...] = ()
     problem: str | None = None
+    reason: Reason | None = None
+
+    @classmethod
+    def missing(cls, why: WhyNot) -> "Proof":
+        """Return the proof of a question without answers."""
+        return cls((), (), why.problem, why.reason)
 
 
-def prove(graph: Graph, crp: Crp, answers: Sequence[Term], timeout_s: float) -> Proof:
+def prove(
+    graph: Graph, crp: Crp, answers: Sequence[Term], timeout_s: float, described: Crp | None = None
+) -> Proof:
     """Fetch names and evidence for answers, as `find_evidence` does, and report what fails.
 
     Raises:
@@ -47,15 +67,57 @@ def prove(graph: Graph, crp: Crp, answers: Sequence[Term], timeout_s: float) -> 
     problem = None
     try:
         names = name_terms(graph, answers)
-        evidence = find_evidence(graph, crp, answers, timeout_s)
+        evidence = find_evidence(graph, crp, answers, timeout_s, described)
     except GraphError as error:
         problem = f"the proof could not be fetched: {error}"
     named = tuple(AnswerEntity(term, names.get(term, term_text(term))) for term in answers)
     return Proof(named, evidence, problem)
 
 
+def prove_answer(
+    asked: Asked, graph: Graph, found: Tried, trace: Trace, stage: str, timeout_s: float
+) -> Answer:
+    """Fetch the proof of what a candidate found, and put the answer together.
+
+    Args:
+        asked: The question.
+        graph: As the question sees it.
+        found: The candidate that answers.
+        trace: How the method came to it.
+        stage: Which stage of the method found it.
+        timeout_s: Seconds for each query.
+
+    Raises:
+        DeadlineExceeded: The question's deadline has passed.
+    """
+    assert found.proven is not None
+    assert found.table is not None
+    # What shows yes or no is evidence, and not an answer.
+    is_list = found.boolean is None
+    with asked.clock.stage("prove"):
+        terms = found.terms if is_list else found.terms[:PROVEN_ANSWERS]
+        proof = prove(graph, found.proven, terms, timeout_s, found.crp)
+    return Answer(
+        question=asked.question,
+        answers=proof.answers if is_list else (),
+        trace=trace,
+        linked=asked.linked,
+        confidence=found.confidence,
+        sparql=found.sparql,
+        evidence=proof.evidence,
+        stage=stage,
+        problem=proof.problem,
+        truncated=is_list and found.table.truncated,
+        usage=asked.usage,
+        seconds=asked.clock.seconds,
+        boolean=found.boolean,
+        count=found.count,
+        not_understood=found.not_understood,
+    )
+
+
 def find_evidence(
-    graph: Graph, crp: Crp, answers: Sequence[Term], timeout_s: float
+    graph: Graph, crp: Crp, answers: Sequence[Term], timeout_s: float, described: Crp | None = None
 ) -> tuple[EvidenceTriple, ...]:
     """Find the triples that a CRP matched for its first answers, without repetitions.
 
@@ -66,19 +128,32 @@ def find_evidence(
         crp: As executed, grounded.
         answers: In order.
         timeout_s: Seconds until the query is stopped.
+        described: The CRP before it was relaxed, in whose sentences the parts that the triples
+            prove are counted; by default `crp`.
 
     Raises:
         GraphError: The graph does not answer.
     """
     compared = (entity.mid for entity in compared_entities(crp) if entity.mid is not None)
     shown = list(dict.fromkeys((*answers[:PROVEN_ANSWERS], *compared)))
-    matches = find_matches(graph, crp, shown, timeout_s, _MAX_ROWS)
-    triples = list(dict.fromkeys(triple for match in matches for triple in match))
-    ends = {term for triple in triples for term in (triple[0], triple[2])}
-    names = name_terms(graph, ends)
+    found: dict[Triple, set[Part]] = {}
+    for match in _matches(graph, crp, shown, timeout_s, _MAX_ROWS):
+        for triple, part in match:
+            found.setdefault(triple, set()).add(part)
+    sentences = {
+        part: find_sentence(described or crp, part) for parts in found.values() for part in parts
+    }
+    names = name_terms(graph, {term for triple in found for term in (triple[0], triple[2])})
     return tuple(
-        EvidenceTriple(subject, relation, object_, names[subject], names[object_])
-        for subject, relation, object_ in triples
+        EvidenceTriple(
+            subject,
+            relation,
+            object_,
+            names[subject],
+            names[object_],
+            min((at for part in parts if (at := sentences[part]) is not None), default=None),
+        )
+        for (subject, relation, object_), parts in found.items()
     )
 
 
@@ -97,21 +172,31 @@ def find_matches(
     Raises:
         GraphError: The graph does not answer.
     """
+    matches = _matches(graph, crp, answers, timeout_s, limit)
+    return [tuple(triple for triple, _ in match) for match in matches]
+
+
+def _matches(
+    graph: Graph, crp: Crp, answers: Sequence[Term], timeout_s: float, limit: int
+) -> Iterator[list[tuple[Triple, Part]]]:
+    """Yield the ways in which a CRP matched, each as its triples and the parts that they prove."""
     if not answers:
-        return []
-    query, patterns = compile_evidence(crp, answers)
-    table = graph.select(query, timeout_s=timeout_s, limit=limit)
-    return [tuple(_triples(table.variables, row, patterns)) for row in table.rows]
+        return
+    query = compile_evidence(crp, answers)
+    table = graph.select(query.query, timeout_s=timeout_s, limit=limit)
+    for row in table.rows:
+        bound = dict(zip(table.variables, row, strict=True))
+        triples = (_triple(pattern, bound) for pattern in query.patterns)
+        pairs = zip(triples, query.parts, strict=True)
+        yield [(triple, part) for triple, part in pairs if triple is not None]
 
 
-def _triples(
-    variables: Sequence[str], row: Sequence[Term | None], patterns: Sequence[TriplePattern]
-) -> Iterator[Triple]:
-    bound = dict(zip(variables, row, strict=True))
-    for pattern in patterns:
-        subject, object_ = _value(pattern.subject, bound), _value(pattern.object, bound)
-        if subject is not None and object_ is not None:
-            yield subject, resource_id(pattern.predicate[1:-1]), object_
+def _triple(pattern: TriplePattern, bound: Mapping[str, Term | None]) -> Triple | None:
+    """Put values into a pattern; None if a variable is not bound."""
+    subject, object_ = _value(pattern.subject, bound), _value(pattern.object, bound)
+    if subject is None or object_ is None:
+        return None
+    return subject, resource_id(pattern.predicate[1:-1]), object_
 
 
 def _value(text: str, bound: Mapping[str, Term | None]) -> Term | None:

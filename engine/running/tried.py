@@ -1,15 +1,19 @@
 """The one record of a candidate's life: written, read, grounded, reached, run, judged."""
 
-from dataclasses import dataclass
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
-from kbqa.engine.answer import rounded
+from kbqa.engine.answer import rounded, term_text
 from kbqa.engine.linking.ground import Grounding
 from kbqa.engine.writing.crp_records import written_record
 from kbqa.engine.writing.generate import Candidate
-from kbqa.kb.graph import Table
+from kbqa.kb.graph import Graph, Table
+from kbqa.kb.names.search import name_terms
 from kbqa.sparql.crp import Crp
-from kbqa.sparql.forms import render_crp, render_routerkgqa
+from kbqa.sparql.errors import CrpSyntaxError, GraphError
+from kbqa.sparql.forms import read_crp, render_crp, render_routerkgqa
 from kbqa.sparql.forms.english import describe_crp, describe_dropped
 from kbqa.sparql.relax import Relaxation
 from kbqa.sparql.terms import Term
@@ -19,6 +23,11 @@ Fate = Literal["unreadable", "unlinked", "unreachable", "reachable", "failed"]
 ``reachable``: its main path. ``failed``: the graph did not answer."""
 
 Said: TypeAlias = tuple[str, int | frozenset[Term]]
+
+FIRST_ANSWERS = 3
+"""The answers of a candidate that its record names."""
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +51,8 @@ class Tried:
         mentioned: How many entities of the constraints that were run the question mentions.
         not_understood: Words of the question that ask for something else than what was run.
         confidence: The F1 to be expected of its answers, in [0, 1]; None if it was not judged.
+        first_answers: The names of its first answers, or of what it counts, if `name_first_answers`
+            looked them up.
     """
 
     candidate: Candidate
@@ -58,6 +69,7 @@ class Tried:
     mentioned: int = 0
     not_understood: tuple[str, ...] = ()
     confidence: float | None = None
+    first_answers: tuple[str, ...] = ()
 
     @property
     def crp(self) -> Crp | None:
@@ -82,6 +94,16 @@ class Tried:
         return crp.presupposed() if self.boolean is False else crp
 
     @property
+    def answer_count(self) -> int | None:
+        """How many answers it has, as far as they were fetched; None if it has not been answered.
+
+        A count is what it counts; yes or no is no list of answers.
+        """
+        if self.table is None or self.boolean is not None:
+            return None
+        return len(self.terms) if self.count is None else self.count
+
+    @property
     def said(self) -> Said:
         """What it says, equal for candidates that say the same.
 
@@ -95,15 +117,27 @@ class Tried:
         return "answers" if self.boolean is None else "no", frozenset(self.terms)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON record."""
+        """Return a JSON record; ``boolean`` and ``count`` are there only if they are set."""
+        values = {"boolean": self.boolean, "count": self.count}
         return {
             **written_record(self.candidate.text),
+            "crp_words": self._words(),
             "logprob": round(self.candidate.logprob, 4),
             "fate": self.fate,
             "problem": self.problem,
             "readings": self.readings,
             "confidence": rounded(self.confidence),
+            **{name: value for name, value in values.items() if value is not None},
+            "answer_count": self.answer_count,
+            "first_answers": list(self.first_answers),
         }
+
+    def _words(self) -> list[str]:
+        """Describe it as it was grounded, or else as it was written; empty if it is unreadable."""
+        try:
+            return describe_crp(self.crp or read_crp(self.candidate.text).crp)
+        except CrpSyntaxError:
+            return []
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +156,48 @@ class Execution:
     def answering(self) -> Tried | None:
         """The candidate that answers."""
         return None if self.best is None else self.tried[self.best]
+
+
+def name_first_answers(graph: Graph, execution: Execution) -> Execution:
+    """Look up the names of each candidate's first answers, all of them at once.
+
+    If the graph does not answer, ids stand in for names.
+
+    Raises:
+        DeadlineExceeded: The question's deadline has passed.
+    """
+    first = [
+        () if each.answer_count is None else each.terms[:FIRST_ANSWERS] for each in execution.tried
+    ]
+    try:
+        names = name_terms(graph, {term for terms in first for term in terms})
+    except GraphError as error:
+        logger.warning("the candidates' answers are shown by their ids: %s", error)
+        names = {}
+    tried = (
+        replace(each, first_answers=tuple(names.get(term, term_text(term)) for term in terms))
+        for each, terms in zip(execution.tried, first, strict=True)
+    )
+    return replace(execution, tried=tuple(tried))
+
+
+def describe_found(tried: Tried, problem_of: str) -> Iterator[str]:
+    """Describe the path of a candidate that answers, and what was dropped from it, a line each.
+
+    Args:
+        tried: The candidate.
+        problem_of: What its problem is about, for people: ``Of what the model wrote``.
+    """
+    assert tried.grounding is not None
+    assert tried.relaxation is not None
+    crp, dropped = tried.grounding.crp, tried.relaxation.dropped
+    yield "Path:"
+    yield from (f"  {sentence}" for sentence in describe_crp(crp))
+    if tried.problem is not None:
+        yield f"{problem_of}: {tried.problem}."
+    if dropped:
+        yield "Dropped, because nothing satisfied all of it:"
+        yield from (f"  {sentence}" for sentence in describe_dropped(dropped, crp))
 
 
 def path_record(tried: Tried | None) -> dict[str, Any]:

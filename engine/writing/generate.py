@@ -93,6 +93,22 @@ def best_distinct(candidates: Iterable[Candidate], n: int) -> list[Candidate]:
     return list(best.values())[:n]
 
 
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Follows the writing for several requests, which are numbered from 0.
+
+    Both are called by the thread that writes, between steps of the model, so they must be quick.
+
+    Attributes:
+        written: Called with a request's number and candidates as soon as these are final.
+        is_wanted: Asked whether a request is still wanted. If not, it is dropped: it takes no more
+            of the model's time, and gets no candidates.
+    """
+
+    written: Callable[[int, list[Candidate]], object]
+    is_wanted: Callable[[int], bool]
+
+
 class Generator(Protocol):
     """Writes CRPs."""
 
@@ -106,6 +122,7 @@ class Generator(Protocol):
         n: int = DEFAULT_BEAMS,
         *,
         ends_at: float | None = None,
+        progress: Progress | None = None,
     ) -> list[list[Candidate]]:
         """Write up to n candidates for each request, best first. Threads take turns.
 
@@ -113,6 +130,8 @@ class Generator(Protocol):
             requests: Generated as one batch; the caller chooses its size.
             n: Most candidates for each question.
             ends_at: When the deadline passes, as `time.monotonic` counts.
+            progress: Told of each request as soon as it is written. A back end that writes for all
+                at once ignores it.
 
         Raises:
             ModelError: The model failed.
@@ -155,6 +174,7 @@ class NoPaths:
         n: int = DEFAULT_BEAMS,
         *,
         ends_at: float | None = None,
+        progress: Progress | None = None,
     ) -> list[list[Candidate]]:
         """Write nothing."""
         return [[] for _ in requests]
@@ -172,6 +192,7 @@ class SavedBeams:
         n: int = DEFAULT_BEAMS,
         *,
         ends_at: float | None = None,
+        progress: Progress | None = None,
     ) -> list[list[Candidate]]:
         """Raise `ModelError` if there is any request."""
         if requests:

@@ -1,7 +1,7 @@
 """The embedded graph: a store that `kbqa load-freebase` wrote, opened for reading.
 
 The search operations run in this process, where they take 0.03–0.2 ms. `select` and `ask` run
-queries of any origin, so they run in a process that can be killed (`kbqa.kb.store.worker`).
+queries of any origin, so they run in processes that can be killed (`kbqa.kb.store.worker`).
 """
 
 import hashlib
@@ -31,14 +31,18 @@ from kbqa.kb.rows import pick_label, sorted_edges, term_from_oxigraph
 from kbqa.kb.schema.telling import is_telling
 from kbqa.kb.store.layout import StoreLayout, check_manifest, read_manifest
 from kbqa.kb.store.statistics import Statistics
-from kbqa.kb.store.worker import QueryWorker
-from kbqa.sparql.errors import StoreError
+from kbqa.kb.store.worker import QueryWorkers
+from kbqa.sparql.errors import InputError, StoreError
 from kbqa.sparql.queries.templates import NAME, TYPE, relations_query
 from kbqa.sparql.terms import FREEBASE_NS, Term, full_iri, iri, resource_id, term_order
 
 if TYPE_CHECKING:
     from kbqa.kb.names.index import NameIndex
     from kbqa.kb.schema.properties import Schema
+
+_LOW_PRIORITY = 10
+"""The niceness of processes whose queries can wait: beside a busy process of normal priority, Linux
+gives them a tenth of the time."""
 
 _FEW = 32
 """Nodes that are found sooner by iterating in Python than by a query."""
@@ -49,25 +53,43 @@ class _Parts(NamedTuple):
 
     store: pyoxigraph.Store
     statistics: Statistics
-    worker: QueryWorker
+    workers: QueryWorkers
 
 
 class OxigraphStore:
     """A `Graph` in a directory of this machine; open it with `OxigraphStore.open`."""
 
-    def __init__(self, directory: Path, store: pyoxigraph.Store, statistics: Statistics) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        store: pyoxigraph.Store,
+        statistics: Statistics,
+        workers: int,
+        niceness: int,
+    ) -> None:
         self._directory = directory
-        worker = QueryWorker(StoreLayout(directory).graph, self.description)
-        self._parts: _Parts | None = _Parts(store, statistics, worker)
+        pool = QueryWorkers(StoreLayout(directory).graph, self.description, workers, niceness)
+        self._parts: _Parts | None = _Parts(store, statistics, pool)
 
     @classmethod
-    def open(cls, directory: Path) -> "OxigraphStore":
+    def open(
+        cls, directory: Path, workers: int = 1, *, low_priority: bool = False
+    ) -> "OxigraphStore":
         """Open a store read-only; any number of processes may.
 
+        Args:
+            directory: The store.
+            workers: Queries that run at once; further ones wait, within their time limit.
+            low_priority: Let other processes go before the queries. A server opens a second store
+                so, for queries that people write, which then cannot hold up its answers.
+
         Raises:
+            InputError: There is no worker.
             StoreError: The directory is missing, holds no finished load or no triples, or cannot
                 be read.
         """
+        if workers < 1:
+            raise InputError(f"a store needs 1 query worker or more, not {workers}")
         check_manifest(directory)
         graph = StoreLayout(directory).graph
         try:
@@ -78,7 +100,8 @@ class OxigraphStore:
             raise StoreError(f"the store at {directory} cannot be opened: {error}") from error
         if is_empty:
             raise StoreError(f"the store at {directory} is empty. Load a dump with --overwrite.")
-        return cls(directory, store, Statistics.open(StoreLayout(directory).statistics))
+        statistics = Statistics.open(StoreLayout(directory).statistics)
+        return cls(directory, store, statistics, workers, _LOW_PRIORITY if low_priority else 0)
 
     @property
     def description(self) -> str:
@@ -111,12 +134,12 @@ class OxigraphStore:
     def select(
         self, query: str, *, timeout_s: float = DEFAULT_TIMEOUT_S, limit: int | None = None
     ) -> Table:
-        """Run a SELECT query in the worker process; see `Graph.select`."""
-        return self._open.worker.select(prepare_query(query, "select"), timeout_s, limit)
+        """Run a SELECT query in a worker process; see `Graph.select`."""
+        return self._open.workers.select(prepare_query(query, "select"), timeout_s, limit)
 
     def ask(self, query: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> bool:
-        """Run an ASK query in the worker process; see `Graph.ask`."""
-        return self._open.worker.ask(prepare_query(query, "ask"), timeout_s)
+        """Run an ASK query in a worker process; see `Graph.ask`."""
+        return self._open.workers.ask(prepare_query(query, "ask"), timeout_s)
 
     def relations(
         self, entity: str, direction: Direction, limit: int = DEFAULT_LIMIT
@@ -220,10 +243,10 @@ class OxigraphStore:
         return NameIndex.open(StoreLayout(self._directory).names)
 
     def close(self) -> None:
-        """End the worker process and close the statistics."""
+        """End the worker processes and close the statistics."""
         parts, self._parts = self._parts, None
         if parts is not None:
-            parts.worker.close()
+            parts.workers.close()
             parts.statistics.close()
 
     def __enter__(self) -> Self:

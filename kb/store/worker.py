@@ -1,17 +1,17 @@
-"""Run queries in a separate process, which can be killed.
+"""Run queries in separate processes, which can be killed.
 
 pyoxigraph can neither time a query out nor cancel it, so a query of unknown origin runs in a child
-process that opens the same store read-only. `QueryWorker` is the parent's side, and
-`worker_process.py` the child's. The child is a fresh interpreter rather than a fork, because
-callers hold torch's threads.
+process that opens the same store read-only. `QueryWorkers` is the parent's side, and
+`worker_process.py` the child's. A child is a fresh interpreter rather than a fork, because callers
+hold torch's threads.
 
-The parent sends one request after the other over a socket pair. The child's standard input is a
-lifeline: when the parent ends, however it ends, the pipe closes and the child ends, too.
+The parent sends a child one request after the other over a socket pair. The child's standard input
+is a lifeline: when the parent ends, however it ends, the pipe closes and the child ends, too.
 
-A process that forks shares the socket pair with its copy, and each would read the other's answers.
-So the copy gives up its parent's child and starts its own at its first query.
+A process that forks shares the socket pairs with its copy, and each would read the other's answers.
+So the copy gives up its parent's children and starts its own at its first queries.
 
-The child limits its own memory (`memory_limit_bytes`), or one query could take all of the
+A child limits its own memory (`memory_limit_bytes`), or one query could take all of the
 machine's. A query that needs more is not run again. If something else kills its process, the query
 is run once more.
 """
@@ -26,6 +26,7 @@ import time
 import weakref
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
+from queue import Empty, LifoQueue
 from typing import TypeAlias, cast
 
 from kbqa.kb.graph import Table
@@ -46,26 +47,30 @@ _LONGEST_WAIT_S = 1e6  # the operating system's waits take no more than 24 days
 _OUT_OF_MEMORY = (-signal.SIGABRT, -signal.SIGPIPE)
 """How a process ends that gets no more memory: Python aborts it, or see `worker_process.py`."""
 
-_WORKERS: "weakref.WeakSet[QueryWorker]" = weakref.WeakSet()
+_ALL: "weakref.WeakSet[QueryWorkers]" = weakref.WeakSet()
 
 
-class QueryWorker:
-    """A killable process that answers queries over one store, started at the first of them.
+class QueryWorkers:
+    """Killable processes that answer queries over one store, each started when it is first needed.
 
-    Queries run one after the other. Any thread may ask, and so may a forked process, which gets its
-    own child.
+    Each runs one query at a time; others wait for an idle one. Any thread may ask, and so may a
+    forked process, which gets its own children.
 
     Args:
         graph_directory: Directory of a pyoxigraph store.
         description: The graph's name in messages.
+        size: The most processes.
+        niceness: By how much other processes go first, as `os.nice` has it: 0 to 19.
     """
 
-    def __init__(self, graph_directory: Path, description: str) -> None:
-        self._graph_directory = graph_directory
+    def __init__(
+        self, graph_directory: Path, description: str, size: int = 1, niceness: int = 0
+    ) -> None:
         self._description = description
-        self._lock = threading.Lock()
-        self._child: _Child | None = None
-        _WORKERS.add(self)
+        self._workers = [_Worker(graph_directory, description, niceness) for _ in range(size)]
+        self._idle = self._all_idle()
+        self._closing = threading.Lock()
+        _ALL.add(self)
 
     def select(self, query: str, timeout_s: float, limit: int | None) -> Table:
         """Run a SELECT query; see `Graph.select`."""
@@ -78,26 +83,42 @@ class QueryWorker:
         return cast(bool, self._answer(query, timeout_s, None))
 
     def close(self) -> None:
-        """End the child; a later query would start a new one."""
-        with self._lock:
-            self._stop()
+        """End each child once its query is done; a later query would start a new one."""
+        with self._closing:
+            ended: list[_Worker] = []
+            try:
+                while len(ended) < len(self._workers):
+                    ended.append(self._idle.get())
+                    ended[-1].stop()
+            finally:
+                for worker in ended:
+                    self._idle.put(worker)
 
     def forget(self) -> None:
-        """Give up a child that belongs to the process which this one was forked from."""
-        self._lock = threading.Lock()  # a thread that was not forked may hold the other
-        if self._child is not None:
-            self._child.forget()
-            self._child = None
+        """Give up the children that belong to the process which this one was forked from."""
+        for worker in self._workers:
+            worker.forget()
+        # Threads that were not forked may hold the others.
+        self._idle, self._closing = self._all_idle(), threading.Lock()
+
+    def _all_idle(self) -> "LifoQueue[_Worker]":
+        """Queue all workers. The one that was last busy is next, so that few need to start."""
+        idle: LifoQueue[_Worker] = LifoQueue()
+        for worker in self._workers:
+            idle.put(worker)
+        return idle
 
     def _answer(self, query: str, timeout_s: float, limit: int | None) -> object:
         deadline = time.monotonic() + timeout_s
         too_late = QueryTimeout(query, timeout_s, self._description)
-        if not self._lock.acquire(timeout=min(timeout_s, _LONGEST_WAIT_S)):
-            raise too_late
         try:
-            answer = self._run(query, limit, deadline)
+            worker = self._idle.get(timeout=_left_s(deadline))
+        except Empty:
+            raise too_late from None
+        try:
+            answer = worker.run(query, limit, deadline)
         finally:
-            self._lock.release()
+            self._idle.put(worker)
         if answer is None:
             raise too_late
         kind, value = answer
@@ -107,7 +128,16 @@ class QueryWorker:
             raise GraphError(f"{self._description} could not run the query: {value}")
         return value
 
-    def _run(
+
+class _Worker:
+    """Runs one query at a time in a child, and replaces the child when it has ended."""
+
+    def __init__(self, graph_directory: Path, description: str, niceness: int) -> None:
+        self._graph_directory = graph_directory
+        self._description, self._niceness = description, niceness
+        self._child: _Child | None = None
+
+    def run(
         self, query: str, limit: int | None, deadline: float, *, again: bool = True
     ) -> tuple[str, object] | None:
         """Have the child run a query; None if the deadline passes.
@@ -116,27 +146,38 @@ class QueryWorker:
         """
         request = marshal.dumps((query, limit))
         if self._child is not None and self._child.has_ended:
-            self._stop()
+            self.stop()
         if self._child is None:
-            self._child = _Child(self._graph_directory, self._description)
+            self._child = _Child(self._graph_directory, self._description, self._niceness)
         try:
             # A child that starts late is left to finish starting: it serves the next query.
             if not self._child.wait_until_ready(deadline):
                 return None
             self._child.connection.send_bytes(request)
             if not self._child.connection.poll(_left_s(deadline)):
-                self._stop()
+                self.stop()
                 return None
             return cast(tuple[str, object], marshal.loads(self._child.connection.recv_bytes()))
         except (EOFError, OSError) as error:
-            code = self._stop()
+            code = self.stop()
             if again and code == -signal.SIGKILL:
-                return self._run(query, limit, deadline, again=False)
+                return self.run(query, limit, deadline, again=False)
             raise self._death(code) from error
         except BaseException:
             # Interrupted: the next query must not read this one's answer.
-            self._stop()
+            self.stop()
             raise
+
+    def stop(self) -> int:
+        """End the child, and return its exit code."""
+        child, self._child = self._child, None
+        return 0 if child is None else child.stop()
+
+    def forget(self) -> None:
+        """Give up a child of the process which this one was forked from."""
+        child, self._child = self._child, None
+        if child is not None:
+            child.forget()
 
     def _death(self, code: int) -> GraphError | QuerySyntaxError:
         if code in _OUT_OF_MEMORY:
@@ -155,16 +196,11 @@ class QueryWorker:
             "The machine may be short of memory. Run the query again, or add a LIMIT."
         )
 
-    def _stop(self) -> int:
-        """End the child, and return its exit code."""
-        child, self._child = self._child, None
-        return 0 if child is None else child.stop()
-
 
 class _Child:
     """A child process that opens its store and then serves queries."""
 
-    def __init__(self, graph_directory: Path, description: str) -> None:
+    def __init__(self, graph_directory: Path, description: str, niceness: int) -> None:
         self._description = description
         self._must_be_ready_at = time.monotonic() + START_TIMEOUT_S
         self._is_ready = False
@@ -179,6 +215,7 @@ class _Child:
                     graph_directory,
                     str(theirs.fileno()),
                     str(memory_limit_bytes()),
+                    str(niceness),
                 ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
@@ -244,8 +281,8 @@ def _left_s(deadline: float) -> float:
 
 
 def _forget_children() -> None:
-    for worker in list(_WORKERS):
-        worker.forget()
+    for workers in list(_ALL):
+        workers.forget()
 
 
 os.register_at_fork(after_in_child=_forget_children)

@@ -1,6 +1,6 @@
 """The process that runs a store's queries: the child's side of `kbqa.kb.store.worker`.
 
-    python -P kb/store/worker_process.py GRAPH SOCKET MEMORY_BYTES
+    python -P kb/store/worker_process.py GRAPH SOCKET MEMORY_BYTES NICENESS
 
 It is run by its path and imports nothing of kbqa, or it would start with all of `kbqa.sparql`.
 
@@ -31,6 +31,7 @@ _Table: TypeAlias = tuple[tuple[str, ...], tuple[tuple[_Cell, ...], ...], bool]
 def main() -> None:
     """Serve the queries of the parent until it closes the connection."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle.
+    os.nice(int(sys.argv[4]))
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     with Connection(int(sys.argv[2])) as connection:
         try:

@@ -33,10 +33,13 @@ class EvidenceQuery(NamedTuple):
         query: A SELECT of every variable of the patterns.
         patterns: What the query matches; those of optional branches and of alternatives may stay
             unbound.
+        parts: For each pattern, the constraint or ordering of the CRP that it comes from; None for
+            the main path.
     """
 
     query: str
     patterns: tuple[TriplePattern, ...]
+    parts: tuple[Constraint | Order | None, ...]
 
 
 def compile_crp(crp: Crp, start: Constraint | None = None) -> str:
@@ -114,15 +117,22 @@ def compile_evidence(crp: Crp, answers: Sequence[Term]) -> EvidenceQuery:
     writer = PatternWriter(crp, shows_alternatives=True)
     terms = " ".join(sparql_term(answer) for answer in answers if is_well_formed(answer))
     values = Clause([f"VALUES {ANSWER} {{ {terms} }}"])
-    rest = [_answer_tests(crp, writer), *_constraints(crp, writer)]
+    tests = _answer_tests(crp, writer)
+    rest: list[tuple[Constraint | Order | None, Clause]] = [
+        (constraint, writer.constraint(constraint, writer.main_nodes))
+        for constraint in crp.constraints
+    ]
     if crp.order is not None:
-        rest.append(writer.ordering(crp.order).clause)
+        rest.append((crp.order, writer.ordering(crp.order).clause))
     paths = writer.main_paths()
-    triples = tuple(triple for clause in (*paths, *rest) for triple in clause.triples)
-    variables = sorted({term for triple in triples for term in triple if term.startswith("?")})
-    body = _union([values, path, *rest] for path in paths)
+    clauses = [*((None, path) for path in paths), *rest]
+    found = [(triple, part) for part, clause in clauses for triple in clause.triples]
+    variables = sorted({term for triple, _ in found for term in triple if term.startswith("?")})
+    body = _union([values, path, tests, *(clause for _, clause in rest)] for path in paths)
     query = "\n".join([f"SELECT DISTINCT {' '.join(variables)} WHERE {{", *body, "}"])
-    return EvidenceQuery(query, triples)
+    return EvidenceQuery(
+        query, tuple(triple for triple, _ in found), tuple(part for _, part in found)
+    )
 
 
 def _ranked(crp: Crp, order: Order, writer: PatternWriter, start: Constraint | None) -> list[str]:

@@ -5,6 +5,8 @@ Relations stay Freebase ids. The nodes of the main path are "the topic", "step 1
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple, TypeAlias
 
 from kbqa.sparql.crp import (
     AnyOf,
@@ -37,6 +39,10 @@ _OPERATORS = {
 }
 
 
+Part: TypeAlias = Constraint | Order | None
+"""A constraint or the ordering of a CRP; None for its main path."""
+
+
 def describe_crp(crp: Crp) -> list[str]:
     """Describe a CRP in sentences: the path to the answers, then what they must satisfy.
 
@@ -46,24 +52,27 @@ def describe_crp(crp: Crp) -> list[str]:
     >>> describe_crp(Crp(Entity("Kenya"), (Hop("location.country.capital"),)))
     ['From Kenya, follow location.country.capital to the answers.']
     """
-    comma = "," if isinstance(crp.path[-1], Fork) else ""
-    sentences = [f"From {crp.topic}, follow {_path(crp.path)}{comma} to the answers."]
-    asked = crp.asked
-    sentences += [_constraint(c, crp.answer) for c in crp.constraints if c not in asked]
-    sentences += _scope(crp)
-    if crp.order is not None:
-        sentences.append(_order(crp.order, crp.answer))
-    match crp.form:
-        case "count":
-            sentences.append("Count the answers.")
-        case "count bindings":
-            sentences.append(
-                "Count the ways to bind all nodes, which may be more than the answers."
-            )
-        case "ask":
-            tests = " and ".join(_demand(test, crp.answer, inner=True) for test in asked)
-            sentences.append(f"Say whether one of them {tests or 'exists'}.")
-    return sentences
+    return [sentence.text for sentence in _sentences(crp)]
+
+
+def find_sentence(crp: Crp, part: Part) -> int | None:
+    """Find the sentence of `describe_crp` that says a part of a CRP.
+
+    Args:
+        crp: What is described.
+        part: A part of it, or what a relaxation has left of one.
+
+    Returns:
+        Its index; None if no sentence says the part.
+
+    >>> crp = Crp(Entity("Kenya"), (Hop("a.b"),), order=Order(1, (Hop("c.d"),), True))
+    >>> find_sentence(crp, None), find_sentence(crp, crp.order)
+    (0, 1)
+    """
+    said = [(index, each) for index, (_, parts) in enumerate(_sentences(crp)) for each in parts]
+    exact = (index for index, each in said if each == part)
+    left = (index for index, each in said if _is_left_of(part, each))
+    return next(exact, next(left, None))
 
 
 def describe_dropped(dropped: Sequence[Constraint | Order], crp: Crp) -> list[str]:
@@ -72,6 +81,45 @@ def describe_dropped(dropped: Sequence[Constraint | Order], crp: Crp) -> list[st
         _order(part, crp.answer) if isinstance(part, Order) else _constraint(part, crp.answer)
         for part in dropped
     ]
+
+
+class _Sentence(NamedTuple):
+    """A sentence, and the parts of the CRP that it says."""
+
+    text: str
+    parts: tuple[Part, ...] = ()
+
+
+def _sentences(crp: Crp) -> Iterator[_Sentence]:
+    comma = "," if isinstance(crp.path[-1], Fork) else ""
+    path = f"From {crp.topic}, follow {_path(crp.path)}{comma} to the answers."
+    yield _Sentence(path, (None,))
+    asked = crp.asked
+    for constraint in crp.constraints:
+        if constraint not in asked:
+            yield _Sentence(_constraint(constraint, crp.answer), (constraint,))
+    yield from map(_Sentence, _scope(crp))
+    if crp.order is not None:
+        yield _Sentence(_order(crp.order, crp.answer), (crp.order,))
+    match crp.form:
+        case "count":
+            yield _Sentence("Count the answers.")
+        case "count bindings":
+            yield _Sentence("Count the ways to bind all nodes, which may be more than the answers.")
+        case "ask":
+            tests = " and ".join(_demand(test, crp.answer, inner=True) for test in asked)
+            yield _Sentence(f"Say whether one of them {tests or 'exists'}.", asked)
+
+
+def _is_left_of(part: Part, whole: Part) -> bool:
+    """Return whether a part is a constraint without some of its inner branches and labels."""
+    if not isinstance(part, Constraint) or not isinstance(whole, Constraint):
+        return False
+    bare, of_whole = (replace(each, branches=(), label=None) for each in (part, whole))
+    return bare == of_whole and all(
+        any(branch == other or _is_left_of(branch, other) for other in whole.branches)
+        for branch in part.branches
+    )
 
 
 def _scope(crp: Crp) -> Iterator[str]:

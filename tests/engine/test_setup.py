@@ -9,7 +9,7 @@ import pytest
 from kbqa.engine.answer import Answer
 from kbqa.engine.method import Asked, Clock
 from kbqa.engine.setup import Engine, Resources
-from kbqa.engine.writing.generate import Candidate
+from kbqa.engine.writing.generate import Candidate, Progress
 from kbqa.kb.graph import Graph
 from kbqa.sparql.errors import DeadlineExceeded, InputError
 
@@ -25,6 +25,20 @@ def test_many_questions_are_prepared_written_for_and_answered(graph: Graph, scri
         answers = [engine.answer(each) for each in written]
     assert [answer.answers[0].name for answer in answers] == ["Jamaican dollar", "Kingston"]
     assert all({"link", "write", "execute"} <= answer.seconds.keys() for answer in answers)
+
+
+def test_questions_are_passed_on_as_they_are_written_for(graph: Graph, scripted) -> None:
+    passed_on: dict[int, Asked] = {}
+    with Engine(graph, scripted(MONEY, CAPITAL, MONEY, MONEY)) as engine:
+        asked = [engine.prepare(QUESTION), engine.prepare("capital of jamaica?")]
+        asked.append(engine.prepare("who has left?"))
+        asked.append(engine.prepare("who is late?", deadline_s=0.001))
+        time.sleep(0.002)
+        engine.write_each(asked, passed_on.__setitem__, lambda at: at != 2)
+        answers = [engine.answer(passed_on[at]) for at in (0, 1)]
+    assert set(passed_on) == {0, 1}
+    assert [answer.answers[0].name for answer in answers] == ["Jamaican dollar", "Kingston"]
+    assert all("write" in answer.seconds for answer in answers)
 
 
 def test_stages_are_heard_as_they_begin(graph: Graph, scripted) -> None:
@@ -110,7 +124,9 @@ class Fixed:
     def settings(self) -> dict[str, object]:
         return {}
 
-    def write(self, asked: Sequence[Asked]) -> list[list[Candidate]]:
+    def write(
+        self, asked: Sequence[Asked], progress: Progress | None = None
+    ) -> list[list[Candidate]]:
         return [[] for _ in asked]
 
     def answer(self, asked: Asked) -> Answer:

@@ -112,6 +112,7 @@ class Row(_Record):
     confidence: float | None = None
     truncated: bool = False
     problem: str | None = None
+    reason: str | None = None
     stage: str | None = None
     sparql: str | None = None
     evidence: tuple[object, ...] = ()

@@ -10,7 +10,7 @@ Source: SubgraphRAG; Path Pooling, algorithm 2.
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from kbqa.engine.answer import Answer, AnswerEntity, EvidenceTriple
+from kbqa.engine.answer import Answer, AnswerEntity, EvidenceTriple, WhyNot
 from kbqa.engine.deciding.answering import PROVEN_ANSWERS
 from kbqa.engine.deciding.choice import Step
 from kbqa.engine.deciding.method import WalkingMethod
@@ -31,14 +31,17 @@ from kbqa.engine.retrieval.retrieval import (
 )
 from kbqa.engine.running.evidence import Proof, prove
 from kbqa.engine.running.execute import Executor, Policy
-from kbqa.engine.running.tried import Execution
+from kbqa.engine.running.tried import Execution, name_first_answers
 from kbqa.engine.setup import Resources
 from kbqa.sparql.errors import InputError
 from kbqa.sparql.terms import Term
 
 NO_POOLING = PoolingSettings(mechanism="none")
 
-_NOT_READ = "the language model named no node of the triples; see the steps of the trace"
+_NOT_READ = WhyNot(
+    "unnamed", "the language model named no node of the triples; see the steps of the trace"
+)
+_NO_PATH = WhyNot("empty", "no path of the best triples leads to an answer")
 
 
 def make_retrieving(
@@ -123,8 +126,9 @@ class _Question:
         answers = () if read is None else read.answers
         with session.asked.clock.stage("prove"):
             evidence = self._ways(retrieved, answers[:PROVEN_ANSWERS])
-        why = None if answers else CALLS_SPENT if read is None else _NOT_READ
-        proof = Proof(tuple(AnswerEntity(each, name(each)) for each in answers), evidence, why)
+        proof = Proof(tuple(AnswerEntity(each, name(each)) for each in answers), evidence)
+        if not answers:
+            proof = Proof.missing(CALLS_SPENT if read is None else _NOT_READ)
         unmatched = () if read is None else read.unmatched
         return self._answer(retrieved, proof, "llm", unmatched=unmatched)
 
@@ -143,11 +147,12 @@ class _Question:
         executor = Executor(session.graph, grounder, asked.clock, walkers.timeout_s, policy)
         execution = executor.execute(candidates)
         found = execution.answering
-        proof = Proof((), problem="no path of the best triples leads to an answer")
+        proof = Proof.missing(_NO_PATH)
         if found is not None and found.relaxation is not None:
             with asked.clock.stage("prove"):
+                execution = name_first_answers(session.graph, execution)
                 crp, timeout_s = found.relaxation.crp, walkers.timeout_s
-                proof = prove(session.graph, crp, found.terms, timeout_s)
+                proof = prove(session.graph, crp, found.terms, timeout_s, found.crp)
         return self._answer(retrieved, proof, "kernels", execution)
 
     def _ways(self, retrieved: Retrieved, answers: Sequence[Term]) -> tuple[EvidenceTriple, ...]:
@@ -170,6 +175,8 @@ class _Question:
         """Put the answer together."""
         session = self._session
         asked = session.asked
+        if (nothing := self._nothing_retrieved(retrieved)) is not None:
+            proof = Proof.missing(nothing)
         found = None if execution is None else execution.answering
         triples = tuple(retrieved.triples())
         names = session.neighbourhood.names(n for each in triples for n in (each[0], each[2]))
@@ -183,20 +190,22 @@ class _Question:
             sparql=None if found is None else found.sparql,
             evidence=proof.evidence,
             stage="retrieved" if proof.answers else None,
-            problem=self._problem(retrieved, proof),
+            problem=proof.problem,
+            reason=proof.reason,
             truncated=found is not None and found.table is not None and found.table.truncated,
             usage=asked.usage,
             seconds=asked.clock.seconds,
         )
 
-    def _problem(self, retrieved: Retrieved, proof: Proof) -> str | None:
-        """Say why there are no answers, or what is missing from their proof."""
+    def _nothing_retrieved(self, retrieved: Retrieved) -> WhyNot | None:
+        """Say why there is nothing to read; None if there is something."""
         topics = self._session.topics
         if not topics:
             return self._session.without_topic()
         if not retrieved.seen:
-            return f"the graph has nothing around {' and '.join(map(str, topics))}"
-        return proof.problem
+            around = " and ".join(map(str, topics))
+            return WhyNot("unreachable", f"the graph has nothing around {around}")
+        return None
 
 
 def _best_with(node: Term, retrieved: Retrieved) -> tuple[Term, str, Term]:

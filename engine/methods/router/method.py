@@ -9,10 +9,8 @@ Source: RouterKGQA §3.
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
-from kbqa.engine.answer import Answer
-from kbqa.engine.exploring.bounded_graph import BoundedGraph
+from kbqa.engine.answer import Answer, WhyNot
 from kbqa.engine.linking.ground import Grounder
 from kbqa.engine.linking.linker import LinkedEntity, explain_unlinked
 from kbqa.engine.method import Asked
@@ -20,11 +18,11 @@ from kbqa.engine.methods.router.repair import Repair
 from kbqa.engine.methods.router.routing import Routing
 from kbqa.engine.methods.router.trace import RouterTrace, Stage
 from kbqa.engine.questions.language import unlike_a_question
-from kbqa.engine.running.evidence import PROVEN_ANSWERS, prove
+from kbqa.engine.running.evidence import prove_answer
 from kbqa.engine.running.execute import Executor, Policy
-from kbqa.engine.running.tried import Execution, Tried
+from kbqa.engine.running.tried import Execution, Tried, name_first_answers
 from kbqa.engine.setup import Resources
-from kbqa.engine.writing.generate import Candidate, Generator, NoPaths, Request
+from kbqa.engine.writing.generate import Candidate, Generator, NoPaths, Progress, Request
 from kbqa.kb.graph import Graph
 from kbqa.kb.names.search import Names
 from kbqa.sparql.crp import Entity
@@ -71,13 +69,15 @@ class RouterKgqa:
             "repair": None if self._routing is None else self._routing.settings(),
         }
 
-    def write(self, asked: Sequence[Asked]) -> list[list[Candidate]]:
+    def write(
+        self, asked: Sequence[Asked], progress: Progress | None = None
+    ) -> list[list[Candidate]]:
         """Write the candidates of many questions at once; see `Method.write`."""
-        requests = [request_of(each) for each in asked]
+        requests, n = [request_of(each) for each in asked], self._resources.n
+        if progress is not None:
+            return self._generator.generate(requests, n, progress=progress)
         ends = [each.clock.ends_at for each in asked if each.clock.ends_at is not None]
-        return self._generator.generate(
-            requests, self._resources.n, ends_at=min(ends, default=None)
-        )
+        return self._generator.generate(requests, n, ends_at=min(ends, default=None))
 
     def answer(self, asked: Asked) -> Answer:
         """Answer a question; see `Method.answer`."""
@@ -85,7 +85,7 @@ class RouterKgqa:
             # The writing is one call: the only one, if there is but one.
             asked.budget.take() or asked.budget.take_last()
         candidates = self._candidates(asked)
-        graph = _bounded(self._resources.graph, asked)
+        graph = asked.bounded(self._resources.graph)
         grounder = Grounder(graph, self._resources.names, asked.linked, asked.given)
         timeout_s, policy = self._resources.timeout_s, self._policy
         executor = Executor(graph, grounder, asked.clock, timeout_s, policy, asked.question)
@@ -122,37 +122,21 @@ class RouterKgqa:
     ) -> Answer:
         """Fetch names and evidence for what was found, and put the answer together."""
         calls = None if asked.budget.limit is None else asked.budget.spent
-        answer = Answer(
-            question=asked.question,
-            answers=(),
-            trace=RouterTrace(execution.tried, None, None, repair, calls),
-            linked=asked.linked,
-            problem=_why_not(asked, execution.tried, self._resources.names),
-            usage=asked.usage,
-            seconds=asked.clock.seconds,
-        )
-        found = execution.answering
-        if found is None or found.proven is None or found.table is None:
-            return answer
-        # What shows yes or no is evidence, and not an answer.
-        is_list = found.boolean is None
-        with asked.clock.stage("prove"):
-            terms = found.terms if is_list else found.terms[:PROVEN_ANSWERS]
-            proof = prove(graph, found.proven, terms, self._resources.timeout_s)
-        return replace(
-            answer,
-            answers=proof.answers if is_list else (),
-            boolean=found.boolean,
-            count=found.count,
-            trace=RouterTrace(execution.tried, execution.best, stage, repair, calls),
-            confidence=found.confidence,
-            sparql=found.sparql,
-            evidence=proof.evidence,
-            stage=stage,
-            problem=proof.problem,
-            not_understood=found.not_understood,
-            truncated=is_list and found.table.truncated,
-        )
+        if (found := execution.answering) is None:
+            why_not = _why_not(asked, execution.tried, self._resources.names)
+            return Answer(
+                question=asked.question,
+                answers=(),
+                trace=RouterTrace(execution.tried, None, None, repair, calls),
+                linked=asked.linked,
+                problem=why_not.problem,
+                reason=why_not.reason,
+                usage=asked.usage,
+                seconds=asked.clock.seconds,
+            )
+        execution = name_first_answers(graph, execution)
+        trace = RouterTrace(execution.tried, execution.best, stage, repair, calls)
+        return prove_answer(asked, graph, found, trace, stage, self._resources.timeout_s)
 
 
 def request_of(asked: Asked) -> Request:
@@ -166,11 +150,6 @@ def likely_topics(linked: Sequence[LinkedEntity]) -> tuple[Entity, ...]:
     return tuple(Entity(entity.name, entity.mid) for entity in linked if entity.score >= least)
 
 
-def _bounded(graph: Graph, asked: Asked) -> Graph:
-    """Return the graph as the question sees it: without a deadline, as it is."""
-    return graph if asked.clock.ends_at is None else BoundedGraph(graph, asked.clock.bound)
-
-
 def _run(repair: Repair, executor: Executor) -> Tried:
     """Run a repaired path; it is not judged, as confidence is about written ones."""
     assert repair.crp is not None
@@ -179,22 +158,24 @@ def _run(repair: Repair, executor: Executor) -> Tried:
     return tried
 
 
-def _why_not(asked: Asked, tried: Sequence[Tried], names: Names) -> str:
+def _why_not(asked: Asked, tried: Sequence[Tried], names: Names) -> WhyNot:
     """Say why a question has no answer, by its words or the candidate that came furthest."""
     fates = [each.fate for each in tried]
     if "failed" in fates:
-        return "the graph did not answer in time, or gave a malformed result; see the paths below"
+        failed = "the graph did not answer in time, or gave a malformed result; see the paths below"
+        return WhyNot("graph", failed)
     if (why := unlike_a_question(asked.question)) is not None:
-        return why
+        return WhyNot("no-question", why)
     if not fates:
-        return "no path was written, and none was found in the graph"
+        return WhyNot("none-written", "no path was written, and none was found in the graph")
     if "reachable" in fates:
         reached = next(each for each in tried if each.fate == "reachable")
         why = f": {reached.problem}" if reached.problem else ""
-        return f"the path exists, but nothing on it leads to an answer{why}"
+        return WhyNot("empty", f"the path exists, but nothing on it leads to an answer{why}")
     if "unreachable" in fates:
-        return "none of the model's paths exists in the graph"
+        return WhyNot("unreachable", "none of the model's paths exists in the graph")
     if "unlinked" in fates:
         hint = "" if asked.linked else f"; {explain_unlinked(names)}"
-        return f"no entity was found for the model's topics{hint}. Name one with --topic MID"
-    return "the model wrote nothing that can be read as a path"
+        unlinked = f"no entity was found for the model's topics{hint}. Name one with --topic MID"
+        return WhyNot("unlinked", unlinked)
+    return WhyNot("unreadable", "the model wrote nothing that can be read as a path")

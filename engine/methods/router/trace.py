@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from kbqa.engine.methods.router.repair import Repair
-from kbqa.engine.running.tried import Tried, path_record
-from kbqa.sparql.forms.english import describe_crp, describe_dropped
+from kbqa.engine.running.tried import Tried, describe_found, path_record
 
 Stage = Literal["specialised", "general"]
 """What found the path that answers: the small model, or repair (RouterKGQA's stages 1 and 2)."""
@@ -55,16 +54,8 @@ class RouterTrace:
         return lines
 
     def _path(self, tried: Tried) -> Iterator[str]:
-        assert tried.grounding is not None
         assert tried.relaxation is not None
-        crp, dropped = tried.grounding.crp, tried.relaxation.dropped
-        yield "Path:"
-        yield from (f"  {sentence}" for sentence in describe_crp(crp))
-        if tried.problem is not None:
-            yield f"Of what the model wrote: {tried.problem}."
-        if dropped:
-            yield "Dropped, because nothing satisfied all of it:"
-            yield from (f"  {sentence}" for sentence in describe_dropped(dropped, crp))
+        yield from describe_found(tried, "Of what the model wrote")
         level, repair = tried.relaxation.level, self.repair
         if self.stage != "general" or repair is None:
             assert self.best is not None

@@ -15,7 +15,7 @@ Source: TRACE §3; algorithm 1.
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from kbqa.engine.answer import Answer
+from kbqa.engine.answer import Answer, WhyNot
 from kbqa.engine.deciding.reading import read_names
 from kbqa.engine.deciding.session import CALLS_SPENT, Session, Walkers
 from kbqa.engine.deciding.trace import WalkTrace
@@ -31,7 +31,7 @@ from kbqa.engine.methods.trace.settings import TraceSettings
 from kbqa.engine.methods.trace.trajectories import drawn_path
 from kbqa.engine.running.evidence import Proof, prove
 from kbqa.engine.running.execute import Executor, Policy
-from kbqa.engine.running.tried import Execution, Tried, path_record
+from kbqa.engine.running.tried import Execution, Tried, name_first_answers, path_record
 from kbqa.kb.names.keys import normalise
 from kbqa.sparql.crp import Hop
 from kbqa.sparql.terms import Term
@@ -86,12 +86,13 @@ class _Question:
         """Fetch names and evidence for what was found, and put the answer together."""
         session, found = self._session, execution.answering
         asked = session.asked
-        proof = Proof((), problem=_why_not(session, explored))
+        proof = Proof.missing(_why_not(session, explored))
         if found is not None and found.relaxation is not None:
             terms = self._answering(found)
             with asked.clock.stage("prove"):
+                execution = name_first_answers(session.graph, execution)
                 crp, timeout_s = found.relaxation.crp, self._walkers.timeout_s
-                proof = prove(session.graph, crp, terms, timeout_s)
+                proof = prove(session.graph, crp, terms, timeout_s, found.crp)
         return Answer(
             question=asked.question,
             answers=proof.answers,
@@ -101,6 +102,7 @@ class _Question:
             evidence=proof.evidence,
             stage="explored" if proof.answers else None,
             problem=proof.problem,
+            reason=proof.reason,
             truncated=found is not None and found.table is not None and found.table.truncated,
             usage=asked.usage,
             seconds=asked.clock.seconds,
@@ -159,12 +161,12 @@ class _Question:
         return WalkTrace(steps, (), explored.stop, queries, tuple(drawn), details)
 
 
-def _why_not(session: Session, explored: Explored) -> str:
+def _why_not(session: Session, explored: Explored) -> WhyNot:
     """Say why there are no answers."""
     if not session.topics:
         return session.without_topic()
     if explored.stop == "budget":
         return CALLS_SPENT
     if explored.ended:
-        return "no path that was followed leads to an answer"
-    return "no path was followed from the topics; see the steps of the trace"
+        return WhyNot("empty", "no path that was followed leads to an answer")
+    return WhyNot("unreachable", "no path was followed from the topics; see the steps of the trace")

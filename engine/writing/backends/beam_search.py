@@ -10,7 +10,7 @@ probabilities that the model gives them, which are not renormalised over the all
 without an alternative are not searched for; the model reads several of them at a time.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -137,6 +137,10 @@ class _Search:
                     given_up += 1
         self._prune()
 
+    def give_up(self) -> None:
+        """Forget the beams and what was found."""
+        self.beams, self.finished = [], []
+
     def _follow(self, option: _Option) -> Beam | None:
         """Add a token to a beam, and all those that must follow it."""
         beam, token = option.beam, option.token
@@ -167,6 +171,8 @@ def beam_search(
     max_new_tokens: int,
     starts: Sequence[State] | None = None,
     ends_at: float | None = None,
+    done: Callable[[int, Sequence[Hypothesis]], object] | None = None,
+    is_wanted: Callable[[int], bool] | None = None,
 ) -> list[list[Hypothesis]]:
     """Find up to n likeliest texts for each prompt.
 
@@ -179,9 +185,13 @@ def beam_search(
         max_new_tokens: Texts that are not finished by then are dropped.
         starts: The state in which the texts of each prompt begin; unsteered by default.
         ends_at: When the caller's deadline passes; it is checked between steps.
+        done: Called with a prompt's number and texts as soon as its search is over.
+        is_wanted: Asked between steps whether a prompt, by its number, is still wanted; if not, its
+            search is given up.
 
     Returns:
-        The texts for each prompt, best first; fewer than n if the others are hopeless.
+        The texts for each prompt, best first; fewer than n if the others are hopeless, and none if
+        the search was given up.
 
     Raises:
         DeadlineExceeded: The deadline passed.
@@ -194,17 +204,26 @@ def beam_search(
         for row, state in enumerate(states)
     ]
     reader = BatchReader(model, input_ids, attention_mask)
+    going_on = dict(enumerate(searches))
     with torch.inference_mode():
         logprobs = reader.read_prompts()
         for row, search in enumerate(searches):
             search.advance(list(_options(search.beams[0], logprobs[row], n)))
-        while any(search.beams for search in searches):
+        while True:
+            for row in [row for row, search in going_on.items() if not search.beams]:
+                search = going_on.pop(row)
+                if done is not None:
+                    done(row, search.finished)
+            for row in [] if is_wanted is None else [*going_on]:
+                if not is_wanted(row):
+                    going_on.pop(row).give_up()
+            if not going_on:
+                return [search.finished for search in searches]
             check_deadline(ends_at, "writing paths")
-            _read_on(searches, reader, n)
-    return [search.finished for search in searches]
+            _read_on(going_on.values(), reader, n)
 
 
-def _read_on(searches: Sequence[_Search], reader: BatchReader, n: int) -> None:
+def _read_on(searches: Collection[_Search], reader: BatchReader, n: int) -> None:
     """Let the model read a block of every beam, and extend the beams that are now fully read."""
     beams = [beam for search in searches for beam in search.beams]
     width = max(1, _BLOCK_TOKENS // len(beams))
@@ -223,8 +242,7 @@ def _read_on(searches: Sequence[_Search], reader: BatchReader, n: int) -> None:
             else:
                 options += _options(read, logprobs[ends[row] - 1], n)
             row += 1
-        if search.beams:
-            search.advance(options)
+        search.advance(options)
 
 
 def _forced(

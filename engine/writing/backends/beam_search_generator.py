@@ -15,6 +15,7 @@ from kbqa.engine.writing.generate import (
     DEFAULT_BEAMS,
     MAX_NEW_TOKENS,
     Candidate,
+    Progress,
     Request,
     best_distinct,
 )
@@ -64,15 +65,20 @@ class BeamSearchGenerator:
         n: int = DEFAULT_BEAMS,
         *,
         ends_at: float | None = None,
+        progress: Progress | None = None,
     ) -> list[list[Candidate]]:
         """Write up to n candidates for each request by beam search; see `Generator.generate`."""
         if not requests:
             return []
         with held(self._lock, ends_at, self._name):
-            return self._generate(requests, n, ends_at)
+            return self._generate(requests, n, ends_at, progress)
 
     def _generate(
-        self, requests: Sequence[Request], n: int, ends_at: float | None
+        self,
+        requests: Sequence[Request],
+        n: int,
+        ends_at: float | None,
+        progress: Progress | None,
     ) -> list[list[Candidate]]:
         prompts = [self._prompt.render(request.question) for request in requests]
         inputs = self._tokenizer(
@@ -80,7 +86,17 @@ class BeamSearchGenerator:
         ).to(self._model.device)
         form = self._prompt.crp_format
         steps = [self._decoding.steps(request, form) for request in requests]
-        found = beam_search(
+        written: list[list[Candidate]] = [[] for _ in requests]
+
+        def take(row: int, texts: Sequence[Hypothesis]) -> None:
+            written[row] = [
+                replace(candidate, topics=walked_topics(steps[row], candidate.text))
+                for candidate in best_distinct(map(self._candidate, texts), n)
+            ]
+            if progress is not None:
+                progress.written(row, written[row])
+
+        beam_search(
             self._model,
             inputs["input_ids"],
             inputs["attention_mask"],
@@ -89,14 +105,10 @@ class BeamSearchGenerator:
             max_new_tokens=MAX_NEW_TOKENS,
             ends_at=ends_at,
             starts=[self._start(walk) for walk in steps],
+            done=take,
+            is_wanted=None if progress is None else progress.is_wanted,
         )
-        return [
-            [
-                replace(candidate, topics=walked_topics(walk, candidate.text))
-                for candidate in best_distinct(map(self._candidate, texts), n)
-            ]
-            for texts, walk in zip(found, steps, strict=True)
-        ]
+        return written
 
     def _start(self, steps: Steps | None) -> State:
         if steps is None or self._pieces is None:

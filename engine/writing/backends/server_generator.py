@@ -18,6 +18,7 @@ from kbqa.engine.writing.generate import (
     DEFAULT_SEED,
     TEMPERATURE,
     Candidate,
+    Progress,
     Request,
     best_distinct,
 )
@@ -99,6 +100,7 @@ class ServerGenerator:
         n: int = DEFAULT_BEAMS,
         *,
         ends_at: float | None = None,
+        progress: Progress | None = None,
     ) -> list[list[Candidate]]:
         """Write up to n candidates for each request; see `Generator.generate`.
 

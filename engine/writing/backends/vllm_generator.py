@@ -24,6 +24,7 @@ from kbqa.engine.writing.generate import (
     MAX_NEW_TOKENS,
     TEMPERATURE,
     Candidate,
+    Progress,
     Request,
     best_distinct,
 )
@@ -132,6 +133,7 @@ class VllmGenerator:
         n: int = DEFAULT_BEAMS,
         *,
         ends_at: float | None = None,
+        progress: Progress | None = None,
     ) -> list[list[Candidate]]:
         """Write up to n candidates for each request; see `Generator.generate`.
 

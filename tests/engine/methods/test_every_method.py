@@ -171,6 +171,7 @@ def test_no_reply_fails_a_question(
         record = json.loads(row)
         assert record["error"] is None, (REPLIES[int(record["id"])], record["error"])
         assert record["answers"] or record["problem"]
+        assert (record["reason"] is None) == bool(record["answers"])
         for step in record["trace"]["steps"]:
             if step["kind"] in {"relations", "entities"}:
                 assert set(step.get("chosen", ())) <= set(step["offered"])

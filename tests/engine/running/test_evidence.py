@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from kbqa.kb.names.search import open_names
 from kbqa.kb.open import open_graph
 from kbqa.sparql.compiler.compile import compile_crp
 from kbqa.sparql.crp import Compare, Constraint, Crp, Entity, Hop, IsEntity, Order
+from kbqa.sparql.forms.english import describe_crp
 from kbqa.sparql.terms import LiteralTerm, Term
 
 JUSTIN, JAXON, JAMAICA = "m.06w2sn5", "m.0gxnnwq", "m.03_r3"
@@ -22,6 +24,8 @@ RECENT = Constraint(
     1, (Hop("measurement_unit.dated_integer.year"),), Compare(">", LiteralTerm("2010"))
 )
 BACKWARDS = Hop("location.location.containedby", inverse=True)
+JAMAICAN = Entity("Jamaica", JAMAICA)
+RECENT_SIBLING = replace(RECENT, at=2)
 
 
 @pytest.mark.parametrize(
@@ -79,3 +83,36 @@ def test_the_first_of_many_answers_are_proven(demo_store: Path) -> None:
     assert {triple.object for triple in triples} == set(answers[:PROVEN_ANSWERS])
     names.close()
     graph.close()
+
+
+def test_a_triple_says_which_sentence_it_proves(graph: Graph) -> None:
+    crp = Crp(Entity(mid=JUSTIN), SIBLINGS, (RECENT_SIBLING, MALE))
+    relaxed = replace(crp, constraints=(MALE,))
+    triples = find_evidence(graph, relaxed, [JAXON], 5, crp)
+    sentences = describe_crp(crp)
+    proven = [(triple.relation, sentences[triple.part or 0]) for triple in triples]
+    assert proven == [
+        (SIBLINGS[0].relation, sentences[0]),
+        (SIBLINGS[1].relation, sentences[0]),
+        (GENDER.relation, "Keep those where the answer has people.person.gender Male."),
+    ]
+    unrelaxed = find_evidence(graph, relaxed, [JAXON], 5)
+    assert [triple.part for triple in unrelaxed] == [0, 0, 1]
+
+
+def test_a_triple_that_proves_several_sentences_names_the_first(graph: Graph) -> None:
+    lives = Constraint(1, (Hop("location.country.capital", inverse=True),), IsEntity(JAMAICAN))
+    crp = Crp(JAMAICAN, (Hop("location.country.capital"),), (lives,))
+    [triple] = find_evidence(graph, crp, ["m.03yl7"], 5)
+    assert triple.part == 0
+    assert triple.to_dict()["part"] == 0
+
+
+def test_what_orders_answers_proves_the_sentence_of_the_order(graph: Graph) -> None:
+    crp = Crp(Entity(mid=JAMAICA), POPULATION[:1], (RECENT,), Order(1, POPULATION[1:], True))
+    triples = find_evidence(graph, crp, ["m.0pop2"], 5)
+    assert {triple.relation: triple.part for triple in triples} == {
+        POPULATION[0].relation: 0,
+        "measurement_unit.dated_integer.year": 1,
+        POPULATION[1].relation: 2,
+    }

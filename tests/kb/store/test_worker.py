@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from kbqa.kb.store.worker import QueryWorker
+from kbqa.kb.store.worker import QueryWorkers
 from kbqa.sparql.errors import GraphError, InputError, QuerySyntaxError, QueryTimeout, StoreError
+from kbqa.sparql.terms import LiteralTerm
 
 # The cross product of three free triples, of which no row passes: seconds of work.
 SLOW = """ASK { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l
@@ -20,8 +21,8 @@ QUICK = "ASK { ?s ?p ?o }"
 
 
 @pytest.fixture
-def worker(small_store: Path) -> Iterator[QueryWorker]:
-    made = QueryWorker(small_store / "graph", "store small")
+def worker(small_store: Path) -> Iterator[QueryWorkers]:
+    made = QueryWorkers(small_store / "graph", "store small")
     yield made
     made.close()
 
@@ -47,7 +48,7 @@ def _until(is_true: Callable[[], bool], seconds: float = 10) -> None:
         time.sleep(0.02)
 
 
-def test_process_starts_at_the_first_query_and_is_kept(worker: QueryWorker) -> None:
+def test_process_starts_at_the_first_query_and_is_kept(worker: QueryWorkers) -> None:
     assert not _children(os.getpid())
     worker.ask(QUICK, 30)
     first = _children(os.getpid())
@@ -58,7 +59,7 @@ def test_process_starts_at_the_first_query_and_is_kept(worker: QueryWorker) -> N
     assert not _children(os.getpid())
 
 
-def test_timeout_kills_the_process(worker: QueryWorker) -> None:
+def test_timeout_kills_the_process(worker: QueryWorkers) -> None:
     worker.ask(QUICK, 30)
     started = time.monotonic()
     with pytest.raises(QueryTimeout, match="store small"):
@@ -68,7 +69,7 @@ def test_timeout_kills_the_process(worker: QueryWorker) -> None:
     assert worker.ask(QUICK, 30)
 
 
-def test_a_process_that_was_killed_is_replaced(worker: QueryWorker) -> None:
+def test_a_process_that_was_killed_is_replaced(worker: QueryWorkers) -> None:
     worker.ask(QUICK, 30)
     (child,) = _children(os.getpid())
     os.kill(child, signal.SIGKILL)
@@ -93,7 +94,7 @@ def _kill_processes(count: int) -> None:
     ids=["run again", "given up"],
 )
 def test_a_query_whose_process_something_kills_is_run_once_more(
-    worker: QueryWorker, kills: int, error: type[GraphError], message: str
+    worker: QueryWorkers, kills: int, error: type[GraphError], message: str
 ) -> None:
     worker.ask(QUICK, 30)
     killer = threading.Thread(target=_kill_processes, args=(kills,))
@@ -116,7 +117,7 @@ GREEDY = f'SELECT (STRLEN(?x32) AS ?n) {{ BIND ("aaaaaaaaaaaaaaaa" AS ?x0) {DOUB
     ],
 )
 def test_a_query_that_takes_too_much_memory_is_stopped_and_not_run_again(
-    worker: QueryWorker,
+    worker: QueryWorkers,
     query: str,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
@@ -137,21 +138,21 @@ def test_a_query_that_takes_too_much_memory_is_stopped_and_not_run_again(
 
 @pytest.mark.parametrize("size", ["0", "-1", "nan", "much"])
 def test_a_memory_limit_that_is_not_a_number_is_refused(
-    worker: QueryWorker, size: str, monkeypatch: pytest.MonkeyPatch
+    worker: QueryWorkers, size: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KBQA_QUERY_MEMORY_GB", size)
     with pytest.raises(InputError, match=r"KBQA_QUERY_MEMORY_GB is .*: set it to a number"):
         worker.ask(QUICK, 30)
 
 
-def test_a_deeply_nested_query_is_not_reported_as_missing_memory(worker: QueryWorker) -> None:
+def test_a_deeply_nested_query_is_not_reported_as_missing_memory(worker: QueryWorkers) -> None:
     query = f"SELECT * {'{' * 3000} ?x ?y ?z {'}' * 3000}"
     with pytest.raises(QuerySyntaxError, match="nested too deeply"):
         worker.select(query, 30, None)
     assert worker.ask(QUICK, 30)
 
 
-def test_the_time_limit_counts_the_wait_for_other_queries(worker: QueryWorker) -> None:
+def test_the_time_limit_counts_the_wait_for_other_queries(worker: QueryWorkers) -> None:
     worker.ask(QUICK, 30)
 
     def ask(_: int) -> float:
@@ -164,7 +165,7 @@ def test_the_time_limit_counts_the_wait_for_other_queries(worker: QueryWorker) -
         assert max(pool.map(ask, range(4))) < 3, "one after the other, they would take 4"
 
 
-def test_the_time_limit_counts_the_start_of_the_process_which_is_kept(worker: QueryWorker) -> None:
+def test_the_time_limit_counts_the_start_of_the_process_which_is_kept(worker: QueryWorkers) -> None:
     with pytest.raises(QueryTimeout):
         worker.ask(QUICK, 0.001)
     (child,) = _children(os.getpid())
@@ -175,9 +176,9 @@ def test_the_time_limit_counts_the_start_of_the_process_which_is_kept(worker: Qu
 FORKED = """
 import os, sys
 from pathlib import Path
-from kbqa.kb.store.worker import QueryWorker
+from kbqa.kb.store.worker import QueryWorkers
 
-worker = QueryWorker(Path(sys.argv[1]), "store small")
+worker = QueryWorkers(Path(sys.argv[1]), "store small", int(sys.argv[2]))
 worker.ask("ASK { ?s ?p ?o }", 30)
 forked = os.fork()
 first = 0 if forked else 1000
@@ -191,21 +192,24 @@ print("done", flush=True)
 """
 
 
-def test_a_worker_that_is_open_across_a_fork_does_not_mix_answers(small_store: Path) -> None:
-    command = [sys.executable, "-W", "error", "-c", FORKED, str(small_store / "graph")]
+@pytest.mark.parametrize("size", ["1", "2"])
+def test_workers_that_are_open_across_a_fork_do_not_mix_answers(
+    small_store: Path, size: str
+) -> None:
+    command = [sys.executable, "-W", "error", "-c", FORKED, str(small_store / "graph"), size]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "done\ndone\n", "")
 
 
 def test_a_forgotten_worker_leaves_no_process(small_store: Path) -> None:
-    QueryWorker(small_store / "graph", "store small").ask(QUICK, 30)
+    QueryWorkers(small_store / "graph", "store small").ask(QUICK, 30)
     _until(lambda: not _children(os.getpid()))
 
 
 def test_process_ends_with_its_parent_in_the_middle_of_a_query(small_store: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from kbqa.kb.store.worker import QueryWorker\n"
-        f"QueryWorker(Path(sys.argv[1]), 'store').ask('''{SLOW}''', 60)"
+        "import sys; from pathlib import Path; from kbqa.kb.store.worker import QueryWorkers\n"
+        f"QueryWorkers(Path(sys.argv[1]), 'store').ask('''{SLOW}''', 60)"
     )
     parent = subprocess.Popen([sys.executable, "-c", code, str(small_store / "graph")])
     _until(lambda: bool(_children(parent.pid)))
@@ -223,7 +227,7 @@ def _command(process: int) -> bytes:
         return b""
 
 
-def test_threads_take_turns(worker: QueryWorker) -> None:
+def test_threads_take_turns(worker: QueryWorkers) -> None:
     answers: list[tuple[int, int]] = []
 
     def ask(number: int) -> None:
@@ -242,12 +246,69 @@ def test_threads_take_turns(worker: QueryWorker) -> None:
     assert all(asked == got for asked, got in answers)
 
 
+@pytest.fixture
+def three(small_store: Path) -> Iterator[QueryWorkers]:
+    made = QueryWorkers(small_store / "graph", "store small", 3)
+    yield made
+    made.close()
+
+
+def test_several_workers_run_queries_at_once(three: QueryWorkers) -> None:
+    def ask(_: int) -> None:
+        with pytest.raises(QueryTimeout, match="within 3 s"):
+            three.ask(SLOW, 3)
+
+    with ThreadPoolExecutor(3) as pool:
+        asked = [pool.submit(ask, number) for number in range(3)]
+        _until(lambda: len(_children(os.getpid())) == 3)
+        # All are busy: the wait for one counts.
+        with pytest.raises(QueryTimeout, match=r"within 0\.1 s"):
+            three.ask(QUICK, 0.1)
+        for each in asked:
+            each.result()
+    assert three.ask(QUICK, 30)
+
+
+def test_only_as_many_processes_start_as_are_needed_and_all_end(three: QueryWorkers) -> None:
+    for _ in range(4):
+        assert three.ask(QUICK, 30)
+    assert len(_children(os.getpid())) == 1
+    with ThreadPoolExecutor(3) as pool:
+        assert all(pool.map(lambda _: three.ask(QUICK, 30), range(60)))
+    three.close()
+    assert not _children(os.getpid())
+    assert three.ask(QUICK, 30)
+
+
+def test_one_killed_process_of_several_costs_no_answer(three: QueryWorkers) -> None:
+    def ask(number: int) -> int:
+        [[value]] = three.select(f"SELECT ({number} AS ?n) {{}}", 30, None).rows
+        assert isinstance(value, LiteralTerm)
+        return int(value.text)
+
+    with ThreadPoolExecutor(3) as pool:
+        answers = pool.map(ask, range(150))
+        for _ in range(3):
+            time.sleep(0.1)
+            for child in _children(os.getpid())[:1]:
+                os.kill(child, signal.SIGKILL)
+        assert list(answers) == list(range(150))
+
+
+def test_queries_that_can_wait_run_at_low_priority(small_store: Path) -> None:
+    workers = QueryWorkers(small_store / "graph", "store small", niceness=7)
+    assert workers.ask(QUICK, 30)
+    (child,) = _children(os.getpid())
+    assert os.getpriority(os.PRIO_PROCESS, child) == os.getpriority(os.PRIO_PROCESS, 0) + 7
+    workers.close()
+
+
 def test_store_that_cannot_be_opened(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="query process"):
-        QueryWorker(tmp_path / "none", "store none").ask(QUICK, 30)
+        QueryWorkers(tmp_path / "none", "store none").ask(QUICK, 30)
 
 
-def test_a_failing_query_is_reported_and_the_process_stays(worker: QueryWorker) -> None:
+def test_a_failing_query_is_reported_and_the_process_stays(worker: QueryWorkers) -> None:
     with pytest.raises(GraphError, match="not supported"):
         worker.select("SELECT (<http://x/f>(1) AS ?x) {}", 30, None)
     (child,) = _children(os.getpid())

@@ -479,7 +479,7 @@ def test_evidence_binds_every_node_of_the_answers_proof(store: pyoxigraph.Store)
     ends = Constraint(1, hops("to"), Compare(">=", LiteralTerm("2010")), optional=True)
     found = crp("^knows film", Constraint(2, hops("role"), None, (awarded, ends)))
     wanted: list[Term] = ["m.f2", "_:blank", LiteralTerm("a", language="not_a_tag")]
-    query, patterns = compile_evidence(found, wanted)
+    query, patterns, parts = compile_evidence(found, wanted)
     assert sorted(sorted(row.items()) for row in rows(store, query)) == [
         [("b1", "r3"), ("n1", "ann"), ("x", "f2")],
         [("b1", "r3"), ("n1", "ben"), ("x", "f2")],
@@ -491,6 +491,7 @@ def test_evidence_binds_every_node_of_the_answers_proof(store: pyoxigraph.Store)
         "?b1 <award> <m.oscar> .",
         "?b1 <to> ?b3 .",
     ]
+    assert parts == (None, None, *found.constraints * 3)
 
 
 def test_evidence_of_nothing_is_nothing(store: pyoxigraph.Store) -> None:

@@ -195,7 +195,7 @@ def test_prefixes_tell_where_a_path_breaks(store: pyoxigraph.Store) -> None:
 
 def test_evidence_shows_the_way_and_the_alternative_that_hold(store: pyoxigraph.Store) -> None:
     crp = read(f"{TRADE}\n?x {{-> capital = m.tokyo | -> capital = m.nairobi}}")
-    query, patterns = compile_evidence(crp, ["m.kenya"])
+    query, patterns, _ = compile_evidence(crp, ["m.kenya"])
     solutions = store.query(query)
     assert isinstance(solutions, pyoxigraph.QuerySolutions)
     [row] = solutions

@@ -1,3 +1,5 @@
+from itertools import islice
+
 import pytest
 from hypothesis import given, settings
 from strategies import crps
@@ -19,8 +21,8 @@ from kbqa.sparql.crp import (
     TextEquals,
     Way,
 )
-from kbqa.sparql.forms.english import describe_crp, describe_dropped
-from kbqa.sparql.relax import leaves
+from kbqa.sparql.forms.english import describe_crp, describe_dropped, find_sentence
+from kbqa.sparql.relax import leaves, relaxations
 from kbqa.sparql.terms import LiteralTerm
 
 PATH = (Hop("a.b"), Hop("c.d", inverse=True))
@@ -281,3 +283,27 @@ def test_any_crp_is_said(crp: Crp) -> None:
 def test_what_is_asked_comes_last(crp: Crp, sentence: str) -> None:
     start = "From Kenya, follow a.b then c.d backwards to the answers."
     assert describe_crp(crp) == [start, sentence]
+
+
+@settings(deadline=None)
+@given(crps())
+def test_every_part_of_a_crp_has_its_sentence_even_when_relaxed(crp: Crp) -> None:
+    sentences = describe_crp(crp)
+    assert find_sentence(crp, None) == 0
+    for constraint in crp.constraints:
+        at = find_sentence(crp, constraint)
+        assert at is not None
+        assert constraint in crp.asked or [sentences[at]] == describe_dropped([constraint], crp)
+    for relaxed in islice(relaxations(crp), 20):
+        parts = (c for c in relaxed.crp.constraints if c.hops)
+        assert None not in {find_sentence(crp, part) for part in parts}
+
+
+def test_what_is_left_of_a_part_has_the_sentence_of_the_whole() -> None:
+    male, big = Constraint(1, (Hop("g.h"),), IS_MALE), Constraint(1, (Hop("i.j"),), BIG)
+    plain = Constraint(2, (Hop("e.f"),), None)
+    both, only = (Constraint(2, (Hop("e.f"),), None, held) for held in ((male, big), (big,)))
+    crp = Crp(Entity("Kenya"), PATH, (HAS_BIG, both, only, plain))
+    parts = (HAS_BIG, both, only, plain, Constraint(2, (Hop("e.f"),), None, (male,)))
+    assert [find_sentence(crp, part) for part in parts] == [1, 2, 3, 4, 2]
+    assert find_sentence(crp, Order(2, (Hop("e.f"),), descending=True)) is None

@@ -289,6 +289,7 @@ def test_without_topics_it_says_so(ask: Any) -> None:
     answer, _ = ask(None, topics=(), question="why is it so?")
     assert not answer.answers
     assert "no entity of any name in the question" in str(answer.problem)
+    assert answer.reason == "unlinked"
 
 
 def test_chance_answers_with_ends_of_walks(ask: Any) -> None:

@@ -197,6 +197,7 @@ def test_a_round_without_a_longer_walk_ends_exploration_without_a_check(
     assert (answer.stage, answer.answers) == (None, ())
     assert answer.trace.to_dict()["stop"] == stop
     assert "named no answer" in (answer.problem or "")
+    assert answer.reason == "unnamed"
 
 
 @pytest.mark.parametrize("topics", [[JAMAICA], [JAMAICA, BIEBER]])

@@ -67,6 +67,7 @@ def test_a_reply_without_answers_is_asked_for_once_more_by_subgraph_alone(ask_by
         assert answer.answers == ()
         assert answer.problem is not None
         assert "named no node" in answer.problem
+        assert answer.reason == "unnamed"
         assert answer.trace.to_dict()["unread"] == calls
     answer, _ = ask_by("subgraph", lambda prompt: "I do not know.", budget=1)
     assert answer.usage.calls == 1
@@ -86,6 +87,7 @@ def test_a_topic_with_nothing_around_it_is_named(method: str, reply: Any, ask_by
     answer, _ = ask_by(method, reply, topics=[Entity("Nobody", "m.0zzzzz")])
     assert answer.answers == ()
     assert answer.problem == "the graph has nothing around Nobody"
+    assert answer.reason == "unreachable"
     assert answer.usage.calls == 0
 
 

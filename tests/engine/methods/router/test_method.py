@@ -71,7 +71,7 @@ def test_an_answer_comes_with_its_proof(graph, ask):
     record = answer.trace.to_dict()
     assert (record["beam"], record["level"]) == (0, "full")
     assert "location.country.currency_used" in (answer.sparql or "")
-    assert (answer.problem, answer.truncated) == (None, False)
+    assert (answer.problem, answer.reason, answer.truncated) == (None, None, False)
     assert set(answer.seconds) == {"write", "link", "ground", "reach", "execute", "prove"}
 
 
@@ -89,9 +89,44 @@ def test_an_answer_as_a_record_is_json(graph, ask):
     assert [beam["fate"] for beam in trace["beams"]] == ["unreadable", "reachable"]
     assert [beam["crp"] is None for beam in trace["beams"]] == [True, False]
     assert [beam["routerkgqa"] for beam in trace["beams"]] == ["nonsense", BROTHER]
-    assert {"subject", "subject_name", "relation", "object", "object_name"} == set(
+    assert {"subject", "subject_name", "relation", "object", "object_name", "part"} == set(
         record["evidence"][0]
     )
+    assert [triple["part"] for triple in record["evidence"]] == [0, 0, 1]
+
+
+def test_each_candidate_shows_its_first_answers(graph, ask):
+    both = "Main Path:\n Male -[R [people , person , gender]]-> ?x"
+    counted = f"Justin Bieber{SIBLINGS_STEPS}\ncount"
+    yes = f"{CAPITAL}\n?x = Kingston\nask"
+    beams = ask(graph, MONEY, both, counted, yes, "nonsense").to_dict()["trace"]["beams"]
+    assert [beam["answer_count"] for beam in beams] == [1, 2, 2, None, None]
+    assert [sorted(beam["first_answers"]) for beam in beams] == [
+        ["Jamaican dollar"],
+        ["Jaxon Bieber", "Justin Bieber"],
+        ["Jaxon Bieber", "Jazmyn Bieber"],
+        [],
+        [],
+    ]
+    assert beams[1]["crp_words"] == [
+        "From Male, follow people.person.gender backwards to the answers."
+    ]
+    assert beams[4]["crp_words"] == []
+    assert [beam.get("count") for beam in beams] == [None, None, 2, None, None]
+    assert [beam.get("boolean") for beam in beams] == [None, None, None, True, None]
+
+
+def test_the_names_of_all_candidates_are_one_look_up(small_store, ask, monkeypatch):
+    with open_graph(small_store) as graph:
+        asked: list[set[str]] = []
+        labels = graph.labels
+        monkeypatch.setattr(
+            graph, "labels", lambda mids: labels(asked.append(set(mids)) or asked[-1])
+        )
+        answer = ask(graph, MONEY, AREA, f"Justin Bieber{SIBLINGS_STEPS}", "nonsense")
+    beams = answer.to_dict()["trace"]["beams"]
+    assert sorted(beams[2]["first_answers"]) == ["Jaxon Bieber", "Jazmyn Bieber"]
+    assert {"m.04xc2m", "m.0gxnnwq", "m.0gxnnwd"} in asked
 
 
 def test_no_answer_as_a_record_is_json_with_the_same_keys(graph, ask):
@@ -121,29 +156,37 @@ def test_an_id_that_was_mended_is_an_answer(graph, ask):
 
 
 @pytest.mark.parametrize(
-    ("texts", "problem"),
+    ("texts", "reason", "problem"),
     [
-        ((), "no path was written, and none was found in the graph"),
-        (("nonsense",), "the model wrote nothing that can be read as a path"),
-        (("nonsense", MONEY.replace("Jamaica", "Zorblax")), "no entity was found"),
-        ((SIBLINGS.replace("sibling]", "anthem]"), "nonsense"), "none of the model's paths exists"),
+        ((), "none-written", "no path was written, and none was found in the graph"),
+        (("nonsense",), "unreadable", "the model wrote nothing that can be read as a path"),
+        (("nonsense", MONEY.replace("Jamaica", "Zorblax")), "unlinked", "no entity was found"),
+        (
+            (SIBLINGS.replace("sibling]", "anthem]"), "nonsense"),
+            "unreachable",
+            "none of the model's paths exists",
+        ),
         (
             (AREA.replace("area", "containedby") + "\n ?x -[people , person , gender]-> ?z",),
+            "unreachable",
             "none of the model's paths exists",
         ),
     ],
     ids=["no candidate", "unreadable", "unlinked", "unreachable", "second hop unreachable"],
 )
-def test_without_an_answer_a_sentence_says_why(graph, ask, texts, problem):
+def test_without_an_answer_a_sentence_says_why(graph, ask, texts, reason, problem):
     # What the question mentions would stand in for a topic that is unknown.
     answer = ask(graph, *texts, question="why?")
     assert (answer.answers, answer.sparql, answer.evidence) == ((), None, ())
     assert answer.problem is not None
     assert problem in answer.problem
+    assert answer.reason == answer.to_dict()["reason"] == reason
 
 
 def test_a_greeting_is_called_no_question(graph, ask):
-    assert ask(graph, "nonsense", question="hello").problem == "this does not look like a question"
+    answer = ask(graph, "nonsense", question="hello")
+    assert answer.problem == "this does not look like a question"
+    assert answer.reason == "no-question"
 
 
 def test_a_word_that_the_path_passes_over_is_named_and_costs_confidence(graph, ask):
@@ -197,6 +240,7 @@ def test_a_graph_that_is_too_slow_is_told_so(graph, ask):
     answer = ask(graph, f"{endless}\n{sister}", question="who?", timeout_s=1)
     assert tried(answer)[0].fate == "failed"
     assert "did not answer in time" in (answer.problem or "")
+    assert answer.reason == "graph"
 
 
 def test_paths_start_from_what_the_question_is_likely_about(demo, scripted):
@@ -264,6 +308,7 @@ def test_what_cannot_be_compared_is_told(graph, ask):
     both = "Male <- people.person.gender\n?x {= Justin Bieber | = Jaxon Bieber}"
     answer = ask(graph, f"{both}\nsmallest ?x -> people.person.date_of_birth")
     assert not answer.is_answered
+    assert answer.reason == "empty"
     assert answer.problem == (
         "the path exists, but nothing on it leads to an answer: "
         "the graph has no people.person.date_of_birth of Jaxon Bieber to compare"

@@ -151,6 +151,7 @@ def test_calls_stay_within_the_budget(
         assert outcome.trace["steps"][-1]["kind"] == "answer"
     assert outcome.trace["stop"] == "budget"
     if not outcome.answer.answers:
+        assert outcome.answer.reason == "calls"
         assert outcome.answer.problem == (
             "the calls were spent before an answer was found. Raise --call-budget"
         )
@@ -172,6 +173,7 @@ def test_a_question_without_topics_costs_nothing(ask_trace: AskTrace, demo: Grap
     assert (outcome.prompts, outcome.answer.answers) == ([], ())
     assert outcome.answer.problem is not None
     assert outcome.answer.problem.startswith("the graph has no entity")
+    assert outcome.answer.reason == "unlinked"
     nobody = ask_trace(demo, Guide({}), Entity("Nobody", "m.0nobody"))
     assert (nobody.prompts, nobody.trace["stop"]) == ([], "nothing")
     unlinked = ask_trace(demo, Guide({}), Entity("Kenya"))

@@ -224,3 +224,81 @@ def test_a_way_that_leads_nowhere_is_given_up(model, prompts):
         NextTokenLogits.of(model), ids, mask, n=2, end=_END, max_new_tokens=12, starts=starts
     )
     assert [bool(texts) for texts in found] == [False, True, False]
+
+
+class _Counting:
+    """A model that counts the texts that it reads at each step."""
+
+    def __init__(self, model):
+        self._model, self.device, self.rows = model, model.device, []
+
+    def begin(self):
+        self._reading = self._model.begin()
+        return self
+
+    def keep(self, rows):
+        self._reading.keep(rows)
+
+    def read(self, tokens, mask, positions, wanted):
+        self.rows.append(len(tokens))
+        return self._reading.read(tokens, mask, positions, wanted)
+
+
+@pytest.fixture
+def search(model, prompts, monkeypatch):
+    """Search for one short text, and for longer ones beside it."""
+    monkeypatch.setattr("kbqa.engine.writing.backends.beam_search.HOPELESS", 1000.0)
+    ids, mask = prompts
+    starts = [_OneOf([(3,)]), _OneOf(TEXTS), _OneOf(TEXTS)]
+    counting = _Counting(NextTokenLogits.of(model))
+
+    def search(**follow):
+        counting.rows.clear()
+        found = beam_search(
+            counting, ids, mask, n=6, end=_END, max_new_tokens=12, starts=starts, **follow
+        )
+        return found, list(counting.rows)
+
+    return search
+
+
+def test_a_text_that_is_done_is_told_before_longer_ones(search):
+    events = []
+
+    def is_wanted(row):
+        events.append(("asked", row))
+        return True
+
+    found, rows = search(
+        done=lambda row, texts: events.append((tuple(texts), row)), is_wanted=is_wanted
+    )
+    assert (found, rows) == search()
+    done = [event for event in events if event[0] != "asked"]
+    assert sorted(done, key=lambda event: event[1]) == [
+        (tuple(texts), row) for row, texts in enumerate(found)
+    ]
+    assert done[0][1] == 0
+    assert ("asked", 1) in events[events.index(done[0]) :]
+
+
+def test_a_search_that_is_no_longer_wanted_leaves_the_batch_and_not_the_others(search):
+    asked, done = [], []
+
+    def is_wanted(row):
+        asked.append(row)
+        return row != 1 or asked.count(1) < 2
+
+    found, rows = search(done=lambda row, _: done.append(row), is_wanted=is_wanted)
+    whole, all_rows = search()
+    assert (sorted(done), found[1], bool(whole[1])) == ([0, 2], [], True)
+    assert sum(rows) < sum(all_rows)
+    for row in (0, 2):
+        assert [text.tokens for text in found[row]] == [text.tokens for text in whole[row]]
+        assert [text.logprob for text in found[row]] == pytest.approx(
+            [text.logprob for text in whole[row]], abs=1e-3
+        )
+
+
+def test_nothing_goes_on_when_nobody_wants_it(search):
+    found, rows = search(is_wanted=lambda row: False)
+    assert (found, len(rows)) == ([[], [], []], 1)

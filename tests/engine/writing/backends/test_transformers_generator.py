@@ -17,7 +17,7 @@ from kbqa.engine.running.reach import is_reachable
 from kbqa.engine.setup import Engine
 from kbqa.engine.writing.backends.transformers_generator import TransformersGenerator
 from kbqa.engine.writing.constraints.decoding import Decoding
-from kbqa.engine.writing.generate import DEFAULT_ADAPTER, Request, SavedBeams
+from kbqa.engine.writing.generate import DEFAULT_ADAPTER, Candidate, Progress, Request, SavedBeams
 from kbqa.engine.writing.models.base_models import SMOLLM2, base_model
 from kbqa.kb.graph import Graph
 from kbqa.kb.names.search import open_names
@@ -116,6 +116,19 @@ def test_a_question_gets_the_same_best_text_alone_and_in_a_batch(
     together = [texts[0].text for texts in generator.generate([Request(q) for q in questions], 2)]
     alone = [generator.generate([Request(question)], 2)[0][0].text for question in questions]
     assert together == alone
+
+
+def test_a_question_is_told_when_it_is_written_and_dropped_when_nobody_asks(
+    generator: TransformersGenerator,
+) -> None:
+    questions = ["what is the capital of Kenya?", "which languages are spoken in Switzerland?"]
+    requests = [Request(question) for question in (*questions, "who has left already?")]
+    told: dict[int, list[Candidate]] = {}
+    progress = Progress(told.__setitem__, lambda at: at != 2)
+    written = generator.generate(requests, 2, progress=progress)
+    assert told == dict(enumerate(written[:2]))
+    assert all(written[:2])
+    assert written[2] == []
 
 
 def test_writing_ends_at_the_deadline(generator: TransformersGenerator) -> None:

@@ -1,0 +1,1 @@
+"""Who may send requests: hosts, origins, keys, rates and sizes."""

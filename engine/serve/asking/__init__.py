@@ -1,0 +1,1 @@
+"""A question on its way through the server: queue, batches, threads, cache."""

@@ -1,0 +1,81 @@
+"""The answer to a question as the server gives it: the engine's record, and how it was served."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+from kbqa.engine.answer import Answer
+
+Status = Literal["answered", "unsure", "none"]
+"""``unsure``: answered with less confidence than the server's threshold. ``none``: no answer."""
+
+DEFAULT_MAX_ANSWERS = 100
+
+
+class Progress(NamedTuple):
+    """What became of a question on its way.
+
+    Attributes:
+        event: ``queued`` with its position and waiting time, ``linked`` with entities, ``written``
+            with paths, ``stage`` with the name of one that begins.
+        data: As JSON has it.
+    """
+
+    event: Literal["queued", "linked", "written", "stage"]
+    data: Mapping[str, Any]
+
+
+Watch = Callable[[Progress], None]
+"""Called in the event loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """An answer that the server gave.
+
+    Attributes:
+        id: Of this answer, for logs and links.
+        answer: What the engine returned.
+        status: Whether there is one, and is it sure.
+        seconds: Wall time by stage; ``queue`` is all waiting, for a place and for the others of its
+            batch.
+        batch_size: Questions that were written for together; 0 if nothing was written.
+        is_cached: It was asked before, and remembered.
+    """
+
+    id: str
+    answer: Answer
+    status: Status
+    seconds: Mapping[str, float]
+    batch_size: int = 0
+    is_cached: bool = False
+
+    def to_dict(self, max_answers: int = DEFAULT_MAX_ANSWERS) -> dict[str, Any]:
+        """Return the record of `Answer.to_dict` with what the server adds.
+
+        Args:
+            max_answers: Answers that are listed at most; `truncated` says if there are more.
+        """
+        record = self.answer.to_dict()
+        answers = record["answers"]
+        return {
+            "id": self.id,
+            "status": self.status,
+            **record,
+            "answers": answers[:max_answers],
+            "truncated": record["truncated"] or len(answers) > max_answers,
+            "trace": {
+                **record["trace"],
+                "batch_size": self.batch_size,
+                "cached": self.is_cached,
+            },
+            "seconds": {stage: round(s, 4) for stage, s in self.seconds.items()},
+        }
+
+
+def status_of(answer: Answer, unsure_below: float) -> Status:
+    """Return the status of an answer, given the confidence below which it is unsure."""
+    if not answer.is_answered:
+        return "none"
+    is_unsure = answer.confidence is not None and answer.confidence < unsure_below
+    return "unsure" if is_unsure else "answered"

@@ -1,0 +1,216 @@
+"""Look around in the graph: find entities by name, and follow one relation at a time.
+
+Counts come before rows, as a hub has millions of them. The functions run in a thread, through
+`Service.look_up`.
+"""
+
+import re
+from collections.abc import Sequence
+
+from kbqa.engine.serve.records import (
+    EntityRecord,
+    FoundEntity,
+    NeighbourRecord,
+    NeighboursRecord,
+    PathRecord,
+    RelationRecord,
+    RelationsRecord,
+)
+from kbqa.kb.graph import Direction, Graph
+from kbqa.kb.names.search import Names, name_terms
+from kbqa.sparql.compiler.compile import compile_crp
+from kbqa.sparql.convert.from_sparql import crp_from_sparql
+from kbqa.sparql.crp import Crp
+from kbqa.sparql.errors import InputError, QueryTimeout, UnlinkedName
+from kbqa.sparql.forms import read_crp, render_crp, render_routerkgqa
+from kbqa.sparql.forms.english import describe_crp
+from kbqa.sparql.terms import LiteralTerm, Term, iri, is_well_formed
+
+MAX_OFFSET = 10_000
+_COUNT_TIMEOUT_S = 3.0
+_MOST_RELATIONS = 1000
+_ID = re.compile(r"\w[\w-]*(\.[^\s.]+)+")
+_DIRECTIONS: tuple[Direction, ...] = ("out", "in")
+
+
+def find_entities(graph: Graph, names: Names, *, name: str, limit: int) -> list[FoundEntity]:
+    """Find entities by a name that may be incomplete or mistyped, best first.
+
+    Raises:
+        InputError: The name is empty.
+        GraphError: The graph does not answer.
+    """
+    if not name.strip():
+        raise InputError("the name is empty")
+    return [
+        FoundEntity(
+            mid=match.mid,
+            name=match.name,
+            matched=match.matched,
+            types=list(graph.types(match.mid)),
+            triples=match.popularity,
+        )
+        for match in names.search(name, limit)
+    ]
+
+
+def describe_entity(graph: Graph, _: Names, *, mid: str) -> EntityRecord:
+    """Return an entity's name and types, and how many triples it has.
+
+    Raises:
+        InputError: It is not an id.
+        UnlinkedName: The graph has no such entity.
+        GraphError: The graph does not answer.
+    """
+    name, types = _name(graph, mid), list(graph.types(mid))
+    counts = {way: _counts(graph, mid, way) for way in _DIRECTIONS}
+    total = {way: None if n is None else sum(n.values()) for way, n in counts.items()}
+    if not types and name == mid and not any(t is None or t for t in total.values()):
+        raise UnlinkedName(mid, f"the graph has no entity {mid}")
+    return EntityRecord(
+        mid=mid, name=name, types=types, outgoing=total["out"], incoming=total["in"]
+    )
+
+
+def list_relations(
+    graph: Graph,
+    _: Names,
+    *,
+    mid: str,
+    direction: Direction | None = None,
+    contains: str = "",
+    limit: int = _MOST_RELATIONS,
+) -> RelationsRecord:
+    """List the relations of an entity with their counts, those that leave it first.
+
+    Args:
+        graph: The graph.
+        mid: The entity.
+        direction: One direction; None for both.
+        contains: Text that a relation's id must hold; capitals do not matter.
+        limit: Relations at most.
+
+    Raises:
+        InputError: It is not an id.
+        GraphError: The graph does not answer.
+    """
+    name = _name(graph, mid)
+    found: list[tuple[Direction, str, int | None]] = []
+    for way in _DIRECTIONS if direction is None else (direction,):
+        counts = _counts(graph, mid, way)
+        relations = graph.relations(mid, way, _MOST_RELATIONS) if counts is None else sorted(counts)
+        found += [(way, each, None if counts is None else counts[each]) for each in relations]
+    found = [each for each in found if contains.lower() in each[1].lower()]
+    shown = found[:limit]
+    labels = graph.labels(relation for _, relation, _ in shown)
+    return RelationsRecord(
+        mid=mid,
+        name=name,
+        relations=[
+            RelationRecord(relation=each, name=labels.get(each), direction=way, count=count)
+            for way, each, count in shown
+        ],
+        truncated=len(found) > limit,
+    )
+
+
+def list_neighbours(
+    graph: Graph,
+    _: Names,
+    *,
+    mid: str,
+    relation: str,
+    direction: Direction = "out",
+    limit: int = 20,
+    offset: int = 0,
+) -> NeighboursRecord:
+    """List some of what one relation leads to, in the order of the graph.
+
+    Raises:
+        InputError: It is not an id, or the offset is beyond `MAX_OFFSET`.
+        GraphError: The graph does not answer.
+    """
+    if offset > MAX_OFFSET:
+        raise InputError(
+            f"the offset {offset:,} is too large; {MAX_OFFSET:,} is the most. Use /sparql"
+        )
+    _check_id(relation)
+    name = _name(graph, mid)
+    ends = graph.neighbours(mid, relation, direction, offset + limit + 1)
+    shown = ends[offset : offset + limit]
+    return NeighboursRecord(
+        mid=mid,
+        name=name,
+        relation=relation,
+        direction=direction,
+        offset=offset,
+        neighbours=_named(graph, shown),
+        truncated=len(ends) > offset + limit,
+    )
+
+
+def explain_path(text: str) -> PathRecord:
+    """Return a path in all its forms, with what could not be read; no graph is asked.
+
+    Raises:
+        CrpSyntaxError: Its main path cannot be read.
+    """
+    crp, problems = read_crp(text)
+    return path_record(crp, problems)
+
+
+def path_of_query(query: str) -> PathRecord:
+    """Return the path that says the same as a query.
+
+    Raises:
+        QuerySyntaxError: The query does not parse.
+        CrpConversionError: No path says the same.
+    """
+    return path_record(crp_from_sparql(query))
+
+
+def path_record(crp: Crp, problems: Sequence[str] = ()) -> PathRecord:
+    """Return a path in all its forms."""
+    is_grounded = all(entity.is_grounded for entity in crp.entities())
+    return PathRecord(
+        crp=render_crp(crp),
+        routerkgqa=render_routerkgqa(crp),
+        crp_words=describe_crp(crp),
+        sparql=compile_crp(crp) if is_grounded else None,
+        problems=list(problems),
+    )
+
+
+def _counts(graph: Graph, mid: str, direction: Direction) -> dict[str, int] | None:
+    """Count the edges of each relation of an entity; None if that takes too long."""
+    triple = f"{iri(mid)} ?r ?x" if direction == "out" else f"?x ?r {iri(mid)}"
+    query = f"SELECT ?r (COUNT(*) AS ?n) WHERE {{ {triple} }} GROUP BY ?r"
+    try:
+        rows = graph.select(query, timeout_s=_COUNT_TIMEOUT_S).rows
+    except QueryTimeout:
+        return None
+    return {
+        relation: int(n.text)
+        for relation, n in rows
+        if isinstance(relation, str) and isinstance(n, LiteralTerm)
+    }
+
+
+def _named(graph: Graph, terms: Sequence[Term]) -> list[NeighbourRecord]:
+    names = name_terms(graph, terms)
+    return [
+        NeighbourRecord(value=term.text, name=term.text)
+        if isinstance(term, LiteralTerm)
+        else NeighbourRecord(mid=term, name=names[term])
+        for term in terms
+    ]
+
+
+def _name(graph: Graph, mid: str) -> str:
+    _check_id(mid)
+    return graph.labels([mid]).get(mid, mid)
+
+
+def _check_id(text: str) -> None:
+    if not (_ID.fullmatch(text) and is_well_formed(text)):
+        raise InputError(f"{text[:80]!r} is not an id such as m.09c7w0 or people.person.gender")

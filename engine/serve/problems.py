@@ -1,0 +1,152 @@
+"""Every error as clients see it: problem details (RFC 9457), made in one place from the error tree.
+
+What a client can act on is passed on. Of errors inside the server it learns what kind they are; the
+message, which may hold paths or other servers' words, goes to the log only.
+"""
+
+import logging
+import math
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from kbqa.sparql.errors import (
+    CrpConversionError,
+    CrpSyntaxError,
+    DeadlineExceeded,
+    EndpointDown,
+    EndpointError,
+    GraphError,
+    InputError,
+    KbqaError,
+    MalformedResult,
+    QueryRefused,
+    QuerySyntaxError,
+    QueryTimeout,
+    ResultTruncated,
+    ServerBusy,
+    StoreError,
+    UnlinkedName,
+)
+
+logger = logging.getLogger(__name__)
+
+MEDIA_TYPE = "application/problem+json"
+
+_LINE = re.compile(r"\bline (\d+)")
+_BUSY_TITLES = {
+    "queue-full": "Too many questions are waiting",
+    "starting": "The server is starting",
+    "stopping": "The server is stopping",
+    "too-fast": "Too many requests",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """An error as clients see it.
+
+    Attributes:
+        status: The HTTP status.
+        code: A short stable name, such as ``queue-full``.
+        title: The kind of error, in a few words.
+        detail: What happened, and what to try.
+        line: The line of a path or query that is at fault, 1-based.
+        reason: Why a query cannot be a path; see `CrpConversionError`.
+        retry_after_s: Seconds after which to try again.
+    """
+
+    status: int
+    code: str
+    title: str
+    detail: str
+    line: int | None = None
+    reason: str | None = None
+    retry_after_s: float | None = None
+
+    def to_dict(self, request_id: str) -> dict[str, Any]:
+        """Return the JSON of RFC 9457, with members of our own."""
+        record = {
+            "type": f"urn:kbqa:problem:{self.code}",
+            "title": self.title,
+            "status": self.status,
+            "detail": self.detail,
+            "code": self.code,
+            "line": self.line,
+            "reason": self.reason,
+            "retry_after_s": self.retry_after,
+            "request_id": request_id,
+        }
+        return {name: value for name, value in record.items() if value is not None}
+
+    @property
+    def retry_after(self) -> int | None:
+        """Whole seconds after which to try again, as the header Retry-After has them."""
+        return None if self.retry_after_s is None else max(math.ceil(self.retry_after_s), 1)
+
+
+def problem_of(error: Exception, graph: str = "") -> Problem:
+    """Return an error as clients see it.
+
+    Args:
+        error: Any error; those that are not of kbqa's tree are unforeseen.
+        graph: How messages name the graph, such as ``store /data/fb``; clients read "the graph".
+    """
+    detail = str(error).replace(graph, "the graph") if graph else str(error)
+    match error:
+        case ServerBusy(reason=reason, retry_after_s=seconds):
+            status = 429 if reason == "too-fast" else 503
+            detail = f"{detail}. Try again later."
+            return Problem(status, reason, _BUSY_TITLES[reason], detail, retry_after_s=seconds)
+        case CrpSyntaxError(line=line):
+            return Problem(400, "path-syntax", "Not a path", detail, line or None)
+        case QuerySyntaxError():
+            found = _LINE.search(detail)
+            line = int(found[1]) if found else None
+            return Problem(400, "query-syntax", "Not a SPARQL query", detail, line)
+        case QueryRefused():
+            return Problem(403, "query-refused", "Only queries that read are allowed", detail)
+        case CrpConversionError(reason=reason):
+            return Problem(422, "no-path", "No path says this query", detail, reason=reason)
+        case InputError():
+            return Problem(422, "input", "Unusable input", detail)
+        case UnlinkedName():
+            return Problem(404, "no-entity", "No such entity", detail)
+        case DeadlineExceeded():
+            detail = "No answer came in time. Try again later, or a simpler question."
+            return Problem(504, "deadline", "Out of time", detail)
+        case QueryTimeout(timeout_s=seconds):
+            detail = f"The query took longer than {seconds:g} s. Make it more selective."
+            return Problem(504, "query-timeout", "Out of time", detail)
+        case ResultTruncated(max_rows=rows):
+            detail = f"The graph sends at most {rows} rows. Add a LIMIT."
+            return Problem(502, "result-truncated", "The result is too long", detail)
+        case EndpointDown() | StoreError():
+            detail = "The graph does not respond. Try again later."
+            return Problem(503, "graph-down", "The graph is down", detail, retry_after_s=10.0)
+        case EndpointError() | MalformedResult():
+            return Problem(
+                502, "graph-error", "The graph failed", "The graph gave no usable result."
+            )
+        case GraphError() if "memory" in detail:
+            detail = "The query needs more memory than it may take. Add a LIMIT."
+            return Problem(502, "query-memory", "The query takes too much memory", detail)
+        case GraphError():
+            return Problem(
+                502, "graph-error", "The graph failed", "The graph gave no usable result."
+            )
+        case _:
+            return INTERNAL
+
+
+INTERNAL = Problem(
+    500, "internal", "The server failed", "Something went wrong in the server; its log says what."
+)
+
+
+def log_problem(error: Exception, problem: Problem, request_id: str) -> None:
+    """Log what the client is not told: the message of an error inside the server."""
+    if problem.status < 500 or isinstance(error, ServerBusy | DeadlineExceeded):
+        return
+    trace = None if isinstance(error, KbqaError) else error
+    logger.warning("request %s: %s: %s", request_id, type(error).__name__, error, exc_info=trace)

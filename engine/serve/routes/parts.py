@@ -1,0 +1,77 @@
+"""What routes share: the service, the visit, answers as responses, and clients that leave."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Annotated, Any, TypeVar, cast
+
+from fastapi import Depends, Request, Response
+from fastapi.responses import JSONResponse, StreamingResponse
+
+from kbqa.engine.serve.access.guard import Visit
+from kbqa.engine.serve.asking.served import Served, Watch
+from kbqa.engine.serve.records import ProblemRecord
+from kbqa.engine.serve.service import Service
+from kbqa.engine.serve.streaming import MEDIA_TYPE, stream_answer
+
+_Result = TypeVar("_Result")
+
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    "4XX": {"model": ProblemRecord, "description": "The request is at fault."},
+    "5XX": {"model": ProblemRecord, "description": "The server is at fault, or busy."},
+}
+"""What every route may answer besides."""
+
+CLIENT_LEFT = 499
+"""The status of what nobody reads any more, for the metrics."""
+
+
+async def service_of(request: Request) -> Service:
+    """Return the service of the application."""
+    return cast(Service, request.app.state.service)
+
+
+async def visit_of(request: Request) -> Visit:
+    """Return what the guard knows of the request."""
+    return cast(Visit, request.scope["state"]["visit"])
+
+
+TheService = Annotated[Service, Depends(service_of)]
+TheVisit = Annotated[Visit, Depends(visit_of)]
+
+
+async def until_gone(request: Request, work: Coroutine[Any, Any, _Result]) -> _Result | None:
+    """Do some work, but drop it if the client leaves; return None then."""
+    task = asyncio.create_task(work)
+    gone = asyncio.create_task(_gone(request))
+    try:
+        await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
+        return task.result() if task.done() else None
+    finally:
+        gone.cancel()
+        task.cancel()
+
+
+async def answer_response(
+    request: Request,
+    service: Service,
+    visit: Visit,
+    ask: Callable[[Watch | None], Coroutine[Any, Any, Served]],
+    max_answers: int,
+) -> Response:
+    """Ask, and answer with the record, or with events if the client wants them."""
+    if MEDIA_TYPE in request.headers.get("accept", ""):
+        asking = cast(Callable[[Watch], Awaitable[Served]], ask)
+        return StreamingResponse(
+            stream_answer(asking, max_answers, visit.request_id, service.graph.description),
+            media_type=MEDIA_TYPE,
+            headers={"X-Accel-Buffering": "no"},
+        )
+    served = await until_gone(request, ask(None))
+    if served is None:
+        return Response(status_code=CLIENT_LEFT)
+    return JSONResponse(served.to_dict(max_answers))
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

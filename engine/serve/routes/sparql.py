@@ -1,0 +1,156 @@
+"""Queries of one's own: the SPARQL 1.1 Protocol, read-only, and TEXT2SPARQL."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Annotated, Literal
+from urllib.parse import parse_qsl
+
+from fastapi import APIRouter, HTTPException, Query, Request, Response
+from fastapi.responses import JSONResponse
+
+from kbqa.engine.answer import Answer
+from kbqa.engine.serve.routes.parts import (
+    CLIENT_LEFT,
+    PROBLEMS,
+    TheService,
+    TheVisit,
+    until_gone,
+)
+from kbqa.engine.serve.settings import MAX_QUERY, MAX_QUESTION, MAX_ROWS
+from kbqa.kb.commands.result_formats import format_rows
+from kbqa.kb.graph import Table
+from kbqa.sparql.errors import InputError, QueryRefused, QuerySyntaxError
+
+router = APIRouter(tags=["SPARQL"], responses=PROBLEMS)
+
+_ResultFormat = Literal["json", "csv", "tsv"]
+
+_TYPES: Mapping[str, _ResultFormat] = {
+    "application/sparql-results+json": "json",
+    "application/json": "json",
+    "text/csv": "csv",
+    "text/tab-separated-values": "tsv",
+    "application/*": "json",
+    "text/*": "csv",
+    "*/*": "json",
+}
+_SENT_AS: Mapping[_ResultFormat, str] = {
+    "json": "application/sparql-results+json",
+    "csv": "text/csv; charset=utf-8",
+    "tsv": "text/tab-separated-values; charset=utf-8",
+}
+_MAX_RESULT_BYTES = 5_000_000
+_NOTHING = "SELECT ?x WHERE { ?x ?relation ?value FILTER(false) }"
+"""A valid query without results, for questions that no query answers."""
+
+
+@router.get("/sparql")
+async def query_by_url(
+    request: Request,
+    service: TheService,
+    visit: TheVisit,
+    query: Annotated[str, Query(description="A SELECT or ASK.")] = "",
+) -> Response:
+    """Run a query of your own: the SPARQL 1.1 Protocol, read-only.
+
+    SELECT is answered as JSON, CSV or TSV, by `Accept`; ASK as JSON. If a result is cut off, the
+    header `X-Kbqa-Truncated` says so.
+    """
+    return await _answer_query(query, request.query_params.keys(), request, service, visit)
+
+
+@router.post(
+    "/sparql",
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/sparql-query": {"schema": {"type": "string"}},
+                "application/x-www-form-urlencoded": {
+                    "schema": {"type": "object", "properties": {"query": {"type": "string"}}}
+                },
+            },
+        }
+    },
+)
+async def query_by_body(request: Request, service: TheService, visit: TheVisit) -> Response:
+    """Run a query of your own, as GET does: from a form, or as the body itself."""
+    try:
+        body = (await request.body()).decode()
+    except UnicodeDecodeError:
+        raise InputError("the body is not UTF-8") from None
+    if request.headers["content-type"].startswith("application/sparql-query"):
+        return await _answer_query(body, request.query_params.keys(), request, service, visit)
+    form = dict(parse_qsl(body, keep_blank_values=True))
+    return await _answer_query(form.get("query", ""), form.keys(), request, service, visit)
+
+
+@router.get("/text2sparql")
+async def text2sparql(
+    dataset: Annotated[str, Query(max_length=500)],
+    question: Annotated[str, Query(min_length=1, max_length=MAX_QUESTION)],
+    request: Request,
+    service: TheService,
+) -> Response:
+    """Return a query that answers a question, as the TEXT2SPARQL challenge asks for it.
+
+    Where nothing answers, the query is valid and has no results.
+    """
+    if dataset != request.app.state.dataset:
+        raise HTTPException(404, f"The only data set is {request.app.state.dataset}.")
+    served = await until_gone(request, service.ask(question))
+    if served is None:
+        return Response(status_code=CLIENT_LEFT)
+    query = query_of(served.answer)
+    return JSONResponse({"dataset": dataset, "question": question, "query": query})
+
+
+def query_of(answer: Answer) -> str:
+    """Return the query that answered, or one without results."""
+    return answer.sparql or _NOTHING
+
+
+async def _answer_query(
+    query: str, parameters: Iterable[str], request: Request, service: TheService, visit: TheVisit
+) -> Response:
+    if not query.strip():
+        raise QuerySyntaxError("there is no query: send it as the parameter `query`")
+    if len(query) > MAX_QUERY:
+        raise InputError(f"the query has {len(query):,} characters; {MAX_QUERY:,} are allowed")
+    if any(name.endswith("-graph-uri") for name in parameters):
+        raise QueryRefused("there is one graph only; leave out the parameters that name others")
+    style = _chosen_format(request.headers.get("accept", "*/*"))
+    result = await until_gone(request, service.sparql(query, MAX_ROWS, visit.client))
+    if result is None:
+        return Response(status_code=CLIENT_LEFT)
+    if isinstance(result, bool):
+        text = json.dumps({"head": {}, "boolean": result})
+        return Response(text, media_type=_SENT_AS["json"])
+    body, is_cut = await service.look_up(lambda *_: _body(result, style))
+    headers = {"X-Kbqa-Truncated": "true"} if is_cut else {}
+    return Response(body, media_type=_SENT_AS[style], headers=headers)
+
+
+def _chosen_format(accept: str) -> _ResultFormat:
+    """Choose the first of the types that a client accepts; it lists its favourites first.
+
+    Raises:
+        HTTPException: It accepts none.
+    """
+    for wanted in accept.lower().split(","):
+        name, _, parameters = wanted.partition(";")
+        if name.strip() in _TYPES and "q=0" not in parameters.replace("q=0.", ""):
+            return _TYPES[name.strip()]
+    raise HTTPException(406, f"Results are sent as {', '.join(_SENT_AS.values())}.")
+
+
+def _body(table: Table, style: _ResultFormat) -> tuple[bytes, bool]:
+    """Write a result within the limit of bytes, and say whether rows are missing."""
+    rows, is_cut = table.rows, table.truncated
+    while True:
+        body = format_rows(replace(table, rows=rows), style).encode("utf-8", "replace")
+        if len(body) <= _MAX_RESULT_BYTES or not rows:
+            return body, is_cut
+        # Rows differ in length, so it may take more than one cut.
+        rows, is_cut = rows[: len(rows) * _MAX_RESULT_BYTES // len(body) * 9 // 10], True

@@ -1,0 +1,397 @@
+"""The service: one engine for many clients. HTTP, the page and MCP all ask through it.
+
+    question → cached? → under way? → link → queue → write in batches → run, prove → answer
+
+Linking, writing, running and other people's look-ups each have threads of their own. All methods
+belong to one event loop.
+"""
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from functools import partial
+from typing import Literal, TypeVar
+
+from kbqa.engine.answer import Answer
+from kbqa.engine.linking.linker import LinkedEntity
+from kbqa.engine.serve.asking.answer_cache import AnswerCache
+from kbqa.engine.serve.asking.batcher import Batcher
+from kbqa.engine.serve.asking.flight import Flight, Flights, Run
+from kbqa.engine.serve.asking.lane import Lane
+from kbqa.engine.serve.asking.observer import Observer
+from kbqa.engine.serve.asking.served import Progress, Served, Watch, status_of
+from kbqa.engine.serve.settings import MAX_QUESTION, Settings
+from kbqa.engine.setup import Engine
+from kbqa.kb.graph import Graph, Table
+from kbqa.kb.names.search import Names, open_names
+from kbqa.sparql.crp import Entity
+from kbqa.sparql.errors import DeadlineExceeded, GraphError, InputError, ServerBusy
+from kbqa.sparql.queries.dialect import check_read_only
+from kbqa.sparql.terms import is_mid
+
+logger = logging.getLogger(__name__)
+
+State = Literal["starting", "ready", "stopping", "failed"]
+
+_Result = TypeVar("_Result")
+
+_LINK_THREADS = 2
+_LOOK_UP_THREADS = 4
+_LOOK_UPS_WAITING = 64
+_QUERIES_WAITING = 8
+_STARTS_IN_S = 10.0
+_READINESS_TIMEOUT_S = 2.0
+_READINESS_KEPT_S = 5.0
+
+
+class Service:
+    """Answers the questions of many clients with one engine.
+
+        async with Service(open_engine, graph, Settings(), Observer()) as service:
+            await service.ready()
+            served = await service.ask("what is the largest city in Kenya?")
+
+    Args:
+        open_engine: Opens the engine, which loads the models; called once, in a thread.
+        graph: The same graph opened once more, for everything but questions: other people's
+            queries and look-ups cannot hold up answers then. It stays the caller's.
+        settings: How to answer.
+        observer: Hears what happens, for metrics.
+
+    Raises:
+        StoreError: The graph has no name index.
+    """
+
+    def __init__(
+        self,
+        open_engine: Callable[[], AbstractContextManager[Engine]],
+        graph: Graph,
+        settings: Settings,
+        observer: Observer,
+    ) -> None:
+        self.settings, self.graph = settings, graph
+        self.names: Names = open_names(graph, settings.query_timeout_s)
+        self.state: State = "starting"
+        self.failure: BaseException | None = None
+        """Why the engine could not be opened."""
+        self._open_engine, self._observer = open_engine, observer
+        self._engine: Engine | None = None
+        self._held = ExitStack()
+        self._batcher = Batcher(settings.batch_size, observer.wrote)
+        self._linking = Lane("link", _LINK_THREADS)
+        self._answering = Lane("answer", settings.answer_threads)
+        self._looking = Lane("look-up", _LOOK_UP_THREADS, _LOOK_UPS_WAITING)
+        self._querying = Lane("query", settings.query_workers, _QUERIES_WAITING)
+        self._querying_clients: set[str] = set()
+        self._cache = AnswerCache(settings.cached_answers)
+        self._flights = Flights()
+        self._loading: asyncio.Task[None] | None = None
+        self._graph_seen = (float("-inf"), False)
+
+    # Starting and stopping
+
+    async def __aenter__(self) -> "Service":
+        self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def start(self) -> None:
+        """Begin to open the engine, in the background."""
+        self._loading = asyncio.get_running_loop().create_task(self._load())
+
+    async def ready(self) -> None:
+        """Wait until questions can be asked.
+
+        Raises:
+            KbqaError: The engine cannot be opened; it is what opening raised.
+        """
+        assert self._loading is not None, "start it first"
+        await asyncio.shield(self._loading)
+        if self.failure is not None:
+            raise self.failure
+
+    def stop(self) -> None:
+        """Refuse new questions, and let those under way end."""
+        if self.state != "failed":
+            self.state = "stopping"
+
+    def give_up(self) -> None:
+        """End the questions under way: whoever waits for one is told that the server stops."""
+        self.stop()
+        self._flights.abandon_all()
+
+    async def close(self) -> None:
+        """Stop, and close the engine. The graph stays open."""
+        self.give_up()
+        for lane in (self._linking, self._answering, self._looking, self._querying):
+            lane.close()
+        self._batcher.close()
+        if self._loading is not None:
+            self._loading.cancel()
+        self._held.close()
+        self.names.close()
+
+    async def is_graph_up(self) -> bool:
+        """Return whether the graph answers; the reply is remembered for some seconds."""
+        seen_at, is_up = self._graph_seen
+        if time.monotonic() - seen_at > _READINESS_KEPT_S:
+            check = partial(self.graph.ask, "ASK { ?s ?p ?o }", timeout_s=_READINESS_TIMEOUT_S)
+            try:
+                is_up = await self._looking.run(check)
+            except GraphError as error:
+                logger.warning("the graph is not ready: %s", error)
+                is_up = False
+            self._graph_seen = (time.monotonic(), is_up)
+        return is_up
+
+    async def _load(self) -> None:
+        began = time.monotonic()
+        # In the model's own thread: what a library keeps for a thread is there when it runs.
+        loop = asyncio.get_running_loop()
+        opening = loop.run_in_executor(self._batcher.thread, self._open)
+        await asyncio.wait([opening])
+        self.failure = opening.exception()
+        if self.failure is not None:
+            self.state = "failed"
+            return
+        self._engine = opening.result()
+        self._batcher.serve(self._engine.write)
+        if self.state == "starting":
+            self.state = "ready"
+        logger.info("ready after %.1f s", time.monotonic() - began)
+
+    def _open(self) -> Engine:
+        engine = self._held.enter_context(self._open_engine())
+        if self.state == "stopping":  # and closed meanwhile
+            self._held.close()
+        return engine
+
+    @property
+    def waiting(self) -> int:
+        """Questions that wait for the model."""
+        return self._batcher.waiting
+
+    @property
+    def engine(self) -> Engine:
+        """The engine.
+
+        Raises:
+            ServerBusy: It is not open yet, or questions are no longer answered.
+        """
+        if self.state == "stopping":
+            raise ServerBusy("stopping", "the server is stopping", _STARTS_IN_S)
+        if self._engine is None:
+            raise ServerBusy("starting", "the server is still loading its model", _STARTS_IN_S)
+        return self._engine
+
+    # Questions
+
+    async def ask(
+        self,
+        question: str,
+        topics: Sequence[str] = (),
+        *,
+        deadline_s: float | None = None,
+        watch: Watch | None = None,
+    ) -> Served:
+        """Answer a question. Being cancelled means that the client has left.
+
+        Equal questions that are under way share one run, and later ones get its answer.
+
+        Args:
+            question: In natural language.
+            topics: Mids of what it is about, if that is known.
+            deadline_s: Seconds that it may take, waiting included; at most the server's own limit,
+                which None means.
+            watch: Called in the event loop with what becomes of the question.
+
+        Raises:
+            InputError: The question is empty or too long, or a topic is not a mid.
+            ServerBusy: The queue is full, or the server is starting or stopping.
+            DeadlineExceeded: The deadline passed.
+            ModelError: A model failed.
+            GraphError: The graph does not answer at all.
+        """
+        text, entities = _checked(question), _topics(topics)
+        key = (text, tuple(topics))
+        engine = self.engine
+        cached = self._cache.get(key)
+        if cached is not None:
+            self._observer.looked_in_cache("hit")
+            return cached
+        limit_s = self._limit(deadline_s)
+        run = partial(self._answer, engine, text, entities, limit_s)
+        served = await self._share((key, limit_s), run, limit_s, watch)
+        self._cache.put(key, served)
+        return served
+
+    async def run_path(
+        self,
+        path: str,
+        question: str = "",
+        topics: Sequence[str] = (),
+        *,
+        relax: bool = True,
+        deadline_s: float | None = None,
+        watch: Watch | None = None,
+    ) -> Served:
+        """Run a path that somebody wrote or edited, without the model.
+
+        Args:
+            path: In either text form.
+            question: What it is to answer; its entities are linked.
+            topics: Mids of what names in the path may mean.
+            relax: Whether to drop conditions if nothing satisfies all of them.
+            deadline_s: As for `ask`.
+            watch: As for `ask`.
+
+        Raises:
+            CrpSyntaxError: The path cannot be read.
+            KbqaError: As `ask` does.
+        """
+        entities, limit_s, engine = _topics(topics), self._limit(deadline_s), self.engine
+
+        async def run(flight: Flight) -> Served:
+            began = time.monotonic()
+            flight.tell(self._queued())
+            call = partial(
+                engine.run_path,
+                path,
+                question.strip(),
+                entities,
+                relax=relax,
+                deadline_s=limit_s,
+                watch=flight.hear,
+            )
+            return self._served(await self._answering.run(call), began)
+
+        key = ("path", path, question, tuple(topics), relax, limit_s)
+        return await self._share(key, run, limit_s, watch)
+
+    async def _share(self, key: Hashable, run: Run, limit_s: float, watch: Watch | None) -> Served:
+        """Join what is under way, or begin it; wait for it to end or for the time to pass."""
+        flight = self._flights.find(key)
+        if flight is not None:
+            self._observer.looked_in_cache("shared")
+        elif len(self._flights) >= self.settings.queue + self.settings.batch_size:
+            self._observer.rejected("queue-full")
+            message = f"{len(self._flights)} questions are under way already"
+            raise ServerBusy("queue-full", message, self._flights.eta_s)
+        else:
+            self._observer.looked_in_cache("miss")
+            flight = self._flights.begin(key, run)
+        try:
+            async with asyncio.timeout(limit_s):
+                return await flight.wait(watch)
+        except TimeoutError:
+            raise DeadlineExceeded(f"no answer within {limit_s:g} s") from None
+        except asyncio.CancelledError:
+            if self.state == "stopping" and flight.task.cancelled():
+                raise ServerBusy("stopping", "the server is stopping", _STARTS_IN_S) from None
+            raise
+
+    async def _answer(
+        self,
+        engine: Engine,
+        question: str,
+        topics: Sequence[Entity],
+        limit_s: float,
+        flight: Flight,
+    ) -> Served:
+        began = time.monotonic()
+        flight.tell(self._queued())
+        link = partial(engine.prepare, question, topics, deadline_s=limit_s, watch=flight.hear)
+        asked = await self._linking.run(link)
+        flight.tell(Progress("linked", {"linked": [each.to_dict() for each in asked.linked]}))
+        written = await self._batcher.write(asked, partial(flight.tell, _WRITES))
+        beams = [{"text": each.text} for each in written.asked.candidates or ()]
+        flight.tell(Progress("written", {"beams": beams}))
+        answer = await self._answering.run(partial(engine.answer, written.asked))
+        return self._served(answer, began, written.batch_size if beams else 0)
+
+    def _served(self, answer: Answer, began: float, batch_size: int = 0) -> Served:
+        seconds = dict(answer.seconds)
+        seconds["queue"] = max(time.monotonic() - began - sum(seconds.values()), 0.0)
+        status = status_of(answer, self.settings.unsure_below)
+        served = Served(f"q_{secrets.token_hex(8)}", answer, status, seconds, batch_size)
+        self._observer.answered(served)
+        return served
+
+    def _queued(self) -> Progress:
+        """Say how many questions are before one that has just begun, and how long they take."""
+        eta_s = round(self._flights.eta_s, 1)
+        return Progress("queued", {"position": len(self._flights) - 1, "eta_s": eta_s})
+
+    def _limit(self, deadline_s: float | None) -> float:
+        return min(deadline_s or self.settings.deadline_s, self.settings.deadline_s)
+
+    # Everything else
+
+    async def link(self, text: str, limit: int = 10) -> list[LinkedEntity]:
+        """Find the entities that a text mentions, best first.
+
+        Raises:
+            InputError: The text is empty or too long.
+            ServerBusy: The server is starting or stopping, or too many wait.
+            GraphError: The graph does not answer.
+        """
+        linker = self.engine.resources.linker
+        return await self._looking.run(partial(linker.link, _checked(text), limit))
+
+    async def look_up(self, find: Callable[[Graph, Names], _Result]) -> _Result:
+        """Look something up in the graph, as the functions of `browsing` do.
+
+        Raises:
+            ServerBusy: Too many wait.
+            GraphError: The graph does not answer.
+        """
+        return await self._looking.run(partial(find, self.graph, self.names))
+
+    async def sparql(self, query: str, limit: int, client: str) -> Table | bool:
+        """Run somebody's own SELECT or ASK; one at a time for each client.
+
+        Raises:
+            QuerySyntaxError: The query does not parse.
+            QueryRefused: It would write or reach outside, or is of another form.
+            QueryTimeout: It took too long.
+            ServerBusy: The client has a query under way, or too many wait.
+            GraphError: The graph does not answer.
+        """
+        is_ask = check_read_only(query) == "ask"
+        if client in self._querying_clients:
+            raise ServerBusy("too-fast", "your query before this one is still running")
+        timeout_s = self.settings.query_timeout_s
+        self._querying_clients.add(client)
+        ended = partial(self._querying_clients.discard, client)
+        if is_ask:
+            return await self._querying.run(
+                partial(self.graph.ask, query, timeout_s=timeout_s), ended
+            )
+        return await self._querying.run(
+            partial(self.graph.select, query, timeout_s=timeout_s, limit=limit), ended
+        )
+
+
+_WRITES = Progress("stage", {"stage": "write"})
+
+
+def _checked(question: str) -> str:
+    """Return a question with single blanks between its words."""
+    text = " ".join(question.split())
+    if not text:
+        raise InputError("the question is empty; ask something in words")
+    if len(text) > MAX_QUESTION:
+        raise InputError(f"the question has {len(text):,} characters; {MAX_QUESTION:,} are allowed")
+    return text
+
+
+def _topics(mids: Sequence[str]) -> list[Entity]:
+    for mid in mids:
+        if not is_mid(mid):
+            raise InputError(f"the topic {mid[:40]!r} is not a mid such as m.06w2sn5")
+    return [Entity(mid=mid) for mid in mids]

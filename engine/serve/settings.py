@@ -1,0 +1,40 @@
+"""How the service answers."""
+
+from dataclasses import dataclass
+
+MAX_QUESTION = 1000
+"""Characters of a question: the prompt of the shipped model takes no more."""
+
+MAX_PATH = 8000
+"""Characters of a path."""
+
+MAX_QUERY = 20_000
+"""Characters of somebody's SPARQL query."""
+
+MAX_ROWS = 10_000
+"""Rows of its result."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How the service answers.
+
+    Attributes:
+        queue: Questions that may be under way besides those of a batch; more are refused.
+        batch_size: Questions that are written for at once, at most.
+        answer_threads: Questions whose paths are run at once.
+        deadline_s: Seconds that a question may take in all, waiting included.
+        query_timeout_s: Seconds that somebody's own SPARQL query may take.
+        query_workers: Such queries that run at once.
+        unsure_below: The confidence below which an answer counts as unsure.
+        cached_answers: Answers that are remembered.
+    """
+
+    queue: int = 32
+    batch_size: int = 8
+    answer_threads: int = 4
+    deadline_s: float = 60.0
+    query_timeout_s: float = 10.0
+    query_workers: int = 1
+    unsure_below: float = 0.3
+    cached_answers: int = 500

@@ -1,0 +1,125 @@
+"""A real server on loopback, over a real store, with a scripted model.
+
+As a program it is `kbqa serve` with that model: `python scripted_server.py STORE SECONDS`, where
+each batch of the model takes so many seconds.
+"""
+
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import httpx
+import uvicorn
+
+from kbqa.engine.serve.access.guard import Access
+from kbqa.engine.serve.app import make_app
+from kbqa.engine.serve.metrics import Metrics
+from kbqa.engine.serve.server import run_server
+from kbqa.engine.serve.service import Service
+from kbqa.engine.serve.settings import Settings
+from kbqa.engine.setup import Engine
+from kbqa.engine.writing.generate import Candidate, Request
+from kbqa.kb.open import open_graph
+
+MONEY = "what is jamaican money called?"
+CAPITAL = "capital of jamaica?"
+NOTHING = "what is the area of jamaica?"
+
+PATHS = {
+    MONEY: "Main Path:\n Jamaica -[location , country , currency used]-> ?x",
+    CAPITAL: "Main Path:\n Jamaica -[location , country , capital]-> ?x",
+    NOTHING: "Main Path:\n Jamaica -[location , location , area]-> ?x",
+}
+
+
+class PacedGenerator:
+    """The small model: it knows a few paths, and writes when it may."""
+
+    name = "paced"
+
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+        self.begun = threading.Semaphore(0)
+        """Counts batches that have begun."""
+        self.may_write = threading.Event()
+        self.may_write.set()
+        self.seconds = 0.0
+        self.failure: Exception | None = None
+
+    def generate(
+        self, requests: Sequence[Request], n: int = 5, *, ends_at: float | None = None
+    ) -> list[list[Candidate]]:
+        self.batches.append([request.question for request in requests])
+        self.begun.release()
+        assert self.may_write.wait(20)
+        time.sleep(self.seconds)
+        if self.failure is not None:
+            raise self.failure
+        written = (PATHS.get(request.question, PATHS[MONEY]) for request in requests)
+        return [[Candidate(text, -0.5, 10)] for text in written]
+
+
+@contextmanager
+def scripted_engine(store: Path, model: PacedGenerator) -> Iterator[Engine]:
+    with open_graph(store) as graph, Engine(graph, model) as engine:
+        yield engine
+
+
+@dataclass
+class Running:
+    """A server that runs, and its parts."""
+
+    url: str
+    client: httpx.Client
+    model: PacedGenerator
+    service: Service
+    metrics: Metrics
+
+
+@contextmanager
+def running_server(
+    store: Path,
+    settings: Settings | None = None,
+    access: Access | None = None,
+    open_engine: Callable[[], AbstractContextManager[Engine]] | None = None,
+    **options: object,
+) -> Iterator[Running]:
+    model, metrics = PacedGenerator(), Metrics()
+    with closing(open_graph(store)) as aside, socket.create_server(("127.0.0.1", 0)) as listening:
+        opened = open_engine or partial(scripted_engine, store, model)
+        service = Service(opened, aside, settings or Settings(), metrics)
+        app = make_app(service, metrics, access or Access(), **options)
+        config = uvicorn.Config(app, log_config=None, lifespan="on", timeout_graceful_shutdown=5)
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+        thread.start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        try:
+            with httpx.Client(base_url=url, timeout=30) as client:
+                for _ in range(200):
+                    if open_engine is not None or client.get("/readyz").status_code == 200:
+                        break
+                yield Running(url, client, model, service, metrics)
+        finally:
+            model.may_write.set()
+            server.should_exit = True
+            thread.join(20)
+            assert not thread.is_alive()
+
+
+def main(store: Path, seconds: float) -> None:
+    model, metrics = PacedGenerator(), Metrics()
+    model.seconds = seconds
+    with closing(open_graph(store)) as aside:
+        service = Service(partial(scripted_engine, store, model), aside, Settings(), metrics)
+        run_server(make_app(service, metrics, Access()), service, "127.0.0.1", 0, ())
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), float(sys.argv[2]))

@@ -1,0 +1,144 @@
+"""Questions over HTTP: records, events, problems."""
+
+import json
+from typing import Any
+
+import pytest
+
+MONEY = "what is jamaican money called?"
+NOTHING = "what is the area of jamaica?"
+EVENTS = {"Accept": "text/event-stream"}
+
+
+def read_events(text: str) -> list[tuple[str, dict[str, Any]]]:
+    found = []
+    for block in text.split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in block.splitlines() if line[:1] != ":")
+        if fields:
+            found.append((fields["event"], json.loads(fields["data"])))
+    return found
+
+
+def test_an_answer_is_the_engines_record_and_more(server) -> None:
+    record = server.client.post("/api/v1/ask", json={"question": MONEY}).json()
+    assert record["status"] == "answered"
+    assert record["answers"] == [{"mid": "m.04xc2m", "name": "Jamaican dollar", "origin": "graph"}]
+    assert record["trace"]["crp"] == "Jamaica (m.03_r3) -> location.country.currency_used"
+    assert {"batch_size", "cached"} <= record["trace"].keys()
+    assert {"queue", "link", "write", "execute"} <= record["seconds"].keys()
+
+
+def test_curl_asks_with_get(server) -> None:
+    parameters = {"q": MONEY, "topic": "m.03_r3", "max_answers": 1}
+    record = server.client.get("/api/v1/ask", params=parameters).json()
+    assert record["answers"][0]["name"] == "Jamaican dollar"
+
+
+def test_no_answer_is_a_result(server) -> None:
+    response = server.client.post("/api/v1/ask", json={"question": NOTHING})
+    record = response.json()
+    assert (response.status_code, record["status"]) == (200, "none")
+    assert record["reason"] == "unreachable"
+
+
+def test_events_end_with_one_answer(server) -> None:
+    body = {"question": "which money has jamaica?"}
+    response = server.client.post("/api/v1/ask", json=body, headers=EVENTS)
+    assert response.headers["content-type"].startswith("text/event-stream")
+    heard = read_events(response.text)
+    names = [name for name, _ in heard]
+    assert heard[0] == ("queued", {"position": 0, "eta_s": heard[0][1]["eta_s"]})
+    assert {"linked", "written", "stage"} <= set(names)
+    assert names.count("answer") == 1
+    assert names[-1] == "answer"
+    assert heard[-1][1]["answers"][0]["name"] == "Jamaican dollar"
+
+
+def test_an_error_in_a_stream_is_its_one_last_event(server) -> None:
+    body = {"question": MONEY, "topics": ["no mid"]}
+    response = server.client.post("/api/v1/ask", json=body, headers=EVENTS)
+    assert response.status_code == 200
+    [(name, problem)] = read_events(response.text)
+    assert (name, problem["code"], problem["status"]) == ("error", "input", 422)
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        ({}, 422, "invalid"),
+        ({"question": ""}, 422, "invalid"),
+        ({"question": "  "}, 422, "input"),
+        ({"question": "x" * 1001}, 422, "invalid"),
+        ('{"question": "\\ud800"}', 422, "invalid"),
+        ('{"question": ', 422, "invalid"),
+        ("[" * 60_000, 400, "invalid"),
+        ({"question": MONEY, "topics": ["Jamaica"]}, 422, "input"),
+        ({"question": MONEY, "timeout_s": 0}, 422, "invalid"),
+        ({"question": MONEY, "more": 1}, 422, "invalid"),
+        ({"question": "x" * 100_000}, 413, "too-large"),
+    ],
+)
+def test_bad_questions_are_problems(server, body, status, code) -> None:
+    content = body if isinstance(body, str) else json.dumps(body)
+    headers = {"Content-Type": "application/json"}
+    response = server.client.post("/api/v1/ask", content=content, headers=headers)
+    assert response.headers["content-type"] == "application/problem+json"
+    problem = response.json()
+    assert (response.status_code, problem["status"], problem["code"]) == (status, status, code)
+    assert problem["request_id"] == response.headers["x-request-id"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"), [("GET", "/nothing", 404), ("DELETE", "/api/v1/ask", 405)]
+)
+def test_what_is_not_there_is_a_problem(server, method, path, status) -> None:
+    response = server.client.request(method, path)
+    assert (response.status_code, response.json()["status"]) == (status, status)
+
+
+def test_errors_of_the_server_tell_nothing_of_it(server, small_store, caplog) -> None:
+    from kbqa.sparql.errors import ModelError
+
+    server.model.failure = ModelError("the weights in /secret/folder are broken")
+    response = server.client.post("/api/v1/ask", json={"question": "what broke?"})
+    server.model.failure = None
+    assert response.status_code == 500
+    assert "secret" not in response.text
+    assert "the weights in /secret/folder are broken" in caplog.text
+
+
+def test_a_path_is_run_without_the_model(server) -> None:
+    batches = len(server.model.batches)
+    body = {"path": "Jamaica -> location.country.capital", "question": "capital of jamaica?"}
+    record = server.client.post("/api/v1/paths/run", json=body).json()
+    assert (record["status"], record["answers"][0]["name"]) == ("answered", "Kingston")
+    assert len(server.model.batches) == batches
+
+
+def test_a_path_is_checked_line_by_line(server) -> None:
+    checked = server.client.post(
+        "/api/v1/paths/check", json={"path": "Jamaica (m.03_r3) -> location.country.capital"}
+    ).json()
+    assert checked["sparql"].startswith("SELECT")
+    assert checked["routerkgqa"].startswith("Main Path:")
+    assert checked["crp_words"]
+    named = server.client.post("/api/v1/paths/check", json={"path": "Jamaica -> a.b"}).json()
+    assert named["sparql"] is None
+    wrong = server.client.post("/api/v1/paths/check", json={"path": "Jamaica -> a.b\n}{"})
+    assert wrong.json()["problems"][0].startswith("line 2")
+    broken = server.client.post("/api/v1/paths/check", json={"path": "-> -> ->"})
+    assert (broken.status_code, broken.json()["code"], broken.json()["line"]) == (
+        400,
+        "path-syntax",
+        1,
+    )
+
+
+def test_a_query_becomes_a_path_or_says_why_not(server) -> None:
+    query = "SELECT ?x WHERE { ns:m.03_r3 ns:location.country.capital ?x }"
+    found = server.client.post("/api/v1/paths/from-sparql", json={"query": query}).json()
+    assert found["crp"].startswith("m.03_r3 -> location.country.capital\n")
+    query = "SELECT ?x WHERE { ?x ?y ?z }"
+    response = server.client.post("/api/v1/paths/from-sparql", json={"query": query})
+    assert (response.status_code, response.json()["code"]) == (422, "no-path")
+    assert response.json()["reason"]

@@ -1,0 +1,193 @@
+"""Looking around in the graph over HTTP: entities, SPARQL, TEXT2SPARQL."""
+
+import os
+import signal
+import subprocess
+import threading
+import time
+
+import pytest
+
+JAMAICA = "m.03_r3"
+CAPITAL = "SELECT ?x WHERE { ns:m.03_r3 ns:location.country.capital ?x }"
+
+
+def get(server, path: str, **parameters):
+    return server.client.get(path, params=parameters)
+
+
+def test_an_entity_is_found_and_described(server) -> None:
+    [found, *_] = get(server, "/api/v1/entities", q="jamaca").json()
+    assert (found["mid"], found["name"]) == (JAMAICA, "Jamaica")
+    entity = get(server, f"/api/v1/entities/{JAMAICA}").json()
+    assert entity == {
+        "mid": JAMAICA,
+        "name": "Jamaica",
+        "types": ["location.country", "location.location"],
+        "outgoing": 8,
+        "incoming": 2,
+    }
+
+
+def test_relations_have_counts(server) -> None:
+    found = get(server, f"/api/v1/entities/{JAMAICA}/relations", direction="out").json()
+    counts = {each["relation"]: each["count"] for each in found["relations"]}
+    assert counts["location.statistical_region.population"] == 2
+    assert not found["truncated"]
+    [money] = get(
+        server, f"/api/v1/entities/{JAMAICA}/relations", contains="Currency_used"
+    ).json()["relations"]
+    assert (money["name"], money["direction"]) == ("Currency Used", "out")
+    cut = get(server, f"/api/v1/entities/{JAMAICA}/relations", limit=1).json()
+    assert (len(cut["relations"]), cut["truncated"]) == (1, True)
+
+
+def test_neighbours_come_page_by_page(server) -> None:
+    path = f"/api/v1/entities/{JAMAICA}/neighbours"
+    relation = "location.statistical_region.population"
+    first = get(server, path, relation=relation, limit=1).json()
+    second = get(server, path, relation=relation, limit=1, offset=1).json()
+    assert (first["truncated"], second["truncated"]) == (True, False)
+    mids = {each["mid"] for page in (first, second) for each in page["neighbours"]}
+    assert mids == {"m.0pop1", "m.0pop2"}
+    [name] = get(server, path, relation="type.object.name", limit=1).json()["neighbours"]
+    assert name["mid"] is None
+    assert name["value"] == name["name"]
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/api/v1/entities/m.0nothing", 404),
+        ("/api/v1/entities/Jamaica", 422),
+        ("/api/v1/entities/m.0%3E%20%3Fp%20%3Fo%20%7D%20%23/relations", 422),
+        ("/api/v1/entities/m.03_r3/neighbours?relation=a%3E%20b.c", 422),
+        ("/api/v1/entities/m.03_r3/neighbours?relation=a.b&limit=0", 422),
+        ("/api/v1/entities?q=", 422),
+    ],
+)
+def test_bad_ids_are_problems(server, path, status) -> None:
+    response = server.client.get(path)
+    assert response.status_code == status
+    assert response.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("accept", "kind", "text"),
+    [
+        ("*/*", "application/sparql-results+json", '{"head": {"vars": ["x"]}'),
+        ("text/csv", "text/csv; charset=utf-8", "x\nhttp://rdf.freebase.com/ns/m.03yl7"),
+        (
+            "application/xml, text/tab-separated-values;q=0.5",
+            "text/tab-separated-values; charset=utf-8",
+            "?x\n<http://rdf.freebase.com/ns/m.03yl7>",
+        ),
+    ],
+)
+def test_select_is_sent_in_the_formats_of_the_w3c(server, accept, kind, text) -> None:
+    response = server.client.get("/sparql", params={"query": CAPITAL}, headers={"Accept": accept})
+    assert response.headers["content-type"] == kind
+    assert response.text.startswith(text)
+
+
+def test_queries_come_in_three_ways(server) -> None:
+    query = "ASK { ns:m.03_r3 ?p ?o }"
+    plain = {"Content-Type": "application/sparql-query"}
+    answers = [
+        server.client.get("/sparql", params={"query": query}),
+        server.client.post("/sparql", data={"query": query}),
+        server.client.post("/sparql", content=query, headers=plain),
+    ]
+    assert [each.json()["boolean"] for each in answers] == [True] * 3
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "code"),
+    [
+        ("", 400, "query-syntax"),
+        ("SELECT ?x WHERE {\n ?x ", 400, "query-syntax"),
+        ("INSERT DATA { <a:b> <a:c> <a:d> }", 403, "query-refused"),
+        ("DELETE WHERE { ?s ?p ?o }", 403, "query-refused"),
+        ("SELECT ?x WHERE { SERVICE <http://evil.example/> { ?x ?y ?z } }", 403, "query-refused"),
+        ("SELECT ?x FROM <file:///etc/passwd> WHERE { ?x ?y ?z }", 403, "query-refused"),
+        ("CONSTRUCT WHERE { ?s ?p ?o }", 403, "query-refused"),
+        ("SELECT ?x WHERE { ?x ?y " + "?z . ?x ?y " * 2000 + "?z }", 422, "input"),
+    ],
+)
+def test_bad_queries_are_problems(server, query, status, code) -> None:
+    response = server.client.post("/sparql", data={"query": query})
+    assert (response.status_code, response.json()["code"]) == (status, code)
+    assert str(server.service.graph.description) not in response.text
+    if "\n" in query:
+        assert response.json()["line"] == 2
+
+
+def test_other_formats_and_graphs_are_refused(server) -> None:
+    parameters = {"query": CAPITAL}
+    xml = {"Accept": "application/sparql-results+xml"}
+    assert server.client.get("/sparql", params=parameters, headers=xml).status_code == 406
+    parameters["default-graph-uri"] = "http://other.example/"
+    assert server.client.get("/sparql", params=parameters).status_code == 403
+
+
+def test_a_long_result_is_cut_and_says_so(server) -> None:
+    rows = " ".join(f'"{n:06d}{"x" * 700}"' for n in range(15))
+    query = f"SELECT * WHERE {{ VALUES ?a {{ {rows} }} VALUES ?b {{ {rows[:5000]}" + '" } '
+    query = (
+        "SELECT * WHERE { "
+        + " ".join(f"?s{n} ?p{n} ?o{n} ." for n in range(3))
+        + " }"
+    )
+    response = server.client.get("/sparql", params={"query": query}, headers={"Accept": "text/csv"})
+    assert response.headers["x-kbqa-truncated"] == "true"
+    assert 1_000_000 < len(response.content) <= 5_000_000
+
+
+ENDLESS = "SELECT (COUNT(*) AS ?n) WHERE { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l . ?m ?n2 ?o }"
+
+
+def test_an_endless_query_is_stopped(running, small_store) -> None:
+    from kbqa.engine.serve.settings import Settings
+
+    with running(small_store, Settings(query_timeout_s=1.5)) as started:
+        began = time.monotonic()
+        answers = []
+        run = threading.Thread(
+            target=lambda: answers.append(get(started, "/sparql", query=ENDLESS))
+        )
+        run.start()
+        time.sleep(0.5)
+        second = get(started, "/sparql", query=CAPITAL)
+        assert (second.status_code, second.json()["code"]) == (429, "too-fast")
+        run.join()
+        assert (answers[0].status_code, answers[0].json()["code"]) == (504, "query-timeout")
+        assert time.monotonic() - began < 10
+        assert get(started, "/sparql", query=CAPITAL).status_code == 200
+
+
+def test_a_killed_query_process_costs_no_answer(server) -> None:
+    assert get(server, "/sparql", query=CAPITAL).status_code == 200
+    listed = subprocess.run(
+        ["ps", "--ppid", str(os.getpid()), "-o", "pid=,args="], capture_output=True, text=True
+    )
+    workers = [line.split()[0] for line in listed.stdout.splitlines() if "worker_process" in line]
+    assert workers
+    for pid in workers:
+        os.kill(int(pid), signal.SIGKILL)
+    assert get(server, "/sparql", query=CAPITAL).status_code == 200
+    record = get(server, "/api/v1/ask", q="jamaica has what money?").json()
+    assert record["status"] == "answered"
+
+
+def test_text2sparql_returns_a_query_even_without_an_answer(server) -> None:
+    dataset = "https://kbqa.dev/datasets/freebase"
+    money = "what is jamaican money called?"
+    found = get(server, "/text2sparql", dataset=dataset, question=money).json()
+    assert (found["dataset"], found["question"]) == (dataset, money)
+    rows = get(server, "/sparql", query=found["query"]).json()["results"]["bindings"]
+    assert rows[0]["x"]["value"].endswith("m.04xc2m")
+    nothing = get(server, "/text2sparql", dataset=dataset, question="what is the area of jamaica?")
+    empty = get(server, "/sparql", query=nothing.json()["query"]).json()
+    assert empty["results"]["bindings"] == []
+    assert get(server, "/text2sparql", dataset="other", question=money).status_code == 404
+    assert get(server, "/text2sparql", question=money).status_code == 422

@@ -1,0 +1,186 @@
+"""What must not reach the routes is turned away."""
+
+import asyncio
+import hashlib
+from pathlib import Path
+
+import pytest
+
+httpx = pytest.importorskip("httpx", reason="needs the serve extra")
+
+from kbqa.engine.serve.access.api_keys import ApiKeys  # noqa: E402
+from kbqa.engine.serve.access.guard import Access, Guard  # noqa: E402
+from kbqa.engine.serve.access.rates import RateLimiter  # noqa: E402
+from kbqa.engine.serve.asking.observer import Observer  # noqa: E402
+from kbqa.sparql.errors import InputError  # noqa: E402
+
+KEY = "correct horse battery staple"
+KEYS = f"""
+[alice]
+sha256 = "{hashlib.sha256(KEY.encode()).hexdigest()}"
+requests_a_minute = 2
+"""
+
+
+async def echo(scope, receive, send) -> None:
+    """Answer with who asks, how much came, and whether another site led here."""
+    message = await receive()
+    visit = scope["state"]["visit"]
+    text = f"{visit.client} {len(message['body'])} known={visit.is_known} foreign={visit.is_foreign}"
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": text.encode()})
+
+
+class Client:
+    """Sends requests to a guarded application."""
+
+    def __init__(self, access: Access) -> None:
+        self._transport = httpx.ASGITransport(Guard(echo, access, Observer()))
+
+    def send(self, method: str, path: str, host: str = "localhost", **options) -> httpx.Response:
+        async def sent() -> httpx.Response:
+            url = f"http://{host}"
+            async with httpx.AsyncClient(transport=self._transport, base_url=url) as client:
+                return await client.request(method, path, **options)
+
+        return asyncio.run(sent())
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost:8080", 200),
+        ("127.0.0.1:1", 200),
+        ("[::1]:8080", 200),
+        ("kbqa.example.org", 200),
+        ("KBQA.example.org:443", 200),
+        ("evil.example", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("localhost.evil.example:8080", 421),
+        ("192.168.1.5", 421),
+    ],
+)
+def test_only_own_names_are_answered(host, status) -> None:
+    client = Client(Access(hosts=frozenset({"kbqa.example.org"})))
+    assert client.send("GET", "/healthz", host).status_code == status
+
+
+def test_an_open_server_is_called_by_its_address() -> None:
+    client = Client(Access(allows_addresses=True))
+    assert client.send("GET", "/healthz", "192.168.1.5:8080").status_code == 200
+    assert client.send("GET", "/healthz", "evil.example").status_code == 421
+
+
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        ("/api/v1/ask?q=x", {}, 200),
+        ("/api/v1/ask?q=x", {"Sec-Fetch-Site": "same-origin"}, 200),
+        ("/api/v1/ask?q=x", {"Sec-Fetch-Site": "none"}, 200),
+        ("/api/v1/ask?q=x", {"Sec-Fetch-Site": "cross-site"}, 403),
+        ("/api/v1/ask?q=x", {"Sec-Fetch-Site": "same-site"}, 403),
+        ("/api/v1/ask?q=x", {"Origin": "https://evil.example"}, 403),
+        ("/api/v1/ask?q=x", {"Origin": "null"}, 403),
+        ("/api/v1/ask?q=x", {"Origin": "http://localhost"}, 200),
+        ("/api/v1/ask?q=x", {"Origin": "http://localhost:3000"}, 403),
+        ("/sparql?query=x", {"Sec-Fetch-Site": "cross-site"}, 403),
+        ("/?q=x", {"Sec-Fetch-Site": "cross-site"}, 200),
+    ],
+)
+def test_other_sites_are_refused(path, headers, status) -> None:
+    response = Client(Access()).send("GET", path, headers=headers)
+    assert response.status_code == status
+    if path == "/?q=x":
+        assert "foreign=True" in response.text
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "status"),
+    [
+        ("/api/v1/ask", "application/json", 200),
+        ("/api/v1/ask", "application/json; charset=utf-8", 200),
+        ("/api/v1/ask", "text/plain", 415),
+        ("/api/v1/ask", "application/x-www-form-urlencoded", 415),
+        ("/api/v1/ask", "", 415),
+        ("/sparql", "application/x-www-form-urlencoded", 200),
+        ("/sparql", "application/sparql-query", 200),
+        ("/sparql", "application/sparql-update", 415),
+    ],
+)
+def test_bodies_have_their_type(path, kind, status) -> None:
+    response = Client(Access()).send("POST", path, content=b"{}", headers={"Content-Type": kind})
+    assert response.status_code == status
+
+
+async def _endless():
+    for _ in range(100):
+        yield b"x" * 1000
+
+
+@pytest.mark.parametrize("body", [b"x" * 64_001, _endless])
+def test_large_bodies_are_refused(body) -> None:
+    content = body if isinstance(body, bytes) else body()
+    headers = {"Content-Type": "application/json"}
+    response = Client(Access()).send("POST", "/api/v1/ask", content=content, headers=headers)
+    assert (response.status_code, response.json()["code"]) == (413, "too-large")
+
+
+@pytest.mark.parametrize("host", ["localhost", "evil.example"])
+def test_every_response_is_secured(host) -> None:
+    headers = Client(Access()).send("GET", "/api/v1/info", host).headers
+    assert headers["content-security-policy"].startswith("default-src 'none'; script-src 'self'")
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["referrer-policy"] == "same-origin"
+    assert headers["cache-control"] == "no-store"
+    assert "access-control-allow-origin" not in headers
+
+
+@pytest.fixture
+def keyed(tmp_path: Path) -> Client:
+    file = tmp_path / "keys.toml"
+    file.write_text(KEYS, encoding="utf-8")
+    return Client(Access(keys=ApiKeys.read(file)))
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [{}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {KEY}"}],
+)
+def test_without_a_key_nobody_asks(keyed, sent) -> None:
+    response = keyed.send("GET", "/api/v1/ask?q=x", headers=sent)
+    assert (response.status_code, response.json()["code"]) == (401, "no-key")
+    assert response.headers["www-authenticate"].startswith("Bearer")
+    assert keyed.send("GET", "/metrics", headers=sent).status_code == 401
+    assert keyed.send("GET", "/healthz", headers=sent).status_code == 200
+    assert "known=False" in keyed.send("GET", "/?q=x", headers=sent).text
+
+
+def test_a_key_has_its_own_rate(keyed) -> None:
+    headers = {"Authorization": f"Bearer {KEY}"}
+    responses = [keyed.send("GET", "/api/v1/ask?q=x", headers=headers) for _ in range(3)]
+    assert [each.status_code for each in responses] == [200, 200, 429]
+    assert responses[0].text.startswith("alice ")
+    assert 1 <= int(responses[2].headers["retry-after"]) <= 30
+    assert keyed.send("GET", "/healthz", headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "alice = 3", '[alice]\nsha256 = "abc"', "[alice", '[a]\nsha256 = "' + "0" * 64 + '"\nx=1'],
+)
+def test_a_bad_file_of_keys_is_refused(tmp_path, text) -> None:
+    file = tmp_path / "keys.toml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match="keys"):
+        ApiKeys.read(file)
+
+
+def test_a_bucket_fills_by_and_by() -> None:
+    now = 0.0
+    rates = RateLimiter(lambda: now)
+    assert [rates.take("a", 2) for _ in range(3)] == [0, 0, 30]
+    assert rates.take("b", 2) == 0
+    now = 29.0
+    assert rates.take("a", 2) == pytest.approx(1)
+    now = 30.5
+    assert rates.take("a", 2) == 0
