@@ -34,9 +34,9 @@ def test_relations_have_counts(server) -> None:
     counts = {each["relation"]: each["count"] for each in found["relations"]}
     assert counts["location.statistical_region.population"] == 2
     assert not found["truncated"]
-    [money] = get(
-        server, f"/api/v1/entities/{JAMAICA}/relations", contains="Currency_used"
-    ).json()["relations"]
+    [money] = get(server, f"/api/v1/entities/{JAMAICA}/relations", contains="Currency_used").json()[
+        "relations"
+    ]
     assert (money["name"], money["direction"]) == ("Currency Used", "out")
     cut = get(server, f"/api/v1/entities/{JAMAICA}/relations", limit=1).json()
     assert (len(cut["relations"]), cut["truncated"]) == (1, True)
@@ -133,11 +133,7 @@ def test_other_formats_and_graphs_are_refused(server) -> None:
 def test_a_long_result_is_cut_and_says_so(server) -> None:
     rows = " ".join(f'"{n:06d}{"x" * 700}"' for n in range(15))
     query = f"SELECT * WHERE {{ VALUES ?a {{ {rows} }} VALUES ?b {{ {rows[:5000]}" + '" } '
-    query = (
-        "SELECT * WHERE { "
-        + " ".join(f"?s{n} ?p{n} ?o{n} ." for n in range(3))
-        + " }"
-    )
+    query = "SELECT * WHERE { " + " ".join(f"?s{n} ?p{n} ?o{n} ." for n in range(3)) + " }"
     response = server.client.get("/sparql", params={"query": query}, headers={"Accept": "text/csv"})
     assert response.headers["x-kbqa-truncated"] == "true"
     assert 1_000_000 < len(response.content) <= 5_000_000

@@ -26,7 +26,9 @@ async def echo(scope, receive, send) -> None:
     """Answer with who asks, how much came, and whether another site led here."""
     message = await receive()
     visit = scope["state"]["visit"]
-    text = f"{visit.client} {len(message['body'])} known={visit.is_known} foreign={visit.is_foreign}"
+    text = (
+        f"{visit.client} {len(message['body'])} known={visit.is_known} foreign={visit.is_foreign}"
+    )
     await send({"type": "http.response.start", "status": 200, "headers": []})
     await send({"type": "http.response.body", "body": text.encode()})
 

@@ -89,7 +89,7 @@ def test_tab_is_silent_where_the_settings_are_wrong(
 @pytest.mark.parametrize(
     ("shell", "line"),
     [
-        ("bash", "complete -o nosort -F _kbqa_completion kbqa;"),
+        ("bash", "complete -o nosort -F _kbqa_completion kbqa"),
         ("zsh", "#compdef kbqa"),
         ("fish", "complete --no-files --command kbqa"),
     ],
