@@ -134,6 +134,7 @@ def open_engine(
     chat: "ChatChoice",
     method: "MethodChoice",
     saved: "Generator | None" = None,
+    workers: int = 1,
 ) -> "Iterator[Engine]":
     """Open what a question needs, as the user chose it.
 
@@ -143,6 +144,7 @@ def open_engine(
         chat: The general model.
         method: The method and its settings.
         saved: Stands in for the small model if all paths have been written before.
+        workers: Queries that run at once.
 
     Raises:
         InputError: The choices contradict each other.
@@ -153,7 +155,7 @@ def open_engine(
         from kbqa.engine.setup import Engine, Resources, make_method
 
         chat.check()
-        opened = graph.open()
+        opened = graph.open(workers)
     with closing(opened):
         check_answers(opened, graph.timeout_s)
 

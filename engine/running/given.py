@@ -46,7 +46,8 @@ class GivenTrace:
 
     def _lines(self) -> Iterator[str]:
         if self._found is None or self._found.relaxation is None:
-            yield from ("The path as it was read:", f"  {self.tried.candidate.text}")
+            yield "The path as it was read:"
+            yield from (f"  {line}" for line in self.tried.candidate.text.splitlines())
             return
         yield from describe_found(self._found, "Of the path that was given")
         yield f"The path was given, relaxation: {self._found.relaxation.level}."
@@ -94,9 +95,7 @@ def run_given(
     candidate = Candidate(render_crp(crp), logprob=0.0, tokens=0)
     execution = name_first_answers(graph, executor.execute([candidate], relax=relax))
     [tried] = execution.tried
-    tried = replace(
-        tried, problem="; ".join(filter(None, (*reading.problems, tried.problem))) or None
-    )
+    tried = replace(tried, problem=_joined(*reading.problems, tried.problem))
     trace = GivenTrace(tried)
     if execution.answering is None:
         why_not = _why_not(tried)
@@ -110,22 +109,24 @@ def run_given(
             seconds=asked.clock.seconds,
         )
     answer = prove_answer(asked, graph, tried, trace, "given", timeout_s)
-    problem = "; ".join(filter(None, (tried.problem, answer.problem))) or None
-    return replace(answer, problem=problem)
+    return replace(answer, problem=_joined(tried.problem, answer.problem))
+
+
+def _joined(*problems: str | None) -> str | None:
+    return "; ".join(filter(None, problems)) or None
 
 
 def _why_not(tried: Tried) -> WhyNot:
     """Say why a path has no answer."""
-    said = tried.problem
+    why = f": {tried.problem}" if tried.problem else ""
     match tried.fate:
         case "failed":
-            return WhyNot("graph", f"the graph could not run the path: {said}")
+            return WhyNot("graph", f"the graph could not run the path{why}")
         case "reachable":
-            why = f": {said}" if said else ""
             return WhyNot("empty", f"the path exists, but nothing on it leads to an answer{why}")
         case "unreachable":
-            return WhyNot("unreachable", f"the graph has no such path: {said}")
+            return WhyNot("unreachable", f"the graph has no such path{why}")
         case "unlinked":
-            return WhyNot("unlinked", said or "no entity was found for the topic")
+            return WhyNot("unlinked", f"the path cannot start{why}")
         case "unreadable":
-            return WhyNot("unreadable", f"the path cannot be written as a query: {said}")
+            return WhyNot("unreadable", f"the path cannot be written as a query{why}")

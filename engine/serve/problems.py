@@ -148,5 +148,7 @@ def log_problem(error: Exception, problem: Problem, request_id: str) -> None:
     """Log what the client is not told: the message of an error inside the server."""
     if problem.status < 500 or isinstance(error, ServerBusy | DeadlineExceeded):
         return
+    # A query that takes too long is its writer's, and its text is nobody else's business.
+    level = logging.INFO if isinstance(error, QueryTimeout) else logging.WARNING
     trace = None if isinstance(error, KbqaError) else error
-    logger.warning("request %s: %s: %s", request_id, type(error).__name__, error, exc_info=trace)
+    logger.log(level, "%s: %s: %s", request_id, type(error).__name__, error, exc_info=trace)

@@ -16,7 +16,7 @@ import uvicorn
 
 from kbqa.engine.serve.access.guard import App
 from kbqa.engine.serve.asking.lane import THREAD_PREFIX
-from kbqa.engine.serve.service import Service
+from kbqa.engine.serve.service import CLOSING_S, Service
 from kbqa.sparql.errors import KbqaError
 
 logger = logging.getLogger(__name__)
@@ -24,7 +24,6 @@ logger = logging.getLogger(__name__)
 GRACE_S = 12.0
 """Seconds that questions under way may take after a signal; then whoever waits is told."""
 
-_CLOSING_S = 3.0
 _OPEN_FILES = 65_536
 
 
@@ -59,7 +58,7 @@ def run_server(app: App, service: Service, host: str, port: int, proxies: Sequen
         KbqaError: The address is taken, or the engine cannot be opened.
     """
     _raise_open_files()
-    listening = _listen(host, port)
+    listening = listen(host, port)
     config = uvicorn.Config(
         app,  # type: ignore[arg-type]
         log_config=None,
@@ -67,7 +66,7 @@ def run_server(app: App, service: Service, host: str, port: int, proxies: Sequen
         server_header=False,
         proxy_headers=bool(proxies),
         forwarded_allow_ips=list(proxies),
-        timeout_graceful_shutdown=int(GRACE_S + _CLOSING_S),
+        timeout_graceful_shutdown=int(GRACE_S + CLOSING_S),
         lifespan="on",
     )
     name = f"[{host}]" if ":" in host else host
@@ -85,7 +84,12 @@ def run_server(app: App, service: Service, host: str, port: int, proxies: Sequen
     _end_threads()
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
+    """Open the port; connections wait until the server runs.
+
+    Raises:
+        KbqaError: The address cannot be listened on.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=2048)
@@ -97,7 +101,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 def _end_threads() -> None:
     """Wait a little for threads that are still busy; Python itself would wait until they end."""
-    ends_at = time.monotonic() + _CLOSING_S
+    ends_at = time.monotonic() + CLOSING_S
     busy = [each for each in threading.enumerate() if each.name.startswith(THREAD_PREFIX)]
     for each in busy:
         each.join(max(ends_at - time.monotonic(), 0.0))

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import partial
+from threading import Thread
 from typing import Literal, TypeVar
 
 from kbqa.engine.answer import Answer
@@ -20,9 +21,9 @@ from kbqa.engine.linking.linker import LinkedEntity
 from kbqa.engine.serve.asking.answer_cache import AnswerCache
 from kbqa.engine.serve.asking.batcher import Batcher
 from kbqa.engine.serve.asking.flight import Flight, Flights, Run
-from kbqa.engine.serve.asking.lane import Lane
+from kbqa.engine.serve.asking.lane import THREAD_PREFIX, Lane
 from kbqa.engine.serve.asking.observer import Observer
-from kbqa.engine.serve.asking.served import Progress, Served, Watch, status_of
+from kbqa.engine.serve.asking.served import Event, Served, Watch, status_of
 from kbqa.engine.serve.settings import MAX_QUESTION, Settings
 from kbqa.engine.setup import Engine
 from kbqa.kb.graph import Graph, Table
@@ -42,6 +43,9 @@ _LINK_THREADS = 2
 _LOOK_UP_THREADS = 4
 _LOOK_UPS_WAITING = 64
 _QUERIES_WAITING = 8
+CLOSING_S = 3.0
+"""Seconds that closing the engine may take; what still runs then is left behind."""
+
 _STARTS_IN_S = 10.0
 _READINESS_TIMEOUT_S = 2.0
 _READINESS_KEPT_S = 5.0
@@ -133,7 +137,12 @@ class Service:
         self._batcher.close()
         if self._loading is not None:
             self._loading.cancel()
-        self._held.close()
+        # The engine's graph waits for the queries that still run.
+        closing = Thread(target=self._held.close, name=THREAD_PREFIX + "close")
+        closing.start()
+        ends_at = time.monotonic() + CLOSING_S
+        while closing.is_alive() and time.monotonic() < ends_at:
+            await asyncio.sleep(0.02)
         self.names.close()
 
     async def is_graph_up(self) -> bool:
@@ -160,7 +169,7 @@ class Service:
             self.state = "failed"
             return
         self._engine = opening.result()
-        self._batcher.serve(self._engine.write)
+        self._batcher.serve(self._engine.write_each)
         if self.state == "starting":
             self.state = "ready"
         logger.info("ready after %.1f s", time.monotonic() - began)
@@ -307,10 +316,10 @@ class Service:
         flight.tell(self._queued())
         link = partial(engine.prepare, question, topics, deadline_s=limit_s, watch=flight.hear)
         asked = await self._linking.run(link)
-        flight.tell(Progress("linked", {"linked": [each.to_dict() for each in asked.linked]}))
+        flight.tell(Event("linked", {"linked": [each.to_dict() for each in asked.linked]}))
         written = await self._batcher.write(asked, partial(flight.tell, _WRITES))
         beams = [{"text": each.text} for each in written.asked.candidates or ()]
-        flight.tell(Progress("written", {"beams": beams}))
+        flight.tell(Event("written", {"beams": beams}))
         answer = await self._answering.run(partial(engine.answer, written.asked))
         return self._served(answer, began, written.batch_size if beams else 0)
 
@@ -322,10 +331,10 @@ class Service:
         self._observer.answered(served)
         return served
 
-    def _queued(self) -> Progress:
+    def _queued(self) -> Event:
         """Say how many questions are before one that has just begun, and how long they take."""
         eta_s = round(self._flights.eta_s, 1)
-        return Progress("queued", {"position": len(self._flights) - 1, "eta_s": eta_s})
+        return Event("queued", {"position": len(self._flights) - 1, "eta_s": eta_s})
 
     def _limit(self, deadline_s: float | None) -> float:
         return min(deadline_s or self.settings.deadline_s, self.settings.deadline_s)
@@ -377,7 +386,7 @@ class Service:
         )
 
 
-_WRITES = Progress("stage", {"stage": "write"})
+_WRITES = Event("stage", {"stage": "write"})
 
 
 def _checked(question: str) -> str:

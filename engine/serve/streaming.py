@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any
 
-from kbqa.engine.serve.asking.served import Progress, Served, Watch
+from kbqa.engine.serve.asking.served import Event, Served, Watch
 from kbqa.engine.serve.problems import log_problem, problem_of
 
 MEDIA_TYPE = "text/event-stream"
@@ -26,7 +26,7 @@ async def stream_answer(
         request_id: For errors.
         graph: How messages name the graph; see `problem_of`.
     """
-    heard: asyncio.Queue[Progress | None] = asyncio.Queue()
+    heard: asyncio.Queue[Event | None] = asyncio.Queue()
     task = asyncio.ensure_future(ask(heard.put_nowait))
     task.add_done_callback(lambda _: heard.put_nowait(None))
     number = 0
@@ -34,27 +34,27 @@ async def stream_answer(
         while True:
             try:
                 async with asyncio.timeout(_PING_S):
-                    progress = await heard.get()
+                    told = await heard.get()
             except TimeoutError:
                 yield _PING
                 continue
-            if progress is None:
+            if told is None:
                 break
             number += 1
-            yield event(number, progress.event, progress.data)
+            yield write_event(number, told.name, told.data)
         try:
             record = (await task).to_dict(max_answers)
         except Exception as error:  # noqa: BLE001 - the stream has begun: an error is an event
             problem = problem_of(error, graph)
             log_problem(error, problem, request_id)
-            yield event(number + 1, "error", problem.to_dict(request_id))
+            yield write_event(number + 1, "error", problem.to_dict(request_id))
         else:
-            yield event(number + 1, "answer", record)
+            yield write_event(number + 1, "answer", record)
     finally:
         task.cancel()
 
 
-def event(number: int, name: str, data: Mapping[str, Any]) -> bytes:
+def write_event(number: int, name: str, data: Mapping[str, Any]) -> bytes:
     """Write an event; JSON has no line breaks of its own."""
     text = json.dumps(data, ensure_ascii=False)
     return f"id: {number}\nevent: {name}\ndata: {text}\n\n".encode()

@@ -49,11 +49,17 @@ class GraphChoice:
     endpoint: str | None
     timeout_s: float = DEFAULT_TIMEOUT_S
 
-    def open(self) -> Graph:
+    def open(self, workers: int = 1, *, low_priority: bool = False) -> Graph:
         """Open the graph; see `kbqa.kb.open.open_graph`."""
         from kbqa.kb.open import open_graph
 
-        return open_graph(self.store, self.endpoint, self.timeout_s)
+        return open_graph(
+            self.store,
+            self.endpoint,
+            self.timeout_s,
+            workers=workers,
+            low_priority=low_priority,
+        )
 
 
 def graph_options(command: Command) -> Command:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -32,8 +32,7 @@ def test_questions_are_passed_on_as_they_are_written_for(graph: Graph, scripted)
     with Engine(graph, scripted(MONEY, CAPITAL, MONEY, MONEY)) as engine:
         asked = [engine.prepare(QUESTION), engine.prepare("capital of jamaica?")]
         asked.append(engine.prepare("who has left?"))
-        asked.append(engine.prepare("who is late?", deadline_s=0.001))
-        time.sleep(0.002)
+        asked.append(replace(engine.prepare("who is late?"), clock=Clock(deadline_s=0.0)))
         engine.write_each(asked, passed_on.__setitem__, lambda at: at != 2)
         answers = [engine.answer(passed_on[at]) for at in (0, 1)]
     assert set(passed_on) == {0, 1}

@@ -1,6 +1,7 @@
 """The command `kbqa serve`."""
 
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import click
@@ -160,9 +161,10 @@ def serve(
         rate=rate if rate is not None else (120.0 if public else None),
     )
     chat.check()
-    with closing(graph.open()) as aside:
+    with closing(graph.open(workers=settings.query_workers + 1, low_priority=True)) as aside:
         metrics = Metrics()
-        service = Service(lambda: open_engine(graph, model, chat, method), aside, settings, metrics)
+        opened = partial(open_engine, graph, model, chat, method, workers=workers)
+        service = Service(opened, aside, settings, metrics)
         app = make_app(service, metrics, access, openai=openai, dataset=dataset or DEFAULT_DATASET)
         run_server(app, service, host, port, proxies)
 

@@ -1,7 +1,8 @@
 """Write paths for the questions of many clients together, in the one thread of the small model.
 
 There is no waiting window: while a batch runs, questions gather, and the next batch takes as many
-of them as it may. An idle server begins at once.
+of them as it may. An idle server begins at once. A question leaves its batch as soon as it is
+written for, or its client has left.
 """
 
 import asyncio
@@ -9,18 +10,24 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
 
 from kbqa.engine.method import Asked
 from kbqa.engine.serve.asking.lane import THREAD_PREFIX
-from kbqa.engine.writing.generate import write_apart
-from kbqa.sparql.errors import DeadlineExceeded, KbqaError
+from kbqa.sparql.errors import DeadlineExceeded, EndpointDown, GraphError
 
-Write = Callable[[Sequence[Asked]], list[Asked]]
-"""Writes for several questions at once, as `Engine.write` does."""
 
-_Outcomes = list[Asked | KbqaError]
+class Write(Protocol):
+    """Writes for several questions at once, as `Engine.write_each` does."""
+
+    def __call__(
+        self,
+        asked: Sequence[Asked],
+        written: Callable[[int, Asked], object],
+        is_wanted: Callable[[int], bool],
+    ) -> None:
+        """Write for questions, and pass each on as soon as it is done."""
 
 
 class Written(NamedTuple):
@@ -30,22 +37,28 @@ class Written(NamedTuple):
     batch_size: int
 
 
-class _Place(NamedTuple):
-    """The batch that a question is in, and which of its questions it is."""
-
-    batch: "asyncio.Future[_Outcomes]"
-    number: int
-    size: int
-
-
 @dataclass(eq=False, slots=True)
-class _Waiting:
+class _Job:
+    """A question that waits, or is written for."""
+
     asked: Asked
-    place: "asyncio.Future[_Place]"
+    begun: Callable[[], None]
+    written: "asyncio.Future[Written]" = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+
+    def end(self, outcome: Written | BaseException) -> None:
+        """Tell who waits, unless that is known already or nobody waits any more."""
+        if self.written.done():
+            return
+        if isinstance(outcome, BaseException):
+            self.written.set_exception(outcome)
+        else:
+            self.written.set_result(outcome)
 
 
 class Batcher:
-    """The queue of the small model. All methods but `run` belong to the event loop.
+    """The queue of the small model. All methods belong to the event loop.
 
     Args:
         batch_size: Questions that are written for at once, at most.
@@ -57,7 +70,7 @@ class Batcher:
         self.thread = ThreadPoolExecutor(1, THREAD_PREFIX + "model")
         """The model is loaded here, too."""
         self._write: Write | None = None
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[_Job] = deque()
         self._is_writing = False
 
     def serve(self, write: Write) -> None:
@@ -70,7 +83,7 @@ class Batcher:
         return len(self._waiting)
 
     async def write(self, asked: Asked, begun: Callable[[], None]) -> Written:
-        """Write for a question; a caller that leaves gives up its place in the queue.
+        """Write for a question; a caller that leaves gives up its place.
 
         Args:
             asked: The question.
@@ -81,20 +94,14 @@ class Batcher:
             GraphError: The graph, which constrains the writing, does not answer.
             DeadlineExceeded: The question's deadline passed.
         """
-        waiting = _Waiting(asked, asyncio.get_running_loop().create_future())
-        self._waiting.append(waiting)
+        job = _Job(asked, begun)
+        self._waiting.append(job)
         self._begin()
         try:
-            place = await waiting.place
-        except asyncio.CancelledError:
-            if waiting in self._waiting:
-                self._waiting.remove(waiting)
-            raise
-        begun()
-        outcome = (await asyncio.shield(place.batch))[place.number]
-        if isinstance(outcome, KbqaError):
-            raise outcome
-        return Written(outcome, place.size)
+            return await job.written
+        finally:
+            if job in self._waiting:
+                self._waiting.remove(job)
 
     def close(self) -> None:
         """Begin no other batch."""
@@ -106,48 +113,50 @@ class Batcher:
         if self._is_writing or not self._waiting or self._write is None:
             return
         size = min(len(self._waiting), self._batch_size)
-        taken = [self._waiting.popleft() for _ in range(size)]
+        jobs = [self._waiting.popleft() for _ in range(size)]
         loop, began = asyncio.get_running_loop(), time.monotonic()
-        asked = [each.asked for each in taken]
-        batch = loop.run_in_executor(self.thread, _write_batch, self._write, asked)
+        batch = loop.run_in_executor(self.thread, _write_batch, self._write, jobs, loop)
         self._is_writing = True
-        for number, each in enumerate(taken):
-            if not each.place.done():  # its caller left in this very moment
-                each.place.set_result(_Place(batch, number, size))
 
-        def end(ended: "asyncio.Future[_Outcomes]") -> None:
+        def end(ended: "asyncio.Future[None]") -> None:
             self._is_writing = False
             self._observe(size, time.monotonic() - began)
-            if not ended.cancelled():
-                ended.exception()  # all who asked may have left
+            # What was neither written for nor failed was dropped at its deadline.
+            error = None if ended.cancelled() else ended.exception()
+            outcome = error or DeadlineExceeded("no path was written before the deadline")
+            for job in jobs:
+                job.end(outcome)
             self._begin()
 
         batch.add_done_callback(end)
+        for job in jobs:
+            job.begun()
 
 
-def _write_batch(write: Write, asked: Sequence[Asked]) -> _Outcomes:
-    """Write for questions; what ends only one of them is its outcome."""
-    outcomes: dict[int, Asked | KbqaError] = {}
-    while left := {n: each for n, each in enumerate(asked) if n not in outcomes}:
-        late = {n: error for n, each in left.items() if (error := _lateness(each)) is not None}
-        if not late:
-            try:
-                written = write_apart(write, list(left.values()))
-            except DeadlineExceeded:
-                # The first deadline of any ends the writing for all: who has time left begins anew.
-                late = {n: e for n, each in left.items() if (e := _lateness(each)) is not None}
-                if not late:
-                    raise
-            else:
-                outcomes.update(zip(left, written, strict=True))
-        outcomes.update(late)
-    return [outcomes[number] for number in range(len(asked))]
+def _write_batch(write: Write, jobs: Sequence[_Job], loop: asyncio.AbstractEventLoop) -> None:
+    """Write for questions; if the graph fails for one of them, for each alone."""
+    passed_on: set[int] = set()
 
+    def end(at: int, outcome: Written | BaseException) -> None:
+        passed_on.add(at)
+        loop.call_soon_threadsafe(jobs[at].end, outcome)
 
-def _lateness(asked: Asked) -> DeadlineExceeded | None:
-    """Return the error of a question whose deadline has passed."""
+    def written(at: int, asked: Asked) -> None:
+        end(at, Written(asked, len(jobs)))
+
+    def is_wanted(at: int) -> bool:
+        return not jobs[at].written.done()
+
     try:
-        asked.clock.check()
-    except DeadlineExceeded as error:
-        return error
-    return None
+        write([job.asked for job in jobs], written, is_wanted)
+    except EndpointDown:
+        raise
+    except GraphError:
+        if len(jobs) == 1:
+            raise
+        for at, job in enumerate(jobs):
+            if at not in passed_on:
+                try:
+                    _write_batch(write, [job], loop)
+                except GraphError as error:
+                    end(at, error)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine, Hashable
 from typing import Any
 
 from kbqa.engine.serve.asking.pace import Pace
-from kbqa.engine.serve.asking.served import Progress, Served, Watch
+from kbqa.engine.serve.asking.served import Event, Served, Watch
 from kbqa.sparql.errors import DeadlineExceeded
 
 
@@ -14,7 +14,7 @@ class Flight:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._told: list[Progress] = []
+        self._told: list[Event] = []
         self._watchers: list[Watch] = []
         self._askers = 0
         self.is_abandoned = False
@@ -28,8 +28,8 @@ class Flight:
         """
         self._askers += 1
         if watch is not None:
-            for progress in self._told:
-                watch(progress)
+            for event in self._told:
+                watch(event)
             self._watchers.append(watch)
         try:
             return await asyncio.shield(self.task)
@@ -40,11 +40,11 @@ class Flight:
             if self._askers == 0:
                 self.abandon()
 
-    def tell(self, progress: Progress) -> None:
+    def tell(self, event: Event) -> None:
         """Tell all who wait what became of the question; in the event loop."""
-        self._told.append(progress)
+        self._told.append(event)
         for watch in self._watchers:
-            watch(progress)
+            watch(event)
 
     def hear(self, stage: str) -> None:
         """Watch the engine's stages, in any thread.
@@ -54,7 +54,7 @@ class Flight:
         """
         if self.is_abandoned:
             raise DeadlineExceeded("all who asked have left")
-        self._loop.call_soon_threadsafe(self.tell, Progress("stage", {"stage": stage}))
+        self._loop.call_soon_threadsafe(self.tell, Event("stage", {"stage": stage}))
 
     def abandon(self) -> None:
         """End the run, unless it has ended."""

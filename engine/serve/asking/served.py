@@ -12,20 +12,20 @@ Status = Literal["answered", "unsure", "none"]
 DEFAULT_MAX_ANSWERS = 100
 
 
-class Progress(NamedTuple):
+class Event(NamedTuple):
     """What became of a question on its way.
 
     Attributes:
-        event: ``queued`` with its position and waiting time, ``linked`` with entities, ``written``
+        name: ``queued`` with its position and waiting time, ``linked`` with entities, ``written``
             with paths, ``stage`` with the name of one that begins.
         data: As JSON has it.
     """
 
-    event: Literal["queued", "linked", "written", "stage"]
+    name: Literal["queued", "linked", "written", "stage"]
     data: Mapping[str, Any]
 
 
-Watch = Callable[[Progress], None]
+Watch = Callable[[Event], None]
 """Called in the event loop."""
 
 

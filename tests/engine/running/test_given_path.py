@@ -82,7 +82,11 @@ def test_constraints_are_dropped_only_if_that_is_asked(engine: Engine) -> None:
 @pytest.mark.parametrize(
     ("path", "reason", "problem"),
     [
-        (MONEY.replace("Jamaica", "Zorblax"), "unlinked", "no entity for Zorblax"),
+        (
+            MONEY.replace("Jamaica", "Zorblax"),
+            "unlinked",
+            "the path cannot start: no entity for Zorblax",
+        ),
         (
             SIBLINGS.replace("relationship.sibling", "relationship.anthem"),
             "unreachable",

@@ -24,7 +24,7 @@ from kbqa.engine.serve.server import run_server
 from kbqa.engine.serve.service import Service
 from kbqa.engine.serve.settings import Settings
 from kbqa.engine.setup import Engine
-from kbqa.engine.writing.generate import Candidate, Request
+from kbqa.engine.writing.generate import Candidate, Progress, Request
 from kbqa.kb.open import open_graph
 
 MONEY = "what is jamaican money called?"
@@ -53,7 +53,12 @@ class PacedGenerator:
         self.failure: Exception | None = None
 
     def generate(
-        self, requests: Sequence[Request], n: int = 5, *, ends_at: float | None = None
+        self,
+        requests: Sequence[Request],
+        n: int = 5,
+        *,
+        ends_at: float | None = None,
+        progress: Progress | None = None,
     ) -> list[list[Candidate]]:
         self.batches.append([request.question for request in requests])
         self.begun.release()

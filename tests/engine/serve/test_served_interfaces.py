@@ -1,0 +1,128 @@
+"""What other programs read: OpenAPI, metrics, health, OpenAI's protocol."""
+
+import json
+
+import pytest
+
+MONEY = "what is jamaican money called?"
+
+
+def test_the_description_names_every_route(server) -> None:
+    api = server.client.get("/openapi.json").json()
+    assert {
+        "/api/v1/ask",
+        "/api/v1/paths/check",
+        "/api/v1/paths/run",
+        "/api/v1/paths/from-sparql",
+        "/api/v1/link",
+        "/api/v1/entities",
+        "/api/v1/entities/{mid}",
+        "/api/v1/entities/{mid}/relations",
+        "/api/v1/entities/{mid}/neighbours",
+        "/sparql",
+        "/text2sparql",
+        "/v1/models",
+        "/v1/chat/completions",
+        "/healthz",
+        "/readyz",
+        "/metrics",
+        "/api/v1/info",
+    } <= api["paths"].keys()
+    routes = [route for methods in api["paths"].values() for route in methods.values()]
+    assert all(route["description"] for route in routes)
+
+
+def test_the_page_about_it_loads_nothing_from_elsewhere(server) -> None:
+    page = server.client.get("/docs")
+    assert page.headers["content-type"].startswith("text/html")
+    assert "<code>POST /api/v1/ask</code>" in page.text
+    for loading in ("<script", "style=", "src=", "http://", "https://"):
+        assert loading not in page.text
+
+
+def test_metrics_can_be_read(server) -> None:
+    parser = pytest.importorskip("prometheus_client.parser", reason="needs the serve extra")
+    server.client.post("/api/v1/ask", json={"question": MONEY})
+    server.client.get("/api/v1/entities/m.03_r3")
+    server.client.get("/no/such/page")
+    families = parser.text_string_to_metric_families(server.client.get("/metrics").text)
+    samples = {
+        (sample.name, tuple(sample.labels.values())): sample.value
+        for family in families
+        for sample in family.samples
+    }
+    assert samples["kbqa_requests_total", ("/api/v1/entities/{mid}", "200")] == 1
+    assert samples["kbqa_requests_total", ("none", "404")] == 1
+    assert samples["kbqa_answers_total", ("full", "answered")] >= 1
+    assert samples["kbqa_batch_size_count", ()] >= 1
+    assert samples["kbqa_stage_seconds_count", ("queue",)] >= 1
+    assert samples["kbqa_queue_depth", ()] == 0
+
+
+def test_a_request_that_is_turned_away_is_counted(server) -> None:
+    refused = server.client.get("/healthz", headers={"Host": "evil.example"})
+    assert refused.status_code == 421
+    assert 'kbqa_rejected_total{reason="wrong-host"} 1.0' in server.client.get("/metrics").text
+
+
+def test_the_server_says_what_it_is(server) -> None:
+    info = server.client.get("/api/v1/info").json()
+    assert (info["state"], info["method"]) == ("ready", "router")
+    assert info["limits"]["batch_size"] == 8
+    assert str(server.service.graph.directory) not in json.dumps(info)
+    ready = server.client.get("/readyz")
+    assert (ready.status_code, ready.json()) == (200, {"model": "ready", "graph": "up"})
+
+
+def chat(server, **body):
+    messages = [
+        {"role": "system", "content": "You answer."},
+        {"role": "user", "content": [{"type": "text", "text": MONEY}]},
+    ]
+    return server.client.post("/v1/chat/completions", json={"messages": messages, **body})
+
+
+def test_a_chat_is_answered(server) -> None:
+    reply = chat(server, model="kbqa", temperature=0.7).json()
+    content = reply["choices"][0]["message"]["content"]
+    assert content.startswith("Jamaican dollar\n\n")
+    assert reply["kbqa"]["answers"][0]["mid"] == "m.04xc2m"
+
+
+def test_a_chat_streams(server) -> None:
+    lines = [line for line in chat(server, stream=True).text.split("\n\n") if line]
+    assert lines[-1] == "data: [DONE]"
+    chunks = [json.loads(line.removeprefix("data: ")) for line in lines[:-1]]
+    assert {chunk["object"] for chunk in chunks} == {"chat.completion.chunk"}
+    assert chunks[0]["choices"][0]["delta"]["content"].startswith("Jamaican dollar")
+    assert chunks[-1]["choices"][0]["finish_reason"] == "stop"
+
+
+@pytest.mark.parametrize(
+    ("more", "status"),
+    [
+        ({"n": 2}, 422),
+        ({"tools": [{"type": "function"}]}, 422),
+        ({"model": "gpt-4"}, 404),
+        ({"messages": []}, 422),
+        ({"messages": [{"role": "system", "content": "x"}]}, 422),
+    ],
+)
+def test_what_a_chat_cannot_do_is_an_error_of_openais(server, more, status) -> None:
+    response = chat(server, **more)
+    assert response.status_code == status
+    assert response.json()["error"]["type"] == "invalid_request_error"
+
+
+def test_the_openai_client_understands_it(server) -> None:
+    openai = pytest.importorskip("openai", reason="needs the llm extra")
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as client:
+        messages = [{"role": "user", "content": MONEY}]
+        reply = client.chat.completions.create(model="kbqa", messages=messages)
+        assert reply.choices[0].message.content.startswith("Jamaican dollar")
+        chunks = client.chat.completions.create(model="kbqa", messages=messages, stream=True)
+        text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+        assert text.startswith("Jamaican dollar")
+        assert [each.id for each in client.models.list()] == ["kbqa"]
+        with pytest.raises(openai.NotFoundError):
+            client.chat.completions.create(model="other", messages=messages)
