@@ -2,6 +2,7 @@
 
 import sys
 from contextlib import closing, redirect_stdout
+from functools import partial
 from importlib.util import find_spec
 
 import click
@@ -50,12 +51,9 @@ def mcp(
         from kbqa.engine.serve.service import Service
         from kbqa.engine.serve.settings import Settings
 
-        aside = graph.open()
+        settings = Settings(deadline_s=deadline_s)
+        aside = graph.open(workers=settings.query_workers + 1, low_priority=True)
     with closing(aside):
-        service = Service(
-            lambda: open_engine(graph, model, chat, method),
-            aside,
-            Settings(deadline_s=deadline_s),
-            Observer(),
-        )
+        opened = partial(open_engine, graph, model, chat, method)
+        service = Service(opened, aside, settings, Observer())
         make_mcp_server(service, is_local=True).run("stdio")

@@ -25,7 +25,7 @@ from pydantic import Field
 from starlette.routing import BaseRoute
 
 from kbqa.engine.serve import browsing
-from kbqa.engine.serve.asking.served import Progress, Served, Watch
+from kbqa.engine.serve.asking.served import Event, Served, Watch
 from kbqa.engine.serve.mcp_server.results import (
     MAX_TYPES,
     AskResult,
@@ -310,30 +310,30 @@ async def _with_progress(
     context: Context[Any, Any], ask: Callable[..., Awaitable[Served]]
 ) -> Served:
     """Ask, and report progress with each stage that begins."""
-    heard: asyncio.Queue[Progress | None] = asyncio.Queue()
+    heard: asyncio.Queue[Event | None] = asyncio.Queue()
     watch: Watch = heard.put_nowait
     task = asyncio.ensure_future(ask(watch=watch))
     task.add_done_callback(lambda _: heard.put_nowait(None))
     try:
         number = 0
-        while (progress := await heard.get()) is not None:
+        while (event := await heard.get()) is not None:
             number += 1
-            await context.report_progress(number, message=_progress_text(progress))
+            await context.report_progress(number, message=_words(event))
         return await task
     finally:
         task.cancel()
 
 
-def _progress_text(progress: Progress) -> str:
-    match progress.event:
+def _words(event: Event) -> str:
+    match event.name:
         case "queued":
-            return f"Waiting: {progress.data['position']} questions are before this one"
+            return f"Waiting: {event.data['position']} questions are before this one"
         case "linked":
-            return f"Found {len(progress.data['linked'])} entities"
+            return f"Found {len(event.data['linked'])} entities"
         case "written":
-            return f"Wrote {len(progress.data['beams'])} paths"
-        case _:
-            stage = str(progress.data["stage"])
+            return f"Wrote {len(event.data['beams'])} paths"
+        case "stage":
+            stage = str(event.data["stage"])
             return _STAGES.get(stage, stage)
 
 

@@ -198,8 +198,12 @@ def test_what_a_caller_can_mend_is_an_error_with_advice(
 
 
 def test_an_unknown_entity_is_not_a_resource(connected) -> None:
-    with pytest.raises(MCPError, match="no entity m"):
-        connected(lambda client: client.read_resource("kbqa://entity/m.0none"))
+    async def read(client: Client) -> str:
+        with pytest.raises(MCPError) as raised:
+            await client.read_resource("kbqa://entity/nothing")
+        return str(raised.value)
+
+    assert "'nothing' is not an id such as m.09c7w0" in connected(read)
 
 
 def test_resources_explain_paths_the_graph_and_entities(connected) -> None:

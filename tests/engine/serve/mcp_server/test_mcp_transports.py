@@ -5,6 +5,9 @@ import json
 import os
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,8 @@ pytest.importorskip("mcp", reason="needs the mcp extra")
 from mcp import Client, MCPError, StdioServerParameters
 
 from kbqa.engine.serve.mcp_server.server import BUSY
+from kbqa.engine.setup import Engine
+from kbqa.sparql.errors import ModelError
 
 QUESTION = "what is jamaican money called?"
 TESTS = Path(__file__).parents[3]
@@ -97,22 +102,25 @@ def test_the_guard_stands_before_mcp(server, headers: dict[str, str], status: in
 
 
 def test_a_server_that_still_loads_is_an_error_of_the_protocol(small_store: Path, running) -> None:
-    def never_opens() -> Any:
-        raise AssertionError  # not reached: the server is asked before
+    may_open = threading.Event()
 
-    def slow() -> Any:
-        import time
+    @contextmanager
+    def slow() -> Iterator[Engine]:
+        may_open.wait(60)
+        raise ModelError("never")
+        yield
 
-        time.sleep(3)
-        never_opens()
+    async def ask(url: str) -> MCPError:
+        async with Client(url) as client:
+            with pytest.raises(MCPError) as raised:
+                await client.call_tool("ask", {"question": QUESTION})
+            return raised.value
 
-    with (
-        running(small_store, open_engine=slow) as server,
-        pytest.raises(MCPError, match="loading") as raised,
-    ):
-        asyncio.run(_ask(f"{server.url}/mcp"))
-    assert raised.value.code == BUSY
-    assert raised.value.data["retry_after_s"] > 0
+    with running(small_store, open_engine=slow) as server:
+        error = asyncio.run(ask(f"{server.url}/mcp"))
+        may_open.set()
+    assert (error.code, error.data["retry_after_s"]) == (BUSY, 10)
+    assert "still loading its model" in error.message
 
 
 def test_a_program_is_asked_over_its_standard_input(small_store: Path) -> None:
