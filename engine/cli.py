@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple, NoReturn, cast
 
 import click
+from click.shell_completion import CompletionItem
 
 from kbqa.engine.config import (
     check_config,
@@ -37,7 +38,12 @@ class LazyCommand(NamedTuple):
 COMMANDS = {
     "ask": LazyCommand("kbqa.engine.commands.ask", "ask", "Answer questions, each with its proof."),
     "serve": LazyCommand(
-        "kbqa.engine.commands.serve", "serve", "Answer over HTTP: a page, an API, SPARQL, MCP."
+        "kbqa.engine.commands.serving.serve",
+        "serve",
+        "Answer over HTTP: a page, an API, SPARQL, MCP.",
+    ),
+    "mcp": LazyCommand(
+        "kbqa.engine.commands.serving.mcp", "mcp", "Answer language models, by MCP."
     ),
     "eval": LazyCommand(
         "kbqa.engine.commands.evaluate", "evaluate", "Answer a question set and score the answers."
@@ -63,6 +69,9 @@ COMMANDS = {
     ),
     "doctor": LazyCommand(
         "kbqa.engine.commands.doctor.command", "doctor", "Find what is wrong, and say what to do."
+    ),
+    "completion": LazyCommand(
+        "kbqa.engine.commands.terminal.completion", "completion", "Complete commands on Tab."
     ),
     "load-freebase": LazyCommand(
         "kbqa.kb.commands.load", "load_freebase", "Load a Freebase dump into a store."
@@ -133,10 +142,21 @@ class _LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, command.help) for name, command in COMMANDS.items()])
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete commands from the table: click would import each for its help."""
+        commands = [
+            CompletionItem(name, help=command.help)
+            for name, command in COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name, command, rest = super().resolve_command(ctx, args)
+        if ctx.resilient_parsing:  # for completion, which must not speak
+            return name, command, rest
         config = read_config()
         check_config(config, _Commands(self, ctx))
         if name is not None and command is not None:

@@ -1,10 +1,11 @@
 """The command `kbqa ask`."""
 
 import json
+import sys
+from typing import TYPE_CHECKING
 
 import click
 
-from kbqa.engine.answer import Answer
 from kbqa.engine.commands.chat_options import ChatChoice, chat_options
 from kbqa.engine.commands.methods import Command, MethodChoice, method_options, removed_option
 from kbqa.engine.commands.options import (
@@ -12,13 +13,16 @@ from kbqa.engine.commands.options import (
     model_options,
     open_engine,
 )
-from kbqa.engine.commands.render import literal_forms, render_answer
-from kbqa.engine.setup import Engine
+from kbqa.engine.commands.render import render_text
+from kbqa.engine.commands.terminal.screen import is_terminal, standard_output, waiting
 from kbqa.engine.writing.model_choice import ModelChoice
 from kbqa.kb.commands.options import GraphChoice, graph_options, json_option
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import EndpointDown, InputError, KbqaError
 from kbqa.sparql.terms import is_mid
+
+if TYPE_CHECKING:
+    from kbqa.engine.setup import Engine
 
 
 def _moved_to_eval(command: Command) -> Command:
@@ -28,7 +32,7 @@ def _moved_to_eval(command: Command) -> Command:
 
 
 @click.command()
-@click.argument("question")
+@click.argument("question", required=False)
 @graph_options
 @deadline_option
 @click.option(
@@ -44,7 +48,7 @@ def _moved_to_eval(command: Command) -> Command:
 @json_option
 @_moved_to_eval
 def ask(
-    question: str,
+    question: str | None,
     graph: GraphChoice,
     deadline_s: float | None,
     topics: tuple[str, ...],
@@ -58,15 +62,23 @@ def ask(
     Numbers and dates are written for reading, with the unit if the graph states one; --json has
     them as the graph does.
 
-    With - as QUESTION, questions are read from standard input, one a line. The exit code is 1 if
-    QUESTION has no answer, or if one of several failed.
+    Without QUESTION, a terminal asks for questions one after the other. With - as QUESTION, they
+    are read from standard input, one a line. The exit code is 1 if QUESTION has no answer, or if
+    one of several failed.
     """
     from kbqa.engine.questions.question_sets import asked_questions
 
-    if not question.strip():
+    if question is None and not (is_terminal(sys.stdin) and is_terminal(sys.stdout)):
+        raise click.UsageError("Missing argument 'QUESTION'.")
+    if question is not None and not question.strip():
         raise InputError("the question is empty; ask something in words")
     entities = [_topic(mid) for mid in topics]
     with open_engine(graph, model, chat, method) as engine:
+        if question is None:
+            from kbqa.engine.commands.terminal.prompt import Prompt
+
+            Prompt(engine, entities, deadline_s, as_json, standard_output()).run()
+            return
         if question == "-":
             texts = asked_questions(question)
             succeeded = [
@@ -75,18 +87,19 @@ def ask(
             is_done = all(succeeded)
         else:
             [text] = asked_questions(question)
-            answer = engine.ask(text, entities, deadline_s=deadline_s)
+            with waiting("Answering"):
+                answer = engine.ask(text, entities, deadline_s=deadline_s)
             if as_json:
                 click.echo(json.dumps(answer.to_dict(), ensure_ascii=False, indent=2))
             else:
-                click.echo(_rendered(answer, engine))
+                click.echo(render_text(answer, engine.resources.graph, standard_output()))
             is_done = answer.is_answered
     if not is_done:
         raise SystemExit(1)
 
 
 def _answer_one_of_many(
-    engine: Engine,
+    engine: "Engine",
     question: str,
     topics: list[Entity],
     deadline_s: float | None,
@@ -106,13 +119,9 @@ def _answer_one_of_many(
     if as_json:
         click.echo(json.dumps(answer.to_dict(), ensure_ascii=False))
     else:
-        click.echo(f"# {question}\n{_rendered(answer, engine)}\n")
+        text = render_text(answer, engine.resources.graph, standard_output())
+        click.echo(f"# {question}\n{text}\n")
     return True
-
-
-def _rendered(answer: Answer, engine: Engine) -> str:
-    graph = engine.resources.graph
-    return render_answer(answer, graph.description, literal_forms(answer, graph))
 
 
 def _topic(mid: str) -> Entity:

@@ -52,6 +52,10 @@ class MethodChoice:
     call_budget: int | None = None
 
 
+def _complete_method(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    return [name for name in METHODS if name.startswith(incomplete)]
+
+
 def method_options(command: Command) -> Command:
     """Add the options of methods; the command takes them as `method: MethodChoice`."""
 
@@ -61,6 +65,7 @@ def method_options(command: Command) -> Command:
         default=DEFAULT_METHOD,
         show_default=True,
         metavar="NAME",
+        shell_complete=_complete_method,
         help="How to answer; `kbqa methods` lists the ways.",
     )
     @click.option(
@@ -114,7 +119,7 @@ def removed_option(option: str, replacement: str) -> Callable[[Command], Command
 
 
 @click.command()
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=_complete_method)
 @json_option
 def methods(name: str | None, as_json: bool) -> None:
     """List the methods, or the settings of the method NAME, for --set."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, get_args
 
 import click
 
+from kbqa.engine.commands.terminal.screen import waiting
 from kbqa.engine.writing.generate import (
     DEFAULT_LEVEL,
     LEVELS,
@@ -150,10 +151,12 @@ def open_engine(
         ModelError: A model is missing or broken.
         GraphError: The graph does not answer, or holds nothing.
     """
-    from kbqa.engine.setup import Engine, Resources, make_method
+    with waiting("Opening the graph"):
+        from kbqa.engine.setup import Engine, Resources, make_method
 
-    chat.check()
-    with closing(graph.open(workers)) as opened:
+        chat.check()
+        opened = graph.open(workers)
+    with closing(opened):
         check_answers(opened, graph.timeout_s)
 
         def load() -> "Generator":
@@ -169,7 +172,9 @@ def open_engine(
             call_budget=method.call_budget,
         )
         with closing(resources):
-            yield Engine.over(resources, make_method(resources, method.name, method.settings))
+            with waiting("Loading the model"):
+                made = make_method(resources, method.name, method.settings)
+            yield Engine.over(resources, made)
 
 
 def check_answers(graph: "Graph", timeout_s: float) -> None:

@@ -1,19 +1,22 @@
 """Write answers and summaries of runs for people to read.
 
-Numbers, dates and units of answers are written for reading; evidence shows what the graph has.
+Numbers, dates and units of answers are written for reading; evidence shows what the graph has, and
+what kind of thing an unnamed node is.
 """
 
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from kbqa.engine.answer import Answer, AnswerEntity, EvidenceTriple
+from kbqa.engine.commands.terminal.screen import PAPER, Line, Screen
 from kbqa.engine.display.notebook import ORIGIN_NOTES
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema.literals import LiteralForms, read_literal_forms
 from kbqa.sparql.errors import GraphError
+from kbqa.sparql.queries.prefixes import prefix_query
 from kbqa.sparql.terms import LiteralTerm, Term, is_mid
 
 if TYPE_CHECKING:
@@ -23,6 +26,9 @@ logger = logging.getLogger(__name__)
 
 _SHOWN = 10
 _ORIGINS = {origin: f"  [{note}]" for origin, note in ORIGIN_NOTES.items()}
+_OF_ANYTHING = ("type.object.", "common.topic.")
+"""Relations of these types do not say what kind of thing a node is."""
+
 _COLUMNS = {"hit": "hit", "hits_at_1": "Hits@1", "exact_match": "exact match", "f1": "F1"}
 
 
@@ -39,30 +45,47 @@ def literal_forms(answer: Answer, graph: Graph) -> LiteralForms:
         return LiteralForms()
 
 
-def render_answer(answer: Answer, graph: str, forms: LiteralForms | None = None) -> str:
+def render_text(answer: Answer, graph: Graph, screen: Screen = PAPER) -> str:
+    """Write an answer with the literals as its graph says; see `render_answer`."""
+    return render_answer(answer, graph.description, literal_forms(answer, graph), screen)
+
+
+def render_answer(
+    answer: Answer, graph: str, forms: LiteralForms | None = None, screen: Screen = PAPER
+) -> str:
     """Write an answer as lines: the answers, how they were found, evidence, query and times.
 
     Args:
         answer: What a method returned.
         graph: The description of the graph that was asked.
         forms: How literals are written; None to write them as they are.
+        screen: What it is written for.
     """
-    lines = list(_answer_lines(answer, forms or LiteralForms()))
+    return "\n".join(map(screen.write, _lines(answer, graph, forms or LiteralForms())))
+
+
+def _lines(answer: Answer, graph: str, forms: LiteralForms) -> Iterator[Line]:
+    yield from _answer_lines(answer, forms)
     if answer.problem is not None:
         kind = "Note" if answer.is_answered else "No answer"
-        lines.append(f"{kind}: {answer.problem.removesuffix('.')}.")
+        yield Line(f"{kind}: {answer.problem.removesuffix('.')}.", "warning")
     if answer.not_understood:
         words = ", ".join(f"“{word}”" for word in answer.not_understood)
-        lines.append(f"Not understood: {words}. The path below does not say it.")
+        yield Line(f"Not understood: {words}. The path below does not say it.", "warning")
     if answer.confidence is not None:
-        lines.append(f"Confidence: {answer.confidence:.2f}")
-    lines += ["", *answer.trace.describe()]
+        yield Line(f"Confidence: {answer.confidence:.2f}")
+    yield Line("")
+    for text in answer.trace.describe():
+        yield Line(text, "heading" if text.endswith(":") and not text.startswith(" ") else None)
     if answer.evidence and answer.boolean is None:
-        lines += ["", "Evidence:", *_evidence(answer.evidence)]
+        yield from (Line(""), Line("Evidence:", "heading"))
+        yield from map(Line, _evidence(answer.evidence))
     if answer.sparql is not None:
-        lines += ["", "SPARQL:", *(f"  {line}" for line in answer.sparql.splitlines())]
+        yield from (Line(""), Line("SPARQL:", "heading"))
+        for text in prefix_query(answer.sparql).splitlines():
+            yield Line(f"  {text}", wraps=False)
     seconds = ", ".join(f"{stage} {s:.2f} s" for stage, s in answer.seconds.items())
-    return "\n".join([*lines, "", f"Graph: {graph}", f"Time: {seconds}"])
+    yield from (Line(""), Line(f"Graph: {graph}", "faint"), Line(f"Time: {seconds}", "faint"))
 
 
 def render_summary(rows: Sequence["Row"], *, entities: str, as_json: bool) -> str:
@@ -112,30 +135,36 @@ def render_summary(rows: Sequence["Row"], *, entities: str, as_json: bool) -> st
     return "\n\n".join([*tables, note])
 
 
-def _answer_lines(answer: Answer, forms: LiteralForms) -> Iterator[str]:
+def _answer_lines(answer: Answer, forms: LiteralForms) -> Iterator[Line]:
     """Write what was answered: yes or no with its proof, a number with its list, or the answers."""
     relations = _relations(answer)
     if answer.boolean is not None:
         yield from _boolean_lines(answer)
     elif answer.count is not None:
-        yield _count_line(answer, [_readable(each, forms, relations) for each in answer.answers])
+        names = [_readable(each, forms, relations) for each in answer.answers]
+        yield Line(_count_line(answer, names), "answer")
     else:
+        kinds = _kinds(answer.evidence)
         for item in answer.answers[:_SHOWN]:
             name = _readable(item, forms, relations)
-            is_plain = isinstance(item.term, LiteralTerm) or item.term == item.name
-            line = name if is_plain else f"{name}  ({item.term})"
-            yield f"{line}{_ORIGINS.get(item.origin, '')}"
+            if isinstance(item.term, LiteralTerm):
+                line = name
+            elif item.term == item.name:
+                line = _end(name, item.term, kinds) if item.term in kinds else name
+            else:
+                line = f"{name}  ({item.term})"
+            yield Line(f"{line}{_ORIGINS.get(item.origin, '')}", "answer")
         if len(answer.answers) > _SHOWN:
             more = "+" if answer.truncated else ""
-            yield f"… and {len(answer.answers) - _SHOWN}{more} more (--json prints all)"
+            yield Line(f"… and {len(answer.answers) - _SHOWN}{more} more (--json prints all)")
 
 
-def _boolean_lines(answer: Answer) -> Iterator[str]:
+def _boolean_lines(answer: Answer) -> Iterator[Line]:
     if answer.evidence:
-        yield "Yes:" if answer.boolean else "No:"
-        yield from _evidence(answer.evidence)
+        yield Line("Yes:" if answer.boolean else "No:", "answer")
+        yield from map(Line, _evidence(answer.evidence))
     else:
-        yield "Yes." if answer.boolean else "No. Nothing in the graph says so."
+        yield Line("Yes." if answer.boolean else "No. Nothing in the graph says so.", "answer")
 
 
 def _count_line(answer: Answer, names: Sequence[str]) -> str:
@@ -168,15 +197,36 @@ def _relations(answer: Answer) -> dict[Term, str]:
 
 
 def _evidence(evidence: tuple[EvidenceTriple, ...]) -> Iterator[str]:
+    kinds = _kinds(evidence)
     for triple in evidence[:_SHOWN]:
-        subject = _end(triple.subject_name, str(triple.subject))
-        object_ = triple.object_name
-        if not isinstance(triple.object, LiteralTerm):
-            object_ = _end(triple.object_name, triple.object)
+        subject = _end(triple.subject_name, triple.subject, kinds)
+        object_ = _end(triple.object_name, triple.object, kinds)
         yield f"  {subject}  {triple.relation}  {object_}"
     if len(evidence) > _SHOWN:
         yield f"  … and {len(evidence) - _SHOWN} more triples (--json prints all)"
 
 
-def _end(name: str, mid: str) -> str:
-    return f"[{mid}]" if name == mid and is_mid(mid) else name
+def _end(name: str, term: Term, kinds: Mapping[Term, str]) -> str:
+    """Write an end of a triple: its name, or what an unnamed node is with its mid."""
+    if term != name or not is_mid(name):
+        return name
+    return f"[{kinds[term]} {term}]" if term in kinds else f"[{term}]"
+
+
+def _kinds(evidence: Iterable[EvidenceTriple]) -> dict[Term, str]:
+    """Say of each unnamed node what kind of thing it is, in words.
+
+    A relation belongs to a type, as `measurement_unit.dated_integer.number` does. Without one, the
+    relation that leads to the node says it.
+    """
+    kinds: dict[Term, str] = {}
+    for triple in evidence:
+        if triple.subject == triple.subject_name and is_mid(triple.subject_name):
+            _, _, kind = triple.relation.rpartition(".")[0].rpartition(".")
+            if kind and not triple.relation.startswith(_OF_ANYTHING):
+                kinds.setdefault(triple.subject, kind.replace("_", " "))
+    for triple in evidence:
+        if triple.object == triple.object_name and is_mid(triple.object_name):
+            kind = triple.relation.rpartition(".")[2].removesuffix("_s")
+            kinds.setdefault(triple.object, kind.replace("_", " "))
+    return kinds

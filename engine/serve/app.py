@@ -13,6 +13,7 @@ from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
 from kbqa.engine.serve.access.guard import Access, App, Guard, Visit
+from kbqa.engine.serve.mcp_server.server import make_mcp_server, mcp_routes
 from kbqa.engine.serve.metrics import Metered, Metrics
 from kbqa.engine.serve.page import pages
 from kbqa.engine.serve.problems import MEDIA_TYPE, Problem, log_problem, problem_of
@@ -48,11 +49,13 @@ def make_app(
         openai: Whether to offer OpenAI's chat protocol.
         dataset: What TEXT2SPARQL calls the graph.
     """
+    mcp = make_mcp_server(service)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         lag = asyncio.create_task(_measure_lag(metrics))
-        async with service:
+        # A mounted application has no lifespan of its own.
+        async with service, mcp.session_manager.run():
             yield
         lag.cancel()
 
@@ -71,6 +74,7 @@ def make_app(
     app.mount("/static", StaticFiles(directory=pages.STATIC))
     if openai:
         app.include_router(openai_chat.router)
+    app.router.routes.extend(mcp_routes(mcp))
     app.add_exception_handler(Exception, _answer_error)
     for kind in (KbqaError, HTTPException, RequestValidationError):
         app.add_exception_handler(kind, _answer_error)

@@ -7,6 +7,7 @@ from made_runs import make_failed_row, make_row
 
 from kbqa.engine.answer import Answer, AnswerEntity, EvidenceTriple
 from kbqa.engine.commands.render import literal_forms, render_answer, render_summary
+from kbqa.engine.commands.terminal.screen import Screen
 from kbqa.engine.evaluation.runs.rows import Row
 from kbqa.engine.linking.ground import Grounding
 from kbqa.engine.methods.router.trace import RouterTrace
@@ -144,10 +145,35 @@ def test_what_relaxation_dropped_is_shown() -> None:
 def test_evidence_shows_mediators_and_literals() -> None:
     evidence = (
         EvidenceTriple("m.03_r3", "a.b.population", "m.0pop1", "Jamaica", "m.0pop1"),
-        EvidenceTriple("m.0pop1", "a.b.number", LiteralTerm("27"), "m.0pop1", "27"),
+        EvidenceTriple(
+            "m.0pop1", "type.object.type", "a.dated_integer", "m.0pop1", "Dated Integer"
+        ),
+        EvidenceTriple("m.0pop1", "a.dated_integer.number", LiteralTerm("27"), "m.0pop1", "27"),
     )
     text = render_answer(replace(ANSWER, evidence=evidence), "")
-    assert "  Jamaica  a.b.population  [m.0pop1]\n  [m.0pop1]  a.b.number  27\n" in text
+    assert "  Jamaica  a.b.population  [dated integer m.0pop1]\n" in text
+    assert "  [dated integer m.0pop1]  a.dated_integer.number  27\n" in text
+
+
+def test_an_unnamed_answer_is_called_by_what_leads_to_it() -> None:
+    population = EvidenceTriple("m.1", "a.b.population_s", "m.0pop1", "One", "m.0pop1")
+    answer = replace(ANSWER, answers=(AnswerEntity("m.0pop1", "m.0pop1"),), evidence=(population,))
+    assert render_answer(answer, "").splitlines()[0] == "[population m.0pop1]"
+
+
+def test_queries_are_shown_with_prefixes() -> None:
+    query = "ASK {\n  <http://rdf.freebase.com/ns/m.1> ?y ?x .\n}"
+    assert (
+        "SPARQL:\n  PREFIX ns: <http://rdf.freebase.com/ns/>\n  ASK {\n    ns:m.1 ?y ?x .\n  }\n"
+    ) in render_answer(replace(ANSWER, sparql=query), "")
+
+
+def test_a_terminal_sees_what_is_what_by_colour() -> None:
+    evil = replace(ANSWER, answers=(AnswerEntity("m.1", "\x1b[2JOne"),), problem="it is late")
+    text = render_answer(evil, "store x", screen=Screen(40, has_colours=True))
+    assert text.startswith("\x1b[1m�[2JOne  (m.1)\x1b[0m\n\x1b[33mNote: it is late.\x1b[0m\n")
+    assert "\x1b[36mEvidence:\x1b[0m\n  Jamaica\n    location.country.currency_used\n" in text
+    assert text.endswith("\x1b[2mTime: write 1.23 s, execute 0.00 s\x1b[0m")
 
 
 def test_much_evidence_is_counted() -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def running() -> "Callable[..., AbstractContextManager[Running]]":
     """Runs a server over a store, with settings of the test's own."""
-    for package in ("fastapi", "uvicorn", "jinja2", "prometheus_client", "httpx"):
+    for package in ("fastapi", "uvicorn", "jinja2", "prometheus_client", "mcp", "httpx"):
         pytest.importorskip(package, reason="needs the serve extra")
     from scripted_server import running_server
 

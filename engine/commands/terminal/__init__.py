@@ -1,0 +1,1 @@
+"""What only a terminal has: colours, a width, a prompt, and completion on Tab."""

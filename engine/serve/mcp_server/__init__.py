@@ -1,0 +1,1 @@
+"""kbqa for language models: tools, resources and a prompt over the Model Context Protocol."""

@@ -1,0 +1,234 @@
+import io
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from kbqa.engine.cli import main
+from kbqa.engine.commands.terminal.prompt import Prompt
+from kbqa.engine.commands.terminal.screen import PAPER
+from kbqa.engine.setup import Engine
+from kbqa.kb.open import open_graph
+from kbqa.sparql.crp import Entity
+from kbqa.sparql.errors import ModelError
+
+MONEY = [("Main Path:\n Jamaica -[location , country , currency used]-> ?x", -0.5)]
+QUESTION = "what jamaican money called?"
+
+
+@pytest.fixture(autouse=True)
+def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+@pytest.fixture
+def typed(small_store: Path, scripted, monkeypatch, capsys):
+    """Type lines at a prompt whose model gives some replies; return what it printed."""
+
+    def typed(*lines: str, replies=(), topics=(), as_json=False):
+        monkeypatch.setattr("sys.stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
+        with open_graph(small_store) as graph, Engine(graph, scripted(*replies)) as engine:
+            Prompt(engine, topics, None, as_json, PAPER).run()
+        return capsys.readouterr()
+
+    return typed
+
+
+def test_questions_are_answered_one_after_the_other(typed) -> None:
+    printed = typed(QUESTION, "", QUESTION, replies=[MONEY, MONEY])
+    assert printed.out.startswith("Asking store ")
+    assert printed.out.count("kbqa> Jamaican dollar  (m.04xc2m)\n") == 2
+    assert printed.err == ""
+
+
+def test_an_error_ends_one_question_and_not_the_prompt(typed) -> None:
+    printed = typed(QUESTION, QUESTION, ":dance", replies=[ModelError("out of memory"), MONEY])
+    assert "Jamaican dollar" in printed.out
+    assert printed.err.splitlines() == [
+        "Error: out of memory",
+        "Error: there is no :dance; :help lists what to type",
+    ]
+
+
+def test_quit_leaves(typed) -> None:
+    assert "Jamaican" not in typed(":quit", QUESTION).out
+
+
+def test_help_lists_every_command(typed) -> None:
+    printed = typed(":help").out
+    for name in (":topic", ":path", ":sparql", ":json", ":help", ":quit"):
+        assert f"\n  {name}" in printed
+
+
+def test_the_last_answer_can_be_looked_at(typed) -> None:
+    printed = typed(QUESTION, ":path", ":sparql", ":json", replies=[MONEY]).out
+    _, _, path, query, record = printed.split("kbqa> ")[:5]
+    assert path == "Jamaica (m.03_r3) -> location.country.currency_used\n"
+    assert query.startswith("PREFIX ns: <http://rdf.freebase.com/ns/>\nSELECT DISTINCT ?x")
+    assert json.loads(record)["question"] == QUESTION
+
+
+@pytest.mark.parametrize("command", [":path", ":sparql", ":json"])
+def test_before_any_answer_there_is_nothing_to_look_at(typed, command: str) -> None:
+    assert typed(command).err == "Error: nothing has been asked yet\n"
+
+
+def test_without_an_answer_there_is_no_path_and_no_query(typed) -> None:
+    printed = typed(QUESTION, ":path", ":sparql", replies=[[("nonsense", -1.0)]])
+    assert "No answer: " in printed.out
+    assert printed.err.splitlines() == [
+        "Error: no path answered the last question",
+        "Error: no query answered the last question",
+    ]
+
+
+def test_json_prints_each_answer_as_a_line(typed) -> None:
+    printed = typed(QUESTION, replies=[MONEY], as_json=True).out
+    record = json.loads(printed.splitlines()[1].removeprefix("kbqa> "))
+    assert record["answers"][0]["name"] == "Jamaican dollar"
+
+
+@pytest.mark.parametrize("topic", ["m.03_r3", "jamaica", "1"])
+def test_a_topic_holds_until_another_is_chosen(typed, topic: str) -> None:
+    printed = typed(QUESTION, ":topic", f":topic {topic}", ":topic none", replies=[MONEY]).out
+    assert "kbqa> 1  Jamaica  (m.03_r3)\n" in printed
+    assert "kbqa> kbqa (Jamaica)> kbqa> " in printed
+
+
+def test_the_chosen_topic_is_what_the_question_is_about(typed) -> None:
+    printed = typed(":topic Kingston", QUESTION, ":json", replies=[MONEY]).out
+    assert '"m.03yl7"' not in printed.partition("{")[0]
+    assert typed("x?", ":topic", topics=[Entity(mid="m.03yl7")], replies=[MONEY]).out.endswith(
+        "1  Kingston  (m.03yl7)\nkbqa (Kingston)> \n"
+    )
+
+
+def test_a_topic_that_is_not_there_is_told(typed) -> None:
+    assert typed(":topic", ":topic Zorblax").err.splitlines() == [
+        "Error: no question has had a topic yet; :topic NAME chooses one",
+        "Error: no entity in the graph has a name like 'Zorblax'",
+    ]
+
+
+def test_a_path_of_several_lines_is_run(typed) -> None:
+    path = "Justin Bieber -> people.person.sibling_s -> people.sibling_relationship.sibling"
+    male = "?x -> people.person.gender = Male"
+    printed = typed(f":path {path}", male, "", ":path", f":path {path}")
+    brother, shown, both = printed.out.split("kbqa> ")[1:4]
+    assert "Jaxon Bieber" in brother
+    assert "Jazmyn Bieber" not in brother
+    assert shown.splitlines()[1].startswith("?x -> people.person.gender = Male")
+    assert "Jazmyn Bieber" in both
+    assert "[sibling relationship m.0gxnnwd]" not in both
+
+
+def test_a_path_that_cannot_be_read_is_told(typed) -> None:
+    printed = typed(":path nonsense", "", ":help")
+    assert printed.err.startswith("Error: ")
+    assert ":quit" in printed.out
+
+
+def test_without_a_terminal_a_question_is_needed() -> None:
+    result = CliRunner().invoke(main, ["ask"])
+    assert result.exit_code == 2
+    assert "Missing argument 'QUESTION'." in result.stderr
+
+
+CHILD = """
+import os, sys, time
+os.close(os.open(os.ttyname(0), os.O_RDWR))  # so that Ctrl-C is a signal
+from conftest import ScriptedGenerator
+from kbqa.engine.cli import main
+from kbqa.engine.writing.model_choice import ModelChoice
+
+class Slow(ScriptedGenerator):
+    def generate(self, requests, *rest, **settings):
+        if "wait" in requests[0].question:
+            time.sleep(60)
+        return super().generate(requests, *rest, **settings)
+
+money = [("Main Path:\\n Jamaica -[location , country , currency used]-> ?x", -0.5)]
+ModelChoice.load = lambda *_: Slow(money, money)
+main(["ask", "--store", sys.argv[1]], prog_name="kbqa")
+"""
+
+
+class Terminal:
+    """A program on a terminal of its own."""
+
+    def __init__(self, *command: str, folder: Path) -> None:
+        self._ours, theirs = os.openpty()
+        self.shown = ""
+        environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80"}
+        environment.pop("NO_COLOR", None)
+        self.process = subprocess.Popen(
+            command,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+            cwd=folder,
+            env=environment,
+        )
+        os.close(theirs)
+
+    def type(self, text: str) -> None:
+        os.write(self._ours, text.encode())
+
+    def expect(self, text: str, timeout_s: float = 120) -> str:
+        """Wait until a text is shown, and return what was shown before it."""
+        ends_at = time.monotonic() + timeout_s
+        while text not in self.shown:
+            ready, _, _ = select.select([self._ours], [], [], max(ends_at - time.monotonic(), 0))
+            assert ready, f"no {text!r} in {self.shown!r}"
+            self.shown += os.read(self._ours, 4096).decode("utf-8", "replace")
+        before, _, self.shown = self.shown.partition(text)
+        return before
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._ours)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a Unix terminal")
+def test_a_terminal_is_asked_until_ctrl_d(small_store: Path, tmp_path: Path) -> None:
+    tests = Path(__file__).parents[3]
+    terminal = Terminal(
+        sys.executable, "-c", f"import sys; sys.path[:0] = [{str(tests)!r}, "
+        f"{str(tests.parent)!r}]\n{CHILD}", str(small_store), folder=tmp_path
+    )  # fmt: skip
+    try:
+        terminal.expect("Opening the graph …")
+        terminal.expect("Loading the model …")
+        terminal.expect(f"\r{' ' * len('Loading the model …')}\r")
+        terminal.expect("kbqa> ")
+        terminal.type(f"{QUESTION}\n")
+        terminal.expect("\x1b[1mJamaican dollar")
+        terminal.expect("kbqa> ")
+        terminal.type("please wait\n")
+        terminal.expect("Answering …")
+        time.sleep(0.5)
+        terminal.type("\x03")
+        terminal.expect("Stopped.")
+        terminal.expect("kbqa> ")
+        terminal.type("half a ques")
+        terminal.expect("half a ques")
+        terminal.type("\x03")
+        terminal.expect("kbqa> ")
+        terminal.type(f"{QUESTION}\n")
+        terminal.expect("Jamaican dollar")
+        terminal.expect("kbqa> ")
+        terminal.type("\x04")
+        assert terminal.process.wait(60) == 0
+    finally:
+        terminal.close()
+    history = tmp_path / "state" / "kbqa" / "history"
+    assert QUESTION in history.read_text(encoding="utf-8")
+    assert history.stat().st_mode & 0o077 == 0
