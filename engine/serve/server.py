@@ -64,7 +64,7 @@ def run_server(app: App, service: Service, host: str, port: int, proxies: Sequen
     _raise_open_files()
     listening = listen(host, port)
     config = uvicorn.Config(
-        app,  # type: ignore[arg-type]
+        app,
         log_config=None,
         access_log=False,  # addresses hold questions
         server_header=False,

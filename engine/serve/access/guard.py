@@ -228,7 +228,7 @@ async def _read_body(scope: Scope, receive: Receive) -> bytes | None:
     declared = dict(scope["headers"]).get(b"content-length", b"0")
     if declared.isdigit() and int(declared) > MAX_BODY_BYTES:
         raise _Refused(_TOO_LARGE)
-    body = b""
+    body = bytearray()
     try:
         async with asyncio.timeout(BODY_TIMEOUT_S):
             while (message := await receive())["type"] == "http.request":
@@ -236,7 +236,7 @@ async def _read_body(scope: Scope, receive: Receive) -> bytes | None:
                 if len(body) > MAX_BODY_BYTES:
                     raise _Refused(_TOO_LARGE)
                 if not message.get("more_body", False):
-                    return body
+                    return bytes(body)
     except TimeoutError:
         raise _Refused(_TOO_SLOW) from None
     return None

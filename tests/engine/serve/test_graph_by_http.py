@@ -186,7 +186,7 @@ def test_a_killed_query_process_costs_no_answer(server) -> None:
 
 
 def test_text2sparql_returns_a_query_even_without_an_answer(server) -> None:
-    dataset = "https://kbqa.dev/datasets/freebase"
+    dataset = "urn:kbqa:freebase"
     money = "what is jamaican money called?"
     found = get(server, "/text2sparql", dataset=dataset, question=money).json()
     assert (found["dataset"], found["question"]) == (dataset, money)
