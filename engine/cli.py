@@ -37,7 +37,9 @@ class LazyCommand(NamedTuple):
 COMMANDS = {
     "ask": LazyCommand("kbqa.engine.commands.ask", "ask", "Answer questions, each with its proof."),
     "serve": LazyCommand(
-        "kbqa.engine.commands.serve", "serve", "Answer over HTTP: a page, an API, SPARQL, MCP."
+        "kbqa.engine.commands.serving.serve",
+        "serve",
+        "Answer over HTTP: a page, an API, SPARQL, MCP.",
     ),
     "eval": LazyCommand(
         "kbqa.engine.commands.evaluate", "evaluate", "Answer a question set and score the answers."

@@ -102,8 +102,8 @@ def problem_of(error: Exception, graph: str = "") -> Problem:
             return Problem(400, "path-syntax", "Not a path", detail, line or None)
         case QuerySyntaxError():
             found = _LINE.search(detail)
-            line = int(found[1]) if found else None
-            return Problem(400, "query-syntax", "Not a SPARQL query", detail, line)
+            at = int(found[1]) if found else None
+            return Problem(400, "query-syntax", "Not a SPARQL query", detail, at)
         case QueryRefused():
             return Problem(403, "query-refused", "Only queries that read are allowed", detail)
         case CrpConversionError(reason=reason):

@@ -29,7 +29,7 @@ from kbqa.engine.setup import Engine
 from kbqa.kb.graph import Graph, Table
 from kbqa.kb.names.search import Names, open_names
 from kbqa.sparql.crp import Entity
-from kbqa.sparql.errors import DeadlineExceeded, GraphError, InputError, ServerBusy
+from kbqa.sparql.errors import BusyReason, DeadlineExceeded, GraphError, InputError, ServerBusy
 from kbqa.sparql.queries.dialect import check_read_only
 from kbqa.sparql.terms import is_mid
 
@@ -95,8 +95,6 @@ class Service:
         self._loading: asyncio.Task[None] | None = None
         self._graph_seen = (float("-inf"), False)
 
-    # Starting and stopping
-
     async def __aenter__(self) -> "Service":
         self.start()
         return self
@@ -149,11 +147,13 @@ class Service:
         """Return whether the graph answers; the reply is remembered for some seconds."""
         seen_at, is_up = self._graph_seen
         if time.monotonic() - seen_at > _READINESS_KEPT_S:
-            check = partial(self.graph.ask, "ASK { ?s ?p ?o }", timeout_s=_READINESS_TIMEOUT_S)
             try:
-                is_up = await self._looking.run(check)
-            except GraphError as error:
-                logger.warning("the graph is not ready: %s", error)
+                async with asyncio.timeout(_READINESS_TIMEOUT_S):
+                    # A search, as a query would wait for the queries of others.
+                    await self._looking.run(lambda: self.graph.types("m.0"))
+                is_up = True
+            except (GraphError, TimeoutError) as error:
+                logger.warning("the graph is not ready: %s", error or "it takes too long")
                 is_up = False
             self._graph_seen = (time.monotonic(), is_up)
         return is_up
@@ -193,12 +193,10 @@ class Service:
             ServerBusy: It is not open yet, or questions are no longer answered.
         """
         if self.state == "stopping":
-            raise ServerBusy("stopping", "the server is stopping", _STARTS_IN_S)
+            raise self._busy("stopping", "the server is stopping", _STARTS_IN_S)
         if self._engine is None:
-            raise ServerBusy("starting", "the server is still loading its model", _STARTS_IN_S)
+            raise self._busy("starting", "the server is still loading its model", _STARTS_IN_S)
         return self._engine
-
-    # Questions
 
     async def ask(
         self,
@@ -288,9 +286,8 @@ class Service:
         if flight is not None:
             self._observer.looked_in_cache("shared")
         elif len(self._flights) >= self.settings.queue + self.settings.batch_size:
-            self._observer.rejected("queue-full")
             message = f"{len(self._flights)} questions are under way already"
-            raise ServerBusy("queue-full", message, self._flights.eta_s)
+            raise self._busy("queue-full", message, self._flights.eta_s)
         else:
             self._observer.looked_in_cache("miss")
             flight = self._flights.begin(key, run)
@@ -301,7 +298,7 @@ class Service:
             raise DeadlineExceeded(f"no answer within {limit_s:g} s") from None
         except asyncio.CancelledError:
             if self.state == "stopping" and flight.task.cancelled():
-                raise ServerBusy("stopping", "the server is stopping", _STARTS_IN_S) from None
+                raise self._busy("stopping", "the server stops", _STARTS_IN_S) from None
             raise
 
     async def _answer(
@@ -336,10 +333,12 @@ class Service:
         eta_s = round(self._flights.eta_s, 1)
         return Event("queued", {"position": len(self._flights) - 1, "eta_s": eta_s})
 
+    def _busy(self, reason: BusyReason, message: str, retry_after_s: float = 1.0) -> ServerBusy:
+        self._observer.rejected(reason)
+        return ServerBusy(reason, message, retry_after_s)
+
     def _limit(self, deadline_s: float | None) -> float:
         return min(deadline_s or self.settings.deadline_s, self.settings.deadline_s)
-
-    # Everything else
 
     async def link(self, text: str, limit: int = 10) -> list[LinkedEntity]:
         """Find the entities that a text mentions, best first.
@@ -371,19 +370,17 @@ class Service:
             ServerBusy: The client has a query under way, or too many wait.
             GraphError: The graph does not answer.
         """
-        is_ask = check_read_only(query) == "ask"
         if client in self._querying_clients:
-            raise ServerBusy("too-fast", "your query before this one is still running")
-        timeout_s = self.settings.query_timeout_s
+            raise self._busy("too-fast", "your query before this one is still running")
+        graph, timeout_s = self.graph, self.settings.query_timeout_s
+
+        def run() -> Table | bool:
+            if check_read_only(query) == "ask":
+                return graph.ask(query, timeout_s=timeout_s)
+            return graph.select(query, timeout_s=timeout_s, limit=limit)
+
         self._querying_clients.add(client)
-        ended = partial(self._querying_clients.discard, client)
-        if is_ask:
-            return await self._querying.run(
-                partial(self.graph.ask, query, timeout_s=timeout_s), ended
-            )
-        return await self._querying.run(
-            partial(self.graph.select, query, timeout_s=timeout_s, limit=limit), ended
-        )
+        return await self._querying.run(run, partial(self._querying_clients.discard, client))
 
 
 _WRITES = Event("stage", {"stage": "write"})

@@ -67,7 +67,7 @@ class QueryWorkers:
         self, graph_directory: Path, description: str, size: int = 1, niceness: int = 0
     ) -> None:
         self._description = description
-        self._workers = [_Worker(graph_directory, description, niceness) for _ in range(size)]
+        self._workers = [_Worker(graph_directory, description, size, niceness) for _ in range(size)]
         self._idle = self._all_idle()
         self._closing = threading.Lock()
         _ALL.add(self)
@@ -130,11 +130,14 @@ class QueryWorkers:
 
 
 class _Worker:
-    """Runs one query at a time in a child, and replaces the child when it has ended."""
+    """Runs one query at a time in a child, and replaces the child when it has ended.
 
-    def __init__(self, graph_directory: Path, description: str, niceness: int) -> None:
-        self._graph_directory = graph_directory
-        self._description, self._niceness = description, niceness
+    It is one of `size` workers, which share the memory.
+    """
+
+    def __init__(self, graph_directory: Path, description: str, size: int, niceness: int) -> None:
+        self._graph_directory, self._description = graph_directory, description
+        self._size, self._niceness = size, niceness
         self._child: _Child | None = None
 
     def run(
@@ -148,7 +151,8 @@ class _Worker:
         if self._child is not None and self._child.has_ended:
             self.stop()
         if self._child is None:
-            self._child = _Child(self._graph_directory, self._description, self._niceness)
+            limits = (memory_limit_bytes(self._size), self._niceness)
+            self._child = _Child(self._graph_directory, self._description, *limits)
         try:
             # A child that starts late is left to finish starting: it serves the next query.
             if not self._child.wait_until_ready(deadline):
@@ -181,7 +185,7 @@ class _Worker:
 
     def _death(self, code: int) -> GraphError | QuerySyntaxError:
         if code in _OUT_OF_MEMORY:
-            limit_gb = memory_limit_bytes() / 2**30
+            limit_gb = memory_limit_bytes(self._size) / 2**30
             return GraphError(
                 f"{self._description} stopped the query, which needs more than {limit_gb:.3g} GB "
                 f"of memory. Add a LIMIT, or raise {MEMORY_VARIABLE}."
@@ -200,7 +204,9 @@ class _Worker:
 class _Child:
     """A child process that opens its store and then serves queries."""
 
-    def __init__(self, graph_directory: Path, description: str, niceness: int) -> None:
+    def __init__(
+        self, graph_directory: Path, description: str, memory_bytes: int, niceness: int
+    ) -> None:
         self._description = description
         self._must_be_ready_at = time.monotonic() + START_TIMEOUT_S
         self._is_ready = False
@@ -214,7 +220,7 @@ class _Child:
                     _PROGRAM,
                     graph_directory,
                     str(theirs.fileno()),
-                    str(memory_limit_bytes()),
+                    str(memory_bytes),
                     str(niceness),
                 ],
                 stdin=subprocess.PIPE,

@@ -214,8 +214,8 @@ def beam_search(
                 search = going_on.pop(row)
                 if done is not None:
                     done(row, search.finished)
-            for row in [] if is_wanted is None else [*going_on]:
-                if not is_wanted(row):
+            if is_wanted is not None:
+                for row in [row for row in going_on if not is_wanted(row)]:
                     going_on.pop(row).give_up()
             if not going_on:
                 return [search.finished for search in searches]
