@@ -23,13 +23,15 @@ from kbqa.engine.display.evidence_graph import (
 
 _BOX_HEIGHT = 30.0
 _DOT_SIZE = 14.0
-_ROW_GAP = 14.0
+_ROW_GAP = 18.0
 _MARGIN = 12.0
-_NARROWEST_GAP = 64.0
+_NARROWEST_GAP = 56.0
 _LABEL_HEIGHT = 16.0
-_NAME_UNIT = 7.6
-_RELATION_UNIT = 6.6
-"""Pixels of a usual letter of a name and of a relation. Fonts differ, so both are generous."""
+_NAME_UNIT = 7.3
+_BOLD_UNIT = 8.2
+_RELATION_UNIT = 6.3
+"""Pixels of a usual letter of a name, of a bold one, and of a relation. Fonts differ, so all are
+generous."""
 _LONGEST = 28
 _PARALLEL = 8.0
 _BULGE = 46.0
@@ -230,7 +232,8 @@ def _box(graph: EvidenceGraph, key: Key) -> _Box:
     if graph.kinds[key] == "mediator":
         return _Box("", _DOT_SIZE, _DOT_SIZE)
     label = cut(graph.names[key], _LONGEST)
-    return _Box(label, max(_units(label), 2) * _NAME_UNIT + 22, _BOX_HEIGHT)
+    unit = _BOLD_UNIT if graph.kinds[key] in ("topic", "answer") else _NAME_UNIT
+    return _Box(label, max(_units(label), 2) * unit + 18, _BOX_HEIGHT)
 
 
 def _column_of(graph: EvidenceGraph) -> dict[Key, int]:
@@ -243,7 +246,7 @@ def _gaps(graph: EvidenceGraph) -> Iterator[float]:
     labels: dict[int, float] = defaultdict(float)
     for each in graph.arrows:
         gap = min(column[each.subject], column[each.object])
-        width = _units(_relation_label(each.relation)) * _RELATION_UNIT + 44
+        width = _units(_relation_label(each.relation)) * _RELATION_UNIT + 36
         labels[gap] = max(labels[gap], width, _NARROWEST_GAP)
     for number in range(len(graph.columns)):
         is_last = number == len(graph.columns) - 1

@@ -129,6 +129,7 @@ class AnswerView:
         advice: What to try if there is no answer.
         notes: What is to be said of answers by their origin.
         drawing: The evidence as SVG; None if there is none.
+        editable: The path to begin with when one is edited.
         lines: The query.
         candidates: The paths that were considered, best first.
         stages: Where the time went.
@@ -146,11 +147,17 @@ class AnswerView:
     advice: str
     notes: Mapping[str, str]
     drawing: Markup | None
+    editable: str
     lines: tuple[Line, ...]
     candidates: tuple[Candidate, ...]
     stages: tuple[Stage, ...]
     seconds: float
     spoken: str
+
+    @property
+    def dropped_besides(self) -> tuple[str, ...]:
+        """What was dropped and is no sentence of its own."""
+        return tuple(each for each in self.dropped if each not in self.sentences)
 
 
 def view_answer(served: Served, asking: Asking) -> AnswerView:
@@ -177,6 +184,7 @@ def view_answer(served: Served, asking: Asking) -> AnswerView:
         notes=ORIGIN_NOTES,
         # Everything in it is escaped; see `kbqa.engine.display.svg`.
         drawing=None if drawing is None else Markup(drawing),
+        editable=next(filter(None, (trace.get("crp"), asking.path, *_readable(trace))), ""),
         lines=tuple(_lines(record["sparql"] or "", sentences)),
         candidates=tuple(_candidates(trace, asking)),
         stages=tuple(_stages(record["seconds"])),
@@ -203,7 +211,8 @@ def _mentions(record: Mapping[str, Any], asking: Asking) -> tuple[list[Word], tu
     by_words: dict[str, list[Mapping[str, Any]]] = {}
     for each in record["linked"]:
         by_words.setdefault(each["mention"].casefold(), []).append(each)
-    used = _used(record["trace"])
+    # Where nothing answered, the likeliest entity is the one that the model wrote about.
+    used = _used(record["trace"]) or {each["mid"] for each in record["linked"][:1]}
     spans: list[tuple[int, int, str]] = []
     for mention in sorted(by_words, key=len, reverse=True):
         pattern = re.escape(mention).replace(r"\ ", r"\s+")
@@ -258,6 +267,10 @@ def _lines(query: str, sentences: Sequence[str]) -> Iterator[Line]:
         if not parts and line.lstrip().startswith(("ORDER BY", "LIMIT", "OFFSET")):
             parts = ordering
         yield Line(line, " ".join(map(str, parts)))
+
+
+def _readable(trace: Mapping[str, Any]) -> Iterator[str | None]:
+    return (beam.get("crp") for beam in trace.get("beams") or ())
 
 
 def _candidates(trace: Mapping[str, Any], asking: Asking) -> Iterator[Candidate]:

@@ -210,8 +210,10 @@ def test_scripts_and_style_are_served_and_load_nothing_from_elsewhere(server: "R
 
 
 def test_a_challenge_may_ask_at_the_root(server: "Running") -> None:
-    dataset = "https://kbqa.dev/datasets/freebase"
-    response = server.client.get("/", params={"dataset": dataset, "question": MONEY})
+    from kbqa.engine.serve.app import DEFAULT_DATASET
+
+    asked = {"dataset": DEFAULT_DATASET, "question": MONEY}
+    response = server.client.get("/", params=asked)
     assert "currency_used" in response.json()["query"]
 
 

@@ -119,7 +119,7 @@ async function ask(asking, { push = true, beside = false } = {}) {
     document.title = `${asking.question.slice(0, 80) || "A path"} – kbqa`;
     keep();
     remember(asking.question, outcome.url);
-    say(outcome.spoken);
+    say(outcome.spoken, { isShown: true });
   } catch (error) {
     if (running !== controller) return;
     if (error.name === "AbortError") say("Cancelled.");
@@ -177,7 +177,7 @@ function step(stage) {
   const item = make("li", { textContent: words, dataset: { stage } });
   item.setAttribute("aria-current", "step");
   steps.append(item);
-  say(`${words}.`);
+  say(`${words}.`, { isShown: true });
 }
 
 function show(outcome, beside) {
@@ -214,7 +214,7 @@ export function showProblem(error, again) {
   const section = make("section", { className: "problem", ariaLabel: "Problem", dataset: { code: error.code ?? "" } }, ...lines);
   all(".problem", results).forEach((each) => each.remove());
   results.prepend(section);
-  say(`${title}.`);
+  say(`${title}.`, { isShown: true });
   countDown(button, error.retryAfter_s);
 }
 

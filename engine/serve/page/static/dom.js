@@ -25,9 +25,11 @@ export function fragment(html) {
   return [...parse(html).body.childNodes].map((node) => document.adoptNode(node));
 }
 
-export function say(text) {
+// Tell screen readers; what the page shows anyway need not be seen here.
+export function say(text, { isShown = false } = {}) {
   const status = one(".status");
-  if (status && status.textContent !== text) status.textContent = text;
+  status.classList.toggle("unseen", isShown);
+  if (status.textContent !== text) status.textContent = text;
 }
 
 export function reveal(...elements) {

@@ -135,6 +135,7 @@ def shoot() -> "Callable[[Page, str], None]":
 
     def take(page: "Page", name: str) -> None:
         if SCREENSHOTS is not None:
+            Path(SCREENSHOTS).mkdir(exist_ok=True)
             page.screenshot(path=Path(SCREENSHOTS) / f"{name}.png", full_page=True)
 
     return take

@@ -108,14 +108,20 @@ def test_a_failing_model_is_a_problem_that_can_be_tried_again(server, visit, wri
 def test_a_full_queue_counts_down_until_asking_again(ask_demo, visit) -> None:
     from kbqa.engine.serve.settings import Settings
 
-    with ask_demo(Writer(), settings=Settings(queue=0)) as full:
-        page = visit(full).page
+    writer = Writer()
+    with ask_demo(writer, settings=Settings(queue=0, batch_size=1)) as full, held(writer):
+        first, page = visit(full).page, visit(full).page
+        submit(first, "who has the only place in Kenya?")
+        expect(first.locator(".steps li[aria-current]")).to_have_text("Writing paths")
         submit(page, LARGEST)
         button = page.locator(".problem button")
         expect(button).to_have_text(re.compile(r"^Try again in \d+ s$"))
         expect(button).to_be_disabled()
-        expect(button).to_be_enabled()
+        first.keyboard.press("Escape")
         expect(button).to_have_text("Try again")
+        writer.may_write.set()
+        button.click()
+        expect(page.locator(".answers")).to_contain_text("Nairobi")
 
 
 def test_a_server_that_dies_is_not_asked_again(small_store: Path, browser, visit) -> None:
@@ -220,14 +226,18 @@ STATES = {
 }
 
 
+def open_everything(page: "Page", state: str) -> None:
+    if state in ("answered", "none"):
+        expect(page.locator("article[data-ready]")).to_be_visible()
+    for details in page.locator("article > details, .edit").all():
+        details.evaluate("each => { each.open = true }")
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("state", STATES)
 def test_nothing_is_inaccessible(server, visit, axe, shoot, state: str, theme: str) -> None:
     page = visit(server, STATES[state], color_scheme=theme, reduced_motion="reduce").page
-    if state in ("answered", "none"):
-        expect(page.locator("article[data-ready]")).to_be_visible()
-        for details in page.locator("article > details, .edit").all():
-            details.evaluate("each => { each.open = true }")
+    open_everything(page, state)
     page.evaluate(axe)
     found = page.evaluate("axe.run()")
     problems = [
@@ -242,7 +252,6 @@ def test_nothing_is_inaccessible(server, visit, axe, shoot, state: str, theme: s
 @pytest.mark.parametrize("state", STATES)
 def test_nothing_scrolls_sideways(server, visit, shoot, state: str, width: int) -> None:
     page = visit(server, STATES[state], viewport={"width": width, "height": 800}).page
-    if state in ("answered", "none"):
-        expect(page.locator("article[data-ready]")).to_be_visible()
+    open_everything(page, state)
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     shoot(page, f"{state}-{width}")

@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kbqa.engine.writing.generate import Candidate, Request
+from kbqa.engine.writing.generate import Candidate, Progress, Request
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 LARGEST = "what is the largest city in Kenya?"
 NEIGHBOURS = "which countries border Peru?"
+AMBIGUOUS = "where is Georgia?"
 UNREACHABLE = "what is the anthem of Kenya?"
 
 _LARGEST_PATH = """\
@@ -32,6 +33,7 @@ PATHS: dict[str, Sequence[str]] = {
         "this is no path",
     ],
     NEIGHBOURS: ["Peru -> location.location.adjoin_s -> location.adjoining_relationship.adjoins"],
+    AMBIGUOUS: ["Georgia -> location.location.containedby"],
     UNREACHABLE: ["Kenya -> location.country.anthem"],
     "does France border Spain?": [
         "France -> location.location.adjoin_s -> location.adjoining_relationship.adjoins\n"
@@ -64,7 +66,12 @@ class Writer:
         self.may_write.set()
 
     def generate(
-        self, requests: Sequence[Request], n: int = 5, *, ends_at: float | None = None
+        self,
+        requests: Sequence[Request],
+        n: int = 5,
+        *,
+        ends_at: float | None = None,
+        progress: Progress | None = None,
     ) -> list[list[Candidate]]:
         self.questions += [request.question for request in requests]
         assert self.may_write.wait(60)
