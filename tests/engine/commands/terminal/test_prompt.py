@@ -12,7 +12,6 @@ from click.testing import CliRunner
 
 from kbqa.engine.cli import main
 from kbqa.engine.commands.terminal.prompt import Prompt
-from kbqa.engine.commands.terminal.screen import PAPER
 from kbqa.engine.setup import Engine
 from kbqa.kb.open import open_graph
 from kbqa.sparql.crp import Entity
@@ -32,9 +31,10 @@ def typed(small_store: Path, scripted, monkeypatch, capsys):
     """Type lines at a prompt whose model gives some replies; return what it printed."""
 
     def typed(*lines: str, replies=(), topics=(), as_json=False):
-        monkeypatch.setattr("sys.stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
+        text = "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text), "utf-8"))
         with open_graph(small_store) as graph, Engine(graph, scripted(*replies)) as engine:
-            Prompt(engine, topics, None, as_json, PAPER).run()
+            Prompt(engine, topics, None, as_json).run()
         return capsys.readouterr()
 
     return typed
@@ -54,6 +54,12 @@ def test_an_error_ends_one_question_and_not_the_prompt(typed) -> None:
         "Error: out of memory",
         "Error: there is no :dance; :help lists what to type",
     ]
+
+
+def test_bytes_that_are_no_text_do_not_end_the_prompt(typed) -> None:
+    # A line that cannot be decoded takes what was read with it, so it is the last here.
+    printed = typed("caf\udce9")
+    assert printed.err.startswith("Error: that is not text in UTF-8\n")
 
 
 def test_quit_leaves(typed) -> None:
