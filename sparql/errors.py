@@ -31,6 +31,9 @@ An empty result is not an error. Each message says what happened, to what, and w
 
 from typing import Literal
 
+BusyReason = Literal["queue-full", "starting", "stopping", "too-fast"]
+"""Why a server takes no request for now. ``too-fast``: the client sends too many."""
+
 
 class KbqaError(Exception):
     """Base of all errors that kbqa raises on purpose."""
@@ -204,7 +207,7 @@ class ServerBusy(KbqaError):
 
     def __init__(
         self,
-        reason: Literal["queue-full", "starting", "stopping", "too-fast"],
+        reason: BusyReason,
         message: str,
         retry_after_s: float = 1.0,
     ) -> None:

@@ -19,7 +19,7 @@ from kbqa.engine.serve.routes import ask, docs, entities, health, openai_chat, s
 from kbqa.engine.serve.service import Service
 from kbqa.sparql.errors import KbqaError
 
-DEFAULT_DATASET = "https://kbqa.dev/datasets/freebase"
+DEFAULT_DATASET = "urn:kbqa:freebase"
 """What TEXT2SPARQL calls the graph, by default."""
 
 _REFUSED = {

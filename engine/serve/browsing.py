@@ -7,6 +7,7 @@ Counts come before rows, as a hub has millions of them. The functions run in a t
 import re
 from collections.abc import Sequence
 
+from kbqa.engine.linking.ground import ungrounded_entities
 from kbqa.engine.serve.records import (
     EntityRecord,
     FoundEntity,
@@ -171,7 +172,7 @@ def path_of_query(query: str) -> PathRecord:
 
 def path_record(crp: Crp, problems: Sequence[str] = ()) -> PathRecord:
     """Return a path in all its forms."""
-    is_grounded = all(entity.is_grounded for entity in crp.entities())
+    is_grounded = not ungrounded_entities(crp)
     return PathRecord(
         crp=render_crp(crp),
         routerkgqa=render_routerkgqa(crp),

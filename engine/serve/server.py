@@ -33,8 +33,12 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
         self._service = service
+        self._is_announced = False
 
     async def on_tick(self, counter: int) -> bool:
+        if self._service.state == "ready" and not self._is_announced:
+            self._is_announced = True
+            _say("Ready.")
         return await super().on_tick(counter) or self._service.state == "failed"
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -60,7 +64,7 @@ def run_server(app: App, service: Service, host: str, port: int, proxies: Sequen
     _raise_open_files()
     listening = listen(host, port)
     config = uvicorn.Config(
-        app,  # type: ignore[arg-type]
+        app,
         log_config=None,
         access_log=False,  # addresses hold questions
         server_header=False,
@@ -70,11 +74,7 @@ def run_server(app: App, service: Service, host: str, port: int, proxies: Sequen
         lifespan="on",
     )
     name = f"[{host}]" if ":" in host else host
-    print(  # noqa: T201 - where to look is what the command has to say
-        f"Listening on http://{name}:{listening.getsockname()[1]}/; loading the model.",
-        file=sys.stderr,
-        flush=True,
-    )
+    _say(f"Listening on http://{name}:{listening.getsockname()[1]}/; loading the model.")
     for number in (signal.SIGTERM, signal.SIGINT):
         # uvicorn raises a signal again once it has stopped: that is no failure.
         signal.signal(number, lambda *_: None)
@@ -97,6 +97,11 @@ def listen(host: str, port: int) -> socket.socket:
         raise KbqaError(
             f"cannot listen on {host} port {port}: {error.strerror}. Choose another --port."
         ) from None
+
+
+def _say(text: str) -> None:
+    """Tell whoever started the server; stderr is where commands put what is no result."""
+    print(text, file=sys.stderr, flush=True)  # noqa: T201
 
 
 def _end_threads() -> None:

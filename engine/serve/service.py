@@ -29,7 +29,7 @@ from kbqa.engine.setup import Engine
 from kbqa.kb.graph import Graph, Table
 from kbqa.kb.names.search import Names, open_names
 from kbqa.sparql.crp import Entity
-from kbqa.sparql.errors import DeadlineExceeded, GraphError, InputError, ServerBusy
+from kbqa.sparql.errors import BusyReason, DeadlineExceeded, GraphError, InputError, ServerBusy
 from kbqa.sparql.queries.dialect import check_read_only
 from kbqa.sparql.terms import is_mid
 
@@ -94,8 +94,6 @@ class Service:
         self._flights = Flights()
         self._loading: asyncio.Task[None] | None = None
         self._graph_seen = (float("-inf"), False)
-
-    # Starting and stopping
 
     async def __aenter__(self) -> "Service":
         self.start()
@@ -193,12 +191,10 @@ class Service:
             ServerBusy: It is not open yet, or questions are no longer answered.
         """
         if self.state == "stopping":
-            raise ServerBusy("stopping", "the server is stopping", _STARTS_IN_S)
+            raise self._busy("stopping", "the server is stopping", _STARTS_IN_S)
         if self._engine is None:
-            raise ServerBusy("starting", "the server is still loading its model", _STARTS_IN_S)
+            raise self._busy("starting", "the server is still loading its model", _STARTS_IN_S)
         return self._engine
-
-    # Questions
 
     async def ask(
         self,
@@ -288,9 +284,8 @@ class Service:
         if flight is not None:
             self._observer.looked_in_cache("shared")
         elif len(self._flights) >= self.settings.queue + self.settings.batch_size:
-            self._observer.rejected("queue-full")
             message = f"{len(self._flights)} questions are under way already"
-            raise ServerBusy("queue-full", message, self._flights.eta_s)
+            raise self._busy("queue-full", message, self._flights.eta_s)
         else:
             self._observer.looked_in_cache("miss")
             flight = self._flights.begin(key, run)
@@ -301,7 +296,7 @@ class Service:
             raise DeadlineExceeded(f"no answer within {limit_s:g} s") from None
         except asyncio.CancelledError:
             if self.state == "stopping" and flight.task.cancelled():
-                raise ServerBusy("stopping", "the server is stopping", _STARTS_IN_S) from None
+                raise self._busy("stopping", "the server stops", _STARTS_IN_S) from None
             raise
 
     async def _answer(
@@ -336,10 +331,12 @@ class Service:
         eta_s = round(self._flights.eta_s, 1)
         return Event("queued", {"position": len(self._flights) - 1, "eta_s": eta_s})
 
+    def _busy(self, reason: BusyReason, message: str, retry_after_s: float = 1.0) -> ServerBusy:
+        self._observer.rejected(reason)
+        return ServerBusy(reason, message, retry_after_s)
+
     def _limit(self, deadline_s: float | None) -> float:
         return min(deadline_s or self.settings.deadline_s, self.settings.deadline_s)
-
-    # Everything else
 
     async def link(self, text: str, limit: int = 10) -> list[LinkedEntity]:
         """Find the entities that a text mentions, best first.
@@ -373,7 +370,7 @@ class Service:
         """
         is_ask = check_read_only(query) == "ask"
         if client in self._querying_clients:
-            raise ServerBusy("too-fast", "your query before this one is still running")
+            raise self._busy("too-fast", "your query before this one is still running")
         timeout_s = self.settings.query_timeout_s
         self._querying_clients.add(client)
         ended = partial(self._querying_clients.discard, client)

@@ -30,7 +30,8 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Headers = Sequence[tuple[bytes, bytes]]
 
 MAX_BODY_BYTES = 64_000
-_BODY_TIMEOUT_S = 20.0
+BODY_TIMEOUT_S = 20.0
+"""Seconds until the whole body must have come."""
 
 _SECURITY: Headers = [
     (
@@ -226,15 +227,15 @@ async def _read_body(scope: Scope, receive: Receive) -> bytes | None:
     declared = dict(scope["headers"]).get(b"content-length", b"0")
     if declared.isdigit() and int(declared) > MAX_BODY_BYTES:
         raise _Refused(_TOO_LARGE)
-    body = b""
+    body = bytearray()
     try:
-        async with asyncio.timeout(_BODY_TIMEOUT_S):
+        async with asyncio.timeout(BODY_TIMEOUT_S):
             while (message := await receive())["type"] == "http.request":
                 body += message.get("body", b"")
                 if len(body) > MAX_BODY_BYTES:
                     raise _Refused(_TOO_LARGE)
                 if not message.get("more_body", False):
-                    return body
+                    return bytes(body)
     except TimeoutError:
         raise _Refused(_TOO_SLOW) from None
     return None
@@ -291,5 +292,5 @@ _TOO_LARGE = Problem(
     413, "too-large", "The body is too large", f"Bodies may have {MAX_BODY_BYTES:,} bytes."
 )
 _TOO_SLOW = Problem(
-    408, "too-slow", "The body did not come", f"It must come within {_BODY_TIMEOUT_S:g} s."
+    408, "too-slow", "The body did not come", f"It must come within {BODY_TIMEOUT_S:g} s."
 )

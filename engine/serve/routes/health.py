@@ -55,8 +55,8 @@ async def info(service: TheService) -> InfoRecord:
     return InfoRecord(
         version=version("kbqa"),
         state=service.state,
-        method=engine and engine.method.name,
-        model=engine and engine.resources.generator_name,
+        method=None if engine is None else engine.method.name,
+        model=None if engine is None else engine.resources.generator_name,
         graph=dict(identity.settings),
         limits={
             "question_characters": MAX_QUESTION,

@@ -10,6 +10,8 @@ from fastapi import APIRouter, HTTPException, Query, Request, Response
 from fastapi.responses import JSONResponse
 
 from kbqa.engine.answer import Answer
+from kbqa.engine.linking.ground import ungrounded_entities
+from kbqa.engine.methods.router.trace import RouterTrace
 from kbqa.engine.serve.routes.parts import (
     CLIENT_LEFT,
     PROBLEMS,
@@ -20,6 +22,7 @@ from kbqa.engine.serve.routes.parts import (
 from kbqa.engine.serve.settings import MAX_QUERY, MAX_QUESTION, MAX_ROWS
 from kbqa.kb.commands.result_formats import format_rows
 from kbqa.kb.graph import Table
+from kbqa.sparql.compiler.compile import compile_crp
 from kbqa.sparql.errors import InputError, QueryRefused, QuerySyntaxError
 
 router = APIRouter(tags=["SPARQL"], responses=PROBLEMS)
@@ -95,7 +98,7 @@ async def text2sparql(
 ) -> Response:
     """Return a query that answers a question, as the TEXT2SPARQL challenge asks for it.
 
-    Where nothing answers, the query is valid and has no results.
+    Where nothing answers, it is the best candidate's, or else one without results.
     """
     if dataset != request.app.state.dataset:
         raise HTTPException(404, f"The only data set is {request.app.state.dataset}.")
@@ -107,8 +110,15 @@ async def text2sparql(
 
 
 def query_of(answer: Answer) -> str:
-    """Return the query that answered, or one without results."""
-    return answer.sparql or _NOTHING
+    """Return the query that answered, or that of the best candidate, or one without results."""
+    if answer.sparql is not None:
+        return answer.sparql
+    if isinstance(answer.trace, RouterTrace):
+        crps = (tried.crp for tried in answer.trace.tried)
+        for crp in crps:
+            if crp is not None and not ungrounded_entities(crp):
+                return compile_crp(crp)
+    return _NOTHING
 
 
 async def _answer_query(

@@ -1,5 +1,7 @@
 """Many clients at once: batches, single flight, the queue, clients that leave, the end."""
 
+import json
+import socket
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -108,6 +110,36 @@ def test_one_who_leaves_takes_nothing_from_the_others(held, clients) -> None:
         httpx.post(f"{held.url}/api/v1/ask", json={"question": MONEY}, timeout=0.3)
     held.model.may_write.set()
     assert stays.result().json()["status"] == "answered"
+
+
+def test_one_who_never_reads_holds_up_nobody(held) -> None:
+    host, port = held.url.removeprefix("http://").split(":")
+    content = json.dumps({"question": MONEY})
+    head = (
+        f"POST /api/v1/ask HTTP/1.1\r\nHost: {host}\r\nAccept: text/event-stream\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
+    )
+    with socket.create_connection((host, int(port))) as silent:
+        silent.sendall((head + content).encode())
+        wait_until(lambda: under_way(held) == 1)
+        held.model.may_write.set()
+        assert ask(held, MONEY).json()["status"] == "answered"
+        assert ask(held, "capital of jamaica?").json()["status"] == "answered"
+    assert held.client.get("/readyz").status_code == 200
+
+
+def test_a_body_that_never_ends_is_given_up(held, monkeypatch) -> None:
+    from kbqa.engine.serve.access import guard
+
+    monkeypatch.setattr(guard, "BODY_TIMEOUT_S", 0.2)
+    host, port = held.url.removeprefix("http://").split(":")
+    head = (
+        f"POST /api/v1/ask HTTP/1.1\r\nHost: {host}\r\n"
+        "Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+    )
+    with socket.create_connection((host, int(port)), timeout=10) as slow:
+        slow.sendall(head.encode())
+        assert slow.recv(1000).startswith(b"HTTP/1.1 408 ")
 
 
 def test_a_deadline_counts_the_waiting(held, clients) -> None:

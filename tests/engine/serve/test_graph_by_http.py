@@ -6,6 +6,7 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -185,7 +186,7 @@ def test_a_killed_query_process_costs_no_answer(server) -> None:
 
 
 def test_text2sparql_returns_a_query_even_without_an_answer(server) -> None:
-    dataset = "https://kbqa.dev/datasets/freebase"
+    dataset = "urn:kbqa:freebase"
     money = "what is jamaican money called?"
     found = get(server, "/text2sparql", dataset=dataset, question=money).json()
     assert (found["dataset"], found["question"]) == (dataset, money)
@@ -196,3 +197,41 @@ def test_text2sparql_returns_a_query_even_without_an_answer(server) -> None:
     assert empty["results"]["bindings"] == []
     assert get(server, "/text2sparql", dataset="other", question=money).status_code == 404
     assert get(server, "/text2sparql", question=money).status_code == 422
+
+
+NASTY = [
+    "\x00",
+    "\n\r\t",
+    "<img src=x onerror=alert(1)>",
+    "' OR 1=1 --",
+    '"*" NEAR(a b) AND (',
+    "../../../etc/passwd",
+    "m.0> ?p ?o } #",
+    "\u202eevil\u2066",
+    "🦜" * 50,
+    "x" * 190,
+    "m." + "0" * 190,
+    "%",
+]
+
+
+@pytest.mark.parametrize("text", NASTY, ids=range(len(NASTY)))
+def test_no_text_breaks_the_server(server, text) -> None:
+    client, quoted = server.client, quote(text, safe="")
+    responses = [
+        get(server, "/api/v1/ask", q=text),
+        get(server, "/api/v1/ask", q="who?", topic=text),
+        get(server, "/api/v1/entities", q=text),
+        client.get(f"/api/v1/entities/{quoted}"),
+        client.get(f"/api/v1/entities/{quoted}/relations"),
+        get(server, f"/api/v1/entities/{JAMAICA}/relations", contains=text),
+        get(server, f"/api/v1/entities/{JAMAICA}/neighbours", relation=text),
+        get(server, "/sparql", query=text),
+        get(server, "/text2sparql", dataset=text, question=text),
+        client.post("/api/v1/link", json={"text": text}),
+        client.post("/api/v1/paths/check", json={"path": text}),
+        client.post("/api/v1/paths/run", json={"path": text, "question": text}),
+        client.post("/api/v1/paths/from-sparql", json={"query": text}),
+        client.get(f"/{quoted}"),
+    ]
+    assert [each.status_code for each in responses if each.status_code >= 500] == []
