@@ -368,19 +368,17 @@ class Service:
             ServerBusy: The client has a query under way, or too many wait.
             GraphError: The graph does not answer.
         """
-        is_ask = check_read_only(query) == "ask"
         if client in self._querying_clients:
             raise self._busy("too-fast", "your query before this one is still running")
-        timeout_s = self.settings.query_timeout_s
+        graph, timeout_s = self.graph, self.settings.query_timeout_s
+
+        def run() -> Table | bool:
+            if check_read_only(query) == "ask":
+                return graph.ask(query, timeout_s=timeout_s)
+            return graph.select(query, timeout_s=timeout_s, limit=limit)
+
         self._querying_clients.add(client)
-        ended = partial(self._querying_clients.discard, client)
-        if is_ask:
-            return await self._querying.run(
-                partial(self.graph.ask, query, timeout_s=timeout_s), ended
-            )
-        return await self._querying.run(
-            partial(self.graph.select, query, timeout_s=timeout_s, limit=limit), ended
-        )
+        return await self._querying.run(run, partial(self._querying_clients.discard, client))
 
 
 _WRITES = Event("stage", {"stage": "write"})
