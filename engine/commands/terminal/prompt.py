@@ -146,9 +146,9 @@ class Prompt:
         if not matches:
             raise InputError(f"no entity in the graph has a name like {text!r}")
         best, *others = matches
-        if others:
-            listed = ", ".join(f"{each.name} ({each.mid})" for each in others)
-            click.echo(f"{best.name} ({best.mid}); also found: {listed}", err=True)
+        rivals = [f"{each.name} ({each.mid})" for each in others if each.score >= best.score]
+        if rivals:
+            click.echo(f"{best.name} ({best.mid}), not {', '.join(rivals)}", err=True)
         return Entity(best.name, best.mid)
 
     def _show_or_run_path(self, text: str) -> None:
