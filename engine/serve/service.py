@@ -147,11 +147,13 @@ class Service:
         """Return whether the graph answers; the reply is remembered for some seconds."""
         seen_at, is_up = self._graph_seen
         if time.monotonic() - seen_at > _READINESS_KEPT_S:
-            check = partial(self.graph.ask, "ASK { ?s ?p ?o }", timeout_s=_READINESS_TIMEOUT_S)
             try:
-                is_up = await self._looking.run(check)
-            except GraphError as error:
-                logger.warning("the graph is not ready: %s", error)
+                async with asyncio.timeout(_READINESS_TIMEOUT_S):
+                    # A search, as a query would wait for the queries of others.
+                    await self._looking.run(lambda: self.graph.types("m.0"))
+                is_up = True
+            except (GraphError, TimeoutError) as error:
+                logger.warning("the graph is not ready: %s", error or "it takes too long")
                 is_up = False
             self._graph_seen = (time.monotonic(), is_up)
         return is_up
