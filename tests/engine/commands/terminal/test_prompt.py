@@ -146,8 +146,10 @@ def test_without_a_terminal_a_question_is_needed() -> None:
     assert "Missing argument 'QUESTION'." in result.stderr
 
 
-CHILD = """
+TESTS = Path(__file__).parents[3]
+CHILD = f"""
 import os, sys, time
+sys.path[:0] = [{str(TESTS)!r}, {str(TESTS.parent)!r}]
 os.close(os.open(os.ttyname(0), os.O_RDWR))  # so that Ctrl-C is a signal
 from conftest import ScriptedGenerator
 from kbqa.engine.cli import main
@@ -205,11 +207,7 @@ class Terminal:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a Unix terminal")
 def test_a_terminal_is_asked_until_ctrl_d(small_store: Path, tmp_path: Path) -> None:
-    tests = Path(__file__).parents[3]
-    terminal = Terminal(
-        sys.executable, "-c", f"import sys; sys.path[:0] = [{str(tests)!r}, "
-        f"{str(tests.parent)!r}]\n{CHILD}", str(small_store), folder=tmp_path
-    )  # fmt: skip
+    terminal = Terminal(sys.executable, "-c", CHILD, str(small_store), folder=tmp_path)
     try:
         terminal.expect("Opening the graph …")
         terminal.expect("Loading the model …")
