@@ -77,7 +77,7 @@ def ask(
         if question is None:
             from kbqa.engine.commands.terminal.prompt import Prompt
 
-            Prompt(engine, entities, deadline_s, as_json, standard_output()).run()
+            Prompt(engine, entities, deadline_s, as_json).run()
             return
         if question == "-":
             texts = asked_questions(question)

@@ -10,7 +10,7 @@ import platformdirs
 
 from kbqa.engine.answer import Answer
 from kbqa.engine.commands.render import render_text
-from kbqa.engine.commands.terminal.screen import Screen, waiting
+from kbqa.engine.commands.terminal.screen import standard_output, waiting
 from kbqa.engine.linking.ground import name_topics
 from kbqa.engine.setup import Engine
 from kbqa.sparql.crp import Entity
@@ -42,7 +42,6 @@ class Prompt:
         topics: What the first questions are about, if that is known.
         deadline_s: Seconds that a question may take in all; None for any time.
         as_json: Print answers as JSON, one a line.
-        screen: What answers are written for.
     """
 
     def __init__(
@@ -51,10 +50,8 @@ class Prompt:
         topics: Sequence[Entity],
         deadline_s: float | None,
         as_json: bool,
-        screen: Screen,
     ) -> None:
-        self._engine, self._deadline_s = engine, deadline_s
-        self._as_json, self._screen = as_json, screen
+        self._engine, self._deadline_s, self._as_json = engine, deadline_s, as_json
         self._topics = name_topics(engine.resources.graph, topics)
         self._last_topics: list[Entity] = []
         """Entities that questions were about, the latest first."""
@@ -88,6 +85,9 @@ class Prompt:
             except KeyboardInterrupt:
                 click.echo()
                 continue
+            except UnicodeDecodeError:
+                click.echo("Error: that is not text in UTF-8", err=True)
+                continue
             except EOFError:
                 click.echo()
                 return
@@ -114,7 +114,8 @@ class Prompt:
         if self._as_json:
             click.echo(json.dumps(answer.to_dict(), ensure_ascii=False))
         else:
-            click.echo(f"{render_text(answer, self._engine.resources.graph, self._screen)}\n")
+            text = render_text(answer, self._engine.resources.graph, standard_output())
+            click.echo(f"{text}\n")
 
     def _remember(self, answer: Answer) -> None:
         """Put what an answer was about before the last topics."""
@@ -145,9 +146,9 @@ class Prompt:
         if not matches:
             raise InputError(f"no entity in the graph has a name like {text!r}")
         best, *others = matches
-        if others:
-            listed = ", ".join(f"{each.name} ({each.mid})" for each in others)
-            click.echo(f"{best.name} ({best.mid}); also found: {listed}", err=True)
+        rivals = [f"{each.name} ({each.mid})" for each in others if each.score >= best.score]
+        if rivals:
+            click.echo(f"{best.name} ({best.mid}), not {', '.join(rivals)}", err=True)
         return Entity(best.name, best.mid)
 
     def _show_or_run_path(self, text: str) -> None:

@@ -6,20 +6,21 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from functools import partial
+from typing import Literal, NamedTuple, TextIO
 
 import click
 
 Style = Literal["answer", "heading", "warning", "faint"]
 
-_STYLES: dict[Style, dict[str, bool | str]] = {
-    "answer": {"bold": True},
-    "heading": {"fg": "cyan"},
-    "warning": {"fg": "yellow"},
-    "faint": {"dim": True},
+_STYLES: Mapping[Style, Callable[[str], str]] = {
+    "answer": partial(click.style, bold=True),
+    "heading": partial(click.style, fg="cyan"),
+    "warning": partial(click.style, fg="yellow"),
+    "faint": partial(click.style, dim=True),
 }
 # Of a name, these would move the cursor, change colours, or turn what follows around.
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
@@ -71,7 +72,7 @@ class Screen:
             )
             text = "\n".join(rows)
         if self.has_colours and line.style is not None and text:
-            return click.style(text, **_STYLES[line.style])
+            return _STYLES[line.style](text)
         return text
 
 
@@ -90,8 +91,8 @@ def standard_output() -> Screen:
     return Screen(shutil.get_terminal_size().columns, has_colours)
 
 
-def is_terminal(stream: object) -> bool:
-    """Return whether a stream of `sys`, which may be closed, is a terminal."""
+def is_terminal(stream: TextIO | None) -> bool:
+    """Return whether a stream of `sys`, which is None if it is closed, is a terminal."""
     return stream is not None and stream.isatty()
 
 

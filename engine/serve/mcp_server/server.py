@@ -169,18 +169,16 @@ class _Tools:
     ) -> AskResult:
         """Answer a question from the graph, with confidence, reasoning path and proof."""
         with self._told():
-            if self._is_local:
-                await self._service.ready()
+            await self._wait(context)
             ask = partial(self._service.ask, question, topics)
             return fitted(ask_result(await _with_progress(context, ask), max_answers))
 
     async def link_entities(
-        self, text: Annotated[str, Field(max_length=MAX_QUESTION)]
+        self, text: Annotated[str, Field(max_length=MAX_QUESTION)], context: Context[Any, Any]
     ) -> LinkedEntities:
         """Find the entities that a text mentions, each with its mid and how likely it is meant."""
         with self._told():
-            if self._is_local:
-                await self._service.ready()
+            await self._wait(context)
             found = await self._service.link(text)
         records = [
             LinkedRecord(mid=e.mid, name=e.name, mention=e.mention, score=round(e.score, 4))
@@ -271,8 +269,7 @@ class _Tools:
         with self._told():
             if dry_run:
                 return fitted(checked_path(browsing.explain_path(path)))
-            if self._is_local:
-                await self._service.ready()
+            await self._wait(context)
             run = partial(self._service.run_path, path, question, relax=relax)
             return fitted(ask_result(await _with_progress(context, run), 20))
 
@@ -289,6 +286,13 @@ class _Tools:
         with self._told():
             found = await self._service.sparql(query, limit, _client(context))
         return fitted(rows_result(found))
+
+    async def _wait(self, context: Context[Any, Any]) -> None:
+        """Wait for the model where there is one user; many would be too many waiting."""
+        if self._is_local:
+            if self._service.state == "starting":
+                await context.report_progress(0, message="Loading the model")
+            await self._service.ready()
 
     @contextmanager
     def _told(self) -> Iterator[None]:

@@ -12,7 +12,6 @@ from click.testing import CliRunner
 
 from kbqa.engine.cli import main
 from kbqa.engine.commands.terminal.prompt import Prompt
-from kbqa.engine.commands.terminal.screen import PAPER
 from kbqa.engine.setup import Engine
 from kbqa.kb.open import open_graph
 from kbqa.sparql.crp import Entity
@@ -32,9 +31,10 @@ def typed(small_store: Path, scripted, monkeypatch, capsys):
     """Type lines at a prompt whose model gives some replies; return what it printed."""
 
     def typed(*lines: str, replies=(), topics=(), as_json=False):
-        monkeypatch.setattr("sys.stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
+        text = "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogateescape")
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text), "utf-8"))
         with open_graph(small_store) as graph, Engine(graph, scripted(*replies)) as engine:
-            Prompt(engine, topics, None, as_json, PAPER).run()
+            Prompt(engine, topics, None, as_json).run()
         return capsys.readouterr()
 
     return typed
@@ -54,6 +54,12 @@ def test_an_error_ends_one_question_and_not_the_prompt(typed) -> None:
         "Error: out of memory",
         "Error: there is no :dance; :help lists what to type",
     ]
+
+
+def test_bytes_that_are_no_text_do_not_end_the_prompt(typed) -> None:
+    # A line that cannot be decoded takes what was read with it, so it is the last here.
+    printed = typed("caf\udce9")
+    assert printed.err.startswith("Error: that is not text in UTF-8\n")
 
 
 def test_quit_leaves(typed) -> None:
@@ -140,8 +146,10 @@ def test_without_a_terminal_a_question_is_needed() -> None:
     assert "Missing argument 'QUESTION'." in result.stderr
 
 
-CHILD = """
+TESTS = Path(__file__).parents[3]
+CHILD = f"""
 import os, sys, time
+sys.path[:0] = [{str(TESTS)!r}, {str(TESTS.parent)!r}]
 os.close(os.open(os.ttyname(0), os.O_RDWR))  # so that Ctrl-C is a signal
 from conftest import ScriptedGenerator
 from kbqa.engine.cli import main
@@ -199,11 +207,7 @@ class Terminal:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a Unix terminal")
 def test_a_terminal_is_asked_until_ctrl_d(small_store: Path, tmp_path: Path) -> None:
-    tests = Path(__file__).parents[3]
-    terminal = Terminal(
-        sys.executable, "-c", f"import sys; sys.path[:0] = [{str(tests)!r}, "
-        f"{str(tests.parent)!r}]\n{CHILD}", str(small_store), folder=tmp_path
-    )  # fmt: skip
+    terminal = Terminal(sys.executable, "-c", CHILD, str(small_store), folder=tmp_path)
     try:
         terminal.expect("Opening the graph …")
         terminal.expect("Loading the model …")
