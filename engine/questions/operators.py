@@ -9,13 +9,20 @@ countries do not use the euro?".
 
 Words that say too little by themselves have no rule: a plain *and*, or *over* without a number.
 What no path can say, such as *average*, is accounted for by a relation only.
+
+Two checks go the other way, from the path to the question. If the question says numbers, a path may
+compare with no other: *60 million* is not 6,000,000. And no yes, no or count answers a question
+that begins with *which* or another such word.
 """
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Set
+from math import isclose
 from types import MappingProxyType
 from typing import NamedTuple
 
+from kbqa.engine.questions.numbers import read_numbers
+from kbqa.sparql.compiler.values import is_number
 from kbqa.sparql.crp import (
     AnyOf,
     Compare,
@@ -30,6 +37,12 @@ from kbqa.sparql.crp import (
     nested_constraints,
 )
 from kbqa.sparql.terms import LiteralTerm
+
+_YEARS = range(1000, 2100)
+_ASKS_WHICH = re.compile(
+    r"(?:(?:at|by|for|from|in|of|on|to|with) )?(who|whom|whose|what|which|where|when)\b"
+)
+_HOW_MANY = re.compile(r"\b(?:how many|numbers?|count|total|amount|quantity)\b")
 
 
 class Rule(NamedTuple):
@@ -62,7 +75,7 @@ def find_unaccounted(
         are_numbers: The answers are numbers, so they may say *how many*.
 
     Returns:
-        The words in lower case, in the order of the rules.
+        The words in lower case, in the order of the rules; then numbers, and what asks.
 
     >>> from kbqa.sparql.forms import parse_crp
     >>> crp = parse_crp("Europe -> location.location.contains").crp
@@ -88,7 +101,31 @@ def find_unaccounted(
             continue
         if rule.relations is None or not re.search(rule.relations, relations):
             found.append(match.group().strip())
-    return tuple(found)
+    return (*found, *_misread_numbers(masked, crp), *_misread_form(masked, crp))
+
+
+def _misread_numbers(question: str, crp: Crp) -> list[str]:
+    """List the numbers of a question whose path compares with others; years do not count."""
+    said = [each for each in read_numbers(question) if each.text != "one"]
+    values = {value for each in said for value in each.values}
+    compared = {
+        float(each.test.value.text)
+        for each in crp.all_constraints()
+        if isinstance(each.test, Compare)
+        and isinstance(each.test.value, LiteralTerm)
+        and is_number(each.test.value)
+    }
+    others = {number for number in compared if not any(isclose(number, value) for value in values)}
+    if all(number in _YEARS for number in others):
+        return []
+    return [each.text for each in said if not each.values & compared]
+
+
+def _misread_form(question: str, crp: Crp) -> list[str]:
+    """List the word that asks for answers if the path gives yes, no or a number."""
+    match = _ASKS_WHICH.match(question)
+    is_other = crp.form == "ask" or (_counts(crp) and not _HOW_MANY.search(question))
+    return [match[1]] if match is not None and is_other else []
 
 
 def _without_names(text: str, names: Iterable[str]) -> str:

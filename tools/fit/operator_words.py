@@ -5,7 +5,8 @@
 Reads the questions and their published paths as `kbqa train-crp` does. A line of the table has, for
 one file: the share of right paths that are doubted, which should be none; and the share doubted
 after the path has lost what a word may stand for: its order, that it counts or asks, its
-comparisons. Not every such part is said by an operator word: a comparison may be "in 2010".
+comparisons. Not every such part is said by an operator word: a comparison may be "in 2010". In the
+last column, the path compares with other numbers: with ten times those that are no years.
 `--list` prints each right path that is doubted.
 """
 
@@ -15,8 +16,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from kbqa.engine.questions.operators import find_unaccounted
-from kbqa.sparql.crp import Compare, Crp
+from kbqa.sparql.compiler.values import is_number
+from kbqa.sparql.crp import Compare, Constraint, Crp
 from kbqa.sparql.forms import read_crp
+from kbqa.sparql.terms import LiteralTerm
 from kbqa.training.data.training_set import load_examples
 
 
@@ -33,10 +36,23 @@ def _without_comparisons(crp: Crp) -> Crp:
     return replace(crp, constraints=tuple(kept))
 
 
+def _with_other_numbers(crp: Crp) -> Crp:
+    def changed(constraint: Constraint) -> Constraint:
+        match constraint.test:
+            case Compare(operator, LiteralTerm() as value) if is_number(value):
+                ten_times = float(value.text) * (1 if len(value.text) == 4 else 10)
+                test = Compare(operator, replace(value, text=f"{ten_times:g}"))
+                return replace(constraint, test=test)
+        return constraint
+
+    return crp.with_constraints(changed)
+
+
 _LOSSES = {
     "order": _without_order,
     "count, yes/no": _without_form,
     "comparison": _without_comparisons,
+    "the right number": _with_other_numbers,
 }
 
 

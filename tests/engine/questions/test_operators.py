@@ -102,3 +102,39 @@ def test_the_words_of_names_and_quotations_do_not_count():
 
 def test_numbers_answer_how_many():
     assert unaccounted("how many floors has it?", USES, are_numbers=True) == ()
+
+
+@pytest.mark.parametrize(
+    ("question", "value", "words"),
+    [
+        ("which countries have more than 60 million people?", "60000000", ()),
+        ("which countries have more than 60 million people?", "6000000", ("60 million",)),
+        ("which countries have more than sixty million people?", "600", ("sixty million",)),
+        ("which have over two and a half million people?", "2500000", ()),
+        ("which have over half a million people?", "1000000", ("half a million",)),
+        ("which have over 1,500 people?", "1500", ()),
+        ("which have over 1,5 million people?", "1500000", ()),
+        ("which have over 1,234.5 people?", "1234.5", ()),
+        ("which of the 27 have over two hundred and fifty?", "250", ()),
+        ("which have more than 2.5e+07 people?", "25000000", ()),
+        ("which have more people than most?", "100", ()),
+        ("which of the 27 had it then?", "1993", ()),
+    ],
+)
+def test_a_path_compares_with_the_numbers_that_the_question_says(question, value, words):
+    path = f"{CONTAINS}\n?x -> location.statistical_region.population > {value}"
+    assert unaccounted(question, path) == words
+
+
+@pytest.mark.parametrize(
+    ("question", "form", "words"),
+    [
+        ("what countries use both the euro and the franc?", "ask", ("what",)),
+        ("in which countries is the euro used?", "count", ("which",)),
+        ("what is the number of countries with the euro?", "count", ()),
+        ("is the euro used?", "ask", ()),
+        ("name the countries with the euro", "ask", ()),
+    ],
+)
+def test_yes_no_and_counts_do_not_say_which(question, form, words):
+    assert unaccounted(question, f"{USES}\n?x = France\n{form}") == words
