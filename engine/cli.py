@@ -228,6 +228,9 @@ def main(debug: bool, verbose: int) -> None:
     with kbqa. Every option can also be set as KBQA_<COMMAND>_<OPTION>, and in kbqa.toml in the
     working folder.
     """
+    # torch's threads spin while they wait, unless told otherwise before torch is imported. Beside
+    # other jobs on the same cores, a question then takes three times as long.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     # A level of its own: the libraries below kbqa would drown what it logs.
     level = {0: logging.WARNING, 1: logging.INFO}.get(verbose, logging.DEBUG)
     logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")

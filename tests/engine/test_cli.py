@@ -293,3 +293,16 @@ def test_a_variable_that_is_like_none_but_for_the_prefix_is_compared_with_none(
 def test_a_number_in_the_file_may_stand_for_text() -> None:
     Path("kbqa.toml").write_text("store = 3", encoding="utf-8")
     assert "there is no store at 3" in _run("sparql", "ASK {}").stderr
+
+
+def test_threads_of_the_model_sleep_while_they_wait() -> None:
+    pytest.importorskip("torch", reason="needs the lm extra")
+    code = "from kbqa.engine.cli import main; main(['methods'], standalone_mode=False); import torch"
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_DISPLAY_ENV": "TRUE"},
+        check=True,
+    )
+    assert "OMP_WAIT_POLICY = 'PASSIVE'" in run.stderr
