@@ -27,8 +27,9 @@ SCREENSHOTS = os.environ.get("KBQA_TEST_SCREENSHOTS")
 """A folder to which the tests write pictures of the page; none are made without it."""
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> "Iterator[Browser]":
+    """Chromium. While it runs, so does its event loop, and no other test of this process can."""
     pytest.importorskip("playwright", reason="needs playwright")
     if not CHROMIUM.exists():
         pytest.skip(f"needs {CHROMIUM}")
