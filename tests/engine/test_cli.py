@@ -297,7 +297,9 @@ def test_a_number_in_the_file_may_stand_for_text() -> None:
 
 def test_threads_of_the_model_sleep_while_they_wait() -> None:
     pytest.importorskip("torch", reason="needs the lm extra")
-    code = "from kbqa.engine.cli import main; main(['methods'], standalone_mode=False); import torch"
+    code = (
+        "from kbqa.engine.cli import main; main(['methods'], standalone_mode=False); import torch"
+    )
     run = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,

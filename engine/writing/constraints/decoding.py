@@ -16,7 +16,7 @@ from kbqa.engine.writing.prompt import PromptFormat
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema.properties import list_relations
 from kbqa.sparql.crp import Hop
-from kbqa.sparql.errors import ModelError
+from kbqa.sparql.errors import CrpSyntaxError, ModelError
 from kbqa.sparql.forms import parse_routerkgqa
 
 CONSTRAINED_FORMS: tuple[Literal["routerkgqa", "extended"], ...] = ("routerkgqa", "extended")
@@ -75,7 +75,10 @@ def check_form(prompt: PromptFormat) -> None:
 
 
 def walked_topics(steps: Steps | None, text: str) -> tuple[str, ...]:
-    """Return the mids from which a text's main path leads to answers; none if it was not walked.
+    """Return the mids from which a text's main path leads to answers.
+
+    None if it was not walked, or cannot be read: a count with an order, say, which only the whole
+    text shows.
 
     Args:
         steps: What constrained the text.
@@ -83,6 +86,9 @@ def walked_topics(steps: Steps | None, text: str) -> tuple[str, ...]:
     """
     if not isinstance(steps, PathWalk):
         return ()
-    crp = parse_routerkgqa(text).crp
+    try:
+        crp = parse_routerkgqa(text).crp
+    except CrpSyntaxError:
+        return ()
     hops = tuple(step for step in crp.path if isinstance(step, Hop))
     return steps.mids(str(crp.topic), hops, crp.differs_from or 0)

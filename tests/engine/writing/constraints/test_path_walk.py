@@ -4,6 +4,7 @@ from contextlib import closing
 
 import pytest
 
+from kbqa.engine.writing.constraints.decoding import walked_topics
 from kbqa.engine.writing.constraints.path_walk import KnownRelations, PathWalk
 from kbqa.kb.loading.load import load_freebase
 from kbqa.kb.loading.rules import profile
@@ -126,3 +127,11 @@ def test_relations_that_words_cannot_say_are_left_out():
     known = KnownRelations(["a.b_c", "a.b__c", "a b", "nodot", "a.b,c"])
     assert known.restrictions().texts == [" -[a , b c]->"]
     assert known.hops("K", ()).texts == [" -[a , b c]->", " -[R[a , b c]]->"]
+
+
+def test_a_text_that_cannot_be_read_was_walked_from_no_topic(walk):
+    path = "Main Path:\n Jamaica -[location , country , capital]-> ?x"
+    assert walked_topics(walk, path) == (JAMAICA.mid,)
+    contradiction = "\nNumeric Restrictions:\n  ORDER BY DESC(?x)\n  LIMIT 1"
+    contradiction += "\nFurther Restrictions:\n  count"
+    assert walked_topics(walk, path + contradiction) == ()
