@@ -32,8 +32,7 @@ SEED = 42
 CALLS_SPENT = WhyNot(
     "calls", "the calls were spent before an answer was found. Raise --call-budget"
 )
-"""Why a question that took all its calls has no answer."""
-"""Why there is no answer, for any method."""
+"""Why a question that took all its calls has no answer, by any method."""
 
 
 class Walkers:
