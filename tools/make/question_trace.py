@@ -41,7 +41,7 @@ def visited_files(question: str) -> dict[str, str]:
             return
         caller = frame.f_back
         if code.co_name == "select" and caller is not None:
-            is_over = Path(caller.f_code.co_filename).name == "execute.py"
+            is_over = Path(caller.f_code.co_filename).name == "outcome.py"
         if not is_over and place not in visited and not _is_import(frame):
             visited[place] = code.co_name
 
