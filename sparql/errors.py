@@ -22,7 +22,7 @@
     ├── ModelError              a language model is missing, broken or failed
     │   ├── PromptTooLong       a prompt does not fit into the general model's context
     │   └── SpendingLimitReached  the spending limit for a general model is reached
-    ├── ServerBusy              a server takes no more requests for now
+    ├── ServerBusy              a server is too busy for a request
     ├── OutputError             a result cannot be written, for example to a full disk
     └── TrainingError           training cannot start, resume or continue
 
@@ -32,7 +32,7 @@ An empty result is not an error. Each message says what happened, to what, and w
 from typing import Literal
 
 BusyReason = Literal["queue-full", "starting", "stopping", "too-fast"]
-"""Why a server takes no request for now. ``too-fast``: the client sends too many."""
+"""Why a server refuses a request. ``too-fast``: the client sends too many."""
 
 
 class KbqaError(Exception):
@@ -198,7 +198,7 @@ class SpendingLimitReached(ModelError):
 
 
 class ServerBusy(KbqaError):
-    """A server takes no more requests for now; the same request may succeed later.
+    """A server is too busy for a request; the same request may succeed later.
 
     Attributes:
         reason: Why.

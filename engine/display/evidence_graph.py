@@ -155,7 +155,7 @@ def _neighbours(arrows: Iterable[Arrow]) -> dict[Key, list[Key]]:
 
 
 def _columns(arrows: Sequence[Arrow], topics: Sequence[Key]) -> list[list[Key]]:
-    """Sort nodes into columns by hops along the path, and then along what hangs on it."""
+    """Sort nodes into columns: by hops along the path, then along its constraints."""
     path = _neighbours(each for each in arrows if not each.is_constraint)
     every = _neighbours(arrows)
     column = dict.fromkeys(topics, 0)
@@ -182,7 +182,7 @@ def _walk(column: dict[Key, int], neighbours: Mapping[Key, Sequence[Key]]) -> No
 
 
 def _reduce_crossings(columns: Sequence[list[Key]], arrows: Sequence[Arrow]) -> None:
-    """Order each column by where its neighbours stand, the path above what hangs on it, in place.
+    """Sort each column in place by where its neighbours stand, the path above its constraints.
 
     Source: Sugiyama, Tagawa and Toda, 1981, the barycentric method.
     """

@@ -77,7 +77,7 @@ class Prompt:
                     click.echo("Stopped.", err=True)
 
     def _lines(self) -> Iterator[str]:
-        """Yield what is typed, without blank lines; Ctrl-C begins a line anew."""
+        """Yield what is typed, without blank lines; Ctrl-C discards the line."""
         while True:
             about = ", ".join(map(str, self._topics))
             try:

@@ -41,7 +41,7 @@ class Flight:
                 self.abandon()
 
     def tell(self, event: Event) -> None:
-        """Tell all who wait what became of the question; in the event loop."""
+        """Report progress to everyone who waits; call it in the event loop."""
         self._told.append(event)
         for watch in self._watchers:
             watch(event)

@@ -55,7 +55,7 @@ from kbqa.sparql.errors import (
 )
 
 BUSY = -32050
-"""The JSON-RPC code of a server that takes no more requests for now."""
+"""The JSON-RPC code of a server that is too busy for another request."""
 
 _INSTRUCTIONS = """\
 Answers questions over a Freebase knowledge graph, each with its proof. Start with `ask`. Trust an \
