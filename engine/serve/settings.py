@@ -30,7 +30,7 @@ class Settings:
         cached_answers: Answers that are remembered.
     """
 
-    queue: int = 32
+    queue: int = 12
     batch_size: int = 8
     answer_threads: int = 4
     deadline_s: float = 60.0

@@ -2,8 +2,11 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from typing import Any
+
+from fastapi.responses import StreamingResponse
 
 from kbqa.engine.serve.asking.served import Event, Served, Watch
 from kbqa.engine.serve.problems import log_problem, problem_of
@@ -18,17 +21,39 @@ async def stream_answer(
     to_record: Callable[[Served], Mapping[str, Any]],
     request_id: str,
     graph: str,
-) -> AsyncIterator[bytes]:
-    """Ask, and yield what becomes of it as events.
+) -> StreamingResponse:
+    """Ask, and answer with events of what becomes of it.
 
-    Closing the iterator, as happens when the client leaves, gives the question up.
+    A client that leaves gives the question up.
 
     Args:
         ask: Asks, and tells a watcher of progress.
         to_record: Makes the data of the `answer`.
         request_id: For errors.
         graph: How messages name the graph; see `problem_of`.
+
+    Raises:
+        KbqaError: The question was refused before anything happened, as when the queue is full.
     """
+    events = _events(ask, to_record, request_id, graph)
+    first = await anext(events)
+
+    async def stream() -> AsyncIterator[bytes]:
+        async with aclosing(events):
+            yield first
+            async for event in events:
+                yield event
+
+    return StreamingResponse(stream(), media_type=MEDIA_TYPE, headers={"X-Accel-Buffering": "no"})
+
+
+async def _events(
+    ask: Callable[[Watch], Awaitable[Served]],
+    to_record: Callable[[Served], Mapping[str, Any]],
+    request_id: str,
+    graph: str,
+) -> AsyncGenerator[bytes, None]:
+    """Ask, and yield the events; an error before the first of them is raised."""
     heard: asyncio.Queue[Event | None] = asyncio.Queue()
     task = asyncio.ensure_future(ask(heard.put_nowait))
     task.add_done_callback(lambda _: heard.put_nowait(None))
@@ -47,7 +72,9 @@ async def stream_answer(
             yield write_event(number, told.name, told.data)
         try:
             record = to_record(await task)
-        except Exception as error:  # noqa: BLE001 - the stream has begun: an error is an event
+        except Exception as error:
+            if not number:
+                raise
             problem = problem_of(error, graph)
             log_problem(error, problem, request_id)
             yield write_event(number + 1, "error", problem.to_dict(request_id))

@@ -40,10 +40,6 @@ if TYPE_CHECKING:
     from kbqa.kb.names.index import NameIndex
     from kbqa.kb.schema.properties import Schema
 
-_LOW_PRIORITY = 10
-"""The niceness of processes whose queries can wait: beside a busy process of normal priority, Linux
-gives them a tenth of the time."""
-
 _FEW = 32
 """Nodes that are found sooner by iterating in Python than by a query."""
 
@@ -65,10 +61,10 @@ class OxigraphStore:
         store: pyoxigraph.Store,
         statistics: Statistics,
         workers: int,
-        niceness: int,
+        low_priority: bool,
     ) -> None:
         self._directory = directory
-        pool = QueryWorkers(StoreLayout(directory).graph, self.description, workers, niceness)
+        pool = QueryWorkers(StoreLayout(directory).graph, self.description, workers, low_priority)
         self._parts: _Parts | None = _Parts(store, statistics, pool)
 
     @classmethod
@@ -101,7 +97,7 @@ class OxigraphStore:
         if is_empty:
             raise StoreError(f"the store at {directory} is empty. Load a dump with --overwrite.")
         statistics = Statistics.open(StoreLayout(directory).statistics)
-        return cls(directory, store, statistics, workers, _LOW_PRIORITY if low_priority else 0)
+        return cls(directory, store, statistics, workers, low_priority)
 
     @property
     def description(self) -> str:

@@ -60,14 +60,16 @@ class QueryWorkers:
         graph_directory: Directory of a pyoxigraph store.
         description: The graph's name in messages.
         size: The most processes.
-        niceness: By how much other processes go first, as `os.nice` has it: 0 to 19.
+        low_priority: The queries run only while other processes leave a core idle.
     """
 
     def __init__(
-        self, graph_directory: Path, description: str, size: int = 1, niceness: int = 0
+        self, graph_directory: Path, description: str, size: int = 1, low_priority: bool = False
     ) -> None:
         self._description = description
-        self._workers = [_Worker(graph_directory, description, size, niceness) for _ in range(size)]
+        self._workers = [
+            _Worker(graph_directory, description, size, low_priority) for _ in range(size)
+        ]
         self._idle = self._all_idle()
         self._closing = threading.Lock()
         _ALL.add(self)
@@ -135,9 +137,11 @@ class _Worker:
     It is one of `size` workers, which share the memory.
     """
 
-    def __init__(self, graph_directory: Path, description: str, size: int, niceness: int) -> None:
+    def __init__(
+        self, graph_directory: Path, description: str, size: int, low_priority: bool
+    ) -> None:
         self._graph_directory, self._description = graph_directory, description
-        self._size, self._niceness = size, niceness
+        self._size, self._low_priority = size, low_priority
         self._child: _Child | None = None
 
     def run(
@@ -151,7 +155,7 @@ class _Worker:
         if self._child is not None and self._child.has_ended:
             self.stop()
         if self._child is None:
-            limits = (memory_limit_bytes(self._size), self._niceness)
+            limits = (memory_limit_bytes(self._size), self._low_priority)
             self._child = _Child(self._graph_directory, self._description, *limits)
         try:
             # A child that starts late is left to finish starting: it serves the next query.
@@ -205,7 +209,7 @@ class _Child:
     """A child process that opens its store and then serves queries."""
 
     def __init__(
-        self, graph_directory: Path, description: str, memory_bytes: int, niceness: int
+        self, graph_directory: Path, description: str, memory_bytes: int, low_priority: bool
     ) -> None:
         self._description = description
         self._must_be_ready_at = time.monotonic() + START_TIMEOUT_S
@@ -221,7 +225,7 @@ class _Child:
                     graph_directory,
                     str(theirs.fileno()),
                     str(memory_bytes),
-                    str(niceness),
+                    str(int(low_priority)),
                 ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,

@@ -31,7 +31,8 @@ _Table: TypeAlias = tuple[tuple[str, ...], tuple[tuple[_Cell, ...], ...], bool]
 def main() -> None:
     """Serve the queries of the parent until it closes the connection."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle.
-    os.nice(int(sys.argv[4]))
+    if int(sys.argv[4]):
+        _give_way()
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     with Connection(int(sys.argv[2])) as connection:
         try:
@@ -40,6 +41,14 @@ def main() -> None:
             return  # The parent has closed the connection.
         except MemoryError:
             os.abort()
+
+
+def _give_way() -> None:
+    """Run only while other processes leave a core idle, where the system has that."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    except (AttributeError, OSError):
+        os.nice(19)
 
 
 def _serve(graph_directory: str, connection: Connection, memory_bytes: int) -> None:

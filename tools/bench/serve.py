@@ -3,7 +3,8 @@
     python -m tools.bench.serve [--only closed,overload] [--questions 40] [--minutes 10]
 
 The server is a process of its own on loopback, and every check stops by itself. Questions are demo
-questions that no adapter is trained on; each is new, so that no answer is remembered. The checks:
+questions that no adapter is trained on, the same for every row of a table; each time another
+question mark follows, so that no answer is remembered. The checks:
 
 - `batches`: seconds a question, by the number written for at once. The baseline is one.
 - `closed`: clients that each ask again once they are answered. The baseline is `Engine.ask` in a
@@ -19,6 +20,7 @@ questions that no adapter is trained on; each is new, so that no answer is remem
 import argparse
 import asyncio
 import json
+import os
 import re
 import resource
 import statistics
@@ -109,15 +111,20 @@ class Server:
 
 
 class Questions:
-    """Questions, each of them new."""
+    """The same questions over and over, each time new to the server.
 
-    def __init__(self) -> None:
-        self._all = [each.question for each in demo_examples(42) if each.split != "train"]
+    Args:
+        n: How many there are, spread over all forms of demo questions.
+    """
+
+    def __init__(self, n: int) -> None:
+        every = [each.question for each in demo_examples(42) if each.split != "train"]
+        self._all = every[:: len(every) // n][:n]
         self._numbers = count()
 
     def __next__(self) -> str:
         turn, place = divmod(next(self._numbers), len(self._all))
-        # A question mark more makes it another question to the server, and no other to the model.
+        # A question mark more makes it another question to the server, and hardly to the model.
         return self._all[place].rstrip("?") + "?" * (turn + 1)
 
     def take(self, wanted: int) -> list[str]:
@@ -130,7 +137,9 @@ def main() -> None:
     checks = ("batches", "closed", "steady", "overload", "thousand", "same", "idle", "endless")
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default=",".join(checks), help="checks, with commas")
-    parser.add_argument("--questions", type=int, default=40, help="for each number of clients")
+    parser.add_argument(
+        "--questions", type=int, default=40, help="different ones; each row asks them all"
+    )
     parser.add_argument("--minutes", type=float, default=10.0, help="of steady load")
     parser.add_argument("--serve", default="", help="options of kbqa serve, such as '--threads 1'")
     parser.add_argument("--alone", help=argparse.SUPPRESS)
@@ -153,7 +162,7 @@ async def _run(chosen: Sequence[str], n: int, minutes: float, options: Sequence[
     if set(chosen) <= {"batches"}:
         return
     async with _serving(options) as server:
-        questions = Questions()
+        questions = Questions(n)
         rate = await _closed(server, questions, n, alone, CLIENTS if alone else (8,))
         if "steady" in chosen:
             await _open(server, questions, "steady, 80 %", 0.8 * rate, 60 * minutes)
@@ -322,7 +331,9 @@ async def _endless(server: Server, questions: Questions, n: int) -> None:
 def _apart(what: str, n: int) -> list[float]:
     """Measure without a server, in a process of its own."""
     command = [sys.executable, "-m", "tools.bench.serve", "--alone", what, "--questions", str(n)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    # As `kbqa` does: threads that wait sleep.
+    environment = {"OMP_WAIT_POLICY": "PASSIVE", **os.environ}
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
     found: list[float] = json.loads(done.stdout.splitlines()[-1])
     return found
 
@@ -334,21 +345,25 @@ def _alone(is_batches: bool, n: int) -> list[float]:
     from kbqa.engine.writing.constraints.decoding import Decoding
     from kbqa.kb.open import open_graph
 
-    questions, seconds = Questions(), []
+    questions, seconds = Questions(n), []
     with open_graph(workers=2) as graph:
         model = TransformersGenerator.load(decoding=Decoding("graph", graph))
         with Engine(graph, model) as engine:
-            engine.ask(next(questions))
-            for size in BATCHES if is_batches else [1] * n:
-                asked = questions.take(max(n, size) if is_batches else 1)
+            asked = questions.take(n)
+            engine.ask(asked[0])
+            if not is_batches:
+                for question in asked:
+                    began = time.perf_counter()
+                    engine.ask(question)
+                    seconds.append(time.perf_counter() - began)
+                return seconds
+            prepared = [engine.prepare(question) for question in asked]
+            engine.write(prepared)  # so that the graph remembers what each size asks it
+            for size in BATCHES:
                 began = time.perf_counter()
-                if is_batches:
-                    for first in range(0, len(asked) - size + 1, size):
-                        engine.write([engine.prepare(q) for q in asked[first : first + size]])
-                    asked = asked[: len(asked) // size * size]
-                else:
-                    engine.ask(asked[0])
-                seconds.append((time.perf_counter() - began) / len(asked))
+                for first in range(0, n, size):
+                    engine.write(prepared[first : first + size])
+                seconds.append((time.perf_counter() - began) / n)
     return seconds
 
 

@@ -75,7 +75,7 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 @click.option(
     "--queue",
     type=click.IntRange(1),
-    default=32,
+    default=12,
     show_default=True,
     help="Questions that may wait; more are refused.",
 )

@@ -32,7 +32,7 @@ from kbqa.engine.serve.routes.parts import CLIENT_LEFT, TheService, TheVisit, un
 from kbqa.engine.serve.routes.sparql import text2sparql
 from kbqa.engine.serve.service import Service
 from kbqa.engine.serve.settings import MAX_QUESTION
-from kbqa.engine.serve.streaming import MEDIA_TYPE, stream_answer
+from kbqa.engine.serve.streaming import stream_answer
 from kbqa.kb.demo_graph import DEMO_DUMP
 from kbqa.kb.graph import Direction, Graph
 from kbqa.sparql.errors import KbqaError, ServerBusy
@@ -143,14 +143,14 @@ async def entity(
 async def ask(body: AskBody, service: TheService, visit: TheVisit) -> StreamingResponse:
     """Answer a question for the page's script."""
     asking = Asking(" ".join(body.question.split()), tuple(body.topics))
-    return _stream(service, visit, asking)
+    return await _stream(service, visit, asking)
 
 
 @router.post("/page/path")
 async def path(body: RunPathBody, service: TheService, visit: TheVisit) -> StreamingResponse:
     """Run a path for the page's script."""
     asking = Asking(" ".join(body.question.split()), tuple(body.topics), body.path)
-    return _stream(service, visit, asking)
+    return await _stream(service, visit, asking)
 
 
 @router.post("/page/relations")
@@ -165,18 +165,14 @@ def _ask(service: Service, asking: Asking, watch: Watch | None) -> Coroutine[Any
     return service.ask(asking.question, asking.topics, watch=watch)
 
 
-def _stream(service: Service, visit: Visit, asking: Asking) -> StreamingResponse:
+async def _stream(service: Service, visit: Visit, asking: Asking) -> StreamingResponse:
     def to_record(served: Served) -> Mapping[str, Any]:
         view = view_answer(served, asking)
         html = _TEMPLATES.get_template("answer.html").render(view=view)
         return {"html": html, "spoken": view.spoken, "url": asking.url}
 
     ask: Callable[[Watch], Coroutine[Any, Any, Served]] = partial(_ask, service, asking)
-    return StreamingResponse(
-        stream_answer(ask, to_record, visit.request_id, service.graph.description),
-        media_type=MEDIA_TYPE,
-        headers={"X-Accel-Buffering": "no"},
-    )
+    return await stream_answer(ask, to_record, visit.request_id, service.graph.description)
 
 
 async def _show(

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Annotated, Any, TypeVar, cast
 
 from fastapi import Depends, Request, Response
-from fastapi.responses import JSONResponse, StreamingResponse
+from fastapi.responses import JSONResponse
 
 from kbqa.engine.serve.access.guard import Visit
 from kbqa.engine.serve.asking.served import Served, Watch
@@ -61,15 +61,11 @@ async def answer_response(
     """Ask, and answer with the record, or with events if the client wants them."""
     if MEDIA_TYPE in request.headers.get("accept", ""):
         asking = cast(Callable[[Watch], Awaitable[Served]], ask)
-        return StreamingResponse(
-            stream_answer(
-                asking,
-                lambda served: served.to_dict(max_answers),
-                visit.request_id,
-                service.graph.description,
-            ),
-            media_type=MEDIA_TYPE,
-            headers={"X-Accel-Buffering": "no"},
+        return await stream_answer(
+            asking,
+            lambda served: served.to_dict(max_answers),
+            visit.request_id,
+            service.graph.description,
         )
     served = await until_gone(request, ask(None))
     if served is None:

@@ -157,14 +157,26 @@ _SECTIONS = {
     for last in (_FURTHER, len(_HEADERS))
     for first in range(last)
 }
-_ABOUT_ALL = TextSet(
+_ABOUT_ALL = TextSet(["\n  count", "\n  ask"])
+"""Lines of the extended form about all answers."""
+
+_ABOUT_ORDERED = TextSet(
     [
-        *("\n  count", "\n  ask", "\n  with ties", "\n  by number"),
+        *("\n  ask", "\n  with ties", "\n  by number"),
         *(f"\n  after {n}" for n in range(1, MAX_LIMIT)),
     ]
 )
-"""Lines of the extended form about all answers."""
+"""The same about answers that are in an order."""
+
 _LIMITS = TextSet([f"\n  LIMIT {n}" for n in range(1, MAX_LIMIT + 1)])
+
+
+class _Known(NamedTuple):
+    """What the lines so far say that decides how a text may go on."""
+
+    names: tuple[str, ...]
+    """Of nodes."""
+    is_ordered: bool = False
 
 
 def _topic(steps: Steps) -> Options:
@@ -189,7 +201,7 @@ def _node(steps: Steps, topic: str, path: tuple[Hop, ...], used: tuple[str, ...]
     def then(text: str) -> Options:
         name = text[1:]
         if name == ANSWER:
-            return _after_line(steps, (*used, name), 0)
+            return _after_line(steps, _Known((*used, name)), 0)
         line = TextSet((f"\n {name}",))
         return Options((OneOf(line, lambda _: _hop(steps, topic, path, (*used, name))),))
 
@@ -200,7 +212,7 @@ def _node(steps: Steps, topic: str, path: tuple[Hop, ...], used: tuple[str, ...]
     return Options((OneOf(TextSet([f" {name}" for name in names]), then),) if names else ())
 
 
-def _after_line(steps: Steps, known: tuple[str, ...], section: int) -> Options:
+def _after_line(steps: Steps, known: _Known, section: int) -> Options:
     """Return what may follow the main path, if `section` is 0, or a section that may end."""
 
     def then(header: str) -> Options:
@@ -212,15 +224,16 @@ def _after_line(steps: Steps, known: tuple[str, ...], section: int) -> Options:
     return Options((OneOf(_SECTIONS[section, last], then),), may_end=True)
 
 
-def _line(steps: Steps, known: tuple[str, ...], section: int, pending: str | None) -> Options:
+def _line(steps: Steps, known: _Known, section: int, pending: str | None) -> Options:
     """Begin a line of a section; a pending variable must begin it."""
-    subjects = known if pending is None else (pending,)
+    subjects = known.names if pending is None else (pending,)
 
     def restrict(_: str) -> Options:
         return _restriction(steps, known, section)
 
     def order(_: str) -> Options:
-        return Options((OneOf(_LIMITS, lambda _: _next_line(steps, known, section)),))
+        ordered = known._replace(is_ordered=True)
+        return Options((OneOf(_LIMITS, lambda _: _next_line(steps, ordered, section)),))
 
     choices = [OneOf(TextSet([f"\n {name}" for name in subjects]), restrict)]
     if section == _ENTITY:
@@ -240,7 +253,7 @@ def _line(steps: Steps, known: tuple[str, ...], section: int, pending: str | Non
     return Options(tuple(choices), region)
 
 
-def _further_line(steps: Steps, known: tuple[str, ...], choices: list[OneOf]) -> Options:
+def _further_line(steps: Steps, known: _Known, choices: list[OneOf]) -> Options:
     """Begin a line of the section that only the extended form has."""
 
     def after(_: str) -> Options:
@@ -251,12 +264,12 @@ def _further_line(steps: Steps, known: tuple[str, ...], choices: list[OneOf]) ->
 
     def is_test(text: str) -> bool:
         match = _TEST.fullmatch(text)
-        if match is None or match["variable"] not in known or text != text.rstrip():
+        if match is None or match["variable"] not in known.names or text != text.rstrip():
             return False
-        return match["other"] is None or match["other"] in known
+        return match["other"] is None or match["other"] in known.names
 
-    choices.append(OneOf(TextSet([f"\n  no {name}" for name in known]), restrict))
-    choices.append(OneOf(_ABOUT_ALL, after))
+    choices.append(OneOf(TextSet([f"\n  no {name}" for name in known.names]), restrict))
+    choices.append(OneOf(_ABOUT_ORDERED if known.is_ordered else _ABOUT_ALL, after))
     region = Region(_may_be_test, is_test, after)
     if (others := steps.others()) is not None:
         choices.append(OneOf(others, restrict))
@@ -269,25 +282,26 @@ def _further_line(steps: Steps, known: tuple[str, ...], choices: list[OneOf]) ->
     return Options(tuple(choices), region)
 
 
-def _next_line(steps: Steps, known: tuple[str, ...], section: int) -> Options:
+def _next_line(steps: Steps, known: _Known, section: int) -> Options:
     """Return what may follow a line that may end its section."""
     line = _line(steps, known, section, None)
     after = _after_line(steps, known, section + 1)
     return Options((*line.choices, *after.choices), line.region, may_end=True)
 
 
-def _restriction(steps: Steps, known: tuple[str, ...], section: int) -> Options:
+def _restriction(steps: Steps, known: _Known, section: int) -> Options:
     def then(text: str) -> Options:
         name = text[1:]
-        if name.startswith("?") and section == _FURTHER:
-            return _next_line(steps, (*known, name), section)
         if name.startswith("?"):
-            return _line(steps, (*known, name), section, name)
+            more = known._replace(names=(*known.names, name))
+            if section == _FURTHER:
+                return _next_line(steps, more, section)
+            return _line(steps, more, section, name)
         return _next_line(steps, known, section)
 
     def is_object(text: str) -> bool:
         if text.startswith(" ?"):
-            return _VARIABLE.fullmatch(text) is not None and text[1:] not in known
+            return _VARIABLE.fullmatch(text) is not None and text[1:] not in known.names
         return section in (_ENTITY, _FURTHER) and _is_name(text)
 
     region = Region(_may_be_object, is_object, then)

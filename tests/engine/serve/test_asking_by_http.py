@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from kbqa.sparql.errors import ModelError
+
 MONEY = "what is jamaican money called?"
 NOTHING = "what is the area of jamaica?"
 EVENTS = {"Accept": "text/event-stream"}
@@ -54,12 +56,23 @@ def test_events_end_with_one_answer(server) -> None:
     assert heard[-1][1]["answers"][0]["name"] == "Jamaican dollar"
 
 
-def test_an_error_in_a_stream_is_its_one_last_event(server) -> None:
+def test_a_stream_that_cannot_begin_is_a_status(server) -> None:
     body = {"question": MONEY, "topics": ["no mid"]}
     response = server.client.post("/api/v1/ask", json=body, headers=EVENTS)
+    assert (response.status_code, response.json()["code"]) == (422, "input")
+
+
+def test_an_error_in_a_stream_is_its_one_last_event(server) -> None:
+    server.model.failure = ModelError("the model is broken")
+    try:
+        body = {"question": "which money fails in jamaica?"}
+        response = server.client.post("/api/v1/ask", json=body, headers=EVENTS)
+    finally:
+        server.model.failure = None
     assert response.status_code == 200
-    [(name, problem)] = read_events(response.text)
-    assert (name, problem["code"], problem["status"]) == ("error", "input", 422)
+    *told, (name, problem) = read_events(response.text)
+    assert told[0][0] == "queued"
+    assert (name, problem["code"]) == ("error", "internal")
 
 
 @pytest.mark.parametrize(

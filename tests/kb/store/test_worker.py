@@ -305,10 +305,10 @@ def test_processes_that_are_killed_cost_no_answer(three: QueryWorkers) -> None:
 
 
 def test_queries_that_can_wait_run_at_low_priority(small_store: Path) -> None:
-    workers = QueryWorkers(small_store / "graph", "store small", niceness=7)
+    workers = QueryWorkers(small_store / "graph", "store small", low_priority=True)
     assert workers.ask(QUICK, 30)
     (child,) = _children(os.getpid())
-    assert os.getpriority(os.PRIO_PROCESS, child) == os.getpriority(os.PRIO_PROCESS, 0) + 7
+    assert os.sched_getscheduler(child) == os.SCHED_IDLE
     workers.close()
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode
 
 import pytest
-from watched_page import HOSTILE, HUB_EDGES, LARGEST, UNREACHABLE, Writer
+from watched_page import CAPITAL_PATH, HOSTILE, HUB_EDGES, LARGEST, UNREACHABLE, Writer
 
 from kbqa.sparql.errors import ModelError
 
@@ -152,7 +152,9 @@ def test_a_server_that_dies_is_not_asked_again(small_store: Path, browser, visit
         process.stderr.close()
 
 
-def test_the_page_waits_for_the_model_and_then_asks(demo_store, running, visit, shoot) -> None:
+@contextmanager
+def slowly_started(running, store: Path) -> "Iterator[tuple[Running, threading.Event]]":
+    """Run a server whose model is loaded once the event is set."""
     from scripted_server import scripted_engine
 
     may_load = threading.Event()
@@ -160,16 +162,22 @@ def test_the_page_waits_for_the_model_and_then_asks(demo_store, running, visit, 
     @contextmanager
     def slow_engine():
         may_load.wait(60)
-        with scripted_engine(demo_store, Writer()) as engine:
+        with scripted_engine(store, Writer()) as engine:
             yield engine
 
-    with running(demo_store, open_engine=slow_engine) as starting:
+    with running(store, open_engine=slow_engine) as starting:
         try:
-            page = visit(starting, ANSWERED).page
-            expect(page.locator(".problem")).to_contain_text("The model is being loaded")
-            shoot(page, "starting")
+            yield starting, may_load
         finally:
             may_load.set()
+
+
+def test_the_page_waits_for_the_model_and_then_asks(demo_store, running, visit, shoot) -> None:
+    with slowly_started(running, demo_store) as (starting, may_load):
+        page = visit(starting, ANSWERED).page
+        expect(page.locator(".problem")).to_contain_text("The model is being loaded")
+        shoot(page, "starting")
+        may_load.set()
         expect(page.locator(".answers")).to_contain_text("Nairobi")
 
 
@@ -217,6 +225,7 @@ def test_a_hub_shows_some_and_can_be_closed(hard, visit, shoot) -> None:
     expect(page.locator(".relations > li:visible")).to_have_count(2)
 
 
+THEMES = ("light", "dark")
 STATES = {
     "empty": "/",
     "answered": ANSWERED,
@@ -228,16 +237,12 @@ STATES = {
 
 def open_everything(page: "Page", state: str) -> None:
     if state in ("answered", "none"):
-        expect(page.locator("article[data-ready]")).to_be_visible()
+        expect(page.locator("article[data-ready]").last).to_be_visible()
     for details in page.locator("article > details, .edit").all():
         details.evaluate("each => { each.open = true }")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("state", STATES)
-def test_nothing_is_inaccessible(server, visit, axe, shoot, state: str, theme: str) -> None:
-    page = visit(server, STATES[state], color_scheme=theme, reduced_motion="reduce").page
-    open_everything(page, state)
+def check_access(page: "Page", axe: str) -> None:
     page.evaluate(axe)
     found = page.evaluate("axe.run()")
     problems = [
@@ -245,7 +250,73 @@ def test_nothing_is_inaccessible(server, visit, axe, shoot, state: str, theme: s
         for each in found["violations"]
     ]
     assert problems == []
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("state", STATES)
+def test_nothing_is_inaccessible(server, visit, axe, shoot, state: str, theme: str) -> None:
+    page = visit(server, STATES[state], color_scheme=theme, reduced_motion="reduce").page
+    open_everything(page, state)
+    check_access(page, axe)
     shoot(page, f"{state}-{theme}")
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_nothing_is_inaccessible_while_asking(server, visit, axe, writer, shoot, theme) -> None:
+    page = visit(server, color_scheme=theme, reduced_motion="reduce").page
+    with held(writer):
+        submit(page, f"is a question in {theme} held up in Kenya?")
+        expect(page.locator(".steps li[aria-current]")).to_have_text("Writing paths")
+        check_access(page, axe)
+        shoot(page, f"streaming-{theme}")
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_nothing_is_inaccessible_while_starting(
+    demo_store, running, visit, axe, shoot, theme
+) -> None:
+    with slowly_started(running, demo_store) as (starting, _):
+        page = visit(starting, ANSWERED, color_scheme=theme, reduced_motion="reduce").page
+        expect(page.locator(".problem")).to_contain_text("The model is being loaded")
+        check_access(page, axe)
+        shoot(page, f"starting-{theme}")
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_nothing_is_inaccessible_when_unsure(ask_demo, visit, axe, shoot, theme) -> None:
+    from kbqa.engine.serve.settings import Settings
+
+    with ask_demo(Writer(), settings=Settings(unsure_below=1.0)) as unsure:
+        page = visit(unsure, ANSWERED, color_scheme=theme, reduced_motion="reduce").page
+        expect(page.locator(".unsure")).to_have_text(re.compile(r"^Not sure \(0\.\d\d\)"))
+        open_everything(page, "answered")
+        check_access(page, axe)
+        shoot(page, f"unsure-{theme}")
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_nothing_is_inaccessible_when_edited(server, visit, axe, shoot, theme) -> None:
+    opened = visit(server, ANSWERED, color_scheme=theme, reduced_motion="reduce")
+    page = opened.page
+    expect(page.locator("article[data-ready]")).to_be_visible()
+    opened.press("e")
+    page.locator(".edit-path textarea").fill(CAPITAL_PATH)
+    page.locator(".edit-path textarea").press("Control+Enter")
+    expect(page.locator("article[data-edited][data-ready]")).to_be_visible()
+    open_everything(page, "answered")
+    check_access(page, axe)
+    shoot(page, f"edited-{theme}")
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("dialog", ["keys", "history"])
+def test_dialogs_are_accessible(server, visit, axe, shoot, dialog: str, theme: str) -> None:
+    page = visit(server, ANSWERED, color_scheme=theme, reduced_motion="reduce").page
+    expect(page.locator("article[data-ready]")).to_be_visible()
+    page.locator(f"[data-opens={dialog}]").click()
+    expect(page.locator(f"dialog#{dialog}")).to_be_visible()
+    check_access(page, axe)
+    shoot(page, f"{dialog}-{theme}")
 
 
 @pytest.mark.parametrize("width", [320, 640], ids=["narrow", "zoomed to 200 %"])

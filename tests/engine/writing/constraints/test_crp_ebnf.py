@@ -101,8 +101,14 @@ def test_what_the_extended_form_says_may_be_written(accepts_extended: Accepts, t
     assert accepts_extended(text)
 
 
+# A context-free grammar knows neither which variables there are nor whether an order came before.
+BEYOND_EXTENDED = (
+    "order of an unknown node",
+    "a count of what is ordered",
+    "ties without an order",
+)
 WITHIN_EXTENDED = {
-    name: text for name, text in EXTENDED_WRONG.items() if name != "order of an unknown node"
+    name: text for name, text in EXTENDED_WRONG.items() if name not in BEYOND_EXTENDED
 }
 
 

@@ -90,6 +90,9 @@ EXTENDED_WRONG = {
     "no number": f"Main Path:\n K -[a , b]-> ?x{_FURTHER}\n  after",
     "an empty further section": f"Main Path:\n K -[a , b]-> ?x{_FURTHER}",
     "an unknown line": f"Main Path:\n K -[a , b]-> ?x{_FURTHER}\n  sum",
+    "a count of what is ordered": "Main Path:\n K -[a , b]-> ?x\nNumeric Restrictions:\n"
+    f" ?x -[e , f]-> ?sk0\n  ORDER BY DESC(?sk0)\n  LIMIT 1{_FURTHER}\n  count",
+    "ties without an order": f"Main Path:\n K -[a , b]-> ?x{_FURTHER}\n  with ties",
     "further before entities": f"Main Path:\n K -[a , b]-> ?x{_FURTHER}\n  count\n"
     "Entity Restrictions:\n ?x -[c , d]-> E",
 }
