@@ -308,7 +308,8 @@ def test_queries_that_can_wait_run_at_low_priority(small_store: Path) -> None:
     workers = QueryWorkers(small_store / "graph", "store small", low_priority=True)
     assert workers.ask(QUICK, 30)
     (child,) = _children(os.getpid())
-    assert os.sched_getscheduler(child) == os.SCHED_IDLE
+    is_idle = os.sched_getscheduler(child) == os.SCHED_IDLE
+    assert is_idle or os.getpriority(os.PRIO_PROCESS, child) == 19  # where that is not allowed
     workers.close()
 
 
