@@ -88,6 +88,13 @@ class EvidenceTriple:
         }
 
 
+Status = Literal["answered", "unsure", "none"]
+"""``unsure``: a guess, of less confidence than is asked for. ``none``: no answer."""
+
+UNSURE_BELOW = 0.3
+"""The confidence below which an answer is a guess, unless the user asks for another."""
+
+
 class WhyNot(NamedTuple):
     """Why a question has no answer: a code for programs, and a sentence for people."""
 
@@ -126,6 +133,7 @@ class Answer:
         reason: Why there are no answers, as a code; None if there are some.
         not_understood: Words of the question that ask for something else than what is answered,
             such as a *not* that the path does not express.
+        unsure_below: The confidence below which it is only a guess.
         truncated: More answers exist than were fetched.
         usage: Of the general model.
         seconds: Wall time by stage.
@@ -147,11 +155,20 @@ class Answer:
     boolean: bool | None = None
     count: int | None = None
     not_understood: tuple[str, ...] = ()
+    unsure_below: float = 0.0
 
     @property
     def is_answered(self) -> bool:
-        """Whether the question has an answer of any kind."""
+        """Whether the question has an answer of any kind, a guess included."""
         return bool(self.answers) or self.boolean is not None or self.count is not None
+
+    @property
+    def status(self) -> Status:
+        """Whether there is an answer, and whether it is sure."""
+        if not self.is_answered:
+            return "none"
+        is_unsure = self.confidence is not None and self.confidence < self.unsure_below
+        return "unsure" if is_unsure else "answered"
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as a JSON record.
@@ -165,6 +182,7 @@ class Answer:
         }
         return {
             "question": self.question,
+            "status": self.status,
             "answers": [answer.to_dict() for answer in self.answers],
             **{name: value for name, value in values.items() if value is not None},
             "confidence": rounded(self.confidence),

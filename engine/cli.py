@@ -79,6 +79,9 @@ COMMANDS = {
     "train-crp": LazyCommand(
         "kbqa.training.cli", "train_crp", "Fine-tune a model that writes reasoning paths."
     ),
+    "train-judge": LazyCommand(
+        "kbqa.training.judge.command", "train_judge", "Train what chooses among candidates."
+    ),
     "train-retriever": LazyCommand(
         "kbqa.training.retriever.command", "train_retriever", "Train the scorer of triples."
     ),

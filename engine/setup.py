@@ -11,7 +11,7 @@ from dataclasses import fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from kbqa.engine.answer import Answer
+from kbqa.engine.answer import UNSURE_BELOW, Answer
 from kbqa.engine.chat.counted_chat import CountedChat
 from kbqa.engine.chat.model import ChatModel
 from kbqa.engine.linking.ground import name_topics
@@ -44,6 +44,7 @@ class Resources:
         chooser: Who takes decisions; by default the general model, or the embedder if there is
             none.
         call_budget: Decisions a question, at most; None for any number.
+        unsure_below: The confidence below which an answer is a guess, in [0, 1].
 
     Raises:
         InputError: The call budget is below 1.
@@ -61,11 +62,13 @@ class Resources:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         chooser: ChooserName | None = None,
         call_budget: int | None = None,
+        unsure_below: float = UNSURE_BELOW,
     ) -> None:
         if call_budget is not None and call_budget < 1:
             raise InputError(f"the call budget is {call_budget}: use 1 or more")
         self.graph, self.n, self.timeout_s = graph, n, timeout_s
         self.chosen_chooser, self.call_budget = chooser, call_budget
+        self.unsure_below = unsure_below
         self._load_generator, self._open_chat = load_generator, open_chat
         self.names = open_names(graph, timeout_s)
         self.linker = Linker(graph, self.names)
@@ -209,6 +212,7 @@ class Engine:
         chooser: Who takes the method's decisions; by default the general model, or the embedder if
             there is none.
         call_budget: Decisions a question, at most; None for any number.
+        unsure_below: The confidence below which an answer is a guess, in [0, 1].
 
     Raises:
         InputError: There is no such method or setting, or a value does not fit.
@@ -228,6 +232,7 @@ class Engine:
         timeout_s: float = DEFAULT_TIMEOUT_S,
         chooser: ChooserName | None = None,
         call_budget: int | None = None,
+        unsure_below: float = UNSURE_BELOW,
     ) -> None:
         written_by = generator or NoPaths()
         self.resources = Resources(
@@ -238,6 +243,7 @@ class Engine:
             timeout_s=timeout_s,
             chooser=chooser,
             call_budget=call_budget,
+            unsure_below=unsure_below,
         )
         self._is_closed = False
         try:
@@ -392,7 +398,8 @@ class Engine:
 
     def answer(self, asked: Asked) -> Answer:
         """Answer a question that is prepared, and written for or not; raises as `ask` does."""
-        return self.method.answer(asked)
+        answer = self.method.answer(asked)
+        return replace(answer, unsure_below=self.resources.unsure_below)
 
     def run_path(
         self,

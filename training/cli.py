@@ -11,8 +11,9 @@ from kbqa.engine.writing.constraints.decoding import CONSTRAINED_FORMS
 from kbqa.kb.commands.options import GraphChoice, graph_options, json_option
 from kbqa.kb.graph import Graph
 from kbqa.training.data.choice import DataChoice
-from kbqa.training.data.training_set import ExampleSet, Split, split_examples
+from kbqa.training.data.training_set import ExampleSet, Fold, Split
 from kbqa.training.options import (
+    FoldNumber,
     SetWeight,
     config_options,
     exclude_option,
@@ -73,6 +74,14 @@ _NAMED_ROWS = 3
     show_default=True,
     help="Questions of each set to hold out for validation; at most a tenth of it.",
 )
+@click.option(
+    "--leave-out-fold",
+    "fold",
+    type=FoldNumber(),
+    metavar="K/N",
+    help="Leave out the Kth of N parts of the questions, so that a judge can learn from what this "
+    "model writes for them; see kbqa train-judge.",
+)
 @graph_options
 @stage_options
 @config_options
@@ -85,6 +94,7 @@ def train_crp(
     weights: tuple[tuple[str, float], ...],
     output: Path,
     valid_size: int,
+    fold: Fold | None,
     stage: Stage,
     config: TrainingConfig,
     grpo: GrpoConfig,
@@ -112,6 +122,7 @@ def train_crp(
         composed_questions,
         dict(weights),
         valid_size,
+        fold,
         config.seed,
     )
     if stage == "grpo":
@@ -132,9 +143,10 @@ def _train_on_paths(
     is_main = Processes.from_environment().is_main
     with _opened(graph) as opened:
         gathered = data.load(config.crp_format, opened)
+    split = data.split(gathered)
     if is_main:
         print_counts(gathered)
-    split = data.weigh(split_examples(gathered.examples, data.valid_size), gathered)
+    split = data.weigh(split, gathered)
     result = train_adapter(split, output, config, _print_progress)
     if is_main:
         write_training_manifest(output, config, gathered, split, result)
@@ -154,11 +166,11 @@ def _opened(graph: GraphChoice) -> Iterator[Graph | None]:
 
 def write_reports(output: Path, split: Split, stage: Stage = "sft") -> None:
     """Write what a run's folder has besides the adapter, its manifest and its log."""
-    from kbqa.training.data.data_record import write_held_out
+    from kbqa.training.data.data_record import write_untrained
     from kbqa.training.writer.report.card import write_model_card
     from kbqa.training.writer.report.training_log import draw_curves
 
-    write_held_out(output, split.valid)
+    write_untrained(output, split)
     try:
         draw_curves(output, stage)
     except ImportError:

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter
 from kbqa.engine.writing.models.adapter_files import adapter_config
 from kbqa.kb.commands.options import GraphChoice
 from kbqa.sparql.errors import ModelError
+from kbqa.training.data.training_set import Fold
 from kbqa.training.writer.config import (
     ALL_LAYERS,
     FULL_LEARNING_RATE,
@@ -73,6 +74,19 @@ class SetWeight(click.ParamType[tuple[str, float]]):
         if not source or not 0 <= weight < float("inf"):
             self.fail(f"{value!r} is not SET=NUMBER, such as webqsp.train=2", param, ctx)
         return source, weight
+
+
+class FoldNumber(click.ParamType[Fold]):
+    """One of some folds, as in ``1/2``."""
+
+    name = "k/n"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Fold:
+        """Read the text."""
+        at, _, of = str(value).partition("/")
+        if not (at.isdecimal() and of.isdecimal() and 1 <= int(at) <= int(of) and int(of) > 1):
+            self.fail(f"{value!r} is not K/N, such as 1/2 for the first of two", param, ctx)
+        return Fold(int(at), int(of))
 
 
 def config_options(command: Command) -> Command:

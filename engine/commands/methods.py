@@ -7,6 +7,7 @@ from typing import get_args
 
 import click
 
+from kbqa.engine.answer import UNSURE_BELOW
 from kbqa.engine.method import ChooserName
 from kbqa.engine.methods import DEFAULT_METHOD, METHODS
 from kbqa.engine.methods.settings import describe_settings, split_settings
@@ -44,12 +45,14 @@ class MethodChoice:
         settings: As the user wrote them, by name.
         chooser: Who takes its decisions, if the user says so.
         call_budget: Decisions a question, at most; None for any number.
+        unsure_below: The confidence below which an answer is a guess.
     """
 
     name: str
     settings: dict[str, object]
     chooser: ChooserName | None = None
     call_budget: int | None = None
+    unsure_below: float = UNSURE_BELOW
 
 
 def _complete_method(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
@@ -87,6 +90,14 @@ def method_options(command: Command) -> Command:
         metavar="N",
         help="Decisions a question, at most.",
     )
+    @click.option(
+        "--unsure-below",
+        type=click.FloatRange(0, 1),
+        default=UNSURE_BELOW,
+        show_default=True,
+        metavar="P",
+        help="Call an answer of less confidence a guess.",
+    )
     @functools.wraps(command)
     def with_method(
         *args: object,
@@ -94,11 +105,12 @@ def method_options(command: Command) -> Command:
         settings: tuple[str, ...],
         chooser: ChooserName | None,
         call_budget: int | None,
+        unsure_below: float,
         **rest: object,
     ) -> None:
         if name in _OLD_METHODS:
             raise click.UsageError(f"--method {name} is now {_OLD_METHODS[name]}")
-        method = MethodChoice(name, split_settings(settings), chooser, call_budget)
+        method = MethodChoice(name, split_settings(settings), chooser, call_budget, unsure_below)
         command(*args, method=method, **rest)
 
     wrapped: Command = with_method

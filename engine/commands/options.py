@@ -170,6 +170,7 @@ def open_engine(
             timeout_s=graph.timeout_s,
             chooser=method.chooser,
             call_budget=method.call_budget,
+            unsure_below=method.unsure_below,
         )
         with closing(resources):
             with waiting("Loading the model"):

@@ -65,6 +65,8 @@ def render_answer(
 
 
 def _lines(answer: Answer, graph: str, forms: LiteralForms) -> Iterator[Line]:
+    if answer.status == "unsure":
+        yield Line(f"Not sure ({answer.confidence:.2f}). Best guess:", "warning")
     yield from _answer_lines(answer, forms)
     if answer.problem is not None:
         kind = "Note" if answer.is_answered else "No answer"
@@ -72,7 +74,7 @@ def _lines(answer: Answer, graph: str, forms: LiteralForms) -> Iterator[Line]:
     if answer.not_understood:
         words = ", ".join(f"“{word}”" for word in answer.not_understood)
         yield Line(f"Not understood: {words}. The path below does not say it.", "warning")
-    if answer.confidence is not None:
+    if answer.confidence is not None and answer.status != "unsure":
         yield Line(f"Confidence: {answer.confidence:.2f}")
     yield Line("")
     for text in answer.trace.describe():

@@ -60,6 +60,8 @@ def as_html(record: Mapping[str, Any], words: Sequence[str]) -> str:
 def _html(record: Mapping[str, Any], words: Sequence[str]) -> Iterator[str]:
     yield '<div class="kbqa-answer">'
     yield f"<p>{html_name(record['question'])}</p>"
+    if record["status"] == "unsure":
+        yield f"<p>Not sure ({record['confidence']:.2f}). Best guess:</p>"
     yield from _answers(record)
     if record["problem"]:
         kind = "Note" if _is_answered(record) else "No answer"
@@ -67,7 +69,7 @@ def _html(record: Mapping[str, Any], words: Sequence[str]) -> Iterator[str]:
     if record.get("not_understood"):
         missed = ", ".join(f"“{html_line(word)}”" for word in record["not_understood"])
         yield f"<p>Not understood: {missed}. The path below does not say it.</p>"
-    if record["confidence"] is not None:
+    if record["confidence"] is not None and record["status"] != "unsure":
         yield f"<p>Confidence: {record['confidence']:.2f}</p>"
     yield from _path(record, words)
     drawing = draw_evidence(record)

@@ -77,7 +77,7 @@ class Embedder:
         if importlib.util.find_spec("sentence_transformers") is None:
             raise ModelError(f"the embedder needs sentence-transformers. Install: {_INSTALL}")
         model = model or MINILM
-        source = str(_minilm_folder()) if model == MINILM else model
+        source = str(minilm_folder()) if model == MINILM else model
         if not Path(source).is_dir() and not _HUB_ID.fullmatch(source):
             raise ModelError(
                 f"{source} is neither a folder of a model nor a full Hugging Face id, owner/name"
@@ -184,7 +184,12 @@ def _readable(texts: Sequence[str]) -> list[str]:
     return [text.encode(errors="ignore").decode() for text in texts]
 
 
-def _minilm_folder() -> Path:
+def minilm_folder() -> Path:
+    """Return the folder of the packaged all-MiniLM-L6-v2.
+
+    Raises:
+        ModelError: The package is missing.
+    """
     spec = importlib.util.find_spec(_MINILM_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise ModelError(f"the weights of {MINILM} are missing. Install: {_INSTALL}")

@@ -28,6 +28,9 @@ SHIPPED_CONFIDENCE = Path(__file__).with_name("confidence_model.json")
 
 SCHEMA_VERSION = 1
 
+_SMALL_SHARE = 1e-4
+"""Smaller shares count as this one."""
+
 _DOUBT = 0.5
 """What is left of the confidence in answers that pass over a word of the question."""
 
@@ -37,24 +40,59 @@ Features = Mapping[str, float]
 def describe_tried(tried: Sequence[Tried]) -> list[Features]:
     """Measure a question's candidates, one against the other.
 
-    Shares are of the probability that the candidates have together. What supports answers is the
-    share of those candidates that lead to them in full: a constraint that had to be dropped speaks
-    for other answers, not for these.
+    Shares are of the probability that the written candidates have together. What supports answers
+    is the share of those that lead to them in full: a constraint that had to be dropped speaks for
+    other answers, not for these. Fits are shared out alike, among all candidates with answers.
 
     Returns:
         The features of each candidate; none if it has no answers. A count is one answer, and so is
         yes or no, however long the list is that shows it.
     """
-    shares = softmax([each.candidate.logprob for each in tried])
     said = [each.said for each in tried]
-    support: dict[Said, float] = {}
-    for each, share, says in zip(tried, shares, said, strict=True):
-        if each.relaxation is None or each.relaxation.level == "full":
-            support[says] = support.get(says, 0.0) + share
+    written = [each.candidate.logprob for each in tried if not each.candidate.is_searched]
+    shares = _spread(softmax(written), [not each.candidate.is_searched for each in tried])
+    is_full = [each.relaxation is None or each.relaxation.level == "full" for each in tried]
+    support = _summed(said, shares, is_full)
+    is_read = [each.fit is not None for each in tried]
+    fits = _spread(softmax([each.fit for each in tried if each.fit is not None]), is_read)
+    fitting = _summed(said, fits, is_read)
     return [
-        _features(each, share, support.get(says, 0.0)) if each.table is not None else {}
-        for each, share, says in zip(tried, shares, said, strict=True)
+        {
+            **_features(each, share, support.get(says, 0.0)),
+            **_fit_features(each, fit, fitting.get(says, 0.0)),
+        }
+        if each.table is not None
+        else {}
+        for each, share, fit, says in zip(tried, shares, fits, said, strict=True)
     ]
+
+
+def _spread(values: Sequence[float], wanted: Sequence[bool]) -> list[float]:
+    """Put values where they are wanted, and 0 elsewhere."""
+    rest = iter(values)
+    return [next(rest) if each else 0.0 for each in wanted]
+
+
+def _summed(
+    said: Sequence[Said], shares: Sequence[float], counts: Sequence[bool]
+) -> Mapping[Said, float]:
+    """Add up the shares that count of those candidates that say the same."""
+    sums: dict[Said, float] = {}
+    for says, share, is_counted in zip(said, shares, counts, strict=True):
+        if is_counted:
+            sums[says] = sums.get(says, 0.0) + share
+    return sums
+
+
+def _fit_features(tried: Tried, share: float, support: float) -> Features:
+    if tried.fit is None:
+        return {}
+    return {
+        "fit": tried.fit,
+        "fit share": share,
+        "fit support": support,
+        "log fit share": math.log(share + _SMALL_SHARE),
+    }
 
 
 def rank_tried(tried: Sequence[Tried]) -> list[int]:
@@ -84,9 +122,13 @@ def _features(tried: Tried, share: float, support: float) -> Features:
     if not tried.terms:
         # 0 or no, because nothing satisfies the constraints: only the main path is in the graph.
         level, dropped, mentioned = "main_path", sum(1 for _ in leaves(crp)), 0
-    return {
+    written = {
         "logprob": max(candidate.logprob, -20.0),
         "token_logprob": candidate.logprob / candidate.tokens,
+    }
+    searched = {} if candidate.rank is None else {"searched": 1.0, "rank": float(candidate.rank)}
+    return {
+        **(searched or written),
         "share": share,
         "support": support,
         "hops": float(len(crp.path)),

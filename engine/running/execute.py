@@ -102,7 +102,7 @@ class Executor:
             DeadlineExceeded: The question's deadline has passed.
         """
         if self._policy.confidence is not None:
-            return self._likeliest(candidates, relax, self._policy.confidence)
+            return self.choose(self.run_all(candidates, relax=relax), self._policy.confidence)
         return self._first(candidates, relax)
 
     def run_all(self, candidates: Sequence[Candidate], *, relax: bool = True) -> list[Tried]:
@@ -110,10 +110,11 @@ class Executor:
         tried = map(self._try, candidates)
         return [self._relax(each) for each in tried] if relax else list(tried)
 
-    def _likeliest(
-        self, candidates: Sequence[Candidate], relax: bool, model: ConfidenceModel
-    ) -> Execution:
-        tried = self.run_all(candidates, relax=relax)
+    def choose(self, tried: Sequence[Tried], model: ConfidenceModel) -> Execution:
+        """Choose the candidate whose answers are likeliest to be right, of those that were run.
+
+        Raises as `execute` does, if none has answers and it is looked up where they break.
+        """
         confidences = model.judge(tried)
         tried = [replace(t, confidence=c) for t, c in zip(tried, confidences, strict=True)]
         best = next((at for at in rank_tried(tried) if tried[at].table is not None), None)

@@ -1,7 +1,7 @@
 """The one record of a candidate's life: written, read, grounded, reached, run, judged."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
@@ -50,6 +50,7 @@ class Tried:
         topic_score: How likely the question is about its topic, in [0, 1], by the linker.
         mentioned: How many entities of the constraints that were run the question mentions.
         not_understood: Words of the question that ask for something else than what was run.
+        fit: How well its path and answers fit the question, by `PathReader`; None if unread.
         confidence: The F1 to be expected of its answers, in [0, 1]; None if it was not judged.
         first_answers: The names of its first answers, or of what it counts, if `name_first_answers`
             looked them up.
@@ -68,6 +69,7 @@ class Tried:
     topic_score: float = 0.0
     mentioned: int = 0
     not_understood: tuple[str, ...] = ()
+    fit: float | None = None
     confidence: float | None = None
     first_answers: tuple[str, ...] = ()
 
@@ -122,6 +124,7 @@ class Tried:
         return {
             **written_record(self.candidate.text),
             "crp_words": self._words(),
+            "source": "search" if self.candidate.is_searched else "writer",
             "logprob": round(self.candidate.logprob, 4),
             "fate": self.fate,
             "problem": self.problem,
@@ -159,7 +162,14 @@ class Execution:
 
 
 def name_first_answers(graph: Graph, execution: Execution) -> Execution:
+    """Look up the names of the first answers of candidates, as `with_first_answers` does."""
+    return replace(execution, tried=tuple(with_first_answers(graph, execution.tried)))
+
+
+def with_first_answers(graph: Graph, tried: Sequence[Tried]) -> list[Tried]:
     """Look up the names of each candidate's first answers, all of them at once.
+
+    Those that are named already keep their names.
 
     If the graph does not answer, ids stand in for names.
 
@@ -167,18 +177,21 @@ def name_first_answers(graph: Graph, execution: Execution) -> Execution:
         DeadlineExceeded: The question's deadline has passed.
     """
     first = [
-        () if each.answer_count is None else each.terms[:FIRST_ANSWERS] for each in execution.tried
+        () if each.answer_count is None or each.first_answers else each.terms[:FIRST_ANSWERS]
+        for each in tried
     ]
     try:
-        names = name_terms(graph, {term for terms in first for term in terms})
+        wanted = {term for terms in first for term in terms}
+        names = name_terms(graph, wanted) if wanted else {}
     except GraphError as error:
         logger.warning("the candidates' answers are shown by their ids: %s", error)
         names = {}
-    tried = (
+    return [
         replace(each, first_answers=tuple(names.get(term, term_text(term)) for term in terms))
-        for each, terms in zip(execution.tried, first, strict=True)
-    )
-    return replace(execution, tried=tuple(tried))
+        if terms
+        else each
+        for each, terms in zip(tried, first, strict=True)
+    ]
 
 
 def describe_found(tried: Tried, problem_of: str) -> Iterator[str]:

@@ -23,7 +23,7 @@ from kbqa.engine.serve.asking.batcher import Batcher
 from kbqa.engine.serve.asking.flight import Flight, Flights, Run
 from kbqa.engine.serve.asking.lane import THREAD_PREFIX, Lane
 from kbqa.engine.serve.asking.observer import Observer
-from kbqa.engine.serve.asking.served import Event, Served, Watch, status_of
+from kbqa.engine.serve.asking.served import Event, Served, Watch
 from kbqa.engine.serve.settings import MAX_QUESTION, Settings
 from kbqa.engine.setup import Engine
 from kbqa.kb.graph import Graph, Table
@@ -323,8 +323,7 @@ class Service:
     def _served(self, answer: Answer, began: float, batch_size: int = 0) -> Served:
         seconds = dict(answer.seconds)
         seconds["queue"] = max(time.monotonic() - began - sum(seconds.values()), 0.0)
-        status = status_of(answer, self.settings.unsure_below)
-        served = Served(f"q_{secrets.token_hex(8)}", answer, status, seconds, batch_size)
+        served = Served(f"q_{secrets.token_hex(8)}", answer, seconds, batch_size)
         self._observer.answered(served)
         return served
 

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from kbqa.engine.answer import UNSURE_BELOW
+
 MAX_QUESTION = 1000
 """Characters of a question: the prompt of the shipped model takes no more."""
 
@@ -26,7 +28,7 @@ class Settings:
         deadline_s: Seconds that a question may take in all, waiting included.
         query_timeout_s: Seconds that somebody's own SPARQL query may take.
         query_workers: Such queries that run at once.
-        unsure_below: The confidence below which an answer counts as unsure.
+        unsure_below: The confidence below which an answer is a guess, for `/api/v1/info`.
         cached_answers: Answers that are remembered.
     """
 
@@ -36,5 +38,5 @@ class Settings:
     deadline_s: float = 60.0
     query_timeout_s: float = 10.0
     query_workers: int = 1
-    unsure_below: float = 0.3
+    unsure_below: float = UNSURE_BELOW
     cached_answers: int = 500

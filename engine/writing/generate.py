@@ -51,20 +51,29 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A CRP as the model wrote it.
+    """A CRP as the model wrote it, or as a search of the graph found it.
 
     Attributes:
         text: The text, unread; it may not be a CRP at all.
-        logprob: Sum of its tokens' log-probabilities, natural log, end of text included.
+        logprob: Sum of its tokens' log-probabilities, natural log, end of text included; 0 if it
+            was not written.
         tokens: Number of tokens, end of text included.
         topics: Mids of the request's topics from which the written main path leads to an answer, in
             the order of the request. Only level ``graph`` knows them; else they are empty.
+        rank: Its place among the paths that a search of the graph found, from 0; None if the model
+            wrote it.
     """
 
     text: str
     logprob: float
     tokens: int
     topics: tuple[str, ...] = ()
+    rank: int | None = None
+
+    @property
+    def is_searched(self) -> bool:
+        """Whether it was found in the graph, and not written."""
+        return self.rank is not None
 
 
 def rank_candidates(candidates: Iterable[Candidate]) -> list[Candidate]:

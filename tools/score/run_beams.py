@@ -1,29 +1,41 @@
 """Run all candidates of questions, for the tools that judge them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from pathlib import Path
 
-from kbqa.engine.linking.ground import Grounder, name_topics
-from kbqa.engine.method import Clock
+from kbqa.engine.linking.ground import name_topics
+from kbqa.engine.method import Asked
+from kbqa.engine.methods.router.make import make_pool, make_reader
+from kbqa.engine.methods.router.method import RouterKgqa
+from kbqa.engine.methods.router.settings import RouterSettings
 from kbqa.engine.questions.question_sets import Question
-from kbqa.engine.running.confidence import ConfidenceModel, rank_tried
-from kbqa.engine.running.execute import Executor, Policy
+from kbqa.engine.running.confidence import SHIPPED_CONFIDENCE, ConfidenceModel, rank_tried
+from kbqa.engine.running.execute import Policy
+from kbqa.engine.running.reading import CONFIDENCE_FILE
 from kbqa.engine.running.tried import Tried
 from kbqa.engine.setup import Resources
-from kbqa.engine.writing.generate import Candidate
+from kbqa.engine.writing.generate import Candidate, NoPaths
 
 
-@dataclass(frozen=True, slots=True)
 class BeamRunner:
     """Runs candidates as `kbqa eval` does, but every one of them.
 
-    Attributes:
+    Args:
         resources: Graph, names and linker.
         gold_entities: Bind names to the questions' topics first.
+        judge: Folder of a judge, whose candidates include searched paths; None for the confidence
+            model, which chooses among written ones.
     """
 
-    resources: Resources
-    gold_entities: bool
+    def __init__(
+        self, resources: Resources, gold_entities: bool, judge: Path | None = None
+    ) -> None:
+        self._resources, self._gold_entities = resources, gold_entities
+        settings = RouterSettings(judge=judge)
+        self._pool, self._reader = make_pool(settings, resources), make_reader(settings, resources)
+        self.model = ConfidenceModel.load(judge / CONFIDENCE_FILE if judge else SHIPPED_CONFIDENCE)
+        """Chooses among the candidates."""
 
     def run(
         self, question: Question, candidates: Sequence[Candidate], *, by_class: bool = False
@@ -35,15 +47,13 @@ class BeamRunner:
             candidates: Those written for it.
             by_class: Relax as the paper does.
         """
-        resources = self.resources
-        topics = name_topics(resources.graph, question.topics) if self.gold_entities else []
-        linked = resources.linker.link(question.text)
-        grounder = Grounder(resources.graph, resources.names, linked, topics)
+        graph, linked = self._resources.graph, self._resources.linker.link(question.text)
+        topics = name_topics(graph, question.topics) if self._gold_entities else []
         policy = Policy(by_class=by_class)
-        executor = Executor(
-            resources.graph, grounder, Clock(), resources.timeout_s, policy, question.text
+        method = RouterKgqa(
+            self._resources, NoPaths(), policy, pool=self._pool, reader=self._reader
         )
-        return executor.run_all(candidates)
+        return method.try_all(Asked(question.text, tuple(topics), tuple(linked)), candidates)
 
 
 def rank_by_confidence(tried: Sequence[Tried], model: ConfidenceModel) -> list[Tried]:

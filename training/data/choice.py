@@ -10,7 +10,14 @@ from kbqa.sparql.errors import InputError
 from kbqa.training.composed.examples import add_composed
 from kbqa.training.data.mixture import draw_mixture
 from kbqa.training.data.targets import TargetForm
-from kbqa.training.data.training_set import ExampleSet, Split, load_examples
+from kbqa.training.data.training_set import (
+    ExampleSet,
+    Fold,
+    Split,
+    leave_out_fold,
+    load_examples,
+    split_examples,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +31,7 @@ class DataChoice:
         composed_questions: How many to compose of those of the files and of facts of the graph.
         weights: How often to take the examples of a set, by its name; once if it is missing.
         valid_size: Questions of each set to hold out.
+        fold: Families that are left out as well; none if it is None.
         seed: Decides which questions on the demo graph and which part of a set are taken.
     """
 
@@ -33,6 +41,7 @@ class DataChoice:
     composed_questions: int
     weights: Mapping[str, float]
     valid_size: int
+    fold: Fold | None
     seed: int
 
     def load(self, form: TargetForm, graph: Graph | None) -> ExampleSet:
@@ -66,6 +75,15 @@ class DataChoice:
                 scored=self.scored,
             )
         return gathered
+
+    def split(self, gathered: ExampleSet) -> Split:
+        """Hold out questions, and leave out those of the fold, which are counted."""
+        split = split_examples(gathered.examples, self.valid_size)
+        if self.fold is not None:
+            split = leave_out_fold(split, self.fold)
+        for example in split.in_fold:
+            gathered.skip(example.source, example.id, f"in fold {self.fold}")
+        return split
 
     def weigh(self, split: Split, gathered: ExampleSet) -> Split:
         """Weigh the sets that are trained on, and count the examples that are not drawn.

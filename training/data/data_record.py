@@ -27,22 +27,27 @@ def data_record(
     }
 
 
-def write_held_out(output: Path, held_out: Iterable[Example]) -> None:
-    """Write each question set's held-out questions to `held_out.SET.jsonl` in a run's folder.
+def write_untrained(output: Path, split: Split) -> None:
+    """Write the questions that a model was not trained on to files in its run's folder.
 
-    What is fitted to a trained model, such as the confidence model to what the writer writes, needs
-    questions that it was not trained on. A row is ``{"id", "question"}``, as `kbqa crp generate`
-    reads it.
+    What is fitted to it, such as the confidence model to what the writer writes, needs them. Each
+    set has `held_out.SET.jsonl`, and `fold.SET.jsonl` if a fold was left out. A row is
+    ``{"id", "question"}``, as `kbqa crp generate` reads it.
     """
+    _write_questions(output, "held_out", split.valid)
+    _write_questions(output, "fold", split.in_fold)
+
+
+def _write_questions(output: Path, part: str, examples: Iterable[Example]) -> None:
     sets: dict[str, dict[str, str]] = defaultdict(dict)
-    for example in held_out:
+    for example in examples:
         sets[example.source][example.id] = example.question
     for source, questions in sets.items():
         rows = [
             json.dumps({"id": row_id, "question": question}, ensure_ascii=False) + "\n"
             for row_id, question in questions.items()
         ]
-        (output / f"held_out.{source}.jsonl").write_text("".join(rows), encoding="utf-8")
+        (output / f"{part}.{source}.jsonl").write_text("".join(rows), encoding="utf-8")
 
 
 def data_lines(data: Mapping[str, Any]) -> Iterator[str]:

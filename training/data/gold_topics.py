@@ -25,4 +25,4 @@ def gold_topics(row: Mapping[str, Any], crp: Crp) -> tuple[Entity, ...]:
     }
     names = {each.get("mid"): each.get("name") for each in row.get("entities_in_sparql") or ()}
     found = dict.fromkeys(each for each in crp.entities() if each not in types)
-    return tuple(Entity(names.get(each.mid), each.mid) for each in found)
+    return tuple(Entity(names.get(each.mid) or each.name, each.mid) for each in found)

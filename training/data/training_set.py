@@ -66,10 +66,36 @@ def example_key(example: Example) -> ExampleKey:
 
 
 class Split(NamedTuple):
-    """Examples to train on, and held-out examples to validate the training."""
+    """How the examples of a run are used.
+
+    Attributes:
+        train: They are trained on.
+        valid: They are held out to validate the training.
+        in_fold: They are left out, so that a judge can learn from what the model writes for them.
+    """
 
     train: tuple[Example, ...]
     valid: tuple[Example, ...]
+    in_fold: tuple[Example, ...] = ()
+
+
+class Fold(NamedTuple):
+    """One of the parts into which the families of questions fall.
+
+    Attributes:
+        at: Its number, from 1.
+        of: How many there are, of about the same size.
+    """
+
+    at: int
+    of: int
+
+    def __str__(self) -> str:
+        return f"{self.at}/{self.of}"
+
+    def has(self, example: Example) -> bool:
+        """Return whether a question's family is of this fold; its id alone decides."""
+        return int(_rank(_family(example))[-8:], 16) % self.of == self.at - 1
 
 
 class DataFile(NamedTuple):
@@ -179,7 +205,7 @@ def split_examples(examples: Iterable[Example], valid_size: int) -> Split:
     of_source: dict[str, set[str]] = defaultdict(set)
     families_of: dict[str, set[str]] = defaultdict(set)
     for example in pool:
-        family, question = example.parent or example.id, example.question.casefold()
+        family, question = _family(example), example.question.casefold()
         of_family[family].add(question)
         of_source[example.source].add(question)
         families_of[example.source].add(family)
@@ -196,6 +222,23 @@ def split_examples(examples: Iterable[Example], valid_size: int) -> Split:
     train = tuple(e for e in pool if e.question.casefold() not in held_out)
     valid = tuple(e for e in pool if e.question.casefold() in held_out)
     return Split(train, valid)
+
+
+def leave_out_fold(split: Split, fold: Fold) -> Split:
+    """Leave the families of a fold out of what is trained on.
+
+    A question that is asked in one of them is left out wherever else it is asked.
+    """
+    asked = {example.question.casefold() for example in split.train if fold.has(example)}
+    train = tuple(e for e in split.train if e.question.casefold() not in asked)
+    return split._replace(
+        train=train, in_fold=tuple(e for e in split.train if e.question.casefold() in asked)
+    )
+
+
+def _family(example: Example) -> str:
+    """Return what stays together: the question that it was made from, or itself."""
+    return example.parent or example.id
 
 
 def _rank(family: str) -> str:

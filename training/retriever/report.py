@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from kbqa.engine.files.provenance import git_revision, hardware, package_versions
-from kbqa.training.data.data_record import data_lines, data_record, write_held_out
+from kbqa.training.data.data_record import data_lines, data_record, write_untrained
 from kbqa.training.data.training_set import ExampleSet
 from kbqa.training.retriever.config import CHOSEN_BY, RetrieverConfig
 from kbqa.training.retriever.recall import CUTOFFS, Recalls
@@ -54,7 +54,7 @@ def write_reports(
     }
     text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
     (output / MANIFEST_FILE).write_text(text, encoding="utf-8")
-    write_held_out(output, result.split.valid)
+    write_untrained(output, result.split)
     lines = _card(record, result.recall, output)
     (output / CARD_FILE).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 

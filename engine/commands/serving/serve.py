@@ -93,14 +93,6 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
     show_default=True,
     help="Queries of questions that run at once; each is a process.",
 )
-@click.option(
-    "--unsure-below",
-    type=click.FloatRange(0, 1),
-    default=0.3,
-    show_default=True,
-    metavar="P",
-    help="Call answers of less confidence unsure.",
-)
 @click.option("--openai", is_flag=True, help="Offer OpenAI's chat protocol below /v1.")
 @click.option("--dataset", metavar="URI", help="What TEXT2SPARQL is to call the graph.")
 @method_options
@@ -120,7 +112,6 @@ def serve(
     queue: int,
     batch_size: int,
     workers: int,
-    unsure_below: float,
     openai: bool,
     dataset: str | None,
     method: MethodChoice,
@@ -152,7 +143,7 @@ def serve(
         batch_size=batch_size,
         deadline_s=deadline_s,
         query_timeout_s=query_timeout_s,
-        unsure_below=unsure_below,
+        unsure_below=method.unsure_below,
     )
     access = Access(
         hosts=frozenset(name.lower() for name in hosts),

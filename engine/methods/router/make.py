@@ -1,20 +1,28 @@
 """Make RouterKGQA from its settings, which are checked against each other."""
 
+import logging
+
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.linking.model import LinkingModel
 from kbqa.engine.method import ChooserName
 from kbqa.engine.methods.router.method import RouterKgqa
 from kbqa.engine.methods.router.path_search import SearchWidths
+from kbqa.engine.methods.router.pool import PathPool
 from kbqa.engine.methods.router.repair import Repairer, RepairSettings
 from kbqa.engine.methods.router.routing import Routing
 from kbqa.engine.methods.router.settings import RepairedBy, RouterSettings
 from kbqa.engine.running.confidence import SHIPPED_CONFIDENCE, ConfidenceModel
+from kbqa.engine.running.cross_encoder import CrossEncoder
 from kbqa.engine.running.execute import Policy
+from kbqa.engine.running.reading import CONFIDENCE_FILE, READER_FOLDER, CandidateReader
 from kbqa.engine.setup import Resources
 from kbqa.engine.writing.generate import Generator, NoPaths
-from kbqa.sparql.errors import InputError
+from kbqa.kb.schema.graph_schema import GraphSchema
+from kbqa.sparql.errors import InputError, ModelError
 
 SETTINGS = RouterSettings
+
+logger = logging.getLogger(__name__)
 
 CALLS_A_REPAIR = 2.5
 """On average: a blueprint, and a choice for each of one or two steps."""
@@ -40,8 +48,9 @@ def make(resources: Resources, settings: RouterSettings) -> RouterKgqa:
         threshold = _threshold(settings, policy)
         chance_seed = settings.seed if repairs_by == "random" else None
         routing = Routing(repairer, chat, settings.route, threshold, chance_seed)
+    pool, reader = make_pool(settings, resources), make_reader(settings, resources)
     generator: Generator = resources.generator if settings.write else NoPaths()
-    return RouterKgqa(resources, generator, policy, routing)
+    return RouterKgqa(resources, generator, policy, routing, pool, reader)
 
 
 def _repairs_by(settings: RouterSettings, resources: Resources) -> RepairedBy | ChooserName:
@@ -81,9 +90,30 @@ def _check(settings: RouterSettings, repairs_by: str, has_chat: bool) -> None:
 def _policy(settings: RouterSettings) -> Policy:
     without = frozenset(settings.without)
     if settings.order == "confidence":
-        model = ConfidenceModel.load(settings.confidence or SHIPPED_CONFIDENCE)
+        judge = None if settings.judge is None else settings.judge / CONFIDENCE_FILE
+        model = ConfidenceModel.load(judge or settings.confidence or SHIPPED_CONFIDENCE)
         return Policy(model, without=without)
     return Policy(order=settings.order, without=without)
+
+
+def make_pool(settings: RouterSettings, resources: Resources) -> PathPool | None:
+    """Return what finds further candidates; without its embedder there are none."""
+    if settings.judge is None or not settings.search:
+        return None
+    try:
+        embedder = Embedder.load(settings.embedder)
+    except ModelError as error:
+        logger.warning("only written paths are candidates, none are searched for: %s", error)
+        return None
+    return PathPool(resources.graph, embedder, LinkingModel.load())
+
+
+def make_reader(settings: RouterSettings, resources: Resources) -> CandidateReader | None:
+    """Return what reads candidates, if a judge is chosen."""
+    if settings.judge is None:
+        return None
+    encoder = CrossEncoder.load(settings.judge / READER_FOLDER)
+    return CandidateReader(encoder, GraphSchema(resources.graph))
 
 
 def _threshold(settings: RouterSettings, policy: Policy) -> float:

@@ -14,18 +14,20 @@ from kbqa.engine.answer import Answer, WhyNot
 from kbqa.engine.linking.ground import Grounder
 from kbqa.engine.linking.linker import LinkedEntity, explain_unlinked
 from kbqa.engine.method import Asked
+from kbqa.engine.methods.router.pool import PathPool
 from kbqa.engine.methods.router.repair import Repair
 from kbqa.engine.methods.router.routing import Routing
 from kbqa.engine.methods.router.trace import RouterTrace, Stage
 from kbqa.engine.questions.language import unlike_a_question
 from kbqa.engine.running.evidence import prove_answer
 from kbqa.engine.running.execute import Executor, Policy
-from kbqa.engine.running.tried import Execution, Tried, name_first_answers
+from kbqa.engine.running.reading import CandidateReader
+from kbqa.engine.running.tried import Execution, Tried, name_first_answers, with_first_answers
 from kbqa.engine.setup import Resources
 from kbqa.engine.writing.generate import Candidate, Generator, NoPaths, Progress, Request
-from kbqa.kb.graph import Graph
 from kbqa.kb.names.search import Names
 from kbqa.sparql.crp import Entity
+from kbqa.sparql.errors import EndpointDown, GraphError
 from kbqa.sparql.forms import render_crp
 
 _UNLIKELY = 0.001
@@ -44,6 +46,8 @@ class RouterKgqa:
         generator: Writes the candidates.
         policy: Which of the candidates answers, and how they are run.
         routing: Repairs what the small model got wrong; None if nothing does.
+        pool: Finds further candidates in the graph; None if only written ones count.
+        reader: Reads how well candidates fit the question; None if they are not read.
     """
 
     name = "router"
@@ -54,15 +58,20 @@ class RouterKgqa:
         generator: Generator,
         policy: Policy,
         routing: Routing | None = None,
+        pool: PathPool | None = None,
+        reader: CandidateReader | None = None,
     ) -> None:
         self._resources, self._generator = resources, generator
         self._policy, self._routing = policy, routing
+        self._pool, self._reader = pool, reader
 
     def settings(self) -> Mapping[str, object]:
         """Return what decides the answers, for manifests."""
         policy = self._policy
         return {
             "write": not isinstance(self._generator, NoPaths),
+            "search": None if self._pool is None else self._pool.settings(),
+            "reader": None if self._reader is None else self._reader.revision,
             "order": policy.order if policy.confidence is None else "confidence",
             "confidence_model": policy.confidence and policy.confidence.digest(),
             "without": sorted(policy.without),
@@ -85,20 +94,58 @@ class RouterKgqa:
             # The writing is one call: the only one, if there is but one.
             asked.budget.take() or asked.budget.take_last()
         candidates = self._candidates(asked)
-        graph = asked.bounded(self._resources.graph)
-        grounder = Grounder(graph, self._resources.names, asked.linked, asked.given)
-        timeout_s, policy = self._resources.timeout_s, self._policy
-        executor = Executor(graph, grounder, asked.clock, timeout_s, policy, asked.question)
-        execution = executor.execute(candidates)
+        execution = self._execute(asked, candidates)
         stage: Stage = "specialised"
         repair = self._repair(asked, execution)
         if repair is not None and repair.is_new:
-            repaired = _run(repair, executor)
+            repaired = _run(repair, self._executor(asked))
             # It was not written for the question, so no or 0 would only say that it does not fit.
             if repaired.terms and repaired.boolean is not False:
                 tried = (*execution.tried, repaired)
                 execution, stage = Execution(tried, len(tried) - 1), "general"
-        return self._proven(asked, graph, execution, stage, repair)
+        return self._proven(asked, execution, stage, repair)
+
+    def try_all(self, asked: Asked, candidates: Sequence[Candidate]) -> list[Tried]:
+        """Run what was written, and what a search adds to it, and have it all read.
+
+        Raises:
+            EndpointDown: Nothing answers at the graph's endpoint.
+            DeadlineExceeded: The question's deadline has passed.
+        """
+        executor = self._executor(asked)
+        tried = executor.run_all(candidates)
+        if self._pool is not None:
+            tried += executor.run_all(self._searched(asked, tried, self._pool))
+        if self._reader is not None:
+            tried = with_first_answers(asked.bounded(self._resources.graph), tried)
+            with asked.clock.stage("read"):
+                tried = self._reader.read(asked.question, tried)
+        return tried
+
+    def _execute(self, asked: Asked, candidates: Sequence[Candidate]) -> Execution:
+        """Find the candidate that answers."""
+        model = self._policy.confidence
+        if model is None:
+            return self._executor(asked).execute(candidates)
+        return self._executor(asked).choose(self.try_all(asked, candidates), model)
+
+    def _executor(self, asked: Asked) -> Executor:
+        graph, timeout_s = asked.bounded(self._resources.graph), self._resources.timeout_s
+        grounder = Grounder(graph, self._resources.names, asked.linked, asked.given)
+        return Executor(graph, grounder, asked.clock, timeout_s, self._policy, asked.question)
+
+    def _searched(
+        self, asked: Asked, tried: Sequence[Tried], pool: PathPool
+    ) -> Sequence[Candidate]:
+        """Search for further candidates; a graph that fails at it does no harm."""
+        with asked.clock.stage("search"):
+            try:
+                return pool.find(asked, tried)
+            except EndpointDown:
+                raise
+            except GraphError as error:
+                logger.warning("only written paths are candidates: %s", error)
+                return ()
 
     def _candidates(self, asked: Asked) -> Sequence[Candidate]:
         """Return what was written before, or write it now."""
@@ -118,9 +165,10 @@ class RouterKgqa:
             return self._routing.repair(asked, reason, execution)
 
     def _proven(
-        self, asked: Asked, graph: Graph, execution: Execution, stage: Stage, repair: Repair | None
+        self, asked: Asked, execution: Execution, stage: Stage, repair: Repair | None
     ) -> Answer:
         """Fetch names and evidence for what was found, and put the answer together."""
+        graph = asked.bounded(self._resources.graph)
         calls = None if asked.budget.limit is None else asked.budget.spent
         if (found := execution.answering) is None:
             why_not = _why_not(asked, execution.tried, self._resources.names)
@@ -160,7 +208,7 @@ def _run(repair: Repair, executor: Executor) -> Tried:
 
 def _why_not(asked: Asked, tried: Sequence[Tried], names: Names) -> WhyNot:
     """Say why a question has no answer, by its words or the candidate that came furthest."""
-    fates = [each.fate for each in tried]
+    fates = [each.fate for each in tried]  # of searched paths, too: they exist
     if "failed" in fates:
         failed = "the graph did not answer in time, or gave a malformed result; see the paths below"
         return WhyNot("graph", failed)

@@ -21,7 +21,13 @@ from kbqa.engine.linking.model import LinkingModel
 from kbqa.engine.method import Budget, Clock
 from kbqa.engine.methods.router.carry import carry_constraints
 from kbqa.engine.methods.router.chooser import Chooser
-from kbqa.engine.methods.router.path_search import Guide, PathSearch, ScoredPath, SearchWidths
+from kbqa.engine.methods.router.path_search import (
+    HOP_COST,
+    Guide,
+    PathSearch,
+    ScoredPath,
+    SearchWidths,
+)
 from kbqa.engine.methods.router.prompts import written_path
 from kbqa.engine.methods.router.settings import Stop
 from kbqa.kb.graph import Graph
@@ -35,9 +41,6 @@ MAX_DEPTH = 4
 Only a handful of the benchmarks' gold paths have more."""
 
 _UNKNOWN_DEPTH = 2
-
-_HOP_COST = 0.05
-"""Of a cosine; see `Guide.hop_cost`. On held-out questions 0.03 to 0.1 made no difference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +254,7 @@ class Repairer:
 
     def _search(self, asked: str, blueprint: Sequence[str], frontiers: Frontiers) -> PathSearch:
         relations = {} if self._asking is None else self._asking.asked_relations(stems(asked))
-        guide = Guide(asked, (*blueprint, asked), relations, _HOP_COST)
+        guide = Guide(asked, (*blueprint, asked), relations, HOP_COST)
         return PathSearch(frontiers, self._schema, self._embedder, guide, self._settings.widths)
 
 

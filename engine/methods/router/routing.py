@@ -7,13 +7,10 @@ them are tried before anything is paid for. By confidence, ours: the answers are
 Source: RouterKGQA §3.2 and §3.3.
 """
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 
 from kbqa.engine.chat.model import ChatModel
 from kbqa.engine.exploring.frontiers import relation_path
-from kbqa.engine.linking.linker import LinkedEntity
-from kbqa.engine.linking.starts import MAX_STARTS, starting_topics
 from kbqa.engine.method import Asked
 from kbqa.engine.methods.router.chooser import (
     ChatChooser,
@@ -23,8 +20,8 @@ from kbqa.engine.methods.router.chooser import (
 )
 from kbqa.engine.methods.router.repair import Failure, Repair, Repairer
 from kbqa.engine.methods.router.settings import Route
+from kbqa.engine.methods.router.starts import search_topics, without_mentions
 from kbqa.engine.running.tried import Execution
-from kbqa.sparql.crp import Crp, Entity
 
 
 class Routing:
@@ -64,11 +61,12 @@ class Routing:
 
     def reason(self, execution: Execution) -> str | None:
         """Return why a question needs repair; None if it needs none."""
-        if not execution.tried:
+        written = [each for each in execution.tried if not each.candidate.is_searched]
+        if not written:
             return "no path was written"
-        exists = any(each.fate == "reachable" or each.readings for each in execution.tried)
-        if execution.best is None and not exists:
-            if any(each.fate == "failed" for each in execution.tried):
+        exists = any(each.fate == "reachable" or each.readings for each in written)
+        if not exists and not any(each.table is not None for each in written):
+            if any(each.fate == "failed" for each in written):
                 return "no path that was written could be followed"
             return "no path that was written exists"
         if self._route == "confidence":
@@ -99,14 +97,13 @@ class Routing:
             # It may be the right one after all, and then its own constraints belong to it.
             readings.insert(0, answering.crp)
             known = relation_path(answering.crp)
-        topics = list(dict.fromkeys(_topics(readings, asked.given, asked.linked)))[:MAX_STARTS]
+        topics = search_topics(asked, readings)
         if not topics:
             return None
-        mentions = [_mention(topic, asked.linked) for topic in topics]
         failure = Failure(
             reason=reason,
             question=asked.question,
-            asked=_without(asked.question, mentions),
+            asked=without_mentions(asked, topics),
             topics=tuple(topics),
             crp=readings[0] if readings else None,
             known=() if known is None else (known,),
@@ -119,35 +116,3 @@ class Routing:
         if self._chat is not None and asked.chat is not None:
             return ChatChooser(asked.chat)
         return EmbedderChooser()
-
-
-def _topics(
-    readings: Sequence[Crp], given: Sequence[Entity], linked: Sequence[LinkedEntity]
-) -> Iterator[Entity]:
-    """Yield what a question may be about: as the paths say it, then as it is given or linked."""
-    names = {entity.mid: entity.name for entity in given}
-    names.update((entity.mid, entity.name) for entity in linked)
-    mids = [crp.topic.mid for crp in readings]
-    mids += [entity.mid for entity in starting_topics(given, linked)]
-    for mid in mids:
-        if mid is not None:
-            yield Entity(names.get(mid), mid)
-
-
-def _mention(topic: Entity, linked: Sequence[LinkedEntity]) -> str:
-    """Find the words that name a topic: as the linker saw them, or its name."""
-    mentions = (entity.mention for entity in linked if entity.mid == topic.mid)
-    return next(mentions, topic.name or "")
-
-
-def _without(question: str, mentions: Sequence[str]) -> str:
-    """Cut the mentions out of a question, each once; where nothing would remain, it stays whole.
-
-    >>> _without("what language is used in the US by most people?", ["us"])
-    'what language is used in the by most people?'
-    """
-    rest = question
-    for mention in filter(None, mentions):
-        words = rf"(?<!\w){re.escape(mention)}(?!\w)"
-        rest = re.sub(words, " ", rest, count=1, flags=re.IGNORECASE)
-    return " ".join(rest.split()) if any(map(str.isalpha, rest)) else question

@@ -51,6 +51,12 @@ class RouterSettings:
         "Which written path answers: the one whose answers are likeliest to be right, the first "
         "that answers in full, or the first that answers at all.",
     ] = "confidence"
+    judge: Annotated[
+        Path | None,
+        "Judge that kbqa train-judge wrote: it reads the candidates, and chooses also among paths "
+        "that a search of the graph adds to the written ones.",
+    ] = None
+    search: Annotated[bool, "Whether the judge's candidates include searched paths."] = True
     confidence: Annotated[
         Path | None, "Confidence model that tools/fit/confidence.py fitted, instead of kbqa's."
     ] = None
@@ -63,5 +69,7 @@ class RouterSettings:
             raise InputError(f"width is {self.width}: use 1 or more")
         if not 0 <= self.general_calls < math.inf:
             raise InputError(f"general_calls is {self.general_calls}: use 0 or more")
+        if self.judge is not None and (self.confidence is not None or self.order != "confidence"):
+            raise InputError("judge chooses: leave out confidence and order")
         if self.threshold is not None and not 0 <= self.threshold <= 1:
             raise InputError(f"threshold is {self.threshold}: use a confidence from 0 to 1")

@@ -59,7 +59,12 @@ class RouterTrace:
         level, repair = tried.relaxation.level, self.repair
         if self.stage != "general" or repair is None:
             assert self.best is not None
-            yield f"From path {self.best + 1} of the model, relaxation: {level}."
+            found = (
+                "Found by searching the graph, beside what the model wrote"
+                if tried.candidate.is_searched
+                else f"From path {self.best + 1} of the model"
+            )
+            yield f"{found}, relaxation: {level}."
             return
         yield f"Found by searching the graph, because {repair.reason}. Relaxation: {level}."
         if repair.lost:
@@ -68,7 +73,8 @@ class RouterTrace:
 
     def _failures(self) -> Iterator[str]:
         yield "Paths that the model wrote:"
-        for number, tried in enumerate(self.tried, 1):
+        written = [each for each in self.tried if not each.candidate.is_searched]
+        for number, tried in enumerate(written, 1):
             lines = filter(None, map(str.strip, tried.candidate.text.splitlines()))
             first = next((line for line in lines if line.lower() != "main path:"), "")
             problem = f" ({tried.problem})" if tried.problem else ""

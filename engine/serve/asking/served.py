@@ -4,10 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from kbqa.engine.answer import Answer
-
-Status = Literal["answered", "unsure", "none"]
-"""``unsure``: answered with less confidence than the server's threshold. ``none``: no answer."""
+from kbqa.engine.answer import Answer, Status
 
 DEFAULT_MAX_ANSWERS = 100
 
@@ -36,7 +33,6 @@ class Served:
     Attributes:
         id: Of this answer, for logs and links.
         answer: What the engine returned.
-        status: Whether there is one, and is it sure.
         seconds: Wall time by stage; ``queue`` is all waiting, for a place and for the others of its
             batch.
         batch_size: Questions that were written for together; 0 if nothing was written.
@@ -45,10 +41,14 @@ class Served:
 
     id: str
     answer: Answer
-    status: Status
     seconds: Mapping[str, float]
     batch_size: int = 0
     is_cached: bool = False
+
+    @property
+    def status(self) -> Status:
+        """Whether there is an answer, and whether it is sure."""
+        return self.answer.status
 
     def to_dict(self, max_answers: int = DEFAULT_MAX_ANSWERS) -> dict[str, Any]:
         """Return the record of `Answer.to_dict` with what the server adds.
@@ -60,7 +60,6 @@ class Served:
         answers = record["answers"]
         return {
             "id": self.id,
-            "status": self.status,
             **record,
             "answers": answers[:max_answers],
             "truncated": record["truncated"] or len(answers) > max_answers,
@@ -71,11 +70,3 @@ class Served:
             },
             "seconds": {stage: round(s, 4) for stage, s in self.seconds.items()},
         }
-
-
-def status_of(answer: Answer, unsure_below: float) -> Status:
-    """Return the status of an answer, given the confidence below which it is unsure."""
-    if not answer.is_answered:
-        return "none"
-    is_unsure = answer.confidence is not None and answer.confidence < unsure_below
-    return "unsure" if is_unsure else "answered"

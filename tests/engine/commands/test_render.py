@@ -92,6 +92,16 @@ Time: write 1.23 s, execute 0.00 s"""
     )
 
 
+def test_an_unsure_answer_is_a_guess() -> None:
+    unsure = replace(ANSWER, unsure_below=0.8)
+    assert (unsure.status, ANSWER.status, UNANSWERED.status) == ("unsure", "answered", "none")
+    lines = render_answer(unsure, "store x").splitlines()
+    assert lines[:2] == ["Not sure (0.75). Best guess:", "Jamaican dollar  (m.04xc2m)"]
+    assert "Confidence: 0.75" not in lines
+    assert unsure.to_dict()["status"] == "unsure"
+    assert "<p>Not sure (0.75). Best guess:</p>" in unsure._repr_mimebundle_()["text/html"]
+
+
 def test_no_answer_reads_like_this() -> None:
     assert (
         render_answer(UNANSWERED, "store x")

@@ -71,8 +71,11 @@ class PacedGenerator:
 
 
 @contextmanager
-def scripted_engine(store: Path, model: PacedGenerator) -> Iterator[Engine]:
+def scripted_engine(
+    store: Path, model: PacedGenerator, unsure_below: float = 0.0
+) -> Iterator[Engine]:
     with open_graph(store) as graph, Engine(graph, model) as engine:
+        engine.resources.unsure_below = unsure_below
         yield engine
 
 

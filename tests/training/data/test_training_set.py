@@ -15,7 +15,13 @@ from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import InputError
 from kbqa.sparql.forms import read_crp
 from kbqa.training.data.split_hygiene import ASKED, RELATED, read_scored_sets
-from kbqa.training.data.training_set import Example, load_examples, split_examples
+from kbqa.training.data.training_set import (
+    Example,
+    Fold,
+    leave_out_fold,
+    load_examples,
+    split_examples,
+)
 
 PUBLISHED = "Main Path:\n Kenya  -[location ,country , capital]->  ?x"
 CAPITAL = "Main Path:\n Kenya -[location , country , capital]-> ?x"
@@ -350,6 +356,23 @@ def test_what_is_held_out_stays_held_out_when_sets_are_added() -> None:
     after = set(split_examples([*_pool(), *others], valid_size=4).valid)
     assert before < after
     assert {one.source for one in after - before} == {"other"}
+
+
+def test_folds_divide_what_is_trained_on() -> None:
+    split = split_examples(_pool()[::2], valid_size=4)
+    folds = [leave_out_fold(split, Fold(at, 3)) for at in (1, 2, 3)]
+    assert sorted((e for fold in folds for e in fold.in_fold), key=str) == sorted(
+        split.train, key=str
+    )
+    for fold in folds:
+        assert fold.valid == split.valid
+        assert 0 < len(fold.in_fold) < 32
+
+
+def test_a_question_of_a_fold_is_left_out_wherever_it_is_asked() -> None:
+    fold = leave_out_fold(split_examples(_pool(), valid_size=4), Fold(1, 2))
+    asked = {example.question.casefold() for example in fold.in_fold}
+    assert not asked & {example.question.casefold() for example in fold.train}
 
 
 @pytest.mark.parametrize(("valid_size", "held_out"), [(0, 0), (5, 5), (200, 5)])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kbqa.engine.questions.question_sets import read_questions
-from kbqa.training.data.data_record import write_held_out
+from kbqa.training.data.data_record import write_untrained
 from kbqa.training.data.training_set import DataFile, Example, ExampleSet, Split
 from kbqa.training.writer.config import TrainingConfig
 from kbqa.training.writer.loop import TrainingResult
@@ -144,7 +144,7 @@ def test_curves_are_drawn_and_shown_in_the_card(
 
 def test_the_questions_held_out_are_question_sets(tmp_path: Path) -> None:
     twice = Example("0", "webqsp 0?", "another target", "webqsp.train")
-    write_held_out(tmp_path, [*WEBQSP[:2], twice, DEMO[0]])
+    write_untrained(tmp_path, Split((), (*WEBQSP[:2], twice, DEMO[0])))
     questions = read_questions(tmp_path / "held_out.webqsp.train.jsonl")
     assert [(each.id, each.text) for each in questions] == [("0", "webqsp 0?"), ("1", "webqsp 1?")]
     assert len(read_questions(tmp_path / "held_out.demo.jsonl")) == 1

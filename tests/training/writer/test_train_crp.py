@@ -78,6 +78,15 @@ def test_a_file_of_questions_becomes_an_adapter(
     assert "step " not in again.stderr
 
 
+def test_a_fold_is_left_out_and_written(questions: Path, tiny_base: Path, tmp_path: Path) -> None:
+    output = tmp_path / "run"
+    result = _train(questions, tiny_base, output, "--leave-out-fold", "1/2")
+    assert result.exit_code == 0, result.stderr
+    rows = (output / "fold.questions.jsonl").read_text(encoding="utf-8").splitlines()
+    assert f"left out {len(rows)}: in fold 1/2" in result.stderr
+    assert {json.loads(row)["question"] for row in rows}
+
+
 def test_bad_rows_are_counted_and_named_and_end_nothing(
     questions: Path, tiny_base: Path, tmp_path: Path
 ) -> None:
@@ -104,6 +113,7 @@ def test_bad_rows_are_counted_and_named_and_end_nothing(
         (["--composed-questions", "5"], 2, "--composed-questions needs a graph: give --store"),
         (["--weight", "questions"], 2, "'questions' is not SET=NUMBER, such as webqsp.train=2"),
         (["--weight", "other=2"], 2, "--weight other: there is no such set, only questions"),
+        (["--leave-out-fold", "3/2"], 2, "'3/2' is not K/N, such as 1/2 for the first of two"),
         (["--preset", "mine"], 2, "Invalid value for '--preset'"),
     ],
     ids=[
@@ -117,6 +127,7 @@ def test_bad_rows_are_counted_and_named_and_end_nothing(
         "no graph",
         "no weight",
         "no such set",
+        "no such fold",
         "preset",
     ],
 )

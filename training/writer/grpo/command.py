@@ -14,7 +14,7 @@ from kbqa.kb.commands.options import GraphChoice
 from kbqa.kb.names.search import open_names
 from kbqa.training.cli import print_left_out, write_reports
 from kbqa.training.data.choice import DataChoice
-from kbqa.training.data.training_set import Split, example_key, split_examples
+from kbqa.training.data.training_set import Split, example_key
 from kbqa.training.writer.config import TrainingConfig
 from kbqa.training.writer.grpo.config import GrpoConfig
 from kbqa.training.writer.grpo.loop import RewardResult, RewardSplit
@@ -47,7 +47,7 @@ def train_on_graph(
     with closing(graph.open()) as opened, closing(open_names(opened, graph.timeout_s)) as names:
         gathered = data.load(form, opened)
         # Split before the graph is asked, so that what supervised training held out is held out.
-        split = split_examples(gathered.examples, data.valid_size)
+        split = data.split(gathered)
         decoding = Decoding("graph", opened)
         finder = GoldFinder(opened, decoding, form, graph.timeout_s)
         questions = find_questions(
@@ -61,7 +61,7 @@ def train_on_graph(
         print_left_out(gathered)
         reward = RewardFunction(opened, names, Linker(opened, names), graph.timeout_s, grpo)
         result = train_by_reward(
-            RewardSplit(*(tuple(questions[example_key(e)] for e in part) for part in split)),
+            RewardSplit(*(tuple(questions[example_key(e)] for e in part) for part in split[:2])),
             output,
             config,
             grpo,

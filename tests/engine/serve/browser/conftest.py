@@ -88,11 +88,12 @@ def _run(
     running: "Callable[..., AbstractContextManager[Running]]",
     store: Path,
     writer: Writer,
+    unsure_below: float = 0.0,
     **options: object,
 ) -> "Iterator[Running]":
     from scripted_server import scripted_engine
 
-    opened = partial(scripted_engine, store, writer)
+    opened = partial(scripted_engine, store, writer, unsure_below)
     with running(store, open_engine=opened, **options) as started:
         for _ in range(400):
             if started.client.get("/readyz").status_code == 200:

@@ -284,9 +284,7 @@ def test_nothing_is_inaccessible_while_starting(
 
 @pytest.mark.parametrize("theme", THEMES)
 def test_nothing_is_inaccessible_when_unsure(ask_demo, visit, axe, shoot, theme) -> None:
-    from kbqa.engine.serve.settings import Settings
-
-    with ask_demo(Writer(), settings=Settings(unsure_below=1.0)) as unsure:
+    with ask_demo(Writer(), unsure_below=1.0) as unsure:
         page = visit(unsure, ANSWERED, color_scheme=theme, reduced_motion="reduce").page
         expect(page.locator(".unsure")).to_have_text(re.compile(r"^Not sure \(0\.\d\d\)"))
         open_everything(page, "answered")

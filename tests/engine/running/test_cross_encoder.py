@@ -1,0 +1,113 @@
+"""The cross-encoder in numpy computes what transformers computes."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kbqa.engine.embedding.embedder import minilm_folder
+from kbqa.engine.running.cross_encoder import (
+    ADAPTER_FILE,
+    MAX_TOKENS,
+    SETTINGS_FILE,
+    CrossEncoder,
+    merge_adapter,
+)
+from kbqa.sparql.errors import ModelError
+
+pytest.importorskip("torch", reason="needs the lm extra")
+
+QUESTION = "what did Ada Lovelace study?"
+TEXTS = [
+    "Ada Lovelace: person profession = 1 profession: Mathematician",
+    "Ada Lovelace: student = 2 field of study: Mathematics, French",
+    "Ada Lovelace: " + "person parents > " * 60 + "person place of birth = 0",
+]
+ADAPTED = "encoder.layer.0.attention.self.query"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An adapter of one layer and an output, both drawn at random."""
+    from safetensors.numpy import save_file
+
+    rng = np.random.default_rng(1)
+
+    def drawn(*shape: int) -> np.ndarray:
+        return rng.normal(size=shape).astype(np.float32) / 10
+
+    folder = tmp_path_factory.mktemp("judge")
+    tensors = {
+        f"{ADAPTED}.lora_A": drawn(4, 384),
+        f"{ADAPTED}.lora_B": drawn(384, 4),
+        "head.weight": drawn(1, 384),
+        "head.bias": drawn(1),
+    }
+    save_file(tensors, folder / ADAPTER_FILE)
+    (folder / SETTINGS_FILE).write_text(json.dumps({"schema_version": 1, "scale": 2.0}))
+    return folder
+
+
+def _by_transformers(folder: Path) -> list[float]:
+    import torch
+    from safetensors.torch import load_file
+    from transformers import AutoModel, AutoTokenizer
+
+    base = str(minilm_folder())
+    tokenizer, adapter = AutoTokenizer.from_pretrained(base), load_file(folder / ADAPTER_FILE)
+    model = AutoModel.from_pretrained(base, hidden_act="gelu_new").eval()
+    update = adapter[f"{ADAPTED}.lora_B"] @ adapter[f"{ADAPTED}.lora_A"]
+    with torch.no_grad():
+        model.get_submodule(ADAPTED).weight += 2.0 * update
+        inputs = tokenizer(
+            [QUESTION] * len(TEXTS),
+            TEXTS,
+            padding=True,
+            truncation="only_second",
+            max_length=MAX_TOKENS,
+            return_tensors="pt",
+        )
+        assert inputs["input_ids"].shape[1] == MAX_TOKENS
+        hidden, mask = model(**inputs).last_hidden_state, inputs["attention_mask"].unsqueeze(-1)
+        mean = (hidden * mask).sum(1) / mask.sum(1)
+        scores: list[float] = (mean @ adapter["head.weight"].T + adapter["head.bias"])[
+            :, 0
+        ].tolist()
+    return scores
+
+
+def test_the_scores_are_those_of_transformers(folder: Path) -> None:
+    scores = CrossEncoder.load(folder).score(QUESTION, TEXTS)
+    assert scores == pytest.approx(_by_transformers(folder), abs=1e-4)
+    assert len({round(score, 3) for score in scores}) == 3
+
+
+def test_a_text_has_the_same_score_alone(folder: Path) -> None:
+    encoder = CrossEncoder.load(folder)
+    together = encoder.score(QUESTION, TEXTS)
+    assert [encoder.score(QUESTION, [text])[0] for text in TEXTS] == pytest.approx(
+        together, abs=1e-4
+    )
+    assert encoder.score(QUESTION, []) == []
+
+
+def test_what_is_not_adapted_is_added() -> None:
+    one, two = np.ones((2, 2), np.float32), np.full((2, 2), 2, np.float32)
+    weights = {"a.weight": one, "b.weight": one}
+    adapter = {"a.lora_A": one, "a.lora_B": two, "head.weight": two}
+    merged = merge_adapter(weights, adapter, 0.5)
+    assert {name: each[0, 0] for name, each in merged.items()} == {
+        "a.weight": 3.0,
+        "b.weight": 1.0,
+        "head.weight": 2.0,
+    }
+
+
+def test_a_broken_adapter_is_named(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"the judge in .* cannot be loaded"):
+        CrossEncoder.load(tmp_path)
+    (tmp_path / ADAPTER_FILE).write_bytes((folder / ADAPTER_FILE).read_bytes()[:100])
+    (tmp_path / SETTINGS_FILE).write_text("{}")
+    with pytest.raises(ModelError, match="cannot be loaded"):
+        CrossEncoder.load(tmp_path)

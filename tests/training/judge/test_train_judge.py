@@ -1,0 +1,106 @@
+"""`kbqa train-judge`, from beams for the demo graph to a judge that answers."""
+
+import json
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from kbqa.engine.cli import main
+from kbqa.engine.running.confidence import ConfidenceModel
+from kbqa.engine.running.reading import CONFIDENCE_FILE, READER_FOLDER
+from kbqa.kb.graph import Graph
+from kbqa.kb.open import open_graph
+from kbqa.sparql.terms import iri
+
+pytest.importorskip("torch", reason="needs the lm extra")
+
+COUNTRIES = ("Kenya", "Peru", "Chile", "Ghana", "Nepal", "Oman", "Fiji", "Mali", "Chad", "Togo")
+ASKED = {
+    "what is the capital of {}?": "location.country.capital",
+    "which money is used in {}?": "location.country.currency_used",
+}
+
+
+@pytest.fixture
+def files(demo_store: Path, tmp_path: Path) -> Path:
+    """A question set, and beams for both halves of it."""
+    rows: list[dict[str, object]] = []
+    with closing(open_graph(demo_store)) as graph:
+        mids = {country: _mid(graph, country) for country in COUNTRIES}
+    for country, mid in mids.items():
+        for at, (question, relation) in enumerate(ASKED.items()):
+            rows.append(
+                {
+                    "id": f"{country}-{at}",
+                    "question": question.format(country),
+                    "sparql": f"SELECT DISTINCT ?x WHERE {{ {iri(mid)} {iri(relation)} ?x }}",
+                    "topic_entities": [{"mid": mid, "name": country}],
+                    "crp_routerkgqa": _published(country, relation),
+                }
+            )
+    (tmp_path / "set.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for fold in (0, 1):
+        beams = [_beams(row) for row in rows[fold::2]]
+        (tmp_path / f"beams-{fold + 1}.jsonl").write_text("".join(beams))
+    return tmp_path
+
+
+def _mid(graph: Graph, country: str) -> str:
+    name, type_ = iri("type.object.name"), iri("type.object.type")
+    query = f'SELECT ?s {{ ?s {name} "{country}"@en ; {type_} {iri("location.country")} }}'
+    [[mid]] = graph.select(query).rows
+    return str(mid)
+
+
+def _published(country: str, relation: str) -> str:
+    words = " , ".join(relation.replace("_", " ").split("."))
+    return f"Main Path:\n {country} -[{words}]-> ?x"
+
+
+def _beams(row: dict[str, object]) -> str:
+    country = str(row["id"]).split("-", maxsplit=1)[0]
+    crps = [
+        {"crp": f"{country} -> {relation}", "routerkgqa": None, "logprob": -1.0, "tokens": 9}
+        for relation in ASKED.values()
+    ]
+    return json.dumps({"id": row["id"], "crps": crps}) + "\n"
+
+
+def _train(files: Path, store: Path, *more: str) -> Result:
+    beams = [f"--beams={at}={files / f'beams-{at}.jsonl'}" for at in (1, 2)]
+    arguments = ["--data", str(files / "set.jsonl"), "--store", str(store)]
+    output = ["--output", str(files / "judge")]
+    return CliRunner().invoke(main, ["train-judge", *arguments, *output, *(more or beams)])
+
+
+def test_a_judge_is_trained_and_resumed(files: Path, demo_store: Path) -> None:
+    result = _train(files, demo_store)
+    assert result.exit_code == 0, result.stderr
+    judge = files / "judge"
+    assert f"kbqa ask --set judge={judge}" in result.stdout
+    model = ConfidenceModel.load(judge / CONFIDENCE_FILE)
+    assert {"fit", "fit share", "searched"} <= model.weights.keys()
+    assert (judge / READER_FOLDER).is_dir()
+    again = _train(files, demo_store)
+    assert again.exit_code == 0, again.stderr
+    assert "training" not in again.stderr
+    assert ConfidenceModel.load(judge / CONFIDENCE_FILE) == model
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "message"),
+    [
+        (["--beams", "one.jsonl"], 2, "'one.jsonl' is not K=FILE, such as 1=beams.jsonl"),
+        (["--beams", "1=nowhere.jsonl"], 2, "there is no file nowhere.jsonl"),
+        (["--beams", "1={0}/beams-1.jsonl"], 1, "a judge needs at least two folds"),
+    ],
+)
+def test_mistakes_end_in_one_line(
+    more: list[str], code: int, message: str, files: Path, demo_store: Path
+) -> None:
+    result = _train(files, demo_store, *[each.format(files) for each in more])
+    assert result.exit_code == code
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr

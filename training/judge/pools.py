@@ -1,0 +1,121 @@
+"""The candidates of questions with gold, and how good they are: what a judge learns from.
+
+Two files for each fold. ``pools`` has the texts that the cross-encoder reads, ``features`` what the
+confidence model weighs; the second can only be written when the first has trained a cross-encoder.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from kbqa.engine.evaluation.scores.by_kind import candidate_f1
+from kbqa.engine.files.json_lines import drop_unfinished_line, read_rows
+from kbqa.engine.methods.router.method import RouterKgqa
+from kbqa.engine.methods.router.pool import PathPool
+from kbqa.engine.questions.question_sets import Question
+from kbqa.engine.running.confidence import describe_tried
+from kbqa.engine.running.execute import Policy
+from kbqa.engine.running.reading import CandidateReader, text_of
+from kbqa.engine.running.tried import Tried, with_first_answers
+from kbqa.engine.setup import Engine, Resources
+from kbqa.engine.writing.generate import Candidate, NoPaths
+from kbqa.kb.schema.graph_schema import GraphSchema
+from kbqa.sparql.errors import EndpointDown, GraphError
+from kbqa.training.judge.confidence import Judged
+from kbqa.training.judge.reading import Read
+
+Pools: TypeAlias = Sequence[tuple[Question, Sequence[Candidate]]]
+"""Questions with gold, each with what was written for it."""
+
+
+class PoolRunner:
+    """Runs the written and searched candidates of questions, as an answer does.
+
+    Args:
+        resources: Graph, names and linker.
+        pool: Searches further candidates.
+        reader: Reads candidates; None before there is a cross-encoder.
+    """
+
+    def __init__(
+        self, resources: Resources, pool: PathPool | None, reader: CandidateReader | None = None
+    ) -> None:
+        self._graph, self._schema = resources.graph, GraphSchema(resources.graph)
+        self._method = RouterKgqa(resources, NoPaths(), Policy(), pool=pool, reader=reader)
+        self._engine = Engine.over(resources, self._method)
+
+    def run(self, question: Question, candidates: Sequence[Candidate]) -> list[Tried]:
+        """Run the candidates of a question from linked entities.
+
+        Raises:
+            GraphError: The graph does not answer.
+        """
+        return self._method.try_all(self._engine.prepare(question.text), candidates)
+
+    def texts(self, question: Question, candidates: Sequence[Candidate]) -> dict[str, Any]:
+        """Return the row of a question in ``pools``."""
+        tried = with_first_answers(self._graph, self.run(question, candidates))
+        read = {
+            text: candidate_f1(each, question)
+            for each in tried
+            if (text := text_of(each, self._schema)) is not None
+        }
+        return {"question": question.text, "candidates": sorted(read.items())}
+
+    def features(self, question: Question, candidates: Sequence[Candidate]) -> dict[str, Any]:
+        """Return the row of a question in ``features``; candidates without answers have none."""
+        tried = self.run(question, candidates)
+        judged = [
+            [features, candidate_f1(each, question)]
+            for each, features in zip(tried, describe_tried(tried), strict=True)
+            if each.terms
+        ]
+        return {"candidates": judged}
+
+
+def write_rows(
+    path: Path,
+    pools: Pools,
+    make: Callable[[Question, Sequence[Candidate]], Mapping[str, Any]],
+    report: Callable[[int], object] = lambda done: None,
+) -> None:
+    """Write a row for each question; those that the file has already are skipped.
+
+    A question for which the graph fails has a row without candidates.
+
+    Raises:
+        EndpointDown: Nothing answers at the graph's endpoint.
+    """
+    if path.is_file():
+        drop_unfinished_line(path)
+    done = {str(row["id"]) for _, row in read_rows(path)} if path.is_file() else set()
+    report(len(done))
+    with path.open("a", encoding="utf-8") as rows:
+        for question, candidates in pools:
+            if question.id in done:
+                continue
+            try:
+                row = make(question, candidates)
+            except EndpointDown:
+                raise
+            except GraphError:
+                row = {"question": question.text, "candidates": []}
+            rows.write(json.dumps({"id": question.id, **row}, ensure_ascii=False) + "\n")
+            rows.flush()
+            report(1)
+
+
+def read_texts(paths: Iterable[Path]) -> Iterator[Read]:
+    """Read files of ``pools``."""
+    for path in paths:
+        for _, row in read_rows(path):
+            yield Read(row["question"], [(text, f1) for text, f1 in row["candidates"]])
+
+
+def read_judged(paths: Iterable[Path]) -> Iterator[Judged]:
+    """Read files of ``features``."""
+    for path in paths:
+        for _, row in read_rows(path):
+            features, f1 = zip(*row["candidates"], strict=True) if row["candidates"] else ((), ())
+            yield Judged(features, f1)

@@ -1,0 +1,201 @@
+"""Train the adapter of the cross-encoder that reads candidates.
+
+Listwise: the scores of a question's candidates, as a distribution, shall be that of their F1, each
+squared and divided by their sum. So those with the best answers share most of it, and a path that
+is nearly right has some. Questions whose candidates are all alike teach nothing and are left out.
+
+Source: Cao et al. 2007, ListNet; Hu et al. 2022, LoRA.
+"""
+
+import json
+import math
+import random
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+from kbqa.engine.embedding.embedder import minilm_folder
+from kbqa.engine.running.cross_encoder import ADAPTER_FILE, MAX_TOKENS, SETTINGS_FILE
+from kbqa.engine.writing.models.base_models import quiet_transformers
+from kbqa.sparql.errors import TrainingError
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+
+class Read(NamedTuple):
+    """A question and what may be read for it.
+
+    Attributes:
+        question: As asked.
+        candidates: The text of each candidate, and the F1 of its answers.
+    """
+
+    question: str
+    candidates: Sequence[tuple[str, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingConfig:
+    """How the adapter is trained."""
+
+    epochs: int = Field(default=2, ge=1)
+    learning_rate: float = Field(default=1e-3, gt=0)
+    warmup: float = Field(default=0.05, ge=0, le=1)
+    rank: int = Field(default=16, ge=1)
+    questions_a_step: int = Field(default=8, ge=1)
+    candidates_a_question: int = Field(default=8, ge=2)
+    seed: int = 42
+
+
+class Step(NamedTuple):
+    """How training goes: steps done and in all, and the mean loss of the last ones in nats."""
+
+    step: int
+    steps: int
+    loss: float
+
+
+_REPORTED = 50
+_LAYERS = ["query", "key", "value", "dense"]
+
+
+def train_reading(
+    questions: Sequence[Read],
+    folder: Path,
+    config: ReadingConfig,
+    report: Callable[[Step], None] = lambda step: None,
+) -> None:
+    """Train an adapter and write it to a folder, for `CrossEncoder.load`.
+
+    Raises:
+        TrainingError: No question has candidates of which some are better than others.
+    """
+    import torch
+
+    questions = [one for one in questions if _teaches(one)]
+    if not questions:
+        raise TrainingError(
+            "there is nothing to train on: no question has candidates of which some are better"
+        )
+    torch.manual_seed(config.seed)
+    network = _Network(config.rank)
+    rng = random.Random(config.seed)
+    steps = config.epochs * math.ceil(len(questions) / config.questions_a_step)
+    optimizer = torch.optim.AdamW(network.trained(), config.learning_rate, weight_decay=0.01)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: _rate(step / steps, config.warmup)
+    )
+    losses: list[float] = []
+    for step, batch in enumerate(_batches(questions, config, rng), 1):
+        loss = network.loss([_drawn(one, config.candidates_a_question, rng) for one in batch])
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        schedule.step()
+        losses.append(loss.item())
+        if step % _REPORTED == 0 or step == steps:
+            report(Step(step, steps, sum(losses[-_REPORTED:]) / len(losses[-_REPORTED:])))
+    network.save(folder)
+
+
+class _Network:
+    """MiniLM with an adapter and a linear output; only these two are trained."""
+
+    def __init__(self, rank: int) -> None:
+        import torch
+        from peft import LoraConfig, get_peft_model
+        from transformers import AutoModel, AutoTokenizer
+
+        quiet_transformers()
+        folder = str(minilm_folder())
+        self._tokenizer = AutoTokenizer.from_pretrained(folder)
+        # The approximation by which `CrossEncoder` computes.
+        base = AutoModel.from_pretrained(folder, dtype=torch.float32, hidden_act="gelu_new")
+        self._scale = 2.0
+        adapter = LoraConfig(r=rank, lora_alpha=int(self._scale * rank), target_modules=_LAYERS)
+        self._encoder = get_peft_model(base, adapter)
+        self._encoder.train()
+        self._head = torch.nn.Linear(base.config.hidden_size, 1)
+
+    def trained(self) -> list["torch.nn.Parameter"]:
+        """List what is trained."""
+        adapter = [each for each in self._encoder.parameters() if each.requires_grad]
+        return [*adapter, *self._head.parameters()]
+
+    def loss(self, questions: Sequence[Read]) -> "Tensor":
+        """Compute the mean loss of questions."""
+        import torch
+
+        scores = self._scores(questions)
+        losses = []
+        for one in questions:
+            mine, scores = scores[: len(one.candidates)], scores[len(one.candidates) :]
+            wanted = torch.tensor([f1**2 for _, f1 in one.candidates])
+            losses.append(-(wanted / wanted.sum() * mine.log_softmax(0)).sum())
+        return torch.stack(losses).mean()
+
+    def _scores(self, questions: Sequence[Read]) -> "Tensor":
+        pairs = [(one.question, text) for one in questions for text, _ in one.candidates]
+        inputs = self._tokenizer(
+            *map(list, zip(*pairs, strict=True)),
+            padding=True,
+            truncation="only_second",
+            max_length=MAX_TOKENS,
+            return_tensors="pt",
+        )
+        hidden = self._encoder(**inputs).last_hidden_state
+        mask = inputs["attention_mask"].unsqueeze(-1)
+        scores: Tensor = self._head((hidden * mask).sum(1) / mask.sum(1)).squeeze(-1)
+        return scores
+
+    def save(self, folder: Path) -> None:
+        """Write the adapter, in bf16, and its settings."""
+        import torch
+        from safetensors.torch import save_file
+
+        tensors = {f"head.{name}": each for name, each in self._head.state_dict().items()}
+        for name, each in self._encoder.state_dict().items():
+            module, _, kind = name.removeprefix("base_model.model.").partition(".lora_")
+            if kind:
+                tensors[f"{module}.lora_{kind[0]}"] = each
+        folder.mkdir(parents=True, exist_ok=True)
+        save_file(
+            {name: each.to(torch.float32).contiguous() for name, each in tensors.items()},
+            folder / ADAPTER_FILE,
+        )
+        settings = {"schema_version": 1, "scale": self._scale}
+        (folder / SETTINGS_FILE).write_text(json.dumps(settings) + "\n", encoding="utf-8")
+
+
+def _teaches(one: Read) -> bool:
+    """Return whether some candidates are better than others."""
+    return len({f1 for _, f1 in one.candidates}) > 1
+
+
+def _batches(
+    questions: Sequence[Read], config: ReadingConfig, rng: random.Random
+) -> Iterator[Sequence[Read]]:
+    for _ in range(config.epochs):
+        shuffled = rng.sample(questions, len(questions))
+        for start in range(0, len(shuffled), config.questions_a_step):
+            yield shuffled[start : start + config.questions_a_step]
+
+
+def _drawn(one: Read, most: int, rng: random.Random) -> Read:
+    """Draw some candidates, one of the best among them."""
+    best = max(f1 for _, f1 in one.candidates)
+    right = rng.choice([each for each in one.candidates if each[1] == best])
+    others = [each for each in one.candidates if each is not right]
+    return one._replace(candidates=[right, *rng.sample(others, min(len(others), most - 1))])
+
+
+def _rate(done: float, warmup: float) -> float:
+    """Return the share of the highest learning rate: a rise, then half a cosine down to 5 %."""
+    if done < warmup:
+        return done / warmup
+    return 0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * done))
