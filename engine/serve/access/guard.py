@@ -14,6 +14,7 @@ import ipaddress
 import json
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +31,9 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Headers = Sequence[tuple[bytes, bytes]]
 
 MAX_BODY_BYTES = 64_000
+_DROPPED_BYTES, _DROP_S = 1_000_000, 0.5
+"""How much of a body that is too large is read, and for how many seconds, before it is refused."""
+
 BODY_TIMEOUT_S = 20.0
 """Seconds until the whole body must have come."""
 
@@ -227,6 +231,7 @@ async def _read_body(scope: Scope, receive: Receive) -> bytes | None:
     """Read the whole body; None if the client left before its end."""
     declared = dict(scope["headers"]).get(b"content-length", b"0")
     if declared.isdigit() and int(declared) > MAX_BODY_BYTES:
+        await _drop_rest(receive)
         raise _Refused(_TOO_LARGE)
     body = bytearray()
     try:
@@ -234,12 +239,22 @@ async def _read_body(scope: Scope, receive: Receive) -> bytes | None:
             while (message := await receive())["type"] == "http.request":
                 body += message.get("body", b"")
                 if len(body) > MAX_BODY_BYTES:
+                    await _drop_rest(receive)
                     raise _Refused(_TOO_LARGE)
                 if not message.get("more_body", False):
                     return bytes(body)
     except TimeoutError:
         raise _Refused(_TOO_SLOW) from None
     return None
+
+
+async def _drop_rest(receive: Receive) -> None:
+    """Read on for a moment: a client that still sends would see a reset and not the answer."""
+    left = _DROPPED_BYTES
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_DROP_S):
+            while left > 0 and (message := await receive()).get("more_body", False):
+                left -= len(message.get("body", b""))
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
