@@ -182,9 +182,9 @@ class Answer:
         }
         return {
             "question": self.question,
-            "status": self.status,
             "answers": [answer.to_dict() for answer in self.answers],
             **{name: value for name, value in values.items() if value is not None},
+            "status": self.status,
             "confidence": rounded(self.confidence),
             "truncated": self.truncated,
             "problem": self.problem,

@@ -114,6 +114,7 @@ def evaluate(
                 deadline_s,
                 resources.call_budget,
                 None if resources.chat is None else resources.chat.name,
+                resources.unsure_below,
             )
         )
         config = EvaluationConfig(

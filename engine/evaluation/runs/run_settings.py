@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from kbqa.engine.answer import UNSURE_BELOW
 from kbqa.engine.files.manifest import file_sha256, manifest_path
 from kbqa.engine.method import Method
 from kbqa.engine.writing.generate import DEFAULT_ADAPTER
@@ -88,6 +89,7 @@ def record_method(
     deadline_s: float | None,
     call_budget: int | None = None,
     general_model: str | None = None,
+    unsure_below: float = UNSURE_BELOW,
 ) -> Recorded:
     """Record a method by its name and settings, and what a question may take.
 
@@ -96,6 +98,7 @@ def record_method(
         deadline_s: Seconds for a question.
         call_budget: Decisions for a question.
         general_model: The general model's name; recorded if it takes the method's decisions.
+        unsure_below: The confidence below which an answer is a guess; the default is not recorded.
     """
     of_method = {"name": method.name, **method.settings()}
     if of_method.get("chooser") == "llm":
@@ -103,5 +106,7 @@ def record_method(
     settings: dict[str, object] = {"method": of_method}
     if call_budget is not None:  # Older runs do not have it, and stay comparable without it.
         settings["call_budget"] = call_budget
+    if unsure_below != UNSURE_BELOW:
+        settings["unsure_below"] = unsure_below
     # A note: a run can be resumed with a longer deadline, for what had too little time.
     return Recorded(settings, {"deadline_s": deadline_s})

@@ -67,11 +67,13 @@ class RouterKgqa:
 
     def settings(self) -> Mapping[str, object]:
         """Return what decides the answers, for manifests."""
-        policy = self._policy
+        policy, judge = self._policy, {}
+        if self._reader is not None:  # Older runs do not have it, and stay comparable without it.
+            searched = None if self._pool is None else self._pool.settings()
+            judge = {"judge": {"reader": self._reader.revision, "search": searched}}
         return {
+            **judge,
             "write": not isinstance(self._generator, NoPaths),
-            "search": None if self._pool is None else self._pool.settings(),
-            "reader": None if self._reader is None else self._reader.revision,
             "order": policy.order if policy.confidence is None else "confidence",
             "confidence_model": policy.confidence and policy.confidence.digest(),
             "without": sorted(policy.without),

@@ -73,7 +73,9 @@ def test_a_call_budget_is_recorded_where_there_is_one(graph: Graph, scripted) ->
     with Engine(graph, scripted()) as engine:
         limited = record_method(engine.method, None, 5).settings
         free = record_method(engine.method, None).settings
+        other = record_method(engine.method, None, unsure_below=0.5).settings
     assert limited == {**free, "call_budget": 5}
+    assert other == {**free, "unsure_below": 0.5}
 
 
 def test_the_general_model_is_recorded_where_it_decides(
