@@ -8,7 +8,6 @@ Source: Devlin et al. 2019, BERT; Nogueira and Cho 2019, cross-encoders that ran
 LoRA.
 """
 
-import json
 import math
 import threading
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from kbqa.engine.embedding.embedder import minilm_folder
+from kbqa.engine.files.json_file import read_json
 from kbqa.engine.files.manifest import file_sha256
 from kbqa.sparql.errors import ModelError
 
@@ -33,7 +33,13 @@ MAX_TOKENS = 96
 ADAPTER_FILE = "adapter.safetensors"
 SETTINGS_FILE = "adapter.json"
 
+SCHEMA_VERSION = 1
+
 _LAYERS, _HEADS, _EPSILON, _MASKED = 6, 12, 1e-12, -1e9
+
+
+class _Settings(NamedTuple):
+    scale: float
 
 
 class _Linear(NamedTuple):
@@ -108,11 +114,13 @@ class CrossEncoder:
         try:
             weights = load_file(base / "model.safetensors")
             adapter = load_file(folder / ADAPTER_FILE)
-            settings = json.loads((folder / SETTINGS_FILE).read_text(encoding="utf-8"))
+            settings = read_json(
+                folder / SETTINGS_FILE, _Settings, ModelError, schema_version=SCHEMA_VERSION
+            )
             tokenizer = Tokenizer.from_file(str(base / "tokenizer.json"))
-            merged = merge_adapter(weights, adapter, float(settings["scale"]))
+            merged = merge_adapter(weights, adapter, settings.scale)
             return cls(merged, tokenizer, file_sha256(folder / ADAPTER_FILE)[:8])
-        except (OSError, ValueError, KeyError, SafetensorError) as error:
+        except (OSError, ValueError, KeyError, SafetensorError, ModelError) as error:
             raise ModelError(f"the judge in {folder} cannot be loaded: {error}") from error
 
     def score(self, question: str, texts: Sequence[str]) -> list[float]:

@@ -18,7 +18,12 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from kbqa.engine.embedding.embedder import minilm_folder
-from kbqa.engine.running.cross_encoder import ADAPTER_FILE, MAX_TOKENS, SETTINGS_FILE
+from kbqa.engine.running.cross_encoder import (
+    ADAPTER_FILE,
+    MAX_TOKENS,
+    SCHEMA_VERSION,
+    SETTINGS_FILE,
+)
 from kbqa.engine.writing.models.base_models import quiet_transformers
 from kbqa.sparql.errors import TrainingError
 
@@ -154,8 +159,7 @@ class _Network:
         return scores
 
     def save(self, folder: Path) -> None:
-        """Write the adapter, in bf16, and its settings."""
-        import torch
+        """Write the adapter and its settings."""
         from safetensors.torch import save_file
 
         tensors = {f"head.{name}": each for name, each in self._head.state_dict().items()}
@@ -165,10 +169,10 @@ class _Network:
                 tensors[f"{module}.lora_{kind[0]}"] = each
         folder.mkdir(parents=True, exist_ok=True)
         save_file(
-            {name: each.to(torch.float32).contiguous() for name, each in tensors.items()},
+            {name: each.contiguous() for name, each in tensors.items()},
             folder / ADAPTER_FILE,
         )
-        settings = {"schema_version": 1, "scale": self._scale}
+        settings = {"schema_version": SCHEMA_VERSION, "scale": self._scale}
         (folder / SETTINGS_FILE).write_text(json.dumps(settings) + "\n", encoding="utf-8")
 
 

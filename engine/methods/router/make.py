@@ -79,7 +79,10 @@ def _check(settings: RouterSettings, repairs_by: str, has_chat: bool) -> None:
         raise InputError("seed is about chance, and nothing is left to it: add --chooser random")
     if repairs_by == "off":
         default = RouterSettings()
-        for name in ("route", "general_calls", "threshold", "stop", "width", "embedder"):
+        names = ["route", "general_calls", "threshold", "stop", "width"]
+        if settings.judge is None:  # Its search uses the embedder, too.
+            names.append("embedder")
+        for name in names:
             if getattr(settings, name) != getattr(default, name):
                 raise InputError(
                     f"{name} is about repair, and nothing is repaired: "

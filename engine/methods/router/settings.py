@@ -71,5 +71,7 @@ class RouterSettings:
             raise InputError(f"general_calls is {self.general_calls}: use 0 or more")
         if self.judge is not None and (self.confidence is not None or self.order != "confidence"):
             raise InputError("judge chooses: leave out confidence and order")
+        if not self.search and self.judge is None:
+            raise InputError("search is about the candidates of a judge: add judge=DIR")
         if self.threshold is not None and not 0 <= self.threshold <= 1:
             raise InputError(f"threshold is {self.threshold}: use a confidence from 0 to 1")
