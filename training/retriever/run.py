@@ -127,7 +127,8 @@ def train_retriever(
                 names = embed_names(list(paths.values()), embedder, cache, reports.embedded)
         split = split_examples(paths, len(paths) // 10)
         train, valid = (
-            make_inputs([paths[each] for each in part], embedder, config, names) for part in split
+            make_inputs([paths[each] for each in part], embedder, config, names)
+            for part in (split.train, split.valid)
         )
         trained = train_scorer(train, valid, folder, config, reports.trained)
         scorer = output / SCORER_FILE

@@ -61,7 +61,12 @@ def train_on_graph(
         print_left_out(gathered)
         reward = RewardFunction(opened, names, Linker(opened, names), graph.timeout_s, grpo)
         result = train_by_reward(
-            RewardSplit(*(tuple(questions[example_key(e)] for e in part) for part in split[:2])),
+            RewardSplit(
+                *(
+                    tuple(questions[example_key(e)] for e in part)
+                    for part in (split.train, split.valid)
+                )
+            ),
             output,
             config,
             grpo,
@@ -80,7 +85,7 @@ def _print_looked_up(done: int) -> None:
 
 
 def _print_counts(split: Split) -> None:
-    train, valid = (len({example_key(each) for each in part}) for part in split)
+    train, valid = (len({example_key(e) for e in part}) for part in (split.train, split.valid))
     click.echo(f"{train:,} questions to train on, {valid:,} held out", err=True)
 
 
