@@ -19,6 +19,7 @@ _BLUE, _SKY, _ORANGE, _GREEN, _PURPLE = "#0072B2", "#56B4E9", "#E69F00", "#009E7
 _GREY = "#BBBBBB"
 _PALE = "#E5E5E5"
 _DPI = 200
+_SHARES = (0, 0.2, 0.4, 0.6, 0.8, 1)
 _WAYS = ("type", "depth", "constraints")
 _UNRELAXED = ("full", FOUND)
 _COLOURS = {"specialised": _BLUE, "general": _ORANGE}
@@ -29,7 +30,8 @@ def draw_report(report: Report, directory: Path) -> list[Path]:
     """Draw a report's pictures into a folder, which is created if it does not exist.
 
     Returns:
-        The files: F1 by each breakdown that the questions have, and answers by stage.
+        The files: F1 by each breakdown that the questions have, answers by stage, confidence
+        against F1, and F1 against the share of questions that are answered.
 
     Raises:
         InputError: matplotlib, from the `plots` extra, is not installed; or the folder cannot be
@@ -58,6 +60,9 @@ def draw_figures(report: Report) -> "dict[str, Figure]":
     """
     figures = {f"f1-by-{way}": _draw_f1(report, way) for way in _WAYS if way in report.breakdowns}
     figures["answered-by-stage"] = _draw_answered(report.answered)
+    if report.calibration:
+        figures["confidence"] = _draw_confidence(report)
+        figures["coverage"] = _draw_coverage(report)
     return figures
 
 
@@ -74,7 +79,7 @@ def _draw_f1(report: Report, way: str) -> "Figure":
     for position, group in zip(positions, groups, strict=True):
         axes.annotate(f"{group.f1.mean:.2f}", (position, group.f1.high + 0.02), ha="center")
     axes.set_xticks(positions, [f"{group.name}\nn = {group.n:,}" for group in groups])
-    axes.set_yticks([0, 0.2, 0.4, 0.6, 0.8, 1])
+    axes.set_yticks(_SHARES)
     axes.set(ylim=(0, 1.12), ylabel="F1, with 95 % interval", xlabel=BREAKDOWN_NAMES[way])
     axes.set_axisbelow(True)
     axes.grid(axis="y", color=_PALE)
@@ -98,6 +103,36 @@ def _draw_answered(answered: Mapping[str, Answered]) -> "Figure":
     axes.xaxis.set_major_formatter("{x:.0%}")
     figure.legend(loc="outside upper center", ncols=3, frameon=False)
     return figure
+
+
+def _draw_confidence(report: Report) -> "Figure":
+    """Draw the tenths against the line on which confidences are right."""
+    figure, axes = _square()
+    axes.plot([0, 1], [0, 1], color=_GREY, linestyle="--")
+    confidences, f1s, _ = zip(*report.calibration, strict=True)
+    axes.plot(confidences, f1s, color=_BLUE, marker="o")
+    axes.set(xlabel="confidence, mean of a tenth", ylabel="F1")
+    axes.set_title(f"calibration error {report.calibration_error:.3f}", fontsize="medium")
+    return figure
+
+
+def _draw_coverage(report: Report) -> "Figure":
+    """Draw F1 over the share of questions that are answered, the surest first."""
+    figure, axes = _square()
+    shares, f1s, _ = zip(*report.coverage, strict=True)
+    axes.plot(shares, f1s, color=_BLUE, marker="o")
+    axes.set(xlabel="share answered", ylabel="F1 of these")
+    axes.xaxis.set_major_formatter("{x:.0%}")
+    return figure
+
+
+def _square() -> "tuple[Figure, Axes]":
+    """Make a figure whose axes both show shares."""
+    figure, axes = _figure(3.6, 3.4)
+    axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
+    axes.set_xticks(_SHARES)
+    axes.set_yticks(_SHARES)
+    return figure, axes
 
 
 def _styles(everything: Answered) -> dict[str, tuple[str, str]]:

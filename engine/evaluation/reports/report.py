@@ -27,7 +27,15 @@ from kbqa.engine.evaluation.scores.by_name import (
     average_names,
     score_names,
 )
-from kbqa.engine.evaluation.scores.calibration import Tenth, calibrate, calibration_error
+from kbqa.engine.evaluation.scores.calibration import (
+    Covered,
+    Tenth,
+    brier_score,
+    calibrate,
+    calibration_error,
+    cover,
+    separate_right,
+)
 from kbqa.engine.evaluation.scores.metrics import Mean
 from kbqa.engine.evaluation.scores.official_webqsp import (
     MISSING,
@@ -93,6 +101,10 @@ class Report:
         shapes: F1 by hops and constraints of the gold query.
         calibration: Confidence against F1 of the answered questions, by tenths.
         calibration_error: Their mean distance; None if no row has a confidence.
+        brier_score: The mean squared distance of confidence and F1; None as above.
+        auroc: How well confidences separate answers with an F1 of at least 0.5 from others; None
+            if there are not both.
+        coverage: What is answered if only the surest are.
         errors: By kind, the most frequent first.
     """
 
@@ -115,12 +127,16 @@ class Report:
     shapes: Sequence[ShapeCell]
     calibration: Sequence[Tenth]
     calibration_error: float | None
+    brier_score: float | None
+    auroc: float | None
+    coverage: Sequence[Covered]
     errors: Sequence[Errors]
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as a JSON record, with definitions of the metrics."""
         record = asdict(self)
         record["calibration"] = [tenth._asdict() for tenth in self.calibration]
+        record["coverage"] = [covered._asdict() for covered in self.coverage]
         return {
             "schema_version": SCHEMA_VERSION,
             "definitions": dict(DEFINITIONS),
@@ -139,11 +155,12 @@ def make_report(run: RecordedRun, *, names: bool = False) -> Report:
     """
     scored = [row for row in run.rows if row.scores is not None]
     is_webqsp = bool(scored) and all(is_webqsp_id(row.id) for row in scored)
-    tenths = calibrate(
+    pairs = [
         (row.confidence, row.scores.f1)
         for row in scored
         if row.confidence is not None and row.scores is not None
-    )
+    ]
+    tenths = calibrate(pairs)
     return Report(
         name=run.name,
         method=run.method,
@@ -166,6 +183,9 @@ def make_report(run: RecordedRun, *, names: bool = False) -> Report:
         shapes=cross_shapes(scored),
         calibration=tenths,
         calibration_error=calibration_error(tenths) if tenths else None,
+        brier_score=brier_score(pairs) if pairs else None,
+        auroc=separate_right(pairs),
+        coverage=cover(pairs),
         errors=_count_errors(run.rows),
     )
 

@@ -18,7 +18,6 @@ from kbqa.engine.evaluation.reports.tables import Cell, MarkdownTable, Section
 from kbqa.engine.evaluation.runs.costs import Spread
 from kbqa.engine.evaluation.runs.recorded_run import flatten_manifest
 from kbqa.engine.evaluation.scores.by_name import NameMeans
-from kbqa.engine.evaluation.scores.calibration import Tenth
 from kbqa.engine.evaluation.scores.metrics import METRICS
 from kbqa.engine.evaluation.scores.official_webqsp import OfficialMeans
 
@@ -55,7 +54,7 @@ def _sections(report: Report) -> Iterator[Section]:
     if report.shapes:
         yield _shapes(report.shapes)
     if report.calibration_error is not None:
-        yield _calibration(report.calibration, report.calibration_error)
+        yield _calibration(report)
     if report.errors:
         first = [
             (f"{e.n:,} {e.kind}", f"first: {e.first_id}: {e.first_error}") for e in report.errors
@@ -180,15 +179,23 @@ def _shapes(cells: Sequence[ShapeCell]) -> Section:
     return Section(title, table=MarkdownTable(header, rows))
 
 
-def _calibration(tenths: Sequence[Tenth], error: float) -> Section:
+def _calibration(report: Report) -> Section:
     rows = [
         (str(number), f"{tenth.confidence:.3f}", f"{tenth.f1:.3f}", f"{tenth.n:,}")
-        for number, tenth in enumerate(tenths, 1)
+        for number, tenth in enumerate(report.calibration, 1)
     ]
+    notes = [
+        f"Mean distance (expected calibration error): {report.calibration_error:.3f}.",
+        f"Mean squared distance (Brier score): {report.brier_score:.3f}.",
+    ]
+    if report.auroc is not None:
+        notes.append(
+            f"AUROC of answers with an F1 of at least 0.5 against others: {report.auroc:.3f}."
+        )
     return Section(
         "Confidence against F1, by tenths of the answered questions",
         table=MarkdownTable(("tenth", "mean confidence", "mean F1", "n"), rows),
-        notes=[f"Mean distance (expected calibration error): {error:.3f}."],
+        notes=notes,
     )
 
 

@@ -25,6 +25,7 @@ def report(tmp_path: Path) -> Report:
             tier=TIERS[at % 3],
             stage=STAGES[at % 2] if at % 7 else None,
             level=("full", "string")[at % 5 == 0],
+            confidence=at / 60 if at % 7 else None,
             gold_shape={"hops": 1 + at % 5, "constraints": at % 4, "ordered": False},
         )
         for at in range(60)
@@ -40,6 +41,8 @@ def test_pictures_are_drawn_of_what_is_known(report: Report, tmp_path: Path) -> 
         "run.f1-by-depth.png",
         "run.f1-by-constraints.png",
         "run.answered-by-stage.png",
+        "run.confidence.png",
+        "run.coverage.png",
     ]
     assert all(picture.read_bytes().startswith(b"\x89PNG") for picture in pictures)
 

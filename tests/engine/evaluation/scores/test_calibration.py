@@ -1,6 +1,15 @@
 import pytest
 
-from kbqa.engine.evaluation.scores.calibration import Tenth, calibrate, calibration_error
+from kbqa.engine.evaluation.scores.calibration import (
+    Covered,
+    Tenth,
+    brier_score,
+    calibrate,
+    calibration_error,
+    cover,
+    separate,
+    separate_right,
+)
 
 
 def test_tenths_rise_and_hold_every_pair():
@@ -34,3 +43,26 @@ def test_the_error_is_the_mean_distance(tenths, error):
 def test_no_answers_have_no_error():
     with pytest.raises(ValueError, match="no answers"):
         calibration_error([])
+
+
+def test_the_surest_are_answered_first():
+    pairs = [(at / 10, float(at > 4)) for at in range(10)]
+    covered = cover(pairs)
+    assert covered[0] == Covered(0.1, 1.0, 0.9)
+    assert covered[4] == Covered(0.5, 1.0, 0.5)
+    assert covered[-1] == Covered(1.0, 0.5, 0.0)
+    assert cover([]) == []
+    assert cover([(0.3, 1.0)]) == [Covered(1.0, 1.0, 0.3)]
+
+
+def test_confidences_that_separate_right_from_wrong():
+    assert separate([0.9, 0.8], [0.1, 0.2]) == 1.0
+    assert separate([0.1], [0.9]) == 0.0
+    assert separate([0.5, 0.5], [0.5]) == 0.5
+    assert separate([], [0.5]) is None
+    assert separate_right([(0.9, 1.0), (0.5, 0.5), (0.6, 0.4)]) == 0.5
+
+
+def test_the_brier_score_is_the_mean_squared_distance():
+    assert brier_score([(1.0, 0.0), (0.0, 0.0)]) == 0.5
+    assert brier_score([(0.7, 0.7)]) == 0.0
