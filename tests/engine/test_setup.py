@@ -44,7 +44,8 @@ def test_stages_are_heard_as_they_begin(graph: Graph, scripted) -> None:
     heard: list[str] = []
     with Engine(graph, scripted(MONEY)) as engine:
         engine.ask(QUESTION, watch=heard.append)
-    assert list(dict.fromkeys(heard)) == ["link", "write", "ground", "reach", "execute", "prove"]
+    stages = ["link", "write", "ground", "reach", "execute", "search", "read", "prove"]
+    assert list(dict.fromkeys(heard)) == stages
 
 
 def test_a_question_is_linked_once(graph: Graph, scripted, monkeypatch) -> None:

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from kbqa.engine.cli import main as kbqa
 from tools.score.best_of import main as best_of
+from tools.score.judge import main as judge
 from tools.score.simple_questions import main as simple_questions
 
 JAMAICA = {"mid": "m.03_r3", "name": "Jamaica"}
@@ -154,12 +155,30 @@ def test_the_chosen_answers_are_those_of_eval(
 ) -> None:
     arguments = ("--questions", questions, "--store", small_store)
     eval_output = ("--output", tmp_path / "run.jsonl", "--json")
-    tiers = json.loads(run(kbqa, "eval", *arguments, "--beams", before, *eval_output))["tiers"]
+    tiers = json.loads(
+        run(kbqa, "eval", *arguments, "--beams", before, "--set", "judge=confidence", *eval_output)
+    )["tiers"]
     rows = table(run(best_of, *arguments, before))
     for tier in ("independent", "annotated", "none"):
         assert float(rows[f"before, tier: {tier}"][1]) == pytest.approx(
             tiers[tier]["f1"]["mean"], abs=0.001
         )
+
+
+def test_a_judge_is_scored_beside_what_was_before(
+    questions: Path, before: Path, after: Path, small_store: Path
+) -> None:
+    arguments = ("--questions", questions, "--store", small_store)
+    output = run(judge, *arguments, "--before", after, before)
+    rows = table(output)
+    group = "independent + annotated"
+    assert rows["header"] == ["n", "given", "best"]
+    assert rows[f"before, {group}"] == ["3", "0.667", "0.667"]
+    assert rows[f"confidence model, {group}"] == ["3", "0.667", "1.000"]
+    assert rows[f"judge, {group}"][2] == "1.000"
+    assert rows[f"judge, written, {group}"][2] == "1.000"
+    assert float(rows[f"judge, n = 1, {group}"][2]) < 1
+    assert "| before | 2 | " in output
 
 
 def test_questions_are_divided_by_the_relations_trained_on(

@@ -4,8 +4,9 @@
 
 The first cold start fills an empty cache: it converts the base model and builds the demo store.
 Later ones find both. Warm questions are demo questions that no adapter is trained on, answered by
-one process after one question that is not counted; the baseline of the ratios is the same question
-in a later cold start.
+one process after one question that is not counted. There are two baselines: a later cold start, and
+the same questions when the confidence model chooses among the written paths, without the judge; for
+these, two processes without and two with it take turns.
 """
 
 import argparse
@@ -22,6 +23,7 @@ from kbqa.training.demo.questions import demo_examples
 
 QUESTION = "what is the largest city in Kenya?"
 KBQA = [sys.executable, "-m", "kbqa.engine.cli"]
+WITHOUT_JUDGE = ("--set", "judge=confidence")
 
 
 def main() -> None:
@@ -34,13 +36,20 @@ def main() -> None:
         environment = {**os.environ, "KBQA_CACHE": cache}
         first = _cold(environment)
         later = [_cold(environment) for _ in range(arguments.starts)]
-        warm = _warm(environment, arguments.questions)
+        turns = [
+            _warm(environment, arguments.questions, *more)
+            for more in ((), WITHOUT_JUDGE, (), WITHOUT_JUDGE)
+        ]
+        warm, without = turns[0] + turns[2], turns[1] + turns[3]
     print(f"first cold start, empty cache   {first:7.2f} s")
     print(f"later cold starts, median of {len(later)}  {statistics.median(later):7.2f} s")
     totals = [sum(stages.values()) for stages in warm]
     median = statistics.median(totals)
     print(f"warm, median of {len(warm):<3}             {median:7.2f} s")
     print(f"later cold start / warm         {statistics.median(later) / median:7.1f}")
+    plain = statistics.median(sum(stages.values()) for stages in without)
+    print(f"warm, without the judge         {plain:7.2f} s")
+    print(f"warm / without the judge        {median / plain:7.2f}")
     print("where a warm question's time goes, medians:")
     by_stage = defaultdict(list)
     for stages in warm:
@@ -56,13 +65,13 @@ def _cold(environment: dict[str, str]) -> float:
     return time.perf_counter() - started
 
 
-def _warm(environment: dict[str, str], count: int) -> list[dict[str, float]]:
+def _warm(environment: dict[str, str], count: int, *more: str) -> list[dict[str, float]]:
     """Return the seconds of each stage for each question but the first."""
     unseen = [example.question for example in demo_examples(42) if example.split != "train"]
     step = max(1, len(unseen) // count)
     questions = [QUESTION, *unseen[::step][:count]]
     done = subprocess.run(
-        [*KBQA, "ask", "-", "--json"],
+        [*KBQA, "ask", "-", "--json", *more],
         env=environment,
         check=True,
         capture_output=True,

@@ -32,7 +32,7 @@ class BeamRunner:
         self, resources: Resources, gold_entities: bool, judge: Path | None = None
     ) -> None:
         self._resources, self._gold_entities = resources, gold_entities
-        settings = RouterSettings(judge=judge)
+        settings = RouterSettings(judge=str(judge or "confidence"))
         self._pool, self._reader = make_pool(settings, resources), make_reader(settings, resources)
         self.model = ConfidenceModel.load(judge / CONFIDENCE_FILE if judge else SHIPPED_CONFIDENCE)
         """Chooses among the candidates."""

@@ -12,7 +12,7 @@ import hashlib
 import random
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -234,6 +234,24 @@ def leave_out_fold(split: Split, fold: Fold) -> Split:
     return split._replace(
         train=train, in_fold=tuple(e for e in split.train if e.question.casefold() in asked)
     )
+
+
+def families_of(examples: Iterable[Example], ids: Container[str]) -> set[str]:
+    """Return the ids of all examples of the same families as some, or that ask the same.
+
+    Args:
+        examples: All examples.
+        ids: Of some of them.
+    """
+    examples = list(examples)
+    some = [each for each in examples if each.id in ids]
+    families = {_family(each) for each in some}
+    questions = {each.question.casefold() for each in some}
+    return {
+        each.id
+        for each in examples
+        if _family(each) in families or each.question.casefold() in questions
+    }
 
 
 def _family(example: Example) -> str:

@@ -2,10 +2,10 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 from tqdm import tqdm
@@ -16,49 +16,59 @@ from kbqa.training.cli import print_left_out
 from kbqa.training.options import exclude_option, output_option
 
 if TYPE_CHECKING:
+    from kbqa.engine.questions.question_sets import Question
     from kbqa.engine.setup import Resources
     from kbqa.engine.writing.generate import Candidate
-    from kbqa.training.judge.pools import Pools
+    from kbqa.training.data.training_set import Example, ExampleSet
     from kbqa.training.judge.reading import Step
 
 
-class FoldBeams(click.ParamType[tuple[int, Path]]):
-    """The number of a fold and a file that exists, as in ``1=beams.jsonl``."""
-
-    name = "k=file"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, Path]:
-        """Read the text."""
-        number, _, name = str(value).partition("=")
-        if not number.isdecimal() or not name:
-            self.fail(f"{value!r} is not K=FILE, such as 1=beams.jsonl", param, ctx)
-        if not Path(name).is_file():
-            self.fail(f"there is no file {name}", param, ctx)
-        return int(number), Path(name)
+_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
 @click.command("train-judge")
 @click.option(
     "--data",
     "files",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=_FILE,
     multiple=True,
     required=True,
     metavar="FILE",
-    help="Question set with the gold of the questions in --beams; repeatable.",
+    help="Question set to learn from, with gold; repeatable.",
+)
+@click.option(
+    "--held-out",
+    "held_out_files",
+    type=_FILE,
+    multiple=True,
+    required=True,
+    metavar="FILE",
+    help="What `kbqa crp generate` wrote, with the model whose paths will be judged, for questions "
+    "of --data that it was not trained on; repeatable.",
 )
 @click.option(
     "--beams",
-    type=FoldBeams(),
+    "beam_files",
+    type=_FILE,
     multiple=True,
-    required=True,
-    metavar="K=FILE",
-    help="What `kbqa crp generate` wrote for questions of fold K, with a model that "
-    "`kbqa train-crp --leave-out-fold K/N` trained; repeatable, and at least two folds.",
+    metavar="FILE",
+    help="What another model wrote for questions that it was not trained on, by "
+    "`kbqa train-crp --leave-out-fold`; repeatable. Of other questions the gold path is read.",
+)
+@click.option(
+    "--demo-questions",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Questions on the demo graph to learn from as well, as many as the model learnt.",
 )
 @exclude_option
+@click.option(
+    "--start",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="DIR",
+    help="Judge whose cross-encoder to go on from.",
+)
 @click.option(
     "--epochs",
     type=click.IntRange(1),
@@ -67,15 +77,23 @@ class FoldBeams(click.ParamType[tuple[int, Path]]):
     help="Passes over the questions.",
 )
 @click.option(
-    "--seed", type=int, default=42, show_default=True, help="Decides weights, order and draws."
+    "--seed",
+    type=int,
+    default=42,
+    show_default=True,
+    help="Decides weights, order and draws, and the questions on the demo graph: take the seed "
+    "that the model was trained with.",
 )
 @output_option
 @graph_options
 @json_option
 def train_judge(
     files: tuple[Path, ...],
-    beams: tuple[tuple[int, Path], ...],
+    held_out_files: tuple[Path, ...],
+    beam_files: tuple[Path, ...],
+    demo_questions: int,
     scored: tuple[Path, ...],
+    start: Path | None,
     epochs: int,
     seed: int,
     output: Path,
@@ -84,38 +102,70 @@ def train_judge(
 ) -> None:
     """Train what chooses among candidates.
 
-    A cross-encoder learns to read them, from what was written for questions that the model did not
-    know, and from what a search of the graph adds. A confidence model is fitted to both. Ask with
-    them: `kbqa ask --set judge=DIR`.
+    A cross-encoder learns to read written paths, and those that a search of the graph adds, from
+    all questions but the families held out. To these a confidence model is fitted. Ask with both:
+    `kbqa ask --set judge=DIR`.
     """
     from kbqa.engine.embedding.embedder import Embedder
     from kbqa.engine.linking.model import LinkingModel
     from kbqa.engine.methods.router.pool import PathPool
     from kbqa.engine.setup import Resources
     from kbqa.engine.writing.models.base_models import require_lm_extra
+    from kbqa.kb.open import open_graph
+    from kbqa.training.data.training_set import families_of, load_examples
     from kbqa.training.judge.reading import ReadingConfig
-    from kbqa.training.judge.run import Reports
+    from kbqa.training.judge.run import Part, Reports
     from kbqa.training.judge.run import train_judge as train
 
     require_lm_extra()
     output.mkdir(parents=True, exist_ok=True)
-    with (
-        closing(graph.open()) as opened,
-        closing(Resources(opened, timeout_s=graph.timeout_s)) as resources,
-        tqdm(unit="question", disable=None) as bar,
-    ):
-        folds = _folds(files, scored, beams, resources, graph.timeout_s)
-        counts = {str(at): len(fold) for at, fold in folds.items()}
-        _print(f"questions with gold, by fold: {counts}")
-        pool = PathPool(opened, Embedder.load(), LinkingModel.load())
+    written, held_out = _written(beam_files), _written(held_out_files)
+    with ExitStack() as stack:
+        opened = [stack.enter_context(closing(graph.open()))]
+        if demo_questions:
+            opened.append(stack.enter_context(closing(open_graph())))
+        on, *demo = [
+            stack.enter_context(closing(Resources(each, timeout_s=graph.timeout_s)))
+            for each in opened
+        ]
+        examples = load_examples(
+            files,
+            form="extended",
+            names=on.graph.labels,
+            scored=scored,
+            demo_questions=demo_questions,
+            seed=seed,
+        )
+        golds = [_find_gold(examples, files, on), *(_run_gold(examples, each) for each in demo)]
+        print_left_out(examples)
+        away = families_of(examples.examples, held_out)
+        embedder, asking = Embedder.load(), LinkingModel.load()
+        parts = [
+            Part(
+                [(q, written.get(id_, paths)) for id_, q, paths in gold if id_ not in away],
+                [(q, held_out[id_]) for id_, q, _ in gold if id_ in held_out],
+                resources,
+                PathPool(resources.graph, embedder, asking),
+            )
+            for gold, resources in zip(golds, (on, *demo), strict=True)
+        ]
+        counts = {
+            "read": sum(len(part.read) for part in parts),
+            "held_out": sum(len(part.held_out) for part in parts),
+        }
+        for name, count in counts.items():
+            if not count:
+                option = "--held-out" if name == "held_out" else "--data"
+                raise InputError(f"no question of {option} has gold answers on the graph")
+        _print(f"{counts['read']:,} questions to read, {counts['held_out']:,} held out, with gold")
+        bar = stack.enter_context(tqdm(unit="question", disable=None))
         model = train(
-            list(folds.values()),
-            resources,
-            pool,
+            parts,
             output,
             ReadingConfig(epochs=epochs, seed=seed),
-            f"{sum(counts.values())} questions of {', '.join(path.name for path in files)}; linked",
+            f"{counts['held_out']} questions of {_names(files, demo_questions)}; linked",
             Reports(_print, bar.update, _print_step),
+            start,
         )
     if as_json:
         click.echo(json.dumps({"judge": str(output), "questions": counts}))
@@ -126,35 +176,65 @@ def train_judge(
     click.echo(f"judge in {output}: ask with `kbqa ask --set judge={output}`")
 
 
-def _folds(
-    files: Sequence[Path],
-    scored: Sequence[Path],
-    beams: Sequence[tuple[int, Path]],
-    resources: "Resources",
-    timeout_s: float,
-) -> "dict[int, Pools]":
-    """Find the gold of the questions that have beams."""
+def _written(paths: Sequence[Path]) -> "Mapping[str, Sequence[Candidate]]":
+    """Read files of beams together."""
     from kbqa.engine.writing.beam_files import read_beams
+
+    return {id_: written for path in paths for id_, written in read_beams(path).items()}
+
+
+def _names(files: Sequence[Path], demo_questions: int) -> str:
+    return ", ".join(
+        [*(path.name for path in files), *(["the demo graph"] if demo_questions else [])]
+    )
+
+
+class _Gold(NamedTuple):
+    """A question with gold, by its id, and its gold paths."""
+
+    id: str
+    question: "Question"
+    paths: "Sequence[Candidate]"
+
+
+def _find_gold(
+    examples: "ExampleSet", files: Sequence[Path], resources: "Resources"
+) -> "list[_Gold]":
+    """Find the gold of the questions of files in a graph."""
     from kbqa.engine.writing.constraints.decoding import Decoding
-    from kbqa.training.data.training_set import load_examples
+    from kbqa.training.data.training_set import DEMO_SOURCE
     from kbqa.training.writer.grpo.questions import GoldFinder, find_questions
 
-    written: dict[int, dict[str, list[Candidate]]] = defaultdict(dict)
-    for fold, path in beams:
-        written[fold].update(read_beams(path))
     graph = resources.graph
-    gathered = load_examples(files, form="extended", names=graph.labels, scored=scored)
-    wanted = [each for each in gathered.examples if any(each.id in one for one in written.values())]
-    finder = GoldFinder(graph, Decoding("graph", graph), "extended", timeout_s)
-    found = find_questions(wanted, files, finder, gathered, lambda done: None)
-    print_left_out(gathered)
-    gold = {id_: question for (_, id_), question in found.items()}
-    if not gold:
-        raise InputError("no question of --beams has gold answers on the graph")
-    return {
-        fold: [(gold[id_], one[id_]) for id_ in sorted(one.keys() & gold.keys())]
-        for fold, one in sorted(written.items())
-    }
+    finder = GoldFinder(graph, Decoding("graph", graph), "extended", resources.timeout_s)
+    asked = [each for each in examples.examples if each.source != DEMO_SOURCE]
+    found = find_questions(asked, files, finder, examples, lambda done: None)
+    paths = _gold_paths(asked)
+    return [_Gold(id_, question, paths[id_]) for (_, id_), question in sorted(found.items())]
+
+
+def _run_gold(examples: "ExampleSet", resources: "Resources") -> "list[_Gold]":
+    """Find the gold of the questions on the demo graph, which their paths lead to."""
+    from kbqa.training.data.training_set import DEMO_SOURCE
+    from kbqa.training.judge.pools import PoolRunner
+
+    runner = PoolRunner(resources, None)
+    asked = [each for each in examples.examples if each.source == DEMO_SOURCE]
+    texts = {each.id: each.question for each in asked}
+    golds = []
+    for id_, paths in _gold_paths(asked).items():
+        if (question := runner.gold(f"{DEMO_SOURCE} {id_}", texts[id_], paths[0])) is not None:
+            golds.append(_Gold(id_, question, paths))
+    return golds
+
+
+def _gold_paths(examples: "Iterable[Example]") -> "dict[str, list[Candidate]]":
+    from kbqa.engine.writing.generate import Candidate
+
+    paths: dict[str, list[Candidate]] = defaultdict(list)
+    for example in examples:
+        paths[example.id].append(Candidate(example.target, logprob=0.0, tokens=1))
+    return paths
 
 
 def _print(message: str) -> None:

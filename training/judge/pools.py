@@ -1,14 +1,16 @@
 """The candidates of questions with gold, and how good they are: what a judge learns from.
 
-Two files for each fold. ``pools`` has the texts that the cross-encoder reads, ``features`` what the
-confidence model weighs; the second can only be written when the first has trained a cross-encoder.
+Two files. ``pools`` has the texts that the cross-encoder reads, ``features`` what the confidence
+model weighs; the second can only be written when the first has trained a cross-encoder.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from kbqa.engine.answer import term_text
 from kbqa.engine.evaluation.scores.by_kind import candidate_f1
 from kbqa.engine.files.json_lines import drop_unfinished_line, read_rows
 from kbqa.engine.methods.router.method import RouterKgqa
@@ -52,6 +54,21 @@ class PoolRunner:
             GraphError: The graph does not answer.
         """
         return self._method.try_all(self._engine.prepare(question.text), candidates)
+
+    def gold(self, id_: str, text: str, path: Candidate) -> Question | None:
+        """Make a question whose gold is what a path leads to; None if it leads nowhere.
+
+        Raises:
+            GraphError: The graph does not answer.
+        """
+        question = Question(id_, text, topics=(), golds=())
+        [tried] = self.run(question, [path])
+        if tried.table is None:
+            return None
+        if tried.boolean is not None or tried.count is not None:
+            return replace(question, boolean=tried.boolean, count=tried.count)
+        answers = tuple(sorted({term_text(term) for term in tried.terms}))
+        return replace(question, golds=(answers,)) if answers else None
 
     def texts(self, question: Question, candidates: Sequence[Candidate]) -> dict[str, Any]:
         """Return the row of a question in ``pools``."""
@@ -106,16 +123,14 @@ def write_rows(
             report(1)
 
 
-def read_texts(paths: Iterable[Path]) -> Iterator[Read]:
-    """Read files of ``pools``."""
-    for path in paths:
-        for _, row in read_rows(path):
-            yield Read(row["question"], [(text, f1) for text, f1 in row["candidates"]])
+def read_texts(path: Path) -> Iterator[Read]:
+    """Read a file of ``pools``."""
+    for _, row in read_rows(path):
+        yield Read(row["question"], [(text, f1) for text, f1 in row["candidates"]])
 
 
-def read_judged(paths: Iterable[Path]) -> Iterator[Judged]:
-    """Read files of ``features``."""
-    for path in paths:
-        for _, row in read_rows(path):
-            features, f1 = zip(*row["candidates"], strict=True) if row["candidates"] else ((), ())
-            yield Judged(features, f1)
+def read_judged(path: Path) -> Iterator[Judged]:
+    """Read a file of ``features``."""
+    for _, row in read_rows(path):
+        features, f1 = zip(*row["candidates"], strict=True) if row["candidates"] else ((), ())
+        yield Judged(features, f1)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from kbqa.engine.embedding.embedder import minilm_folder
+from kbqa.engine.embedding.bert import minilm_folder
 from kbqa.engine.running.cross_encoder import (
     ADAPTER_FILE,
     MAX_TOKENS,
@@ -25,7 +25,7 @@ from kbqa.engine.running.cross_encoder import (
     SETTINGS_FILE,
 )
 from kbqa.engine.writing.models.base_models import quiet_transformers
-from kbqa.sparql.errors import TrainingError
+from kbqa.sparql.errors import ModelError, TrainingError
 
 if TYPE_CHECKING:
     import torch
@@ -74,11 +74,20 @@ def train_reading(
     folder: Path,
     config: ReadingConfig,
     report: Callable[[Step], None] = lambda step: None,
+    start: Path | None = None,
 ) -> None:
     """Train an adapter and write it to a folder, for `CrossEncoder.load`.
 
+    Args:
+        questions: What it learns to read.
+        folder: Where it goes.
+        config: How it is trained.
+        report: Called now and then.
+        start: Folder of the adapter to go on from, of the same rank; None for a new one.
+
     Raises:
         TrainingError: No question has candidates of which some are better than others.
+        ModelError: The adapter to go on from is missing or does not fit.
     """
     import torch
 
@@ -89,6 +98,8 @@ def train_reading(
         )
     torch.manual_seed(config.seed)
     network = _Network(config.rank)
+    if start is not None:
+        network.load(start)
     rng = random.Random(config.seed)
     steps = config.epochs * math.ceil(len(questions) / config.questions_a_step)
     optimizer = torch.optim.AdamW(network.trained(), config.learning_rate, weight_decay=0.01)
@@ -158,15 +169,34 @@ class _Network:
         scores: Tensor = self._head((hidden * mask).sum(1) / mask.sum(1)).squeeze(-1)
         return scores
 
+    def _named(self) -> "dict[str, torch.nn.Parameter]":
+        """Return what is trained by the names that it has in a file."""
+        named = {f"head.{name}": each for name, each in self._head.named_parameters()}
+        for name, each in self._encoder.named_parameters():
+            module, _, kind = name.removeprefix("base_model.model.").partition(".lora_")
+            if kind:
+                named[f"{module}.lora_{kind[0]}"] = each
+        return named
+
+    def load(self, folder: Path) -> None:
+        """Go on from an adapter that `save` wrote."""
+        import torch
+        from safetensors import SafetensorError
+        from safetensors.torch import load_file
+
+        try:
+            saved = load_file(folder / ADAPTER_FILE)
+            with torch.no_grad():
+                for name, each in self._named().items():
+                    each.copy_(saved[name])
+        except (OSError, KeyError, RuntimeError, SafetensorError) as error:
+            raise ModelError(f"cannot go on from the judge in {folder}: {error}") from error
+
     def save(self, folder: Path) -> None:
         """Write the adapter and its settings."""
         from safetensors.torch import save_file
 
-        tensors = {f"head.{name}": each for name, each in self._head.state_dict().items()}
-        for name, each in self._encoder.state_dict().items():
-            module, _, kind = name.removeprefix("base_model.model.").partition(".lora_")
-            if kind:
-                tensors[f"{module}.lora_{kind[0]}"] = each
+        tensors = {name: each.detach() for name, each in self._named().items()}
         folder.mkdir(parents=True, exist_ok=True)
         save_file(
             {name: each.contiguous() for name, each in tensors.items()},

@@ -1,18 +1,21 @@
 """Train a judge from question sets and a graph, in a folder that can be resumed.
 
 A judge must learn from candidates that are like those it will see: written for questions that the
-writer does not know. So the questions are divided into folds of families. For each fold there is a
-writer that was trained on all others (`kbqa train-crp --leave-out-fold`), which writes for the
-fold. The cross-encoder is trained on what it wrote, and on what a search adds. The same holds for
-the features that the confidence model weighs: those of a fold come from a cross-encoder that was
-trained on the other folds. In the end one cross-encoder is trained on all.
+writer does not know. So the confidence model is fitted to families of questions that the writer
+was held out from. They are few, but it has few weights. The cross-encoder needs thousands. It does
+not see how likely a path was for the writer, so it may read any question, even one that the writer
+knows: what another writer wrote for it that does not know it (`kbqa train-crp --leave-out-fold`),
+or its gold path, among those that a search of the graph finds. Only the held-out families are kept
+from it.
 
-Source: Wolpert 1992, stacked generalization, for features from models that do not know the example.
+Source: Wolpert 1992, stacked generalization; fitting the last model to held-out examples is
+blending.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from kbqa.engine.methods.router.pool import PathPool
 from kbqa.engine.running.confidence import ConfidenceModel
@@ -20,10 +23,11 @@ from kbqa.engine.running.cross_encoder import SETTINGS_FILE, CrossEncoder
 from kbqa.engine.running.reading import CONFIDENCE_FILE, READER_FOLDER, CandidateReader
 from kbqa.engine.setup import Resources
 from kbqa.kb.schema.graph_schema import GraphSchema
-from kbqa.sparql.errors import TrainingError
 from kbqa.training.judge.confidence import fit_confidence
 from kbqa.training.judge.pools import PoolRunner, Pools, read_judged, read_texts, write_rows
 from kbqa.training.judge.reading import ReadingConfig, Step, train_reading
+
+POOLS_FILE, FEATURES_FILE = "pools.jsonl", "features.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,58 +45,64 @@ class Reports:
     trained: Callable[[Step], None] = lambda step: None
 
 
+class Part(NamedTuple):
+    """Questions on one graph.
+
+    Attributes:
+        read: What the cross-encoder learns to read.
+        held_out: What the writer that will be judged wrote for questions that it does not know,
+            of none of the families in `read`.
+        resources: Graph, names and linker.
+        pool: Searches further candidates; None if only written ones count.
+    """
+
+    read: Pools
+    held_out: Pools
+    resources: Resources
+    pool: PathPool | None
+
+
 def train_judge(
-    folds: Sequence[Pools],
-    resources: Resources,
-    pool: PathPool | None,
+    parts: Sequence[Part],
     output: Path,
     config: ReadingConfig,
     fitted_on: str,
     reports: Reports | None = None,
+    start: Path | None = None,
 ) -> ConfidenceModel:
     """Train a cross-encoder and fit a confidence model to it, or resume this in the same folder.
 
     Args:
-        folds: At least two, each with what a writer wrote that was not trained on them.
-        resources: Graph, names and linker.
-        pool: Searches further candidates; None if only written ones count.
+        parts: The questions.
         output: The folder: the cross-encoder in ``reader``, the model beside it.
         config: How the cross-encoder is trained.
-        fitted_on: Describes the questions, for reports.
+        fitted_on: Describes the held-out questions, for reports.
         reports: Called with the progress.
+        start: Folder of the judge whose cross-encoder to go on from; None for a new one.
 
     Raises:
-        TrainingError: There are not two folds, or nothing to learn from.
+        ModelError: The judge to go on from is missing or does not fit.
+        TrainingError: There is nothing to learn from.
         GraphError: The graph does not answer.
     """
-    if len(folds) < 2:
-        raise TrainingError("a judge needs at least two folds: give the writer of each")
-    reports, runner = reports or Reports(), PoolRunner(resources, pool)
-    texts = [output / f"pools-{at}.jsonl" for at in range(1, len(folds) + 1)]
-    for at, (fold, path) in enumerate(zip(folds, texts, strict=True), 1):
-        reports.begun(f"running the candidates of fold {at}")
-        write_rows(path, fold, runner.texts, reports.pooled)
-
-    features = [output / f"features-{at}.jsonl" for at in range(1, len(folds) + 1)]
-    for at, (fold, path) in enumerate(zip(folds, features, strict=True), 1):
-        others = [each for each in texts if each != texts[at - 1]]
-        reader = _trained(output / f"{READER_FOLDER}-{at}", others, config, reports)
-        reading = CandidateReader(reader, GraphSchema(resources.graph))
-        reports.begun(f"reading the candidates of fold {at}")
-        read = PoolRunner(resources, pool, reading)
-        write_rows(path, fold, read.features, reports.pooled)
-
-    _trained(output / READER_FOLDER, texts, config, reports)
+    reports = reports or Reports()
+    reports.begun("running the candidates")
+    texts, features = output / POOLS_FILE, output / FEATURES_FILE
+    for part in parts:
+        runner = PoolRunner(part.resources, part.pool)
+        write_rows(texts, part.read, runner.texts, reports.pooled)
+    if not (output / READER_FOLDER / SETTINGS_FILE).is_file():
+        reports.begun("training the cross-encoder")
+        former = None if start is None else start / READER_FOLDER
+        train_reading(
+            list(read_texts(texts)), output / READER_FOLDER, config, reports.trained, former
+        )
+    encoder = CrossEncoder.load(output / READER_FOLDER)
+    reports.begun("reading the candidates of held-out questions")
+    for part in parts:
+        reader = CandidateReader(encoder, GraphSchema(part.resources.graph))
+        runner = PoolRunner(part.resources, part.pool, reader)
+        write_rows(features, part.held_out, runner.features, reports.pooled)
     model = fit_confidence(list(read_judged(features)), fitted_on, config.seed)
     model.save(output / CONFIDENCE_FILE)
     return model
-
-
-def _trained(
-    folder: Path, texts: Sequence[Path], config: ReadingConfig, reports: Reports
-) -> CrossEncoder:
-    """Train a cross-encoder, unless its folder has it already."""
-    if not (folder / SETTINGS_FILE).is_file():
-        reports.begun(f"training {folder.name}")
-        train_reading(list(read_texts(texts)), folder, config, reports.trained)
-    return CrossEncoder.load(folder)

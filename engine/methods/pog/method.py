@@ -34,7 +34,8 @@ from kbqa.engine.deciding.direct import answer_directly
 from kbqa.engine.deciding.reading import read_choice, read_names
 from kbqa.engine.deciding.session import Found, Session
 from kbqa.engine.deciding.trace import Stop
-from kbqa.engine.embedding.embedder import MINILM, relation_words
+from kbqa.engine.embedding.bert import MINILM
+from kbqa.engine.embedding.embedder import relation_words
 from kbqa.engine.exploring.onward import drawn_by_content, first_to_each, hops_onward
 from kbqa.engine.exploring.walks import Walk, arrow
 from kbqa.engine.methods.pog.memory import REPLY_TOKENS, Mind

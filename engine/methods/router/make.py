@@ -38,7 +38,8 @@ def make(resources: Resources, settings: RouterSettings) -> RouterKgqa:
     """
     repairs_by = _repairs_by(settings, resources)
     _check(settings, repairs_by, resources.chat is not None)
-    policy = _policy(settings)
+    reader = make_reader(settings, resources)
+    policy = _policy(settings, reader is not None)
     routing = None
     if repairs_by != "off":
         search = RepairSettings(SearchWidths(beam=settings.width), settings.stop)
@@ -48,7 +49,7 @@ def make(resources: Resources, settings: RouterSettings) -> RouterKgqa:
         threshold = _threshold(settings, policy)
         chance_seed = settings.seed if repairs_by == "random" else None
         routing = Routing(repairer, chat, settings.route, threshold, chance_seed)
-    pool, reader = make_pool(settings, resources), make_reader(settings, resources)
+    pool = None if reader is None else make_pool(settings, resources)
     generator: Generator = resources.generator if settings.write else NoPaths()
     return RouterKgqa(resources, generator, policy, routing, pool, reader)
 
@@ -80,7 +81,7 @@ def _check(settings: RouterSettings, repairs_by: str, has_chat: bool) -> None:
     if repairs_by == "off":
         default = RouterSettings()
         names = ["route", "general_calls", "threshold", "stop", "width"]
-        if settings.judge is None:  # Its search uses the embedder, too.
+        if settings.judge_folder is None:  # Its search uses the embedder, too.
             names.append("embedder")
         for name in names:
             if getattr(settings, name) != getattr(default, name):
@@ -90,10 +91,11 @@ def _check(settings: RouterSettings, repairs_by: str, has_chat: bool) -> None:
                 )
 
 
-def _policy(settings: RouterSettings) -> Policy:
+def _policy(settings: RouterSettings, is_read: bool) -> Policy:
     without = frozenset(settings.without)
     if settings.order == "confidence":
-        judge = None if settings.judge is None else settings.judge / CONFIDENCE_FILE
+        folder = settings.judge_folder if is_read else None
+        judge = None if folder is None else folder / CONFIDENCE_FILE
         model = ConfidenceModel.load(judge or settings.confidence or SHIPPED_CONFIDENCE)
         return Policy(model, without=without)
     return Policy(order=settings.order, without=without)
@@ -101,7 +103,7 @@ def _policy(settings: RouterSettings) -> Policy:
 
 def make_pool(settings: RouterSettings, resources: Resources) -> PathPool | None:
     """Return what finds further candidates; without its embedder there are none."""
-    if settings.judge is None or not settings.search:
+    if settings.judge_folder is None or not settings.search:
         return None
     try:
         embedder = Embedder.load(settings.embedder)
@@ -112,10 +114,16 @@ def make_pool(settings: RouterSettings, resources: Resources) -> PathPool | None
 
 
 def make_reader(settings: RouterSettings, resources: Resources) -> CandidateReader | None:
-    """Return what reads candidates, if a judge is chosen."""
-    if settings.judge is None:
+    """Return what reads candidates; kbqa's own judge is left out if a package is missing."""
+    if settings.judge_folder is None:
         return None
-    encoder = CrossEncoder.load(settings.judge / READER_FOLDER)
+    try:
+        encoder = CrossEncoder.load(settings.judge_folder / READER_FOLDER)
+    except ModelError as error:
+        if settings.judge is not None:
+            raise
+        logger.warning("candidates are not read, and chosen by the confidence model: %s", error)
+        return None
     return CandidateReader(encoder, GraphSchema(resources.graph))
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
+from kbqa.engine.running.reading import SHIPPED_JUDGE
 from kbqa.sparql.crp import Kind
 from kbqa.sparql.errors import InputError
 
@@ -52,26 +53,36 @@ class RouterSettings:
         "that answers in full, or the first that answers at all.",
     ] = "confidence"
     judge: Annotated[
-        Path | None,
-        "Judge that kbqa train-judge wrote: it reads the candidates, and chooses also among paths "
-        "that a search of the graph adds to the written ones.",
+        str | None,
+        "What reads the candidates and chooses among them, also among paths that a search of the "
+        "graph adds: kbqa's judge by default, the folder of one that kbqa train-judge wrote, or "
+        "confidence, which chooses by the confidence model alone.",
     ] = None
     search: Annotated[bool, "Whether the judge's candidates include searched paths."] = True
     confidence: Annotated[
-        Path | None, "Confidence model that tools/fit/confidence.py fitted, instead of kbqa's."
+        Path | None, "Confidence model that tools/fit/confidence.py fitted, instead of a judge."
     ] = None
     without: Annotated[
         tuple[Kind, ...], "Classes of constraints that are left out, to see what they are worth."
     ] = ()
+
+    @property
+    def judge_folder(self) -> Path | None:
+        """Where the judge is; None if candidates are not read."""
+        if self.judge is not None:
+            return None if self.judge == "confidence" else Path(self.judge)
+        is_left_out = self.confidence is not None or self.order != "confidence" or not self.write
+        return None if is_left_out else SHIPPED_JUDGE
 
     def __post_init__(self) -> None:
         if self.width < 1:
             raise InputError(f"width is {self.width}: use 1 or more")
         if not 0 <= self.general_calls < math.inf:
             raise InputError(f"general_calls is {self.general_calls}: use 0 or more")
-        if self.judge is not None and (self.confidence is not None or self.order != "confidence"):
+        is_read = self.judge not in (None, "confidence")
+        if is_read and (self.confidence is not None or self.order != "confidence"):
             raise InputError("judge chooses: leave out confidence and order")
-        if not self.search and self.judge is None:
-            raise InputError("search is about the candidates of a judge: add judge=DIR")
+        if not self.search and self.judge_folder is None:
+            raise InputError("search is about the candidates of a judge, and there is none")
         if self.threshold is not None and not 0 <= self.threshold <= 1:
             raise InputError(f"threshold is {self.threshold}: use a confidence from 0 to 1")

@@ -80,6 +80,8 @@ _STAGES = {
     "ground": "Looking up names in the paths",
     "reach": "Checking which paths exist",
     "execute": "Running the paths",
+    "search": "Searching the graph for more paths",
+    "read": "Reading the paths and what they found",
     "prove": "Collecting the evidence",
     "repair": "Searching the graph for another path",
 }

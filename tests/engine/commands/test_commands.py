@@ -15,6 +15,7 @@ MONEY = [("Main Path:\n Jamaica -[location , country , currency used]-> ?x", -0.
 SEAT = [("Main Path:\n Jamaica -[location , country , capital]-> ?x", -0.5)]
 NONSENSE = [("nonsense", -9.0)]
 QUESTION = "what jamaican money called?"
+UNKNOWN = "what money does Atlantis use?"
 
 
 @pytest.fixture(autouse=True)
@@ -95,7 +96,7 @@ def test_ask_prints_json(small_store: Path, model) -> None:
 
 def test_a_question_without_an_answer_fails_and_says_why(small_store: Path, model) -> None:
     model(NONSENSE)
-    result = _run("ask", QUESTION, "--store", small_store)
+    result = _run("ask", UNKNOWN, "--store", small_store)
     assert (result.exit_code, result.stderr) == (1, "")
     assert result.stdout.startswith("No answer: the model wrote nothing that can be read")
     assert "1. unreadable:" in result.stdout
@@ -169,7 +170,8 @@ def test_a_given_topic_is_used(small_store: Path, model) -> None:
 
 def test_no_more_than_n_paths_are_tried(small_store: Path, model) -> None:
     model([*NONSENSE, *MONEY])
-    assert _run("ask", QUESTION, "--store", small_store, "--n", "1").exit_code == 1
+    only_written = ("--set", "judge=confidence")
+    assert _run("ask", QUESTION, "--store", small_store, "--n", "1", *only_written).exit_code == 1
 
 
 @pytest.mark.parametrize(
@@ -234,7 +236,7 @@ def test_no_process_is_left(reply, code: int, small_store: Path, model) -> None:
             raise reply
 
         generator.generate = interrupt
-    assert _run("ask", QUESTION, "--store", small_store).exit_code == code
+    assert _run("ask", UNKNOWN, "--store", small_store).exit_code == code
     assert _workers() <= before
 
 

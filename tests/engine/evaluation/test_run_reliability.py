@@ -68,6 +68,7 @@ class Runner:
         self._arguments = [
             *("--questions", folder / "questions.jsonl", "--beams", folder / "beams.jsonl"),
             *("--output", output, "--store", store, "--no-timings"),
+            *("--set", "judge=confidence"),
         ]
 
     def start(self, *options: str, before: str = "pass") -> "subprocess.Popen[str]":
@@ -174,7 +175,7 @@ def _evaluate(
     folder: Path, output: Path, graph: Graph, *, questions: int = QUESTIONS, **settings
 ) -> list[Row]:
     beams = read_beams(folder / "beams.jsonl")
-    engine = Engine(graph, SavedBeams("beams"))
+    engine = Engine(graph, SavedBeams("beams"), settings={"judge": "confidence"})
     config = EvaluationConfig(timings=False)
     asked = read_questions(folder / "questions.jsonl")[:questions]
     try:
@@ -296,6 +297,8 @@ class Repairing:
         files = {"questions": "questions.jsonl", "beams": "beams.jsonl", "output": f"{name}.jsonl"}
         for option, file in files.items():
             arguments += [f"--{option}", str(self._folder / file)]
+        # A searched path would answer before the general model is asked.
+        arguments += ["--set", "judge=confidence"]
         return [*arguments, "--store", str(self._store), "--llm", self._server.url]
 
     def _environment(self, name: str) -> dict[str, str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kbqa.engine.embedding.embedder import minilm_folder
+from kbqa.engine.embedding.bert import minilm_folder
 from kbqa.engine.running.cross_encoder import (
     ADAPTER_FILE,
     MAX_TOKENS,

@@ -9,10 +9,12 @@ from click.testing import CliRunner, Result
 
 from kbqa.engine.cli import main
 from kbqa.engine.running.confidence import ConfidenceModel
+from kbqa.engine.running.cross_encoder import CrossEncoder
 from kbqa.engine.running.reading import CONFIDENCE_FILE, READER_FOLDER
 from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph
 from kbqa.sparql.terms import iri
+from kbqa.training.judge.run import POOLS_FILE
 
 pytest.importorskip("torch", reason="needs the lm extra")
 
@@ -69,10 +71,10 @@ def _beams(row: dict[str, object]) -> str:
 
 
 def _train(files: Path, store: Path, *more: str) -> Result:
-    beams = [f"--beams={at}={files / f'beams-{at}.jsonl'}" for at in (1, 2)]
+    written = [f"--held-out={files / 'beams-1.jsonl'}", f"--beams={files / 'beams-2.jsonl'}"]
     arguments = ["--data", str(files / "set.jsonl"), "--store", str(store)]
     output = ["--output", str(files / "judge")]
-    return CliRunner().invoke(main, ["train-judge", *arguments, *output, *(more or beams)])
+    return CliRunner().invoke(main, ["train-judge", *arguments, *output, *(more or written)])
 
 
 def test_a_judge_is_trained_and_resumed(files: Path, demo_store: Path) -> None:
@@ -85,22 +87,47 @@ def test_a_judge_is_trained_and_resumed(files: Path, demo_store: Path) -> None:
     assert (judge / READER_FOLDER).is_dir()
     again = _train(files, demo_store)
     assert again.exit_code == 0, again.stderr
-    assert "training" not in again.stderr
+    assert "training the" not in again.stderr
     assert ConfidenceModel.load(judge / CONFIDENCE_FILE) == model
 
 
+def test_what_was_held_out_is_not_read(files: Path, demo_store: Path) -> None:
+    held_out = ("--held-out", str(files / "beams-1.jsonl"))
+    result = _train(files, demo_store, *held_out, "--demo-questions", "5", "--json")
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["questions"] == {"read": 15, "held_out": 10}
+    rows = [json.loads(line) for line in (files / "judge" / POOLS_FILE).read_text().splitlines()]
+    held_out = {
+        json.loads(line)["id"] for line in (files / "beams-1.jsonl").read_text().splitlines()
+    }
+    assert sum(row["id"].startswith("demo ") for row in rows) == 5
+    assert not held_out & {row["id"].split()[-1] for row in rows}
+    assert all(max(f1 for _, f1 in row["candidates"]) == 1 for row in rows)
+
+    again = _train(
+        files, demo_store, *held_out, "--start", str(files / "judge"), "--output", str(files / "on")
+    )
+    assert again.exit_code == 0, again.stderr
+    first, second = (
+        CrossEncoder.load(files / judge / READER_FOLDER).revision for judge in ("judge", "on")
+    )
+    assert first != second
+
+
 @pytest.mark.parametrize(
-    ("more", "code", "message"),
+    ("more", "message"),
     [
-        (["--beams", "one.jsonl"], 2, "'one.jsonl' is not K=FILE, such as 1=beams.jsonl"),
-        (["--beams", "1=nowhere.jsonl"], 2, "there is no file nowhere.jsonl"),
-        (["--beams", "1={0}/beams-1.jsonl"], 1, "a judge needs at least two folds"),
+        (["--beams", "nowhere.jsonl"], "'nowhere.jsonl' does not exist"),
+        (["--beams", "{0}/beams-1.jsonl"], "Missing option '--held-out'"),
+        (["--held-out", "{0}/other.jsonl"], "no question of --held-out has gold answers"),
+        (["--held-out", "{0}/beams-1.jsonl", "--start", "{0}"], "cannot go on from the judge in"),
     ],
 )
 def test_mistakes_end_in_one_line(
-    more: list[str], code: int, message: str, files: Path, demo_store: Path
+    more: list[str], message: str, files: Path, demo_store: Path
 ) -> None:
+    (files / "other.jsonl").write_text('{"id": "other", "crps": []}\n', encoding="utf-8")
     result = _train(files, demo_store, *[each.format(files) for each in more])
-    assert result.exit_code == code
+    assert result.exit_code == (1 if "--start" in more else 2)
     assert message in result.stderr
     assert "Traceback" not in result.stderr

