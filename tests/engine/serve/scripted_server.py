@@ -74,7 +74,8 @@ class PacedGenerator:
 def scripted_engine(
     store: Path, model: PacedGenerator, unsure_below: float = 0.0
 ) -> Iterator[Engine]:
-    with open_graph(store) as graph, Engine(graph, model) as engine:
+    settings = {"judge": "confidence"}  # what is written answers, and no searched path
+    with open_graph(store) as graph, Engine(graph, model, settings=settings) as engine:
         engine.resources.unsure_below = unsure_below
         yield engine
 

@@ -38,7 +38,11 @@ def connected(small_store: Path, scripted) -> Callable[..., Any]:
     def connected(use: Use, *replies: object, mode: str = "auto") -> Any:
         @contextmanager
         def opened() -> Iterator[Engine]:
-            with open_graph(small_store) as graph, Engine(graph, scripted(*replies)) as engine:
+            model, settings = scripted(*replies), {"judge": "confidence"}
+            with (
+                open_graph(small_store) as graph,
+                Engine(graph, model, settings=settings) as engine,
+            ):
                 yield engine
 
         async def run() -> Any:
