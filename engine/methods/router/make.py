@@ -38,7 +38,13 @@ def make(resources: Resources, settings: RouterSettings) -> RouterKgqa:
     """
     repairs_by = _repairs_by(settings, resources)
     _check(settings, repairs_by, resources.chat is not None)
-    reader = make_reader(settings, resources)
+    missing = None
+    try:
+        reader = make_reader(settings, resources)
+    except ModelError as error:
+        if settings.judge is not None:
+            raise
+        reader, missing = None, error
     policy = _policy(settings, reader is not None)
     routing = None
     if repairs_by != "off":
@@ -51,6 +57,8 @@ def make(resources: Resources, settings: RouterSettings) -> RouterKgqa:
         routing = Routing(repairer, chat, settings.route, threshold, chance_seed)
     pool = None if reader is None else make_pool(settings, resources)
     generator: Generator = resources.generator if settings.write else NoPaths()
+    if missing is not None:  # Without a model there is nothing to judge, and that is said instead.
+        logger.warning("candidates are not read, and chosen by the confidence model: %s", missing)
     return RouterKgqa(resources, generator, policy, routing, pool, reader)
 
 
@@ -114,16 +122,14 @@ def make_pool(settings: RouterSettings, resources: Resources) -> PathPool | None
 
 
 def make_reader(settings: RouterSettings, resources: Resources) -> CandidateReader | None:
-    """Return what reads candidates; kbqa's own judge is left out if a package is missing."""
+    """Return what reads candidates; None if nothing does.
+
+    Raises:
+        ModelError: A package or a file is missing or broken.
+    """
     if settings.judge_folder is None:
         return None
-    try:
-        encoder = CrossEncoder.load(settings.judge_folder / READER_FOLDER)
-    except ModelError as error:
-        if settings.judge is not None:
-            raise
-        logger.warning("candidates are not read, and chosen by the confidence model: %s", error)
-        return None
+    encoder = CrossEncoder.load(settings.judge_folder / READER_FOLDER)
     return CandidateReader(encoder, GraphSchema(resources.graph))
 
 

@@ -97,11 +97,11 @@ def test_what_was_held_out_is_not_read(files: Path, demo_store: Path) -> None:
     assert result.exit_code == 0, result.stderr
     assert json.loads(result.stdout)["questions"] == {"read": 15, "held_out": 10}
     rows = [json.loads(line) for line in (files / "judge" / POOLS_FILE).read_text().splitlines()]
-    held_out = {
+    kept_away = {
         json.loads(line)["id"] for line in (files / "beams-1.jsonl").read_text().splitlines()
     }
     assert sum(row["id"].startswith("demo ") for row in rows) == 5
-    assert not held_out & {row["id"].split()[-1] for row in rows}
+    assert not kept_away & {row["id"].split()[-1] for row in rows}
     assert all(max(f1 for _, f1 in row["candidates"]) == 1 for row in rows)
 
     again = _train(
