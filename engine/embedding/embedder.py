@@ -14,7 +14,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
-from kbqa.engine.embedding.bert import MINILM, Bert, gelu, load_minilm, minilm_folder
+from kbqa.engine.embedding.bert import (
+    INSTALL_MINILM,
+    MINILM,
+    Bert,
+    gelu,
+    load_minilm,
+    minilm_folder,
+)
 from kbqa.engine.files.text_cache import TextCache
 from kbqa.engine.writing.models.base_models import check_hub_model, quiet_transformers
 from kbqa.kb.cache import cache_directory
@@ -29,7 +36,6 @@ if TYPE_CHECKING:
 
 _State: TypeAlias = tuple[tuple[str, int, int], ...]
 
-_INSTALL = "pip install torch 'kbqa[lm,demo]'"
 _KEPT_QUESTIONS = 256
 _KEPT_MODELS = 2
 _MAX_TOKENS = 256
@@ -82,7 +88,7 @@ class Embedder:
             )
         if model != MINILM and importlib.util.find_spec("sentence_transformers") is None:
             raise ModelError(
-                f"the embedder {model} needs sentence-transformers. Install: {_INSTALL}"
+                f"the embedder {model} needs sentence-transformers. Install: {INSTALL_MINILM}"
             )
         if not Path(source).is_dir():
             check_hub_model(source)

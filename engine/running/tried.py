@@ -50,7 +50,7 @@ class Tried:
         topic_score: How likely the question is about its topic, in [0, 1], by the linker.
         mentioned: How many entities of the constraints that were run the question mentions.
         not_understood: Words of the question that ask for something else than what was run.
-        fit: How well its path and answers fit the question, by `PathReader`; None if unread.
+        fit: How well its path and answers fit the question, by `CandidateReader`; None if unread.
         confidence: The F1 to be expected of its answers, in [0, 1]; None if it was not judged.
         first_answers: The names of its first answers, or of what it counts, if `name_first_answers`
             looked them up.

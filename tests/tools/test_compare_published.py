@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from kbqa.engine.files.json_lines import read_rows
-from tools.score.published import main
+from tools.convert.published import main
 
 NAMES = {"m.0a": "Alpha", "m.0b": "Beta", "m.0c": None, "m.0d": "Delta"}
 PATH = "Main Path:\n Alpha -[a , b]-> ?y\n ?y -[c , d]-> ?x"

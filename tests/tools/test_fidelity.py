@@ -6,8 +6,8 @@ import pytest
 from click.testing import CliRunner
 
 from kbqa.engine.files.json_lines import read_rows
+from tools.convert.fidelity import ENGINES, main, measure, open_engines, spread
 from tools.graph_servers import VIRTUOSO_IS_MISSING
-from tools.score.fidelity import ENGINES, main, measure, open_engines, spread
 
 ROW = {
     "set": "webqsp_test",

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from kbqa.engine.files.json_lines import read_rows
 from kbqa.kb.loading.load import load_freebase
-from tools.score.gold_crps import main
+from tools.convert.gold_crps import main
 
 MONEY = "SELECT DISTINCT ?x { ns:m.03_r3 ns:location.country.currency_used ?x }"
 BIRTH = "SELECT DISTINCT ?x { ns:m.06w2sn5 ns:people.person.date_of_birth ?x }"

@@ -1,6 +1,6 @@
 import pytest
 
-from tools.score.query_constructs import PLAIN, query_constructs
+from tools.convert.query_constructs import PLAIN, query_constructs
 
 LANGUAGE = "FILTER (!isLiteral(?x) OR lang(?x) = '' OR langMatches(lang(?x), 'en'))"
 

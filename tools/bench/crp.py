@@ -36,8 +36,8 @@ from kbqa.sparql.compiler.compile import compile_crp
 from kbqa.sparql.convert.from_sparql import crp_from_sparql
 from kbqa.sparql.crp import Crp
 from kbqa.sparql.errors import CrpConversionError
+from tools.convert.fidelity import spread
 from tools.graph_servers import MissingServer, virtuoso_server
-from tools.score.fidelity import spread
 
 IN_PROCESS = "in process"
 KEPT_ALIVE = "Virtuoso, kept-alive HTTP"

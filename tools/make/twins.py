@@ -43,7 +43,7 @@ from kbqa.sparql.convert.from_sparql import crp_from_sparql
 from kbqa.sparql.crp import Crp
 from kbqa.sparql.errors import GraphError, InputError
 from kbqa.sparql.terms import LiteralTerm, Term
-from tools.score.gold_crps import gold_queries
+from tools.convert.gold_crps import gold_queries
 
 _NS = "http://rdf.freebase.com/ns/"
 _LINE = re.compile(rf"<{re.escape(_NS)}([^>]+)>\s+<{re.escape(_NS)}([^>]+)>\s")

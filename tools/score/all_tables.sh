@@ -50,7 +50,7 @@ for set in webqsp cwq; do
   make_file "$folder/$set.coverage.txt" coverage "$questions"
   make_file "$folder/$set.linking.md" python -m tools.score.linking --store "$store" "$questions"
   make_file "$folder/$set.gold-crps.md" \
-    python -m tools.score.gold_crps --store "$store" --questions "$questions"
+    python -m tools.convert.gold_crps --store "$store" --questions "$questions"
 
   for entities in gold linked; do
     given=()

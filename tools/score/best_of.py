@@ -3,15 +3,13 @@
     python -m tools.score.best_of --questions webqsp.jsonl --store slice \
         --trained webqsp.train.jsonl.gz --trained cwq.dev.jsonl.gz before.jsonl after.jsonl
 
-With --judge DIR the judge of that folder chooses, also among searched paths, and there is a column
-for the best of all candidates ("pool").
-
 BEAMS are files of `kbqa crp generate`, scored on the questions that all of them have and that have
-gold. The columns are F1, as `kbqa eval` scores it, with 95 % bootstrap intervals: of the answer
-that `kbqa eval` gives ("chosen"); of the one that it would give if it did not check the operator
-words of the question ("unchecked"); and of the best answer among those of the model's first k
-candidates, which a perfect choice would reach. k is 1, 5 and 10, up to the most candidates that a
-question has.
+gold. Only written candidates count; `tools.score.judge` measures the judge. The columns are F1, as
+`kbqa eval` scores it, with 95 % bootstrap intervals: of the answer that
+`kbqa eval --set judge=confidence` gives ("chosen"); of the one that it would give if it did not
+check the operator words of the question ("unchecked"); and of the best answer among those of the
+model's first k candidates, which a perfect choice would reach. k is 1, 5 and 10, up to the most
+candidates that a question has.
 
 The rows are the tiers of evidence, if the questions have tiers. With --trained, there are also rows
 for questions with and without relations that the model was not trained on, of the independent and
@@ -43,12 +41,7 @@ _FIRST = (1, 5, 10)
 
 
 def score_question(
-    tried: Sequence[Tried],
-    question: Question,
-    model: ConfidenceModel,
-    longest: int,
-    *,
-    has_pool: bool = False,
+    tried: Sequence[Tried], question: Question, model: ConfidenceModel, longest: int
 ) -> Scores:
     """Score the chosen candidate of a question, and the best of the first ones.
 
@@ -57,10 +50,8 @@ def score_question(
         question: With its gold.
         model: Chooses.
         longest: The most candidates that a question of the file has.
-        has_pool: Score the best of all, searched ones included.
     """
-    every = [candidate_f1(each, question) for each in tried]
-    f1 = [s for each, s in zip(tried, every, strict=True) if not each.candidate.is_searched]
+    f1 = [candidate_f1(each, question) for each in tried]
     unchecked = [replace(each, not_understood=()) for each in tried]
     ways = {"chosen": tried, "unchecked": unchecked}
     scores = {
@@ -69,8 +60,6 @@ def score_question(
     }
     for k in (*(k for k in _FIRST if k < longest), longest):
         scores[f"best of {k}"] = max(f1[:k], default=candidate_f1(None, question))
-    if has_pool:
-        scores["pool"] = max(every, default=candidate_f1(None, question))
     return scores
 
 
@@ -103,12 +92,6 @@ def question_groups(question: Question, trained: TrainedRelations | None) -> lis
 @click.option("--store", type=click.Path(path_type=Path), required=True, metavar="DIR")
 @click.option("--gold-entities", is_flag=True, help="Bind names to the questions' topics first.")
 @click.option(
-    "--judge",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-    metavar="DIR",
-    help="Judge that kbqa train-judge wrote.",
-)
-@click.option(
     "--trained",
     "training_files",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
@@ -121,7 +104,6 @@ def main(
     question_file: Path,
     store: Path,
     gold_entities: bool,
-    judge: Path | None,
     training_files: Sequence[Path],
 ) -> None:
     """Print the tables."""
@@ -130,18 +112,16 @@ def main(
     asked = [q for q in questions if q.kind is not None and all(q.id in b for b in beams)]
     if not asked:
         raise InputError(f"the files have no question of {question_file} with gold in common")
+    model = ConfidenceModel.load()
     lines = []
     with closing(open_graph(store)) as graph, closing(Resources(graph)) as resources:
         trained = TrainedRelations.read(training_files, graph) if training_files else None
         groups = [question_groups(question, trained) for question in asked]
-        runner = BeamRunner(resources, gold_entities, judge)
-        model = runner.model
+        runner = BeamRunner(resources, gold_entities)
         for file, candidates in zip(files, beams, strict=True):
             longest = max(len(candidates[question.id]) for question in asked)
             scores = [
-                score_question(
-                    runner.run(q, candidates[q.id]), q, model, longest, has_pool=judge is not None
-                )
+                score_question(runner.run(q, candidates[q.id]), q, model, longest)
                 for q in tqdm(asked, unit="question", disable=None)
             ]
             lines.append((file.stem, scores))

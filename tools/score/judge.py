@@ -13,7 +13,8 @@ that the way could have chosen:
 - *judge*: among all candidates;
 - *judge, written* and *judge, searched*: among those of one source;
 - *judge, n = K*: among the first K written ones, and the searched;
-- *without GROUP*: a model without a group of features, fitted to the files of --features anew.
+- *without GROUP*: the judge with a confidence model that lacks a group of features, fitted to the
+  files of --features.
 
 Differences are from the first line, and paired. Below is how well the confidences of the judge and
 of the way before hold: calibration error, Brier score, and AUROC of an F1 of at least 0.5.

@@ -24,7 +24,7 @@ class Judged(NamedTuple):
     """The candidates of a question, without those that have no answers.
 
     Attributes:
-        features: Features of each, from `kbqa.engine.running.confidence.describe_outcomes`.
+        features: Features of each, from `kbqa.engine.running.confidence.describe_tried`.
         f1: F1 of the answers of each against the gold answers.
     """
 

@@ -110,15 +110,14 @@ def _policy(settings: RouterSettings, is_read: bool) -> Policy:
 
 
 def make_pool(settings: RouterSettings, resources: Resources) -> PathPool | None:
-    """Return what finds further candidates; without its embedder there are none."""
+    """Return what finds further candidates; None if nothing does.
+
+    Raises:
+        ModelError: The embedder is missing or broken.
+    """
     if settings.judge_folder is None or not settings.search:
         return None
-    try:
-        embedder = Embedder.load(settings.embedder)
-    except ModelError as error:
-        logger.warning("only written paths are candidates, none are searched for: %s", error)
-        return None
-    return PathPool(resources.graph, embedder, LinkingModel.load())
+    return PathPool(resources.graph, Embedder.load(settings.embedder), LinkingModel.load())
 
 
 def make_reader(settings: RouterSettings, resources: Resources) -> CandidateReader | None:

@@ -9,8 +9,8 @@ from kbqa.kb.graph import Graph
 from kbqa.sparql.compiler.compile import compile_crp
 from kbqa.sparql.forms import parse_crp, render_crp
 from kbqa.sparql.terms import FREEBASE_NS, LiteralTerm
+from tools.convert.fidelity import ENGINES, open_engines
 from tools.graph_servers import VIRTUOSO_IS_MISSING
-from tools.score.fidelity import ENGINES, open_engines
 
 # A continent with five countries, three of them with the same currency, two equally large.
 FACTS = """

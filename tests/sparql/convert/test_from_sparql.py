@@ -719,7 +719,7 @@ def test_a_query_that_became_a_crp_and_a_query_again_has_the_gold_answers(
         assert isinstance(solutions, pyoxigraph.QuerySolutions)
         found = {solution["x"].value.removeprefix(FREEBASE_NS) for solution in solutions}
         assert found == set(row["gold"]), row["id"]
-    # Over all 5,685 (tools/score/fidelity.py): sub-select 8, no topic 1; none is wrong.
+    # Over all 5,685 (tools/convert/fidelity.py): sub-select 8, no topic 1; none is wrong.
     assert refused.keys() <= {"sub-select"} and refused.total() <= 2, refused
 
 

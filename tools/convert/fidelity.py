@@ -1,6 +1,6 @@
 """Measure how much of a query's meaning SPARQL → CRP → SPARQL keeps, on real engines.
 
-    python -m tools.score.fidelity --queries queries-half.jsonl.gz --graph graph.nt.gz
+    python -m tools.convert.fidelity --queries queries-half.jsonl.gz --graph graph.nt.gz
 
 Each query is converted, compiled and run on every engine over the same small graph; its answers
 must be exactly the recorded ones, which Virtuoso 7 gave for the original query. The tables count
@@ -33,8 +33,8 @@ from kbqa.sparql.compiler.compile import compile_crp
 from kbqa.sparql.convert.from_sparql import crp_from_sparql
 from kbqa.sparql.errors import CrpConversionError, GraphError, InputError
 from kbqa.sparql.terms import LiteralTerm
+from tools.convert.query_constructs import CONSTRUCTS, query_constructs
 from tools.graph_servers import MissingServer, oxigraph_server, virtuoso_server
-from tools.score.query_constructs import CONSTRUCTS, query_constructs
 from tools.score.shares import share_with_interval
 
 ENGINES = ("embedded", "oxigraph", "virtuoso")

@@ -1,6 +1,6 @@
 """Compare the CRPs made from gold SPARQL with RouterKGQA's published ones.
 
-    python -m tools.score.published cwq.test-half.jsonl.gz --differences differences.jsonl
+    python -m tools.convert.published cwq.test-half.jsonl.gz --differences differences.jsonl
 
 Two CRPs agree when topic, main path and entity constraints are the same: at the same position,
 over the same hops, the same entity. Published texts name entities; converted CRPs hold ids, whose

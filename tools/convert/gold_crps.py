@@ -1,6 +1,6 @@
 """Score the CRPs made from gold SPARQL: do they find the official answers once compiled and run?
 
-    python -m tools.score.gold_crps --store DIR --questions webqsp.test-half.jsonl.gz \
+    python -m tools.convert.gold_crps --store DIR --questions webqsp.test-half.jsonl.gz \
         --questions cwq.test-half.jsonl.gz --failures failures.jsonl
 
 A question's query is converted, compiled and run on the store, as `kbqa eval` runs a candidate. For

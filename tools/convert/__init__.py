@@ -1,0 +1,1 @@
+"""Quality of SPARQL → CRP → SPARQL."""
