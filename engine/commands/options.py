@@ -72,7 +72,8 @@ def model_options(command: Command) -> Command:
     @click.option(
         "--backend",
         type=click.Choice(get_args(Backend)),
-        help="What runs the small model.  [default: transformers]",
+        help="What runs the small model.  [default: openvino if it is installed and there is no "
+        "GPU, else transformers]",
     )
     @click.option(
         "--server",
@@ -101,15 +102,16 @@ def model_options(command: Command) -> Command:
         threads: int | None,
         **rest: object,
     ) -> None:
-        backend = backend or ("transformers" if server is None else "server")
+        backend = backend or ("server" if server is not None else None)
         if (backend == "server") != (server is not None):
             raise click.UsageError("--backend server and --server URL go together")
-        if backend not in GRAPH_BACKENDS and decoding == "graph":
+        follows_graph = backend is None or backend in GRAPH_BACKENDS
+        if not follows_graph and decoding == "graph":
             raise click.UsageError(
                 f"--decoding graph is only for --backend {' and '.join(GRAPH_BACKENDS)}. "
                 f"Use schema with {backend}."
             )
-        level = decoding or (DEFAULT_LEVEL if backend in GRAPH_BACKENDS else "none")
+        level = decoding or (DEFAULT_LEVEL if follows_graph else "none")
         model = ModelChoice(base, adapter, n, level, backend, server, served_model, threads)
         command(*args, model=model, **rest)
 

@@ -3,7 +3,7 @@
     >>> import kbqa
     >>> graph = kbqa.open_graph()  # doctest: +SKIP
     >>> decoding = kbqa.Decoding("graph", graph)  # doctest: +SKIP
-    >>> model = kbqa.TransformersGenerator.load(decoding=decoding)  # doctest: +SKIP
+    >>> model = kbqa.OpenVinoGenerator.load(decoding=decoding)  # doctest: +SKIP
     >>> engine = kbqa.Engine(graph, model)  # doctest: +SKIP
     >>> engine.ask("what is the capital of Kenya?").answers  # doctest: +SKIP
     (AnswerEntity(term='m.d4u1bz5r', name='Nairobi', origin='graph'),)
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from kbqa.engine.running.confidence import ConfidenceModel as ConfidenceModel
     from kbqa.engine.running.execute import Policy as Policy
     from kbqa.engine.setup import Engine as Engine
+    from kbqa.engine.writing.backends.openvino_generator import (
+        OpenVinoGenerator as OpenVinoGenerator,
+    )
     from kbqa.engine.writing.backends.transformers_generator import (
         TransformersGenerator as TransformersGenerator,
     )
@@ -67,6 +70,7 @@ _HOMES = {
     "Policy": "kbqa.engine.running.execute",
     "Repairer": "kbqa.engine.methods.router.repair",
     "Request": "kbqa.engine.writing.generate",
+    "OpenVinoGenerator": "kbqa.engine.writing.backends.openvino_generator",
     "TransformersGenerator": "kbqa.engine.writing.backends.transformers_generator",
     "compile_crp": "kbqa.sparql.compiler.compile",
     "crp_from_sparql": "kbqa.sparql.convert.from_sparql",

@@ -1,10 +1,13 @@
 """Which small model writes, and what runs it: chosen first, loaded when it is needed."""
 
+import json
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from kbqa.engine.writing.generate import DEFAULT_LEVEL, DecodingLevel
+from kbqa.sparql.errors import ModelError
 
 if TYPE_CHECKING:
     from kbqa.engine.writing.generate import Generator
@@ -14,6 +17,9 @@ Backend = Literal["transformers", "openvino", "vllm", "server"]
 
 GRAPH_BACKENDS: tuple[Backend, ...] = ("transformers", "openvino")
 """Those that the graph can constrain: they run kbqa's own beam search."""
+
+_GPU_DEVICES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
+"""Files of NVIDIA's driver, of Windows' for Linux and of AMD's, if there is a GPU to compute on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +31,7 @@ class ModelChoice:
         adapter: Folder of the adapter, or None for the shipped one.
         n: Candidates for each question.
         decoding: How far what it writes is constrained.
-        backend: What runs it.
+        backend: What runs it; None for `default_backend`.
         server: Where it is served, for the back end ``server``.
         served_model: The model's name on the server; None if it serves only one.
         threads: Threads that a back end of `GRAPH_BACKENDS` computes with; None for its own choice.
@@ -35,7 +41,7 @@ class ModelChoice:
     adapter: Path | None
     n: int
     decoding: DecodingLevel = DEFAULT_LEVEL
-    backend: Backend = "transformers"
+    backend: Backend | None = None
     server: str | None = None
     served_model: str | None = None
     threads: int | None = None
@@ -65,11 +71,13 @@ class ModelChoice:
 
             check_server(self.server, SMALL_MODEL)
             return
-        if self.backend in GRAPH_BACKENDS:
-            require_lm_extra()
-        if self.backend == "openvino":
-            require_cpu_extra()
-        check_base_model(self.base or adapter_base(self.adapter or DEFAULT_ADAPTER))
+        base = self.base or adapter_base(self.adapter or DEFAULT_ADAPTER)
+        match self.backend or default_backend(base):
+            case "transformers":
+                require_lm_extra()
+            case "openvino":
+                require_cpu_extra()
+        check_base_model(base)
 
     def load(self, graph: "Graph | None") -> "Generator":
         """Check the model, which is quick, and load it.
@@ -84,6 +92,7 @@ class ModelChoice:
         """
         from kbqa.engine.writing.constraints.decoding import Decoding
         from kbqa.engine.writing.generate import DEFAULT_ADAPTER
+        from kbqa.engine.writing.models.adapter_files import adapter_base
 
         self.check()
         adapter = self.adapter or DEFAULT_ADAPTER
@@ -94,14 +103,42 @@ class ModelChoice:
 
             prompt = load_prompt_format(adapter)
             return ServerGenerator(self.server, prompt, self.served_model, decoding)
-        if self.backend == "vllm":
+        backend = self.backend or default_backend(self.base or adapter_base(adapter))
+        if backend == "vllm":
             from kbqa.engine.writing.backends.vllm_generator import VllmGenerator
 
             return VllmGenerator.load(adapter, self.base, decoding)
-        if self.backend == "openvino":
+        if backend == "openvino":
             from kbqa.engine.writing.backends.openvino_generator import OpenVinoGenerator
 
             return OpenVinoGenerator.load(adapter, self.base, decoding, self.threads)
         from kbqa.engine.writing.backends.transformers_generator import TransformersGenerator
 
         return TransformersGenerator.load(adapter, self.base, decoding, self.threads)
+
+
+def default_backend(base: str) -> Backend:
+    """Return what runs a base model unless the user says: OpenVINO if it can, and without a GPU.
+
+    Args:
+        base: As for `base_models.base_model`.
+    """
+    has_torch = find_spec("torch") is not None
+    has_gpu = any(Path(device).exists() for device in _GPU_DEVICES)
+    if has_torch and (has_gpu or find_spec("openvino") is None):
+        return "transformers"
+    return "openvino" if _is_plain_llama(base) else "transformers"
+
+
+def _is_plain_llama(base: str) -> bool:
+    from kbqa.engine.writing.models.base_models import SMOLLM2
+    from kbqa.engine.writing.models.llama_graph import LlamaShape
+
+    if base.lower() == SMOLLM2:
+        return True
+    try:
+        config = json.loads((Path(base) / "config.json").read_text(encoding="utf-8"))
+        LlamaShape.of(config)
+    except (OSError, ValueError, ModelError):  # the check of the model says what is wrong with it
+        return False
+    return True

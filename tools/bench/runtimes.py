@@ -9,6 +9,7 @@ noisy machine. With ``KBQA_PRECISION=float32`` they compute alike. Set ``OMP_WAI
 else torch's threads, which wait busily, and OpenVINO's hinder each other.
 """
 
+import random
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -18,7 +19,6 @@ from statistics import median
 
 import click
 import torch
-from transformers import AutoTokenizer
 
 from kbqa.engine.questions.question_sets import read_questions
 from kbqa.engine.writing.backends.batch_reader import BatchReader, ReadableModel
@@ -33,6 +33,7 @@ from kbqa.engine.writing.models.merged_checkpoint import load_merged
 from kbqa.engine.writing.models.openvino_model import compile_model
 from kbqa.engine.writing.models.precision import fastest_precision
 from kbqa.engine.writing.prompt import load_prompt_format
+from kbqa.engine.writing.tokenizer import SavedTokenizer
 from kbqa.kb.open import open_graph
 
 _RUNTIMES = ("transformers", "openvino")
@@ -45,16 +46,19 @@ _TOKENS = 1000  # Any tokens below this are read.
 def forward_ms(model: ReadableModel, texts: int, tokens: int) -> float:
     """Read random tokens once; a prompt with the logits after its last token, else after all."""
     is_prompt = tokens > _PROMPT_TOKENS
-    prompts = torch.randint(3, _TOKENS, (texts, tokens if is_prompt else _PROMPT_TOKENS))
-    blocks = torch.randint(3, _TOKENS, (texts, tokens)).tolist()
-    with torch.inference_mode():
-        reader = BatchReader(model, prompts, torch.ones_like(prompts))
+    prompts = _any_tokens(texts, tokens if is_prompt else _PROMPT_TOKENS)
+    blocks = _any_tokens(texts, tokens)
+    reader = BatchReader(model, prompts)
+    begun = time.perf_counter()
+    reader.read_prompts()
+    if not is_prompt:
         begun = time.perf_counter()
-        reader.read_prompts()
-        if not is_prompt:
-            begun = time.perf_counter()
-            reader.read(range(texts), blocks)
+        reader.read(range(texts), blocks)
     return 1000 * (time.perf_counter() - begun)
+
+
+def _any_tokens(texts: int, tokens: int) -> list[list[int]]:
+    return [random.choices(range(3, _TOKENS), k=tokens) for _ in range(texts)]
 
 
 def write_all(
@@ -109,7 +113,7 @@ def main(
     requests = [Request(question.text, question.topics) for question in questions]
     with closing(open_graph(store)) as graph:
         decoding, prompt = Decoding("graph", graph), load_prompt_format(DEFAULT_ADAPTER)
-        tokenizer = AutoTokenizer.from_pretrained(str(compiled.tokenizer))
+        tokenizer = SavedTokenizer(compiled.tokenizer)
         generators = [
             BeamSearchGenerator(model, tokenizer, prompt, name, decoding)
             for model, name in zip(models, _RUNTIMES, strict=True)

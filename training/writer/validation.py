@@ -111,18 +111,14 @@ class Validator:
         return right
 
     def _write(self, questions: Sequence[str], loss: TargetLoss) -> list[str]:
-        inputs = self._tokenizer(
-            [self._prompts[question] for question in questions],
-            return_tensors="pt",
-            padding=True,
-            padding_side="left",
-            add_special_tokens=False,
-        ).to(loss.device)
+        prompts = [
+            self._tokenizer.encode(self._prompts[question], add_special_tokens=False)
+            for question in questions
+        ]
         with mixed_precision(loss.device):
             found = beam_search(
                 loss.logits,
-                inputs["input_ids"],
-                inputs["attention_mask"],
+                prompts,
                 n=1,
                 end=self._tokenizer.eos_token_id,
                 max_new_tokens=self._max_new_tokens,

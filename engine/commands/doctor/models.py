@@ -7,10 +7,12 @@ from importlib.metadata import version
 from pathlib import Path
 
 from kbqa.engine.writing.generate import DEFAULT_ADAPTER
+from kbqa.engine.writing.model_choice import default_backend
 from kbqa.engine.writing.models.adapter_files import adapter_base, adapter_revision
 from kbqa.engine.writing.models.base_models import (
     SMOLLM2,
     check_base_model,
+    require_cpu_extra,
     require_lm_extra,
     smollm2_files,
 )
@@ -32,11 +34,6 @@ def check_models(base: str | None = None, adapter: Path | None = None) -> Iterat
         base: Base model, if not the one that the adapter names.
         adapter: Adapter, if not the shipped one.
     """
-    try:
-        require_lm_extra()
-        yield ok("lm", f"torch {version('torch')}, transformers {version('transformers')}")
-    except ModelError as error:
-        yield from_error("lm", error)
     adapter = adapter or DEFAULT_ADAPTER
     try:
         trained_on = adapter_base(adapter)
@@ -46,6 +43,7 @@ def check_models(base: str | None = None, adapter: Path | None = None) -> Iterat
         yield from_error("adapter", error, "Give a folder that `kbqa train-crp` wrote.")
         return
     name = base or trained_on
+    yield _check_backend(name)
     yield _check_base(name)
     misfit = _misfit(adapter, name)
     if misfit:
@@ -73,6 +71,18 @@ def model_memory_bytes(base: str | None = None, adapter: Path | None = None) -> 
         return 0
     weights = [*directory.glob("model*.safetensors"), *directory.glob("pytorch_model*.bin")]
     return 2 * sum(path.stat().st_size for path in weights)
+
+
+def _check_backend(base: str) -> Finding:
+    """Check that what runs the base model is installed."""
+    try:
+        if default_backend(base) == "openvino":
+            require_cpu_extra()
+            return ok("runtime", f"openvino {version('openvino')}")
+        require_lm_extra()
+    except ModelError as error:
+        return from_error("runtime", error)
+    return ok("runtime", f"torch {version('torch')}, transformers {version('transformers')}")
 
 
 def _check_base(name: str) -> Finding:

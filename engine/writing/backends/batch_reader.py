@@ -6,24 +6,47 @@ masked.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Integers = NDArray[np.int64]
 
 _PAD = 0  # any token: it is masked
+
+
+class Likely(NamedTuple):
+    """A token that may follow, and its log-probability, natural log."""
+
+    token: int
+    logprob: float
+
+
+class NextTokens(Protocol):
+    """What may follow each of some tokens, valid until the next reading."""
+
+    def logprobs(self, rows: Sequence[int], tokens: Sequence[int]) -> list[float]:
+        """Return the log-probability of each token in its row."""
+
+    def likeliest(self, row: int, count: int) -> list[Likely]:
+        """Return the likeliest tokens of a row, best first."""
 
 
 class Reading(Protocol):
     """A causal language model with the cache of what it has read so far."""
 
-    def keep(self, rows: "Tensor") -> None:
+    def keep(self, rows: "Integers") -> None:
         """Keep some rows of the cache, renumbered in this order; one may occur more than once."""
 
     def read(
-        self, tokens: "Tensor", mask: "Tensor", positions: "Tensor", wanted: "Tensor"
-    ) -> "Tensor":
+        self,
+        tokens: "Integers",
+        mask: "Integers",
+        positions: "Integers",
+        wanted: "NDArray[np.bool_]",
+    ) -> NextTokens:
         """Read tokens in every row, and add them to the cache.
 
         Args:
@@ -31,19 +54,15 @@ class Reading(Protocol):
             mask: 1 for each token of what was read before and of `tokens`, 0 for padding, shape
                 (rows, all tokens).
             positions: Of `tokens` in their texts, in the same shape.
-            wanted: True for each of `tokens` after which logits are needed.
+            wanted: True for each of `tokens` of which the next token is wanted.
 
         Returns:
-            Logits in float32, row after row, shape (tokens wanted, vocabulary).
+            What may follow the tokens wanted, text after text.
         """
 
 
 class ReadableModel(Protocol):
     """A causal language model in evaluation mode."""
-
-    @property
-    def device(self) -> "torch.device":
-        """Where the tensors have to be that it reads."""
 
     def begin(self) -> Reading:
         """Begin to read, with an empty cache."""
@@ -54,28 +73,24 @@ class BatchReader:
 
     Args:
         model: A causal language model.
-        prompts: Token ids, left-padded, shape (texts, tokens).
-        mask: 1 where a token is, shape (texts, tokens).
+        prompts: The tokens of each prompt, at least one.
     """
 
-    def __init__(self, model: ReadableModel, prompts: "Tensor", mask: "Tensor") -> None:
-        self._reading, self._prompts, self._mask = model.begin(), prompts, mask
+    def __init__(self, model: ReadableModel, prompts: Sequence[Sequence[int]]) -> None:
+        self._reading = model.begin()
+        self._prompts, self._mask = _padded(prompts)
 
-    def read_prompts(self) -> "Tensor":
-        """Read the prompts.
+    def read_prompts(self) -> NextTokens:
+        """Read the prompts; return what may follow each."""
+        import numpy as np
 
-        Returns:
-            Log-probabilities of the next token, natural log, shape (texts, vocabulary).
-        """
-        import torch
-
-        last = torch.zeros_like(self._mask, dtype=torch.bool)
+        last = np.zeros(self._mask.shape, np.bool_)
         last[:, -1] = True
-        return self._logprobs(self._prompts, last)
+        return self._read(self._prompts, last)
 
     def read(
         self, rows: Sequence[int], blocks: Sequence[Sequence[int]], *, only_last: bool = False
-    ) -> "Tensor":
+    ) -> NextTokens:
         """Keep some of the rows, renumbered in this order, and read a block of tokens in each.
 
         Args:
@@ -84,27 +99,35 @@ class BatchReader:
             only_last: Return only what follows the last token of each block.
 
         Returns:
-            Log-probabilities of the next token after each token read, block after block, shape
-            (tokens, vocabulary).
+            What may follow each token read, block after block.
         """
-        import torch
+        import numpy as np
 
-        device = self._mask.device
         if list(rows) != list(range(len(self._mask))):
-            kept = torch.tensor(rows, device=device)
+            kept = np.array(rows)
             self._reading.keep(kept)
             self._mask = self._mask[kept]
-        width = max(map(len, blocks))
-        padded = [[_PAD] * (width - len(block)) + list(block) for block in blocks]
-        is_token = [[0] * (width - len(block)) + [1] * len(block) for block in blocks]
-        block_mask = torch.tensor(is_token, device=device)
-        self._mask = torch.cat([self._mask, block_mask], dim=1)
-        wanted = block_mask.bool()
+        tokens, is_token = _padded(blocks)
+        self._mask = np.concatenate([self._mask, is_token], axis=1)
+        wanted = is_token.astype(np.bool_)
         if only_last:
             wanted[:, :-1] = False
-        return self._logprobs(torch.tensor(padded, device=device), wanted)
+        return self._read(tokens, wanted)
 
-    def _logprobs(self, tokens: "Tensor", wanted: "Tensor") -> "Tensor":
+    def _read(self, tokens: "Integers", wanted: "NDArray[np.bool_]") -> NextTokens:
         """Read tokens in every row; their mask is the end of the rows' masks."""
-        positions = (self._mask.cumsum(-1) - 1).clamp(min=0)[:, -tokens.shape[1] :]
-        return self._reading.read(tokens, self._mask, positions, wanted).log_softmax(-1)
+        positions = (self._mask.cumsum(axis=1) - 1).clip(min=0)[:, -tokens.shape[1] :]
+        return self._reading.read(tokens, self._mask, positions, wanted)
+
+
+def _padded(texts: Sequence[Sequence[int]]) -> "tuple[Integers, Integers]":
+    """Return texts padded on their left, shape (texts, tokens), and 1 where a token is."""
+    import numpy as np
+
+    width = max(map(len, texts))
+    tokens = np.full((len(texts), width), _PAD, np.int64)
+    is_token = np.zeros((len(texts), width), np.int64)
+    for row, text in enumerate(texts):
+        tokens[row, width - len(text) :] = text
+        is_token[row, width - len(text) :] = 1
+    return tokens, is_token

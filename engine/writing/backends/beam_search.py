@@ -12,14 +12,17 @@ without an alternative are not searched for; the model reads several of them at 
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from heapq import nlargest
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from kbqa.engine.deadline import check_deadline
-from kbqa.engine.writing.backends.batch_reader import BatchReader, ReadableModel
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from kbqa.engine.writing.backends.batch_reader import (
+    BatchReader,
+    Likely,
+    NextTokens,
+    ReadableModel,
+)
 
 HOPELESS = 6.0
 """A beam this many nats below its question's best is dropped: e^-6 is 0.0025. Among five candidates
@@ -163,8 +166,7 @@ class _Search:
 
 def beam_search(
     model: ReadableModel,
-    input_ids: "Tensor",
-    attention_mask: "Tensor",
+    prompts: Sequence[Sequence[int]],
     *,
     n: int,
     end: int,
@@ -178,8 +180,7 @@ def beam_search(
 
     Args:
         model: A causal language model.
-        input_ids: Prompts, left-padded, shape (questions, tokens).
-        attention_mask: 1 where a token is, shape (questions, tokens).
+        prompts: The tokens of each prompt.
         n: Number of beams, and most texts to return; 1 is greedy search.
         end: The end-of-text token.
         max_new_tokens: Texts that are not finished by then are dropped.
@@ -196,31 +197,28 @@ def beam_search(
     Raises:
         DeadlineExceeded: The deadline passed.
     """
-    import torch
-
-    states = starts if starts is not None else [Unsteered()] * len(input_ids)
+    states = starts if starts is not None else [Unsteered()] * len(prompts)
     searches = [
         _Search(n, end, max_new_tokens, [Beam((), 0, 0.0, state, row)])
         for row, state in enumerate(states)
     ]
-    reader = BatchReader(model, input_ids, attention_mask)
+    reader = BatchReader(model, prompts)
     going_on = dict(enumerate(searches))
-    with torch.inference_mode():
-        logprobs = reader.read_prompts()
-        for row, search in enumerate(searches):
-            search.advance(list(_options(search.beams[0], logprobs[row], n)))
-        while True:
-            for row in [row for row, search in going_on.items() if not search.beams]:
-                search = going_on.pop(row)
-                if done is not None:
-                    done(row, search.finished)
-            if is_wanted is not None:
-                for row in [row for row in going_on if not is_wanted(row)]:
-                    going_on.pop(row).give_up()
-            if not going_on:
-                return [search.finished for search in searches]
-            check_deadline(ends_at, "writing paths")
-            _read_on(going_on.values(), reader, n)
+    following = reader.read_prompts()
+    for row, search in enumerate(searches):
+        search.advance(list(_options(search.beams[0], following, row, n)))
+    while True:
+        for row in [row for row, search in going_on.items() if not search.beams]:
+            search = going_on.pop(row)
+            if done is not None:
+                done(row, search.finished)
+        if is_wanted is not None:
+            for row in [row for row in going_on if not is_wanted(row)]:
+                going_on.pop(row).give_up()
+        if not going_on:
+            return [search.finished for search in searches]
+        check_deadline(ends_at, "writing paths")
+        _read_on(going_on.values(), reader, n)
 
 
 def _read_on(searches: Collection[_Search], reader: BatchReader, n: int) -> None:
@@ -228,9 +226,9 @@ def _read_on(searches: Collection[_Search], reader: BatchReader, n: int) -> None
     beams = [beam for search in searches for beam in search.beams]
     width = max(1, _BLOCK_TOKENS // len(beams))
     blocks = [beam.tokens[len(beam.tokens) - beam.unread :][:width] for beam in beams]
-    logprobs = reader.read([beam.row for beam in beams], blocks)
+    following = reader.read([beam.row for beam in beams], blocks)
     ends = list(accumulate(map(len, blocks)))
-    forced = _forced(beams, blocks, logprobs)
+    forced = _forced(beams, blocks, following)
     row = 0
     for search in searches:
         options: list[_Option] = []
@@ -240,13 +238,13 @@ def _read_on(searches: Collection[_Search], reader: BatchReader, n: int) -> None
             if unread:
                 options.append(_Option(read.logprob, read, None))
             else:
-                options += _options(read, logprobs[ends[row] - 1], n)
+                options += _options(read, following, ends[row] - 1, n)
             row += 1
         search.advance(options)
 
 
 def _forced(
-    beams: Sequence[Beam], blocks: Sequence[Sequence[int]], logprobs: "Tensor"
+    beams: Sequence[Beam], blocks: Sequence[Sequence[int]], following: NextTokens
 ) -> list[float]:
     """Sum for each beam the log-probabilities of the tokens that follow those in its block."""
     rows: list[int] = []
@@ -254,26 +252,25 @@ def _forced(
     tokens: list[int] = []
     position = 0
     for row, (beam, block) in enumerate(zip(beams, blocks, strict=True)):
-        following = beam.tokens[len(beam.tokens) - beam.unread + 1 :][: len(block)]
-        rows += [row] * len(following)
-        at += range(position, position + len(following))
-        tokens += following
+        forced = beam.tokens[len(beam.tokens) - beam.unread + 1 :][: len(block)]
+        rows += [row] * len(forced)
+        at += range(position, position + len(forced))
+        tokens += forced
         position += len(block)
     sums = [0.0] * len(beams)
-    for row, logprob in zip(rows, logprobs[at, tokens].tolist(), strict=True):
+    for row, logprob in zip(rows, following.logprobs(at, tokens), strict=True):
         sums[row] += logprob
     return sums
 
 
-def _options(beam: Beam, logprobs: "Tensor", n: int) -> Iterator[_Option]:
+def _options(beam: Beam, following: NextTokens, row: int, n: int) -> Iterator[_Option]:
     """Yield the likeliest tokens that may follow a beam, as many as the search can use."""
     allowed = beam.state.tokens
     if allowed is None:
-        top = logprobs.topk(min(max(n + 1, CONSIDERED), len(logprobs)))
-        tokens, found = top.indices.tolist(), top.values.tolist()
+        likely = following.likeliest(row, max(n + 1, CONSIDERED))
     else:
-        listed = logprobs[list(allowed)]
-        top = listed.topk(min(n + 1, len(listed)))
-        tokens, found = [allowed[i] for i in top.indices.tolist()], top.values.tolist()
-    for token, logprob in zip(tokens, found, strict=True):
+        logprobs = following.logprobs([row] * len(allowed), allowed)
+        listed = map(Likely, allowed, logprobs)
+        likely = nlargest(n + 1, listed, key=lambda option: option.logprob)
+    for token, logprob in likely:
         yield _Option(beam.logprob + logprob, beam, token)

@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from kbqa.engine.deadline import held
 from kbqa.engine.writing.backends.batch_reader import ReadableModel
@@ -20,9 +19,7 @@ from kbqa.engine.writing.generate import (
     best_distinct,
 )
 from kbqa.engine.writing.prompt import PromptFormat
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+from kbqa.engine.writing.tokenizer import Tokenizer
 
 
 class BeamSearchGenerator:
@@ -39,14 +36,11 @@ class BeamSearchGenerator:
     def __init__(
         self,
         model: ReadableModel,
-        tokenizer: "PreTrainedTokenizerBase",
+        tokenizer: Tokenizer,
         prompt: PromptFormat,
         name: str,
         decoding: Decoding,
     ) -> None:
-        tokenizer.padding_side = "left"
-        if tokenizer.pad_token_id is None:
-            tokenizer.pad_token = tokenizer.eos_token
         self._model, self._tokenizer = model, tokenizer
         self._prompt, self._name = prompt, name
         self._decoding = decoding
@@ -80,10 +74,10 @@ class BeamSearchGenerator:
         ends_at: float | None,
         progress: Progress | None,
     ) -> list[list[Candidate]]:
-        prompts = [self._prompt.render(request.question) for request in requests]
-        inputs = self._tokenizer(
-            prompts, return_tensors="pt", padding=True, add_special_tokens=False
-        ).to(self._model.device)
+        prompts = [
+            self._tokenizer.encode(self._prompt.render(request.question), add_special_tokens=False)
+            for request in requests
+        ]
         form = self._prompt.crp_format
         steps = [self._decoding.steps(request, form) for request in requests]
         written: list[list[Candidate]] = [[] for _ in requests]
@@ -98,8 +92,7 @@ class BeamSearchGenerator:
 
         beam_search(
             self._model,
-            inputs["input_ids"],
-            inputs["attention_mask"],
+            prompts,
             n=n,
             end=self._tokenizer.eos_token_id,
             max_new_tokens=MAX_NEW_TOKENS,

@@ -3,12 +3,17 @@
 In a small model with a large vocabulary, the output layer is much of the work.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from inspect import signature
 from typing import TYPE_CHECKING
 
+from kbqa.engine.writing.backends.batch_reader import Likely
+
 if TYPE_CHECKING:
+    import numpy as np
     import torch
+    from numpy.typing import NDArray
     from torch import Tensor
     from transformers import Cache, PreTrainedModel
 
@@ -83,14 +88,54 @@ class CachedReading:
     logits: NextTokenLogits
     cache: "Cache"
 
-    def keep(self, rows: "Tensor") -> None:
+    def keep(self, rows: "NDArray[np.int64]") -> None:
         """Keep some rows of the cache."""
-        self.cache.batch_select_indices(rows)
+        import torch
+
+        with torch.inference_mode():
+            self.cache.batch_select_indices(torch.from_numpy(rows).to(self.logits.device))
 
     def read(
-        self, tokens: "Tensor", mask: "Tensor", positions: "Tensor", wanted: "Tensor"
-    ) -> "Tensor":
+        self,
+        tokens: "NDArray[np.int64]",
+        mask: "NDArray[np.int64]",
+        positions: "NDArray[np.int64]",
+        wanted: "NDArray[np.bool_]",
+    ) -> "TorchNextTokens":
         """Read tokens; see `Reading.read`."""
-        return self.logits(
-            wanted, self.cache, input_ids=tokens, attention_mask=mask, position_ids=positions
+        import torch
+
+        input_ids, attention_mask, position_ids, is_wanted = (
+            torch.from_numpy(array).to(self.logits.device)
+            for array in (tokens, mask, positions, wanted)
         )
+        with torch.inference_mode():
+            logits = self.logits(
+                is_wanted,
+                self.cache,
+                input_ids=input_ids,
+                attention_mask=attention_mask,
+                position_ids=position_ids,
+            )
+            return TorchNextTokens(logits.log_softmax(-1))
+
+
+@dataclass(frozen=True, slots=True)
+class TorchNextTokens:
+    """Log-probabilities of next tokens on the model's device; a `batch_reader.NextTokens`.
+
+    Attributes:
+        table: Shape (rows, vocabulary).
+    """
+
+    table: "Tensor"
+
+    def logprobs(self, rows: Sequence[int], tokens: Sequence[int]) -> list[float]:
+        """Return the log-probability of each token in its row."""
+        found: list[float] = self.table[list(rows), list(tokens)].tolist()
+        return found
+
+    def likeliest(self, row: int, count: int) -> list[Likely]:
+        """Return the likeliest tokens of a row, best first."""
+        top = self.table[row].topk(min(count, self.table.shape[1]))
+        return list(map(Likely, top.indices.tolist(), top.values.tolist()))

@@ -3,31 +3,31 @@
 It writes what `TransformersGenerator` writes in the same precision, up to rounding.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kbqa.engine.writing.backends.batch_reader import Likely
 from kbqa.engine.writing.backends.beam_search_generator import BeamSearchGenerator
 from kbqa.engine.writing.constraints.decoding import Decoding, check_form
 from kbqa.engine.writing.generate import DEFAULT_ADAPTER
 from kbqa.engine.writing.models.adapter_files import adapter_base, adapter_revision
-from kbqa.engine.writing.models.base_models import require_cpu_extra, require_lm_extra
 from kbqa.engine.writing.models.openvino_model import compile_model
 from kbqa.engine.writing.models.precision import fastest_precision
 from kbqa.engine.writing.prompt import load_prompt_format
+from kbqa.engine.writing.tokenizer import SavedTokenizer
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
     from openvino import CompiledModel, InferRequest
-    from torch import Tensor
 
 
 class OpenVinoModel:
     """A `ReadableModel` that OpenVINO compiled; it has one cache, so readings cannot overlap."""
 
     def __init__(self, compiled: "CompiledModel") -> None:
-        import torch
-
-        self.device: torch.device = torch.device("cpu")
         self._request = compiled.create_infer_request()
 
     def begin(self) -> "OpenVinoReading":
@@ -46,28 +46,68 @@ class OpenVinoReading:
     """
 
     request: "InferRequest"
-    rows: "Tensor | None" = None
+    rows: "NDArray[np.int64] | None" = None
 
-    def keep(self, rows: "Tensor") -> None:
+    def keep(self, rows: "NDArray[np.int64]") -> None:
         """Keep some rows; the state changes with the next reading."""
         self.rows = rows if self.rows is None else self.rows[rows]
 
     def read(
-        self, tokens: "Tensor", mask: "Tensor", positions: "Tensor", wanted: "Tensor"
-    ) -> "Tensor":
-        """Read tokens; see `Reading.read`. The logits are valid until the next reading."""
-        import torch
+        self,
+        tokens: "NDArray[np.int64]",
+        mask: "NDArray[np.int64]",
+        positions: "NDArray[np.int64]",
+        wanted: "NDArray[np.bool_]",
+    ) -> "NumpyNextTokens":
+        """Read tokens; see `Reading.read`."""
+        import numpy as np
 
-        rows = torch.arange(len(tokens)) if self.rows is None else self.rows
+        rows = np.arange(len(tokens)) if self.rows is None else self.rows
         self.rows = None
         inputs = {
-            "tokens": tokens.numpy(),
-            "mask": mask.numpy(),
-            "positions": positions.numpy(),
-            "wanted": wanted.flatten().nonzero().flatten().numpy(),
-            "rows": rows.int().numpy(),
+            "tokens": tokens,
+            "mask": mask,
+            "positions": positions,
+            "wanted": np.flatnonzero(wanted),
+            "rows": rows.astype(np.int32),
         }
-        return torch.from_numpy(self.request.infer(inputs, share_outputs=True)[0])
+        return NumpyNextTokens.of(self.request.infer(inputs, share_outputs=True)[0])
+
+
+@dataclass(frozen=True, slots=True)
+class NumpyNextTokens:
+    """What may follow, by the logits of a model; a `batch_reader.NextTokens`.
+
+    Attributes:
+        logits: Shape (rows, vocabulary).
+        log_sums: Of the exponentials of each row's logits.
+    """
+
+    logits: "NDArray[np.float32]"
+    log_sums: "NDArray[np.float32]"
+
+    @classmethod
+    def of(cls, logits: "NDArray[np.float32]") -> "NumpyNextTokens":
+        """Sum the exponentials of each row."""
+        import numpy as np
+
+        best = logits.max(axis=1, keepdims=True)
+        sums = np.exp(logits - best).sum(axis=1)
+        return cls(logits, best[:, 0] + np.log(sums))
+
+    def logprobs(self, rows: Sequence[int], tokens: Sequence[int]) -> list[float]:
+        """Return the log-probability of each token in its row."""
+        found: list[float] = (self.logits[rows, tokens] - self.log_sums[rows]).tolist()
+        return found
+
+    def likeliest(self, row: int, count: int) -> list[Likely]:
+        """Return the likeliest tokens of a row, best first."""
+        import numpy as np
+
+        logits = self.logits[row]
+        some = np.argpartition(logits, -min(count, len(logits)))[-count:]
+        tokens = some[np.argsort(-logits[some], kind="stable")].tolist()
+        return list(map(Likely, tokens, self.logprobs([row] * len(tokens), tokens)))
 
 
 class OpenVinoGenerator(BeamSearchGenerator):
@@ -94,19 +134,12 @@ class OpenVinoGenerator(BeamSearchGenerator):
             ModelError: The `lm` or the `cpu` extra, the base model or the adapter is missing or
                 broken, or the model is not a plain Llama.
         """
-        require_lm_extra()
-        require_cpu_extra()
-        import torch
-        from transformers import AutoTokenizer
-
         prompt, revision = load_prompt_format(adapter), adapter_revision(adapter)
         decoding = decoding or Decoding()
         if decoding.level != "none":
             check_form(prompt)
-        if threads is not None:
-            torch.set_num_threads(threads)
         compiled = compile_model(adapter, base, fastest_precision("cpu"), threads)
-        tokenizer = AutoTokenizer.from_pretrained(str(compiled.tokenizer))
+        tokenizer = SavedTokenizer(compiled.tokenizer)
         name = (
             f"{base or adapter_base(adapter)} + {adapter.resolve().name} {revision} under OpenVINO,"
             f" decoding {decoding.level}"

@@ -9,14 +9,11 @@ a new token where a piece begins, as tokenizers do that split texts into words f
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from kbqa.engine.writing.constraints.crp_grammar import OneOf, Options, Region, TextSet
+from kbqa.engine.writing.tokenizer import Tokenizer
 from kbqa.sparql.errors import ModelError
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 # What may come before a piece: nothing, a text, or a line break. Some tokenizers put a space before
 # the first word of a text.
@@ -69,7 +66,7 @@ class Pieces:
         ModelError: The tokenizer does not begin a new token where a piece begins.
     """
 
-    def __init__(self, tokenizer: "PreTrainedTokenizerBase") -> None:
+    def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
         self._special = frozenset(tokenizer.all_special_ids)
         self._tokens: dict[tuple[str, str], tuple[int, ...]] = {}
@@ -97,8 +94,7 @@ class Pieces:
     def text(self, tokens: Sequence[int]) -> str:
         """Write tokens as text, without tidying it; a space at its beginning is kept."""
         tokens = (*self._encode(_TEXT, _START), *tokens)
-        text = self._tokenizer.decode(tokens, clean_up_tokenization_spaces=False)
-        return str(text).removeprefix(_TEXT)
+        return self._tokenizer.decode(tokens).removeprefix(_TEXT)
 
     def is_special(self, token: int) -> bool:
         """Return whether a token has no text."""

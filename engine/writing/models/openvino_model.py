@@ -4,11 +4,19 @@ The cache holds the graph with its weights, the tokenizer, and what OpenVINO pre
 processor, so that later starts neither merge nor convert.
 """
 
+import json
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbqa.engine.writing.models.adapter_files import adapter_base, adapter_revision
-from kbqa.engine.writing.models.base_models import base_model, make_once, require_cpu_extra
+from kbqa.engine.writing.models.base_models import (
+    base_model,
+    make_once,
+    require_cpu_extra,
+    require_lm_extra,
+)
+from kbqa.engine.writing.models.checkpoint_weights import can_merge, merged_weights
 from kbqa.engine.writing.models.llama_graph import LlamaShape, llama_graph
 from kbqa.engine.writing.models.merged_checkpoint import checkpoint_key, load_merged
 from kbqa.engine.writing.models.precision import Precision
@@ -83,8 +91,17 @@ def _convert(base: str, adapter: Path, directory: Path) -> None:
     """Write the graph and the tokenizer into a folder."""
     from openvino import save_model
 
-    model, tokenizer = load_merged(base, adapter, "float32")
-    shape = LlamaShape.of(model.config.to_dict())
-    weights = {name: weight.numpy() for name, weight in model.state_dict().items()}
-    save_model(llama_graph(shape, weights), str(directory / _GRAPH), compress_to_fp16=False)
-    tokenizer.save_pretrained(str(directory))
+    folder = Path(base)
+    if can_merge(folder, adapter):
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        weights = merged_weights(folder, adapter)
+        for name in ("tokenizer.json", "tokenizer_config.json"):
+            shutil.copyfile(folder / name, directory / name)
+    else:
+        require_lm_extra()
+        model, tokenizer = load_merged(base, adapter, "float32")
+        config = model.config.to_dict()
+        weights = {name: weight.numpy() for name, weight in model.state_dict().items()}
+        tokenizer.save_pretrained(str(directory))
+    graph = llama_graph(LlamaShape.of(config), weights)
+    save_model(graph, str(directory / _GRAPH), compress_to_fp16=False)

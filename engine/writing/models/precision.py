@@ -6,6 +6,7 @@ processor. With ``KBQA_PRECISION=float32``, processors agree to about six digits
 """
 
 import os
+from pathlib import Path
 from typing import Literal
 
 from kbqa.sparql.errors import InputError
@@ -13,6 +14,7 @@ from kbqa.sparql.errors import InputError
 Precision = Literal["bfloat16", "float32"]
 
 _VARIABLE = "KBQA_PRECISION"
+_CPU_INFO = Path("/proc/cpuinfo")
 
 
 def fastest_precision(device: str) -> Precision:
@@ -34,9 +36,12 @@ def fastest_precision(device: str) -> Precision:
 
 
 def _has_fast_bf16(device: str) -> bool:
-    import torch
-
     if device == "cuda":
+        import torch
+
         return bool(torch.cuda.is_bf16_supported())
     # Without these instructions a CPU computes bf16 many times slower than float32.
-    return bool(torch.cpu._is_avx512_bf16_supported())
+    try:
+        return "avx512_bf16" in _CPU_INFO.read_text(encoding="utf-8").split()
+    except OSError:  # another system than Linux
+        return False

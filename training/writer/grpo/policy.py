@@ -28,7 +28,6 @@ from kbqa.training.writer.trained_model import TrainedModel, load_trained_model
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor
 
 logger = logging.getLogger(__name__)
 
@@ -56,13 +55,6 @@ class DrawnGroup(NamedTuple):
     question: Question
     prompt: tuple[int, ...]
     samples: tuple[Sample, ...]
-
-
-class _Prompts(NamedTuple):
-    """Left-padded prompts, each of shape (questions, tokens)."""
-
-    input_ids: "Tensor"
-    attention_mask: "Tensor"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +130,7 @@ class WriterPolicy:
         with mixed_precision(self.device):
             drawn = draw_texts(
                 self.logits,
-                *prompts,
+                prompts,
                 starts=[self._start(each) for each in steps],
                 seeds=[f"{seed} {question.id}" for question in questions],
                 sampling=Sampling(
@@ -148,13 +140,9 @@ class WriterPolicy:
                     MAX_NEW_TOKENS,
                 ),
             )
-        ids = [
-            tuple(row[mask.bool()].tolist())
-            for row, mask in zip(prompts.input_ids, prompts.attention_mask, strict=True)
-        ]
         return [
-            DrawnGroup(question, prompt, tuple(self._sample(text, walk) for text in texts))
-            for question, prompt, texts, walk in zip(questions, ids, drawn, steps, strict=True)
+            DrawnGroup(question, tuple(prompt), tuple(self._sample(text, walk) for text in texts))
+            for question, prompt, texts, walk in zip(questions, prompts, drawn, steps, strict=True)
         ]
 
     def _write(self, questions: Sequence[Question]) -> list[Candidate | None]:
@@ -162,7 +150,7 @@ class WriterPolicy:
         with mixed_precision(self.device):
             found = beam_search(
                 self.logits,
-                *self._prompts(questions),
+                self._prompts(questions),
                 n=1,
                 end=self.model.tokenizer.eos_token_id,
                 max_new_tokens=MAX_NEW_TOKENS,
@@ -173,15 +161,13 @@ class WriterPolicy:
             for texts, walk in zip(found, steps, strict=True)
         ]
 
-    def _prompts(self, questions: Sequence[Question]) -> _Prompts:
-        inputs = self.model.tokenizer(
-            [self.prompt.render(question.text) for question in questions],
-            return_tensors="pt",
-            padding=True,
-            padding_side="left",
-            add_special_tokens=False,
-        ).to(self.device)
-        return _Prompts(inputs["input_ids"], inputs["attention_mask"])
+    def _prompts(self, questions: Sequence[Question]) -> list[list[int]]:
+        """Return the tokens of each question's prompt."""
+        encode = self.model.tokenizer.encode
+        return [
+            encode(self.prompt.render(question.text), add_special_tokens=False)
+            for question in questions
+        ]
 
     def _steps(self, questions: Sequence[Question]) -> list[Steps | None]:
         form = self.prompt.crp_format

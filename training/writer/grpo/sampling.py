@@ -8,18 +8,16 @@ Where several tokens may follow, the model's probabilities are renormalised over
 text may follow, these are the allowed ones among the `CONSIDERED` likeliest.
 """
 
+import math
 import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from kbqa.engine.writing.backends.batch_reader import BatchReader
+from kbqa.engine.writing.backends.batch_reader import BatchReader, NextTokens
 from kbqa.engine.writing.backends.beam_search import CONSIDERED, State, forced_run
 from kbqa.engine.writing.backends.next_token_logits import NextTokenLogits
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 _BLOCK_TOKENS = 128
 """Tokens that the model reads at a time, padding included, but at least one for each text."""
@@ -89,8 +87,7 @@ class Sampling(NamedTuple):
 
 def draw_texts(
     logits: NextTokenLogits,
-    input_ids: "Tensor",
-    attention_mask: "Tensor",
+    prompts: Sequence[Sequence[int]],
     *,
     starts: Sequence[State],
     seeds: Sequence[str],
@@ -100,8 +97,7 @@ def draw_texts(
 
     Args:
         logits: The logits of a causal language model in evaluation mode.
-        input_ids: Prompts, left-padded, shape (questions, tokens).
-        attention_mask: 1 where a token is, shape (questions, tokens).
+        prompts: The tokens of each prompt.
         starts: The state in which the texts of each prompt begin.
         seeds: What decides the draws of each prompt.
         sampling: How they are drawn.
@@ -109,24 +105,21 @@ def draw_texts(
     Returns:
         The different texts for each prompt, in the order of their tokens.
     """
-    import torch
-
     drawing = _Drawing(seeds, sampling, [[] for _ in starts])
     nothing = Drawn((), (), sampling.texts, is_finished=False)
     for question, start in enumerate(starts):
         drawing.go_on(_Draft(question, question, nothing, 0, start), start)
-    reader = BatchReader(logits, input_ids, attention_mask)
-    with torch.inference_mode():
-        logprobs = reader.read_prompts()
-        while drawing.part(logprobs):
-            drafts = drawing.drafts
-            width = max(1, _BLOCK_TOKENS // len(drafts))
-            blocks = [_unread(draft)[:width] for draft in drafts]
-            logprobs = reader.read([draft.row for draft in drafts], blocks, only_last=True)
-            drawing.drafts = [
-                draft._replace(row=row, unread=draft.unread - len(block))
-                for row, (draft, block) in enumerate(zip(drafts, blocks, strict=True))
-            ]
+    reader = BatchReader(logits, prompts)
+    following = reader.read_prompts()
+    while drawing.part(following):
+        drafts = drawing.drafts
+        width = max(1, _BLOCK_TOKENS // len(drafts))
+        blocks = [_unread(draft)[:width] for draft in drafts]
+        following = reader.read([draft.row for draft in drafts], blocks, only_last=True)
+        drawing.drafts = [
+            draft._replace(row=row, unread=draft.unread - len(block))
+            for row, (draft, block) in enumerate(zip(drafts, blocks, strict=True))
+        ]
     return [sorted(texts) for texts in drawing.done]
 
 
@@ -139,7 +132,7 @@ class _Drawing:
     done: list[list[Drawn]]
     drafts: list[_Draft] = field(default_factory=list)
 
-    def part(self, logprobs: "Tensor") -> bool:
+    def part(self, following: NextTokens) -> bool:
         """Draw what follows each draft that is fully read; return whether any draft is left.
 
         A draft parts into as many as there are different tokens drawn.
@@ -149,21 +142,23 @@ class _Drawing:
             if draft.unread:
                 self.drafts.append(draft)
             else:
-                self._part(draft, logprobs[draft.row])
+                self._part(draft, following)
         return bool(self.drafts)
 
-    def _part(self, draft: _Draft, logprobs: "Tensor") -> None:
-        allowed = _allowed(draft.state, logprobs)
+    def _part(self, draft: _Draft, following: NextTokens) -> None:
+        allowed = _allowed(draft, following)
         if not allowed:
             self.done[draft.question].append(draft.drawn)
             return
         tokens, choices, times, _ = draft.drawn
-        weights = (logprobs[allowed] / self.sampling.temperature).softmax(-1).tolist()
+        logprobs = following.logprobs([draft.row] * len(allowed), allowed)
+        best = max(logprobs)
+        weights = [math.exp((one - best) / self.sampling.temperature) for one in logprobs]
         rng = random.Random(f"{self.seeds[draft.question]} {tokens}")
-        following = Counter(rng.choices(allowed, weights, k=times))
+        chosen = Counter(rng.choices(allowed, weights, k=times))
         if len(allowed) > 1:
             choices = (*choices, TokenChoice(len(tokens), tuple(allowed)))
-        for token, n in sorted(following.items()):
+        for token, n in sorted(chosen.items()):
             ends = token == self.sampling.end
             drawn = Drawn((*tokens, token), choices, n, is_finished=ends)
             if ends:
@@ -186,12 +181,13 @@ class _Drawing:
             self.drafts.append(draft._replace(drawn=drawn, unread=unread, state=state))
 
 
-def _allowed(state: State, logprobs: "Tensor") -> list[int]:
+def _allowed(draft: _Draft, following: NextTokens) -> list[int]:
     """List the tokens that may follow a text."""
+    state = draft.state
     if state.tokens is not None:
         return sorted(state.tokens)
-    likeliest = logprobs.topk(min(CONSIDERED, len(logprobs))).indices.tolist()
-    return sorted(token for token in likeliest if state.follow(token) is not None)
+    likeliest = following.likeliest(draft.row, CONSIDERED)
+    return sorted(token for token, _ in likeliest if state.follow(token) is not None)
 
 
 def _unread(draft: _Draft) -> tuple[int, ...]:

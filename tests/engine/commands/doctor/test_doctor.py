@@ -136,10 +136,16 @@ def test_coverage_of_a_graph_that_is_down_is_a_problem(tmp_path: Path) -> None:
 
 
 def test_a_missing_package_is_told_with_how_to_get_it(without) -> None:
-    without("torch")
-    lm = _by_check(check_models())["lm"]
-    assert (lm.status, lm.finding) == ("problem", "the small model needs torch")
-    assert "kbqa[lm]" in lm.advice
+    without("torch", "openvino")
+    runtime = _by_check(check_models())["runtime"]
+    assert (runtime.status, runtime.finding) == ("problem", "the small model needs openvino")
+    assert "kbqa[cpu]" in runtime.advice
+
+
+def test_torch_runs_the_model_where_openvino_is_not_installed(without) -> None:
+    pytest.importorskip("torch", reason="needs the lm extra")
+    without("openvino")
+    assert _by_check(check_models())["runtime"].finding.startswith("torch ")
 
 
 def test_missing_weights_are_told_with_how_to_get_them(without) -> None:

@@ -43,9 +43,16 @@ def scaling_model():
 
 @pytest.fixture(scope="module")
 def prompts():
-    """Three prompts of different lengths, left-padded."""
-    ids = torch.tensor([[1, 5, 6, 7, 8], [_PAD, 1, 9, 10, 4], [_PAD, _PAD, _PAD, 1, 11]])
-    return ids, (ids != _PAD).long()
+    """Three prompts of different lengths."""
+    return [[1, 5, 6, 7, 8], [1, 9, 10, 4], [1, 11]]
+
+
+@pytest.fixture(scope="module")
+def padded(prompts):
+    """The prompts as transformers takes them."""
+    width = max(map(len, prompts))
+    ids = torch.tensor([[_PAD] * (width - len(prompt)) + prompt for prompt in prompts])
+    return {"input_ids": ids, "attention_mask": (ids != _PAD).long()}
 
 
 def _logprob(model, prompt, text):
@@ -61,20 +68,18 @@ def _logprob(model, prompt, text):
 @pytest.mark.parametrize("kind", ["model", "scaling_model"])
 def test_each_text_has_the_logprob_that_it_claims(request, kind, prompts, n):
     model = request.getfixturevalue(kind)
-    ids, mask = prompts
-    found = beam_search(NextTokenLogits.of(model), ids, mask, n=n, end=_END, max_new_tokens=12)
+    found = beam_search(NextTokenLogits.of(model), prompts, n=n, end=_END, max_new_tokens=12)
     for row, texts in enumerate(found):
-        prompt = ids[row][mask[row] == 1].tolist()
         for text in texts:
-            assert text.logprob == pytest.approx(_logprob(model, prompt, text.tokens), abs=1e-3)
+            assert text.logprob == pytest.approx(
+                _logprob(model, prompts[row], text.tokens), abs=1e-3
+            )
 
 
 @pytest.mark.parametrize("n", [3, 5])
-def test_finds_texts_no_less_likely_than_transformers(model, prompts, n):
-    ids, mask = prompts
+def test_finds_texts_no_less_likely_than_transformers(model, prompts, padded, n):
     theirs = model.generate(
-        input_ids=ids,
-        attention_mask=mask,
+        **padded,
         num_beams=n,
         num_return_sequences=1,
         do_sample=False,
@@ -84,18 +89,21 @@ def test_finds_texts_no_less_likely_than_transformers(model, prompts, n):
         return_dict_in_generate=True,
         output_scores=True,
     )
-    ours = beam_search(NextTokenLogits.of(model), ids, mask, n=n, end=_END, max_new_tokens=12)
-    ended = [row for row, found in enumerate(theirs.sequences[:, ids.shape[1] :]) if _END in found]
+    ours = beam_search(NextTokenLogits.of(model), prompts, n=n, end=_END, max_new_tokens=12)
+    ended = [
+        row
+        for row, found in enumerate(theirs.sequences[:, padded["input_ids"].shape[1] :])
+        if _END in found
+    ]
     assert ended
     for row in ended:
         assert ours[row][0].logprob >= float(theirs.sequences_scores[row]) - 1e-3
 
 
-def test_one_beam_is_greedy(model, prompts):
-    ids, mask = prompts
-    theirs = model.generate(input_ids=ids, attention_mask=mask, do_sample=False, max_new_tokens=12)
-    ours = beam_search(NextTokenLogits.of(model), ids, mask, n=1, end=_END, max_new_tokens=12)
-    sequences = [row[ids.shape[1] :].tolist() for row in theirs]
+def test_one_beam_is_greedy(model, prompts, padded):
+    theirs = model.generate(**padded, do_sample=False, max_new_tokens=12)
+    ours = beam_search(NextTokenLogits.of(model), prompts, n=1, end=_END, max_new_tokens=12)
+    sequences = [row[padded["input_ids"].shape[1] :].tolist() for row in theirs]
     ended = [row for row, sequence in enumerate(sequences) if _END in sequence]
     assert ended
     for row in ended:
@@ -104,26 +112,14 @@ def test_one_beam_is_greedy(model, prompts):
 
 
 def test_a_question_is_searched_alike_alone_and_in_a_batch(model, prompts):
-    ids, mask = prompts
-    together = beam_search(NextTokenLogits.of(model), ids, mask, n=4, end=_END, max_new_tokens=12)
-    for row in range(len(ids)):
-        kept = mask[row] == 1
-        [alone] = beam_search(
-            NextTokenLogits.of(model),
-            ids[row][kept][None],
-            mask[row][kept][None],
-            n=4,
-            end=_END,
-            max_new_tokens=12,
-        )
-        assert [text.tokens for text in alone] == [text.tokens for text in together[row]]
+    together = beam_search(NextTokenLogits.of(model), prompts, n=4, end=_END, max_new_tokens=12)
+    for prompt, texts in zip(prompts, together, strict=True):
+        [alone] = beam_search(NextTokenLogits.of(model), [prompt], n=4, end=_END, max_new_tokens=12)
+        assert [text.tokens for text in alone] == [text.tokens for text in texts]
 
 
 def test_texts_come_best_first_and_without_their_end(model, prompts):
-    ids, mask = prompts
-    for texts in beam_search(
-        NextTokenLogits.of(model), ids, mask, n=5, end=_END, max_new_tokens=12
-    ):
+    for texts in beam_search(NextTokenLogits.of(model), prompts, n=5, end=_END, max_new_tokens=12):
         logprobs = [text.logprob for text in texts]
         assert logprobs == sorted(logprobs, reverse=True)
         assert all(_END not in text.tokens for text in texts)
@@ -131,8 +127,7 @@ def test_texts_come_best_first_and_without_their_end(model, prompts):
 
 
 def test_an_unfinished_text_is_given_up(model, prompts):
-    ids, mask = prompts
-    for texts in beam_search(NextTokenLogits.of(model), ids, mask, n=2, end=_END, max_new_tokens=1):
+    for texts in beam_search(NextTokenLogits.of(model), prompts, n=2, end=_END, max_new_tokens=1):
         assert all(text.tokens == () for text in texts)
 
 
@@ -169,19 +164,16 @@ TEXTS = [(3, 4, 5, 6, 7, 8), (3, 4, 5, 9), (3, 10), (11, 12, 3, 3, 3, 3, 3, 4), 
 @pytest.mark.parametrize("n", [2, 6])
 def test_steered_texts_are_the_likeliest_of_those_allowed(model, prompts, monkeypatch, state, n):
     monkeypatch.setattr("kbqa.engine.writing.backends.beam_search.HOPELESS", 1000.0)
-    ids, mask = prompts
     found = beam_search(
         NextTokenLogits.of(model),
-        ids,
-        mask,
+        prompts,
         n=n,
         end=_END,
         max_new_tokens=12,
-        starts=[state(TEXTS)] * len(ids),
+        starts=[state(TEXTS)] * len(prompts),
     )
     for row, texts in enumerate(found):
-        prompt = ids[row][mask[row] == 1].tolist()
-        scores = {text: _logprob(model, prompt, text) for text in TEXTS}
+        scores = {text: _logprob(model, prompts[row], text) for text in TEXTS}
         assert {text.tokens for text in texts} <= set(TEXTS)
         for text in texts:
             assert text.logprob == pytest.approx(scores[text.tokens], abs=1e-3)
@@ -192,18 +184,16 @@ def test_steered_texts_are_the_likeliest_of_those_allowed(model, prompts, monkey
 
 def test_tokens_without_an_alternative_are_read_in_blocks(model, prompts, monkeypatch):
     monkeypatch.setattr("kbqa.engine.writing.backends.beam_search.HOPELESS", 1000.0)
-    ids, mask = prompts
     found = {}
     for block in (1, 2, 64):
         monkeypatch.setattr("kbqa.engine.writing.backends.beam_search._BLOCK_TOKENS", block)
         found[block] = beam_search(
             NextTokenLogits.of(model),
-            ids,
-            mask,
+            prompts,
             n=6,
             end=_END,
             max_new_tokens=12,
-            starts=[_OneOf(TEXTS)] * len(ids),
+            starts=[_OneOf(TEXTS)] * len(prompts),
         )
     for texts in zip(*found.values(), strict=True):
         for same in zip(*texts, strict=True):
@@ -218,10 +208,9 @@ def test_a_way_that_leads_nowhere_is_given_up(model, prompts):
         def follow(self, token):
             return None
 
-    ids, mask = prompts
     starts = [Nowhere(), _OneOf(TEXTS), Nowhere()]
     found = beam_search(
-        NextTokenLogits.of(model), ids, mask, n=2, end=_END, max_new_tokens=12, starts=starts
+        NextTokenLogits.of(model), prompts, n=2, end=_END, max_new_tokens=12, starts=starts
     )
     assert [bool(texts) for texts in found] == [False, True, False]
 
@@ -230,7 +219,7 @@ class _Counting:
     """A model that counts the texts that it reads at each step."""
 
     def __init__(self, model):
-        self._model, self.device, self.rows = model, model.device, []
+        self._model, self.rows = model, []
 
     def begin(self):
         self._reading = self._model.begin()
@@ -248,14 +237,13 @@ class _Counting:
 def search(model, prompts, monkeypatch):
     """Search for one short text, and for longer ones beside it."""
     monkeypatch.setattr("kbqa.engine.writing.backends.beam_search.HOPELESS", 1000.0)
-    ids, mask = prompts
     starts = [_OneOf([(3,)]), _OneOf(TEXTS), _OneOf(TEXTS)]
     counting = _Counting(NextTokenLogits.of(model))
 
     def search(**follow):
         counting.rows.clear()
         found = beam_search(
-            counting, ids, mask, n=6, end=_END, max_new_tokens=12, starts=starts, **follow
+            counting, prompts, n=6, end=_END, max_new_tokens=12, starts=starts, **follow
         )
         return found, list(counting.rows)
 

@@ -1,6 +1,8 @@
 """The shipped adapter under OpenVINO writes what it writes under transformers."""
 
 import importlib.util
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -11,7 +13,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the lm extra")
 pytest.importorskip("openvino", reason="needs the cpu extra")
 
-from kbqa.engine.writing.backends.batch_reader import BatchReader  # noqa: E402
+from kbqa.engine.writing.backends.batch_reader import BatchReader, ReadableModel  # noqa: E402
 from kbqa.engine.writing.backends.next_token_logits import NextTokenLogits  # noqa: E402
 from kbqa.engine.writing.backends.openvino_generator import (  # noqa: E402
     OpenVinoGenerator,
@@ -111,24 +113,37 @@ def test_rows_can_be_dropped_repeated_and_reordered_between_blocks_of_any_length
         ),
         "openvino": OpenVinoModel(compile_model(DEFAULT_ADAPTER, None, "float32").model),
     }
-    prompts = torch.tensor([[0, 0, 504, 1343], [0, 253, 5248, 282], [99, 4649, 28, 351]])
-    mask = (prompts != 0).long()
+    found = {name: _readings(model) for name, model in reader_of.items()}
+    assert found["openvino"] == pytest.approx(found["transformers"], rel=1e-4, abs=1e-3)
+
+
+def _readings(model: ReadableModel) -> list[float]:
+    """Read blocks, and return some log-probabilities after each token wanted."""
+    tokens = range(0, 49152, 97)
+    reader = BatchReader(model, [[504, 1343], [253, 5248, 282], [99, 4649, 28, 351]])
     logprobs = []
-    for model in reader_of.values():
-        reader = BatchReader(model, prompts, mask)
-        with torch.inference_mode():
-            logprobs.append(
-                torch.cat(
-                    [
-                        reader.read_prompts(),
-                        reader.read([2, 0, 0, 1], [[5], [6, 7, 8], [9, 10], [11]]),
-                        reader.read([3, 1], [[12, 13], [14, 15, 16]], only_last=True),
-                        reader.read([1, 1, 0], [[17], [18, 19], [20]]),
-                    ]
-                )
-            )
-    assert logprobs[0].shape == logprobs[1].shape == (3 + 7 + 2 + 4, 49152)
-    torch.testing.assert_close(logprobs[1], logprobs[0], rtol=1e-4, atol=1e-3)
+    for wanted, read in (
+        (3, reader.read_prompts),
+        (7, lambda: reader.read([2, 0, 0, 1], [[5], [6, 7, 8], [9, 10], [11]])),
+        (2, lambda: reader.read([3, 1], [[12, 13], [14, 15, 16]], only_last=True)),
+        (4, lambda: reader.read([1, 1, 0], [[17], [18, 19], [20]])),
+    ):
+        following = read()
+        for row in range(wanted):
+            logprobs += following.logprobs([row] * len(tokens), tokens)
+            logprobs += [token.logprob for token in following.likeliest(row, 5)]
+    return logprobs
+
+
+def test_a_question_is_answered_without_torch_and_transformers() -> None:
+    code = (
+        "import sys; from kbqa.engine.cli import main\n"
+        "try: main(['ask', 'what is the capital of Kenya?'])\n"
+        "finally: print(*sys.modules, file=sys.stderr)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.startswith("Nairobi")
+    assert not {"torch", "transformers", "sentence_transformers"} & set(run.stderr.split())
 
 
 def test_the_number_of_threads_is_the_one_asked_for() -> None:

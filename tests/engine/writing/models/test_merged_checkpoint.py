@@ -1,12 +1,14 @@
 """An adapter merged into a tiny random model, made once in the cache."""
 
+import json
 import shutil
 from pathlib import Path
 
 import pytest
 
 from kbqa.engine.writing.models.base_models import quiet_transformers
-from kbqa.engine.writing.models.merged_checkpoint import merged_checkpoint
+from kbqa.engine.writing.models.checkpoint_weights import can_merge, merged_weights
+from kbqa.engine.writing.models.merged_checkpoint import load_merged, merged_checkpoint
 from kbqa.sparql.errors import ModelError
 
 
@@ -52,6 +54,42 @@ def adapter(base: Path, tmp_path: Path) -> Path:
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("KBQA_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
+
+
+def test_numpy_merges_as_peft_does(base: Path, adapter: Path) -> None:
+    assert can_merge(base, adapter)
+    ours = merged_weights(base, adapter)
+    theirs = load_merged(str(base), adapter, "float32").model.state_dict()
+    assert ours.keys() == theirs.keys()
+    for name, weights in ours.items():
+        assert weights == pytest.approx(theirs[name].numpy(), abs=1e-7), name
+
+
+def test_numpy_merges_no_adapter_of_another_kind(base: Path, adapter: Path) -> None:
+    path = adapter / "adapter_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"use_dora": True}))
+    assert not can_merge(base, adapter)
+
+
+def test_a_whole_model_in_bf16_is_read_exactly(base: Path, tmp_path: Path) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(str(base)).to(torch.bfloat16)
+    whole = tmp_path / "whole"
+    shutil.copytree(base, whole)
+    model.save_pretrained(str(whole))
+    assert can_merge(whole, whole)
+    weights = merged_weights(whole, whole)
+    for name, expected in model.state_dict().items():
+        assert (weights[name] == expected.float().numpy()).all(), name
+
+
+def test_weights_cut_short_are_reported(base: Path, adapter: Path) -> None:
+    path = adapter / "adapter_model.safetensors"
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(ModelError, match="cannot be loaded"):
+        merged_weights(base, adapter)
 
 
 def test_the_checkpoint_computes_what_base_and_adapter_do(base: Path, adapter: Path) -> None:

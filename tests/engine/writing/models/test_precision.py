@@ -3,8 +3,6 @@ import pytest
 from kbqa.engine.writing.models.precision import fastest_precision
 from kbqa.sparql.errors import InputError
 
-pytest.importorskip("torch", reason="needs the lm extra")
-
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float32"])
 def test_the_environment_decides_on_every_processor(

@@ -75,12 +75,9 @@ def logits() -> NextTokenLogits:
 
 
 def _draw(logits, prompts, seeds, start=_Fork, texts=8, temperature=1.0, longest=9):
-    width = max(map(len, prompts))
-    ids = torch.tensor([[0] * (width - len(one)) + one for one in prompts])
     return draw_texts(
         logits,
-        ids,
-        (ids != 0).long(),
+        prompts,
         starts=[start() for _ in prompts],
         seeds=seeds,
         sampling=Sampling(texts, temperature, END, longest),

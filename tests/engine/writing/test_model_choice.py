@@ -1,0 +1,86 @@
+"""What runs the small model unless the user says."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import pytest
+
+from kbqa.engine.writing import model_choice
+from kbqa.engine.writing.model_choice import ModelChoice, default_backend
+from kbqa.engine.writing.models.base_models import SMOLLM2
+from kbqa.sparql.errors import ModelError
+
+LLAMA = {
+    "model_type": "llama",
+    "hidden_act": "silu",
+    "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0},
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "num_hidden_layers": 1,
+    "hidden_size": 8,
+    "rms_norm_eps": 1e-5,
+    "tie_word_embeddings": True,
+}
+
+
+@pytest.fixture
+def installed(monkeypatch: pytest.MonkeyPatch):
+    """Make exactly these packages look as if they were installed, on a machine without a GPU."""
+
+    def installed(*names: str) -> None:
+        def find(name: str) -> object:
+            return object() if name in names else None
+
+        monkeypatch.setattr(model_choice, "find_spec", find)
+        monkeypatch.setattr(model_choice, "_GPU_DEVICES", ())
+
+    return installed
+
+
+@pytest.mark.parametrize(
+    ("packages", "backend"),
+    [
+        (("torch", "openvino"), "openvino"),
+        (("openvino",), "openvino"),
+        (("torch",), "transformers"),
+        ((), "openvino"),  # what is missing is then reported with the smaller of the two installs
+    ],
+)
+def test_openvino_runs_it_where_it_is_installed(installed, packages, backend) -> None:
+    installed(*packages)
+    assert default_backend(SMOLLM2) == backend
+
+
+def test_a_gpu_is_used(installed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    installed("torch", "openvino")
+    monkeypatch.setattr(model_choice, "_GPU_DEVICES", (str(tmp_path),))
+    assert default_backend(SMOLLM2) == "transformers"
+
+
+@pytest.mark.parametrize(
+    ("changed", "backend"),
+    [({}, "openvino"), ({"model_type": "qwen2"}, "transformers"), (None, "transformers")],
+    ids=["llama", "another kind", "no configuration"],
+)
+def test_transformers_runs_what_openvino_cannot(
+    installed, tmp_path: Path, changed: dict | None, backend: str
+) -> None:
+    installed("torch", "openvino")
+    if changed is not None:
+        (tmp_path / "config.json").write_text(json.dumps(LLAMA | changed))
+    assert default_backend(str(tmp_path)) == backend
+
+
+def test_without_any_runtime_the_smaller_one_is_advised(
+    installed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed()
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda name, *rest: None if name in {"torch", "openvino"} else find_spec(name, *rest),
+    )
+    with pytest.raises(ModelError, match=r"needs openvino\. Install: pip install 'kbqa\[cpu\]'"):
+        ModelChoice(None, None, 5).check()
