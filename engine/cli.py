@@ -232,7 +232,7 @@ def main(debug: bool, verbose: int) -> None:
     working folder.
     """
     # torch's threads spin while they wait, unless told otherwise before torch is imported. Beside
-    # other jobs on the same cores, a question then takes three times as long.
+    # other jobs on the same cores, a question then takes three times as long and more.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     # A level of its own: the libraries below kbqa would drown what it logs.
     level = {0: logging.WARNING, 1: logging.INFO}.get(verbose, logging.DEBUG)

