@@ -73,7 +73,8 @@ def load_minilm() -> "tuple[Weights, Tokenizer]":
 def _load_weights(path: Path) -> "Weights":
     from safetensors.numpy import load_file
 
-    return load_file(path)
+    weights: Weights = load_file(path)
+    return weights
 
 
 class _Linear(NamedTuple):

@@ -14,7 +14,7 @@ from kbqa.engine.writing.constraints.decoding import Decoding, check_form
 from kbqa.engine.writing.generate import DEFAULT_ADAPTER
 from kbqa.engine.writing.models.adapter_files import adapter_base, adapter_revision
 from kbqa.engine.writing.models.openvino_model import compile_model
-from kbqa.engine.writing.models.precision import fastest_precision
+from kbqa.engine.writing.models.precision import openvino_precision
 from kbqa.engine.writing.prompt import load_prompt_format
 from kbqa.engine.writing.tokenizer import SavedTokenizer
 
@@ -138,7 +138,7 @@ class OpenVinoGenerator(BeamSearchGenerator):
         decoding = decoding or Decoding()
         if decoding.level != "none":
             check_form(prompt)
-        compiled = compile_model(adapter, base, fastest_precision("cpu"), threads)
+        compiled = compile_model(adapter, base, openvino_precision(), threads)
         tokenizer = SavedTokenizer(compiled.tokenizer)
         name = (
             f"{base or adapter_base(adapter)} + {adapter.resolve().name} {revision} under OpenVINO,"

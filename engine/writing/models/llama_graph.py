@@ -14,7 +14,7 @@ Source: Touvron et al. 2023, LLaMA; Su et al. 2021, RoFormer, for rotary embeddi
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbqa.sparql.errors import ModelError
 
@@ -87,7 +87,7 @@ class LlamaShape:
         )
 
 
-def llama_graph(shape: LlamaShape, weights: "Weights") -> "Model":
+def llama_graph(shape: LlamaShape, weights: "Weights", *, in_int8: bool = False) -> "Model":
     """Build the graph of a Llama model.
 
     Its inputs:
@@ -105,12 +105,20 @@ def llama_graph(shape: LlamaShape, weights: "Weights") -> "Model":
     Args:
         shape: The model's configuration.
         weights: The weights by their names in Hugging Face's checkpoints.
+        in_int8: Keep matrices in 8 bits, with a scale for each row.
     """
-    return _Graph(shape, weights).build()
+    return _Graph(shape, weights, in_int8).build()
+
+
+class _Rows(NamedTuple):
+    """A matrix in int8, and the scale of each row, shape (rows, 1)."""
+
+    whole: "Node"
+    scales: "Node"
 
 
 class _Graph:
-    def __init__(self, shape: LlamaShape, weights: "Weights") -> None:
+    def __init__(self, shape: LlamaShape, weights: "Weights", in_int8: bool) -> None:
         from openvino import PartialShape, Type, opset13
 
         self._op, self._shape, self._weights = opset13, shape, weights
@@ -125,16 +133,18 @@ class _Graph:
             node.output(0).set_names({node.friendly_name})
         self._texts = self._size(self._tokens, 0)
         self._assigns: list[Any] = []
+        self._in_int8 = in_int8
+        self._matrices: dict[str, Node | _Rows] = {}
 
     def build(self) -> "Model":
         from openvino import Model
 
         op = self._op
-        embeddings = self._weight("model.embed_tokens.weight")
-        head = embeddings if self._shape.has_tied_head else self._weight("lm_head.weight")
+        embeddings = "model.embed_tokens.weight"
+        head = self._matrix(embeddings if self._shape.has_tied_head else "lm_head.weight")
         cosine, sine = self._rotation()
         bias = self._attention_bias()
-        hidden = op.gather(embeddings, self._tokens, self._int(0))
+        hidden = self._rows_of(embeddings, self._tokens)
         for layer in range(self._shape.layers):
             name = f"model.layers.{layer}"
             normed = self._norm(hidden, f"{name}.input_layernorm")
@@ -234,7 +244,34 @@ class _Graph:
         return op.multiply(scaled, self._weight(f"{name}.weight"))
 
     def _linear(self, hidden: "Node", name: str) -> "Node":
-        return self._op.matmul(hidden, self._weight(f"{name}.weight"), False, True)
+        return self._op.matmul(hidden, self._matrix(f"{name}.weight"), False, True)
+
+    def _matrix(self, name: str) -> "Node":
+        """Return a matrix; OpenVINO multiplies by one in int8 without writing it out."""
+        matrix = self._stored(name)
+        if not isinstance(matrix, _Rows):
+            return matrix
+        return self._op.multiply(self._op.convert(matrix.whole, "f32"), matrix.scales)
+
+    def _rows_of(self, name: str, rows: "Node") -> "Node":
+        op, first, matrix = self._op, self._int(0), self._stored(name)
+        if not isinstance(matrix, _Rows):
+            return op.gather(matrix, rows, first)
+        whole = op.convert(op.gather(matrix.whole, rows, first), "f32")
+        return op.multiply(whole, op.gather(matrix.scales, rows, first))
+
+    def _stored(self, name: str) -> "Node | _Rows":
+        if name not in self._matrices:
+            whole = self._weights[name]
+            self._matrices[name] = self._quantized(whole) if self._in_int8 else self._weight(name)
+        return self._matrices[name]
+
+    def _quantized(self, matrix: "NDArray[np.float32]") -> _Rows:
+        import numpy as np
+
+        scales = np.maximum(np.abs(matrix).max(axis=1, keepdims=True) / 127, 1e-12)
+        whole = np.rint(matrix / scales).astype(np.int8)
+        return _Rows(self._op.constant(whole), self._op.constant(scales.astype(np.float32)))
 
     def _weight(self, name: str) -> "Node":
         return self._op.constant(self._weights[name], shared_memory=True)

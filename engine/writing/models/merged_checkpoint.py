@@ -15,7 +15,7 @@ from kbqa.engine.writing.models.base_models import (
     quiet_transformers,
     require_lm_extra,
 )
-from kbqa.engine.writing.models.precision import Precision
+from kbqa.engine.writing.models.precision import OpenVinoPrecision, Precision
 from kbqa.kb.cache import cache_directory
 from kbqa.sparql.errors import ModelError
 
@@ -48,7 +48,7 @@ def merged_checkpoint(adapter: Path, base: str | None, precision: Precision) -> 
     return make_once(checkpoint, lambda directory: _merge(base, adapter, precision, directory))
 
 
-def checkpoint_key(base: str, revision: str, precision: Precision) -> str:
+def checkpoint_key(base: str, revision: str, precision: OpenVinoPrecision) -> str:
     """Return a name for what a merged model is made from, and when a base model's files changed.
 
     Args:
