@@ -22,6 +22,10 @@ Fate = Literal["unreadable", "unlinked", "unreachable", "reachable", "failed"]
 """How far a candidate came. ``unlinked``: no entity was found for its topic. ``unreachable`` or
 ``reachable``: its main path. ``failed``: the graph did not answer."""
 
+Source = Literal["writer", "search", "repair", "walk", "given"]
+"""Where a candidate comes from: the model wrote it, a search of the graph added it, a repair found
+it, it is the way of a walk or of retrieved triples, or a person wrote it."""
+
 Said: TypeAlias = tuple[str, int | frozenset[Term]]
 
 FIRST_ANSWERS = 3
@@ -118,13 +122,17 @@ class Tried:
             return "yes", 1
         return "answers" if self.boolean is None else "no", frozenset(self.terms)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON record; ``boolean`` and ``count`` are there only if they are set."""
+    def to_dict(self, source: Source | None = None) -> dict[str, Any]:
+        """Return a JSON record; ``boolean`` and ``count`` are there only if they are set.
+
+        Args:
+            source: Where it comes from; by default the model or, if it was searched, the graph.
+        """
         values = {"boolean": self.boolean, "count": self.count}
         return {
             **written_record(self.candidate.text),
             "crp_words": self._words(),
-            "source": "search" if self.candidate.is_searched else "writer",
+            "source": source or ("search" if self.candidate.is_searched else "writer"),
             "logprob": round(self.candidate.logprob, 4),
             "fate": self.fate,
             "problem": self.problem,
