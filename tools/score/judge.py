@@ -16,6 +16,8 @@ that the way could have chosen:
 - *without GROUP*: the judge with a confidence model that lacks a group of features, fitted to the
   files of --features.
 
+`--plot` draws the F1 by the number of written candidates, for each source.
+
 Differences are from the first line, and paired. Below is how well the confidences of the judge and
 of the way before hold: calibration error, Brier score, and AUROC of an F1 of at least 0.5.
 """
@@ -35,6 +37,7 @@ from kbqa.engine.evaluation.scores.calibration import (
     calibration_error,
     separate_right,
 )
+from kbqa.engine.evaluation.scores.metrics import bootstrap_mean
 from kbqa.engine.questions.question_sets import Question, read_questions
 from kbqa.engine.running.confidence import ConfidenceModel
 from kbqa.engine.running.reading import SHIPPED_JUDGE
@@ -47,9 +50,10 @@ from kbqa.training.judge.confidence import Judged, fit_confidence
 from kbqa.training.judge.pools import read_judged
 from tools.score.best_of import question_groups
 from tools.score.groups import Scores, print_tables
+from tools.score.judge_plot import Curve, draw_curves
 from tools.score.run_beams import BeamRunner, rank_by_confidence
 
-_FIRST = (1, 3, 5)
+_FIRST = (1, 3, 5, 10)
 
 _GROUPS: Mapping[str, Collection[str]] = {
     "what was read": ("fit", "fit share", "fit support", "log fit share"),
@@ -90,10 +94,11 @@ class Way:
         }
 
 
-def _first_written(count: int) -> Callable[[Sequence[Tried]], Sequence[Tried]]:
+def _first_written(
+    count: int, *, searched: bool = True
+) -> Callable[[Sequence[Tried]], Sequence[Tried]]:
     def keep(tried: Sequence[Tried]) -> Sequence[Tried]:
-        written = [each for each in tried if not each.candidate.is_searched]
-        return [*written[:count], *(each for each in tried if each.candidate.is_searched)]
+        return [*_written(tried)[:count], *(_searched(tried) if searched else ())]
 
     return keep
 
@@ -172,6 +177,12 @@ def _without(judged: Judged, group: Collection[str]) -> Judged:
     metavar="FILE",
     help="What was written before, by another adapter.",
 )
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Picture to draw, such as judge.png or judge.pdf; needs the extra `plots`.",
+)
 def main(
     beam_file: Path,
     question_file: Path,
@@ -180,6 +191,7 @@ def main(
     judge_folder: Path,
     feature_files: Sequence[Path],
     before_file: Path | None,
+    plot: Path | None,
 ) -> None:
     """Print the tables."""
     beams = read_beams(beam_file)
@@ -217,6 +229,37 @@ def main(
     click.echo("\n| confidence | n | calibration error | Brier | AUROC |\n|---|---|---|---|---|")
     for way, tried in (ways[0], ways[2]):
         click.echo(f"| {way.name} | {_calibration(way, tried, asked)} |")
+    if plot is not None:
+        counts = list(range(1, longest + 1))
+        curves = list(_curves(judging.model, counts, pools, asked))
+        entities = "gold" if gold_entities else "linked"
+        title = f"{question_file.name.split('.json')[0]}, {entities} entities"
+        draw_curves(counts, curves, title, plot)
+
+
+def _curves(
+    judge: ConfidenceModel,
+    counts: Sequence[int],
+    pools: Sequence[Sequence[Tried]],
+    asked: Sequence[Question],
+) -> Iterator[Curve]:
+    """Score the judge among the candidates of each source, on the tiers that count."""
+    pairs = [pair for pair in zip(pools, asked, strict=True) if pair[1].tier != "none"]
+    keepers = {
+        "both": [_first_written(count) for count in counts],
+        "written": [_first_written(count, searched=False) for count in counts],
+        "searched": [_searched] * len(counts),
+    }
+    for source, keeps in keepers.items():
+        scores = [
+            [Way(source, judge, keep).score(tried, question) for tried, question in pairs]
+            for keep in keeps
+        ]
+        given, best = (
+            [bootstrap_mean([each[column] for each in of_count]) for of_count in scores]
+            for column in ("given", "best")
+        )
+        yield Curve(source, given, best)
 
 
 def _calibration(way: Way, tried: Sequence[Sequence[Tried]], asked: Sequence[Question]) -> str:
