@@ -1,8 +1,8 @@
 """The one record of a candidate's life: written, read, grounded, reached, run, judged."""
 
 import logging
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from kbqa.engine.answer import rounded, term_text
@@ -56,6 +56,8 @@ class Tried:
         not_understood: Words of the question that ask for something else than what was run.
         fit: How well its path and answers fit the question, by `CandidateReader`; None if unread.
         confidence: The F1 to be expected of its answers, in [0, 1]; None if it was not judged.
+        answer_confidences: How sure each of its answers is, in [0, 1], if it answers the question;
+            empty if it was not judged or lists none.
         first_answers: The names of its first answers, or of what it counts, if `name_first_answers`
             looked them up.
     """
@@ -75,6 +77,7 @@ class Tried:
     not_understood: tuple[str, ...] = ()
     fit: float | None = None
     confidence: float | None = None
+    answer_confidences: Mapping[Term, float] = field(default_factory=dict)
     first_answers: tuple[str, ...] = ()
 
     @property
