@@ -33,7 +33,7 @@ no text of the model is a path. ``unreachable``: the graph has no such path. ``e
 path, but nothing on it satisfies what is asked. ``graph``: it did not answer, or not in time.
 ``calls``: the call budget was spent. ``unnamed``: the language model named no answer."""
 
-_COLUMNS = ("mid", "value", "name", "origin")
+_TEXT_COLUMNS = ("mid", "value", "name", "origin")
 
 
 def term_text(term: Term) -> str:
@@ -43,16 +43,31 @@ def term_text(term: Term) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AnswerEntity:
-    """One answer: an entity with its name, or a literal, whose name is its text."""
+    """One answer: an entity with its name, or a literal, whose name is its text.
+
+    Attributes:
+        term: The entity or literal.
+        name: Its name.
+        origin: Where it comes from.
+        confidence: How sure it is, in [0, 1]; None if the method does not know. It is at least as
+            sure as the list that it is in, and surer if other lists have it, too.
+    """
 
     term: Term
     name: str
     origin: Origin = "graph"
+    confidence: float | None = field(default=None, repr=False)
 
-    def to_dict(self) -> dict[str, str]:
-        """Return the record of a row: ``mid`` or ``value``, ``name`` and ``origin``."""
+    def to_dict(self) -> dict[str, str | float]:
+        """Return the record of a row: ``mid`` or ``value``, ``name`` and ``origin``.
+
+        ``confidence`` is there only if it is known.
+        """
         key = "value" if isinstance(self.term, LiteralTerm) else "mid"
-        return {key: term_text(self.term), "name": self.name, "origin": self.origin}
+        record = {key: term_text(self.term), "name": self.name, "origin": self.origin}
+        if self.confidence is None:
+            return {**record}
+        return {**record, "confidence": round(self.confidence, 4)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,14 +218,16 @@ class Answer:
         }
 
     def to_dataframe(self) -> "polars.DataFrame":
-        """Return the answers as a table of texts: ``mid`` or ``value``, ``name``, ``origin``.
+        """Return the answers as a table.
 
-        A yes or no and a count are not in it: they are `boolean` and `count`.
+        Its columns are ``mid`` and ``value``, ``name``, ``origin`` and ``confidence``. A yes or no
+        and a count are not in it: they are `boolean` and `count`.
         """
         import polars
 
         rows = [answer.to_dict() for answer in self.answers]
-        return polars.DataFrame(rows, dict.fromkeys(_COLUMNS, polars.String))
+        texts = dict.fromkeys(_TEXT_COLUMNS, polars.String)
+        return polars.DataFrame(rows, {**texts, "confidence": polars.Float64})
 
     def __repr__(self) -> str:
         return in_one_line(self.to_dict())

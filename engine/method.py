@@ -107,6 +107,11 @@ class Budget:
         self.is_exhausted = False
         """Whether a decision was refused."""
 
+    def narrow(self, left: int) -> None:
+        """Allow at most so many more decisions."""
+        most = self.spent + left
+        self.limit = most if self.limit is None else min(self.limit, most)
+
     def take(self, wanted: int = 1) -> int:
         """Take some decisions together.
 
@@ -141,6 +146,8 @@ class Asked:
         chat: The general model, which counts what this question takes; None if there is none.
         candidates: Paths that were written for it before; None if the method is to write them.
         budget: The decisions that may be taken for it.
+        calls_left: Returns how many calls of the general model the run has left for it, and may
+            wait for other questions to know it; None if there is no limit to them.
     """
 
     question: str
@@ -150,6 +157,7 @@ class Asked:
     chat: CountedChat | None = None
     candidates: Sequence[Candidate] | None = None
     budget: Budget = field(default_factory=Budget)
+    calls_left: Callable[[], int] | None = None
 
     @property
     def usage(self) -> Usage:
@@ -170,6 +178,9 @@ class Method(Protocol):
     """
 
     name: str
+    general_calls: float | None
+    """Calls of the general model a question, on average, that a run may take; None for any
+    number."""
 
     def settings(self) -> Mapping[str, object]:
         """Return what decides its answers, for manifests."""

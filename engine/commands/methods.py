@@ -25,7 +25,6 @@ _OLD_OPTIONS = (
     "--repair",
     "--route",
     "--general-calls",
-    "--threshold",
     "--stop",
     "--width",
     "--embedder",
@@ -117,7 +116,7 @@ def method_options(command: Command) -> Command:
     for option in _OLD_OPTIONS:
         setting = option.removeprefix("--").replace("-", "_")
         wrapped = removed_option(option, f"--set {setting}=VALUE")(wrapped)
-    return wrapped
+    return removed_option("--threshold", "--unsure-below P")(wrapped)
 
 
 def removed_option(option: str, replacement: str) -> Callable[[Command], Command]:

@@ -147,6 +147,7 @@ def _answer_lines(answer: Answer, forms: LiteralForms) -> Iterator[Line]:
         yield Line(_count_line(answer, names), "answer")
     else:
         kinds = _kinds(answer.evidence)
+        differ = len({_sure(each) for each in answer.answers}) > 1
         for item in answer.answers[:_SHOWN]:
             name = _readable(item, forms, relations)
             if isinstance(item.term, LiteralTerm):
@@ -155,10 +156,16 @@ def _answer_lines(answer: Answer, forms: LiteralForms) -> Iterator[Line]:
                 line = _end(name, item.term, kinds) if item.term in kinds else name
             else:
                 line = f"{name}  ({item.term})"
-            yield Line(f"{line}{_ORIGINS.get(item.origin, '')}", "answer")
+            sure = f"  {_sure(item)}" if differ else ""
+            yield Line(f"{line}{_ORIGINS.get(item.origin, '')}{sure}", "answer")
         if len(answer.answers) > _SHOWN:
             more = "+" if answer.truncated else ""
             yield Line(f"… and {len(answer.answers) - _SHOWN}{more} more (--json prints all)")
+
+
+def _sure(item: AnswerEntity) -> str:
+    """Write how sure an answer is; nothing if that is not known."""
+    return "" if item.confidence is None else f"{item.confidence:.2f}"
 
 
 def _boolean_lines(answer: Answer) -> Iterator[Line]:

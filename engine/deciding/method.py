@@ -18,6 +18,8 @@ class WalkingMethod:
         answer_in: Answers the question of a session; called by any number of threads.
     """
 
+    general_calls = None
+
     def __init__(
         self,
         name: str,

@@ -7,6 +7,9 @@ to them records what made them.
 Any number of threads answer; only one asks the small model, for questions in batches. Batches
 depend only on the question file, because log-probabilities depend on what is written together. On
 resume, a batch with a missing row is written again as a whole.
+
+A method may limit the calls of the general model over a run. They are spent in the order of the
+questions (`kbqa.engine.chat.run_budget`).
 """
 
 import logging
@@ -17,6 +20,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from kbqa.engine.chat.model import Usage
+from kbqa.engine.chat.run_budget import RunBudget
 from kbqa.engine.evaluation.runs.row_file import take_over, write_rows
 from kbqa.engine.evaluation.runs.row_making import answered_row, failed_row, gold_shapes
 from kbqa.engine.evaluation.runs.rows import GoldShape, Row, read_row
@@ -100,6 +104,8 @@ def evaluate(
         open_questions = [question for question in questions if question.id not in rows]
         shapes = gold_shapes(open_questions)
         run = _Run(engine, config, questions, beams or {}, batch_size)
+        for row in rows.values():
+            run.settle(row.id, 0 if row.usage is None else row.usage.general.calls)
 
         def note(row: Row) -> None:
             rows[row.id] = row
@@ -132,6 +138,14 @@ class _Run:
         batches = [unwritten[at : at + batch_size] for at in starts]
         self._batch_of = {question.id: batch for batch in batches for question in batch}
         self._written: dict[str, Prepared] = {}
+        self._places = {question.id: at for at, question in enumerate(questions)}
+        limit = engine.method.general_calls
+        self._calls = None if limit is None else RunBudget(round(limit * len(questions)))
+
+    def settle(self, id_: str, calls: int) -> None:
+        """Note how many of the run's general calls a question took."""
+        if self._calls is not None:
+            self._calls.settle(self._places[id_], calls)
 
     def written(self, question: Question) -> Prepared | None:
         """Return a question with its candidates; None if these were written before the run."""
@@ -153,7 +167,12 @@ class _Run:
                 raise prepared
             if candidates is None:
                 candidates = prepared.candidates or ()
-            asked = replace(prepared, candidates=candidates, clock=prepared.clock.resumed())
+            asked = replace(
+                prepared,
+                candidates=candidates,
+                clock=prepared.clock.resumed(),
+                calls_left=self._calls_left(question),
+            )
             answer = self._engine.answer(asked)
             return answered_row(question, answer, candidates, shape, timings=timings)
         except SpendingLimitReached:
@@ -165,6 +184,13 @@ class _Run:
             if isinstance(prepared, Asked):
                 usage = prepared.usage
             return failed_row(question, error, shape, candidates, usage, timings=timings)
+        finally:  # Later questions may wait for it, however it ends.
+            self.settle(question.id, prepared.usage.calls if isinstance(prepared, Asked) else 0)
+
+    def _calls_left(self, question: Question) -> Callable[[], int] | None:
+        if self._calls is None:
+            return None
+        return partial(self._calls.grant, self._places[question.id])
 
     def _prepare(self, question: Question) -> Prepared:
         topics = question.topics if self._config.gold_entities else ()

@@ -1,6 +1,7 @@
 """Find the triples that prove answers: the way from the topic, and what the constraints demand."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 from kbqa.engine.answer import (
@@ -97,9 +98,11 @@ def prove_answer(
     with asked.clock.stage("prove"):
         terms = found.terms if is_list else found.terms[:PROVEN_ANSWERS]
         proof = prove(graph, found.proven, terms, timeout_s, found.crp)
+    sure = found.answer_confidences
+    answers = tuple(replace(each, confidence=sure.get(each.term)) for each in proof.answers)
     return Answer(
         question=asked.question,
-        answers=proof.answers if is_list else (),
+        answers=answers if is_list else (),
         trace=trace,
         linked=asked.linked,
         confidence=found.confidence,

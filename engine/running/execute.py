@@ -10,8 +10,8 @@ of named entities, are not relaxed. If nothing satisfies such a path, but its ma
 may still say 0 or no. That answers only if no candidate has more to show.
 
 The policy decides which candidate answers. With a confidence model every candidate is run, and the
-one whose answers are likeliest to be right wins; among its answers, those that other sure
-candidates lead to as well come first. Without one, candidates are trusted in their order.
+one whose answers are likeliest to be right wins; among its answers, those that other candidates
+lead to as well are surer, and come first. Without one, candidates are trusted in their order.
 ``full-first``, as in the paper's code: the first that answers in full wins, and only if none does
 are they relaxed, one after the other. ``beam-first``: a better candidate that must be relaxed wins
 over a worse one that answers in full.
@@ -28,7 +28,7 @@ from typing import Literal
 from kbqa.engine.linking.ground import Grounder, Grounding, ungrounded_entities
 from kbqa.engine.method import Clock
 from kbqa.engine.questions.operators import find_unaccounted
-from kbqa.engine.running.confidence import ConfidenceModel, rank_tried
+from kbqa.engine.running.confidence import ConfidenceModel, answer_confidences, rank_tried
 from kbqa.engine.running.outcome import Outcome, PathRunner, describe_without_value
 from kbqa.engine.running.reach import find_break, is_reachable
 from kbqa.engine.running.tried import Execution, Fate, Tried
@@ -291,20 +291,21 @@ def _is_number(term: Term | None) -> bool:
 
 
 def _ranked(best: Tried, tried: Sequence[Tried]) -> Tried:
-    """Put first the answers that sure candidates lead to together, unless the query orders them."""
-    assert best.table is not None
-    assert best.relaxation is not None
-    if best.relaxation.crp.order is not None or best.boolean is not None:
+    """Say how sure each answer is, and put the surest first, unless the query orders them."""
+    table, relaxation = best.table, best.relaxation
+    assert table is not None
+    assert relaxation is not None
+    if best.boolean is not None:
         return best
-    support: dict[Term, float] = {}
-    for each in tried:
-        for term in frozenset(each.terms) if each.boolean is None else ():
-            support[term] = support.get(term, 0.0) + (each.confidence or 0.0)
+    confidences = answer_confidences(tried)
 
     def rank(row: tuple[Term | None, ...]) -> float:
-        return 0.0 if row[0] is None else -support.get(row[0], 0.0)
+        return 0.0 if row[0] is None else -confidences.get(row[0], 0.0)
 
-    return replace(best, table=replace(best.table, rows=tuple(sorted(best.table.rows, key=rank))))
+    if relaxation.crp.order is None:
+        table = replace(table, rows=tuple(sorted(table.rows, key=rank)))
+    sure = confidences if best.count is None else {}
+    return replace(best, table=table, answer_confidences=sure)
 
 
 def _with_problems(tried: Tried, problems: Iterable[str]) -> Tried:

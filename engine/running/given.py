@@ -37,7 +37,7 @@ class GivenTrace:
         return {
             **path_record(self._found),
             "beam": None if self._found is None else 0,
-            "beams": [self.tried.to_dict()],
+            "beams": [self.tried.to_dict("given")],
         }
 
     def describe(self) -> list[str]:

@@ -1,8 +1,8 @@
 """The one record of a candidate's life: written, read, grounded, reached, run, judged."""
 
 import logging
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from kbqa.engine.answer import rounded, term_text
@@ -21,6 +21,10 @@ from kbqa.sparql.terms import Term
 Fate = Literal["unreadable", "unlinked", "unreachable", "reachable", "failed"]
 """How far a candidate came. ``unlinked``: no entity was found for its topic. ``unreachable`` or
 ``reachable``: its main path. ``failed``: the graph did not answer."""
+
+Source = Literal["writer", "search", "repair", "walk", "given"]
+"""Where a candidate comes from: the model wrote it, a search of the graph added it, a repair found
+it, it is the way of a walk or of retrieved triples, or a person wrote it."""
 
 Said: TypeAlias = tuple[str, int | frozenset[Term]]
 
@@ -52,6 +56,8 @@ class Tried:
         not_understood: Words of the question that ask for something else than what was run.
         fit: How well its path and answers fit the question, by `CandidateReader`; None if unread.
         confidence: The F1 to be expected of its answers, in [0, 1]; None if it was not judged.
+        answer_confidences: How sure each of its answers is, in [0, 1], if it answers the question;
+            empty if it was not judged or lists none.
         first_answers: The names of its first answers, or of what it counts, if `name_first_answers`
             looked them up.
     """
@@ -71,6 +77,7 @@ class Tried:
     not_understood: tuple[str, ...] = ()
     fit: float | None = None
     confidence: float | None = None
+    answer_confidences: Mapping[Term, float] = field(default_factory=dict)
     first_answers: tuple[str, ...] = ()
 
     @property
@@ -118,13 +125,17 @@ class Tried:
             return "yes", 1
         return "answers" if self.boolean is None else "no", frozenset(self.terms)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON record; ``boolean`` and ``count`` are there only if they are set."""
+    def to_dict(self, source: Source | None = None) -> dict[str, Any]:
+        """Return a JSON record; ``boolean`` and ``count`` are there only if they are set.
+
+        Args:
+            source: Where it comes from; by default the model or, if it was searched, the graph.
+        """
         values = {"boolean": self.boolean, "count": self.count}
         return {
             **written_record(self.candidate.text),
             "crp_words": self._words(),
-            "source": "search" if self.candidate.is_searched else "writer",
+            "source": source or ("search" if self.candidate.is_searched else "writer"),
             "logprob": round(self.candidate.logprob, 4),
             "fate": self.fate,
             "problem": self.problem,

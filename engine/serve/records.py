@@ -80,7 +80,10 @@ class AnswerRecord(BaseModel):
     ]
     question: str
     answers: Annotated[
-        list[dict[str, Any]], Field(description="Each with `mid` or `value`, `name` and `origin`.")
+        list[dict[str, Any]],
+        Field(
+            description="Each with `mid` or `value`, `name`, `origin` and, if known, `confidence`."
+        ),
     ]
     confidence: Annotated[float | None, Field(description="The F1 to be expected.")]
     reason: Annotated[str | None, Field(description="Why there is no answer, as a code.")]

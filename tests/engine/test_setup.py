@@ -120,6 +120,7 @@ class Fixed:
     """A second method: it knows one answer, and no path."""
 
     name = "fixed"
+    general_calls = None
 
     def settings(self) -> dict[str, object]:
         return {}

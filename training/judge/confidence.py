@@ -48,20 +48,31 @@ def fit_confidence(questions: Sequence[Judged], fitted_on: str, seed: int = 42) 
             f"{len(questions)} questions are too few to fit the confidence model; "
             f"it needs at least {_FOLDS}"
         )
-    shuffled = list(questions)
-    random.Random(seed).shuffle(shuffled)
     held_out: list[tuple[float, float]] = []
     best: list[float] = []
-    for fold in range(_FOLDS):
-        model = _fit(q for at, q in enumerate(shuffled) if at % _FOLDS != fold)
-        for question in shuffled[fold::_FOLDS]:
-            confidences = list(map(model.confidence, question.features))
-            held_out += zip(confidences, question.f1, strict=True)
-            best.append(max(confidences, default=0.0))
+    for question, confidences in zip(questions, cross_validate(questions, seed), strict=True):
+        held_out += zip(confidences, question.f1, strict=True)
+        best.append(max(confidences, default=0.0))
     best.sort()
     spread = [best[at * len(best) // _HUNDREDTHS] for at in range(_HUNDREDTHS)]
-    model = _fit(shuffled)
+    model = _fit(questions)
     return ConfidenceModel(model.bias, model.weights, fitted_on, calibrate(held_out), spread)
+
+
+def cross_validate(questions: Sequence[Judged], seed: int = 42) -> list[list[float]]:
+    """Compute the confidences of each question's candidates by a model fitted to other folds.
+
+    Args:
+        questions: At least five, one for each fold.
+        seed: Decides the folds.
+    """
+    order = random.Random(seed).sample(range(len(questions)), len(questions))
+    found: list[list[float]] = [[] for _ in questions]
+    for fold in range(_FOLDS):
+        model = _fit(questions[at] for place, at in enumerate(order) if place % _FOLDS != fold)
+        for at in order[fold::_FOLDS]:
+            found[at] = list(map(model.confidence, questions[at].features))
+    return found
 
 
 def _candidates(questions: Iterable[Judged]) -> list[tuple[Features, float]]:

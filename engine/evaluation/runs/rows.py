@@ -43,12 +43,16 @@ class GoldShape(_Record):
 
 
 class RowAnswer(_Record):
-    """An answer: an entity's mid or a literal's text, its name, and where it comes from."""
+    """An answer: an entity's mid or a literal's text, its name, and where it comes from.
+
+    `confidence` says how sure it is, if the method knows.
+    """
 
     mid: str | None = None
     value: str | None = None
     name: str
     origin: str = "graph"
+    confidence: float | None = None
 
     @property
     def key(self) -> str:

@@ -58,7 +58,7 @@ class RetrievalTrace:
             "unread": sum(1 for step in self.steps if step.unread),
             **({} if self.execution is None else path_record(self.execution.answering)),
             "beam": None if self.execution is None else self.execution.best,
-            "beams": [each.to_dict() for each in tried],
+            "beams": [each.to_dict("walk") for each in tried],
         }
 
     def describe(self) -> list[str]:

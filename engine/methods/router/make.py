@@ -54,9 +54,11 @@ def make(resources: Resources, settings: RouterSettings) -> RouterKgqa:
         embedder, asking = Embedder.load(settings.embedder), LinkingModel.load()
         repairer = Repairer(resources.graph, embedder, search, asking)
         chat = resources.chat if repairs_by == "llm" else None
-        threshold = _threshold(settings, policy)
+        is_limited = chat is not None and settings.route == "confidence"
+        general_calls = settings.general_calls if is_limited else None
+        threshold = _threshold(settings, policy, resources.unsure_below, general_calls)
         chance_seed = settings.seed if repairs_by == "random" else None
-        routing = Routing(repairer, chat, settings.route, threshold, chance_seed)
+        routing = Routing(repairer, chat, settings.route, threshold, general_calls, chance_seed)
     pool = None if reader is None else make_pool(settings, resources)
     generator: Generator = resources.generator if settings.write else NoPaths()
     if missing is not None:  # Without a model there is nothing to judge, and that is said instead.
@@ -90,7 +92,7 @@ def _check(settings: RouterSettings, repairs_by: str, has_chat: bool) -> None:
         raise InputError("seed is about chance, and nothing is left to it: add --chooser random")
     if repairs_by == "off":
         default = RouterSettings()
-        names = ["route", "general_calls", "threshold", "stop", "width"]
+        names = ["route", "general_calls", "stop", "width"]
         if settings.judge_folder is None:  # Its search uses the embedder, too.
             names.append("embedder")
         for name in names:
@@ -134,10 +136,15 @@ def make_reader(settings: RouterSettings, resources: Resources) -> CandidateRead
     return CandidateReader(encoder, GraphSchema(resources.graph))
 
 
-def _threshold(settings: RouterSettings, policy: Policy) -> float:
-    """Return the confidence below which questions are repaired; 0 if confidence is not asked."""
+def _threshold(
+    settings: RouterSettings, policy: Policy, unsure_below: float, general_calls: float | None
+) -> float:
+    """Return the confidence below which questions are repaired; 0 if confidence is not asked.
+
+    Unsure answers are repaired: all of them, or the least sure, as many as the calls will do for.
+    """
     if settings.route == "reachability" or policy.confidence is None:
         return 0.0
-    if settings.threshold is not None:
-        return settings.threshold
-    return policy.confidence.threshold(settings.general_calls / CALLS_A_REPAIR)
+    if general_calls is None:
+        return unsure_below
+    return min(unsure_below, policy.confidence.threshold(general_calls / CALLS_A_REPAIR))

@@ -64,6 +64,7 @@ class RouterKgqa:
         self._resources, self._generator = resources, generator
         self._policy, self._routing = policy, routing
         self._pool, self._reader = pool, reader
+        self.general_calls = None if routing is None else routing.general_calls
 
     def settings(self) -> Mapping[str, object]:
         """Return what decides the answers, for manifests."""
@@ -163,6 +164,7 @@ class RouterKgqa:
         """Look for another path if the candidates will not do."""
         if self._routing is None or (reason := self._routing.reason(execution)) is None:
             return None
+        self._routing.claim_calls(asked)
         with asked.clock.stage("repair"):
             return self._routing.repair(asked, reason, execution)
 

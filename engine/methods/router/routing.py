@@ -33,6 +33,8 @@ class Routing:
         route: What is repaired; see the module's docstring.
         threshold: The confidence below which answers are not sure enough, in [0, 1]; only for the
             route ``confidence``.
+        general_calls: Calls of the general model a question, on average, that a run may take; None
+            for any number.
         chance_seed: Seed by which chance chooses among them instead; None if it does not.
     """
 
@@ -42,17 +44,20 @@ class Routing:
         chat: ChatModel | None = None,
         route: Route = "reachability",
         threshold: float = 0.0,
+        general_calls: float | None = None,
         chance_seed: int | None = None,
     ) -> None:
         self._repairer, self._chat = repairer, chat
-        self._route, self._threshold = route, threshold
+        self._route, self._threshold, self.general_calls = route, threshold, general_calls
         self._chance_seed = chance_seed
 
     def settings(self) -> Mapping[str, object]:
         """Return what decides its repairs, for manifests."""
         chance = {} if self._chance_seed is None else {"chance_seed": self._chance_seed}
+        limit = {} if self.general_calls is None else {"general_calls": self.general_calls}
         return {
             **chance,
+            **limit,
             "route": self._route,
             "threshold": self._threshold if self._route == "confidence" else None,
             "general_model": None if self._chat is None else self._chat.name,
@@ -75,6 +80,11 @@ class Routing:
             if confidence < self._threshold:
                 return f"a confidence of {confidence:.2f} is below {self._threshold:.2f}"
         return None
+
+    def claim_calls(self, asked: Asked) -> None:
+        """Keep a question to the calls that its run has left for it; wait until that is known."""
+        if self.general_calls is not None and asked.calls_left is not None:
+            asked.budget.narrow(asked.calls_left())
 
     def repair(self, asked: Asked, reason: str, execution: Execution) -> Repair | None:
         """Look for another path.

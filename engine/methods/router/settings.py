@@ -31,14 +31,13 @@ class RouterSettings:
     route: Annotated[
         Route,
         "What is repaired: questions without any path that exists, or also those whose answers "
-        "are unsure.",
+        "are unsure, by --unsure-below.",
     ] = "reachability"
     general_calls: Annotated[
-        float, "Calls of the general model a question, on average, that route=confidence aims at."
+        float,
+        "Calls of the general model a question, on average, that route=confidence may take: it "
+        "repairs the least sure, and a run stops repairing when they are spent.",
     ] = 0.15
-    threshold: Annotated[
-        float | None, "Confidence below which answers are unsure, instead of general_calls."
-    ] = None
     stop: Annotated[
         Stop,
         "How deep a repair searches: as deep as the small model's path, as the blueprint has "
@@ -84,5 +83,3 @@ class RouterSettings:
             raise InputError("judge chooses: leave out confidence and order")
         if not self.search and self.judge_folder is None:
             raise InputError("search is about the candidates of a judge, and there is none")
-        if self.threshold is not None and not 0 <= self.threshold <= 1:
-            raise InputError(f"threshold is {self.threshold}: use a confidence from 0 to 1")

@@ -40,10 +40,14 @@ class RouterTrace:
         return {
             **path_record(self.answering),
             "beam": self.best,
-            "beams": [each.to_dict() for each in self.tried],
+            "beams": list(self._candidates()),
             "repair": None if self.repair is None else self.repair.to_dict(),
             **({} if self.calls is None else {"calls": self.calls}),
         }
+
+    def _candidates(self) -> Iterator[dict[str, Any]]:
+        for at, each in enumerate(self.tried):
+            yield each.to_dict("repair" if self.stage == "general" and at == self.best else None)
 
     def describe(self) -> list[str]:
         """Return the path that answers in English, or how far each candidate came."""

@@ -147,7 +147,7 @@ class _Question:
             "priors": list(explored.priors),
             **path_record(found),
             "beam": execution.best,
-            "beams": [tried.to_dict() for tried in execution.tried],
+            "beams": [tried.to_dict("walk") for tried in execution.tried],
         }
         drawn = [
             f"{ended.trajectory.drawn()} ({ended.trajectory.relevance(by):.2f}, {ended.why})"

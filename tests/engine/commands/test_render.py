@@ -69,6 +69,20 @@ def test_what_is_not_from_the_graph_is_marked() -> None:
     ]
 
 
+def test_how_sure_each_answer_is_is_shown_if_they_differ() -> None:
+    alike = (AnswerEntity("m.1", "One", confidence=0.801), AnswerEntity("m.2", "Two", "graph", 0.8))
+    assert _first_lines(alike) == ["One  (m.1)", "Two  (m.2)"]
+    one, two = alike
+    assert _first_lines((replace(one, confidence=0.9), two)) == [
+        "One  (m.1)  0.90",
+        "Two  (m.2)  0.80",
+    ]
+
+
+def _first_lines(answers: tuple[AnswerEntity, ...]) -> list[str]:
+    return render_answer(replace(ANSWER, answers=answers), "store x").splitlines()[: len(answers)]
+
+
 def test_an_answer_reads_like_this() -> None:
     assert (
         render_answer(ANSWER, "store x")

@@ -126,11 +126,18 @@ def test_answers_become_a_data_frame(answer: Answer) -> None:
     literal = AnswerEntity(LiteralTerm("480"), "480")
     frame = replace(answer, answers=(*answer.answers, literal)).to_dataframe()
     assert frame.to_dicts() == [
-        {"mid": "m.04xc2m", "value": None, "name": "Jamaican dollar", "origin": "graph"},
-        {"mid": None, "value": "480", "name": "480", "origin": "graph"},
+        {
+            "mid": "m.04xc2m",
+            "value": None,
+            "name": "Jamaican dollar",
+            "origin": "graph",
+            "confidence": pytest.approx(answer.answers[0].confidence, abs=1e-4),
+        },
+        {"mid": None, "value": "480", "name": "480", "origin": "graph", "confidence": None},
     ]
     empty = replace(answer, answers=()).to_dataframe()
-    assert empty.schema == dict.fromkeys(("mid", "value", "name", "origin"), polars.String)
+    texts = dict.fromkeys(("mid", "value", "name", "origin"), polars.String)
+    assert empty.schema == {**texts, "confidence": polars.Float64}
 
 
 TABLE = Table(

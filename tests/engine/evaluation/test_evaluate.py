@@ -8,7 +8,7 @@ import pytest
 
 from kbqa.engine.evaluation.evaluate import EvaluationConfig, evaluate
 from kbqa.engine.evaluation.reports.breakdowns import score_tiers
-from kbqa.engine.evaluation.runs.rows import Row, RowAnswer, read_row
+from kbqa.engine.evaluation.runs.rows import Row, read_row
 from kbqa.engine.questions.question_sets import read_questions
 from kbqa.engine.setup import Engine
 from kbqa.engine.writing.beam_files import read_beams
@@ -70,11 +70,12 @@ def test_each_question_becomes_a_row(run, scripted):
     rows = run(scripted(MONEY, SEAT, NONSENSE), report=reported.append)
     assert rows == reported == run.written()
     assert [row.id for row in rows] == ["a", "b", "c"]
-    assert [row.answers for row in rows] == [
-        (RowAnswer(mid="m.04xc2m", name="Jamaican dollar", origin="graph"),),
-        (RowAnswer(mid="m.03yl7", name="Kingston", origin="graph"),),
-        (),
+    assert [[(each.mid, each.name) for each in row.answers] for row in rows] == [
+        [("m.04xc2m", "Jamaican dollar")],
+        [("m.03yl7", "Kingston")],
+        [],
     ]
+    assert all(each.confidence == row.confidence for row in rows for each in row.answers)
     assert [row.scores and row.scores.f1 for row in rows] == [1.0, 0.0, None]
     assert [row.stage for row in rows] == ["specialised", "specialised", None]
     assert all(row.error is None for row in rows)
@@ -85,7 +86,8 @@ def test_literals_are_scored_by_their_text(tmp_path, graph, scripted):
     answers = [{"arg": "480", "name": ""}]
     run = Run(tmp_path, graph, [{"id": "a", "question": "area?", "answers": answers}])
     [row] = run(scripted([("Main Path:\n Kingston -[location , location , area]-> ?x", 0.0)]))
-    assert row.answers == (RowAnswer(value="480", name="480", origin="graph"),)
+    [answer] = row.answers
+    assert (answer.value, answer.name, answer.origin) == ("480", "480", "graph")
     assert row.scores.exact_match == 1.0
 
 

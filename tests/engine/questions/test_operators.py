@@ -127,6 +127,24 @@ def test_a_path_compares_with_the_numbers_that_the_question_says(question, value
 
 
 @pytest.mark.parametrize(
+    ("question", "constraint", "words"),
+    [
+        ("which city of a billion is in Europe?", "", ("billion",)),
+        ("which city of 2,500,000 people is in Europe?", "", ("2,500,000",)),
+        ("what was in Europe in 1848?", "", ()),
+        ("what are the four nations of Europe?", "", ()),
+        ("which city of a billion is in Europe?", "?x -> a.founded > 1848", ("billion",)),
+        ("where in Europe is the calling code 501?", '?x -> a.calling_code reads "501"', ()),
+        ("where in Europe is the ISO 3166 code AT?", '?x -> a.iso3166_1 reads "AT"', ()),
+        ("what are the 100 largest cities of Europe?", "largest 100 ?x -> a.population", ()),
+        ("which of the Fortune 500 are in Europe?", "?x -> a.list = Fortune 500 (list)", ()),
+    ],
+)
+def test_a_large_number_is_somewhere_in_the_path(question, constraint, words):
+    assert unaccounted(question, f"{CONTAINS}\n{constraint}") == words
+
+
+@pytest.mark.parametrize(
     ("question", "form", "words"),
     [
         ("what countries use both the euro and the franc?", "ask", ("what",)),

@@ -11,6 +11,7 @@ from kbqa.engine.linking.ground import Grounding
 from kbqa.engine.running.confidence import (
     SHIPPED_CONFIDENCE,
     ConfidenceModel,
+    answer_confidences,
     describe_tried,
     rank_tried,
 )
@@ -46,6 +47,19 @@ def test_candidates_are_measured_against_each_other() -> None:
     assert likely["support"] == same["support"] == pytest.approx((e + 1) / (e + 2))
     assert other["support"] == other["share"] == pytest.approx(1 / (e + 2))
     assert (likely["answers"], likely["token_logprob"]) == (pytest.approx(math.log(2)), -0.1)
+
+
+def test_an_answer_of_several_lists_is_surer_than_each() -> None:
+    sure = answer_confidences(
+        [
+            _tried(-1.0, "m.1", "m.2", confidence=0.5),
+            _tried(-1.0, "m.2", "m.1", confidence=0.25),
+            _tried(-1.0, "m.2", confidence=0.2),
+            _tried(-1.0, "m.3", count=1, confidence=0.9),
+            _tried(-1.0, "m.4"),
+        ]
+    )
+    assert sure == {"m.1": 0.5, "m.2": pytest.approx(0.6), "m.4": 0.0}
 
 
 def test_what_was_relaxed_supports_nobody() -> None:

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kbqa.engine.setup import Engine
+from kbqa.kb.graph import Graph
+
 if TYPE_CHECKING:
     from scripted_server import Running
 
@@ -113,6 +116,19 @@ def test_no_answer_says_why_and_what_to_try(server: "Running") -> None:
     assert "It breaks: the graph has no such way." in page.words
     [candidates] = page.all("details", **{"class": "candidates"})
     assert "open" in candidates
+
+
+def test_written_and_searched_candidates_are_told_apart(demo: Graph, scripted) -> None:
+    pytest.importorskip("jinja2", reason="needs the serve extra")
+    from kbqa.engine.serve.asking.served import Served
+    from kbqa.engine.serve.page.view import Asking, view_answer
+
+    with Engine(demo, scripted([("Kenya -> location.country.capital", -0.5)])) as engine:
+        answer = engine.ask("which currency is used in Kenya?")
+    view = view_answer(Served("1", answer, {}), Asking(answer.question))
+    sources = [each.source for each in view.candidates]
+    assert sources[0] == "Written by the model."
+    assert set(sources[1:]) == {"Found by searching the graph."}
 
 
 def test_a_path_is_run_by_its_address(server: "Running") -> None:

