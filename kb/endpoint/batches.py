@@ -18,8 +18,8 @@ from kbqa.sparql.terms import Term
 _BATCH = 50
 """Entities that are asked for together: they seldom have more than one entity may have."""
 
-_ROWS = 1000
-"""Rows that a request may always fetch."""
+_ROWS_EACH = 10
+"""Rows for each entity that a request may always fetch."""
 
 _Key = TypeVar("_Key", bound=tuple[str, ...])
 
@@ -66,7 +66,7 @@ def fetch_edges(
 def _each(
     fetch: Fetch, keys: Sequence[_Key], search: Search[_Key], limit: int
 ) -> dict[_Key, list[Term]]:
-    most = limit if len(keys) == 1 else max(2 * limit, _ROWS)
+    most = limit if len(keys) == 1 else max(2 * limit, _ROWS_EACH * len(keys))
 
     def halves() -> dict[_Key, list[Term]]:
         half = len(keys) // 2
