@@ -1,4 +1,4 @@
-"""A graph behind a SPARQL 1.1 endpoint, which is asked by POST.
+"""A graph behind a SPARQL 1.1 endpoint, or behind several that hold copies, asked by POST.
 
 The search operations are the same as those of an embedded store, as queries. How the server may
 fail, and which error each failure becomes, is in `kbqa.kb.endpoint.protocol`.
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Self, cast
 
 from kbqa.kb.endpoint.address import read_address
 from kbqa.kb.endpoint.batches import Rows, fetch_each, fetch_edges
+from kbqa.kb.endpoint.copies import Copies, describe_copies
 from kbqa.kb.endpoint.protocol import EndpointReply, QuerySender
 from kbqa.kb.graph import (
     DEFAULT_LIMIT,
@@ -27,7 +28,7 @@ from kbqa.kb.graph import (
 )
 from kbqa.kb.queries import prepare_query
 from kbqa.kb.rows import pick_label, term_from_json
-from kbqa.sparql.errors import EndpointError, MalformedResult, ResultTruncated
+from kbqa.sparql.errors import EndpointError, InputError, MalformedResult, ResultTruncated
 from kbqa.sparql.queries.row_limits import cap_rows, row_beyond, row_limit
 from kbqa.sparql.queries.templates import (
     first_neighbours_query,
@@ -61,29 +62,33 @@ _VIRTUOSO_ASK = "__ASK_RETVAL"
 
 
 class SparqlEndpoint:
-    """A `Graph` behind a URL.
+    """A `Graph` behind a URL, or behind the URLs of several copies of it.
 
     Args:
         url: The endpoint's query URL. It may hold a user and password: ``http://ann:pw@host/``.
+            If several are given, the first that works is asked; see `kbqa.kb.endpoint.copies`.
         timeout_s: Seconds for each search operation; `select` and `ask` take their own.
 
     Raises:
-        InputError: The URL is not an HTTP URL.
+        InputError: There is no URL, or one is not an HTTP URL.
     """
 
-    def __init__(self, url: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
-        self._address = read_address(url)
-        self._sender = QuerySender(self._address)
+    def __init__(self, url: str | Sequence[str], timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        self._addresses = [read_address(each) for each in ([url] if isinstance(url, str) else url)]
+        if not self._addresses:
+            raise InputError("there is no URL of an endpoint")
+        is_one = len(self._addresses) == 1
+        self._sender = QuerySender(self._addresses[0]) if is_one else Copies(self._addresses)
         self._timeout_s = timeout_s
         self._is_closed = False
 
     @property
     def description(self) -> str:
         """The graph in a few words: ``endpoint http://localhost:7878/query``."""
-        return self._address.description
+        return describe_copies(self._addresses)
 
     def identity(self) -> GraphIdentity:
-        """Return the URL: what the endpoint holds is not known."""
+        """Return the URLs, sorted: what the endpoint holds is not known."""
         return GraphIdentity(
             {"store": None, "endpoint": self.description},
             {"graph": self.description, "store_summary": None},
