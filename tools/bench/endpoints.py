@@ -93,7 +93,7 @@ def main(
             if dumps:
                 urls["Virtuoso"] = servers.enter_context(virtuoso_server(dumps))
         if before is not None:
-            _measure_again(before, urls)
+            _measure_again(before, {} if endpoints else urls)
         written = read_beams(beams)
         drawn = [each for each in read_questions(questions) if each.topics and each.id in written]
         drawn = Random(seed).sample(drawn, min(count, len(drawn)))
@@ -110,10 +110,10 @@ def main(
             _print_rows(way, _costs(asks, drawn, rounds))
 
 
-def _measure_again(checkout: Path, urls: Mapping[str, str]) -> None:
-    """Run this tool with another version of kbqa and these servers."""
+def _measure_again(checkout: Path, started: Mapping[str, str]) -> None:
+    """Run this tool with another version of kbqa, on the servers that were started for it too."""
     arguments = [word for word in sys.argv[1:] if word not in ("--before", str(checkout))]
-    for name, url in () if "--endpoint" in arguments else urls.items():
+    for name, url in started.items():
         arguments += ["--endpoint", name, url]
     path = str(checkout / "tools" / "importroot")
     click.echo(f"before: {checkout}")
