@@ -163,6 +163,22 @@ class Graph(Protocol):
         Source: RouterKGQA §3.3, equation 7.
         """
 
+    def relations_of_each(
+        self, entities: Iterable[str], direction: Direction, limit: int = DEFAULT_LIMIT
+    ) -> Mapping[str, Sequence[str]]:
+        """Map each entity to its `relations`. An endpoint is asked for many at once."""
+
+    def neighbours_of_each(
+        self,
+        starts: Iterable[tuple[str, str]],
+        direction: Direction,
+        limit: int = DEFAULT_LIMIT,
+    ) -> Mapping[tuple[str, str], Sequence[Term]]:
+        """Map each entity with a relation to its `neighbours`: at most `limit` of each.
+
+        An endpoint is asked for many at once.
+        """
+
     def edges(
         self, entities: Iterable[str], direction: Direction, limit: int = DEFAULT_LIMIT
     ) -> Mapping[str, Edges]:

@@ -1,5 +1,6 @@
 """Open the graph that the user chose."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
@@ -8,7 +9,7 @@ from kbqa.sparql.errors import InputError
 
 def open_graph(
     store: str | Path | None = None,
-    endpoint: str | None = None,
+    endpoint: str | Sequence[str] | None = None,
     timeout_s: float = DEFAULT_TIMEOUT_S,
     *,
     workers: int = 1,
@@ -21,13 +22,14 @@ def open_graph(
 
     Args:
         store: Directory that `kbqa load-freebase` wrote.
-        endpoint: URL of a SPARQL 1.1 endpoint. Nothing is sent to it yet.
+        endpoint: URL of a SPARQL 1.1 endpoint, or of several that hold copies of one graph; see
+            `kbqa.kb.endpoint.copies`. Nothing is sent yet.
         timeout_s: Seconds for each search operation of an endpoint; a store's need no limit.
         workers: Queries that a store runs at once; an endpoint decides for itself.
         low_priority: Let other processes go before a store's queries; see `OxigraphStore.open`.
 
     Raises:
-        InputError: Both are given, the endpoint is not an HTTP URL, or there is no worker.
+        InputError: Both are given, an endpoint is not an HTTP URL, or there is no worker.
         StoreError: The store is missing, unfinished, empty or unreadable.
     """
     if store is not None and endpoint is not None:

@@ -1,11 +1,14 @@
 """Temporary real SPARQL servers over a small graph, on loopback: oxigraph and Virtuoso 7.
 
+Oxigraph servers may be killed and started again, and HAProxy may stand before them.
+
 Tests and measurements use these. Each runs in a context, whose value is the endpoint's URL:
 
     with virtuoso_server([Path("graph.nt.gz")]) as url:
         SparqlEndpoint(url).ask("ASK { ?s ?p ?o }")
 """
 
+import os
 import shutil
 import socket
 import subprocess
@@ -76,18 +79,86 @@ def oxigraph_server(location: Path, timeout_s: int | None = None) -> Iterator[st
     Raises:
         MissingServer: The program is not installed beside this Python.
     """
-    program = shutil.which("oxigraph", path=str(Path(sys.executable).parent))
+    with mortal_oxigraph_servers(location, 1, timeout_s) as [server]:
+        yield server.url
+
+
+class OxigraphServer:
+    """An oxigraph server that can be killed, and started again at the same URL.
+
+    Args:
+        location: The store's folder.
+        port: Where it listens.
+        timeout_s: Seconds after which it cancels a query; None for never.
+
+    Raises:
+        MissingServer: The program is not installed beside this Python.
+    """
+
+    def __init__(self, location: Path, port: int, timeout_s: int | None = None) -> None:
+        program = shutil.which("oxigraph", path=str(Path(sys.executable).parent))
+        if program is None:
+            raise MissingServer("needs the oxigraph server: pip install oxigraph")
+        self.port, self.url = port, f"http://127.0.0.1:{port}/query"
+        self._command = [program, "serve-read-only", "--location", str(location)]
+        self._command += ["--bind", f"127.0.0.1:{port}"]
+        if timeout_s is not None:
+            self._command += ["--timeout-s", str(timeout_s)]
+        self.start()
+
+    def start(self) -> None:
+        """Start it, and return when it listens."""
+        self.process = subprocess.Popen(self._command, stderr=subprocess.DEVNULL)
+        try:
+            _wait_for(lambda: _listens(self.port), self.process, "oxigraph")
+        except BaseException:
+            _stop(self.process)
+            raise
+
+    def kill(self) -> None:
+        """Kill it at once, whatever it is doing."""
+        self.process.kill()
+        self.process.wait()
+
+
+@contextmanager
+def mortal_oxigraph_servers(
+    location: Path, count: int, timeout_s: int | None = None
+) -> Iterator[list[OxigraphServer]]:
+    """Serve one pyoxigraph store by several servers, which may be killed and started again."""
+    servers: list[OxigraphServer] = []
+    try:
+        for port in _free_ports(count):
+            servers.append(OxigraphServer(location, port, timeout_s))
+        yield servers
+    finally:
+        for server in servers:
+            _stop(server.process)
+
+
+@contextmanager
+def haproxy(servers: Sequence[OxigraphServer]) -> Iterator[str]:
+    """Put HAProxy before some servers, with the configuration of docs/clusters.md.
+
+    Raises:
+        MissingServer: HAProxy is not installed.
+    """
+    program = shutil.which("haproxy", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
     if program is None:
-        raise MissingServer("needs the oxigraph server: pip install oxigraph")
+        raise MissingServer("needs HAProxy: apt-get install haproxy")
     (port,) = _free_ports(1)
-    command = [program, "serve-read-only", "--location", str(location)]
-    command += ["--bind", f"127.0.0.1:{port}"]
-    if timeout_s is not None:
-        command += ["--timeout-s", str(timeout_s)]
-    server = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    with _stopped_in_the_end(server):
-        _wait_for(lambda: _listens(port), server, "oxigraph")
-        yield f"http://127.0.0.1:{port}/query"
+    text = (Path(__file__).parent.parent / "docs" / "clusters.md").read_text(encoding="utf-8")
+    settings, _, _ = text.partition("```haproxy\n")[2].partition("```")
+    head, _, _ = settings.partition("    server ")
+    head = head.replace("127.0.0.1:7000", f"127.0.0.1:{port}")
+    lines = [f"    server copy{s.port} 127.0.0.1:{s.port} check" for s in servers]
+    with TemporaryDirectory(prefix="haproxy-") as folder:
+        file = Path(folder, "haproxy.cfg")
+        file.write_text("\n".join([head.rstrip(), *lines, ""]), encoding="utf-8")
+        balancer = subprocess.Popen([program, "-db", "-f", str(file)], stderr=subprocess.DEVNULL)
+        with _stopped_in_the_end(balancer):
+            _wait_for(lambda: _listens(port), balancer, "HAProxy")
+            yield f"http://127.0.0.1:{port}/query"
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,12 +302,16 @@ def _stopped_in_the_end(server: "subprocess.Popen[bytes]") -> Iterator[None]:
     try:
         yield
     finally:
-        server.terminate()
-        try:
-            server.wait(_STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            server.kill()
-            server.wait()
+        _stop(server)
+
+
+def _stop(server: "subprocess.Popen[bytes]") -> None:
+    server.terminate()
+    try:
+        server.wait(_STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()
 
 
 def _free_ports(count: int) -> list[int]:

@@ -111,7 +111,7 @@ def train_crp(
 
     if not files and not demo_questions:
         raise click.UsageError("nothing to train on: give --data FILE or --demo-questions N")
-    if composed_questions and graph.store is None and graph.endpoint is None:
+    if composed_questions and graph.store is None and not graph.endpoints:
         raise click.UsageError("--composed-questions needs a graph: give --store or --endpoint")
     require_lm_extra()
     base_model(config.base)  # a missing model is an error now, not after minutes of reading
@@ -157,7 +157,7 @@ def _train_on_paths(
 @contextmanager
 def _opened(graph: GraphChoice) -> Iterator[Graph | None]:
     """Open the graph that the user chose, if any."""
-    if graph.store is None and graph.endpoint is None:
+    if graph.store is None and not graph.endpoints:
         yield None
         return
     with closing(graph.open()) as opened:

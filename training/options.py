@@ -165,7 +165,7 @@ def _check_needs_of_grpo(given: Mapping[str, object]) -> None:
         raise click.UsageError("--stage grpo needs --data FILE, questions to write paths for")
     graph = given["graph"]
     assert isinstance(graph, GraphChoice)
-    if graph.store is None and graph.endpoint is None:
+    if graph.store is None and not graph.endpoints:
         raise click.UsageError(
             "--stage grpo needs a graph to run paths on: --store DIR or --endpoint URL"
         )

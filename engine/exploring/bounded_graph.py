@@ -86,6 +86,23 @@ class BoundedGraph:
         self._bound(DEFAULT_TIMEOUT_S)
         return self._graph.frontier_neighbours(entities, relation, direction, limit)
 
+    def relations_of_each(
+        self, entities: Iterable[str], direction: Direction, limit: int = DEFAULT_LIMIT
+    ) -> Mapping[str, Sequence[str]]:
+        """Map entities to relations if there is time."""
+        self._bound(DEFAULT_TIMEOUT_S)
+        return self._graph.relations_of_each(entities, direction, limit)
+
+    def neighbours_of_each(
+        self,
+        starts: Iterable[tuple[str, str]],
+        direction: Direction,
+        limit: int = DEFAULT_LIMIT,
+    ) -> Mapping[tuple[str, str], Sequence[Term]]:
+        """Map entities with relations to neighbours if there is time."""
+        self._bound(DEFAULT_TIMEOUT_S)
+        return self._graph.neighbours_of_each(starts, direction, limit)
+
     def edges(
         self, entities: Iterable[str], direction: Direction, limit: int = DEFAULT_LIMIT
     ) -> Mapping[str, Edges]:

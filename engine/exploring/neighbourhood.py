@@ -4,8 +4,9 @@ Relations are fetched, filtered and sorted before any method caps them, and so a
 relation leads to: what a method is shown never depends on the order of the store.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from itertools import chain
 from typing import Literal
 
 from kbqa.kb.graph import Direction, Graph, Neighbours
@@ -13,7 +14,7 @@ from kbqa.kb.names.search import name_terms
 from kbqa.kb.schema.graph_schema import GraphSchema
 from kbqa.kb.schema.telling import is_telling
 from kbqa.sparql.crp import Hop
-from kbqa.sparql.terms import LiteralTerm, Term, is_well_formed
+from kbqa.sparql.terms import LiteralTerm, Term, is_well_formed, term_order
 
 Directions = Literal["out", "both"]
 
@@ -52,13 +53,36 @@ class Neighbourhood:
         Raises:
             GraphError: The graph does not answer.
         """
-        if isinstance(node, LiteralTerm) or not is_well_formed(node):
-            return ()
-        key = (node, directions)
-        if key not in self._hops:
-            with self._timed():
-                self._hops[key] = self._find_hops(node, directions)
-        return self._hops[key]
+        self.fetch_hops([node], directions)
+        return self._hops.get((node, directions), ())
+
+    def fetch_hops(self, nodes: Iterable[Term], directions: Directions = "both") -> None:
+        """Look up the relations of nodes whose `hops` are wanted next, all at once.
+
+        Raises:
+            GraphError: The graph does not answer.
+        """
+        new = [
+            node
+            for node in dict.fromkeys(nodes)
+            if isinstance(node, str)
+            and is_well_formed(node)
+            and (node, directions) not in self._hops
+        ]
+        if not new:
+            return
+        with self._timed():
+            self.queries += len(new)
+            leaving = self._graph.relations_of_each(new, "out")
+            entering: Mapping[str, Sequence[str]] = {}
+            if directions == "both":
+                self.queries += len(new)
+                entering = self._graph.relations_of_each(new, "in")
+                # An endpoint's schema is asked for all relations together.
+                self._schema.of(chain(*leaving.values(), *entering.values()))
+            for node in new:
+                hops = self._ordered(leaving[node], entering.get(node, ()))
+                self._hops[node, directions] = hops
 
     def tails(self, node: Term, hop: Hop) -> Neighbours:
         """List what a relation leads to from a node: at most `MAX_TAILS` terms, the first by id.
@@ -66,17 +90,36 @@ class Neighbourhood:
         Raises:
             GraphError: The graph does not answer.
         """
-        if isinstance(node, LiteralTerm) or not is_well_formed(node):
-            return Neighbours(())
-        key = (node, hop)
-        if key not in self._tails:
-            direction: Direction = "in" if hop.inverse else "out"
+        self.fetch_tails([(node, hop)])
+        return self._tails.get((node, hop), Neighbours(()))
+
+    def fetch_tails(self, ways: Iterable[tuple[Term, Hop]]) -> None:
+        """Look up what relations lead to from nodes whose `tails` are wanted next, all at once.
+
+        Raises:
+            GraphError: The graph does not answer.
+        """
+        new = [
+            (node, hop)
+            for node, hop in dict.fromkeys(ways)
+            if isinstance(node, str) and is_well_formed(node) and (node, hop) not in self._tails
+        ]
+        self.queries += len(new)
+        directions: tuple[Direction, ...] = ("out", "in")
+        for direction in directions:
+            wanted = [(node, hop) for node, hop in new if hop.inverse == (direction == "in")]
+            if not wanted:
+                continue
+            starts = [(node, hop.relation) for node, hop in wanted]
             with self._timed():
-                self.queries += 1
-                self._tails[key] = self._graph.first_neighbours(
-                    node, hop.relation, direction, MAX_TAILS
-                )
-        return self._tails[key]
+                found = self._graph.neighbours_of_each(starts, direction, MAX_TAILS + 1)
+                for (node, hop), start in zip(wanted, starts, strict=True):
+                    ends = found[start]
+                    self._tails[node, hop] = (
+                        Neighbours(tuple(sorted(ends, key=term_order)))
+                        if len(ends) <= MAX_TAILS
+                        else self._graph.first_neighbours(*start, direction, MAX_TAILS)
+                    )
 
     def names(self, nodes: Iterable[Term]) -> Mapping[Term, str]:
         """Map nodes to their names; a node without a name maps to its id, a literal to its text.
@@ -111,13 +154,10 @@ class Neighbourhood:
         way, way_back = self._schema.canonical([hop, Hop(last.relation, not last.inverse)])
         return way == way_back
 
-    def _find_hops(self, node: str, directions: Directions) -> tuple[Hop, ...]:
-        self.queries += 1
-        hops = [Hop(each) for each in self._graph.relations(node, "out") if is_telling(each)]
-        if directions == "both":
-            self.queries += 1
-            found = self._graph.relations(node, "in")
-            incoming = [Hop(each, True) for each in found if is_telling(each)]
+    def _ordered(self, leaving: Iterable[str], entering: Iterable[str]) -> tuple[Hop, ...]:
+        hops = [Hop(each) for each in leaving if is_telling(each)]
+        incoming = [Hop(each, True) for each in entering if is_telling(each)]
+        if incoming:
             known = set(self._schema.canonical(hops))
             edges = self._schema.canonical(incoming)
             hops += [h for h, edge in zip(incoming, edges, strict=True) if edge not in known]

@@ -7,6 +7,7 @@ Source: RouterKGQA §3.3, equations 7 and 8.
 """
 
 from collections.abc import Sequence
+from itertools import islice
 
 from kbqa.engine.exploring.neighbourhood import Directions
 from kbqa.kb.graph import Direction, Graph
@@ -54,6 +55,28 @@ class PathEnds:
             self._ends[key] = sorted(found, key=str)
         return self._ends[key]
 
+    def fetch_each(self, starts: Sequence[str], hops: Sequence[Hop]) -> None:
+        """Look up what a path leads to from each entity alone, for all of them at once.
+
+        Their `terms`, which are wanted next, are then known.
+
+        Raises:
+            GraphError: The graph does not answer.
+        """
+        new = [start for start in starts if ((start,), tuple(hops)) not in self._ends]
+        if not hops or not new:
+            return
+        *before, hop = hops
+        self.fetch_each(new, before)
+        nodes = {start: self.nodes([start], before) for start in new}
+        ways = [(node, hop.relation) for each in nodes.values() for node in each]
+        self.queries += 1
+        direction: Direction = "in" if hop.inverse else "out"
+        found = self._graph.neighbours_of_each(ways, direction, MAX_NODES)
+        for start, each in nodes.items():
+            ends = dict.fromkeys(end for node in each for end in found[node, hop.relation])
+            self._ends[(start,), tuple(hops)] = sorted(islice(ends, MAX_NODES), key=str)
+
     def nodes(self, starts: Sequence[str], hops: Sequence[Hop]) -> list[str]:
         """Find the entities at a path's end; see `terms`."""
         return [end for end in self.terms(starts, hops) if isinstance(end, str)]
@@ -70,6 +93,20 @@ class PathEnds:
         asked = nodes[:: -(-len(nodes) // MAX_ASKED) or 1]
         leaving = self._relations(asked, "out")
         return leaving if directions == "out" else [*leaving, *self._relations(asked, "in")]
+
+    def hops_of_each(self, nodes: Sequence[str]) -> dict[str, list[Hop]]:
+        """Map entities to the hops that leave or enter each, looked up for all at once.
+
+        Raises:
+            GraphError: The graph does not answer.
+        """
+        self.queries += 2
+        leaving = self._graph.relations_of_each(nodes, "out", _MAX_RELATIONS)
+        entering = self._graph.relations_of_each(nodes, "in", _MAX_RELATIONS)
+        return {
+            node: [*map(Hop, leaving[node]), *(Hop(each, True) for each in entering[node])]
+            for node in nodes
+        }
 
     def _relations(self, nodes: Sequence[str], direction: Direction) -> list[Hop]:
         if not nodes:

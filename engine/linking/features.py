@@ -17,6 +17,7 @@ from kbqa.engine.linking.model import LinkingModel, stem
 from kbqa.engine.linking.words import FUNCTION_WORDS, capitals_mark_names, is_code, tokenise
 from kbqa.kb.graph import Graph
 from kbqa.kb.names.index import NameMatch, Span
+from kbqa.sparql.queries.templates import TYPE
 
 Features = dict[str, float]
 
@@ -50,8 +51,25 @@ class EntityFacts:
         Raises:
             GraphError: The graph does not answer.
         """
-        relations = {*graph.relations(mid, "out"), *graph.relations(mid, "in")}
-        return cls(tuple(graph.types(mid)), tuple(sorted(relations)))
+        return cls.fetch_all(graph, [mid])[mid]
+
+    @classmethod
+    def fetch_all(cls, graph: Graph, mids: Sequence[str]) -> dict[str, "EntityFacts"]:
+        """Look entities up, all at once.
+
+        Raises:
+            GraphError: The graph does not answer.
+        """
+        leaving = graph.relations_of_each(mids, "out")
+        entering = graph.relations_of_each(mids, "in")
+        types = graph.neighbours_of_each([(mid, TYPE) for mid in mids], "out")
+        return {
+            mid: cls(
+                tuple(sorted(term for term in types[mid, TYPE] if isinstance(term, str))),
+                tuple(sorted({*leaving[mid], *entering[mid]})),
+            )
+            for mid in mids
+        }
 
 
 def find_candidates(mentions: Mentions, model: LinkingModel) -> list[EntityCandidate]:

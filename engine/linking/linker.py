@@ -9,7 +9,6 @@ linker keeps candidates instead of choosing one; the paths show which is right.
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
 
 from kbqa.engine.linking.features import (
     EntityCandidate,
@@ -79,7 +78,8 @@ class Linker:
     def __init__(self, graph: Graph, names: Names, model: LinkingModel | None = None) -> None:
         self._names = names
         self._model = model or LinkingModel.load()
-        self._fetch = lru_cache(_KEPT_FACTS)(partial(EntityFacts.fetch, graph))
+        self._graph = graph
+        self._kept: dict[str, EntityFacts] = {}
 
     def link(self, question: str, limit: int = 10) -> list[LinkedEntity]:
         """Find the entities that a question mentions, best first, each once.
@@ -110,7 +110,8 @@ class Linker:
         candidates = find_candidates(mentions, self._model)
         chosen = choose_finalists(candidates, self._model, max(limit, FINALISTS))
         finalists, others = chosen[:FINALISTS], chosen[FINALISTS:]
-        features = final_features(mentions, finalists, self._facts, self._model)
+        facts = self._facts([candidate.match.mid for candidate in finalists])
+        features = final_features(mentions, finalists, facts.__getitem__, self._model)
         scores = [weighted_sum(of_one, self._model.final) for of_one in features]
         ranked = sorted(
             zip(softmax(scores), finalists, strict=True),
@@ -124,10 +125,23 @@ class Linker:
             for probability, c in ranked[:limit]
         ]
 
-    def _facts(self, mid: str) -> EntityFacts:
+    def _facts(self, mids: Sequence[str]) -> dict[str, EntityFacts]:
+        """Look entities up together; if that takes too long, one by one."""
+        known = {mid: facts for mid in mids if (facts := self._kept.get(mid)) is not None}
+        new = [mid for mid in mids if mid not in known]
+        try:
+            found = EntityFacts.fetch_all(self._graph, new)
+        except QueryTimeout:
+            return known | {mid: self._facts_of(mid) for mid in new}
+        if len(self._kept) + len(found) > _KEPT_FACTS:
+            self._kept = {}
+        self._kept.update(found)
+        return known | found
+
+    def _facts_of(self, mid: str) -> EntityFacts:
         """Look an entity up; after a timeout, return no facts."""
         try:
-            return self._fetch(mid)
+            return EntityFacts.fetch(self._graph, mid)
         except QueryTimeout as error:
             logger.warning("ranking %s without its types and relations: %s", mid, error)
             return EntityFacts((), ())

@@ -16,7 +16,7 @@ has its type.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -24,7 +24,7 @@ from kbqa.engine.linking.linker import LinkedEntity
 from kbqa.kb.graph import Direction, Graph
 from kbqa.kb.names.keys import normalise
 from kbqa.kb.names.search import Names
-from kbqa.sparql.crp import Entity, Hop, Step
+from kbqa.sparql.crp import Entity, Fork, Hop, Step
 
 MIN_SIMILARITY = 0.8
 """Minimum similarity to accept an entity for a name."""
@@ -73,6 +73,7 @@ class EntityMatcher:
         self._graph, self._names, self._linked = graph, names, linked
         self._mentioned = frozenset(entity.mid for entity in linked)
         self._ranked: dict[tuple[str, Step | None], list[EntityMatch]] = {}
+        self._have: dict[tuple[str, Hop], bool] = {}
 
     def rank(self, name: str, step: Step | None) -> list[EntityMatch]:
         """List the entities that a name may mean, best first.
@@ -98,6 +99,7 @@ class EntityMatcher:
         Raises:
             GraphError: The graph does not answer.
         """
+        self._fetch_steps(self._mentioned, step)
         matches = [self._mention(entity, name, step) for entity in self._linked]
         return sorted(matches, key=lambda match: -match.similarity)
 
@@ -123,11 +125,13 @@ class EntityMatcher:
         return any(match.basis == "name" for match in self.rank(name, step))
 
     def _exact(self, name: str, step: Step | None) -> list[EntityMatch]:
+        exact = self._names.lookup(name, _EXACT_MATCHES)
+        self._fetch_steps([found.mid for found in exact], step)
         matches = [
             EntityMatch(
                 entity := Entity(found.name, found.mid), found.score, self._has(entity, step)
             )
-            for found in self._names.lookup(name, _EXACT_MATCHES)
+            for found in exact
         ]
         # The lookup may not reach every entity of a common name, but the question may mention one.
         known = {match.entity.mid for match in matches}
@@ -159,8 +163,9 @@ class EntityMatcher:
         for span in self._names.match_spans(words, limit=_NEAR_MATCHES):
             found += span.matches
         similarity = {text: name_similarity(name, text) for text in {one.matched for one in found}}
+        self._fetch_steps({*self._mentioned, *(one.mid for one in found)}, step)
         best = {entity.mid: self._mention(entity, name, step) for entity in self._linked}
-        # The most similar name of each entity first, so that its step is looked up once.
+        # The most similar name of each entity first, so that it is compared once.
         for one in sorted(found, key=lambda one: -similarity[one.matched]):
             score = similarity[one.matched]
             if one.mid not in best or best[one.mid].similarity < score:
@@ -182,9 +187,21 @@ class EntityMatcher:
             return False
         if not isinstance(step, Hop):
             return any(self._has(entity, way.path[0]) for way in step.ways)
-        direction: Direction = "in" if step.inverse else "out"
         assert entity.mid is not None
-        return bool(self._graph.neighbours(entity.mid, step.relation, direction, limit=1))
+        self._fetch_steps([entity.mid], step)
+        return self._have[entity.mid, step]
+
+    def _fetch_steps(self, mids: Collection[str], step: Step | None) -> None:
+        """Look up which entities have a step, all at once."""
+        if isinstance(step, Fork):
+            for way in step.ways:
+                self._fetch_steps(mids, way.path[0])
+        elif step is not None:
+            new = sorted({mid for mid in mids if (mid, step) not in self._have})
+            direction: Direction = "in" if step.inverse else "out"
+            starts = [(mid, step.relation) for mid in new]
+            found = self._graph.neighbours_of_each(starts, direction, 1)
+            self._have.update(((mid, step), bool(ends)) for (mid, _), ends in found.items())
 
 
 def name_similarity(one: str, other: str) -> float:

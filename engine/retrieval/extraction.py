@@ -133,9 +133,11 @@ class _Search:
     def _few(self, hub: str, direction: Direction) -> Edges:
         """List the edges of a hub's relations that have few edges."""
         edges: dict[str, Sequence[Term]] = {}
-        for relation in filter(is_telling, self._graph.relations(hub, direction)):
-            most = self._caps.per_relation
-            ends = self._graph.neighbours(hub, relation, direction, most + 1)
+        most = self._caps.per_relation
+        telling = filter(is_telling, self._graph.relations(hub, direction))
+        ways = [(hub, relation) for relation in telling]
+        found = self._graph.neighbours_of_each(ways, direction, most + 1)
+        for (_, relation), ends in found.items():
             if len(ends) <= most:
                 edges[relation] = sorted(ends, key=term_order)
             else:

@@ -178,7 +178,7 @@ def entities(name: str, limit: int, graph: GraphChoice, as_json: bool) -> None:
         print_result("\n".join(_entity_line(match, types[match.mid]) for match in matches))
     else:
         click.echo(f"no entity in the graph has a name like {name!r}", err=True)
-        if graph.endpoint:
+        if graph.endpoints:
             click.echo(
                 "An endpoint finds names only as they are written in the graph. "
                 "To search with typing errors, load a store.",

@@ -41,12 +41,13 @@ class GraphChoice:
 
     Attributes:
         store: Directory of an embedded store.
-        endpoint: URL of a SPARQL endpoint. Neither given means the demo graph.
+        endpoints: URLs of SPARQL endpoints with copies of one graph. Neither given means the demo
+            graph.
         timeout_s: Seconds until a query is stopped.
     """
 
     store: Path | None
-    endpoint: str | None
+    endpoints: tuple[str, ...] = ()
     timeout_s: float = DEFAULT_TIMEOUT_S
 
     def open(self, workers: int = 1, *, low_priority: bool = False) -> Graph:
@@ -55,7 +56,7 @@ class GraphChoice:
 
         return open_graph(
             self.store,
-            self.endpoint,
+            self.endpoints or None,
             self.timeout_s,
             workers=workers,
             low_priority=low_priority,
@@ -79,10 +80,13 @@ def graph_options(command: Command) -> Command:
     )
     @click.option(
         "--endpoint",
+        "endpoints",
+        multiple=True,
         envvar="KBQA_ENDPOINT",
         show_envvar=True,
         metavar="URL",
-        help="SPARQL endpoint to query.",
+        help="SPARQL endpoint to query. Repeatable, for copies of one graph: if one fails, the "
+        "next is asked. KBQA_ENDPOINT separates several by blanks.",
     )
     @click.option(
         "--timeout",
@@ -97,15 +101,19 @@ def graph_options(command: Command) -> Command:
     )
     @functools.wraps(command)
     def with_graph(
-        *args: object, store: Path | None, endpoint: str | None, timeout_s: float, **rest: object
+        *args: object,
+        store: Path | None,
+        endpoints: tuple[str, ...],
+        timeout_s: float,
+        **rest: object,
     ) -> None:
-        if store is not None and endpoint is not None:
-            store_rank, endpoint_rank = _rank("store"), _rank("endpoint")
+        if store is not None and endpoints:
+            store_rank, endpoint_rank = _rank("store"), _rank("endpoints")
             if store_rank < endpoint_rank:
-                endpoint = None
+                endpoints = ()
             elif endpoint_rank < store_rank:
                 store = None
-        command(*args, graph=GraphChoice(store, endpoint, timeout_s), **rest)
+        command(*args, graph=GraphChoice(store, endpoints, timeout_s), **rest)
 
     return with_graph
 

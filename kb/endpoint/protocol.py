@@ -19,7 +19,8 @@ Virtuoso has its own limits, described here as of release 7.2.5:
 - ``ResultSetMaxRows`` is named in a header if a result has exactly that many rows. The caller must
   find out whether rows are missing.
 
-Not here: retries, and authentication other than by the URL.
+Not here: retries, which are for copies (`kbqa.kb.endpoint.copies`), and authentication other than
+by the URL.
 """
 
 import http.client

@@ -1,4 +1,4 @@
-"""A graph behind a SPARQL 1.1 endpoint, which is asked by POST.
+"""A graph behind a SPARQL 1.1 endpoint, or behind several that hold copies, asked by POST.
 
 The search operations are the same as those of an embedded store, as queries. How the server may
 fail, and which error each failure becomes, is in `kbqa.kb.endpoint.protocol`.
@@ -9,12 +9,13 @@ it, has come back empty.
 """
 
 import time
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, cast
 
 from kbqa.kb.endpoint.address import read_address
+from kbqa.kb.endpoint.batches import Rows, fetch_each, fetch_edges
+from kbqa.kb.endpoint.copies import Copies, describe_copies
 from kbqa.kb.endpoint.protocol import EndpointReply, QuerySender
 from kbqa.kb.graph import (
     DEFAULT_LIMIT,
@@ -26,18 +27,18 @@ from kbqa.kb.graph import (
     Table,
 )
 from kbqa.kb.queries import prepare_query
-from kbqa.kb.rows import pick_label, sorted_edges, term_from_json
-from kbqa.kb.schema.telling import KEPT, LEFT_OUT, is_telling
-from kbqa.sparql.errors import EndpointError, MalformedResult, ResultTruncated
+from kbqa.kb.rows import pick_label, term_from_json
+from kbqa.sparql.errors import EndpointError, InputError, MalformedResult, ResultTruncated
 from kbqa.sparql.queries.row_limits import cap_rows, row_beyond, row_limit
 from kbqa.sparql.queries.templates import (
-    edges_query,
     first_neighbours_query,
     frontier_neighbours_query,
     frontier_relations_query,
     labels_query,
     neighbour_count_query,
+    neighbours_of_each_query,
     neighbours_query,
+    relations_of_each_query,
     relations_query,
     types_query,
 )
@@ -48,9 +49,6 @@ if TYPE_CHECKING:
 
 _LABEL_BATCH = 500
 """Entities in one VALUES list: few enough for any server's limit on the length of a query."""
-
-_EDGE_BATCH = 50
-"""Entities whose edges are asked for together: they seldom have more than one entity may have."""
 
 _ROUND = 1000
 """Servers' limits on rows are its multiples: 10,000 is Virtuoso's and that of public endpoints."""
@@ -64,29 +62,33 @@ _VIRTUOSO_ASK = "__ASK_RETVAL"
 
 
 class SparqlEndpoint:
-    """A `Graph` behind a URL.
+    """A `Graph` behind a URL, or behind the URLs of several copies of it.
 
     Args:
         url: The endpoint's query URL. It may hold a user and password: ``http://ann:pw@host/``.
+            If several are given, the first that works is asked; see `kbqa.kb.endpoint.copies`.
         timeout_s: Seconds for each search operation; `select` and `ask` take their own.
 
     Raises:
-        InputError: The URL is not an HTTP URL.
+        InputError: There is no URL, or one is not an HTTP URL.
     """
 
-    def __init__(self, url: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
-        self._address = read_address(url)
-        self._sender = QuerySender(self._address)
+    def __init__(self, url: str | Sequence[str], timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        self._addresses = [read_address(each) for each in ([url] if isinstance(url, str) else url)]
+        if not self._addresses:
+            raise InputError("there is no URL of an endpoint")
+        is_one = len(self._addresses) == 1
+        self._sender = QuerySender(self._addresses[0]) if is_one else Copies(self._addresses)
         self._timeout_s = timeout_s
         self._is_closed = False
 
     @property
     def description(self) -> str:
         """The graph in a few words: ``endpoint http://localhost:7878/query``."""
-        return self._address.description
+        return describe_copies(self._addresses)
 
     def identity(self) -> GraphIdentity:
-        """Return the URL: what the endpoint holds is not known."""
+        """Return the URLs, sorted: what the endpoint holds is not known."""
         return GraphIdentity(
             {"store": None, "endpoint": self.description},
             {"graph": self.description, "store_summary": None},
@@ -156,15 +158,35 @@ class SparqlEndpoint:
             return []
         return self._column(frontier_neighbours_query(entities, relation, direction, limit))
 
+    def relations_of_each(
+        self, entities: Iterable[str], direction: Direction, limit: int = DEFAULT_LIMIT
+    ) -> Mapping[str, Sequence[str]]:
+        """Map each entity to its relations; see `Graph.relations_of_each`."""
+
+        def query(keys: Sequence[tuple[str]], limit: int) -> str:
+            return relations_of_each_query([entity for (entity,) in keys], direction, limit)
+
+        found = fetch_each(self._rows, [(entity,) for entity in entities], query, limit)
+        return {entity: sorted(map(str, terms)) for (entity,), terms in found.items()}
+
+    def neighbours_of_each(
+        self,
+        starts: Iterable[tuple[str, str]],
+        direction: Direction,
+        limit: int = DEFAULT_LIMIT,
+    ) -> Mapping[tuple[str, str], Sequence[Term]]:
+        """Map each entity with a relation to its ends; see `Graph.neighbours_of_each`."""
+
+        def query(keys: Sequence[tuple[str, str]], limit: int) -> str:
+            return neighbours_of_each_query(keys, direction, limit)
+
+        return fetch_each(self._rows, starts, query, limit)
+
     def edges(
         self, entities: Iterable[str], direction: Direction, limit: int = DEFAULT_LIMIT
     ) -> Mapping[str, Edges]:
         """Map entities to their edges; see `Graph.edges`."""
-        wanted = list(dict.fromkeys(entities))
-        found: dict[str, Edges] = {}
-        for start in range(0, len(wanted), _EDGE_BATCH):
-            found |= self._edges(wanted[start : start + _EDGE_BATCH], direction, limit)
-        return found
+        return fetch_edges(self._rows, entities, direction, limit)
 
     def labels(self, mids: Iterable[str]) -> Mapping[str, str]:
         """Map each mid that has a name to it; see `Graph.labels`."""
@@ -219,39 +241,10 @@ class SparqlEndpoint:
             raise EndpointError(f"{self.description} was closed. Open it again to ask it.")
         return self._sender.post(query, timeout_s)
 
-    def _edges(self, entities: Sequence[str], direction: Direction, limit: int) -> dict[str, Edges]:
-        """Fetch edges, without entities that have too many; in two halves if they are many."""
-        most = limit if len(entities) == 1 else 2 * limit
-        query = edges_query(entities, direction, LEFT_OUT, KEPT, most + 1)
-        try:
-            rows = self._table(query, self._timeout_s, None).rows
-        except ResultTruncated:
-            if len(entities) == 1:
-                raise
-            return self._halves(entities, direction, limit)
-        counts = Counter(str(node) for node, _, _ in rows)
-        few = [entity for entity in entities if counts[entity] <= limit]
-        if len(rows) > most:
-            if len(few) < len(entities):
-                return self._edges(few, direction, limit) if few else {}
-            return self._halves(entities, direction, limit)
-        found: dict[str, dict[str, list[Term]]] = {entity: {} for entity in few}
-        for node, relation, end in rows:
-            if end is not None and str(node) in found and is_telling(str(relation)):
-                found[str(node)].setdefault(str(relation), []).append(end)
-        return {entity: sorted_edges(edges) for entity, edges in found.items()}
-
-    def _halves(
-        self, entities: Sequence[str], direction: Direction, limit: int
-    ) -> dict[str, Edges]:
-        half = len(entities) // 2
-        first = self._edges(entities[:half], direction, limit)
-        return first | self._edges(entities[half:], direction, limit)
-
-    def _names(self, mids: Sequence[str]) -> Sequence[tuple[Term | None, ...]]:
+    def _names(self, mids: Sequence[str]) -> Rows:
         """Fetch all names, in two halves if they are more than the server sends."""
         try:
-            return self._table(labels_query(mids), self._timeout_s, None).rows
+            return self._rows(labels_query(mids))
         except ResultTruncated:
             if len(mids) == 1:
                 raise
@@ -259,8 +252,10 @@ class SparqlEndpoint:
             return (*self._names(mids[:half]), *self._names(mids[half:]))
 
     def _column(self, query: str) -> list[Term]:
-        rows = self._table(query, self._timeout_s, None).rows
-        return [row[0] for row in rows if row[0] is not None]
+        return [row[0] for row in self._rows(query) if row[0] is not None]
+
+    def _rows(self, query: str) -> Rows:
+        return self._table(query, self._timeout_s, None).rows
 
     def _table(self, query: str, timeout_s: float, limit: int | None) -> Table:
         """Run a query that asks for one row more than the limit, and cut that off."""

@@ -2,7 +2,8 @@
 
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
 from kbqa.kb.endpoint.address import hide_secrets
@@ -39,6 +40,30 @@ _STATUS_ADVICE = {
     403: "The server does not let this machine read: change its rules of access.",
     404: "The URL of an endpoint often ends in /sparql or /query.",
 }
+
+
+def check_endpoints(urls: Sequence[str], timeout_s: float = DEFAULT_TIMEOUT_S) -> Iterator[Finding]:
+    """Check an endpoint, or each of several that hold copies of one graph.
+
+    A copy that does not answer is a problem only if none does.
+
+    Args:
+        urls: Query URLs.
+        timeout_s: Seconds for each query.
+
+    Raises:
+        InputError: A URL is not an HTTP URL.
+    """
+    if len(urls) == 1:
+        yield from check_endpoint(urls[0], timeout_s)
+        return
+    copies = [list(check_endpoint(url, timeout_s)) for url in urls]
+    is_any_up = any(findings[0].status != "problem" for findings in copies)
+    for number, findings in enumerate(copies, 1):
+        for found in findings:
+            is_down = found.check == "endpoint" and found.status == "problem"
+            status = "warning" if is_down and is_any_up else found.status
+            yield replace(found, check=f"{found.check} {number}", status=status)
 
 
 def check_endpoint(url: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> Iterator[Finding]:

@@ -190,6 +190,21 @@ class OxigraphStore:
                 break
         return list(found)
 
+    def relations_of_each(
+        self, entities: Iterable[str], direction: Direction, limit: int = DEFAULT_LIMIT
+    ) -> Mapping[str, Sequence[str]]:
+        """Map each entity to its relations; see `Graph.relations_of_each`."""
+        return {entity: self.relations(entity, direction, limit) for entity in entities}
+
+    def neighbours_of_each(
+        self,
+        starts: Iterable[tuple[str, str]],
+        direction: Direction,
+        limit: int = DEFAULT_LIMIT,
+    ) -> Mapping[tuple[str, str], Sequence[Term]]:
+        """Map each entity with a relation to its ends; see `Graph.neighbours_of_each`."""
+        return {start: self.neighbours(*start, direction, limit) for start in starts}
+
     def edges(
         self, entities: Iterable[str], direction: Direction, limit: int = DEFAULT_LIMIT
     ) -> Mapping[str, Edges]:

@@ -77,6 +77,40 @@ def frontier_neighbours_query(
     return f"SELECT DISTINCT ?entity WHERE {{ {_values(entities)} {edge} }} LIMIT {limit}"
 
 
+def relations_of_each_query(entities: Sequence[str], direction: Direction, limit: int) -> str:
+    """Write the search for the relations of several entities, with `?node` and `?relation`.
+
+    >>> print(relations_of_each_query(["m.0a"], "out", 9).replace(
+    ...     "http://rdf.freebase.com/ns/", ""
+    ... ))
+    SELECT DISTINCT ?node ?relation
+    WHERE { VALUES ?node { <m.0a> } ?node ?relation ?entity } LIMIT 9
+    """
+    edge = _edge("?node", "?relation", direction)
+    return f"SELECT DISTINCT ?node ?relation\nWHERE {{ {_values(entities)} {edge} }} LIMIT {limit}"
+
+
+def neighbours_of_each_query(
+    starts: Sequence[tuple[str, str]], direction: Direction, limit: int
+) -> str:
+    """Write the search for what relations lead to, each from an entity of its own.
+
+    Its columns are `?node`, `?relation` and `?entity`.
+
+    >>> print(neighbours_of_each_query([("m.0a", "b.c")], "out", 9).replace(
+    ...     "http://rdf.freebase.com/ns/", ""
+    ... ))
+    SELECT DISTINCT ?node ?relation ?entity
+    WHERE { VALUES (?node ?relation) { (<m.0a> <b.c>) } ?node ?relation ?entity } LIMIT 9
+    """
+    pairs = " ".join(f"({iri(entity)} {iri(relation)})" for entity, relation in starts)
+    edge = _edge("?node", "?relation", direction)
+    return (
+        "SELECT DISTINCT ?node ?relation ?entity\n"
+        f"WHERE {{ VALUES (?node ?relation) {{ {pairs} }} {edge} }} LIMIT {limit}"
+    )
+
+
 def edges_query(
     entities: Sequence[str],
     direction: Direction,

@@ -227,6 +227,21 @@ def test_graph_from_environment_and_file(
     assert "Invalid value for '--limit'" in _run("sparql", query).stderr
 
 
+def test_copies_from_flags_environment_and_file(
+    small_endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead, query = "http://127.0.0.1:9/query", "ASK { ?s ?p ?o }"
+    listed = _run("sparql", query, "--endpoint", dead, "--endpoint", small_endpoint)
+    assert listed.stdout == "true\n"
+    monkeypatch.setenv("KBQA_ENDPOINT", f"{dead} {small_endpoint}")
+    assert _run("sparql", query).stdout == "true\n"
+    monkeypatch.delenv("KBQA_ENDPOINT")
+    Path("kbqa.toml").write_text(f'endpoint = ["{dead}", "{small_endpoint}"]', encoding="utf-8")
+    assert _run("sparql", query).stdout == "true\n"
+    Path("kbqa.toml").write_text(f'endpoint = "{dead}"', encoding="utf-8")
+    assert "does not answer" in _run("sparql", query).stderr
+
+
 @pytest.mark.parametrize(
     ("variable", "value", "said"),
     [

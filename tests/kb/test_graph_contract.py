@@ -124,6 +124,42 @@ def test_neighbours_of_a_frontier(graph: Graph) -> None:
     assert graph.frontier_neighbours([], "people.person.gender", "in") == []
 
 
+def test_relations_of_each(graph: Graph) -> None:
+    found = graph.relations_of_each(["m.04xc2m", "m.0gxnnwq", "m.0nobody", "m.04xc2m"], "out")
+    assert found == {
+        "m.04xc2m": [
+            "finance.currency.countries_used",
+            "finance.currency.currency_code",
+            "type.object.name",
+            "type.object.type",
+        ],
+        "m.0gxnnwq": ["people.person.gender", "type.object.name"],
+        "m.0nobody": [],
+    }
+    incoming = graph.relations_of_each(["m.05zppz", "m.04xc2m"], "in")
+    assert incoming["m.05zppz"] == ["people.person.gender"]
+    assert len(graph.relations_of_each(["m.04xc2m"], "out", limit=2)["m.04xc2m"]) == 2
+    assert graph.relations_of_each([], "in") == {}
+
+
+def test_neighbours_of_each(graph: Graph) -> None:
+    gender, sibling = "people.person.gender", "people.person.sibling_s"
+    starts = [("m.06w2sn5", gender), ("m.06w2sn5", sibling), ("m.0gxnnwd", gender)]
+    found = graph.neighbours_of_each([*starts, ("m.0nobody", gender)], "out")
+    assert {key: set(terms) for key, terms in found.items()} == {
+        ("m.06w2sn5", gender): {"m.05zppz"},
+        ("m.06w2sn5", sibling): {"m.0gxnnwp", "m.0gxnnwc"},
+        ("m.0gxnnwd", gender): {"m.02zsn"},
+        ("m.0nobody", gender): set(),
+    }
+    both = graph.neighbours_of_each([("m.05zppz", gender), ("m.02zsn", gender)], "in", limit=1)
+    assert {key: len(terms) for key, terms in both.items()} == {
+        ("m.05zppz", gender): 1,
+        ("m.02zsn", gender): 1,
+    }
+    assert graph.neighbours_of_each([], "out") == {}
+
+
 def test_edges_leave_out_bookkeeping(graph: Graph) -> None:
     jamaica, kingston = "m.03_r3", "m.03yl7"
     assert graph.edges([jamaica, kingston, "m.0nobody", kingston], "out") == {

@@ -44,7 +44,7 @@ def doctor(
     from kbqa.engine.commands.doctor.machine import check_machine
     from kbqa.engine.commands.doctor.models import check_models, model_memory_bytes
 
-    if graph.store is not None and graph.endpoint is not None:
+    if graph.store is not None and graph.endpoints:
         raise InputError("choose either --store or --endpoint")
     findings = list(_check_graph(graph))
     measured: dict[Finding, Coverage] = {}
@@ -69,10 +69,10 @@ def doctor(
 
 
 def _check_graph(graph: GraphChoice) -> Iterator[Finding]:
-    if graph.endpoint is not None:
-        from kbqa.kb.health.endpoint_health import check_endpoint
+    if graph.endpoints:
+        from kbqa.kb.health.endpoint_health import check_endpoints
 
-        yield from check_endpoint(graph.endpoint, graph.timeout_s)
+        yield from check_endpoints(graph.endpoints, graph.timeout_s)
         return
     from kbqa.kb.demo_graph import demo_store_directory
     from kbqa.kb.health.store_health import check_store

@@ -108,6 +108,7 @@ class _Question:
 
     def _next(self, beams: Beams, hop: int) -> Beams:
         """Continue each open walk by the relations chosen for it, and keep the first walks."""
+        self._around.fetch_hops((w.end for w in beams.open), self._settings.directions)
         offers = [self._around.hops(w.end, self._settings.directions) for w in beams.open]
         self._around.names(node for walk in beams.open for node in walk.nodes)
         choices = [
@@ -163,9 +164,12 @@ class _Question:
         tails: list[Neighbours] = []
         taken: list[Sequence[Term]] = []
         if settings.control != "random" and settings.tails_by == "choose":
+            around.fetch_tails((walk.end, step) for walk, step in followed)
             tails = [around.tails(walk.end, step) for walk, step in followed]
             taken += self._chosen_tails(followed, [each.terms for each in tails], hop)
         else:
+            needed = -(-settings.beams // settings.width)  # at least, as each gives `width` walks
+            around.fetch_tails((walk.end, step) for walk, step in followed[:needed])
             for walk, step in followed:
                 if sum(map(len, taken)) >= settings.beams:
                     break

@@ -115,6 +115,7 @@ class Exploration:
 
     def _choose_ways(self, hop: int) -> list[list[_Way]]:
         """Choose relations; return what to follow in each subgraph, the best first."""
+        self._around.fetch_hops(n for subgraph in self.subgraphs for n in subgraph.frontier)
         groups = list(self._groups())
         self._around.names(
             node for subgraph in self.subgraphs for walk in subgraph.walks for node in walk.nodes
@@ -165,6 +166,7 @@ class Exploration:
 
     def _choose_ends(self, ways: Sequence[Sequence[_Way]], hop: int) -> list[list[Walk]]:
         """Choose entities; return the walks of each subgraph that became longer."""
+        self._around.fetch_tails((way.node, way.hop) for followed in ways for way in followed)
         offers, choices = [], []
         for number, followed in enumerate(ways):
             offered, hidden = self._offered(followed)

@@ -160,17 +160,21 @@ class _Question:
 
     def _offers(self, walks: Sequence[Walk], hop: int) -> list[Offer]:
         """Have relations chosen for each walk; those that lead nowhere are left out."""
+        self._around.fetch_hops(walk.end for walk in walks)
         hops = [hops_onward(self._around, walk) for walk in walks]
         self._around.names(node for walk in walks for node in walk.nodes)
         choices = [self._relations(*each, hop) for each in zip(walks, hops, strict=True)]
-        offers = []
         decided = self._session.choose_all(choices)
-        for walk, offered, picked in zip(walks, hops, decided, strict=False):
-            scores = picked.scores or (1.0,) * len(picked.chosen)
-            for option, score in zip(picked.chosen, scores, strict=True):
-                each = self._offer(walk, offered[option], score)
-                offers += [each] if each.nodes else []
-        return offers
+        chosen = [
+            (walk, offered[option], score)
+            for walk, offered, picked in zip(walks, hops, decided, strict=False)
+            for option, score in zip(
+                picked.chosen, picked.scores or (1.0,) * len(picked.chosen), strict=True
+            )
+        ]
+        self._around.fetch_tails((walk.end, hop) for walk, hop, _ in chosen)
+        offers = (self._offer(*each) for each in chosen)
+        return [each for each in offers if each.nodes]
 
     def _offer(self, walk: Walk, hop: Hop, score: float) -> Offer:
         """Look up where a relation leads, and whether there is something to decide."""

@@ -135,16 +135,19 @@ class _Question:
 
     def _followed(self, walks: Sequence[Walk], hop: int) -> list[Followed]:
         """Have relations scored for each walk; those that lead nowhere are left out."""
+        self._around.fetch_hops(walk.end for walk in walks)
         offers = [hops_onward(self._around, walk) for walk in walks]
         self._around.names(node for walk in walks for node in walk.nodes)
         choices = [self._relations(*each, hop) for each in zip(walks, offers, strict=True)]
-        followed = []
         decided = self._session.choose_all(choices)
-        for walk, hops, picked in zip(walks, offers, decided, strict=False):
-            for option, score in zip(picked.chosen, picked.scores, strict=True):
-                each = self._leading_to(Followed(walk, hops[option], score))
-                followed += [each] if each.nodes else []
-        return followed
+        chosen = [
+            Followed(walk, hops[option], score)
+            for walk, hops, picked in zip(walks, offers, decided, strict=False)
+            for option, score in zip(picked.chosen, picked.scores, strict=True)
+        ]
+        self._around.fetch_tails((each.walk.end, each.hop) for each in chosen)
+        followed = map(self._leading_to, chosen)
+        return [each for each in followed if each.nodes]
 
     def _leading_to(self, followed: Followed) -> Followed:
         """Look up where a relation leads; many nodes are drawn from."""

@@ -20,6 +20,9 @@ _DESCRIBES = "type."
 """The prefix of relations for names and types. They occur in 4 of the 6,617 main paths of
 webqsp.train and cwq.dev, and nearly every node has them."""
 
+_AT_ONCE = 20
+"""Nodes of a path that are followed together; mostly the first of them leads to an answer."""
+
 _MEMBERS = TextSet([arrow(Hop("type.object.type", inverse=True))])
 
 
@@ -83,7 +86,11 @@ class PathWalk:
     def __init__(self, graph: Graph, topics: Sequence[Entity], known: KnownRelations) -> None:
         self._ends, self._known = PathEnds(graph), known
         self._starts = _mids_by_name(topics)
-        self._hops: dict[tuple[str, tuple[Hop, ...]], TextSet] = {}
+        hops = self._ends.hops_of_each([mid for mids in self._starts.values() for mid in mids])
+        self._hops: dict[tuple[str, tuple[Hop, ...]], TextSet] = {
+            (name, ()): _arrows(hop for mid in mids for hop in hops[mid])
+            for name, mids in self._starts.items()
+        }
         self._topics = TextSet(
             [topic_line(name) for name in self._starts if self.hops(name, ()).texts]
         )
@@ -112,8 +119,7 @@ class PathWalk:
             return self._known.hops(topic, path) if path else _MEMBERS
         key = (topic, path)
         if key not in self._hops:
-            hops = self._ends.hops(self._starts[topic], path)
-            self._hops[key] = TextSet(sorted(arrow(hop) for hop in hops if _leads_on(hop.relation)))
+            self._hops[key] = _arrows(self._ends.hops(self._starts[topic], path))
         return self._hops[key]
 
     def may_end(self, topic: str, path: tuple[Hop, ...], pivot: int) -> bool:
@@ -135,6 +141,7 @@ class PathWalk:
         starts = self._starts.get(topic, ())
         if len(starts) < 2:
             return tuple(starts)  # it was walked, so it leads there
+        self._ends.fetch_each(starts, path[:pivot] or path)
         return tuple(
             mid
             for mid in starts
@@ -142,11 +149,13 @@ class PathWalk:
         )
 
     def _leads_to_answer(self, nodes: Sequence[str], path: tuple[Hop, ...]) -> bool:
-        return any(
-            end != node and _may_answer(end)
-            for node in nodes
-            for end in self._ends.terms([node], path)
-        )
+        for at in range(0, len(nodes), _AT_ONCE):
+            some = nodes[at : at + _AT_ONCE]
+            self._ends.fetch_each(some, path)
+            ends = ((node, end) for node in some for end in self._ends.terms([node], path))
+            if any(end != node and _may_answer(end) for node, end in ends):
+                return True
+        return False
 
     def _entities(self, topic: str, path: tuple[Hop, ...]) -> list[str]:
         return self._ends.nodes(self._starts[topic], path)
@@ -169,6 +178,10 @@ def is_sayable(relation: str) -> bool:
 
 def _leads_on(relation: str) -> bool:
     return is_sayable(relation) and not relation.startswith(_DESCRIBES)
+
+
+def _arrows(hops: Iterable[Hop]) -> TextSet:
+    return TextSet(sorted({arrow(hop) for hop in hops if _leads_on(hop.relation)}))
 
 
 def _mids_by_name(topics: Sequence[Entity]) -> Mapping[str, list[str]]:

@@ -277,10 +277,10 @@ def test_capitals_elsewhere_do_not_forbid_typing_errors(demo: Linker, question: 
 def test_an_entity_whose_look_up_times_out_is_still_ranked(
     small_store: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def too_late(graph: OxigraphStore, mid: str) -> list[str]:
+    def too_late(graph: OxigraphStore, mids: list[str], direction: str) -> dict[str, list[str]]:
         raise QueryTimeout("SELECT", 1, "the store")
 
-    monkeypatch.setattr(OxigraphStore, "types", too_late)
+    monkeypatch.setattr(OxigraphStore, "relations_of_each", too_late)
     opened = Linking(small_store)
     assert opened.linker.link("is justin bieber tall?")[0].mid == "m.06w2sn5"
     assert "ranking m.06w2sn5 without its types" in caplog.text

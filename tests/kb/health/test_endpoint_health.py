@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyoxigraph import NamedNode, Quad, RdfFormat, Store
 
-from kbqa.kb.health.endpoint_health import check_endpoint
+from kbqa.kb.health.endpoint_health import check_endpoint, check_endpoints
 from kbqa.kb.health.findings import Finding
 from kbqa.sparql.errors import InputError
 from tools.graph_servers import MissingServer, oxigraph_server, virtuoso_server
@@ -27,6 +27,16 @@ def test_nothing_is_wrong_with_a_good_endpoint(
     findings = list(check_endpoint(request.getfixturevalue(fixture)))
     assert {finding.status for finding in findings} == {"ok"}
     assert {finding.check for finding in findings} >= {"endpoint", "vocabulary", "rows"}
+
+
+def test_each_copy_is_checked_and_one_may_be_down(small_endpoint: str) -> None:
+    dead = "http://127.0.0.1:9/query"
+    findings = {finding.check: finding for finding in check_endpoints([small_endpoint, dead])}
+    assert {"endpoint 1", "vocabulary 1", "rows 1", "endpoint 2"} <= set(findings)
+    assert findings["endpoint 1"].status == "ok"
+    assert findings["endpoint 2"].status == "warning"
+    assert "start the server" in findings["endpoint 2"].advice
+    assert {finding.status for finding in check_endpoints([dead, dead])} == {"problem"}
 
 
 @contextmanager

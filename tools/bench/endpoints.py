@@ -1,0 +1,196 @@
+"""Measure what a question costs on an endpoint: requests and seconds, beside the embedded store.
+
+    python -m tools.bench.endpoints STORE --questions FILE --beams FILE [--dump DUMP]...
+        [--before DIR] [--count 30] [--rounds 3]
+
+The graphs are the store, an oxigraph server over it, and, if its dumps are given, a Virtuoso with
+the same triples; or the servers that `--endpoint NAME URL` names, which run already. Questions are
+asked in several ways: `decoding` has the small model write paths that the graph constrains,
+`linking` finds the entities of a question, `answering` runs the paths of `--beams`, and the others
+are methods that walk the graph, by chance. Each question is asked on all graphs in turn, so that a
+busy machine slows all alike. Figures are per question, of its fastest round; the ratio is of the
+sums. `--before` is a checkout of another version, which is measured first, on the same servers.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+from unittest.mock import patch
+
+import click
+
+from kbqa.engine.linking.linker import Linker
+from kbqa.engine.questions.question_sets import Question, read_questions
+from kbqa.engine.setup import Engine, Resources, make_method
+from kbqa.engine.writing.beam_files import read_beams
+from kbqa.engine.writing.generate import DEFAULT_BEAMS, Candidate, Request
+from kbqa.engine.writing.model_choice import Backend, ModelChoice
+from kbqa.kb.endpoint.protocol import QuerySender
+from kbqa.kb.graph import Graph
+from kbqa.kb.open import open_graph
+from kbqa.kb.store.layout import StoreLayout
+from tools.bench.measured_run import machine
+from tools.graph_servers import oxigraph_server, virtuoso_server
+
+WAYS = ("decoding", "linking", "answering", "bpc", "knowpath", "tog", "pog")
+_STORE = "store"
+
+Ask = Callable[[Question], object]
+Beams = Mapping[str, Sequence[Candidate]]
+
+
+class Cost(NamedTuple):
+    """What one question took.
+
+    Attributes:
+        seconds: In all.
+        requests: To the endpoint.
+        waited_s: From the first byte of a request to its decoded answer, all together.
+    """
+
+    seconds: float
+    requests: int
+    waited_s: float
+
+
+@click.command(help=__doc__)
+@click.argument("store", type=click.Path(exists=True, path_type=Path))
+@click.option("--questions", type=click.Path(exists=True, path_type=Path), required=True)
+@click.option("--beams", type=click.Path(exists=True, path_type=Path), required=True)
+@click.option("--dump", "dumps", type=click.Path(exists=True, path_type=Path), multiple=True)
+@click.option("--endpoint", "endpoints", nargs=2, multiple=True, metavar="NAME URL")
+@click.option("--before", type=click.Path(exists=True, path_type=Path), metavar="DIR")
+@click.option("--backend", default="openvino", show_default=True, help="Runs the small model.")
+@click.option("--way", "ways", multiple=True, default=WAYS)
+@click.option("--count", default=30, show_default=True, type=click.IntRange(min=1))
+@click.option("--rounds", default=3, show_default=True, type=click.IntRange(min=1))
+@click.option("--seed", default=1, show_default=True)
+def main(
+    store: Path,
+    questions: Path,
+    beams: Path,
+    dumps: Sequence[Path],
+    endpoints: Sequence[tuple[str, str]],
+    before: Path | None,
+    backend: Backend,
+    ways: Sequence[str],
+    count: int,
+    rounds: int,
+    seed: int,
+) -> None:
+    """Print the table."""
+    with ExitStack() as servers:
+        urls = dict(endpoints)
+        if not urls:
+            urls["oxigraph"] = servers.enter_context(oxigraph_server(StoreLayout(store).graph))
+            if dumps:
+                urls["Virtuoso"] = servers.enter_context(virtuoso_server(dumps))
+        if before is not None:
+            _measure_again(before, {} if endpoints else urls)
+        written = read_beams(beams)
+        drawn = [each for each in read_questions(questions) if each.topics and each.id in written]
+        drawn = Random(seed).sample(drawn, min(count, len(drawn)))
+        click.echo(f"{machine()}; {len(drawn)} questions, {rounds} rounds\n")
+        click.echo(
+            "| asked by | graph | requests | ms in requests | ms in all | against the store |"
+        )
+        click.echo("|---|---|---|---|---|---|")
+        graphs = {_STORE: servers.enter_context(closing(open_graph(store)))}
+        for name, url in urls.items():
+            graphs[name] = servers.enter_context(closing(open_graph(endpoint=url)))
+        for way in ways:
+            asks = {name: _way(way, graph, written, backend) for name, graph in graphs.items()}
+            _print_rows(way, _costs(asks, drawn, rounds))
+
+
+def _measure_again(checkout: Path, started: Mapping[str, str]) -> None:
+    """Run this tool with another version of kbqa, on the servers that were started for it too."""
+    arguments = [word for word in sys.argv[1:] if word not in ("--before", str(checkout))]
+    for name, url in started.items():
+        arguments += ["--endpoint", name, url]
+    path = str(checkout / "tools" / "importroot")
+    click.echo(f"before: {checkout}")
+    sys.stdout.flush()
+    subprocess.run(
+        [sys.executable, "-m", "tools.bench.endpoints", *arguments],
+        env={**os.environ, "PYTHONPATH": path},
+        check=True,
+    )
+    click.echo("\nnow:")
+
+
+def _way(way: str, graph: Graph, written: Beams, backend: Backend) -> Ask:
+    if way == "decoding":
+        model = ModelChoice(None, None, DEFAULT_BEAMS, "graph", backend).load(graph)
+        return lambda question: model.generate([Request(question.text, question.topics)])
+    resources = Resources(graph, chooser="random")
+    if way == "linking":
+        return lambda question: Linker(graph, resources.names).link(question.text)
+    if way != "answering":
+        engine = Engine.over(resources, make_method(resources, way, {}))
+        return lambda question: engine.ask(question.text, question.topics)
+    engine = Engine.over(resources, make_method(resources, "router", {"judge": "confidence"}))
+    return lambda question: engine.answer(
+        replace(engine.prepare(question.text, question.topics), candidates=written[question.id])
+    )
+
+
+def _costs(
+    asks: Mapping[str, Ask], questions: Sequence[Question], rounds: int
+) -> dict[str, list[Cost]]:
+    """Ask each question on all graphs, once for all that is only made once, then in rounds."""
+    costs: dict[str, list[Cost]] = {name: [] for name in asks}
+    with _counted_requests() as sent:
+        for question in questions:
+            for ask in asks.values():
+                ask(question)
+            best: dict[str, Cost] = {}
+            for _ in range(rounds):
+                for name, ask in asks.items():
+                    sent.clear()
+                    begun = time.perf_counter()
+                    ask(question)
+                    cost = Cost(time.perf_counter() - begun, len(sent), sum(sent))
+                    best[name] = min(cost, best.get(name, cost))
+            for name in asks:
+                costs[name].append(best[name])
+    return costs
+
+
+@contextmanager
+def _counted_requests() -> Iterator[list[float]]:
+    """Keep the seconds of each request."""
+    sent: list[float] = []
+    post = QuerySender.post
+
+    def counted(sender: QuerySender, query: str, timeout_s: float) -> object:
+        begun = time.perf_counter()
+        try:
+            return post(sender, query, timeout_s)
+        finally:
+            sent.append(time.perf_counter() - begun)
+
+    with patch.object(QuerySender, "post", counted):
+        yield sent
+
+
+def _print_rows(way: str, costs: Mapping[str, Sequence[Cost]]) -> None:
+    base = sum(cost.seconds for cost in costs[_STORE])
+    for name, each in costs.items():
+        seconds = sum(cost.seconds for cost in each)
+        requests = sum(cost.requests for cost in each) / len(each)
+        waited_ms = 1000 * sum(cost.waited_s for cost in each) / len(each)
+        ms = 1000 * seconds / len(each)
+        figures = f"{requests:.1f} | {waited_ms:.1f} | {ms:.1f} | {seconds / base:.2f}"
+        click.echo(f"| {way} | {name} | {figures} |")
+
+
+if __name__ == "__main__":
+    main()
