@@ -149,6 +149,8 @@ class _Writer:
             raise _UnsayableError
         start = _name(at) if isinstance(at, Entity) else names[at]
         if constraint.negated:
+            if isinstance(at, Entity):  # a name may begin with "no"
+                raise _UnsayableError
             first, *rest = self._restriction(replace(constraint, negated=False), start)
             return [f"  no{first}", *rest]
         if isinstance(at, Entity):
