@@ -25,6 +25,7 @@ from kbqa.kb.graph import Direction, Graph
 from kbqa.kb.names.keys import normalise
 from kbqa.kb.names.search import Names
 from kbqa.sparql.crp import Entity, Hop, Step
+from kbqa.sparql.terms import is_well_formed
 
 MIN_SIMILARITY = 0.8
 """Minimum similarity to accept an entity for a name."""
@@ -182,6 +183,8 @@ class EntityMatcher:
             return False
         if not isinstance(step, Hop):
             return any(self._has(entity, way.path[0]) for way in step.ways)
+        if not is_well_formed(step.relation):  # no graph has it, and none can be asked for it
+            return False
         direction: Direction = "in" if step.inverse else "out"
         assert entity.mid is not None
         return bool(self._graph.neighbours(entity.mid, step.relation, direction, limit=1))
