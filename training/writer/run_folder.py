@@ -107,6 +107,19 @@ class RunFolder:
                 written to.
         """
         path = self.path / _SETTINGS_FILE
+        with self.locked():
+            self.check(settings)
+            if not path.is_file():
+                self._write(path, json.dumps(settings, indent=2) + "\n")
+            yield
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Reserve the folder for this process; create it if needed.
+
+        Raises:
+            TrainingError: Another process is writing to it, or it cannot be written to.
+        """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self.path, os.O_RDONLY)
@@ -114,9 +127,6 @@ class RunFolder:
             raise self._not_writable(error) from None
         try:
             lock(descriptor, self.path, TrainingError)
-            self.check(settings)
-            if not path.is_file():
-                self._write(path, json.dumps(settings, indent=2) + "\n")
             yield
         finally:
             os.close(descriptor)
