@@ -1,7 +1,7 @@
 """The command `kbqa`: a table of subcommands, each imported when it is called.
 
 Only errors and options that concern every subcommand are handled here. Exit codes: 0 done, 1
-failed, 2 used wrongly, 130 interrupted.
+failed, 2 used wrongly, 130 interrupted, 143 stopped by SIGTERM.
 """
 
 import errno
@@ -22,6 +22,7 @@ from kbqa.engine.config import (
     read_config,
     unknown_variables,
 )
+from kbqa.engine.evaluation.signals import Stopped, stop_on_sigterm
 from kbqa.sparql.errors import InputError, KbqaError
 
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -170,12 +171,15 @@ class _LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> object:
         try:
-            return super().invoke(ctx)
+            with stop_on_sigterm():
+                return super().invoke(ctx)
         except KbqaError as error:
             if ctx.params["debug"]:
                 raise
             failure = _Misuse if isinstance(error, InputError) else click.ClickException
             raise failure(str(error)) from error
+        except Stopped as stop:
+            raise click.exceptions.Exit(stop.exit_code) from None
         except KeyboardInterrupt:
             raise click.exceptions.Exit(130) from None
 

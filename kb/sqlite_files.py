@@ -48,7 +48,8 @@ class SqliteFile:
                 raise StoreError(f"the {self._kind} {self._path} was closed. Open the graph again.")
             try:
                 return self._connection.execute(sql, parameters).fetchall()
-            except sqlite3.DatabaseError as error:
+            # The second, if SQLite quotes damaged text in its own message.
+            except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
                 raise self._damage(error) from error
 
     def close(self) -> None:
@@ -57,5 +58,5 @@ class SqliteFile:
             self._is_closed = True
             self._connection.close()
 
-    def _damage(self, error: sqlite3.DatabaseError) -> StoreError:
+    def _damage(self, error: Exception) -> StoreError:
         return StoreError(f"{self._path} is no {self._kind} ({error}). Load the store again.")

@@ -85,7 +85,7 @@ class ScriptedGenerator:
 
     name = "scripted"
 
-    def __init__(self, *replies: Sequence[tuple[str, float]] | Exception) -> None:
+    def __init__(self, *replies: Sequence[tuple[str, float]] | BaseException) -> None:
         self.replies = list(replies)
         self.requests: list[Request] = []
 
@@ -107,7 +107,7 @@ class ScriptedGenerator:
 
     def _reply(self) -> list[Candidate]:
         reply = self.replies.pop(0)
-        if isinstance(reply, Exception):
+        if isinstance(reply, BaseException):
             raise reply
         return [Candidate(text, logprob, len(text.split())) for text, logprob in reply]
 

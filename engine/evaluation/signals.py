@@ -6,6 +6,7 @@ questions. The second ends the process at once, since a question may wait minute
 
 import os
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -45,6 +46,29 @@ def stop_on_signals() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def stop_on_sigterm() -> Iterator[None]:
+    """Raise `Stopped` on SIGTERM in the block, so that temporary files are deleted as on Ctrl-C.
+
+    A second one ends the process at once. Nothing changes outside the main thread, or if SIGTERM is
+    ignored or handled already.
+    """
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        raise Stopped(number)
+
+    is_ours = threading.current_thread() is threading.main_thread()
+    if not is_ours or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _end(number: int, frame: FrameType | None) -> None:

@@ -17,6 +17,8 @@ logger = logging.getLogger(__name__)
 _LOCK_TIMEOUT_S = 10.0
 _TEXTS_A_QUERY = 500
 _BROKEN = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+# The second, if SQLite quotes damaged text in its own message.
+_ERRORS = (sqlite3.Error, UnicodeDecodeError, OSError)
 _PRIMARY_CODE = 0xFF  # The other bits of an error's code are details.
 
 
@@ -50,7 +52,7 @@ class TextCache:
                     places = ",".join("?" * len(asked))
                     query = f"SELECT text, made FROM made_of WHERE text IN ({places})"
                     found.update(connection.execute(query, asked))
-        except (sqlite3.Error, OSError) as error:
+        except _ERRORS as error:
             self._give_up(error)
         return found
 
@@ -62,7 +64,7 @@ class TextCache:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             with closing(self._connect()) as connection, connection:
                 connection.executemany("INSERT OR IGNORE INTO made_of VALUES (?, ?)", made.items())
-        except (sqlite3.Error, OSError) as error:
+        except _ERRORS as error:
             self._give_up(error)
 
     def _connect(self) -> sqlite3.Connection:
@@ -71,16 +73,16 @@ class TextCache:
             connection.execute(
                 "CREATE TABLE IF NOT EXISTS made_of (text TEXT PRIMARY KEY, made BLOB NOT NULL)"
             )
-        except sqlite3.Error:
+        except _ERRORS:
             connection.close()
             raise
         return connection
 
-    def _give_up(self, error: sqlite3.Error | OSError) -> None:
+    def _give_up(self, error: Exception) -> None:
         """Remove a damaged file, to be created again, or stop using one that fails otherwise."""
         # Errors raised by the Python module itself have no code.
         code: int = getattr(error, "sqlite_errorcode", 0)
-        if code & _PRIMARY_CODE in _BROKEN:
+        if code & _PRIMARY_CODE in _BROKEN or isinstance(error, UnicodeDecodeError):
             logger.warning("%s is damaged (%s) and will be rebuilt", self._path, error)
             try:
                 # Also its journal, which SQLite would replay into the new file.

@@ -25,6 +25,7 @@ from kbqa.kb.graph import Direction, Graph
 from kbqa.kb.names.keys import normalise
 from kbqa.kb.names.search import Names
 from kbqa.sparql.crp import Entity, Fork, Hop, Step
+from kbqa.sparql.terms import is_well_formed
 
 MIN_SIMILARITY = 0.8
 """Minimum similarity to accept an entity for a name."""
@@ -187,6 +188,8 @@ class EntityMatcher:
             return False
         if not isinstance(step, Hop):
             return any(self._has(entity, way.path[0]) for way in step.ways)
+        if not is_well_formed(step.relation):  # no graph has it, and none can be asked for it
+            return False
         assert entity.mid is not None
         self._fetch_steps([entity.mid], step)
         return self._have[entity.mid, step]
@@ -196,7 +199,7 @@ class EntityMatcher:
         if isinstance(step, Fork):
             for way in step.ways:
                 self._fetch_steps(mids, way.path[0])
-        elif step is not None:
+        elif step is not None and is_well_formed(step.relation):
             new = sorted({mid for mid in mids if (mid, step) not in self._have})
             direction: Direction = "in" if step.inverse else "out"
             starts = [(mid, step.relation) for mid in new]

@@ -21,6 +21,7 @@ SHIPPED_MODEL = Path(__file__).with_name("linking_model.json")
 SCHEMA_VERSION = 1
 
 _UNSEEN_NAME = 2.0  # names are rare words, and most of them are in no training question
+_MOST_ODDS = 300.0  # log-odds; above 700 math.exp overflows
 _HARDLY = -3.0  # one time in twenty
 _NOTHING: Mapping[str, float] = MappingProxyType({})
 _ENDINGS = ("'s", "’s", "ing", "ies", "es", "ed", "s")
@@ -95,8 +96,9 @@ class LinkingModel:
                 raised[relation] = raised.get(relation, 0.0) + ratio
         powers = dict(self.relations)
         for relation, ratio in raised.items():
-            powers[relation] *= math.exp(ratio)
-        total = sum(powers.values())
+            if relation in powers:  # else it has no share
+                powers[relation] *= math.exp(min(ratio, _MOST_ODDS))
+        total = sum(powers.values()) or 1.0
         return {relation: power / total for relation, power in powers.items()}
 
     @classmethod

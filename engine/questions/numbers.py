@@ -51,12 +51,13 @@ def read_numbers(text: str) -> list[WrittenNumber]:
 
 def _firsts(match: re.Match[str]) -> set[float]:
     """Return what the digits that a number begins with may mean; 0 if it has none."""
-    digits, means = match["digits"] or "0", set()
+    digits, _, power = (match["digits"] or "0").partition("e")
+    means = set()
     for mark, point in ((",", "."), (".", ",")):
         whole, _, decimals = digits.partition(point)
         is_grouped = all(len(group) == 3 for group in whole.split(mark)[1:])
-        if is_grouped and re.fullmatch(r"\d*(e.+)?", decimals):
-            means.add(float(f"{whole.replace(mark, '')}.{decimals}"))
+        if is_grouped and re.fullmatch(r"\d*", decimals):
+            means.add(float(f"{whole.replace(mark, '')}.{decimals}e{power or 0}"))
     return means
 
 

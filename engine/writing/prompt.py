@@ -52,11 +52,14 @@ def load_prompt_format(directory: Path) -> PromptFormat:
     path = directory / PROMPT_FILE
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-        return PromptFormat(record["template"], record["crp_format"])
+        template, crp_format = record["template"], record["crp_format"]
+        if not isinstance(template, str) or not isinstance(crp_format, str):
+            raise TypeError("template and crp_format must be texts")
+        return PromptFormat(template, crp_format)
     except FileNotFoundError:
         raise ModelError(
             f"{path} is missing: {directory} is not an adapter made by `kbqa train-crp`. "
             "For another adapter, write that file as docs/model.md describes."
         ) from None
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ModelError(f"{path} cannot be read: {error!r}") from None

@@ -24,8 +24,9 @@ _ROWS_EACH = 10
 _Key = TypeVar("_Key", bound=tuple[str, ...])
 
 Rows: TypeAlias = Sequence[tuple[Term | None, ...]]
-Fetch: TypeAlias = Callable[[str], Rows]
-"""Runs a query and returns all its rows; raises `ResultTruncated` if the server keeps some back."""
+Fetch: TypeAlias = Callable[[str, int], Rows]
+"""Runs a query for so many columns and returns all its rows; raises `ResultTruncated` if the server
+keeps some back."""
 
 Search: TypeAlias = Callable[[Sequence[_Key], int], str]
 """Writes the query for some keys and a limit on rows. A row is a key and a term."""
@@ -74,7 +75,7 @@ def _each(
         return first | _each(fetch, keys[half:], search, limit)
 
     try:
-        rows = fetch(search(keys, most + 1))
+        rows = fetch(search(keys, most + 1), len(keys[0]) + 1)
     except ResultTruncated:
         if len(keys) == 1:
             raise
@@ -104,7 +105,7 @@ def _edges(
         return first | _edges(fetch, entities[half:], direction, limit)
 
     try:
-        rows = fetch(edges_query(entities, direction, LEFT_OUT, KEPT, most + 1))
+        rows = fetch(edges_query(entities, direction, LEFT_OUT, KEPT, most + 1), 3)
     except ResultTruncated:
         if len(entities) == 1:
             raise

@@ -133,8 +133,7 @@ class SparqlEndpoint:
         total = len(found)
         if total > limit:
             found = self._column(first_neighbours_query(entity, relation, direction, limit))
-            [count] = self._column(neighbour_count_query(entity, relation, direction))
-            total = int(count.text) if isinstance(count, LiteralTerm) else total
+            total = self._count(neighbour_count_query(entity, relation, direction))
         return Neighbours(tuple(sorted(found, key=term_order)[:limit]), max(total - limit, 0))
 
     def frontier_relations(
@@ -233,7 +232,7 @@ class SparqlEndpoint:
         self.close()
 
     def _resources(self, query: str, timeout_s: float) -> set[str]:
-        rows = self._table(query, timeout_s, None).rows
+        rows = self._rows(query, 1, timeout_s)
         return {row[0] for row in rows if isinstance(row[0], str)}
 
     def _post(self, query: str, timeout_s: float) -> EndpointReply:
@@ -244,7 +243,7 @@ class SparqlEndpoint:
     def _names(self, mids: Sequence[str]) -> Rows:
         """Fetch all names, in two halves if they are more than the server sends."""
         try:
-            return self._rows(labels_query(mids))
+            return self._rows(labels_query(mids), 2)
         except ResultTruncated:
             if len(mids) == 1:
                 raise
@@ -252,10 +251,24 @@ class SparqlEndpoint:
             return (*self._names(mids[:half]), *self._names(mids[half:]))
 
     def _column(self, query: str) -> list[Term]:
-        return [row[0] for row in self._rows(query) if row[0] is not None]
+        return [row[0] for row in self._rows(query, 1) if row[0] is not None]
 
-    def _rows(self, query: str) -> Rows:
-        return self._table(query, self._timeout_s, None).rows
+    def _count(self, query: str) -> int:
+        """Run a query for one number."""
+        found = self._column(query)
+        if len(found) == 1 and isinstance(found[0], LiteralTerm) and found[0].text.isdecimal():
+            return int(found[0].text)
+        raise MalformedResult(f"{self.description} answered with {found[:3]}, not with a count")
+
+    def _rows(self, query: str, columns: int, timeout_s: float | None = None) -> Rows:
+        """Run a query of kbqa's own, and check that each column that it asks for came."""
+        table = self._table(query, self._timeout_s if timeout_s is None else timeout_s, None)
+        if len(table.variables) != columns:
+            raise MalformedResult(
+                f"{self.description} answered with {len(table.variables)} columns, and the query "
+                f"asks for {columns}. Does a cache stand before it?"
+            )
+        return table.rows
 
     def _table(self, query: str, timeout_s: float, limit: int | None) -> Table:
         """Run a query that asks for one row more than the limit, and cut that off."""

@@ -27,6 +27,8 @@ _ANYTHING = "common.topic"
 """The class of every entity."""
 
 _ANSWER = "?x"
+_DEEPEST = 100
+"""Brackets in each other; GrailQA's expressions have under ten."""
 
 
 def sparql_from_s_expression(text: str) -> str:
@@ -127,12 +129,14 @@ def _read(text: str) -> Expression:
     return tree
 
 
-def _expression(token: str, tokens: Iterator[str]) -> Expression:
+def _expression(token: str, tokens: Iterator[str], depth: int = 0) -> Expression:
+    if depth > _DEEPEST:
+        raise QuerySyntaxError(f"not an s-expression: more than {_DEEPEST} brackets in each other")
     if token != "(":
         if token in ("", ")"):
             raise QuerySyntaxError("not an s-expression: a bracket or a word is missing")
         return token
     inner: list[Expression] = []
     while (token := next(tokens, "")) != ")":
-        inner.append(_expression(token, tokens))
+        inner.append(_expression(token, tokens, depth + 1))
     return tuple(inner)

@@ -156,7 +156,7 @@ class _Reader:
         is_class = self._path[0] == Hop(TYPE, inverse=True)
         try:
             crp = Crp(
-                topic=_end(self._topic, is_class=is_class),
+                topic=end_in_text(self._topic, is_class=is_class),
                 path=tuple(self._path),
                 constraints=(*others, *constraints),
                 order=order,
@@ -215,7 +215,7 @@ class _Reader:
         elif object_.startswith("?"):
             return False
         else:
-            node.tests.append(IsEntity(_end(object_, is_class=hop == Hop(TYPE))))
+            node.tests.append(IsEntity(end_in_text(object_, is_class=hop == Hop(TYPE))))
         parent.edges.append((hop, node))
         return True
 
@@ -326,7 +326,7 @@ class _Reader:
         )
 
 
-def _end(text: str, *, is_class: bool) -> Entity:
+def end_in_text(text: str, *, is_class: bool) -> Entity:
     """Read an entity, or a class that is written in words."""
     class_id = relation_id(text)
     if is_class and "." in class_id and is_well_formed(class_id):

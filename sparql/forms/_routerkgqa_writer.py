@@ -19,7 +19,14 @@ from kbqa.sparql.crp import (
     Order,
     TextEquals,
 )
-from kbqa.sparql.forms._routerkgqa_reader import OR, TYPE, is_interval_end, relation_id
+from kbqa.sparql.forms._routerkgqa_reader import (
+    OR,
+    TYPE,
+    end_in_text,
+    entity_in_text,
+    is_interval_end,
+    relation_id,
+)
 from kbqa.sparql.terms import LiteralTerm, is_mid, is_well_formed
 
 _INTEGER = re.compile(r"[0-9]++")
@@ -91,8 +98,7 @@ class _Writer:
         return "\n".join(lines)
 
     def _main_path(self) -> Iterator[str]:
-        is_class = self._extended and self._crp.path[0] == Hop(TYPE, inverse=True)
-        subject = _class_text(self._crp.topic) if is_class else _name(self._crp.topic)
+        subject = self._end(self._crp.topic, is_class=self._crp.path[0] == Hop(TYPE, inverse=True))
         for hop, name in zip(self._crp.path, self._names[1:], strict=True):
             if not isinstance(hop, Hop):
                 raise _UnsayableError
@@ -109,8 +115,7 @@ class _Writer:
         match constraint.test:
             case IsEntity(entity) if hops:
                 lines, end = self._triples(names[at], hops[:-1], "?c")
-                is_class = self._extended and hops[-1] == Hop(TYPE)
-                name = _class_text(entity) if is_class else _name(entity)
+                name = self._end(entity, is_class=hops[-1] == Hop(TYPE))
                 lines.append(f" {end} {self._arrow(hops[-1])} {name}")
             case Compare(operator, LiteralTerm() as value):
                 lines, end = self._triples(names[at], hops, _value_name(constraint))
@@ -149,6 +154,8 @@ class _Writer:
             raise _UnsayableError
         start = _name(at) if isinstance(at, Entity) else names[at]
         if constraint.negated:
+            if isinstance(at, Entity):  # a name may begin with "no"
+                raise _UnsayableError
             first, *rest = self._restriction(replace(constraint, negated=False), start)
             return [f"  no{first}", *rest]
         if isinstance(at, Entity):
@@ -182,6 +189,15 @@ class _Writer:
         lines, end = self._triples(start, order.hops, "?sk0")
         direction = "DESC" if order.descending else "ASC"
         return [*lines, f"  ORDER BY {direction}({end})", f"  LIMIT {order.limit}"]
+
+    def _end(self, entity: Entity, *, is_class: bool) -> str:
+        """Write an entity, or a class where one is expected."""
+        if is_class and self._extended:
+            return _class_text(entity)
+        name = _name(entity)
+        if is_class and end_in_text(name, is_class=True) != entity_in_text(name):
+            raise _UnsayableError  # a name with a dot would be read as a class
+        return name
 
     def _triples(
         self, subject: str, hops: tuple[Hop, ...], last_name: str

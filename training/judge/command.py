@@ -111,11 +111,12 @@ def train_judge(
     from kbqa.training.judge.report import CARD_FILE, write_reports
     from kbqa.training.judge.run import Reports
     from kbqa.training.judge.run import train_judge as train
+    from kbqa.training.writer.run_folder import RunFolder
 
     require_lm_extra()
-    output.mkdir(parents=True, exist_ok=True)
     written, held_out = _written(beam_files), _written(held_out_files)
     with ExitStack() as stack:
+        stack.enter_context(RunFolder(output).locked())
         opened = [stack.enter_context(closing(graph.open()))]
         if demo_questions:
             opened.append(stack.enter_context(closing(open_graph())))

@@ -6,6 +6,7 @@ model weighs; the second can only be written when the first has trained a cross-
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -23,7 +24,7 @@ from kbqa.engine.running.tried import Tried, with_first_answers
 from kbqa.engine.setup import Engine, Resources
 from kbqa.engine.writing.generate import Candidate, NoPaths
 from kbqa.kb.schema.graph_schema import GraphSchema
-from kbqa.sparql.errors import EndpointDown, GraphError
+from kbqa.sparql.errors import EndpointDown, GraphError, InputError
 from kbqa.training.judge.confidence import Judged
 from kbqa.training.judge.reading import Read
 
@@ -124,13 +125,32 @@ def write_rows(
 
 
 def read_texts(path: Path) -> Iterator[Read]:
-    """Read a file of ``pools``."""
-    for _, row in read_rows(path):
-        yield Read(row["question"], [(text, f1) for text, f1 in row["candidates"]])
+    """Read a file of ``pools``.
+
+    Raises:
+        InputError: It cannot be read, or holds something else.
+    """
+    for number, row in read_rows(path):
+        with _explained(path, number):
+            yield Read(str(row["question"]), [(str(of), float(f1)) for of, f1 in row["candidates"]])
 
 
 def read_judged(path: Path) -> Iterator[Judged]:
-    """Read a file of ``features``."""
-    for _, row in read_rows(path):
-        features, f1 = zip(*row["candidates"], strict=True) if row["candidates"] else ((), ())
-        yield Judged(features, f1)
+    """Read a file of ``features``.
+
+    Raises:
+        InputError: It cannot be read, or holds something else.
+    """
+    for number, row in read_rows(path):
+        with _explained(path, number):
+            judged = [(dict(features), float(f1)) for features, f1 in row["candidates"]]
+            yield Judged(tuple(each for each, _ in judged), tuple(f1 for _, f1 in judged))
+
+
+@contextmanager
+def _explained(path: Path, number: int) -> Iterator[None]:
+    """Turn what a row lacks into an error that names the row."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError) as error:
+        raise InputError(f"{path}, line {number}: not a row of candidates ({error!r})") from None

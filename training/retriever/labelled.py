@@ -6,12 +6,18 @@ made, and a run that is resumed, or one with other settings of the training, rea
 
 import hashlib
 import json
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kbqa.engine.retrieval.subgraph import Subgraph
 from kbqa.kb.schema.graph_schema import GraphSchema
+from kbqa.sparql.errors import TrainingError
 from kbqa.training.data.training_set import Example
 from kbqa.training.retriever.gold import Gold
 from kbqa.training.retriever.labels import canonical_triples, find_facts, on_shortest_paths
@@ -120,30 +126,54 @@ def save_labelled(path: Path, labelled: Labelled) -> None:
 
 
 def load_labelled(path: Path) -> Labelled:
-    """Read an example that `save_labelled` wrote, without the names of its nodes."""
-    import numpy as np
+    """Read an example that `save_labelled` wrote, without the names of its nodes.
 
-    with np.load(path) as arrays:
+    Raises:
+        TrainingError: The file is damaged.
+    """
+    with _arrays(path) as arrays:
         about = json.loads(str(arrays["about"]))
         about["relations"] = tuple(about["relations"])
         return Labelled(**about, **{name: arrays[name] for name in _ARRAYS})
 
 
 def load_names(path: Path) -> tuple[str | None, ...] | None:
-    """Read the names of an example's nodes; None if they were not looked up."""
-    import numpy as np
+    """Read the names of an example's nodes; None if they were not looked up.
 
-    with np.load(path) as arrays:
+    Raises:
+        TrainingError: The file is damaged.
+    """
+    with _arrays(path) as arrays:
         return tuple(json.loads(arrays[_NAMES].tobytes())) if _NAMES in arrays else None
 
 
 def has_names(path: Path) -> bool:
-    """Check whether the file of an example has the names of its nodes."""
-    import numpy as np
+    """Check whether the file of an example has the names of its nodes.
 
-    with np.load(path) as arrays:
+    Raises:
+        TrainingError: The file is damaged.
+    """
+    with _arrays(path) as arrays:
         return _NAMES in arrays
 
 
+@contextmanager
+def _arrays(path: Path) -> Iterator[Mapping[str, Any]]:
+    import numpy as np
+
+    try:
+        with path.open("rb") as file, np.load(file) as arrays:  # by name, it would stay open
+            yield arrays
+    except _UNREADABLE as error:
+        raise TrainingError(
+            f"{path} cannot be read ({error}). Delete it, and the same command makes it again."
+        ) from error
+
+
+# What numpy raises on damaged files.
+_UNREADABLE = (
+    *(OSError, EOFError, ValueError, KeyError, TypeError, SyntaxError),
+    *(zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, struct.error),
+)
 _NAMES = "names"
 _ARRAYS = ("heads", "links", "tails", "stated", "matches", "answers", "shortest")

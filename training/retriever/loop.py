@@ -9,10 +9,8 @@ Source: SubgraphRAG §4.1 and its code, which takes all wrong triples and one qu
 
 import logging
 import random
-import zipfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from kbqa.engine.retrieval.scorer import Weights, text_columns
@@ -21,7 +19,7 @@ from kbqa.training.retriever.config import CHOSEN_BY, RetrieverConfig
 from kbqa.training.retriever.inputs import Inputs
 from kbqa.training.retriever.network import Network
 from kbqa.training.retriever.recall import measure_recall
-from kbqa.training.writer.run_folder import RunFolder
+from kbqa.training.writer.run_folder import RunFolder, read_state
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -205,17 +203,9 @@ def _save(folder: Path, state: _State) -> None:
 
 def _last_state(folder: Path) -> _State | None:
     """Read the last checkpoint of a run; None if there is none."""
-    import torch
-
     path = folder / _STATE_FILE
     if not path.is_file():
         return None
-    try:
-        if not zipfile.is_zipfile(path):  # torch would read it as a bare pickle
-            raise EOFError("cut short")
-        state: _State = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, EOFError, RuntimeError, UnpicklingError) as error:
-        raise TrainingError(
-            f"{path} cannot be read ({' '.join(str(error).split())}). Delete it to start again."
-        ) from None
+    fields = _State.__annotations__
+    state: _State = read_state(path, fields, "Delete it to start again.")
     return state

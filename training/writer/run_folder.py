@@ -9,12 +9,12 @@ import json
 import os
 import shutil
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import TYPE_CHECKING, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from kbqa.engine.files.manifest import check_same_settings, lock
 from kbqa.kb.durable import write_safely
@@ -31,6 +31,12 @@ _SETTINGS_FILE = "training_config.json"
 _STATE_FILE = "state.pt"
 _BEST = "best"
 _CHECKPOINTS_KEPT = 2
+
+# What torch raises on damaged files.
+_UNREADABLE = (
+    *(OSError, EOFError, RuntimeError, UnpicklingError, zipfile.BadZipFile),
+    *(ValueError, LookupError, TypeError, AttributeError, AssertionError),
+)
 
 
 class BestState(TypedDict):
@@ -101,6 +107,19 @@ class RunFolder:
                 written to.
         """
         path = self.path / _SETTINGS_FILE
+        with self.locked():
+            self.check(settings)
+            if not path.is_file():
+                self._write(path, json.dumps(settings, indent=2) + "\n")
+            yield
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Reserve the folder for this process; create it if needed.
+
+        Raises:
+            TrainingError: Another process is writing to it, or it cannot be written to.
+        """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(self.path, os.O_RDONLY)
@@ -108,9 +127,6 @@ class RunFolder:
             raise self._not_writable(error) from None
         try:
             lock(descriptor, self.path, TrainingError)
-            self.check(settings)
-            if not path.is_file():
-                self._write(path, json.dumps(settings, indent=2) + "\n")
             yield
         finally:
             os.close(descriptor)
@@ -123,8 +139,8 @@ class RunFolder:
     def cut_log(self, step: int) -> None:
         """Remove from the log what was logged after a step, because it will be logged again."""
         path = self.path / LOG_FILE
-        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-        self._write(path, "".join(f"{line}\n" for line in _logged_until(step, lines)))
+        text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+        self._write(path, "".join(f"{line}\n" for line in _logged_until(step, text, path)))
 
     def save_checkpoint(self, state: TrainingCheckpoint) -> None:
         """Keep a checkpoint and the one before it, and delete older ones."""
@@ -142,21 +158,12 @@ class RunFolder:
         Raises:
             TrainingError: It cannot be read.
         """
-        import torch
-
         checkpoints = self._checkpoints()
         if not checkpoints:
             return None
         path = checkpoints[-1] / _STATE_FILE
-        try:
-            if not zipfile.is_zipfile(path):  # torch would read it as a bare pickle
-                raise EOFError("cut short or missing")
-            state: TrainingCheckpoint = torch.load(path, map_location="cpu", weights_only=True)
-        except (OSError, EOFError, RuntimeError, UnpicklingError) as error:
-            raise TrainingError(
-                f"{path} cannot be read ({' '.join(str(error).split())}). "
-                f"Delete {path.parent} to resume from the checkpoint before it, or from the start."
-            ) from None
+        advice = f"Delete {path.parent} to resume from the checkpoint before it, or from the start."
+        state: TrainingCheckpoint = read_state(path, ("adapter", "optimizer", "step"), advice)
         return state
 
     def keep_best(self, write: Callable[[Path], None]) -> None:
@@ -197,11 +204,41 @@ class RunFolder:
         return sorted(found, key=lambda path: int(path.name[11:]))
 
 
-def _logged_until(step: int, lines: list[str]) -> Iterator[str]:
-    for line in lines:
+def read_state(path: Path, fields: Collection[str], advice: str) -> Any:
+    """Read the state of a run, as `torch.save` wrote it.
+
+    Args:
+        path: The file.
+        fields: What it must have.
+        advice: What to do if it cannot be read, a sentence.
+
+    Raises:
+        TrainingError: It cannot be read.
+    """
+    import torch
+
+    try:
+        if not zipfile.is_zipfile(path):  # torch would read it as a bare pickle
+            raise EOFError("cut short or missing")
+        state = torch.load(path, map_location="cpu", weights_only=True)
+        if not isinstance(state, dict) or not state.keys() >= set(fields):
+            raise EOFError("it is not the state of a run")
+    except _UNREADABLE as error:
+        reason = " ".join(str(error).split())
+        raise TrainingError(f"{path} cannot be read ({reason}). {advice}") from None
+    return state
+
+
+def _logged_until(step: int, text: str, path: Path) -> Iterator[str]:
+    lines = text.splitlines()
+    for number, line in enumerate(lines, 1):
         try:
-            record = json.loads(line)
-        except json.JSONDecodeError:
-            return  # the run was killed while it wrote this line
-        if record["step"] <= step:
+            is_wanted = json.loads(line)["step"] <= step
+        except (ValueError, LookupError, TypeError):
+            if number == len(lines):
+                return  # the run was killed while it wrote this line
+            raise TrainingError(
+                f"{path}, line {number}, cannot be read. Delete the line to resume."
+            ) from None
+        if is_wanted:
             yield line

@@ -11,6 +11,7 @@ import platformdirs
 from kbqa.engine.answer import Answer
 from kbqa.engine.commands.render import render_text
 from kbqa.engine.commands.terminal.screen import standard_output, waiting
+from kbqa.engine.evaluation.signals import Stopped
 from kbqa.engine.linking.ground import name_topics
 from kbqa.engine.setup import Engine
 from kbqa.sparql.crp import Entity
@@ -73,6 +74,8 @@ class Prompt:
                     self._act(line)
                 except KbqaError as error:
                     click.echo(f"Error: {error}", err=True)
+                except Stopped:
+                    raise
                 except KeyboardInterrupt:
                     click.echo("Stopped.", err=True)
 
@@ -82,6 +85,8 @@ class Prompt:
             about = ", ".join(map(str, self._topics))
             try:
                 line = input(f"kbqa ({about})> " if about else "kbqa> ").strip()
+            except Stopped:
+                raise
             except KeyboardInterrupt:
                 click.echo()
                 continue

@@ -55,7 +55,7 @@ def adapter_config(adapter: Path) -> dict[str, Any]:
         raise ModelError(
             f"there is no adapter at {adapter}. Train one with `kbqa train-crp --output {adapter}`."
         ) from None
-    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ModelError(f"{path} cannot be read: {error!r}") from None
     return config
 

@@ -96,3 +96,16 @@ def test_processes_write_at_once(path: Path) -> None:
     assert [writer.communicate(timeout=60)[1] for writer in writers] == [""] * 3
     expected = {f"text {i}": b"%d" % i for i in range(100)}
     assert TextCache(path, "vectors").read(list(expected)) == expected
+
+
+def test_a_damaged_table_is_rebuilt_though_sqlite_cannot_name_it(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    TextCache(path, "vectors").write(VECTORS)
+    # Python cannot decode SQLite's message, which quotes the damaged statement.
+    path.write_bytes(path.read_bytes().replace(b"CREATE TABLE made_of", b"CREATE\xffTABLE made_of"))
+    cache = TextCache(path, "vectors")
+    assert cache.read(list(VECTORS)) == {}
+    assert f"{path} is damaged" in caplog.text
+    cache.write(VECTORS)
+    assert cache.read(list(VECTORS)) == VECTORS

@@ -144,3 +144,11 @@ def test_mentions_are_sorted_by_likeness_to_the_name(graph: Graph, names: Names)
 def test_likeness_lies_between_0_and_1(one: str, other: str, low: float, high: float) -> None:
     assert low <= name_similarity(one, other) <= high
     assert name_similarity(one, other) == name_similarity(other, one)
+
+
+def test_a_relation_that_no_graph_can_have_is_an_edge_of_nothing(
+    graph: Graph, names: Names
+) -> None:
+    # A model has written RouterKGQA's words for a relation into kbqa's own form.
+    step = Hop("people , person , gender")
+    assert rank(graph, names, "Jammaica", step) == rank(graph, names, "Jammaica", None)

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -77,3 +78,13 @@ def test_the_shipped_model_knows_words_and_no_entity() -> None:
 @pytest.mark.parametrize("word", ["is", "was", "us", "ed", "s"])
 def test_short_words_keep_their_endings(word: str) -> None:
     assert stem(word) == word
+
+
+def test_relations_that_have_no_share_are_not_asked_for() -> None:
+    changed = replace(MODEL, relations={"location.country.capital": 0.0})
+    assert changed.asked_relations(["capital", "born"]) == {"location.country.capital": 0.0}
+
+
+def test_absurd_weights_give_no_error() -> None:
+    changed = replace(MODEL, asking={"capital": {"location.country.capital": 1e300}})
+    assert changed.asked_relations(["capital"])["location.country.capital"] == pytest.approx(1)

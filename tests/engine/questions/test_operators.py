@@ -156,3 +156,9 @@ def test_a_large_number_is_somewhere_in_the_path(question, constraint, words):
 )
 def test_yes_no_and_counts_do_not_say_which(question, form, words):
     assert unaccounted(question, f"{USES}\n?x = France\n{form}") == words
+
+
+@pytest.mark.parametrize("number", ["1e99", "15e3", "1e+5", "1.5e3", "2,5e-3", "1e999"])
+def test_a_number_with_an_exponent_is_read(number: str) -> None:
+    crp = read_crp("Kenya -> a.b").crp
+    assert isinstance(find_unaccounted(f"more than {number}", crp, {}), tuple)

@@ -331,6 +331,20 @@ def test_an_ask_answered_with_rows_is_malformed(server: _Server) -> None:
         SparqlEndpoint(server.url).ask("ASK {}")
 
 
+@pytest.mark.parametrize("columns", [[], ["x", "y", "z", "w"]], ids=["none", "four"])
+def test_other_columns_than_asked_for_are_malformed(server: _Server, columns: list[str]) -> None:
+    found = {"head": {"vars": columns}, "results": ROWS["results"]}
+    server.answer = _reply(200, JSON, json.dumps(found))
+    endpoint = SparqlEndpoint(server.url)
+    for search in (
+        lambda: endpoint.relations("m.0a", "out"),
+        lambda: endpoint.labels(["m.0a"]),
+        lambda: endpoint.edges(["m.0a"], "out", limit=999),
+    ):
+        with pytest.raises(MalformedResult, match="columns"):
+            search()
+
+
 def test_rows_of_every_kind_of_term(server: _Server) -> None:
     server.answer = _reply(200, JSON, json.dumps(ROWS))
     graph: Graph = SparqlEndpoint(server.url)

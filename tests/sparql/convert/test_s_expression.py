@@ -79,3 +79,8 @@ def test_grailqa_s_own_queries_say_the_same(shared: Path) -> None:
             break
     assert total == 200
     assert same >= 190
+
+
+def test_brackets_nested_without_end_are_a_syntax_error() -> None:
+    with pytest.raises(QuerySyntaxError, match="in each other"):
+        sparql_from_s_expression("(" * 5000)

@@ -412,6 +412,19 @@ def test_a_label_that_only_the_order_uses_is_written_without_it() -> None:
     assert parse_routerkgqa(text) == (keep(order=plain), ())
 
 
+@pytest.mark.parametrize(
+    "text", ["St.Lucia <- type.object.type", "Kenya -> a.b\n?x -> type.object.type = St.Lucia"]
+)
+def test_a_name_that_would_be_read_as_a_class_is_not_written(text: str) -> None:
+    assert render_routerkgqa(read_crp(text).crp) is None
+
+
+def test_a_negated_triple_of_another_entity_is_not_written_as_one_of_another_name() -> None:
+    # Reading the text would find an entity called "no m.0a", and nothing negated.
+    crp = read_crp("Kenya -> a.b\nm.0a no -> c.d = Euro").crp
+    assert render_extended(crp) is None
+
+
 @settings(deadline=None, max_examples=100)
 @given(sayable_crps())
 def test_what_is_written_is_read_back(crp: Crp) -> None:

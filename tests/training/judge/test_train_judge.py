@@ -16,6 +16,7 @@ from kbqa.kb.open import open_graph
 from kbqa.sparql.terms import iri
 from kbqa.training.judge.report import CARD_FILE, MANIFEST_FILE
 from kbqa.training.judge.run import POOLS_FILE
+from kbqa.training.writer.run_folder import RunFolder
 
 pytest.importorskip("torch", reason="needs the lm extra")
 
@@ -138,3 +139,18 @@ def test_mistakes_end_in_one_line(
     assert result.exit_code == (1 if "--start" in more else 2)
     assert message in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_two_trainings_of_one_judge_are_one_too_many(files: Path, demo_store: Path) -> None:
+    # Their rows would be mixed in one file.
+    with RunFolder(files / "judge").locked():
+        result = _train(files, demo_store)
+    assert result.exit_code == 1
+    assert "another process is writing to" in result.stderr
+
+
+def test_a_folder_that_cannot_be_made_is_no_traceback(files: Path, demo_store: Path) -> None:
+    held_out, output = files / "beams-1.jsonl", files / "set.jsonl" / "judge"
+    result = _train(files, demo_store, "--held-out", str(held_out), "--output", str(output))
+    assert result.exit_code == 1
+    assert "cannot be written to" in result.stderr

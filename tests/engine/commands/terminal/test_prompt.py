@@ -2,6 +2,7 @@ import io
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -12,6 +13,7 @@ from click.testing import CliRunner
 
 from kbqa.engine.cli import main
 from kbqa.engine.commands.terminal.prompt import Prompt
+from kbqa.engine.evaluation.signals import Stopped
 from kbqa.engine.setup import Engine
 from kbqa.kb.open import open_graph
 from kbqa.sparql.crp import Entity
@@ -54,6 +56,11 @@ def test_an_error_ends_one_question_and_not_the_prompt(typed) -> None:
         "Error: out of memory",
         "Error: there is no :dance; :help lists what to type",
     ]
+
+
+def test_sigterm_ends_the_prompt_and_not_only_a_question(typed) -> None:
+    with pytest.raises(Stopped):
+        typed(QUESTION, replies=[Stopped(signal.SIGTERM)])
 
 
 def test_bytes_that_are_no_text_do_not_end_the_prompt(typed) -> None:
