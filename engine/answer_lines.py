@@ -6,7 +6,7 @@ what kind of thing an unnamed node is.
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from kbqa.engine.answer import Answer, AnswerEntity, EvidenceTriple
 from kbqa.engine.display.notebook import ORIGIN_NOTES
@@ -38,6 +38,23 @@ class Line(NamedTuple):
     text: str
     style: Style | None = None
     wraps: bool = True
+
+
+class ShownAnswer(NamedTuple):
+    """An answer as `kbqa ask` prints it.
+
+    Attributes:
+        record: For --json.
+        lines: For people; empty with --json.
+    """
+
+    record: Mapping[str, Any]
+    lines: Sequence[Line]
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the question has an answer of any kind, a guess included."""
+        return bool(self.record["status"] != "none")
 
 
 def literal_forms(answer: Answer, graph: Graph) -> LiteralForms:

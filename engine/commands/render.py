@@ -34,7 +34,7 @@ def render_answer(
         screen: What it is written for.
     """
     lines = [*answer_lines(answer, forms or LiteralForms()), *last_lines(graph, answer.seconds)]
-    return "\n".join(map(screen.write, lines))
+    return screen.write_all(lines)
 
 
 def render_summary(rows: Sequence["Row"], *, entities: str, as_json: bool) -> str:

@@ -6,7 +6,7 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -60,6 +60,10 @@ class Screen:
         if self.has_colours and line.style is not None and text:
             return _STYLES[line.style](text)
         return text
+
+    def write_all(self, lines: Iterable[Line]) -> str:
+        """Write lines, one below the other."""
+        return "\n".join(map(self.write, lines))
 
 
 PAPER = Screen()
