@@ -1,4 +1,4 @@
-"""What `make` installs is locked: every package that pyproject.toml asks for, with its hashes."""
+"""What `make` installs is locked, with hashes, within two bounds, and its licences are listed."""
 
 import re
 import tomllib
@@ -53,3 +53,10 @@ def test_every_dependency_has_two_bounds() -> None:
     for asked in wanted("lm", "llm", "cpu", "retrieval", "plots", "serve", "mcp", "demo", "dev"):
         kinds = {each.operator for each in asked.specifier}
         assert kinds == {"=="} or kinds == {">=", "<"}, str(asked)
+
+
+def test_the_licence_of_each_package_is_listed() -> None:
+    page = (ROOT / "docs/licences.md").read_text(encoding="utf-8")
+    names = {each.name for each in locked("dev.txt") if each.marker is None} | {TORCH}
+    missing = {name for name in names if f"\n| {name} | " not in page}
+    assert not missing, "run `python -m tools.make.licences > docs/licences.md`"
