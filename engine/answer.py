@@ -33,6 +33,9 @@ no text of the model is a path. ``unreachable``: the graph has no such path. ``e
 path, but nothing on it satisfies what is asked. ``graph``: it did not answer, or not in time.
 ``calls``: the call budget was spent. ``unnamed``: the language model named no answer."""
 
+MAX_ANSWERS = 10_000
+"""The most answers that are listed. Counts go on beyond it."""
+
 _TEXT_COLUMNS = ("mid", "value", "name", "origin")
 
 

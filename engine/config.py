@@ -36,6 +36,8 @@ _VARIABLES = (
     "KBQA_STORE",
     "KBQA_ENDPOINT",
     "KBQA_TIMEOUT",
+    "KBQA_VIA",
+    "KBQA_VIA_KEY",
     "KBQA_VERBOSE",
 )
 """Variables that are not named after a command."""

@@ -23,6 +23,7 @@
     │   ├── PromptTooLong       a prompt does not fit into the general model's context
     │   └── SpendingLimitReached  the spending limit for a general model is reached
     ├── ServerBusy              a server is too busy for a request
+    ├── ServerError             a kbqa server that does not respond, or fails
     ├── OutputError             a result cannot be written, for example to a full disk
     └── TrainingError           training cannot start, resume or continue
 
@@ -214,6 +215,10 @@ class ServerBusy(KbqaError):
         super().__init__(message)
         self.reason = reason
         self.retry_after_s = retry_after_s
+
+
+class ServerError(KbqaError):
+    """A `kbqa serve` does not respond, does not speak as one, or fails."""
 
 
 class OutputError(KbqaError):

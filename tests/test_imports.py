@@ -29,6 +29,7 @@ ENGINE_ROOMS = [
     "embedding",
     "display",
     "answer",
+    "answer_lines",
     "method",
     "retrieval",
     "deciding",

@@ -88,13 +88,13 @@ def test_sdist_holds_what_testing_needs(built: Built) -> None:
         names = {name.partition("/")[2] for name in sdist.getnames()}
     expected = {
         path.relative_to(built.tree).as_posix()
-        for folder in (*FOLDERS, "docs", "tests")
+        for folder in (*FOLDERS, "deploy", "docs", "tests")
         for path in (built.tree / folder).rglob("*")
         if path.is_file()
     }
     assert expected <= names
     pages = {"CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "README.md", "SECURITY.md"}
-    assert pages | {".ci/run", "LICENSE", "Makefile"} <= names
+    assert pages | {".ci/run", ".ci/versions", "LICENSE", "Makefile"} <= names
 
 
 def test_version(installed: Path, tmp_path: Path) -> None:

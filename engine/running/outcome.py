@@ -20,6 +20,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from kbqa.engine.answer import MAX_ANSWERS
 from kbqa.engine.running.join_start import choose_start
 from kbqa.kb.graph import Graph, Table
 from kbqa.sparql.compiler.compile import compile_crp
@@ -29,9 +30,6 @@ from kbqa.sparql.relax import compared_entities
 from kbqa.sparql.terms import LiteralTerm
 
 logger = logging.getLogger(__name__)
-
-MAX_ANSWERS = 10_000
-"""The most answers that are listed. Counts go on beyond it."""
 
 _NOTHING = Table(("x",), ())
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from kbqa.engine.answer import MAX_ANSWERS
 from kbqa.engine.serve.asking.served import DEFAULT_MAX_ANSWERS
 from kbqa.engine.serve.settings import MAX_PATH, MAX_QUERY, MAX_QUESTION
 from kbqa.kb.graph import Direction
@@ -22,7 +23,7 @@ TimeoutS = Annotated[
     float | None,
     Field(gt=0, le=3600, description="Seconds that it may take; at most the server's own limit."),
 ]
-MaxAnswers = Annotated[int, Field(ge=1, le=1000, description="Answers to list at most.")]
+MaxAnswers = Annotated[int, Field(ge=1, le=MAX_ANSWERS, description="Answers to list at most.")]
 
 
 class _Body(BaseModel):
@@ -36,6 +37,9 @@ class AskBody(_Body):
     topics: Topics = []
     timeout_s: TimeoutS = None
     max_answers: MaxAnswers = DEFAULT_MAX_ANSWERS
+    lines: Annotated[
+        bool, Field(description="Return `lines` too: the answer as `kbqa ask` prints it.")
+    ] = False
 
 
 class PathBody(_Body):
@@ -99,6 +103,10 @@ class AnswerRecord(BaseModel):
         dict[str, Any], Field(description="The path (`crp`, `crp_words`) and all candidates.")
     ]
     seconds: dict[str, float]
+    lines: Annotated[
+        list[dict[str, Any]],
+        Field(description="If asked for: each line's `text`, `style`, and whether it `wraps`."),
+    ] = []
 
 
 class PathRecord(BaseModel):

@@ -12,11 +12,13 @@ import secrets
 import time
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
 from functools import partial
 from threading import Thread
 from typing import Literal, TypeVar
 
 from kbqa.engine.answer import Answer
+from kbqa.engine.answer_lines import answer_lines, literal_forms
 from kbqa.engine.linking.linker import LinkedEntity
 from kbqa.engine.serve.asking.answer_cache import AnswerCache
 from kbqa.engine.serve.asking.batcher import Batcher
@@ -279,6 +281,16 @@ class Service:
 
         key = ("path", path, question, tuple(topics), relax, limit_s)
         return await self._share(key, run, limit_s, watch)
+
+    async def with_lines(self, served: Served) -> Served:
+        """Add the answer as `kbqa ask` prints it.
+
+        Raises:
+            ServerBusy: Too many wait to look things up.
+        """
+        answer = served.answer
+        forms = await self.look_up(lambda graph, _: literal_forms(answer, graph))
+        return replace(served, lines=tuple(answer_lines(answer, forms)))
 
     async def _share(self, key: Hashable, run: Run, limit_s: float, watch: Watch | None) -> Served:
         """Join what is under way, or begin it; wait for it to end or for the time to pass."""

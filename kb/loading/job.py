@@ -315,7 +315,10 @@ def versions() -> dict[str, str]:
 
 def cores() -> int:
     """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0))
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # macOS cannot keep a process from a core
+        return os.cpu_count() or 1
 
 
 def _identity(dump: str) -> tuple[str, str]:

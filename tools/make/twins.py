@@ -28,12 +28,11 @@ import click
 import pyoxigraph
 from tqdm import tqdm
 
-from kbqa.engine.answer import term_text
+from kbqa.engine.answer import MAX_ANSWERS, term_text
 from kbqa.engine.evaluation.scores.metrics import score_best
 from kbqa.engine.files.json_lines import read_rows
 from kbqa.engine.questions.question_sets import Question, read_questions
 from kbqa.engine.running.evidence import Triple, find_matches
-from kbqa.engine.running.outcome import MAX_ANSWERS
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
 from kbqa.kb.loading.load import load_freebase
 from kbqa.kb.open import open_graph

@@ -6,15 +6,15 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, NamedTuple, TextIO
+from typing import TextIO
 
 import click
 
-Style = Literal["answer", "heading", "warning", "faint"]
+from kbqa.engine.answer_lines import Line, Style
 
 _STYLES: Mapping[Style, Callable[[str], str]] = {
     "answer": partial(click.style, bold=True),
@@ -26,20 +26,6 @@ _STYLES: Mapping[Style, Callable[[str], str]] = {
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 _NARROWEST = 20
 """Columns: on fewer, text is not wrapped."""
-
-
-class Line(NamedTuple):
-    """A line of output.
-
-    Attributes:
-        text: What it says.
-        style: How it looks where there are colours.
-        wraps: Whether it may be broken into several, which a query would not survive.
-    """
-
-    text: str
-    style: Style | None = None
-    wraps: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +60,10 @@ class Screen:
         if self.has_colours and line.style is not None and text:
             return _STYLES[line.style](text)
         return text
+
+    def write_all(self, lines: Iterable[Line]) -> str:
+        """Write lines, one below the other."""
+        return "\n".join(map(self.write, lines))
 
 
 PAPER = Screen()

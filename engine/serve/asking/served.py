@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from kbqa.engine.answer import Answer, Status
+from kbqa.engine.answer_lines import Line
 
 DEFAULT_MAX_ANSWERS = 100
 
@@ -37,6 +38,7 @@ class Served:
             batch.
         batch_size: Questions that were written for together; 0 if nothing was written.
         is_cached: It was asked before, and remembered.
+        lines: The answer for people to read, if the client wants it so.
     """
 
     id: str
@@ -44,6 +46,7 @@ class Served:
     seconds: Mapping[str, float]
     batch_size: int = 0
     is_cached: bool = False
+    lines: tuple[Line, ...] | None = None
 
     @property
     def status(self) -> Status:
@@ -58,6 +61,7 @@ class Served:
         """
         record = self.answer.to_dict()
         answers = record["answers"]
+        lines = None if self.lines is None else [line._asdict() for line in self.lines]
         return {
             "id": self.id,
             **record,
@@ -69,4 +73,5 @@ class Served:
                 "cached": self.is_cached,
             },
             "seconds": {stage: round(s, 4) for stage, s in self.seconds.items()},
+            **({} if lines is None else {"lines": lines}),
         }

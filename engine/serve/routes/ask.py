@@ -42,6 +42,7 @@ async def ask(body: AskBody, request: Request, service: TheService, visit: TheVi
             body.question, body.topics, deadline_s=body.timeout_s, watch=watch
         ),
         body.max_answers,
+        with_lines=body.lines,
     )
 
 

@@ -1,7 +1,7 @@
 """What routes share: the service, the visit, answers as responses, and clients that leave."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Annotated, Any, TypeVar, cast
 
 from fastapi import Depends, Request, Response
@@ -57,17 +57,23 @@ async def answer_response(
     visit: Visit,
     ask: Callable[[Watch | None], Coroutine[Any, Any, Served]],
     max_answers: int,
+    *,
+    with_lines: bool = False,
 ) -> Response:
     """Ask, and answer with the record, or with events if the client wants them."""
+
+    async def asked(watch: Watch | None) -> Served:
+        served = await ask(watch)
+        return await service.with_lines(served) if with_lines else served
+
     if MEDIA_TYPE in request.headers.get("accept", ""):
-        asking = cast(Callable[[Watch], Awaitable[Served]], ask)
         return await stream_answer(
-            asking,
+            asked,
             lambda served: served.to_dict(max_answers),
             visit.request_id,
             service.graph.description,
         )
-    served = await until_gone(request, ask(None))
+    served = await until_gone(request, asked(None))
     if served is None:
         return Response(status_code=CLIENT_LEFT)
     return JSONResponse(served.to_dict(max_answers))

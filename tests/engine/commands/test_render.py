@@ -6,7 +6,8 @@ import pytest
 from made_runs import make_failed_row, make_row
 
 from kbqa.engine.answer import Answer, AnswerEntity, EvidenceTriple
-from kbqa.engine.commands.render import literal_forms, render_answer, render_summary
+from kbqa.engine.answer_lines import literal_forms
+from kbqa.engine.commands.render import render_answer, render_summary
 from kbqa.engine.commands.terminal.screen import Screen
 from kbqa.engine.evaluation.runs.rows import Row
 from kbqa.engine.linking.ground import Grounding

@@ -30,11 +30,13 @@ from kbqa.kb.open import open_graph
 MONEY = "what is jamaican money called?"
 CAPITAL = "capital of jamaica?"
 NOTHING = "what is the area of jamaica?"
+AREA = "how large is kingston?"
 
 PATHS = {
     MONEY: "Main Path:\n Jamaica -[location , country , currency used]-> ?x",
     CAPITAL: "Main Path:\n Jamaica -[location , country , capital]-> ?x",
     NOTHING: "Main Path:\n Jamaica -[location , location , area]-> ?x",
+    AREA: "Main Path:\n Kingston -[location , location , area]-> ?x",
 }
 
 

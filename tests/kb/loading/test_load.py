@@ -10,6 +10,7 @@ from pyoxigraph import Store
 from recorded_progress import RecordedProgress
 
 from kbqa.kb.loading.emit_shards import emit_shards
+from kbqa.kb.loading.job import cores
 from kbqa.kb.loading.load import LoadSettings, load_freebase
 from kbqa.kb.loading.rules import FilterRules, profile
 from kbqa.kb.names.index import NameIndex
@@ -378,3 +379,8 @@ def test_the_excerpts_of_real_dumps_load_whole(shared: Path, tmp_path: Path) -> 
 
     filtered = load_freebase([excerpts], tmp_path / "filtered")
     assert filtered.read == filtered.kept + sum(filtered.filtered.values()) == 243
+
+
+def test_cores_are_counted_where_processes_have_no_affinity(monkeypatch) -> None:
+    monkeypatch.delattr("os.sched_getaffinity")
+    assert cores() >= 1
