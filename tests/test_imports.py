@@ -137,8 +137,11 @@ def test_import_is_light(statement: str) -> None:
     assert not loaded & (HEAVY | {"numpy", "pydantic", "pyoxigraph", "scipy", "sqlite3"})
 
 
-def test_the_process_of_a_stores_queries_imports_nothing_of_ours() -> None:
-    names = _imported(ast.walk(ast.parse((ROOT / "kb/store/worker_process.py").read_text("utf-8"))))
+@pytest.mark.parametrize(
+    "program", ["kb/store/worker_process.py", "kb/loading/writing/store_writer_process.py"]
+)
+def test_the_processes_of_a_store_import_nothing_of_ours(program: str) -> None:
+    names = _imported(ast.walk(ast.parse((ROOT / program).read_text("utf-8"))))
     assert not {name for name in names if name.partition(".")[0] == "kbqa"}
 
 

@@ -31,6 +31,11 @@ LoadStage = Literal["reading", "loading", "compacting", "indexing"]
 _SPARE_SHARDS = 4
 """Free disk space to keep, in shards of the last one's size: with none, a load could not resume."""
 
+_AHEAD_SHARDS = 8
+"""How far reading may be ahead of a sink, in shards, if the store is not compacted. Building the
+names then takes one core while the last shards are loaded. In a load that compacts, it takes one
+core during the compaction, which takes the other."""
+
 
 class Progress(Protocol):
     """Receives the progress of a load."""
@@ -268,8 +273,9 @@ class LoadJob:
         self.save()
         sink.submit(shard.path)
         if not state.is_read:
-            # One shard waits while the sink is busy with others, and no more, to save disk space.
-            self._take(sink, self.settings.sinks)
+            # Few shards wait while the sink is busy with others, to save disk space.
+            ahead = 0 if self.settings.compacts else _AHEAD_SHARDS
+            self._take(sink, self.settings.sinks + ahead)
             _check_disk(shard.path.parent, shard.size_bytes)
 
     def _take(self, sink: ShardSink, allowed: int) -> None:

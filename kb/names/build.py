@@ -14,7 +14,9 @@ from kbqa.kb.names.keys import normalise
 from kbqa.kb.names.spelling import deletion_forms, is_spelled, word_errors
 
 _CACHE_KIB = 64 << 10
-_HASH_BYTES = 16 << 20
+_HASH_BYTES = 256 << 10
+"""Fits the cache of a core. With the default of FTS5, 1 MB, inserting words takes 1.7 times as
+long; with 16 MB, 3.5 times."""
 
 # No journal: the file is thrown away with the whole unfinished store if the machine stops.
 _TABLES = f"""
@@ -33,7 +35,7 @@ _TABLES = f"""
     CREATE TABLE word (id INTEGER PRIMARY KEY, word TEXT NOT NULL);
 """
 
-# A word is whatever is between spaces. Words are collected in a larger hash and merged once, at the
+# A word is whatever is between spaces. Words are collected in hashes, which are merged once, at the
 # end.
 _WORD_INDEX = f"""
     CREATE VIRTUAL TABLE {{name}} USING fts5(

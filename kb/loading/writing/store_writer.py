@@ -1,10 +1,10 @@
 """Load shards into a store in a separate process.
 
-`StoreWriter` is the parent's side. Run as a module, this file is the child, which alone has the
-store open for writing. So a load can be stopped at once, although pyoxigraph cannot be interrupted,
-and its memory is freed. A shard is a plain N-Triples file: `bulk_load` reads several at a time
-without holding the interpreter lock, and loads all of a file or nothing. A line that its parser
-refuses is found and left out. At the end the store's files are merged.
+`StoreWriter` is the parent's side, `store_writer_process.py` the child's, which alone has the store
+open for writing. So a load can be stopped at once, although pyoxigraph cannot be interrupted, and
+its memory is freed. A shard is a plain N-Triples file: `bulk_load` reads several at a time without
+holding the interpreter lock, and loads all of a file or nothing. A line that its parser refuses is
+found and left out. At the end a second child merges the store's files.
 
 The parent writes lines, each a path or a command; the child answers each with a line of JSON. When
 the parent ends, for whatever reason, the pipe closes and the child exits at once.
@@ -12,22 +12,17 @@ the parent ends, for whatever reason, the pipe closes and the child exits at onc
 
 import json
 import os
-import resource
 import shutil
-import signal
 import subprocess
 import sys
 import threading
-import traceback
-from collections.abc import Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any
 
-from pyoxigraph import RdfFormat, Store, parse
+from pyoxigraph import Store
 
 from kbqa.kb.loading.writing.shards import TakenShard
 from kbqa.sparql.errors import DumpError
@@ -48,8 +43,7 @@ again."""
 
 _COMPACT = "compact"
 _FINISH = ""
-_FORMAT = RdfFormat.N_TRIPLES
-_OPEN_FILES = 1 << 16
+_PROGRAM = Path(__file__).with_name("store_writer_process.py")
 _STOP_TIMEOUT_S = 60.0
 
 
@@ -63,26 +57,8 @@ class StoreWriter:
 
     def __init__(self, graph: Path, threads: int) -> None:
         self._graph = graph
-        self._answers: SimpleQueue[str] = SimpleQueue()
         self._pending = 0
-        self._child = subprocess.Popen(
-            # -P: do not import from the working directory.
-            [
-                sys.executable,
-                "-P",
-                "-m",
-                "kbqa.kb.loading.writing.store_writer",
-                str(graph),
-                str(threads),
-            ],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            bufsize=1,
-            env={"GLIBC_TUNABLES": _MALLOC} | os.environ,
-        )
-        self._listener = threading.Thread(target=self._listen, daemon=True)
-        self._listener.start()
+        self._start(threads)
 
     @property
     def pending(self) -> int:
@@ -117,12 +93,15 @@ class StoreWriter:
     def compact(self) -> None:
         """Merge the files of the store, after everything was loaded.
 
-        Before, the ranges of keys in the files overlap, so a query must read many of them.
+        Before, the ranges of keys in the files overlap, so a query must read many of them. Nothing
+        can be loaded afterwards.
 
         Raises:
             DumpError: They cannot be merged.
         """
-        assert not self._pending, "shards are still being loaded"
+        self.finish()
+        self._close()
+        self._start(0)
         self._say(_COMPACT)
         self._read(self._answers.get())
 
@@ -134,8 +113,8 @@ class StoreWriter:
         """
         assert not self._pending, "shards are still being loaded"
         self._say(_FINISH)
-        if code := self._child.wait():
-            raise DumpError(f"the store at {self._graph} could not be closed (code {code}).")
+        if self._child.wait():
+            raise self._died()
 
     def __enter__(self) -> "StoreWriter":
         return self
@@ -146,6 +125,23 @@ class StoreWriter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._close()
+
+    def _start(self, loaders: int) -> None:
+        self._answers: SimpleQueue[str] = SimpleQueue()
+        self._child = subprocess.Popen(
+            # -P: do not import from the program's folder.
+            [sys.executable, "-P", _PROGRAM, self._graph, str(loaders)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+            env={"GLIBC_TUNABLES": _MALLOC} | os.environ,
+        )
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    def _close(self) -> None:
         self._child.kill()
         self._child.wait()
         self._listener.join()
@@ -161,11 +157,7 @@ class StoreWriter:
 
     def _read(self, line: str) -> dict[str, Any]:
         if not line:
-            raise DumpError(
-                f"the process that writes {self._graph} died"
-                f" (code {self._child.wait(_STOP_TIMEOUT_S)}). It may have been killed or have run "
-                "out of memory. Run the same command again to resume."
-            )
+            raise self._died()
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
             raise DumpError(
@@ -173,6 +165,13 @@ class StoreWriter:
                 "full, or the store in use. Run the same command again to resume."
             )
         return answer
+
+    def _died(self) -> DumpError:
+        return DumpError(
+            f"the process that writes {self._graph} died"
+            f" (code {self._child.wait(_STOP_TIMEOUT_S)}). It may have been killed or have run "
+            "out of memory. Run the same command again to resume."
+        )
 
     def _listen(self) -> None:
         assert self._child.stdout is not None
@@ -199,122 +198,3 @@ def drop_orphans(graph: Path) -> None:
     if clean.exists():
         clean.rename(graph)
     shutil.rmtree(old, ignore_errors=True)
-
-
-def _load(store: Store, shard: Path) -> dict[int, str]:
-    refused: dict[int, str] = {}
-    if _holds(store, shard):
-        return refused
-    try:
-        _bulk_load(store, shard)
-    except SyntaxError:
-        refused = _refused_lines(shard)
-        cleaned = shard.with_suffix(".cleaned")
-        _leave_out(shard, refused, cleaned)
-        _bulk_load(store, cleaned)
-        cleaned.unlink()
-    return refused
-
-
-def _holds(store: Store, shard: Path) -> bool:
-    # After a kill, a shard may be in the store without a note of it. Loaded again, it takes disk
-    # space twice until RocksDB merges both. For a new shard, the first triple is missing already.
-    try:
-        return all(quad in store for quad in parse(path=shard, format=_FORMAT, lenient=True))
-    except SyntaxError:
-        return False
-
-
-def _bulk_load(store: Store, shard: Path) -> None:
-    store.bulk_load(path=shard, format=_FORMAT, lenient=True)
-
-
-def _refused_lines(shard: Path) -> dict[int, str]:
-    numbers: set[int] = set()
-    quads = parse(path=shard, format=_FORMAT, lenient=True)
-    while True:
-        try:
-            # After an error, the iterator continues at the next line.
-            for _ in quads:
-                pass
-        except SyntaxError as error:
-            assert error.lineno is not None, "pyoxigraph gives the line"
-            numbers.add(error.lineno)
-        else:
-            break
-    with shard.open("rb") as lines:
-        return {
-            number: line.rstrip(b"\n").decode("utf-8", "replace")
-            for number, line in enumerate(lines, start=1)
-            if number in numbers
-        }
-
-
-def _leave_out(shard: Path, numbers: Iterable[int], cleaned: Path) -> None:
-    left_out = frozenset(numbers)
-    with shard.open("rb") as lines, cleaned.open("wb") as kept:
-        kept.writelines(
-            line for number, line in enumerate(lines, start=1) if number not in left_out
-        )
-
-
-def _raise_open_files() -> None:
-    # RocksDB keeps every file of the store open.
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
-    with suppress(OSError, ValueError):  # macOS allows fewer than it says
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-def _end_at_an_error(task: Future[None]) -> None:
-    # There is no answer to an unexpected error: do not let the parent wait for one.
-    if (error := task.exception()) is not None:
-        traceback.print_exception(error)
-        os._exit(1)
-
-
-def main() -> None:
-    """Serve as the child: ``python -m kbqa.kb.loading.writing.store_writer GRAPH THREADS``."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle.
-    _raise_open_files()
-    saying = threading.Lock()
-
-    def say(answer: dict[str, object]) -> None:
-        with saying:
-            print(json.dumps(answer), flush=True)  # noqa: T201 (its channel to the parent)
-
-    def load(shard: str) -> None:
-        try:
-            refused = _load(store, Path(shard))
-        except (OSError, SyntaxError) as error:
-            say({"error": str(error)})
-        else:
-            say({"shard": shard, "refused": refused})
-
-    def compact() -> None:
-        try:
-            store.optimize()
-        except OSError as error:
-            say({"error": f"{error}, while compacting (use --no-compact to skip that)"})
-        else:
-            say({})
-
-    try:
-        store = Store(sys.argv[1])
-    except OSError as error:
-        say({"error": str(error)})
-        return
-    pool = ThreadPoolExecutor(int(sys.argv[2]))
-    for line in sys.stdin:
-        order = line.removesuffix("\n")
-        if order == _FINISH:
-            pool.shutdown()
-            store.flush()
-            return
-        task = pool.submit(compact) if order == _COMPACT else pool.submit(load, order)
-        task.add_done_callback(_end_at_an_error)
-    os._exit(1)  # The parent is gone.
-
-
-if __name__ == "__main__":
-    main()

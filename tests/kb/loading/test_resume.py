@@ -430,10 +430,7 @@ class KillsTheWriter(RecordedProgress):
         if triples_loaded >= 500 and stage == self._stage:
             children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text()
             for pid in map(int, children.split()):
-                if (
-                    b"kbqa.kb.loading.writing.store_writer"
-                    in Path(f"/proc/{pid}/cmdline").read_bytes()
-                ):
+                if b"store_writer_process.py" in Path(f"/proc/{pid}/cmdline").read_bytes():
                     os.kill(pid, signal.SIGKILL)
 
 

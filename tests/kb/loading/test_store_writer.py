@@ -29,6 +29,16 @@ def triples(graph: Path) -> list[str]:
     return sorted(str(quad) for quad in Store.read_only(str(graph)))
 
 
+def writing_process(graph: Path) -> int:
+    children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+    (pid,) = (
+        int(child)
+        for child in children
+        if str(graph).encode() in Path(f"/proc/{child}/cmdline").read_bytes()
+    )
+    return pid
+
+
 @pytest.fixture
 def shard(tmp_path: Path) -> Path:
     return shard_of(range(50), tmp_path / "shard-00000.nt")
@@ -52,6 +62,23 @@ def test_a_compacted_store_holds_the_same_in_as_few_files_as_if_loaded_at_once(
         writer.finish()
     assert triples(graph) == triples(tmp_path / "once")
     assert len(list(graph.glob("*.sst"))) == len(list((tmp_path / "once").glob("*.sst"))) < files
+
+
+def test_while_shards_are_loaded_files_are_merged_only_when_a_core_is_idle(
+    shard: Path, tmp_path: Path
+) -> None:
+    with StoreWriter(tmp_path / "graph", 1) as writer:
+        writer.submit(shard)
+        writer.take(wait=True)
+        pid = writing_process(tmp_path / "graph")
+        policies = {
+            os.sched_getscheduler(int(thread.name))
+            for thread in Path(f"/proc/{pid}/task").iterdir()
+            if (thread / "comm").read_text().startswith("rocksdb")
+        }
+        assert os.sched_getscheduler(pid) == os.SCHED_OTHER
+        writer.finish()
+    assert policies == {os.SCHED_IDLE}
 
 
 def test_a_shard_that_is_in_the_store_takes_no_disk_again(shard: Path, tmp_path: Path) -> None:
@@ -94,11 +121,9 @@ def test_a_writer_that_was_killed_is_told_from_one_that_ended(shard: Path, tmp_p
     with StoreWriter(tmp_path / "graph", 1) as writer:
         writer.submit(shard)
         writer.take(wait=True)
-        children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
-        for pid in map(int, children):
-            if str(tmp_path / "graph").encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
-                os.kill(pid, signal.SIGKILL)
-                os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+        pid = writing_process(tmp_path / "graph")
+        os.kill(pid, signal.SIGKILL)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
         # The pipe is broken: neither a line to it nor closing it is an error of its own.
         writer.submit(shard)
         with pytest.raises(DumpError, match=r"died \(code -9\)"):
