@@ -2,15 +2,16 @@
 # the quick checks, those of the source and the tests about it; `make lint` the former alone.
 #
 #   make test PYTHON=python3.12 VENV=/tmp/venv
-#   make demo TORCH='torch==2.13.0+cpu'    # a build of your choice, from where your pip finds it
+#   make test TORCH='torch==2.13.0+cpu'    # a build of your choice, from where your pip finds it
 #
 # `make lock` writes which packages are installed, with their hashes, by the newest versions that
 # pyproject.toml allows: once for all platforms and for Python 3.11 and newer. It needs uv.
 
 PYTHON ?= python3.11
 VENV ?= .venv
-# Its hash is not checked: each platform and index has builds of its own, which bring other
-# packages, such as NVIDIA's. The newest release may be one of gigabytes.
+# What trains the model and stands beside it in tests. Its hash is not checked: each platform and
+# index has builds of its own, which bring other packages, such as NVIDIA's. The newest release may
+# be one of gigabytes.
 TORCH ?= torch==2.13.0
 
 BIN := $(VENV)/bin
@@ -18,7 +19,7 @@ INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
 LOCKED := $(INSTALL) --no-deps --require-hashes --requirement
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--custom-compile-command 'make lock' --excludes deploy/locked/left-out.txt \
-	pyproject.toml deploy/locked/besides.txt --upgrade
+	pyproject.toml deploy/locked/besides.txt --upgrade --extra cpu --extra serve
 
 .PHONY: demo test check lint lock
 
@@ -37,20 +38,20 @@ check: lint
 	$(BIN)/python -m pytest --quiet tests/test_imports.py tests/test_exports.py tests/test_docs.py
 
 lock:
-	$(LOCK) --extra lm --extra serve --output-file deploy/locked/demo.txt
-	$(LOCK) --extra lm --extra llm --extra cpu --extra plots --extra serve --extra demo \
-		--extra dev --output-file deploy/locked/dev.txt
+	$(LOCK) --excludes deploy/locked/left-out-of-demo.txt --output-file deploy/locked/demo.txt
+	$(LOCK) deploy/locked/of-torch.txt --extra lm --extra llm --extra plots --extra dev \
+		--output-file deploy/locked/dev.txt
 
 $(VENV)/.demo: deploy/locked/demo.txt pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	@echo "Installing what kbqa needs: about a minute."
+	@echo "Installing what kbqa needs: up to a minute."
 	$(LOCKED) deploy/locked/demo.txt
-	@echo "Installing $(TORCH): up to a minute."
-	$(INSTALL) $(TORCH)
 	$(INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.demo deploy/locked/dev.txt
 	@echo "Installing what the tests need."
 	$(LOCKED) deploy/locked/dev.txt
+	@echo "Installing $(TORCH): up to a minute."
+	$(INSTALL) $(TORCH)
 	@touch $@
