@@ -7,7 +7,6 @@ import importlib
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -71,20 +70,13 @@ class Resources:
         self.chosen_chooser, self.call_budget = chooser, call_budget
         self.unsure_below = unsure_below
         self._load_generator, self._open_chat = load_generator, open_chat
-        self._loading: Future[Generator] | None = None
         self.names = open_names(graph, timeout_s)
         self.linker = Linker(graph, self.names)
 
     @cached_property
     def generator(self) -> Generator:
         """The small model, which writes paths."""
-        return self._load_generator() if self._loading is None else self._loading.result()
-
-    def load_generator_beside(self) -> None:
-        """Begin to load the small model while the caller loads other things."""
-        beside = ThreadPoolExecutor(1)
-        self._loading = beside.submit(self._load_generator)
-        beside.shutdown(wait=False)
+        return self._load_generator()
 
     @property
     def generator_name(self) -> str | None:

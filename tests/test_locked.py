@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[1]
 LOCKED = ROOT / "deploy/locked"
 EXTRAS = {
-    "demo.txt": ("lm", "serve"),
+    "demo.txt": ("cpu", "serve"),
     "dev.txt": ("lm", "llm", "cpu", "plots", "serve", "demo", "dev"),
 }
 TORCH = "torch"  # its builds differ; the Makefile says so

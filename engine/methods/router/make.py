@@ -29,7 +29,7 @@ CALLS_A_REPAIR = 2.5
 
 
 def make(resources: Resources, settings: RouterSettings) -> RouterKgqa:
-    """Make RouterKGQA ready to answer; the small model loads beside what is quicker.
+    """Make RouterKGQA ready to answer: first what is quick to check, the small model last.
 
     Raises:
         InputError: The settings contradict each other.
@@ -38,8 +38,6 @@ def make(resources: Resources, settings: RouterSettings) -> RouterKgqa:
     """
     repairs_by = _repairs_by(settings, resources)
     _check(settings, repairs_by, resources.chat is not None)
-    if settings.write:
-        resources.load_generator_beside()
     missing = None
     try:
         reader = make_reader(settings, resources)
