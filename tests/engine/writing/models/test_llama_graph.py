@@ -30,10 +30,14 @@ def _model(**changes: object) -> Any:
     return LlamaForCausalLM(LlamaConfig(**(shape | changes))).eval()
 
 
-def _compile(model: Any) -> Any:
+def _compile(model: Any, *, in_int8: bool = False) -> Any:
     weights = {name: weight.numpy() for name, weight in model.state_dict().items()}
-    graph = llama_graph(LlamaShape.of(model.config.to_dict()), weights)
-    settings = {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f32"}
+    graph = llama_graph(LlamaShape.of(model.config.to_dict()), weights, in_int8=in_int8)
+    settings = {
+        "INFERENCE_PRECISION_HINT": "f32",
+        "KV_CACHE_PRECISION": "f32",
+        "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0,
+    }
     return openvino.Core().compile_model(graph, "CPU", settings | {"INFERENCE_NUM_THREADS": 1})
 
 
@@ -59,6 +63,17 @@ def test_logits_are_those_of_transformers(changes: dict[str, object]) -> None:
         expected = model(input_ids=tokens).logits
     torch.testing.assert_close(first, expected[:, :4].flatten(0, 1), rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(rest, expected[:, 4:].flatten(0, 1), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("is_tied", [False, True])
+def test_logits_in_int8_are_nearly_those_of_transformers(is_tied: bool) -> None:
+    model = _model(tie_word_embeddings=is_tied)
+    request = _compile(model, in_int8=True).create_infer_request()
+    tokens = torch.randint(_VOCABULARY, (3, 7))
+    found = _read(request, tokens, 7, [0, 1, 2], range(21))
+    with torch.inference_mode():
+        expected = model(input_ids=tokens).logits.flatten(0, 1)
+    assert (found - expected).abs().mean() < 0.1 * expected.std()
 
 
 def test_only_wanted_logits_are_computed() -> None:

@@ -1,6 +1,9 @@
+from pathlib import Path
+
 import pytest
 
-from kbqa.engine.writing.models.precision import fastest_precision
+from kbqa.engine.writing.models import precision as precision_module
+from kbqa.engine.writing.models.precision import fastest_precision, openvino_precision
 from kbqa.sparql.errors import InputError
 
 
@@ -21,3 +24,35 @@ def test_a_misspelt_precision_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("KBQA_PRECISION", "bf16")
     with pytest.raises(InputError, match="KBQA_PRECISION is 'bf16': set it to bfloat16 or float32"):
         fastest_precision("cpu")
+
+
+def test_int8_is_only_for_openvino(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KBQA_PRECISION", "int8")
+    assert openvino_precision() == "int8"
+    with pytest.raises(InputError, match="only --backend openvino"):
+        fastest_precision("cpu")
+
+
+@pytest.mark.parametrize(
+    ("flags", "limit", "precision"),
+    [
+        ("avx2 avx512_vnni avx512_bf16", None, "int8"),
+        ("avx2 avx512_vnni avx512_bf16", "AVX2", "bfloat16"),
+        ("avx2 avx512_bf16", None, "bfloat16"),
+        ("avx2", None, "float32"),
+    ],
+)
+def test_openvino_computes_in_what_the_processor_is_fast_in(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    flags: str,
+    limit: str | None,
+    precision: str,
+) -> None:
+    (tmp_path / "cpuinfo").write_text(f"flags\t\t: fpu {flags}\n")
+    monkeypatch.setattr(precision_module, "_CPU_INFO", tmp_path / "cpuinfo")
+    monkeypatch.delenv("KBQA_PRECISION", raising=False)
+    monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
+    if limit is not None:
+        monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", limit)
+    assert openvino_precision() == precision
