@@ -41,16 +41,17 @@ LGPL-2.1-or-later, Unicode-3.0, MIT, public domain |
 """
 
 PACKAGES = """
-## Packages of `kbqa[lm,serve]`
+## Packages of `kbqa[cpu,serve]`
 
-Those that `make demo` installs, by [deploy/locked/demo.txt](../deploy/locked/demo.txt). Builds of \
-torch for CUDA bring NVIDIA's libraries, which are proprietary and have terms of their own.
+Those that `make demo` installs, by [deploy/locked/demo.txt](../deploy/locked/demo.txt).
 """
 
 TESTS = """
 ## Packages for the tests and other extras
 
-Those that `make test` installs besides, by [deploy/locked/dev.txt](../deploy/locked/dev.txt).
+Those that `make test` installs besides, by [deploy/locked/dev.txt](../deploy/locked/dev.txt). \
+Builds of torch for CUDA bring NVIDIA's libraries, which are proprietary and have terms of their \
+own.
 """
 
 
