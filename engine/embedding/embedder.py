@@ -11,13 +11,11 @@ import importlib.util
 import re
 import threading
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from kbqa.engine.embedding.bert import (
     MINILM,
-    MINILM_PACKAGE,
     Bert,
     gelu,
     load_minilm,
@@ -249,9 +247,7 @@ class _Loaded(NamedTuple):
 @functools.lru_cache(_KEPT_MODELS)
 def _load(source: str, state: _State, *, is_packaged: bool) -> _Loaded:
     """Load a model once for each state of its files."""
-    if is_packaged:
-        return _Loaded(_MiniLm(), version(MINILM_PACKAGE))
-    return _Loaded(_SentenceModel(source), _revision(source))
+    return _Loaded(_MiniLm() if is_packaged else _SentenceModel(source), _revision(source))
 
 
 def _load_sentence_transformer(source: str) -> "SentenceTransformer":

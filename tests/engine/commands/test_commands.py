@@ -200,12 +200,12 @@ def test_an_empty_endpoint_is_told(empty_endpoint: str) -> None:
     assert _ends_in_one_line(result, 1, f"endpoint {empty_endpoint} holds no triples")
 
 
-def test_without_the_lm_extra_it_is_told_how_to_install_it(
+def test_without_a_runtime_for_the_model_it_is_told_how_to_install_one(
     small_store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     result = _run("ask", QUESTION, "--store", small_store)
-    assert _ends_in_one_line(result, 1, "kbqa[lm]")
+    assert _ends_in_one_line(result, 1, "kbqa[cpu]")
 
 
 def test_a_missing_adapter_is_told(small_store: Path) -> None:

