@@ -119,7 +119,7 @@ def test_asking_says_what_to_install(installed: Path, tmp_path: Path) -> None:
     [line] = run.stderr.splitlines()
     assert line.startswith("Error: ")
     assert "pip install" in line
-    assert "kbqa[lm]" in line
+    assert "kbqa[cpu]" in line
 
 
 def test_nothing_was_written_beside_the_cache(installed: Path, tmp_path: Path) -> None:
