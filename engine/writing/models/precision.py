@@ -40,18 +40,15 @@ def fastest_precision(device: str) -> Precision:
 
 
 def openvino_precision() -> OpenVinoPrecision:
-    """Return ``KBQA_PRECISION`` if it is set, else the format that OpenVINO computes fastest in.
+    """Return ``KBQA_PRECISION`` if it is set, else what torch would compute in.
+
+    int8 has to be asked for: it is faster still, but on 300 questions of CWQ's half its F1 differed
+    by -0.008 [-0.025, +0.009] from float32's.
 
     Raises:
         InputError: ``KBQA_PRECISION`` names no format.
     """
-    match os.environ.get(_VARIABLE):
-        case None | "":
-            return "int8" if has_fast_int8() else fastest_precision("cpu")
-        case "int8":
-            return "int8"
-        case _:
-            return fastest_precision("cpu")
+    return "int8" if os.environ.get(_VARIABLE) == "int8" else fastest_precision("cpu")
 
 
 def has_fast_int8() -> bool:

@@ -3,7 +3,11 @@ from pathlib import Path
 import pytest
 
 from kbqa.engine.writing.models import precision as precision_module
-from kbqa.engine.writing.models.precision import fastest_precision, openvino_precision
+from kbqa.engine.writing.models.precision import (
+    fastest_precision,
+    has_fast_int8,
+    openvino_precision,
+)
 from kbqa.sparql.errors import InputError
 
 
@@ -34,25 +38,27 @@ def test_int8_is_only_for_openvino(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("flags", "limit", "precision"),
-    [
-        ("avx2 avx512_vnni avx512_bf16", None, "int8"),
-        ("avx2 avx512_vnni avx512_bf16", "AVX2", "bfloat16"),
-        ("avx2 avx512_bf16", None, "bfloat16"),
-        ("avx2", None, "float32"),
-    ],
+    ("flags", "precision"), [("avx2 avx512_bf16", "bfloat16"), ("avx2", "float32")]
 )
-def test_openvino_computes_in_what_the_processor_is_fast_in(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    flags: str,
-    limit: str | None,
-    precision: str,
+def test_what_the_processor_is_fast_in_is_read_from_its_flags(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, flags: str, precision: str
 ) -> None:
     (tmp_path / "cpuinfo").write_text(f"flags\t\t: fpu {flags}\n")
     monkeypatch.setattr(precision_module, "_CPU_INFO", tmp_path / "cpuinfo")
     monkeypatch.delenv("KBQA_PRECISION", raising=False)
+    assert openvino_precision() == fastest_precision("cpu") == precision
+
+
+@pytest.mark.parametrize(
+    ("flags", "limit", "is_fast"),
+    [("avx512_vnni", None, True), ("avx512_vnni", "AVX2", False), ("avx2", None, False)],
+)
+def test_int8_is_multiplied_in_8_bits_only_where_openvino_can(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, flags: str, limit: str | None, is_fast: bool
+) -> None:
+    (tmp_path / "cpuinfo").write_text(f"flags\t\t: fpu {flags}\n")
+    monkeypatch.setattr(precision_module, "_CPU_INFO", tmp_path / "cpuinfo")
     monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
     if limit is not None:
         monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", limit)
-    assert openvino_precision() == precision
+    assert has_fast_int8() == is_fast
