@@ -132,7 +132,7 @@ def _misread_numbers(question: str, crp: Crp) -> list[str]:
 
 
 def _is_large(number: WrittenNumber) -> bool:
-    value = max(number.values)
+    value = max(number.values, default=0)  # 127.0.0.1 is no number
     return value >= _LARGE and value not in _YEARS
 
 

@@ -132,6 +132,7 @@ def test_a_path_compares_with_the_numbers_that_the_question_says(question, value
         ("which city of a billion is in Europe?", "", ("billion",)),
         ("which city of 2,500,000 people is in Europe?", "", ("2,500,000",)),
         ("what was in Europe in 1848?", "", ()),
+        ("what in Europe has the address 127.0.0.1?", "", ()),
         ("what are the four nations of Europe?", "", ()),
         ("which city of a billion is in Europe?", "?x -> a.founded > 1848", ("billion",)),
         ("where in Europe is the calling code 501?", '?x -> a.calling_code reads "501"', ()),
