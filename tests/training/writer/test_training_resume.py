@@ -1,4 +1,4 @@
-"""A real training process, really killed, and several processes that train together."""
+"""A real training process, really stopped, and several processes that train together."""
 
 import json
 import os
@@ -78,8 +78,13 @@ def _assert_same(folder: Path, whole: Path, tolerance: float) -> None:
         assert (weight - expected[name]).abs().max() <= tolerance
 
 
-def test_a_process_that_is_killed_and_run_again_ends_as_if_nothing_had_been(
-    command: list[str], whole: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, 143), (signal.SIGINT, 130)],
+    ids=["SIGKILL", "SIGTERM", "Ctrl-C"],
+)
+def test_a_process_that_is_stopped_and_run_again_ends_as_if_nothing_had_been(
+    number: int, code: int, command: list[str], whole: Path, tmp_path: Path
 ) -> None:
     log = tmp_path / "run" / LOG_FILE
     process = subprocess.Popen(
@@ -91,9 +96,10 @@ def test_a_process_that_is_killed_and_run_again_ends_as_if_nothing_had_been(
     # Wherever it happens to be some moments after its thirtieth step.
     while process.poll() is None and not (log.is_file() and '"step": 30' in log.read_text()):
         time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
+    process.send_signal(number)
     _, errors = process.communicate()
-    assert process.returncode == -signal.SIGKILL, errors.decode()
+    assert process.returncode == code, errors.decode()
+    assert b"Traceback" not in errors
     assert not (log.parent / "adapter_config.json").exists()
     assert _log(log.parent)[-1]["step"] < _log(whole)[-1]["step"]
     _assert_same(_finish(command, log.parent), whole, tolerance=1e-4)
