@@ -44,7 +44,13 @@ from kbqa.sparql.crp import Crp
 from kbqa.sparql.crp_match import NO_MATCH, CrpMatch, match_crps
 from kbqa.sparql.errors import CrpSyntaxError, InputError
 from kbqa.sparql.forms import read_crp
-from tools.score.run_beams import BeamRunner, first_answers, rank_by_confidence
+from tools.score.run_beams import (
+    BeamRunner,
+    beam_options,
+    first_answers,
+    rank_by_confidence,
+    several_beams,
+)
 from tools.score.shares import paired_difference
 
 _TIERS = ("independent", "annotated")
@@ -142,22 +148,8 @@ def _read(text: str) -> Crp | None:
 
 
 @click.command(help=__doc__)
-@click.argument(
-    "files",
-    metavar="BEAMS…",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    nargs=-1,
-    required=True,
-)
-@click.option(
-    "--questions",
-    "question_file",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    required=True,
-    metavar="FILE",
-)
-@click.option("--store", type=click.Path(path_type=Path), required=True, metavar="DIR")
-@click.option("--gold-entities", is_flag=True, help="Bind names to the questions' topics first.")
+@several_beams
+@beam_options
 @click.option(
     "--confidence",
     "model_file",

@@ -34,7 +34,7 @@ from kbqa.engine.writing.beam_files import read_beams
 from kbqa.kb.open import open_graph
 from kbqa.sparql.errors import InputError
 from tools.score.groups import Scores, TrainedRelations, gold_relations, print_tables
-from tools.score.run_beams import BeamRunner, rank_by_confidence
+from tools.score.run_beams import BeamRunner, beam_options, rank_by_confidence, several_beams
 
 _TIERS = ("independent", "annotated")
 _FIRST = (1, 5, 10)
@@ -75,22 +75,8 @@ def question_groups(question: Question, trained: TrainedRelations | None) -> lis
 
 
 @click.command(help=__doc__)
-@click.argument(
-    "files",
-    metavar="BEAMS…",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    nargs=-1,
-    required=True,
-)
-@click.option(
-    "--questions",
-    "question_file",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    required=True,
-    metavar="FILE",
-)
-@click.option("--store", type=click.Path(path_type=Path), required=True, metavar="DIR")
-@click.option("--gold-entities", is_flag=True, help="Bind names to the questions' topics first.")
+@several_beams
+@beam_options
 @click.option(
     "--trained",
     "training_files",

@@ -55,7 +55,7 @@ from kbqa.training.judge.pools import read_judged
 from tools.score.best_of import question_groups
 from tools.score.groups import Scores, print_tables
 from tools.score.judge_plot import Curve, draw_curves
-from tools.score.run_beams import BeamRunner, rank_by_confidence
+from tools.score.run_beams import BeamRunner, beam_options, rank_by_confidence
 
 Keep: TypeAlias = Callable[[Sequence[Tried]], Sequence[Tried]]
 """Returns those of a question's candidates that count."""
@@ -151,15 +151,7 @@ def _without(judged: Judged, group: Collection[str]) -> Judged:
 @click.argument(
     "beam_file", metavar="BEAMS", type=click.Path(path_type=Path, exists=True, dir_okay=False)
 )
-@click.option(
-    "--questions",
-    "question_file",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    required=True,
-    metavar="FILE",
-)
-@click.option("--store", type=click.Path(path_type=Path), required=True, metavar="DIR")
-@click.option("--gold-entities", is_flag=True, help="Bind names to the questions' topics first.")
+@beam_options
 @click.option(
     "--judge",
     "judge_folder",

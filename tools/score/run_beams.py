@@ -1,8 +1,11 @@
 """Run all candidates of questions, for the tools that judge them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import click
 
 from kbqa.engine.linking.ground import name_topics
 from kbqa.engine.method import Asked
@@ -16,6 +19,24 @@ from kbqa.engine.running.reading import CONFIDENCE_FILE
 from kbqa.engine.running.tried import Tried
 from kbqa.engine.setup import Resources
 from kbqa.engine.writing.generate import Candidate, NoPaths
+
+_FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+
+several_beams = click.argument("files", metavar="BEAMS…", type=_FILE, nargs=-1, required=True)
+"""The argument of a tool that reads several files of beams."""
+
+
+def beam_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of a tool that runs beams: `question_file`, `store`, `gold_entities`."""
+    for option in (
+        click.option(
+            "--gold-entities", is_flag=True, help="Bind names to the questions' topics first."
+        ),
+        click.option("--store", type=click.Path(path_type=Path), required=True, metavar="DIR"),
+        click.option("--questions", "question_file", type=_FILE, required=True, metavar="FILE"),
+    ):
+        command = option(command)
+    return command
 
 
 class BeamRunner:

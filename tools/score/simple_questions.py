@@ -35,7 +35,7 @@ from kbqa.kb.schema.graph_schema import GraphSchema
 from kbqa.sparql.crp import Hop
 from kbqa.sparql.errors import InputError
 from tools.score.groups import TrainedRelations, print_tables
-from tools.score.run_beams import BeamRunner, rank_by_confidence
+from tools.score.run_beams import BeamRunner, beam_options, rank_by_confidence, several_beams
 
 
 class Fact(NamedTuple):
@@ -79,22 +79,8 @@ def is_right(tried: Tried, fact: Fact, schema: GraphSchema) -> bool:
 
 
 @click.command(help=__doc__)
-@click.argument(
-    "files",
-    metavar="BEAMS…",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    nargs=-1,
-    required=True,
-)
-@click.option(
-    "--questions",
-    "question_file",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    required=True,
-    metavar="FILE",
-)
-@click.option("--store", type=click.Path(path_type=Path), required=True, metavar="DIR")
-@click.option("--gold-entities", is_flag=True, help="Bind names to the questions' topics first.")
+@several_beams
+@beam_options
 @click.option(
     "--without-in-valid",
     is_flag=True,
