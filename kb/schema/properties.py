@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from types import MappingProxyType
 
@@ -79,13 +79,18 @@ class Schema:
         return cls({entry.id: entry for entry in file.properties}, frozenset(file.mediators))
 
     def save(self, path: Path) -> None:
-        """Write the schema as JSON, sorted."""
-        fields = {
-            "schema_version": SCHEMA_VERSION,
-            "mediators": sorted(self._mediators),
-            "properties": [asdict(self._properties[key]) for key in sorted(self._properties)],
-        }
-        path.write_text(json.dumps(fields, indent=1) + "\n", encoding="utf-8")
+        """Write the schema as JSON, sorted, a property on each line."""
+        names = [field.name for field in fields(Property)]
+        properties = ",\n".join(
+            json.dumps({name: getattr(self._properties[key], name) for name in names})
+            for key in sorted(self._properties)
+        )
+        path.write_text(
+            f'{{"schema_version": {SCHEMA_VERSION},\n'
+            f'"mediators": {json.dumps(sorted(self._mediators))},\n'
+            f'"properties": [\n{properties}\n]}}\n',
+            encoding="utf-8",
+        )
 
 
 class SchemaBuilder:
