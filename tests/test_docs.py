@@ -149,6 +149,16 @@ def _commands(path: Path) -> list[tuple[str, str, set[str]]]:
     ]
 
 
+def _source(module: str) -> str | None:
+    """Read a tool's module, and the tools' modules that it may have options from."""
+    file = ROOT / f"{module.replace('.', '/')}.py"
+    if not file.is_file():
+        return None
+    text = file.read_text(encoding="utf-8")
+    imported = re.findall(r"^from (tools[.\w]+) import", text, re.MULTILINE)
+    return text + "".join(_source(each) or "" for each in imported)
+
+
 @pytest.mark.parametrize("path", PAGES, ids=_ids)
 def test_commands_and_their_options_exist(path: Path) -> None:
     reference = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
@@ -158,8 +168,7 @@ def test_commands_and_their_options_exist(path: Path) -> None:
         if program == "kbqa":
             known = helps.get(name)
         else:
-            module = ROOT / f"{name.replace('.', '/')}.py"
-            known = module.read_text(encoding="utf-8") if module.is_file() else None
+            known = _source(name)
         if known is None:
             unknown.append(name)
         else:
