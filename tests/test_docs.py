@@ -165,10 +165,7 @@ def test_commands_and_their_options_exist(path: Path) -> None:
     helps = dict(re.findall(r"^## kbqa ([^\n]+)\n(.*?)(?=^## |\Z)", reference, re.M | re.S))
     unknown = []
     for program, name, options in _commands(path):
-        if program == "kbqa":
-            known = helps.get(name)
-        else:
-            known = _source(name)
+        known = helps.get(name) if program == "kbqa" else _source(name)
         if known is None:
             unknown.append(name)
         else:
