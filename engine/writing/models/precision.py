@@ -42,8 +42,7 @@ def fastest_precision(device: str) -> Precision:
 def openvino_precision() -> OpenVinoPrecision:
     """Return ``KBQA_PRECISION`` if it is set, else what torch would compute in.
 
-    int8 has to be asked for: it is faster still, but on 300 questions of CWQ's half its F1 differed
-    by -0.008 [-0.025, +0.009] from float32's.
+    int8 has to be asked for: it is faster still, but may cost F1 (docs/serving.md).
 
     Raises:
         InputError: ``KBQA_PRECISION`` names no format.
