@@ -1,7 +1,8 @@
 """The seam of methods: what belongs to one question goes in, its answer comes out.
 
-Every front end (the terminal, evaluation, Python, a server) makes an `Asked` for each question
-(`kbqa.engine.setup`), and every method turns it into an `Answer`. Nothing else passes between them.
+Every front end (the terminal, evaluation, Python, a server) makes an `Asked` for each question by a
+`kbqa.engine.engine.Engine`, and every method turns it into an `Answer`. Nothing else passes between
+them.
 """
 
 import time

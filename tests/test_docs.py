@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pytest
 
 from kbqa.engine import methods
-from kbqa.engine.setup import Engine
+from kbqa.engine.engine import Engine
 from kbqa.kb.open import open_graph
 
 ROOT = Path(__file__).parents[1]

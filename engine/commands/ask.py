@@ -31,7 +31,7 @@ from kbqa.sparql.errors import EndpointDown, InputError, KbqaError, ServerError
 from kbqa.sparql.terms import is_mid
 
 if TYPE_CHECKING:
-    from kbqa.engine.setup import Engine
+    from kbqa.engine.engine import Engine
 
 
 _WITH_VIA = {"question", "via", "topics", "deadline_s", "as_json"}

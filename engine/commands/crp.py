@@ -18,7 +18,7 @@ from kbqa.sparql.errors import InputError
 
 if TYPE_CHECKING:
     from kbqa.engine.commands.crp_tools import RowTool
-    from kbqa.engine.setup import Engine
+    from kbqa.engine.engine import Engine
     from kbqa.engine.writing.generate import Candidate, Request
 
 _rows_argument: Callable[[Callable[..., None]], Callable[..., None]] = click.argument(
@@ -143,8 +143,8 @@ def generate(
     """
     from tqdm import tqdm
 
+    from kbqa.engine.engine import Engine
     from kbqa.engine.questions.question_sets import read_questions
-    from kbqa.engine.setup import Engine
     from kbqa.engine.writing.beam_files import Write, write_beams
 
     if not output.parent.is_dir():

@@ -134,7 +134,7 @@ def removed_option(option: str, replacement: str) -> Callable[[Command], Command
 @json_option
 def methods(name: str | None, as_json: bool) -> None:
     """List the methods, or the settings of the method NAME, for --set."""
-    from kbqa.engine.setup import find_method
+    from kbqa.engine.methods.modules import find_method
 
     if name is None:
         rows = [{"name": each, "summary": method.summary} for each, method in METHODS.items()]

@@ -21,7 +21,7 @@ from kbqa.sparql.errors import GraphError
 if TYPE_CHECKING:
     from kbqa.engine.commands.chat_options import ChatChoice
     from kbqa.engine.commands.methods import MethodChoice
-    from kbqa.engine.setup import Engine
+    from kbqa.engine.engine import Engine
     from kbqa.engine.writing.generate import Generator
     from kbqa.kb.commands.options import GraphChoice
     from kbqa.kb.graph import Graph
@@ -154,7 +154,9 @@ def open_engine(
         GraphError: The graph does not answer, or holds nothing.
     """
     with waiting("Opening the graph"):
-        from kbqa.engine.setup import Engine, Resources, make_method
+        from kbqa.engine.engine import Engine
+        from kbqa.engine.methods.modules import make_method
+        from kbqa.engine.resources import Resources
 
         chat.check()
         opened = graph.open(workers)

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from kbqa.engine.chat.stand_in import LETTERS_A_TOKEN
+from kbqa.engine.engine import Engine
 from kbqa.engine.questions.question_sets import Question
-from kbqa.engine.setup import Engine
 from kbqa.engine.writing.generate import Candidate
 from kbqa.sparql.errors import AnsweringError, EndpointDown, GraphError, ModelError
 

@@ -21,13 +21,13 @@ from typing import TypeAlias
 
 from kbqa.engine.chat.model import Usage
 from kbqa.engine.chat.run_budget import RunBudget
+from kbqa.engine.engine import Engine
 from kbqa.engine.evaluation.runs.row_file import take_over, write_rows
 from kbqa.engine.evaluation.runs.row_making import answered_row, failed_row, gold_shapes
 from kbqa.engine.evaluation.runs.rows import GoldShape, Row, read_row
 from kbqa.engine.files.manifest import claimed
 from kbqa.engine.method import Asked, Clock
 from kbqa.engine.questions.question_sets import Question
-from kbqa.engine.setup import Engine
 from kbqa.engine.writing.generate import Candidate
 from kbqa.sparql.errors import EndpointDown, GraphError, KbqaError, SpendingLimitReached
 

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from kbqa.engine.chat.model import ChatModel as ChatModel
     from kbqa.engine.chat.openai_chat import OpenAIChat as OpenAIChat
     from kbqa.engine.embedding.embedder import Embedder as Embedder
+    from kbqa.engine.engine import Engine as Engine
     from kbqa.engine.method import Asked as Asked
     from kbqa.engine.method import Method as Method
     from kbqa.engine.methods.router.repair import Repairer as Repairer
     from kbqa.engine.running.confidence import ConfidenceModel as ConfidenceModel
     from kbqa.engine.running.execute import Policy as Policy
-    from kbqa.engine.setup import Engine as Engine
     from kbqa.engine.writing.backends.openvino_generator import (
         OpenVinoGenerator as OpenVinoGenerator,
     )
@@ -61,7 +61,7 @@ _HOMES = {
     "CrpReading": "kbqa.sparql.crp",
     "Decoding": "kbqa.engine.writing.constraints.decoding",
     "Embedder": "kbqa.engine.embedding.embedder",
-    "Engine": "kbqa.engine.setup",
+    "Engine": "kbqa.engine.engine",
     "Generator": "kbqa.engine.writing.generate",
     "Graph": "kbqa.kb.graph",
     "KbqaError": "kbqa.sparql.errors",

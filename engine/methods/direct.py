@@ -15,7 +15,7 @@ from kbqa.engine.deciding.direct import answer_directly
 from kbqa.engine.deciding.method import WalkingMethod
 from kbqa.engine.deciding.session import SEED, Found, Session
 from kbqa.engine.methods.settings import check_counts
-from kbqa.engine.setup import Resources
+from kbqa.engine.resources import Resources
 
 
 @dataclass(frozen=True, slots=True)

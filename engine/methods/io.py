@@ -2,7 +2,7 @@
 
 from kbqa.engine.deciding.method import WalkingMethod
 from kbqa.engine.methods.direct import DirectSettings, make_direct
-from kbqa.engine.setup import Resources
+from kbqa.engine.resources import Resources
 
 SETTINGS = DirectSettings
 

@@ -19,6 +19,7 @@ from typing import Literal, TypeVar
 
 from kbqa.engine.answer import Answer
 from kbqa.engine.answer_lines import answer_lines, literal_forms
+from kbqa.engine.engine import Engine
 from kbqa.engine.linking.linker import LinkedEntity
 from kbqa.engine.serve.asking.answer_cache import AnswerCache
 from kbqa.engine.serve.asking.batcher import Batcher
@@ -27,7 +28,6 @@ from kbqa.engine.serve.asking.lane import THREAD_PREFIX, Lane
 from kbqa.engine.serve.asking.observer import Observer
 from kbqa.engine.serve.asking.served import Event, Served, Watch
 from kbqa.engine.serve.settings import MAX_QUESTION, Settings
-from kbqa.engine.setup import Engine
 from kbqa.kb.graph import Graph, Table
 from kbqa.kb.names.search import Names, open_names
 from kbqa.sparql.crp import Entity

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kbqa.engine.setup import Engine
+from kbqa.engine.engine import Engine
 from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.open import open_graph
 

@@ -232,15 +232,22 @@ def test_topics_and_relations_of_facts_are_scored(
     arguments = ("--questions", questions, "--store", small_store, "--trained", trained)
     written = write_beams(tmp_path / "written.jsonl", beams)
     assert table(run(simple_questions, *arguments, written)) == {
-        "header": ["n", "first", "any"],
-        "written, all": ["5", "0.400", "0.600"],
-        "written, relations: all trained on": ["3", "0.667", "0.667"],
-        "written, relations: one not trained on": ["2", "0.000", "0.500"],
-        "written, relations: one not trained on, nor its reverse": ["2", "0.000", "0.500"],
+        "header": ["n", "first", "first answer", "any"],
+        "written, all": ["5", "0.400", "0.400", "0.600"],
+        "written, relations: all trained on": ["3", "0.667", "0.667", "0.667"],
+        "written, relations: one not trained on": ["2", "0.000", "0.000", "0.500"],
+        "written, relations: one not trained on, nor its reverse": ["2", "0.000", "0.000", "0.500"],
     }
     options = ("--gold-entities", "--without-in-valid")
     rows_left = table(run(simple_questions, *arguments, *options, written))
-    assert rows_left["written, all"] == ["4", "1.000", "1.000"]
+    assert rows_left["written, all"] == ["4", "1.000", "1.000", "1.000"]
+    judged = table(run(simple_questions, *arguments, *options, "--judge", written))
+    assert set(judged) == {
+        "header",
+        *rows_left,
+        *(name.replace(",", ", judge,", 1) for name in rows_left if name != "header"),
+    }
+    assert judged["written, judge, all"][-1] == "1.000"
 
 
 def test_other_question_sets_are_refused(questions: Path, before: Path, small_store: Path) -> None:

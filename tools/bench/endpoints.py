@@ -26,9 +26,11 @@ from unittest.mock import patch
 
 import click
 
+from kbqa.engine.engine import Engine
 from kbqa.engine.linking.linker import Linker
+from kbqa.engine.methods.modules import make_method
 from kbqa.engine.questions.question_sets import Question, read_questions
-from kbqa.engine.setup import Engine, Resources, make_method
+from kbqa.engine.resources import Resources
 from kbqa.engine.writing.beam_files import read_beams
 from kbqa.engine.writing.generate import DEFAULT_BEAMS, Candidate, Request
 from kbqa.engine.writing.model_choice import Backend, ModelChoice

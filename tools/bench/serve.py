@@ -340,7 +340,7 @@ def _apart(what: str, n: int) -> list[float]:
 
 def _alone(is_batches: bool, n: int) -> list[float]:
     """Return the seconds of each question, or of a question in batches of each size."""
-    from kbqa.engine.setup import Engine
+    from kbqa.engine.engine import Engine
     from kbqa.engine.writing.backends.transformers_generator import TransformersGenerator
     from kbqa.engine.writing.constraints.decoding import Decoding
     from kbqa.kb.open import open_graph

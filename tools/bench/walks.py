@@ -21,8 +21,10 @@ import click
 import pyoxigraph
 
 from kbqa.engine.deciding.trace import WalkTrace
+from kbqa.engine.engine import Engine
+from kbqa.engine.methods.modules import make_method
 from kbqa.engine.questions.question_sets import read_questions
-from kbqa.engine.setup import Engine, Resources, make_method
+from kbqa.engine.resources import Resources
 from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph
 from kbqa.kb.store.layout import StoreLayout

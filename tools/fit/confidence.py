@@ -16,8 +16,8 @@ from pathlib import Path
 import click
 
 from kbqa.engine.evaluation.scores.by_kind import candidate_f1
+from kbqa.engine.resources import Resources
 from kbqa.engine.running.confidence import describe_tried
-from kbqa.engine.setup import Resources
 from kbqa.engine.writing.beam_files import read_beams
 from kbqa.kb.open import open_graph
 from kbqa.training.judge.confidence import Judged, fit_confidence

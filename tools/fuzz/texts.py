@@ -7,7 +7,7 @@ from random import Random
 
 import pyoxigraph
 
-from kbqa.engine.setup import Engine
+from kbqa.engine.engine import Engine
 from kbqa.kb.open import open_graph
 from kbqa.sparql.compiler.compile import compile_crp, compile_skeleton
 from kbqa.sparql.convert.from_sparql import crp_from_sparql

@@ -43,10 +43,10 @@ from kbqa.engine.evaluation.scores.calibration import (
 )
 from kbqa.engine.evaluation.scores.metrics import bootstrap_mean, normalise_answer
 from kbqa.engine.questions.question_sets import Question, read_questions
+from kbqa.engine.resources import Resources
 from kbqa.engine.running.confidence import ConfidenceModel, answer_confidences
 from kbqa.engine.running.reading import SHIPPED_JUDGE
 from kbqa.engine.running.tried import Tried
-from kbqa.engine.setup import Resources
 from kbqa.engine.writing.beam_files import read_beams
 from kbqa.kb.open import open_graph
 from kbqa.sparql.errors import InputError

@@ -13,11 +13,11 @@ from kbqa.engine.methods.router.make import make_pool, make_reader
 from kbqa.engine.methods.router.method import RouterKgqa
 from kbqa.engine.methods.router.settings import RouterSettings
 from kbqa.engine.questions.question_sets import Question
+from kbqa.engine.resources import Resources
 from kbqa.engine.running.confidence import SHIPPED_CONFIDENCE, ConfidenceModel, rank_tried
 from kbqa.engine.running.execute import Policy
 from kbqa.engine.running.reading import CONFIDENCE_FILE
 from kbqa.engine.running.tried import Tried
-from kbqa.engine.setup import Resources
 from kbqa.engine.writing.generate import Candidate, NoPaths
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)

@@ -11,13 +11,16 @@ both lead to the same entities. Constraints do not matter. With --gold-entities,
 the subject first, so that nearly only the relation decides.
 
 The columns are shares with 95 % bootstrap intervals: of questions whose first candidate, the one
-that the confidence model chooses, is right, and of those of which any is. With --trained, questions
-are also divided by whether the model was trained on the relation. Differences from the first file
-are paired.
+that is chosen, is right; whose first answer is one that the fact's subject and relation lead to;
+and of which any candidate is right. The confidence model chooses among the written candidates, and
+with --judge, in lines of its own, the judge among these and searched ones. With --trained,
+questions are also divided by whether the model was trained on the relation. Differences from the
+first line are paired.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import closing
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,16 +29,20 @@ from tqdm import tqdm
 
 from kbqa.engine.questions.official import read_question_rows
 from kbqa.engine.questions.question_sets import Question, read_questions
-from kbqa.engine.running.confidence import ConfidenceModel
+from kbqa.engine.resources import Resources
+from kbqa.engine.running.reading import SHIPPED_JUDGE
 from kbqa.engine.running.tried import Tried
-from kbqa.engine.setup import Resources
 from kbqa.engine.writing.beam_files import read_beams
+from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph
 from kbqa.kb.schema.graph_schema import GraphSchema
 from kbqa.sparql.crp import Hop
 from kbqa.sparql.errors import InputError
-from tools.score.groups import TrainedRelations, print_tables
+from kbqa.sparql.terms import Term
+from tools.score.groups import Scores, TrainedRelations, print_tables
 from tools.score.run_beams import BeamRunner, beam_options, rank_by_confidence, several_beams
+
+_ALL = 1_000_000
 
 
 class Fact(NamedTuple):
@@ -78,9 +85,40 @@ def is_right(tried: Tried, fact: Fact, schema: GraphSchema) -> bool:
     )
 
 
+def right_answers(fact: Fact, graph: Graph, schema: GraphSchema) -> set[Term]:
+    """Look up what the subject and the relation of a fact lead to.
+
+    Raises:
+        GraphError: The graph does not answer.
+    """
+    found = set(graph.neighbours(fact.subject, fact.relation, "out", _ALL))
+    stated = schema.of([fact.relation]).property(fact.relation)
+    if stated is not None and stated.reverse:
+        found.update(graph.neighbours(fact.subject, stated.reverse, "in", _ALL))
+    return found
+
+
+def score_question(
+    tried: Sequence[Tried], fact: Fact, answers: Collection[Term], schema: GraphSchema
+) -> Scores:
+    """Score the candidates of a question, the surest first."""
+    right = [is_right(each, fact, schema) for each in tried]
+    first = {term for each in tried[:1] for term in each.terms[:1]}
+    return {
+        "first": float(any(right[:1])),
+        "first answer": float(not first.isdisjoint(answers)),
+        "any": float(any(right)),
+    }
+
+
 @click.command(help=__doc__)
 @several_beams
 @beam_options
+@click.option(
+    "--judge",
+    is_flag=True,
+    help="Score what the judge that comes with kbqa chooses, as well.",
+)
 @click.option(
     "--without-in-valid",
     is_flag=True,
@@ -99,6 +137,7 @@ def main(
     question_file: Path,
     store: Path,
     gold_entities: bool,
+    judge: bool,
     without_in_valid: bool,
     training_files: Sequence[Path],
 ) -> None:
@@ -108,19 +147,25 @@ def main(
     facts = [fact for fact in asked if all(fact.question.id in one for one in beams)]
     if not facts:
         raise InputError(f"the files have no question of {question_file} in common")
-    model = ConfidenceModel.load()
     lines = []
     with closing(open_graph(store)) as graph, closing(Resources(graph)) as resources:
         trained = TrainedRelations.read(training_files, graph) if training_files else None
-        runner, schema = BeamRunner(resources, gold_entities), GraphSchema(graph)
-        for file, candidates in zip(files, beams, strict=True):
+        schema = GraphSchema(graph)
+        answers = [right_answers(fact, graph, schema) for fact in facts]
+        runners = {"": BeamRunner(resources, gold_entities)}
+        if judge:
+            runners[", judge"] = BeamRunner(resources, gold_entities, SHIPPED_JUDGE)
+        for (file, candidates), (way, runner) in product(
+            zip(files, beams, strict=True), runners.items()
+        ):
             scores = []
-            for fact in tqdm(facts, unit="question", disable=None):
+            for fact, right in zip(
+                tqdm(facts, unit="question", disable=None), answers, strict=True
+            ):
                 tried = runner.run(fact.question, candidates[fact.question.id])
-                ranked = rank_by_confidence(tried, model)
-                right = [is_right(each, fact, schema) for each in ranked]
-                scores.append({"first": float(any(right[:1])), "any": float(any(right))})
-            lines.append((file.stem, scores))
+                ranked = rank_by_confidence(tried, runner.model)
+                scores.append(score_question(ranked, fact, right, schema))
+            lines.append((f"{file.stem}{way}", scores))
     groups = [["all", *(trained.groups([fact.relation]) if trained else ())] for fact in facts]
     print_tables(f"beams, {'gold' if gold_entities else 'linked'} entities", groups, lines)
     click.echo(f"\n{len(facts)} of {len(asked)} questions are in all files.")

@@ -102,7 +102,7 @@ def train_judge(
     all questions but the families held out. To these a confidence model is fitted. Ask with both:
     `kbqa ask --set judge=DIR`.
     """
-    from kbqa.engine.setup import Resources
+    from kbqa.engine.resources import Resources
     from kbqa.engine.writing.models.base_models import require_lm_extra
     from kbqa.kb.open import open_graph
     from kbqa.training.data.training_set import load_examples

@@ -9,7 +9,7 @@ from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.linking.model import LinkingModel
 from kbqa.engine.methods.router.pool import PathPool
 from kbqa.engine.questions.question_sets import Question
-from kbqa.engine.setup import Resources
+from kbqa.engine.resources import Resources
 from kbqa.engine.writing.constraints.decoding import Decoding
 from kbqa.engine.writing.generate import Candidate
 from kbqa.training.data.training_set import DEMO_SOURCE, Example, ExampleSet, families_of

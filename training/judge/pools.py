@@ -12,16 +12,17 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from kbqa.engine.answer import term_text
+from kbqa.engine.engine import Engine
 from kbqa.engine.evaluation.scores.by_kind import candidate_f1
 from kbqa.engine.files.json_lines import drop_unfinished_line, read_rows
 from kbqa.engine.methods.router.method import RouterKgqa
 from kbqa.engine.methods.router.pool import PathPool
 from kbqa.engine.questions.question_sets import Question
+from kbqa.engine.resources import Resources
 from kbqa.engine.running.confidence import describe_tried
 from kbqa.engine.running.execute import Policy
 from kbqa.engine.running.reading import CandidateReader, text_of
 from kbqa.engine.running.tried import Tried, with_first_answers
-from kbqa.engine.setup import Engine, Resources
 from kbqa.engine.writing.generate import Candidate, NoPaths
 from kbqa.kb.schema.graph_schema import GraphSchema
 from kbqa.sparql.errors import EndpointDown, GraphError, InputError

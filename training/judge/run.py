@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kbqa.engine.methods.router.pool import PathPool
+from kbqa.engine.resources import Resources
 from kbqa.engine.running.confidence import ConfidenceModel
 from kbqa.engine.running.cross_encoder import SETTINGS_FILE, CrossEncoder
 from kbqa.engine.running.reading import CONFIDENCE_FILE, READER_FOLDER, CandidateReader
-from kbqa.engine.setup import Resources
 from kbqa.kb.schema.graph_schema import GraphSchema
 from kbqa.training.judge.confidence import fit_confidence
 from kbqa.training.judge.pools import PoolRunner, Pools, read_judged, read_texts, write_rows

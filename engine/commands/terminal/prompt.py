@@ -11,9 +11,9 @@ import platformdirs
 from kbqa.engine.answer import Answer
 from kbqa.engine.commands.render import render_text
 from kbqa.engine.commands.terminal.screen import standard_output, waiting
+from kbqa.engine.engine import Engine
 from kbqa.engine.evaluation.signals import Stopped
 from kbqa.engine.linking.ground import name_topics
-from kbqa.engine.setup import Engine
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import InputError, KbqaError
 from kbqa.sparql.queries.prefixes import prefix_query

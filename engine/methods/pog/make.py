@@ -5,7 +5,7 @@ from dataclasses import asdict
 from kbqa.engine.deciding.method import WalkingMethod
 from kbqa.engine.methods.pog.method import LIMITS, answer_question
 from kbqa.engine.methods.pog.settings import PogSettings
-from kbqa.engine.setup import Resources
+from kbqa.engine.resources import Resources
 
 SETTINGS = PogSettings
 

@@ -20,6 +20,7 @@ from kbqa.engine.methods.retrieval.candidates import read_kernels, write_candida
 from kbqa.engine.methods.retrieval.reading import Read, read_triples
 from kbqa.engine.methods.retrieval.settings import ReaderName, SubgraphSettings
 from kbqa.engine.methods.retrieval.trace import RetrievalTrace
+from kbqa.engine.resources import Resources
 from kbqa.engine.retrieval.extraction import Caps
 from kbqa.engine.retrieval.pooling_settings import PoolingSettings
 from kbqa.engine.retrieval.retrieval import (
@@ -32,7 +33,6 @@ from kbqa.engine.retrieval.retrieval import (
 from kbqa.engine.running.evidence import Proof, prove
 from kbqa.engine.running.execute import Executor, Policy
 from kbqa.engine.running.tried import Execution, name_first_answers
-from kbqa.engine.setup import Resources
 from kbqa.sparql.errors import InputError
 from kbqa.sparql.terms import Term
 

@@ -5,7 +5,7 @@ Source: Path Pooling, algorithm 2.
 
 from kbqa.engine.deciding.method import WalkingMethod
 from kbqa.engine.methods.retrieval.settings import PathPoolingSettings
-from kbqa.engine.setup import Resources
+from kbqa.engine.resources import Resources
 from kbqa.engine.writing.models.base_models import require_retrieval_extra
 
 SETTINGS = PathPoolingSettings

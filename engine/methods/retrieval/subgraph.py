@@ -5,7 +5,7 @@ Source: SubgraphRAG (Li et al. 2025).
 
 from kbqa.engine.deciding.method import WalkingMethod
 from kbqa.engine.methods.retrieval.settings import SubgraphSettings
-from kbqa.engine.setup import Resources
+from kbqa.engine.resources import Resources
 from kbqa.engine.writing.models.base_models import require_retrieval_extra
 
 SETTINGS = SubgraphSettings

@@ -11,11 +11,11 @@ from kbqa.engine.methods.router.pool import PathPool
 from kbqa.engine.methods.router.repair import Repairer, RepairSettings
 from kbqa.engine.methods.router.routing import Routing
 from kbqa.engine.methods.router.settings import RepairedBy, RouterSettings
+from kbqa.engine.resources import Resources
 from kbqa.engine.running.confidence import SHIPPED_CONFIDENCE, ConfidenceModel
 from kbqa.engine.running.cross_encoder import CrossEncoder
 from kbqa.engine.running.execute import Policy
 from kbqa.engine.running.reading import CONFIDENCE_FILE, READER_FOLDER, CandidateReader
-from kbqa.engine.setup import Resources
 from kbqa.engine.writing.generate import Generator, NoPaths
 from kbqa.kb.schema.graph_schema import GraphSchema
 from kbqa.sparql.errors import InputError, ModelError

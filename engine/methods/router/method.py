@@ -19,11 +19,11 @@ from kbqa.engine.methods.router.repair import Repair
 from kbqa.engine.methods.router.routing import Routing
 from kbqa.engine.methods.router.trace import RouterTrace, Stage
 from kbqa.engine.questions.language import unlike_a_question
+from kbqa.engine.resources import Resources
 from kbqa.engine.running.evidence import prove_answer
 from kbqa.engine.running.execute import Executor, Policy
 from kbqa.engine.running.reading import CandidateReader
 from kbqa.engine.running.tried import Execution, Tried, name_first_answers, with_first_answers
-from kbqa.engine.setup import Resources
 from kbqa.engine.writing.generate import Candidate, Generator, NoPaths, Progress, Request
 from kbqa.kb.names.search import Names
 from kbqa.sparql.crp import Entity

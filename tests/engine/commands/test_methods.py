@@ -6,11 +6,11 @@ from click.testing import CliRunner, Result
 
 from kbqa.engine.commands.chat_options import ChatChoice, chat_options
 from kbqa.engine.commands.methods import MethodChoice, method_options, methods
+from kbqa.engine.engine import Engine
 from kbqa.engine.method import ChooserName
 from kbqa.engine.methods import METHODS
 from kbqa.engine.methods.router.settings import RouterSettings
 from kbqa.engine.methods.settings import describe_settings, read_settings
-from kbqa.engine.setup import Engine
 from kbqa.kb.graph import Graph
 from kbqa.sparql.errors import InputError
 

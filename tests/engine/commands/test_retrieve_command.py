@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kbqa.engine.cli import main
+from kbqa.engine.engine import Engine
 from kbqa.engine.files.manifest import claimed
-from kbqa.engine.setup import Engine
 from kbqa.kb.open import open_graph
 from kbqa.kb.store.oxigraph import OxigraphStore
 from kbqa.sparql.errors import QueryTimeout

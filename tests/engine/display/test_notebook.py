@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import pytest
 
 from kbqa.engine.answer import Answer, AnswerEntity
-from kbqa.engine.setup import Engine
+from kbqa.engine.engine import Engine
 from kbqa.kb.graph import Graph, Table
 from kbqa.kb.open import open_graph
 from kbqa.sparql.errors import InputError

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from kbqa.engine.chat.model import Message
+from kbqa.engine.engine import Engine
 from kbqa.engine.evaluation.evaluate import EvaluationConfig, evaluate
 from kbqa.engine.evaluation.runs.rows import Row
 from kbqa.engine.questions.question_sets import read_questions
-from kbqa.engine.setup import Engine
 from kbqa.kb.graph import Graph
 
 COUNTRIES = ("Kenya", "Peru", "Japan", "France", "Chile", "Ghana")

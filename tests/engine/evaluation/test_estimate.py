@@ -11,9 +11,9 @@ from kbqa.engine.chat.model import Message
 from kbqa.engine.chat.prices import Price
 from kbqa.engine.chat.stand_in import StandIn
 from kbqa.engine.cli import main
+from kbqa.engine.engine import Engine
 from kbqa.engine.evaluation.estimate import Estimate, Taken, estimate_run
 from kbqa.engine.questions.question_sets import Question
-from kbqa.engine.setup import Engine
 from kbqa.kb.graph import Graph
 from kbqa.sparql.errors import ModelError
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from kbqa.engine.engine import Engine
 from kbqa.engine.evaluation.evaluate import EvaluationConfig, evaluate
 from kbqa.engine.evaluation.reports.breakdowns import score_tiers
 from kbqa.engine.evaluation.runs.rows import Row, read_row
 from kbqa.engine.questions.question_sets import read_questions
-from kbqa.engine.setup import Engine
 from kbqa.engine.writing.beam_files import read_beams
 from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.graph import Graph

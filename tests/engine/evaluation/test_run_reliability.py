@@ -17,10 +17,10 @@ from click.testing import CliRunner
 from misbehaving_server import Answer, MisbehavingServer
 
 from kbqa.engine.cli import main
+from kbqa.engine.engine import Engine
 from kbqa.engine.evaluation.evaluate import EvaluationConfig, evaluate
 from kbqa.engine.evaluation.runs.rows import Row, read_row
 from kbqa.engine.questions.question_sets import read_questions
-from kbqa.engine.setup import Engine
 from kbqa.engine.writing.beam_files import read_beams
 from kbqa.engine.writing.generate import SavedBeams
 from kbqa.kb.graph import Graph

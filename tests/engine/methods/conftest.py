@@ -8,8 +8,10 @@ import pytest
 
 from kbqa.engine.answer import Answer
 from kbqa.engine.chat.model import Message
+from kbqa.engine.engine import Engine
 from kbqa.engine.method import ChooserName
-from kbqa.engine.setup import Engine, Resources, make_method
+from kbqa.engine.methods.modules import make_method
+from kbqa.engine.resources import Resources
 from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph
 from kbqa.sparql.crp import Entity

@@ -10,9 +10,11 @@ from kbqa.engine.answer import Answer
 from kbqa.engine.deciding.answering import Said
 from kbqa.engine.deciding.direct import answer_directly
 from kbqa.engine.deciding.session import Found, Walkers
+from kbqa.engine.engine import Engine
 from kbqa.engine.exploring.walks import Walk
 from kbqa.engine.method import Asked, Budget, ChooserName
-from kbqa.engine.setup import Engine, Resources, make_method
+from kbqa.engine.methods.modules import make_method
+from kbqa.engine.resources import Resources
 from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph
 from kbqa.sparql.crp import Entity, Hop

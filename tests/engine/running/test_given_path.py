@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from kbqa.engine.answer import Answer
-from kbqa.engine.setup import Engine
+from kbqa.engine.engine import Engine
 from kbqa.kb.graph import Graph
 from kbqa.sparql.crp import Crp, Entity, Hop
 from kbqa.sparql.errors import CrpSyntaxError, DeadlineExceeded, InputError

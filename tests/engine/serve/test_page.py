@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kbqa.engine.setup import Engine
+from kbqa.engine.engine import Engine
 from kbqa.kb.graph import Graph
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
 
+from kbqa.engine.engine import Engine
 from kbqa.engine.evaluation.evaluate import EvaluationConfig, evaluate
 from kbqa.engine.questions.question_sets import read_questions
-from kbqa.engine.setup import Engine
 from kbqa.engine.writing.beam_files import read_beams, write_beams
 from kbqa.engine.writing.generate import SavedBeams
 from kbqa.kb.loading.load import load_freebase

@@ -13,6 +13,7 @@ from kbqa.engine.chat.cached_chat import CachedChat
 from kbqa.engine.chat.model import Message, Reply, Usage
 from kbqa.engine.cli import COMMANDS, main
 from kbqa.engine.config import check_config, command_defaults, read_config
+from kbqa.engine.engine import Engine
 from kbqa.engine.evaluation.evaluate import EvaluationConfig, evaluate
 from kbqa.engine.evaluation.reports.report import make_report
 from kbqa.engine.evaluation.retrieve import read_retrieval_row
@@ -26,7 +27,6 @@ from kbqa.engine.questions.question_sets import Question, read_questions
 from kbqa.engine.retrieval.scorer import SHIPPED_SCORER, load_scorer
 from kbqa.engine.running.confidence import SHIPPED_CONFIDENCE, ConfidenceModel
 from kbqa.engine.serve.access.api_keys import ApiKeys
-from kbqa.engine.setup import Engine
 from kbqa.engine.writing.beam_files import read_beams, write_beams
 from kbqa.engine.writing.generate import SavedBeams
 from kbqa.engine.writing.models.adapter_files import adapter_config

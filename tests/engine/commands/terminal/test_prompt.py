@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 from kbqa.engine.cli import main
 from kbqa.engine.commands.terminal.prompt import Prompt
+from kbqa.engine.engine import Engine
 from kbqa.engine.evaluation.signals import Stopped
-from kbqa.engine.setup import Engine
 from kbqa.kb.open import open_graph
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import ModelError

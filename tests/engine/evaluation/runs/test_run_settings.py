@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from kbqa.engine.chat.model import ChatModel
+from kbqa.engine.engine import Engine
 from kbqa.engine.evaluation.runs.run_settings import (
     record_beams,
     record_graph,
@@ -12,7 +13,6 @@ from kbqa.engine.evaluation.runs.run_settings import (
     record_model,
     record_questions,
 )
-from kbqa.engine.setup import Engine
 from kbqa.engine.writing.model_choice import ModelChoice
 from kbqa.kb.endpoint.sparql_endpoint import SparqlEndpoint
 from kbqa.kb.graph import Graph

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from kbqa.engine.answer import Answer
+from kbqa.engine.engine import Engine
+from kbqa.engine.methods.modules import make_method
+from kbqa.engine.resources import Resources
 from kbqa.engine.retrieval.scorer import SHIPPED_SCORER
-from kbqa.engine.setup import Engine, Resources, make_method
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import DeadlineExceeded, InputError, ModelError
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from kbqa.engine.answer import Answer
+from kbqa.engine.engine import Engine
 from kbqa.engine.methods.router.settings import RouterSettings
 from kbqa.engine.methods.router.trace import RouterTrace
 from kbqa.engine.running.reading import SHIPPED_JUDGE
-from kbqa.engine.setup import Engine
 from kbqa.kb.graph import Graph
 from kbqa.sparql.errors import InputError, ModelError
 

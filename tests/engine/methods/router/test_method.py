@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from kbqa.engine.answer import Answer
+from kbqa.engine.engine import Engine
 from kbqa.engine.methods.router.trace import RouterTrace
 from kbqa.engine.running.tried import Tried
-from kbqa.engine.setup import Engine
 from kbqa.kb.open import open_graph
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import EndpointError, ModelError

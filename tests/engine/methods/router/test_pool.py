@@ -7,14 +7,15 @@ import pytest
 
 from kbqa.engine.answer import Answer
 from kbqa.engine.embedding.embedder import Embedder
+from kbqa.engine.engine import Engine
 from kbqa.engine.linking.model import LinkingModel
 from kbqa.engine.methods.router.method import RouterKgqa
 from kbqa.engine.methods.router.pool import PathPool
 from kbqa.engine.methods.router.trace import RouterTrace
+from kbqa.engine.resources import Resources
 from kbqa.engine.running.confidence import ConfidenceModel
 from kbqa.engine.running.execute import Policy
 from kbqa.engine.running.tried import Tried
-from kbqa.engine.setup import Engine, Resources
 from kbqa.engine.writing.generate import Candidate, NoPaths
 from kbqa.kb.graph import Graph
 from kbqa.sparql.errors import EndpointDown, GraphError

@@ -9,15 +9,16 @@ from kbqa.engine.answer import Answer
 from kbqa.engine.chat.model import ChatModel
 from kbqa.engine.commands.render import render_answer
 from kbqa.engine.embedding.embedder import Embedder
+from kbqa.engine.engine import Engine
 from kbqa.engine.linking.model import LinkingModel
 from kbqa.engine.methods.router.method import RouterKgqa
 from kbqa.engine.methods.router.repair import Repair, Repairer
 from kbqa.engine.methods.router.routing import Routing
 from kbqa.engine.methods.router.settings import Route
 from kbqa.engine.methods.router.trace import RouterTrace
+from kbqa.engine.resources import Resources
 from kbqa.engine.running.confidence import ConfidenceModel
 from kbqa.engine.running.execute import Policy
-from kbqa.engine.setup import Engine, Resources
 from kbqa.engine.writing.generate import Generator, SavedBeams
 from kbqa.kb.graph import Graph
 from kbqa.sparql.errors import ModelError

@@ -3,9 +3,10 @@
 import pytest
 from trace_script import AskTrace, Guide, Outcome, Prompt
 
+from kbqa.engine.engine import Engine
 from kbqa.engine.method import ChooserName
 from kbqa.engine.methods.trace.make import SETTINGS, make
-from kbqa.engine.setup import Engine, Resources
+from kbqa.engine.resources import Resources
 from kbqa.kb.graph import Graph
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import InputError

@@ -14,11 +14,11 @@ pytest.importorskip("mcp", reason="needs the mcp extra")
 from mcp import Client, MCPError
 from mcp.types import CallToolResult
 
+from kbqa.engine.engine import Engine
 from kbqa.engine.serve.asking.observer import Observer
 from kbqa.engine.serve.mcp_server.server import make_mcp_server
 from kbqa.engine.serve.service import Service
 from kbqa.engine.serve.settings import Settings
-from kbqa.engine.setup import Engine
 from kbqa.kb.open import open_graph
 
 MONEY = [("Main Path:\n Jamaica -[location , country , currency used]-> ?x", -0.5)]

@@ -18,8 +18,8 @@ pytest.importorskip("mcp", reason="needs the mcp extra")
 
 from mcp import Client, MCPError, StdioServerParameters
 
+from kbqa.engine.engine import Engine
 from kbqa.engine.serve.mcp_server.server import BUSY
-from kbqa.engine.setup import Engine
 from kbqa.sparql.errors import ModelError
 
 QUESTION = "what is jamaican money called?"

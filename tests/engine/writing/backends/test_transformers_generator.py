@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from kbqa.engine.engine import Engine
 from kbqa.engine.running.reach import is_reachable
-from kbqa.engine.setup import Engine
 from kbqa.engine.writing.backends.transformers_generator import TransformersGenerator
 from kbqa.engine.writing.constraints.decoding import Decoding
 from kbqa.engine.writing.generate import DEFAULT_ADAPTER, Candidate, Progress, Request, SavedBeams

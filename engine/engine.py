@@ -1,201 +1,26 @@
-"""What every front end needs, made once: graph, names, linker, models, and the method over them.
+"""The engine that the terminal, evaluation, Python and servers all ask through."""
 
-The terminal, evaluation, Python and servers all ask through an `Engine`.
-"""
-
-import importlib
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from dataclasses import replace
 
 from kbqa.engine.answer import UNSURE_BELOW, Answer
 from kbqa.engine.chat.counted_chat import CountedChat
 from kbqa.engine.chat.model import ChatModel
 from kbqa.engine.linking.ground import name_topics
-from kbqa.engine.linking.linker import LinkedEntity, Linker
+from kbqa.engine.linking.linker import LinkedEntity
 from kbqa.engine.method import Asked, Budget, ChooserName, Clock, Method, Watcher
-from kbqa.engine.methods import DEFAULT_METHOD, METHODS
-from kbqa.engine.methods.settings import read_settings
+from kbqa.engine.methods import DEFAULT_METHOD
+from kbqa.engine.methods.modules import make_method
+from kbqa.engine.resources import Resources
 from kbqa.engine.running.given import read_given, run_given
 from kbqa.engine.writing.generate import DEFAULT_BEAMS, Candidate, Generator, NoPaths, Progress
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
-from kbqa.kb.names.search import open_names
 from kbqa.sparql.crp import Crp, Entity
 from kbqa.sparql.errors import InputError
 
-if TYPE_CHECKING:
-    from kbqa.engine.deciding.session import Walkers
-
 logger = logging.getLogger(__name__)
-
-
-class Resources:
-    """What methods work with. Models are loaded when a method first asks for them.
-
-    Args:
-        graph: The graph.
-        load_generator: Loads the small model.
-        open_chat: Opens the general model; returns None if there is none.
-        n: Candidates a question.
-        timeout_s: Seconds for each query.
-        chooser: Who takes decisions; by default the general model, or the embedder if there is
-            none.
-        call_budget: Decisions a question, at most; None for any number.
-        unsure_below: The confidence below which an answer is a guess, in [0, 1].
-
-    Raises:
-        InputError: The call budget is below 1.
-        StoreError: The store has no name index.
-        ModelError: The linker's model cannot be read.
-    """
-
-    def __init__(
-        self,
-        graph: Graph,
-        load_generator: Callable[[], Generator] = NoPaths,
-        open_chat: Callable[[], ChatModel | None] = lambda: None,
-        *,
-        n: int = DEFAULT_BEAMS,
-        timeout_s: float = DEFAULT_TIMEOUT_S,
-        chooser: ChooserName | None = None,
-        call_budget: int | None = None,
-        unsure_below: float = UNSURE_BELOW,
-    ) -> None:
-        if call_budget is not None and call_budget < 1:
-            raise InputError(f"the call budget is {call_budget}: use 1 or more")
-        self.graph, self.n, self.timeout_s = graph, n, timeout_s
-        self.chosen_chooser, self.call_budget = chooser, call_budget
-        self.unsure_below = unsure_below
-        self._load_generator, self._open_chat = load_generator, open_chat
-        self.names = open_names(graph, timeout_s)
-        self.linker = Linker(graph, self.names)
-
-    @cached_property
-    def generator(self) -> Generator:
-        """The small model, which writes paths."""
-        return self._load_generator()
-
-    @property
-    def generator_name(self) -> str | None:
-        """The name of the small model; None if no method has asked for it."""
-        return self.generator.name if "generator" in self.__dict__ else None
-
-    @cached_property
-    def chat(self) -> ChatModel | None:
-        """The general model, which all questions share; None if there is none."""
-        return self._open_chat()
-
-    @property
-    def chooser(self) -> ChooserName:
-        """Who takes decisions."""
-        return self.chosen_chooser or ("embedder" if self.chat is None else "llm")
-
-    def require_language_model(self, what: str) -> None:
-        """Check that a general model takes decisions.
-
-        Args:
-            what: What needs it, for the message, such as a setting with its value.
-
-        Raises:
-            InputError: There is none, or another chooser decides.
-        """
-        if self.chooser == "llm":
-            return
-        advice = [] if self.chat is not None else ["add --llm URL or --llm-model NAME"]
-        if self.chosen_chooser is not None:
-            advice.append(f"leave out --chooser {self.chosen_chooser}")
-        raise InputError(f"{what} needs a general model to decide: {', and '.join(advice)}")
-
-    def walkers(self, seed: int) -> "Walkers":
-        """Return what methods that walk the graph work with.
-
-        Args:
-            seed: For draws by chance.
-
-        Raises:
-            ModelError: The embedder is to decide, and is missing or broken.
-            StoreError: The store's schema is missing or broken.
-        """
-        from kbqa.engine.deciding.session import Walkers
-
-        return Walkers(self.graph, self.names, self.chooser, self.timeout_s, seed)
-
-    def close(self) -> None:
-        """Close the graph's names, but not the graph."""
-        self.names.close()
-
-
-class MethodModule(Protocol):
-    """What the module of a method offers."""
-
-    SETTINGS: type[Any]
-
-    def make(self, resources: Resources, settings: Any) -> Method:
-        """Make the method ready to answer.
-
-        Raises:
-            InputError: The settings contradict each other or what there is to work with.
-            ModelError: A model that the method needs is missing or broken.
-            GraphError: The graph does not answer.
-        """
-
-
-def find_method(name: str) -> MethodModule:
-    """Import the module of a method.
-
-    Raises:
-        InputError: There is no such method.
-    """
-    if name not in METHODS:
-        known = ", ".join(METHODS)
-        raise InputError(f"there is no method {name!r}. The methods are: {known}.")
-    return cast(MethodModule, importlib.import_module(METHODS[name].module))
-
-
-def make_method(resources: Resources, name: str, settings: Mapping[str, object]) -> Method:
-    """Make a method ready to answer.
-
-    Args:
-        resources: What it works with.
-        name: In the table of methods.
-        settings: By name, typed or as text.
-
-    Raises:
-        InputError: There is no such method or setting, a value does not fit, or a general model is
-            to decide and there is none.
-        ModelError: A model that the method needs is missing or broken.
-        GraphError: The graph does not answer.
-    """
-    module = find_method(name)
-    _check_owner(module, name, settings)
-    if resources.chosen_chooser == "llm" and resources.chat is None:
-        raise InputError("--chooser llm needs a general model: add --llm URL or --llm-model NAME")
-    return module.make(resources, read_settings(module.SETTINGS, settings, name))
-
-
-def _check_owner(module: MethodModule, name: str, settings: Mapping[str, object]) -> None:
-    """Check that no setting belongs to other methods only."""
-    own = {each.name for each in fields(module.SETTINGS)}
-    for setting in settings:
-        if setting not in own:
-            owners = [
-                other
-                for other in METHODS
-                if setting in {each.name for each in fields(find_method(other).SETTINGS)}
-            ]
-            if owners:
-                raise InputError(
-                    f"{setting} is a setting of {_listed(owners)}, not of {name}. "
-                    f"See `kbqa methods {name}`."
-                )
-
-
-def _listed(names: Sequence[str]) -> str:
-    """Write names as a list in English: ``a, b and c``."""
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 class Engine:
