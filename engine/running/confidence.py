@@ -43,7 +43,8 @@ def describe_tried(tried: Sequence[Tried]) -> list[Features]:
 
     Shares are of the probability that the written candidates have together. What supports answers
     is the share of those that lead to them in full: a constraint that had to be dropped speaks for
-    other answers, not for these. Fits are shared out alike, among all candidates with answers.
+    other answers, not for these. Fits are shared out alike, among all candidates with answers and
+    "none of these", which the cross-encoder scores 0.
 
     Returns:
         The features of each candidate; none if it has no answers. A count is one answer, and so is
@@ -55,7 +56,7 @@ def describe_tried(tried: Sequence[Tried]) -> list[Features]:
     is_full = [each.relaxation is None or each.relaxation.level == "full" for each in tried]
     support = _summed(said, shares, is_full)
     is_read = [each.fit is not None for each in tried]
-    fits = _spread(softmax([each.fit for each in tried if each.fit is not None]), is_read)
+    fits = _spread(softmax([*(each.fit for each in tried if each.fit is not None), 0.0]), is_read)
     fitting = _summed(said, fits, is_read)
     return [
         {
@@ -148,7 +149,10 @@ def _features(tried: Tried, share: float, support: float) -> Features:
         "logprob": max(candidate.logprob, -20.0),
         "token_logprob": candidate.logprob / candidate.tokens,
     }
-    searched = {} if candidate.rank is None else {"searched": 1.0, "rank": float(candidate.rank)}
+    searched = {}
+    if candidate.rank is not None:
+        narrows = float(candidate.narrows)
+        searched = {"searched": 1.0, "rank": float(candidate.rank), "narrows": narrows}
     return {
         **(searched or written),
         "share": share,

@@ -29,7 +29,7 @@ MAX_TOKENS = 96
 ADAPTER_FILE = "adapter.safetensors"
 SETTINGS_FILE = "adapter.json"
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 class _Settings(NamedTuple):
@@ -69,7 +69,7 @@ class CrossEncoder:
                 folder / SETTINGS_FILE, _Settings, ModelError, schema_version=SCHEMA_VERSION
             )
             merged = merge_adapter(weights, adapter, settings.scale)
-            return cls(merged, tokenizer, file_sha256(folder / ADAPTER_FILE)[:8])
+            return cls(merged, tokenizer, adapter_revision(folder))
         except (OSError, ValueError, KeyError, SafetensorError, ModelError) as error:
             raise ModelError(f"the judge in {folder} cannot be loaded: {error}") from error
 
@@ -79,6 +79,15 @@ class CrossEncoder:
             return []
         scores = self._head(self._bert.mean([(question, text) for text in texts]))
         return [float(score) for score in scores[:, 0]]
+
+
+def adapter_revision(folder: Path) -> str:
+    """Hash the weights of an adapter, to tell it from others.
+
+    Raises:
+        OSError: They cannot be read.
+    """
+    return file_sha256(folder / ADAPTER_FILE)[:8]
 
 
 def merge_adapter(weights: "Weights", adapter: "Weights", scale: float) -> dict[str, "Floats"]:

@@ -60,8 +60,9 @@ class Candidate:
         tokens: Number of tokens, end of text included.
         topics: Mids of the request's topics from which the written main path leads to an answer, in
             the order of the request. Only level ``graph`` knows them; else they are empty.
-        rank: Its place among the paths that a search of the graph found, from 0; None if the model
-            wrote it.
+        rank: Its place among the paths that a search of the graph found, from 0, or that of the
+            path which it narrows, among these; None if the model wrote it.
+        narrows: Whether the search added a condition to a path.
     """
 
     text: str
@@ -69,6 +70,7 @@ class Candidate:
     tokens: int
     topics: tuple[str, ...] = ()
     rank: int | None = None
+    narrows: bool = False
 
     @property
     def is_searched(self) -> bool:

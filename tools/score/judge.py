@@ -12,6 +12,7 @@ that the way could have chosen:
 - *confidence model*: the same, among those of BEAMS;
 - *judge*: among all candidates;
 - *judge, written* and *judge, searched*: among those of one source;
+- *judge, not narrowed*: without searched paths to which a condition was added;
 - *judge, n = K*: among the first K written ones, and the searched;
 - *without GROUP*: the judge with a confidence model that lacks a group of features, fitted to the
   files of --features.
@@ -66,7 +67,7 @@ _FIRST_ANSWERS = 10
 _GROUPS: Mapping[str, Collection[str]] = {
     "what was read": ("fit", "fit share", "fit support", "log fit share"),
     "what was written": ("logprob", "token_logprob", "share", "support"),
-    "source and rank": ("searched", "rank"),
+    "source and rank": ("searched", "rank", "narrows"),
     "path and topic": ("hops", "constraints", "topic", "mentioned", "replaced"),
     "relaxation": ("dropped", "level"),
     "number of answers": ("answers", "many answers"),
@@ -117,6 +118,10 @@ def _searched(tried: Sequence[Tried]) -> list[Tried]:
     return [each for each in tried if each.candidate.is_searched]
 
 
+def _not_narrowed(tried: Sequence[Tried]) -> list[Tried]:
+    return [each for each in tried if not each.candidate.narrows]
+
+
 def judge_ways(judge: ConfidenceModel, longest: int, judged: Sequence[Judged]) -> Iterator[Way]:
     """Yield the judge, and what it is without each of its parts.
 
@@ -128,6 +133,7 @@ def judge_ways(judge: ConfidenceModel, longest: int, judged: Sequence[Judged]) -
     yield Way("judge", judge)
     yield Way("judge, written", judge, _written)
     yield Way("judge, searched", judge, _searched)
+    yield Way("judge, not narrowed", judge, _not_narrowed)
     for count in (count for count in _FIRST if count < longest):
         yield Way(f"judge, n = {count}", judge, _first_written(count))
     for name, group in _GROUPS.items() if judged else ():

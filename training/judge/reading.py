@@ -1,10 +1,13 @@
 """Train the adapter of the cross-encoder that reads candidates.
 
-Listwise: the scores of a question's candidates, as a distribution, shall be that of their F1, each
-squared and divided by their sum. So those with the best answers share most of it, and a path that
-is nearly right has some. Questions whose candidates are all alike teach nothing and are left out.
+Listwise: a question's candidates, and "none of these", are scored, and their scores shall be
+distributed as they are right: a candidate by the square of its F1, none by the square of what the
+best lacks. So those with the best answers share most of it, and a path that is nearly right has
+some. The score of none is 0. Some questions are read without their right candidates, as they would
+be if the graph lacked the facts.
 
-Source: Cao et al. 2007, ListNet; Hu et al. 2022, LoRA.
+Source: Cao et al. 2007, ListNet; Hu et al. 2022, LoRA; Rajpurkar et al. 2018, SQuAD 2.0, for
+questions without an answer among those that have one.
 """
 
 import json
@@ -46,7 +49,18 @@ class Read(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReadingConfig:
-    """How the adapter is trained."""
+    """How the adapter is trained.
+
+    Attributes:
+        epochs: Passes over the questions.
+        learning_rate: The highest; it rises to it and falls again.
+        warmup: Share of the steps in which it rises.
+        rank: Of the adapter.
+        questions_a_step: Questions whose mean loss is one step.
+        candidates_a_question: At most so many are read of a question, drawn anew in each epoch.
+        without_right: Share of the questions of which only wrong candidates are read.
+        seed: Decides weights, order and draws.
+    """
 
     epochs: int = Field(default=2, ge=1)
     learning_rate: float = Field(default=1e-3, gt=0)
@@ -54,6 +68,7 @@ class ReadingConfig:
     rank: int = Field(default=16, ge=1)
     questions_a_step: int = Field(default=8, ge=1)
     candidates_a_question: int = Field(default=8, ge=2)
+    without_right: float = Field(default=0.25, ge=0, le=1)
     seed: int = 42
 
 
@@ -86,16 +101,14 @@ def train_reading(
         start: Folder of the adapter to go on from, of the same rank; None for a new one.
 
     Raises:
-        TrainingError: No question has candidates of which some are better than others.
+        TrainingError: No question has a candidate that is right, even in part.
         ModelError: The adapter to go on from is missing or does not fit.
     """
     import torch
 
-    questions = [one for one in questions if _teaches(one)]
-    if not questions:
-        raise TrainingError(
-            "there is nothing to train on: no question has candidates of which some are better"
-        )
+    questions = [one for one in questions if one.candidates]
+    if not any(f1 for one in questions for _, f1 in one.candidates):
+        raise TrainingError("there is nothing to train on: no question has a right candidate")
     torch.manual_seed(config.seed)
     network = _Network(config.rank)
     if start is not None:
@@ -108,7 +121,7 @@ def train_reading(
     )
     losses: list[float] = []
     for step, batch in enumerate(_batches(questions, config, rng), 1):
-        loss = network.loss([_drawn(one, config.candidates_a_question, rng) for one in batch])
+        loss = network.loss([_drawn(one, config, rng) for one in batch])
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
@@ -151,8 +164,10 @@ class _Network:
         losses = []
         for one in questions:
             mine, scores = scores[: len(one.candidates)], scores[len(one.candidates) :]
-            wanted = torch.tensor([f1**2 for _, f1 in one.candidates])
-            losses.append(-(wanted / wanted.sum() * mine.log_softmax(0)).sum())
+            f1 = torch.tensor([f1 for _, f1 in one.candidates])
+            wanted = torch.cat([f1, 1 - f1.max().reshape(1)]) ** 2
+            with_none = torch.cat([mine, torch.zeros(1)])
+            losses.append(-(wanted / wanted.sum() * with_none.log_softmax(0)).sum())
         return torch.stack(losses).mean()
 
     def _scores(self, questions: Sequence[Read]) -> "Tensor":
@@ -206,11 +221,6 @@ class _Network:
         (folder / SETTINGS_FILE).write_text(json.dumps(settings) + "\n", encoding="utf-8")
 
 
-def _teaches(one: Read) -> bool:
-    """Return whether some candidates are better than others."""
-    return len({f1 for _, f1 in one.candidates}) > 1
-
-
 def _batches(
     questions: Sequence[Read], config: ReadingConfig, rng: random.Random
 ) -> Iterator[Sequence[Read]]:
@@ -220,12 +230,18 @@ def _batches(
             yield shuffled[start : start + config.questions_a_step]
 
 
-def _drawn(one: Read, most: int, rng: random.Random) -> Read:
-    """Draw some candidates, one of the best among them."""
+def _drawn(one: Read, config: ReadingConfig, rng: random.Random) -> Read:
+    """Draw some candidates: one of the best and others, or now and then only wrong ones."""
     best = max(f1 for _, f1 in one.candidates)
-    right = rng.choice([each for each in one.candidates if each[1] == best])
-    others = [each for each in one.candidates if each is not right]
-    return one._replace(candidates=[right, *rng.sample(others, min(len(others), most - 1))])
+    right = [each for each in one.candidates if each[1] == best]
+    wrong = [each for each in one.candidates if each[1] < best]
+    if wrong and rng.random() < config.without_right:
+        kept, others = list[tuple[str, float]](), wrong
+    else:
+        kept = [rng.choice(right)]
+        others = [each for each in one.candidates if each is not kept[0]]
+    most = config.candidates_a_question - len(kept)
+    return one._replace(candidates=[*kept, *rng.sample(others, min(len(others), most))])
 
 
 def _rate(done: float, warmup: float) -> float:

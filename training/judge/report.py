@@ -21,7 +21,7 @@ from kbqa.engine.evaluation.scores.calibration import (
     separate_right,
 )
 from kbqa.engine.files.provenance import git_revision, hardware, package_versions
-from kbqa.engine.running.cross_encoder import CrossEncoder
+from kbqa.engine.running.cross_encoder import adapter_revision
 from kbqa.engine.running.reading import READER_FOLDER
 from kbqa.training.data.data_record import data_lines, data_record
 from kbqa.training.data.training_set import ExampleSet, Split, data_file
@@ -64,7 +64,7 @@ def write_reports(
         start: The judge whose cross-encoder it went on from; None for a new one.
     """
     judged = list(read_judged(output / FEATURES_FILE))
-    former = None if start is None else CrossEncoder.load(start / READER_FOLDER).revision
+    former = None if start is None else adapter_revision(start / READER_FOLDER)
     record: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "kbqa": version("kbqa"),
@@ -79,7 +79,7 @@ def write_reports(
         "data": data_record(examples, _split(examples, parts), {}),
         "beams": {use: [data_file(path)._asdict() for path in of] for use, of in beams.items()},
         "result": {
-            "reader": CrossEncoder.load(output / READER_FOLDER).revision,
+            "reader": adapter_revision(output / READER_FOLDER),
             **measure(judged, config.seed),
         },
     }
@@ -153,9 +153,10 @@ def _card(manifest: Mapping[str, Any]) -> Iterator[str]:
         f"- base model: {manifest['base']}, frozen, with a LoRA adapter of rank {settings['rank']}"
         f" and a linear output; weights {result['reader']}",
         *([] if former is None else [f"- went on from the weights {former}"]),
-        f"- {settings['epochs']} epochs, {settings['questions_a_step']} questions a step with at"
+        f"- epochs: {settings['epochs']}, {settings['questions_a_step']} questions a step with at"
         f" most {settings['candidates_a_question']} candidates each, listwise; AdamW, learning"
         f" rate {settings['learning_rate']:g}, seed {settings['seed']}",
+        f"- read without their right candidates: {settings['without_right']:.0%} of the questions",
         "",
         "## Measured on the held-out questions",
         "",

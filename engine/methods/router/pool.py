@@ -3,7 +3,9 @@
 The model writes what it has seen in training. The search reads the graph, and so it also finds
 relations that the model does not know. Each path that it finds is a candidate twice: with the
 constraints of the best written path, as far as they fit (`kbqa.engine.methods.router.carry`), and
-without any. What was written already is left out, by meaning.
+without any. And the first paths of both kinds are candidates with one more condition, if the
+question names an entity that they pass over (`kbqa.engine.methods.router.join`). What was written
+already is left out, by meaning.
 
 Prior art: RnG-KBQA (Ye et al. 2022) and TIARA (Shu et al. 2022) also join enumerated with written
 paths, but they enumerate first, and write once.
@@ -18,6 +20,7 @@ from kbqa.engine.linking.features import stems
 from kbqa.engine.linking.model import LinkingModel
 from kbqa.engine.method import Asked
 from kbqa.engine.methods.router.carry import carry_constraints
+from kbqa.engine.methods.router.join import Joins
 from kbqa.engine.methods.router.path_search import (
     HOP_COST,
     Guide,
@@ -30,8 +33,11 @@ from kbqa.engine.running.tried import Tried
 from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema.graph_schema import GraphSchema
-from kbqa.sparql.crp import Crp, Entity, Hop
+from kbqa.sparql.crp import Crp, Entity, Hop, Step
 from kbqa.sparql.forms import render_crp
+
+_NARROWED = 3
+"""Written paths, and as many searched ones, to which conditions are added."""
 
 _DEPTH = 2
 """Hops that are searched, and one more if the last leads through a mediator."""
@@ -62,14 +68,15 @@ class PathPool:
         return {"paths": self._widths.candidates, "embedder": self._embedder.name}
 
     def find(self, asked: Asked, tried: Sequence[Tried]) -> list[Candidate]:
-        """Search the graph for paths that were not written.
+        """Search the graph for paths, and for conditions, that were not written.
 
         Args:
             asked: The question.
             tried: The written candidates, as they fared, best first.
 
         Returns:
-            The most similar to the question first.
+            Searched paths, the most similar to the question first, then those with a condition
+            more.
 
         Raises:
             GraphError: The graph does not answer.
@@ -80,11 +87,21 @@ class PathPool:
         frontiers = Frontiers(asked.bounded(self._graph), self._schema)
         known = {self._meaning(crp) for crp in written}
         found: list[Candidate] = []
-        for rank, scored in enumerate(self._search(asked, topics, frontiers)):
+
+        def add(crp: Crp, rank: int, starts: tuple[str, ...], *, narrows: bool) -> None:
+            if (meaning := self._meaning(crp)) not in known:
+                known.add(meaning)
+                found.append(Candidate(render_crp(crp), 0.0, 1, starts, rank, narrows))
+
+        searched = self._search(asked, topics, frontiers)
+        for rank, scored in enumerate(searched):
             for crp in _candidates(scored.path, written, frontiers):
-                if (meaning := self._meaning(crp)) not in known:
-                    known.add(meaning)
-                    found.append(Candidate(render_crp(crp), 0.0, 1, scored.path.starts, rank))
+                add(crp, rank, scored.path.starts, narrows=False)
+        paths = [Crp(each.path.topic, each.path.hops) for each in searched[:_NARROWED]]
+        joins = Joins(asked.bounded(self._graph), self._schema, frontiers)
+        for rank, crp in enumerate([*_narrowable(tried), *paths]):
+            for narrowed in joins.find(asked, crp):
+                add(narrowed, rank, (), narrows=True)
         return found
 
     def _search(
@@ -109,6 +126,19 @@ class PathPool:
         if len(hops) == len(crp.path):
             crp = replace(crp, path=self._schema.canonical(hops))
         return render_crp(crp)
+
+
+def _narrowable(tried: Sequence[Tried]) -> list[Crp]:
+    """Return the first written paths that list several answers, one for each main path.
+
+    The very first is there without its constraints as well, which may be wrong.
+    """
+    lists: dict[tuple[Step, ...], Crp] = {}
+    for each in tried:
+        if each.crp is not None and len(set(each.terms)) > 1:
+            lists.setdefault(each.crp.path, each.crp)
+    first = list(lists.values())[:_NARROWED]
+    return [*first, *(Crp(crp.topic, crp.path) for crp in first[:1] if crp.constraints)]
 
 
 def _candidates(path: RelationPath, written: Sequence[Crp], frontiers: Frontiers) -> Iterator[Crp]:

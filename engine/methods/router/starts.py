@@ -1,12 +1,15 @@
 """Where a search of the graph starts, and what it compares paths with."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from kbqa.engine.linking.linker import LinkedEntity
 from kbqa.engine.linking.starts import MAX_STARTS, starting_topics
 from kbqa.engine.method import Asked
 from kbqa.sparql.crp import Crp, Entity
+
+_EACH_MENTION = 2
 
 
 def search_topics(asked: Asked, readings: Sequence[Crp]) -> list[Entity]:
@@ -22,6 +25,24 @@ def search_topics(asked: Asked, readings: Sequence[Crp]) -> list[Entity]:
 def without_mentions(asked: Asked, topics: Sequence[Entity]) -> str:
     """Return the question without the words that name these entities."""
     return _without(asked.question, [_mention(topic, asked.linked) for topic in topics])
+
+
+def unnamed_entities(asked: Asked, crp: Crp) -> Iterator[Entity]:
+    """Yield linked entities whose words name no entity of a CRP, two for the same words at most.
+
+    Args:
+        asked: The question.
+        crp: Grounded.
+    """
+    named = list(crp.entities())
+    rest = without_mentions(asked, named)
+    mids = {entity.mid for entity in named}
+    seen: Counter[str] = Counter()
+    for linked in asked.linked:
+        seen[linked.mention] += linked.mid not in mids
+        is_unnamed = linked.mid not in mids and _words(linked.mention).search(rest) is not None
+        if is_unnamed and seen[linked.mention] <= _EACH_MENTION:
+            yield Entity(linked.name, linked.mid)
 
 
 def _topics(
@@ -51,6 +72,9 @@ def _without(question: str, mentions: Sequence[str]) -> str:
     """
     rest = question
     for mention in filter(None, mentions):
-        words = rf"(?<!\w){re.escape(mention)}(?!\w)"
-        rest = re.sub(words, " ", rest, count=1, flags=re.IGNORECASE)
+        rest = _words(mention).sub(" ", rest, count=1)
     return " ".join(rest.split()) if any(map(str.isalpha, rest)) else question
+
+
+def _words(mention: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<!\w){re.escape(mention)}(?!\w)", re.IGNORECASE)

@@ -474,10 +474,10 @@ def test_braces_are_read_to_a_depth_that_is_said() -> None:
     ],
 )
 def test_long_texts_are_read_in_linear_time(line: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     reading = parse_crp(f"{MAIN}\n{line}")
     assert parse_crp(render_crp(reading.crp)) == (reading.crp, ())
-    assert time.perf_counter() - start < 3
+    assert time.process_time() - start < 3
 
 
 def test_a_name_of_10_000_characters_is_read_back() -> None:

@@ -522,9 +522,9 @@ def test_a_control_character_that_a_text_file_may_change_has_no_words(character:
     ],
 )
 def test_long_lines_are_read_in_linear_time(line: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     parse_routerkgqa(f"{MAIN}Numeric Restrictions:\n{line}")
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
 
 
 def test_published_texts_are_read(shared: Path) -> None:

@@ -1,0 +1,134 @@
+"""Add to a path what it passes over: an entity that the question names.
+
+A written path may miss a condition. Of *films with Adam Sandler that feature the song Hallo Hallo*
+it then lists all his films. So where the question names an entity of which a path says nothing, the
+graph is asked how nodes of the path are related to it. Each such relation is a condition, and the
+path with it is one more candidate.
+
+Source: Yih et al. 2015, STAGG, §3.2.3, which adds constraints to the nodes of a chain like this.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import TypeAlias
+
+from kbqa.engine.exploring.frontiers import Frontiers, RelationPath, relation_path
+from kbqa.engine.method import Asked
+from kbqa.engine.methods.router.starts import unnamed_entities
+from kbqa.kb.graph import Graph
+from kbqa.kb.schema.graph_schema import GraphSchema
+from kbqa.sparql.crp import Constraint, Crp, Entity, Hop, IsEntity
+
+Ways: TypeAlias = Mapping[str, Sequence[tuple[Hop, ...]]]
+"""Nodes, each with the ways that lead from it to one entity."""
+
+_MAX_EDGES = 1000
+"""An entity with more edges is looked for among those of the path's nodes instead."""
+
+_MAX_NODES = 50
+"""The most nodes whose edges are then looked up."""
+
+_EACH = 2
+"""The most conditions that one entity adds to a path."""
+
+
+class Joins:
+    """Looks up how the paths of one question are related to entities.
+
+    Args:
+        graph: The graph.
+        schema: Of that graph.
+        frontiers: Of that graph, for the question.
+    """
+
+    def __init__(self, graph: Graph, schema: GraphSchema, frontiers: Frontiers) -> None:
+        self._graph, self._schema, self._frontiers = graph, schema, frontiers
+        self._ways: dict[str, Ways | None] = {}
+
+    def find(self, asked: Asked, crp: Crp) -> Iterator[Crp]:
+        """Yield a path with one more condition, for each that narrows it.
+
+        Args:
+            asked: The question.
+            crp: A grounded path that lists or counts; others have none.
+
+        Raises:
+            GraphError: The graph does not answer.
+        """
+        path = relation_path(crp)
+        if path is None or crp.form == "ask":
+            return
+        for entity in unnamed_entities(asked, crp):
+            for place, way in islice(self._conditions(path, entity), _EACH):
+                condition = Constraint(place, way, IsEntity(entity))
+                yield replace(crp, constraints=(*crp.constraints, condition))
+
+    def _conditions(
+        self, path: RelationPath, entity: Entity
+    ) -> Iterator[tuple[int, tuple[Hop, ...]]]:
+        """Yield where a path has ways to an entity, and which, from the answer backwards."""
+        for place in range(len(path.hops), 0, -1):
+            nodes = self._frontiers.nodes(RelationPath(path.topic, path.hops[:place]))
+            for way in self._narrowing(nodes, entity):
+                yield place, way
+
+    def _narrowing(self, nodes: Sequence[str], entity: Entity) -> list[tuple[Hop, ...]]:
+        """List ways to an entity that some of the nodes have, and others do not, shortest first.
+
+        Of ways that the same nodes have, the first counts.
+        """
+        assert entity.mid is not None
+        with_way: dict[tuple[Hop, ...], set[str]] = defaultdict(set)
+        ways = self._ways_to(entity.mid, nodes)
+        for node in nodes:
+            for way in ways.get(node, ()):
+                with_way[way].add(node)
+        first: dict[frozenset[str], tuple[Hop, ...]] = {}
+        for way, having in sorted(with_way.items(), key=lambda item: (len(item[0]), str(item[0]))):
+            if len(having) < len(nodes):
+                first.setdefault(frozenset(having), way)
+        return list(first.values())
+
+    def _ways_to(self, mid: str, nodes: Sequence[str]) -> Ways:
+        if mid not in self._ways:
+            self._ways[mid] = self._all_ways(mid)
+        ways = self._ways[mid]
+        if ways is not None:
+            return ways
+        edges = self._graph.edges(nodes[:_MAX_NODES], "out", _MAX_EDGES)
+        return {
+            node: [(Hop(relation),) for relation, ends in of_node.items() if mid in ends]
+            for node, of_node in edges.items()
+        }
+
+    def _all_ways(self, mid: str) -> Ways | None:
+        """Follow the edges of an entity back, over mediators too; None if it has too many."""
+        entering = self._hops_to([mid])
+        if entering is None:
+            return None
+        ways: dict[str, list[tuple[Hop, ...]]] = defaultdict(list)
+        mediators: dict[str, Hop] = {}
+        for node, hop, _ in entering:
+            ways[node].append((hop,))
+            if self._schema.leads_to_mediator(Hop(hop.relation, not hop.inverse)):
+                mediators[node] = hop
+        for node, hop, mediator in self._hops_to(list(mediators)[:_MAX_NODES]) or ():
+            if node != mid:
+                ways[node].append((hop, mediators[mediator]))
+        return ways
+
+    def _hops_to(self, mids: Sequence[str]) -> list[tuple[str, Hop, str]] | None:
+        """List neighbours of entities with the hop back; None if none of them has few enough."""
+        leaving, entering = (self._graph.edges(mids, each, _MAX_EDGES) for each in ("out", "in"))
+        if not entering:
+            return None
+        return [
+            (end, Hop(relation, is_inverse), mid)
+            for found, is_inverse in ((leaving, True), (entering, False))
+            for mid, edges in found.items()
+            for relation, ends in edges.items()
+            for end in ends
+            if isinstance(end, str)
+        ]

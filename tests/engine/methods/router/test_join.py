@@ -1,0 +1,82 @@
+"""Conditions that a path passes over, found on the demo graph."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from kbqa.engine.engine import Engine
+from kbqa.engine.exploring.frontiers import Frontiers
+from kbqa.engine.methods.router import join
+from kbqa.engine.methods.router.join import Joins
+from kbqa.engine.methods.router.method import RouterKgqa
+from kbqa.engine.resources import Resources
+from kbqa.engine.running.execute import Policy
+from kbqa.engine.writing.generate import Candidate, NoPaths
+from kbqa.kb.graph import Graph
+from kbqa.kb.schema.graph_schema import GraphSchema
+from kbqa.sparql.forms import render_crp
+
+LANGUAGES = "Kenya -> location.country.languages_spoken"
+NEIGHBOURS = "Kenya -> location.location.adjoin_s -> location.adjoining_relationship.adjoins"
+PLACES = "Africa -> location.location.contains"
+
+
+def _narrow(graph: Graph, question: str, path: str) -> Sequence[str]:
+    """Return the conditions that are added to a path."""
+    resources = Resources(graph)
+    method = RouterKgqa(resources, NoPaths(), Policy())
+    asked = Engine.over(resources, method).prepare(question)
+    [tried] = method.try_all(asked, [Candidate(path, -1.0, 10)])
+    assert tried.crp is not None
+    schema = GraphSchema(graph)
+    found = Joins(graph, schema, Frontiers(graph, schema)).find(asked, tried.crp)
+    return [render_crp(crp).splitlines()[-1].split(" (")[0] for crp in found]
+
+
+@pytest.mark.parametrize(
+    ("question", "path", "condition"),
+    [
+        (
+            "which languages of Kenya are spoken in Tanzania?",
+            LANGUAGES,
+            "?x -> language.human_language.countries_spoken_in = Tanzania",
+        ),
+        (
+            "which country in Africa uses the euro?",
+            PLACES,
+            "?x <- finance.currency.countries_used = Euro",
+        ),
+        (
+            "which countries border Kenya and Sudan?",
+            NEIGHBOURS,
+            "?x <- location.adjoining_relationship.adjoins -> "
+            "location.adjoining_relationship.adjoins = Sudan",
+        ),
+    ],
+    ids=["related", "to a relation's end", "over a mediator"],
+)
+def test_an_entity_that_a_path_passes_over_is_a_condition(
+    demo: Graph, question: str, path: str, condition: str
+) -> None:
+    assert condition in _narrow(demo, question, path)
+
+
+def test_hubs_are_found_from_the_nodes_of_the_path(
+    demo: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(join, "_MAX_EDGES", 30)
+    found = _narrow(demo, "which languages of Kenya are spoken in Tanzania?", LANGUAGES)
+    assert found[:1] == ["?x -> language.human_language.countries_spoken_in = Tanzania"]
+
+
+@pytest.mark.parametrize(
+    ("question", "path"),
+    [
+        ("which languages are spoken in Kenya?", LANGUAGES),
+        ("is Swahili a language of Kenya?", f"{LANGUAGES}\n?x = Swahili\nask"),
+        ("what languages of Kenya are spoken in Oslo?", LANGUAGES),
+    ],
+    ids=["nothing is passed over", "yes or no", "no node is related"],
+)
+def test_other_paths_get_no_condition(demo: Graph, question: str, path: str) -> None:
+    assert not _narrow(demo, question, path)
