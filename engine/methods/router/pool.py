@@ -4,7 +4,7 @@ The model writes what it has seen in training. The search reads the graph, and s
 relations that the model does not know. Each path that it finds is a candidate twice: with the
 constraints of the best written path, as far as they fit (`kbqa.engine.methods.router.carry`), and
 without any. And the first paths of both kinds are candidates with one more condition, if the
-question names an entity that they pass over (`kbqa.engine.methods.router.join`). What was written
+question names an entity that they pass over (`kbqa.engine.methods.router.narrow`). What was written
 already is left out, by meaning.
 
 Prior art: RnG-KBQA (Ye et al. 2022) and TIARA (Shu et al. 2022) also join enumerated with written
@@ -20,7 +20,7 @@ from kbqa.engine.linking.features import stems
 from kbqa.engine.linking.model import LinkingModel
 from kbqa.engine.method import Asked
 from kbqa.engine.methods.router.carry import carry_constraints
-from kbqa.engine.methods.router.join import Joins
+from kbqa.engine.methods.router.narrow import Narrower
 from kbqa.engine.methods.router.path_search import (
     HOP_COST,
     Guide,
@@ -98,9 +98,9 @@ class PathPool:
             for crp in _candidates(scored.path, written, frontiers):
                 add(crp, rank, scored.path.starts, narrows=False)
         paths = [Crp(each.path.topic, each.path.hops) for each in searched[:_NARROWED]]
-        joins = Joins(asked.bounded(self._graph), self._schema, frontiers)
+        narrower = Narrower(asked.bounded(self._graph), self._schema, frontiers)
         for rank, crp in enumerate([*_narrowable(tried), *paths]):
-            for narrowed in joins.find(asked, crp):
+            for narrowed in narrower.find(asked, crp):
                 add(narrowed, rank, (), narrows=True)
         return found
 

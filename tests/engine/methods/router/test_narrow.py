@@ -6,9 +6,9 @@ import pytest
 
 from kbqa.engine.engine import Engine
 from kbqa.engine.exploring.frontiers import Frontiers
-from kbqa.engine.methods.router import join
-from kbqa.engine.methods.router.join import Joins
+from kbqa.engine.methods.router import narrow
 from kbqa.engine.methods.router.method import RouterKgqa
+from kbqa.engine.methods.router.narrow import Narrower
 from kbqa.engine.resources import Resources
 from kbqa.engine.running.execute import Policy
 from kbqa.engine.writing.generate import Candidate, NoPaths
@@ -21,7 +21,7 @@ NEIGHBOURS = "Kenya -> location.location.adjoin_s -> location.adjoining_relation
 PLACES = "Africa -> location.location.contains"
 
 
-def _narrow(graph: Graph, question: str, path: str) -> Sequence[str]:
+def _narrowed(graph: Graph, question: str, path: str) -> Sequence[str]:
     """Return the conditions that are added to a path."""
     resources = Resources(graph)
     method = RouterKgqa(resources, NoPaths(), Policy())
@@ -29,7 +29,7 @@ def _narrow(graph: Graph, question: str, path: str) -> Sequence[str]:
     [tried] = method.try_all(asked, [Candidate(path, -1.0, 10)])
     assert tried.crp is not None
     schema = GraphSchema(graph)
-    found = Joins(graph, schema, Frontiers(graph, schema)).find(asked, tried.crp)
+    found = Narrower(graph, schema, Frontiers(graph, schema)).find(asked, tried.crp)
     return [render_crp(crp).splitlines()[-1].split(" (")[0] for crp in found]
 
 
@@ -58,14 +58,14 @@ def _narrow(graph: Graph, question: str, path: str) -> Sequence[str]:
 def test_an_entity_that_a_path_passes_over_is_a_condition(
     demo: Graph, question: str, path: str, condition: str
 ) -> None:
-    assert condition in _narrow(demo, question, path)
+    assert condition in _narrowed(demo, question, path)
 
 
 def test_hubs_are_found_from_the_nodes_of_the_path(
     demo: Graph, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(join, "_MAX_EDGES", 30)
-    found = _narrow(demo, "which languages of Kenya are spoken in Tanzania?", LANGUAGES)
+    monkeypatch.setattr(narrow, "_MAX_EDGES", 30)
+    found = _narrowed(demo, "which languages of Kenya are spoken in Tanzania?", LANGUAGES)
     assert found[:1] == ["?x -> language.human_language.countries_spoken_in = Tanzania"]
 
 
@@ -79,4 +79,4 @@ def test_hubs_are_found_from_the_nodes_of_the_path(
     ids=["nothing is passed over", "yes or no", "no node is related"],
 )
 def test_other_paths_get_no_condition(demo: Graph, question: str, path: str) -> None:
-    assert not _narrow(demo, question, path)
+    assert not _narrowed(demo, question, path)

@@ -34,8 +34,8 @@ _EACH = 2
 """The most conditions that one entity adds to a path."""
 
 
-class Joins:
-    """Looks up how the paths of one question are related to entities.
+class Narrower:
+    """Adds conditions to the paths of one question.
 
     Args:
         graph: The graph.
