@@ -10,6 +10,7 @@ from kbqa.engine.embedding.bert import minilm_folder
 from kbqa.engine.running.cross_encoder import (
     ADAPTER_FILE,
     MAX_TOKENS,
+    SCHEMA_VERSION,
     SETTINGS_FILE,
     CrossEncoder,
     merge_adapter,
@@ -45,7 +46,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "head.bias": drawn(1),
     }
     save_file(tensors, folder / ADAPTER_FILE)
-    (folder / SETTINGS_FILE).write_text(json.dumps({"schema_version": 1, "scale": 2.0}))
+    (folder / SETTINGS_FILE).write_text(
+        json.dumps({"schema_version": SCHEMA_VERSION, "scale": 2.0})
+    )
     return folder
 
 
