@@ -231,6 +231,7 @@ def test_a_terminal_is_asked_until_ctrl_d(small_store: Path, tmp_path: Path) -> 
         terminal.expect("kbqa> ")
         terminal.type("half a ques")
         terminal.expect("half a ques")
+        time.sleep(0.5)  # Until the program waits again: Python's readline misses a signal before.
         terminal.type("\x03")
         terminal.expect("kbqa> ")
         terminal.type(f"{QUESTION}\n")
