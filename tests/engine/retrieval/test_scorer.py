@@ -56,7 +56,8 @@ def test_the_factored_first_layer_is_the_plain_one(
         ends = (nodes[heads[at]], nodes[tails[at]])
         seen = np.concatenate([question, columns[links[at]], *ends])
         hidden = np.maximum(seen @ first + weights.bias, 0)
-        plain = 1 / (1 + np.exp(-(hidden @ weights.output + weights.output_bias[0])))
+        odds = float(hidden @ weights.output + weights.output_bias[0])
+        plain = 1 / (1 + np.exp(-odds))
         assert score == pytest.approx(plain, abs=1e-5)
     assert found.dtype == np.float64
     assert ((found > 0) & (found < 1)).all()
