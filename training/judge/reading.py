@@ -57,8 +57,9 @@ class ReadingConfig:
         warmup: Share of the steps in which it rises.
         rank: Of the adapter.
         questions_a_step: Questions whose mean loss is one step.
-        candidates_a_question: At most so many are read of a question, drawn anew in each epoch.
-        without_right: Share of the questions of which only wrong candidates are read.
+        candidates_a_question: The most candidates of a question that are read in an epoch; which
+            ones is decided by chance.
+        without_right: Share of the questions whose right candidates are not read.
         seed: Decides weights, order and draws.
     """
 

@@ -21,7 +21,7 @@ from kbqa.kb.graph import Graph
 from kbqa.kb.schema.graph_schema import GraphSchema
 from kbqa.sparql.crp import Constraint, Crp, Entity, Hop, IsEntity
 
-Ways: TypeAlias = Mapping[str, Sequence[tuple[Hop, ...]]]
+_Ways: TypeAlias = Mapping[str, Sequence[tuple[Hop, ...]]]
 """Nodes, each with the ways that lead from it to one entity."""
 
 _MAX_EDGES = 1000
@@ -45,7 +45,7 @@ class Narrower:
 
     def __init__(self, graph: Graph, schema: GraphSchema, frontiers: Frontiers) -> None:
         self._graph, self._schema, self._frontiers = graph, schema, frontiers
-        self._ways: dict[str, Ways | None] = {}
+        self._ways: dict[str, _Ways | None] = {}
 
     def find(self, asked: Asked, crp: Crp) -> Iterator[Crp]:
         """Yield a path with one more condition, for each that narrows it.
@@ -91,7 +91,7 @@ class Narrower:
                 first.setdefault(frozenset(having), way)
         return list(first.values())
 
-    def _ways_to(self, mid: str, nodes: Sequence[str]) -> Ways:
+    def _ways_to(self, mid: str, nodes: Sequence[str]) -> _Ways:
         if mid not in self._ways:
             self._ways[mid] = self._all_ways(mid)
         ways = self._ways[mid]
@@ -103,7 +103,7 @@ class Narrower:
             for node, of_node in edges.items()
         }
 
-    def _all_ways(self, mid: str) -> Ways | None:
+    def _all_ways(self, mid: str) -> _Ways | None:
         """Follow the edges of an entity back, over mediators too; None if it has too many."""
         entering = self._hops_to([mid])
         if entering is None:
