@@ -24,7 +24,7 @@ _MOST_DIGITS = 18
 _SEPARATED_FROM = 5
 """Digits: a shorter number, which may be a year or a dialling code, reads well without."""
 
-_MONTHS = (
+MONTHS = (
     *("January", "February", "March", "April", "May", "June"),
     *("July", "August", "September", "October", "November", "December"),
 )
@@ -110,9 +110,9 @@ def _date(text: str) -> str:
     said = str(int(year)) if int(year) > 0 else f"{-int(year)} BC"
     if month is None:
         return said
-    if not 1 <= int(month) <= len(_MONTHS):
+    if not 1 <= int(month) <= len(MONTHS):
         return text
-    said = f"{_MONTHS[int(month) - 1]} {said}"
+    said = f"{MONTHS[int(month) - 1]} {said}"
     if day is not None:
         said = f"{int(day)} {said}"
     return said if time is None else f"{said}, {time}"

@@ -91,7 +91,7 @@ class PathSearch:
         widths: SearchWidths,
     ) -> None:
         self._frontiers, self._schema, self._embedder = frontiers, schema, embedder
-        self._guide, self._widths = guide, widths
+        self._guide, self.widths = guide, widths
 
     def extend(self, beam: Sequence[RelationPath]) -> list[ScoredPath]:
         """Take one step of the search: append to each path of the beam what continues it.
@@ -131,7 +131,7 @@ class PathSearch:
         """
         kept = self._distinct(self.score(known))
         others = self._distinct(paths)
-        room = max(self._widths.candidates - len(kept), 0)
+        room = max(self.widths.candidates - len(kept), 0)
         new = [others[edges] for edges in others if edges not in kept][:room]
         return sorted((*kept.values(), *new), key=lambda each: -each.score)
 
@@ -164,7 +164,7 @@ class PathSearch:
             best: dict[Hop, Hop] = {}
             for at in sorted(range(len(hops)), key=lambda at: -scores[at]):
                 best.setdefault(edges[at], hops[at])
-            kept.update(dict.fromkeys(list(best.values())[: self._widths.relations]))
+            kept.update(dict.fromkeys(list(best.values())[: self.widths.relations]))
         return list(kept)
 
     def _worth(self, hop: Hop) -> float:

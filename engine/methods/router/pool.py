@@ -20,6 +20,7 @@ from kbqa.engine.linking.features import stems
 from kbqa.engine.linking.model import LinkingModel
 from kbqa.engine.method import Asked
 from kbqa.engine.methods.router.carry import carry_constraints
+from kbqa.engine.methods.router.measure import Measurer
 from kbqa.engine.methods.router.narrow import Narrower
 from kbqa.engine.methods.router.path_search import (
     HOP_COST,
@@ -29,15 +30,19 @@ from kbqa.engine.methods.router.path_search import (
     SearchWidths,
 )
 from kbqa.engine.methods.router.starts import search_topics, without_mentions
+from kbqa.engine.questions.measures import find_measures
 from kbqa.engine.running.tried import Tried
 from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema.graph_schema import GraphSchema
-from kbqa.sparql.crp import Crp, Entity, Hop, Step
+from kbqa.sparql.crp import Crp, Entity, Form, Hop, Step
 from kbqa.sparql.forms import render_crp
 
 _NARROWED = 3
 """Written paths, and as many searched ones, to which conditions are added."""
+
+_MEASURED = 5
+"""The same of measures; these few questions need more."""
 
 _DEPTH = 2
 """Hops that are searched, and one more if the last leads through a mediator."""
@@ -93,32 +98,24 @@ class PathPool:
                 known.add(meaning)
                 found.append(Candidate(render_crp(crp), 0.0, 1, starts, rank, narrows))
 
-        searched = self._search(asked, topics, frontiers)
-        for rank, scored in enumerate(searched):
-            for crp in _candidates(scored.path, written, frontiers):
-                add(crp, rank, scored.path.starts, narrows=False)
-        paths = [Crp(each.path.topic, each.path.hops) for each in searched[:_NARROWED]]
-        narrower = Narrower(asked.bounded(self._graph), self._schema, frontiers)
-        for rank, crp in enumerate([*_narrowable(tried), *paths]):
-            for narrowed in narrower.find(asked, crp):
-                add(narrowed, rank, (), narrows=True)
-        return found
-
-    def _search(
-        self, asked: Asked, topics: Sequence[Entity], frontiers: Frontiers
-    ) -> list[ScoredPath]:
-        """Find the paths most similar to the question, best first."""
         words = without_mentions(asked, topics)
         relations = self._asking.asked_relations(stems(words))
         guide = Guide(words, (words,), relations, HOP_COST)
         search = PathSearch(frontiers, self._schema, self._embedder, guide, self._widths)
-        beam, found = [RelationPath(topic) for topic in topics], list[ScoredPath]()
-        for _ in range(_DEPTH):
-            longer = search.extend(beam)
-            found += longer
-            unfinished = search.best(each for each in longer if len(each.path.hops) < _DEPTH)
-            beam = [each.path for each in unfinished[: self._widths.beam]]
-        return search.best(found)
+        searched = _searched(search, topics)
+        for rank, scored in enumerate(searched):
+            for crp in _candidates(scored.path, written, frontiers):
+                add(crp, rank, scored.path.starts, narrows=False)
+        paths = [Crp(each.path.topic, each.path.hops) for each in searched]
+        narrower = Narrower(asked.bounded(self._graph), self._schema, frontiers)
+        for rank, crp in enumerate([*_narrowable(tried), *paths[:_NARROWED]]):
+            for narrowed in narrower.find(asked, crp):
+                add(narrowed, rank, (), narrows=True)
+        measurer, measures = Measurer(self._schema, frontiers, search), find_measures(words)
+        for rank, crp in enumerate([*_measurable(written), *paths[:_MEASURED]]):
+            for measured in measurer.find(measures, crp):
+                add(measured, rank, (), narrows=True)
+        return found
 
     def _meaning(self, crp: Crp) -> str:
         """Write a CRP so that the two names of an edge make no difference on its main path."""
@@ -126,6 +123,27 @@ class PathPool:
         if len(hops) == len(crp.path):
             crp = replace(crp, path=self._schema.canonical(hops))
         return render_crp(crp)
+
+
+def _searched(search: PathSearch, topics: Sequence[Entity]) -> list[ScoredPath]:
+    """Find the paths most similar to the question, best first."""
+    beam, found = [RelationPath(topic) for topic in topics], list[ScoredPath]()
+    for _ in range(_DEPTH):
+        longer = search.extend(beam)
+        found += longer
+        unfinished = search.best(each for each in longer if len(each.path.hops) < _DEPTH)
+        beam = [each.path for each in unfinished[: search.widths.beam]]
+    return search.best(found)
+
+
+def _measurable(written: Sequence[Crp]) -> list[Crp]:
+    """Return the first written paths without their orders and comparisons, each main path once."""
+    bare: dict[tuple[tuple[Step, ...], Form], Crp] = {}
+    for crp in written:
+        kept = tuple(each for each in crp.constraints if each.kind == "entity")
+        if crp.form != "ask":
+            bare.setdefault((crp.path, crp.form), replace(crp, constraints=kept, order=None))
+    return list(bare.values())[:_MEASURED]
 
 
 def _narrowable(tried: Sequence[Tried]) -> list[Crp]:

@@ -7,7 +7,9 @@ from collections.abc import Iterator, Sequence
 from kbqa.engine.linking.linker import LinkedEntity
 from kbqa.engine.linking.starts import MAX_STARTS, starting_topics
 from kbqa.engine.method import Asked
-from kbqa.sparql.crp import Crp, Entity
+from kbqa.engine.questions.measures import find_values
+from kbqa.sparql.crp import Compare, Crp, Entity, TextEquals
+from kbqa.sparql.terms import LiteralTerm
 
 _EACH_MENTION = 2
 
@@ -43,6 +45,17 @@ def unnamed_entities(asked: Asked, crp: Crp) -> Iterator[Entity]:
         is_unnamed = linked.mid not in mids and _words(linked.mention).search(rest) is not None
         if is_unnamed and seen[linked.mention] <= _EACH_MENTION:
             yield Entity(linked.name, linked.mid)
+
+
+def unnamed_values(asked: Asked, crp: Crp) -> list[LiteralTerm]:
+    """List the numbers, dates and codes of a question that a CRP does not compare with."""
+    words = without_mentions(asked, list(crp.entities()))
+    said = set()
+    for each in crp.all_constraints():
+        match each.test:
+            case TextEquals(text) | Compare(_, LiteralTerm(text)):
+                said.add(text)
+    return [value for value in find_values(words) if value.text not in said]
 
 
 def _topics(

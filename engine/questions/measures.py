@@ -1,0 +1,160 @@
+"""Read what a question measures: which end of an order it asks for, or a value to compare with.
+
+>>> find_measures("Which EU country has the smallest army?")
+[Extreme(kind='number', descending=False)]
+>>> [bound] = find_measures("which film was released after the 27th of August 2009?")
+>>> bound.operator, bound.value.text
+('>', '2009-08-27')
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from kbqa.engine.questions.numbers import read_numbers
+from kbqa.kb.schema.literals import MONTHS
+from kbqa.sparql.compiler.values import is_date, is_number
+from kbqa.sparql.crp import Operator
+from kbqa.sparql.terms import LiteralTerm
+
+Kind: TypeAlias = Literal["number", "date"]
+
+
+@dataclass(frozen=True, slots=True)
+class Extreme:
+    """An end of an order.
+
+    Attributes:
+        kind: Of the values: *latest* is said of dates, *largest* of numbers.
+        descending: The largest first.
+    """
+
+    kind: Kind
+    descending: bool
+
+    def measures(self, kind: Kind) -> bool:
+        """Return whether it can be said of such values."""
+        return kind == self.kind
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What a value is compared with.
+
+    Attributes:
+        operator: Read with the value on the left.
+        value: A number, or a date of ISO 8601. A year may be either.
+    """
+
+    operator: Operator
+    value: LiteralTerm
+
+    def measures(self, kind: Kind) -> bool:
+        """Return whether such values can be compared with it."""
+        return is_date(self.value) if kind == "date" else is_number(self.value)
+
+
+Measure: TypeAlias = Bound | Extreme
+
+_MORE = r"(?:more|great(?:er)?|larger|higher|bigger|longer|taller|older|later)"
+_LESS = r"(?:less|fewer|smaller|lower|shorter|younger|earlier)"
+_THAN = r"th[ae][nt]"  # the benchmarks have "greater then" and "less that"
+_BOUNDS: tuple[tuple[Operator, str], ...] = (
+    (">=", rf"at least|(?:no|not) {_LESS} {_THAN}"),
+    ("<=", rf"at most|(?:no|not) {_MORE} {_THAN}"),
+    (">", rf"{_MORE} {_THAN}|over|above|exceed(?:s|ing)?|after|since"),
+    ("<", rf"{_LESS} {_THAN}|under|below|before|prior to"),
+)
+_EXTREMES: tuple[tuple[Extreme, str], ...] = (
+    (Extreme("date", True), r"last|latest|newest|youngest|most recent(?:ly)?"),
+    (Extreme("date", False), r"first|earliest|oldest|least recent(?:ly)?"),
+    (
+        Extreme("number", True),
+        r"largest|biggest|highest|greatest|longest|tallest|heaviest|deepest|fastest|maximum|most",
+    ),
+    (
+        Extreme("number", False),
+        r"smallest|lowest|shortest|lightest|slowest|fewest|minimum|least",
+    ),
+)
+_NEITHER = r"\bat (?:least|most)\b|\b(?:first|last) (?:name|lady)\b"
+
+_DAY, _YEAR = r"\d{1,2}(?:st|nd|rd|th)?", r"\d{4}"
+_MONTH = rf"(?:{'|'.join(f'{each[:3]}(?:{each[3:]}|t)?' for each in MONTHS)})\.?"
+_DATE = rf"{_YEAR}-\d\d(?:-\d\d)?|(?:{_DAY} (?:of )?)?{_MONTH},? {_YEAR}|{_MONTH} {_DAY},? {_YEAR}"
+_NUMBER = r"\d+(?:[,.]\d+)*(?: (?:hundred|thousand|million|billion))?"
+_VALUE = rf"(?: (?!and\b)[a-z]+){{0,3}}? \$?(?:({_DATE})(?!\w)|({_NUMBER})(?![\w-]))"
+"""What follows a comparison, after a few words at most: *after the year 1980*."""
+
+_CODE = re.compile(r"\b[A-Z]{2,4}\b")
+_QUOTATION = re.compile(r'"([^"]+)"')
+
+
+def find_measures(question: str) -> list[Measure]:
+    """Find the measures of a question, each once, bounds first."""
+    text = " ".join(question.split())
+    return list(dict.fromkeys(_measures(text)))
+
+
+def find_values(question: str) -> list[LiteralTerm]:
+    """Find the values that a question names and compares with nothing, each once.
+
+    Numbers of one digit are left out, as they often say how many answers there are.
+
+    Returns:
+        Dates, then numbers, then codes and quotations.
+
+    >>> [each.text for each in find_values("Which language with the code EL has 13,000 speakers?")]
+    ['13000', 'EL', 'el']
+    """
+    text = " ".join(question.split())
+    for _, words in _BOUNDS:
+        text = re.sub(rf"\b(?:{words}){_VALUE}", " ", text, flags=re.IGNORECASE)
+    dates = re.findall(rf"\b(?:{_DATE})(?![\w-])", text, re.IGNORECASE)
+    text = re.sub(rf"\b(?:{_DATE})(?![\w-])", " ", text, flags=re.IGNORECASE)
+    numbers = re.findall(rf"(?<![\w.,-]){_NUMBER}(?![\w-])", text, re.IGNORECASE)
+    codes = [each for code in _CODE.findall(text) for each in (code, code.lower())]
+    texts = [*map(_iso, dates), *(_plain(each) for each in numbers if len(each) > 1)]
+    return [
+        LiteralTerm(each) for each in dict.fromkeys([*texts, *codes, *_QUOTATION.findall(text)])
+    ]
+
+
+def _measures(text: str) -> Iterator[Measure]:
+    for operator, words in _BOUNDS:
+        bound = re.compile(rf"\b(?:{words}){_VALUE}", re.IGNORECASE)
+        for date, number in bound.findall(text):
+            yield Bound(operator, LiteralTerm(_iso(date) if date else _plain(number)))
+        text = bound.sub(" ", text)  # "no more than 5" is not "more than 5" as well
+    text = re.sub(_NEITHER, " ", text, flags=re.IGNORECASE)
+    for extreme, words in _EXTREMES:
+        text, count = re.subn(rf"\b(?:{words})\b", " ", text, flags=re.IGNORECASE)
+        if count:
+            yield extreme
+
+
+def _iso(date: str) -> str:
+    """Write a date as the graph does.
+
+    >>> _iso("Sept 1998"), _iso("June 5th, 1999")
+    ('1998-09', '1999-06-05')
+    """
+    if "-" in date:
+        return date
+    starts = [each[:3].lower() for each in MONTHS]
+    [month] = [each for each in re.findall(r"[a-z]{3}", date.lower()) if each in starts]
+    day = re.search(r"\d+", date[:-4])
+    return f"{date[-4:]}-{starts.index(month) + 1:02}" + (f"-{int(day[0]):02}" if day else "")
+
+
+def _plain(number: str) -> str:
+    """Write a number in digits.
+
+    >>> _plain("1.5 million"), _plain("1,000"), _plain("056")
+    ('1500000', '1000', '056')
+    """
+    if number.isdigit():
+        return number  # zeros at the start count: ISO's 056 is a code
+    [read] = read_numbers(number.lower())
+    return f"{max(read.values):.15g}"
