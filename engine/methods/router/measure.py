@@ -10,13 +10,14 @@ Source: Yih et al. 2015, STAGG, §3.2.3, which adds an order to a chain like thi
 MulCG, which adds comparisons as well.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 
 from kbqa.engine.exploring.frontiers import Frontiers, RelationPath, relation_path
+from kbqa.engine.linking.features import stems
 from kbqa.engine.methods.router.path_search import PathSearch
-from kbqa.engine.questions.measures import Bound, Kind, Measure
+from kbqa.engine.questions.measures import Bound, Kind, Measure, find_measures
 from kbqa.kb.schema.graph_schema import GraphSchema
 from kbqa.sparql.crp import Compare, Constraint, Crp, Hop, Order
 
@@ -26,7 +27,13 @@ _KINDS: dict[str | None, Kind] = {
     "type.float": "number",
     "type.enumeration": "number",
 }
-"""What values are, by the expected type of their relation. Codes, such as ISO's, are numbers."""
+"""What values are, by the expected type of their relation."""
+
+_CODE = "type.enumeration"
+"""A key of another database, such as ISO's number; measured only if the question says its name."""
+
+_COORDINATES = "location.geocode."
+"""Relations whose numbers say where something is, not how much."""
 
 _EACH = 3
 """The most relations that one measure is tried with on a path."""
@@ -42,25 +49,28 @@ class Measurer:
         schema: Of the graph.
         frontiers: Of that graph, for the question.
         search: Compares paths with the question.
+        words: Of the question, without those that name its topics.
     """
 
-    def __init__(self, schema: GraphSchema, frontiers: Frontiers, search: PathSearch) -> None:
+    def __init__(
+        self, schema: GraphSchema, frontiers: Frontiers, search: PathSearch, words: str
+    ) -> None:
         self._schema, self._frontiers, self._search = schema, frontiers, search
+        self._measures, self._stems = find_measures(words), set(stems(words))
 
-    def find(self, measures: Sequence[Measure], crp: Crp) -> Iterator[Crp]:
+    def find(self, crp: Crp) -> Iterator[Crp]:
         """Yield a path with each measure, by each of the relations most like the question.
 
         Args:
-            measures: Of the question.
             crp: A grounded path that lists or counts, without measures of its own.
 
         Raises:
             GraphError: The graph does not answer.
         """
         path = relation_path(crp)
-        if path is None or len(self._frontiers.nodes(path)) < 2:
+        if not self._measures or path is None or len(self._frontiers.nodes(path)) < 2:
             return
-        for measure in measures:
+        for measure in self._measures:
             for place, way in islice(self._ways(path, measure), _EACH):
                 if isinstance(measure, Bound):
                     test = Compare(measure.operator, measure.value)
@@ -102,5 +112,13 @@ class Measurer:
 
     def _is_measured(self, hop: Hop, measure: Measure) -> bool:
         stated = self._schema.of([hop.relation]).property(hop.relation)
-        kind = _KINDS.get(stated.expected_type) if stated and not hop.inverse else None
+        if stated is None or hop.inverse or hop.relation.startswith(_COORDINATES):
+            return False
+        if stated.expected_type == _CODE and self._stems.isdisjoint(_name_stems(hop.relation)):
+            return False
+        kind = _KINDS.get(stated.expected_type)
         return kind is not None and measure.measures(kind)
+
+
+def _name_stems(relation: str) -> Iterable[str]:
+    return stems(relation.rpartition(".")[2].replace("_", " "))

@@ -118,7 +118,8 @@ class RouterKgqa:
         executor = self._executor(asked)
         tried = executor.run_all(candidates)
         if self._pool is not None:
-            tried += executor.run_all(self._searched(asked, tried, self._pool))
+            searched = executor.run_all(self._searched(asked, tried, self._pool))
+            tried += [each for each in searched if not _narrows_nothing(each)]
         if self._reader is not None:
             tried = with_first_answers(asked.bounded(self._resources.graph), tried)
             with asked.clock.stage("read"):
@@ -189,6 +190,12 @@ class RouterKgqa:
         execution = name_first_answers(graph, execution)
         trace = RouterTrace(execution.tried, execution.best, stage, repair, calls)
         return prove_answer(asked, graph, found, trace, stage, self._resources.timeout_s)
+
+
+def _narrows_nothing(tried: Tried) -> bool:
+    """Return whether a condition was added to a path that nothing satisfies."""
+    relaxed = tried.relaxation is None or bool(tried.relaxation.dropped)
+    return tried.candidate.narrows and relaxed
 
 
 def request_of(asked: Asked) -> Request:

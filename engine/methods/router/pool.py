@@ -30,7 +30,6 @@ from kbqa.engine.methods.router.path_search import (
     SearchWidths,
 )
 from kbqa.engine.methods.router.starts import search_topics, without_mentions
-from kbqa.engine.questions.measures import find_measures
 from kbqa.engine.running.tried import Tried
 from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.graph import Graph
@@ -111,9 +110,9 @@ class PathPool:
         for rank, crp in enumerate([*_narrowable(tried), *paths[:_NARROWED]]):
             for narrowed in narrower.find(asked, crp):
                 add(narrowed, rank, (), narrows=True)
-        measurer, measures = Measurer(self._schema, frontiers, search), find_measures(words)
+        measurer = Measurer(self._schema, frontiers, search, words)
         for rank, crp in enumerate([*_measurable(written), *paths[:_MEASURED]]):
-            for measured in measurer.find(measures, crp):
+            for measured in measurer.find(crp):
                 add(measured, rank, (), narrows=True)
         return found
 
