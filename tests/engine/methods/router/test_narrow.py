@@ -52,10 +52,20 @@ def _narrowed(graph: Graph, question: str, path: str) -> Sequence[str]:
             "?x <- location.adjoining_relationship.adjoins -> "
             "location.adjoining_relationship.adjoins = Sudan",
         ),
+        (
+            "which country in Africa has the calling code 254?",
+            PLACES,
+            "?x -> location.country.calling_code = 254",
+        ),
+        (
+            "which neighbour of Kenya has the code TZ?",
+            NEIGHBOURS,
+            '?x -> location.country.iso3166_1_alpha2 reads "TZ"',
+        ),
     ],
-    ids=["related", "to a relation's end", "over a mediator"],
+    ids=["related", "to a relation's end", "over a mediator", "a number", "a code"],
 )
-def test_an_entity_that_a_path_passes_over_is_a_condition(
+def test_an_entity_or_a_value_that_a_path_passes_over_is_a_condition(
     demo: Graph, question: str, path: str, condition: str
 ) -> None:
     assert condition in _narrowed(demo, question, path)
