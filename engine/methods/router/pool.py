@@ -4,8 +4,9 @@ The model writes what it has seen in training. The search reads the graph, and s
 relations that the model does not know. Each path that it finds is a candidate twice: with the
 constraints of the best written path, as far as they fit (`kbqa.engine.methods.router.carry`), and
 without any. And the first paths of both kinds are candidates with one more condition, if the
-question names an entity that they pass over (`kbqa.engine.methods.router.narrow`). What was written
-already is left out, by meaning.
+question names an entity or a value that they pass over (`kbqa.engine.methods.router.narrow`), and
+with an order or a comparison, if it asks for one (`kbqa.engine.methods.router.measure`). What was
+written already is left out, by meaning.
 
 Prior art: RnG-KBQA (Ye et al. 2022) and TIARA (Shu et al. 2022) also join enumerated with written
 paths, but they enumerate first, and write once.
