@@ -30,9 +30,9 @@ from kbqa.engine.linking.ground import Grounder, name_topics
 from kbqa.engine.linking.linker import Linker
 from kbqa.engine.linking.model import LinkingModel
 from kbqa.engine.method import Asked
-from kbqa.engine.methods.router.path_search import SearchWidths
 from kbqa.engine.methods.router.repair import Repairer, RepairSettings
 from kbqa.engine.methods.router.routing import Routing
+from kbqa.engine.methods.router.search.path_search import SearchWidths
 from kbqa.engine.questions.conversion import convert_queries
 from kbqa.engine.questions.question_sets import Question, read_questions
 from kbqa.engine.running.execute import Executor

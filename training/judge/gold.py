@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.linking.model import LinkingModel
-from kbqa.engine.methods.router.pool import PathPool
+from kbqa.engine.methods.router.search.pool import PathPool
 from kbqa.engine.questions.question_sets import Question
 from kbqa.engine.resources import Resources
 from kbqa.engine.writing.constraints.decoding import Decoding

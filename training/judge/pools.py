@@ -16,7 +16,7 @@ from kbqa.engine.engine import Engine
 from kbqa.engine.evaluation.scores.by_kind import candidate_f1
 from kbqa.engine.files.json_lines import drop_unfinished_line, read_rows
 from kbqa.engine.methods.router.method import RouterKgqa
-from kbqa.engine.methods.router.pool import PathPool
+from kbqa.engine.methods.router.search.pool import PathPool
 from kbqa.engine.questions.question_sets import Question
 from kbqa.engine.resources import Resources
 from kbqa.engine.running.confidence import describe_tried

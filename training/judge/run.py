@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from kbqa.engine.methods.router.pool import PathPool
+from kbqa.engine.methods.router.search.pool import PathPool
 from kbqa.engine.resources import Resources
 from kbqa.engine.running.confidence import ConfidenceModel
 from kbqa.engine.running.cross_encoder import SETTINGS_FILE, CrossEncoder

@@ -10,7 +10,6 @@ from typing import Protocol
 from kbqa.engine.chat.model import ChatModel
 from kbqa.engine.deciding.choosers import draw
 from kbqa.engine.exploring.frontiers import RelationPath
-from kbqa.engine.methods.router.path_search import ScoredPath
 from kbqa.engine.methods.router.prompts import (
     blueprint_prompt,
     choice_prompt,
@@ -20,6 +19,7 @@ from kbqa.engine.methods.router.prompts import (
     read_judgement,
     written_path,
 )
+from kbqa.engine.methods.router.search.path_search import ScoredPath
 
 
 class Chooser(Protocol):

@@ -6,10 +6,10 @@ from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.linking.model import LinkingModel
 from kbqa.engine.method import ChooserName
 from kbqa.engine.methods.router.method import RouterKgqa
-from kbqa.engine.methods.router.path_search import SearchWidths
-from kbqa.engine.methods.router.pool import PathPool
 from kbqa.engine.methods.router.repair import Repairer, RepairSettings
 from kbqa.engine.methods.router.routing import Routing
+from kbqa.engine.methods.router.search.path_search import SearchWidths
+from kbqa.engine.methods.router.search.pool import PathPool
 from kbqa.engine.methods.router.settings import RepairedBy, RouterSettings
 from kbqa.engine.resources import Resources
 from kbqa.engine.running.confidence import SHIPPED_CONFIDENCE, ConfidenceModel

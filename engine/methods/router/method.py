@@ -14,9 +14,9 @@ from kbqa.engine.answer import Answer, WhyNot
 from kbqa.engine.linking.ground import Grounder
 from kbqa.engine.linking.linker import LinkedEntity, explain_unlinked
 from kbqa.engine.method import Asked
-from kbqa.engine.methods.router.pool import PathPool
 from kbqa.engine.methods.router.repair import Repair
 from kbqa.engine.methods.router.routing import Routing
+from kbqa.engine.methods.router.search.pool import PathPool
 from kbqa.engine.methods.router.trace import RouterTrace, Stage
 from kbqa.engine.questions.language import unlike_a_question
 from kbqa.engine.resources import Resources

@@ -19,16 +19,16 @@ from kbqa.engine.exploring.frontiers import Frontiers, RelationPath
 from kbqa.engine.linking.features import stems
 from kbqa.engine.linking.model import LinkingModel
 from kbqa.engine.method import Budget, Clock
-from kbqa.engine.methods.router.carry import carry_constraints
 from kbqa.engine.methods.router.chooser import Chooser
-from kbqa.engine.methods.router.path_search import (
+from kbqa.engine.methods.router.prompts import written_path
+from kbqa.engine.methods.router.search.carry import carry_constraints
+from kbqa.engine.methods.router.search.path_search import (
     HOP_COST,
     Guide,
     PathSearch,
     ScoredPath,
     SearchWidths,
 )
-from kbqa.engine.methods.router.prompts import written_path
 from kbqa.engine.methods.router.settings import Stop
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema.graph_schema import GraphSchema

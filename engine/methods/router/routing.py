@@ -19,8 +19,8 @@ from kbqa.engine.methods.router.chooser import (
     RandomChooser,
 )
 from kbqa.engine.methods.router.repair import Failure, Repair, Repairer
+from kbqa.engine.methods.router.search.starts import search_topics, without_mentions
 from kbqa.engine.methods.router.settings import Route
-from kbqa.engine.methods.router.starts import search_topics, without_mentions
 from kbqa.engine.running.tried import Execution
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from kbqa.engine.exploring.frontiers import Frontiers, RelationPath
-from kbqa.engine.methods.router.carry import carry_constraints
+from kbqa.engine.methods.router.search.carry import carry_constraints
 from kbqa.kb.open import open_graph
 from kbqa.kb.schema.graph_schema import GraphSchema
 from kbqa.sparql.crp import Crp, Entity, Hop

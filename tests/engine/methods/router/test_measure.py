@@ -8,7 +8,7 @@ from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.engine import Engine
 from kbqa.engine.linking.model import LinkingModel
 from kbqa.engine.methods.router.method import RouterKgqa
-from kbqa.engine.methods.router.pool import PathPool
+from kbqa.engine.methods.router.search.pool import PathPool
 from kbqa.engine.resources import Resources
 from kbqa.engine.running.execute import Policy
 from kbqa.engine.running.tried import Tried

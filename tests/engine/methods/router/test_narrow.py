@@ -6,9 +6,9 @@ import pytest
 
 from kbqa.engine.engine import Engine
 from kbqa.engine.exploring.frontiers import Frontiers
-from kbqa.engine.methods.router import narrow
 from kbqa.engine.methods.router.method import RouterKgqa
-from kbqa.engine.methods.router.narrow import Narrower
+from kbqa.engine.methods.router.search import narrow
+from kbqa.engine.methods.router.search.narrow import Narrower
 from kbqa.engine.resources import Resources
 from kbqa.engine.running.execute import Policy
 from kbqa.engine.writing.generate import Candidate, NoPaths

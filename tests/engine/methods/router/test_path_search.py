@@ -4,7 +4,12 @@ import pytest
 
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.exploring.frontiers import Frontiers, RelationPath
-from kbqa.engine.methods.router.path_search import Guide, PathSearch, ScoredPath, SearchWidths
+from kbqa.engine.methods.router.search.path_search import (
+    Guide,
+    PathSearch,
+    ScoredPath,
+    SearchWidths,
+)
 from kbqa.engine.running.reach import is_reachable
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema.graph_schema import GraphSchema

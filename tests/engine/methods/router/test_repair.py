@@ -6,8 +6,8 @@ from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.exploring.frontiers import RelationPath
 from kbqa.engine.method import Budget
 from kbqa.engine.methods.router.chooser import ChatChooser, EmbedderChooser, RandomChooser
-from kbqa.engine.methods.router.path_search import SearchWidths
 from kbqa.engine.methods.router.repair import MAX_DEPTH, Failure, Repairer, RepairSettings, Stop
+from kbqa.engine.methods.router.search.path_search import SearchWidths
 from kbqa.kb.graph import Graph
 from kbqa.sparql.crp import Crp, Entity, Hop
 from kbqa.sparql.errors import ModelError

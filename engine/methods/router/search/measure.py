@@ -16,7 +16,7 @@ from itertools import islice
 
 from kbqa.engine.exploring.frontiers import Frontiers, RelationPath, relation_path
 from kbqa.engine.linking.features import stems
-from kbqa.engine.methods.router.path_search import PathSearch
+from kbqa.engine.methods.router.search.path_search import PathSearch
 from kbqa.engine.questions.measures import Bound, Kind, Measure, find_measures
 from kbqa.kb.schema.graph_schema import GraphSchema
 from kbqa.sparql.crp import Compare, Constraint, Crp, Hop, Order

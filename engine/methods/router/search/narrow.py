@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from kbqa.engine.exploring.frontiers import Frontiers, RelationPath, relation_path
 from kbqa.engine.method import Asked
-from kbqa.engine.methods.router.starts import unnamed_entities, unnamed_values
+from kbqa.engine.methods.router.search.starts import unnamed_entities, unnamed_values
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema.graph_schema import GraphSchema
 from kbqa.kb.schema.telling import is_telling

@@ -2,11 +2,10 @@
 
 The model writes what it has seen in training. The search reads the graph, and so it also finds
 relations that the model does not know. Each path that it finds is a candidate twice: with the
-constraints of the best written path, as far as they fit (`kbqa.engine.methods.router.carry`), and
-without any. And the first paths of both kinds are candidates with one more condition, if the
-question names an entity or a value that they pass over (`kbqa.engine.methods.router.narrow`), and
-with an order or a comparison, if it asks for one (`kbqa.engine.methods.router.measure`). What was
-written already is left out, by meaning.
+constraints of the best written path, as far as they fit (`carry`), and without any. And the first
+paths of both kinds are candidates with one more condition, if the question names an entity or a
+value that they pass over (`narrow`), and with an order or a comparison, if it asks for one
+(`measure`). What was written already is left out, by meaning.
 
 Prior art: RnG-KBQA (Ye et al. 2022) and TIARA (Shu et al. 2022) also join enumerated with written
 paths, but they enumerate first, and write once.
@@ -20,17 +19,17 @@ from kbqa.engine.exploring.frontiers import Frontiers, RelationPath
 from kbqa.engine.linking.features import stems
 from kbqa.engine.linking.model import LinkingModel
 from kbqa.engine.method import Asked
-from kbqa.engine.methods.router.carry import carry_constraints
-from kbqa.engine.methods.router.measure import Measurer
-from kbqa.engine.methods.router.narrow import Narrower
-from kbqa.engine.methods.router.path_search import (
+from kbqa.engine.methods.router.search.carry import carry_constraints
+from kbqa.engine.methods.router.search.measure import Measurer
+from kbqa.engine.methods.router.search.narrow import Narrower
+from kbqa.engine.methods.router.search.path_search import (
     HOP_COST,
     Guide,
     PathSearch,
     ScoredPath,
     SearchWidths,
 )
-from kbqa.engine.methods.router.starts import search_topics, without_mentions
+from kbqa.engine.methods.router.search.starts import search_topics, without_mentions
 from kbqa.engine.running.tried import Tried
 from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.graph import Graph

@@ -1,0 +1,1 @@
+"""Searching the graph for paths: as further candidates, and to repair what was written."""
