@@ -111,21 +111,22 @@ def find_values(question: str) -> list[LiteralTerm]:
     text = " ".join(question.split())
     for _, words in _BOUNDS:
         text = re.sub(rf"\b(?:{words}){_VALUE}", " ", text, flags=re.IGNORECASE)
-    dates = re.findall(rf"\b(?:{_DATE})(?![\w-])", text, re.IGNORECASE)
-    text = re.sub(rf"\b(?:{_DATE})(?![\w-])", " ", text, flags=re.IGNORECASE)
-    numbers = re.findall(rf"(?<![\w.,-]){_NUMBER}(?![\w-])", text, re.IGNORECASE)
-    codes = [each for code in _CODE.findall(text) for each in (code, code.lower())]
-    texts = [*map(_iso, dates), *(_plain(each) for each in numbers if len(each) > 1)]
-    return [
-        LiteralTerm(each) for each in dict.fromkeys([*texts, *codes, *_QUOTATION.findall(text)])
-    ]
+    date = re.compile(rf"\b(?:{_DATE})(?![\w-])", re.IGNORECASE)
+    number = re.compile(rf"(?<![\w.,-]){_NUMBER}(?![\w-])", re.IGNORECASE)
+    texts = [_iso(each) for each in date.findall(text)]
+    text = date.sub(" ", text)
+    texts += [_plain(each) for each in number.findall(text) if len(each) > 1]
+    texts += [each for code in _CODE.findall(text) for each in (code, code.lower())]
+    texts += _QUOTATION.findall(text)
+    return [LiteralTerm(each) for each in dict.fromkeys(filter(None, texts))]
 
 
 def _measures(text: str) -> Iterator[Measure]:
     for operator, words in _BOUNDS:
         bound = re.compile(rf"\b(?:{words}){_VALUE}", re.IGNORECASE)
         for date, number in bound.findall(text):
-            yield Bound(operator, LiteralTerm(_iso(date) if date else _plain(number)))
+            if value := _iso(date) if date else _plain(number):
+                yield Bound(operator, LiteralTerm(value))
         text = bound.sub(" ", text)  # "no more than 5" is not "more than 5" as well
     text = re.sub(_NEITHER, " ", text, flags=re.IGNORECASE)
     for extreme, words in _EXTREMES:
@@ -149,12 +150,12 @@ def _iso(date: str) -> str:
 
 
 def _plain(number: str) -> str:
-    """Write a number in digits.
+    """Write a number in digits; what is none, such as 127.0.0.1, becomes empty.
 
     >>> _plain("1.5 million"), _plain("1,000"), _plain("056")
     ('1500000', '1000', '056')
     """
     if number.isdigit():
         return number  # zeros at the start count: ISO's 056 is a code
-    [read] = read_numbers(number.lower())
-    return f"{max(read.values):.15g}"
+    values = [value for read in read_numbers(number.lower()) for value in read.values]
+    return f"{max(values):.15g}" if values else ""

@@ -1,9 +1,13 @@
 """What a question measures, read from its words."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kbqa.engine.questions.measures import Bound, Extreme, find_measures, find_values
 from kbqa.sparql.terms import LiteralTerm
+
+PHRASES = st.sampled_from(["more than", "no less than", "before", "the largest", "at least", ""])
 
 
 @pytest.mark.parametrize(
@@ -49,6 +53,7 @@ def test_an_end_of_an_order_is_read(question: str, extreme: Extreme) -> None:
         "what is his last name?",
         "what happened after the war?",
         "which countries border Kenya and Sudan?",
+        "who is above 127.0.0.1?",
     ],
 )
 def test_other_words_measure_nothing(question: str) -> None:
@@ -78,7 +83,15 @@ def test_a_year_can_be_compared_as_a_number_and_as_a_date(bound: Bound, kinds: s
         ('which program has a "thetvdb_id" of 72143?', ["72143", "thetvdb_id"]),
         ("which country has a calling code greater than 372?", []),
         ("what are the 4 nations of the UK?", ["UK", "uk"]),
+        ("which computer has the address 127.0.0.1?", []),
     ],
 )
 def test_values_are_those_that_nothing_is_compared_with(question: str, values: list[str]) -> None:
     assert sorted(each.text for each in find_values(question)) == sorted(values)
+
+
+@given(st.text(st.sampled_from('0123456789.,-/ $"²٣AB') | st.characters(), max_size=30), PHRASES)
+def test_any_text_can_be_read(text: str, phrase: str) -> None:
+    for question in (text, f"{phrase} {text}", f"{text} {phrase} 12 {text} March {text} 1999"):
+        assert all(each.text for each in find_values(question))
+        find_measures(question)
