@@ -34,7 +34,7 @@ from kbqa.engine.running.tried import Tried
 from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema.graph_schema import GraphSchema
-from kbqa.sparql.crp import Crp, Entity, Form, Hop, Step
+from kbqa.sparql.crp import Constraint, Crp, Entity, Form, Hop, Step
 from kbqa.sparql.forms import render_crp
 
 _NARROWED = 3
@@ -139,10 +139,16 @@ def _measurable(written: Sequence[Crp]) -> list[Crp]:
     """Return the first written paths without their orders and comparisons, each main path once."""
     bare: dict[tuple[tuple[Step, ...], Form], Crp] = {}
     for crp in written:
-        kept = tuple(each for each in crp.constraints if each.kind == "entity")
         if crp.form != "ask":
+            kept = tuple(filter(_stands_alone, crp.constraints))
             bare.setdefault((crp.path, crp.form), replace(crp, constraints=kept, order=None))
     return list(bare.values())[:_MEASURED]
+
+
+def _stands_alone(constraint: Constraint) -> bool:
+    """Return whether a constraint says what a node is, and shares no label with other parts."""
+    shared = [each for each in constraint.references() if isinstance(each, str)]
+    return constraint.kind == "entity" and not shared and not any(constraint.labels())
 
 
 def _narrowable(tried: Sequence[Tried]) -> list[Crp]:

@@ -76,3 +76,9 @@ def test_neither_codes_nor_coordinates_are_sizes(demo: Graph) -> None:
 def test_a_comparison_that_nothing_satisfies_adds_nothing(demo: Graph) -> None:
     tried = _tried(demo, "which neighbours of Kenya have over 999 billion people?", NEIGHBOURS)
     assert not any(each.candidate.narrows for each in tried)
+
+
+def test_constraints_that_share_a_label_are_not_carried_over(demo: Graph) -> None:
+    path = f"{NEIGHBOURS}\n?x -> location.location.area ?a\nsmallest ?a"
+    tried = _tried(demo, "which neighbour of Kenya has the most people?", path)
+    assert any(each.candidate.text.endswith(f"largest ?x {PEOPLE}") for each in tried)
