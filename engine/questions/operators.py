@@ -77,7 +77,7 @@ def find_unaccounted(
         question: As asked.
         crp: The path that answers, as it was run.
         mentions: What the question calls an entity, by mid; if nothing else, its name.
-        are_numbers: The answers are numbers, so they may say *how many*.
+        are_numbers: The answers are numbers, so they may say *how many* or *how long*.
 
     Returns:
         The words in lower case, in the order of the rules; then numbers, and what asks.
@@ -102,7 +102,7 @@ def find_unaccounted(
         behind = {each for each in said if _occurs(said[each], text[match.end() :])}
         if any(has(crp) for has in rule.parts) and not _negates_others(rule, crp, behind):
             continue
-        if are_numbers and match.group().startswith("how many"):
+        if are_numbers and match.group().startswith("how "):
             continue
         if rule.relations is None or not re.search(rule.relations, relations):
             found.append(match.group().strip())
@@ -253,6 +253,20 @@ _RULES = (
         r"\bhow many\b|\b(?:total )?numbers? of\b",
         (_counts, _compares, _orders),
         r"number|num_|population|_count\b|total|size|quantity|amount|fatalities",
+    ),
+    Rule(
+        r"\bhow (?:long|tall|high|deep|wide|far|large|big|heavy|old|fast|hot|cold)\b",
+        (_counts, _compares, _orders),
+        r"(?<![a-z])(?:length|height|elevation|depth|width|distance|area|size|population|weight"
+        r"|mass|age|date|year|duration|runtime|speed|temperature|term|tenure)|\.from\b|\.to\b",
+    ),
+    Rule(
+        r"^when(?= (?:is|are|was|were|did|do|does|will|has|had|have|can|could|should)\b(?! i\b))",
+        (_compares, _orders),
+        r"(?<![a-z])(?:date|year|season|day|month|week|century|period|start|end|begin|found|form"
+        r"|open|introduc|discontinu|establish|launch|debut|event|championship|competition|olympic"
+        r"|tournament|award|honor|draft|inaugurat|election|campaign|last_eruption|instances|ratif"
+        r"|current_frequency)|\.from\b|\.to\b",
     ),
     Rule(
         r"^(?:is|are|was|were|do|does|did|has|have)\b(?! you know| there any)"
