@@ -12,7 +12,7 @@ that the way could have chosen:
 - *confidence model*: the same, among those of BEAMS;
 - *judge*: among all candidates;
 - *judge, written* and *judge, searched*: among those of one source;
-- *judge, not narrowed*: without searched paths to which a condition was added;
+- *judge, not narrowed*: without paths to which the search added something;
 - *judge, n = K*: among the first K written ones, and the searched;
 - *without GROUP*: the judge with a confidence model that lacks a group of features, fitted to the
   files of --features.
