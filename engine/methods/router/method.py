@@ -8,6 +8,7 @@ Source: RouterKGQA §3.
 """
 
 import logging
+import math
 from collections.abc import Mapping, Sequence
 
 from kbqa.engine.answer import Answer, WhyNot
@@ -36,6 +37,9 @@ webqsp.train and cwq.dev this leaves 4.0 and 3.4 of the ten entities that the li
 gold one, if it is among these, in 100 % and 98.5 % of the questions (n = 691 and 649)."""
 
 logger = logging.getLogger(__name__)
+
+_SEARCHED_LIMIT_S = 5.0
+"""Seconds for a query of what a search adds: what was written must not wait long for it."""
 
 
 class RouterKgqa:
@@ -118,7 +122,8 @@ class RouterKgqa:
         executor = self._executor(asked)
         tried = executor.run_all(candidates)
         if self._pool is not None:
-            searched = executor.run_all(self._searched(asked, tried, self._pool))
+            found = self._searched(asked, tried, self._pool)
+            searched = self._executor(asked, _SEARCHED_LIMIT_S).run_all(found)
             tried += [each for each in searched if not _narrows_nothing(each)]
         if self._reader is not None:
             tried = with_first_answers(asked.bounded(self._resources.graph), tried)
@@ -133,8 +138,9 @@ class RouterKgqa:
             return self._executor(asked).execute(candidates)
         return self._executor(asked).choose(self.try_all(asked, candidates), model)
 
-    def _executor(self, asked: Asked) -> Executor:
-        graph, timeout_s = asked.bounded(self._resources.graph), self._resources.timeout_s
+    def _executor(self, asked: Asked, limit_s: float = math.inf) -> Executor:
+        graph = asked.bounded(self._resources.graph)
+        timeout_s = min(self._resources.timeout_s, limit_s)
         grounder = Grounder(graph, self._resources.names, asked.linked, asked.given)
         return Executor(graph, grounder, asked.clock, timeout_s, self._policy, asked.question)
 

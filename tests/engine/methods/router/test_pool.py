@@ -9,6 +9,7 @@ from kbqa.engine.answer import Answer
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.engine import Engine
 from kbqa.engine.linking.model import LinkingModel
+from kbqa.engine.methods.router import method
 from kbqa.engine.methods.router.method import RouterKgqa
 from kbqa.engine.methods.router.search.pool import PathPool
 from kbqa.engine.methods.router.trace import RouterTrace
@@ -51,6 +52,20 @@ def _candidates(texts: Sequence[str]) -> list[Candidate]:
 
 def _ask(engine: Engine, *written: str) -> Answer:
     return engine.answer(replace(engine.prepare(QUESTION), candidates=_candidates(written)))
+
+
+def test_what_is_written_does_not_wait_long_for_what_is_searched(
+    demo: Graph, pool: PathPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there_and_back = " -> location.location.containedby <- location.location.containedby" * 30
+    endless = Candidate(f"Kenya{there_and_back}\n?x = Euro", 0.0, 1, (), 0)
+    monkeypatch.setattr(pool, "find", lambda asked, tried: [endless])
+    monkeypatch.setattr(method, "_SEARCHED_LIMIT_S", 0.5)
+    engine = _asking(demo, pool)
+    assert isinstance(engine.method, RouterKgqa)
+    written, searched = engine.method.try_all(engine.prepare(QUESTION), _candidates([CAPITAL]))
+    assert written.table is not None
+    assert "within 0.5 s" in (searched.problem or "")
 
 
 def test_what_the_question_asks_is_found_first(demo: Graph, pool: PathPool) -> None:
