@@ -37,6 +37,7 @@ from kbqa.sparql.crp import (
     IsNotNode,
     TextEquals,
     nested_constraints,
+    path_relations,
 )
 from kbqa.sparql.terms import LiteralTerm
 
@@ -57,11 +58,13 @@ class Rule(NamedTuple):
         words: A regular expression of the words.
         parts: Each returns whether a path has a part that expresses them.
         relations: A regular expression; a relation that has it expresses the words itself.
+        of_answers: Only the relations of the main path count, as the words ask for the answers.
     """
 
     words: str
     parts: tuple[Callable[[Crp], bool], ...]
     relations: str | None = None
+    of_answers: bool = False
 
 
 def find_unaccounted(
@@ -93,7 +96,7 @@ def find_unaccounted(
     }
     names = {*said.values(), *(str(entity).lower() for entity in said)}
     masked = _without_names(text, names)
-    relations = " ".join(crp.relations())
+    relations, of_answers = " ".join(crp.relations()), " ".join(path_relations(crp.path))
     found = []
     for rule in _RULES:
         match = re.search(rule.words, masked)
@@ -104,7 +107,8 @@ def find_unaccounted(
             continue
         if are_numbers and match.group().startswith("how "):
             continue
-        if rule.relations is None or not re.search(rule.relations, relations):
+        read = of_answers if rule.of_answers else relations
+        if rule.relations is None or not re.search(rule.relations, read):
             found.append(match.group().strip())
     return (*found, *_misread_numbers(masked, crp), *_misread_form(masked, crp))
 
@@ -256,9 +260,10 @@ _RULES = (
     ),
     Rule(
         r"\bhow (?:long|tall|high|deep|wide|far|large|big|heavy|old|fast|hot|cold)\b",
-        (_counts, _compares, _orders),
+        (_counts,),
         r"(?<![a-z])(?:length|height|elevation|depth|width|distance|area|size|population|weight"
         r"|mass|age|date|year|duration|runtime|speed|temperature|term|tenure)|\.from\b|\.to\b",
+        of_answers=True,
     ),
     Rule(
         r"^when(?= (?:is|are|was|were|did|do|does|will|has|had|have|can|could|should)\b(?! i\b))",

@@ -70,6 +70,16 @@ def test_a_word_that_a_path_expresses_is_not(question, text):
     ("question", "text", "words"),
     [
         (
+            "how long is the largest river of Europe?",
+            "Europe -> a.contains\nlargest ?x -> geography.river.length",
+            ("how long",),
+        ),
+        (
+            "how long is the largest river of Europe?",
+            "Europe -> a.contains -> geography.river.length\nlargest ?1 -> a.basin",
+            (),
+        ),
+        (
             "which European countries do not use the euro?",
             "Euro <- a.currency_used\n?x no -> a.containedby = Europe",
             ("not",),
