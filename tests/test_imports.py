@@ -120,8 +120,10 @@ def test_folders_hold_about_a_dozen_files() -> None:
 def test_heavy_imports_stand_inside_functions(path: Path) -> None:
     names = _imported(ast.parse(path.read_text(encoding="utf-8")).body)
     # FastAPI reads annotations at run time. The commands import this room inside functions.
-    is_server = path.is_relative_to(ROOT / "engine/serve")
-    assert not {name.split(".")[0] for name in names} & (HEAVY - SERVERS if is_server else HEAVY)
+    light = SERVERS if path.is_relative_to(ROOT / "engine/serve") else set()
+    if path == ROOT / "engine/writing/backends/vllm_steering.py":
+        light = {"vllm"}  # which imports this module itself, for the classes in it
+    assert not {name.split(".")[0] for name in names} & (HEAVY - light)
 
 
 @pytest.mark.parametrize("path", MODULES, ids=IDS)

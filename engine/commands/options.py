@@ -14,7 +14,7 @@ from kbqa.engine.writing.generate import (
     LEVELS,
     DecodingLevel,
 )
-from kbqa.engine.writing.model_choice import GRAPH_BACKENDS, Backend, ModelChoice
+from kbqa.engine.writing.model_choice import BEAM_BACKENDS, Backend, ModelChoice
 from kbqa.kb.commands.options import SECONDS
 from kbqa.sparql.errors import GraphError
 
@@ -105,13 +105,8 @@ def model_options(command: Command) -> Command:
         backend = backend or ("server" if server is not None else None)
         if (backend == "server") != (server is not None):
             raise click.UsageError("--backend server and --server URL go together")
-        follows_graph = backend is None or backend in GRAPH_BACKENDS
-        if not follows_graph and decoding == "graph":
-            raise click.UsageError(
-                f"--decoding graph is only for --backend {' and '.join(GRAPH_BACKENDS)}. "
-                f"Use schema with {backend}."
-            )
-        level = decoding or (DEFAULT_LEVEL if follows_graph else "none")
+        searches = backend is None or backend in BEAM_BACKENDS
+        level = decoding or (DEFAULT_LEVEL if searches else "none")
         model = ModelChoice(base, adapter, n, level, backend, server, served_model, threads)
         command(*args, model=model, **rest)
 

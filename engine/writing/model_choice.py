@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 Backend = Literal["transformers", "openvino", "vllm", "server"]
 
-GRAPH_BACKENDS: tuple[Backend, ...] = ("transformers", "openvino")
-"""Those that the graph can constrain: they run kbqa's own beam search."""
+BEAM_BACKENDS: tuple[Backend, ...] = ("transformers", "openvino")
+"""Those that run kbqa's own beam search, which the graph constrains unless the user says."""
 
 _GPU_DEVICES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 """Files of NVIDIA's driver, of Windows' for Linux and of AMD's, if there is a GPU to compute on."""
@@ -34,7 +34,7 @@ class ModelChoice:
         backend: What runs it; None for `default_backend`.
         server: Where it is served, for the back end ``server``.
         served_model: The model's name on the server; None if it serves only one.
-        threads: Threads that a back end of `GRAPH_BACKENDS` computes with; None for its own choice.
+        threads: Threads that a back end of `BEAM_BACKENDS` computes with; None for its own choice.
     """
 
     base: str | None

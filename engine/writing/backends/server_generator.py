@@ -2,17 +2,24 @@
 
 The server gets the prompt that the adapter was trained with, byte for byte. Each candidate is a
 request, since not every server supports ``n``; many are sent at once. vLLM's server can constrain
-the texts by a grammar; no server can follow the graph.
+the texts by a grammar, and follow the graph if it was started with kbqa's logits processor.
 """
 
 from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Literal
 
 from kbqa.engine.chat.openai_server import describe_offer
 from kbqa.engine.writing.backends.completions_server import VLLM, CompletionsServer, Prompt
+from kbqa.engine.writing.backends.steering_arguments import (
+    GRAPH_PROCESSOR,
+    TOPICS,
+    Steered,
+    write_steered,
+)
 from kbqa.engine.writing.constraints.crp_ebnf import decoding_grammar
-from kbqa.engine.writing.constraints.decoding import Decoding
+from kbqa.engine.writing.constraints.decoding import Decoding, walked_topics
 from kbqa.engine.writing.generate import (
     DEFAULT_BEAMS,
     DEFAULT_SEED,
@@ -44,7 +51,8 @@ class ServerGenerator:
         prompt: The format that the model was trained with; `load_prompt_format` reads an adapter's.
         model: Its name on the server; not needed if the server has only one.
         decoding: How far its texts are constrained; not at all by default. Only vLLM's server
-            offers ``schema``, and none offers ``graph``.
+            offers ``schema``, and ``graph`` only with kbqa's logits processor. It follows the graph
+            that it has opened itself, which should be the same.
         search: ``sample``, which every server offers, or ``beam``, which only vLLM's does, slowly.
         seed: Seed of the samples.
         timeout_s: Seconds for one request.
@@ -71,8 +79,8 @@ class ServerGenerator:
         retries: int = 3,
     ) -> None:
         decoding = decoding or Decoding()
-        self._level, self._grammar = decoding.level, decoding_grammar(decoding, prompt)
-        if self._grammar is not None and search == "beam":
+        self._decoding, self._grammar = decoding, decoding_grammar(decoding, prompt)
+        if decoding.level != "none" and search == "beam":
             raise ModelError("vLLM's beam search cannot be constrained. Use --decoding none.")
         self._server = CompletionsServer(url, timeout_s, retries)
         served = self._server.models()
@@ -83,16 +91,18 @@ class ServerGenerator:
             raise ModelError(
                 f"{url} is not a vLLM server; only those offer beam search. Use search='sample'."
             )
-        if self._grammar is not None and not is_vllm:
+        if decoding.level != "none" and not is_vllm:
             raise ModelError(
                 f"{url} is not a vLLM server; only those can be constrained. Use --decoding none."
             )
         self._extra = _VLLM_AS_IT_IS if is_vllm else {}
+        if decoding.level == "graph":
+            self._check_follows_graph()
 
     @property
     def name(self) -> str:
         """The model, its server and the level of decoding, for reports."""
-        return f"{self._model} at {self._server.url}, decoding {self._level}"
+        return f"{self._model} at {self._server.url}, decoding {self._decoding.level}"
 
     def generate(
         self,
@@ -117,18 +127,43 @@ class ServerGenerator:
             except KbqaError:
                 pool.shutdown(cancel_futures=True)
                 raise
-        return [best_distinct(candidates, n) for candidates in found]
+        best = [best_distinct(candidates, n) for candidates in found]
+        if self._decoding.level == "graph":
+            return list(map(self._with_topics, requests, best))
+        return best
+
+    def _with_topics(self, request: Request, written: Sequence[Candidate]) -> list[Candidate]:
+        steps = self._decoding.steps(request, self._prompt.crp_format) if written else None
+        return [replace(one, topics=walked_topics(steps, one.text)) for one in written]
 
     def _prompts(self, request: Request, n: int) -> list[Prompt]:
         text = self._prompt.render(request.question)
         if self._search == "beam":
             return [Prompt(text, 0.0, self._seed, n, {**self._extra, **_VLLM_BEAMS})]
-        greedy = Prompt(text, 0.0, self._seed, extra=self._extra, grammar=self._grammar)
+        extra: dict[str, object] = dict(self._extra)
+        if self._decoding.level == "graph":
+            steered = Steered(request.topics, self._prompt.crp_format)
+            extra["vllm_xargs"] = write_steered(steered)
+        greedy = Prompt(text, 0.0, self._seed, extra=extra, grammar=self._grammar)
         samples = [
             greedy._replace(temperature=TEMPERATURE, seed=self._seed + number)
             for number in range(n if n > 1 else 0)
         ]
         return [greedy, *samples]
+
+    def _check_follows_graph(self) -> None:
+        """Check that the server has the logits processor: only this refuses topics like these."""
+        wrong = Prompt("?", 0.0, self._seed, extra={"vllm_xargs": {TOPICS: "wrong"}})
+        try:
+            self._server.complete(self._model, wrong)
+        except ModelError as error:
+            if TOPICS not in str(error):
+                raise
+        else:
+            raise ModelError(
+                f"{self._server.url} cannot follow the graph. Start it with --logits-processors "
+                f"{GRAPH_PROCESSOR}, or use --decoding schema."
+            )
 
 
 def _choose(url: str, served: Collection[str], model: str | None) -> str:

@@ -2,8 +2,9 @@
 
 vLLM needs its own versions of torch and transformers, so it is usually installed in a separate
 environment. The adapter is merged, or added at run time; see
-`kbqa.engine.writing.models.merged_checkpoint`. A grammar can constrain what the model writes; the
-graph cannot.
+`kbqa.engine.writing.models.merged_checkpoint`. At level ``schema`` a grammar constrains what the
+model writes, at level ``graph`` a logits processor. It shares the open graph and what is known of
+each question's paths, so then vLLM's engine runs in this process, too, and not in one of its own.
 """
 
 import importlib.util
@@ -15,8 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kbqa.engine.deadline import check_deadline, held
+from kbqa.engine.writing.backends.beam_search import State
+from kbqa.engine.writing.backends.steered_rows import ROW, SteeredRows, dead_end_token
 from kbqa.engine.writing.constraints.crp_ebnf import decoding_grammar
-from kbqa.engine.writing.constraints.decoding import Decoding
+from kbqa.engine.writing.constraints.crp_grammar import Steps, start
+from kbqa.engine.writing.constraints.decoding import Decoding, walked_topics
+from kbqa.engine.writing.constraints.steering import Pieces, SteeredText
 from kbqa.engine.writing.generate import (
     DEFAULT_ADAPTER,
     DEFAULT_BEAMS,
@@ -36,8 +41,9 @@ from kbqa.engine.writing.prompt import PromptFormat, load_prompt_format
 from kbqa.sparql.errors import ModelError
 
 if TYPE_CHECKING:
-    from vllm import LLM, SamplingParams
+    from vllm import LLM, CompletionOutput, SamplingParams
     from vllm.lora.request import LoRARequest
+    from vllm.v1.sample.logits_processor import LogitsProcessor
 
 Search = Literal["sample", "beam"]
 
@@ -56,6 +62,31 @@ class _Written(NamedTuple):
     logprob: float
 
 
+class _Steering:
+    """What makes an engine in this process follow the graph, with the texts that it now writes."""
+
+    def __init__(self, decoding: Decoding, prompt: PromptFormat, model: str) -> None:
+        from transformers import AutoTokenizer
+
+        tokenizer = AutoTokenizer.from_pretrained(model)
+        self._decoding, self._form = decoding, prompt.crp_format
+        self._pieces = Pieces(tokenizer)
+        self.dead_end = dead_end_token(tokenizer)
+        self.rows = SteeredRows(tokenizer.eos_token_id, self.dead_end)
+        self.starts: dict[int, State] = {}
+
+    def begin(self, requests: Sequence[Request], ends_at: float | None) -> list[Steps]:
+        """Forget the texts before, and return where the paths of these requests may lead."""
+        found = [self._decoding.steps(request, self._form) for request in requests]
+        steps = [one for one in found if one is not None]  # at level graph, all
+        self.rows.failure, self.rows.ends_at = None, ends_at
+        self.starts.clear()
+        self.starts.update(
+            (row, SteeredText.begin(self._pieces, start(one))) for row, one in enumerate(steps)
+        )
+        return steps
+
+
 class VllmGenerator:
     """A causal language model with a LoRA adapter under vLLM."""
 
@@ -68,10 +99,11 @@ class VllmGenerator:
         search: Search,
         seed: int,
         grammar: str | None,
+        steering: _Steering | None,
     ) -> None:
         self._llm, self._prompt, self._name = llm, prompt, name
         self._lora, self._search, self._seed = lora, search, seed
-        self._grammar = grammar
+        self._grammar, self._steering = grammar, steering
         self._lock = threading.Lock()
 
     @classmethod
@@ -90,8 +122,7 @@ class VllmGenerator:
         Args:
             adapter: Folder that `kbqa train-crp` wrote; the shipped one by default.
             base: Base model to use instead of the one that the adapter names.
-            decoding: How far its texts are constrained; not at all by default. ``graph`` is not
-                offered here.
+            decoding: How far its texts are constrained; not at all by default.
             merge: Merge the adapter, once. If not, vLLM adds it at run time, from its own files,
                 which suits large models on a GPU.
             search: ``beam`` always continues to the longest text allowed, so it is slow on a CPU.
@@ -108,19 +139,18 @@ class VllmGenerator:
         prompt, revision = load_prompt_format(adapter), adapter_revision(adapter)
         decoding = decoding or Decoding()
         grammar = decoding_grammar(decoding, prompt)
-        if grammar is not None and search == "beam":
+        if decoding.level != "none" and search == "beam":
             raise ModelError(
                 "vLLM's beam search cannot be constrained here. Sample, or use --decoding none."
             )
         precision = _precision()
-        if merge or is_whole_model(adapter):
-            llm = _start(str(merged_checkpoint(adapter, base, precision)), precision, None)
-            lora = None
-        else:
-            llm = _start(base_model(base), precision, _vllm_rank(adapter))
-            lora = _lora_request(adapter)
+        is_merged = merge or is_whole_model(adapter)
+        model = str(merged_checkpoint(adapter, base, precision)) if is_merged else base_model(base)
+        steering = _Steering(decoding, prompt, model) if decoding.level == "graph" else None
+        llm = _start(model, precision, None if is_merged else _vllm_rank(adapter), steering)
+        lora = None if is_merged else _lora_request(adapter)
         name = f"{base} + {adapter.resolve().name} {revision}, decoding {decoding.level}"
-        return cls(llm, prompt, name, lora, search, seed, grammar)
+        return cls(llm, prompt, name, lora, search, seed, grammar, steering)
 
     @property
     def name(self) -> str:
@@ -137,8 +167,9 @@ class VllmGenerator:
     ) -> list[list[Candidate]]:
         """Write up to n candidates for each request; see `Generator.generate`.
 
-        Sampling takes the greedy text and, if n is above 1, n samples. The deadline is checked
-        before and between vLLM's calls, which cannot be stopped.
+        Sampling takes the greedy text and, if n is above 1, n samples. Of the tokens that the graph
+        allows, samples are drawn from those that beam search would consider, too. The deadline is
+        checked before and between vLLM's calls, and only at level ``graph`` within them.
         """
         if not requests:
             return []
@@ -159,19 +190,24 @@ class VllmGenerator:
         try:
             if self._search == "beam":
                 return self._beams(prompts, n)
-            return self._samples(prompts, n, ends_at)
+            return self._samples(requests, prompts, n, ends_at)
         except (VLLMError, ValueError) as error:
             raise ModelError(f"vLLM failed: {' '.join(str(error).split())}") from error
 
     def _samples(
-        self, prompts: Sequence[list[int]], n: int, ends_at: float | None
+        self,
+        requests: Sequence[Request],
+        prompts: Sequence[list[int]],
+        n: int,
+        ends_at: float | None,
     ) -> list[list[Candidate]]:
-        ways = [self._sampling(1, 0.0)]
-        if n > 1:
-            ways.append(self._sampling(n, TEMPERATURE))
+        steps: Sequence[Steps | None] = [None] * len(requests)
+        if self._steering is not None:
+            steps = self._steering.begin(requests, ends_at)
+        ways = [(1, 0.0), (n, TEMPERATURE)] if n > 1 else [(1, 0.0)]
         outputs = self._llm.generate(
             [{"prompt_token_ids": prompt} for prompt in prompts for _ in ways],
-            ways * len(prompts),
+            [self._sampling(row, *way) for row in range(len(prompts)) for way in ways],
             use_tqdm=False,
             lora_request=self._lora,
         )
@@ -179,20 +215,29 @@ class VllmGenerator:
             _Written(number // len(ways), text.text, text.token_ids, text.cumulative_logprob)
             for number, output in enumerate(outputs)
             for text in output.outputs
-            if text.finish_reason == "stop" and text.cumulative_logprob is not None
+            if self._is_finished(text) and text.cumulative_logprob is not None
         ]
+        if self._steering is not None and self._steering.rows.failure is not None:
+            raise self._steering.rows.failure
         if self._grammar is not None:
             check_deadline(ends_at, "writing paths")
             written = self._scored(prompts, written)
         found: list[list[Candidate]] = [[] for _ in prompts]
         for text in written:
-            found[text.row].append(Candidate(text.text, text.logprob, len(text.tokens)))
+            topics = walked_topics(steps[text.row], text.text)
+            candidate = Candidate(text.text, text.logprob, len(text.tokens), topics)
+            found[text.row].append(candidate)
         return [best_distinct(candidates, n) for candidates in found]
 
-    def _sampling(self, n: int, temperature: float) -> "SamplingParams":
+    def _is_finished(self, text: "CompletionOutput") -> bool:
+        is_dead_end = self._steering is not None and text.stop_reason == self._steering.dead_end
+        return text.finish_reason == "stop" and not is_dead_end
+
+    def _sampling(self, row: int, n: int, temperature: float) -> "SamplingParams":
         from vllm import SamplingParams
         from vllm.sampling_params import StructuredOutputsParams
 
+        steering = self._steering
         return SamplingParams(
             n=n,
             temperature=temperature,
@@ -200,6 +245,8 @@ class VllmGenerator:
             max_tokens=MAX_NEW_TOKENS,
             logprobs=0,
             structured_outputs=self._grammar and StructuredOutputsParams(grammar=self._grammar),
+            stop_token_ids=None if steering is None else [steering.dead_end],
+            extra_args=None if steering is None else {ROW: row},
         )
 
     def _scored(
@@ -209,6 +256,7 @@ class VllmGenerator:
 
         With a grammar, vLLM's own are relative to what the grammar allows, whatever its
         `logprobs_mode`: the ranking would favour texts that the model would not have written.
+        Those under a logits processor are the model's: vLLM computes them before it masks.
         """
         from vllm import SamplingParams
 
@@ -253,13 +301,16 @@ def _precision() -> Precision:
     return fastest_precision("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def _start(model: str, precision: Precision, rank: int | None) -> "LLM":
+def _start(model: str, precision: Precision, rank: int | None, steering: _Steering | None) -> "LLM":
     """Start the engine; a rank is the largest of the adapters to be added at run time."""
     # vLLM writes its log to standard output, which is for results, and reports its use to its
     # makers. Both are settled when it is imported.
     os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+    if steering is not None:
+        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # the engine, in this process
+        os.environ["VLLM_USE_V2_MODEL_RUNNER"] = "0"  # its logits processors have another interface
     import torch
     from transformers import AutoConfig
     from vllm import LLM
@@ -277,9 +328,18 @@ def _start(model: str, precision: Precision, rank: int | None) -> "LLM":
             kv_cache_memory_bytes=_CPU_CACHE_BYTES if on_cpu else None,
             enable_lora=rank is not None,
             max_lora_rank=rank or _RANKS[0],
+            logits_processors=_logits_processors(steering),
         )
     except (OSError, ValueError, RuntimeError, VLLMError) as error:
         raise ModelError(f"vLLM cannot load {model}: {' '.join(str(error).split())}") from error
+
+
+def _logits_processors(steering: _Steering | None) -> "list[type[LogitsProcessor]] | None":
+    if steering is None:
+        return None
+    from kbqa.engine.writing.backends.vllm_steering import in_process
+
+    return [in_process(steering.rows, steering.starts)]
 
 
 def _lora_request(adapter: Path) -> "LoRARequest":

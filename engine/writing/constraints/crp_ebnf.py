@@ -17,7 +17,6 @@ from kbqa.engine.writing.constraints.crp_grammar import ANSWER, INNER, MAX_HOPS,
 from kbqa.engine.writing.constraints.decoding import Decoding, check_form
 from kbqa.engine.writing.constraints.path_walk import is_sayable
 from kbqa.engine.writing.prompt import PromptFormat
-from kbqa.sparql.errors import ModelError
 from kbqa.sparql.forms import relation_text
 
 _VARIABLES = (
@@ -112,18 +111,16 @@ def write_ebnf(relations: Sequence[str], *, is_extended: bool = False) -> str:
 
 
 def decoding_grammar(decoding: Decoding, prompt: PromptFormat) -> str | None:
-    """Return the grammar of a level, or None for level ``none``.
+    """Return the grammar of level ``schema``, or None: the other levels need none, or have none.
 
     Raises:
-        ModelError: The level is ``graph``, or the model writes another text form.
+        ModelError: The model writes a text form that cannot be constrained.
     """
     if decoding.level == "none":
         return None
-    if decoding.level == "graph":
-        raise ModelError(
-            "only --backend transformers offers --decoding graph. Use --decoding schema."
-        )
     check_form(prompt)
+    if decoding.level == "graph":
+        return None
     return write_ebnf(decoding.relations, is_extended=prompt.crp_format == "extended")
 
 

@@ -109,10 +109,8 @@ def test_a_removed_level_names_its_replacement(generate) -> None:
     [
         (("--backend", "server"), "--backend server and --server URL go together"),
         (("--backend", "vllm", "--server", "http://x/v1"), "go together"),
-        (("--backend", "vllm", "--decoding", "graph"), "Use schema with vllm"),
-        (("--server", "http://x/v1", "--decoding", "graph"), "Use schema with server"),
     ],
-    ids=["no server", "a server too many", "vllm", "server"],
+    ids=["no server", "a server too many"],
 )
 def test_a_back_end_that_cannot_do_what_is_asked_is_told(generate, options, message) -> None:
     result, _ = generate(options=options)

@@ -13,11 +13,13 @@ from misbehaving_server import Answer
 from misbehaving_server import MisbehavingServer as Server
 
 from kbqa.engine.writing.backends.server_generator import Search, ServerGenerator
+from kbqa.engine.writing.backends.steering_arguments import Steered, read_steered
 from kbqa.engine.writing.constraints.crp_ebnf import write_ebnf
 from kbqa.engine.writing.constraints.decoding import Decoding
 from kbqa.engine.writing.generate import Request
 from kbqa.engine.writing.prompt import CHATML
 from kbqa.kb.open import open_graph
+from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import DeadlineExceeded, InputError, ModelError
 
 pytest.importorskip("openai", reason="needs the llm extra")
@@ -141,6 +143,57 @@ def test_vllm_is_given_the_grammar_and_reads_again_what_it_wrote(
     asked, again = server.asked
     assert asked["structured_outputs"] == {"grammar": write_ebnf(schema.relations)}
     assert (again["prompt"], again["max_tokens"]) == ([1, 2, 3, 7, 0], 0)
+
+
+@pytest.fixture(scope="module")
+def follows(small_store: Path) -> Iterator[Decoding]:
+    with closing(open_graph(small_store)) as graph:
+        yield Decoding("graph", graph)
+
+
+JAMAICA = Entity("Jamaica", "m.03_r3")
+WALKED = "Main Path:\n Jamaica -[R[location , location , containedby]]-> ?x"
+
+
+def test_vllm_is_given_the_topics_to_follow_the_graph_from(
+    server: Server, follows: Decoding
+) -> None:
+    refused = Answer({"message": "kbqa_topics must be a list of texts"}, 400)
+    server.models = Answer(VLLM_MODELS)
+    server.queue = [refused, texts(choice(WALKED, -1.0))]
+    generator = ServerGenerator(server.url, CHATML, "crp", follows)
+    [[candidate]] = generator.generate([Request("who?", (JAMAICA,))], 1)
+    assert (candidate.logprob, candidate.topics) == (-1.0, ("m.03_r3",))
+    _, asked = server.asked
+    assert read_steered(asked["vllm_xargs"]) == Steered((JAMAICA,), "routerkgqa")
+    assert "structured_outputs" not in asked
+    assert generator.name.endswith("decoding graph")
+
+
+def test_a_vllm_without_the_logits_processor_is_told(server: Server, follows: Decoding) -> None:
+    server.models = Answer(VLLM_MODELS)
+    server.queue = [texts(choice("a", -1.0))]
+    with pytest.raises(ModelError, match=r"cannot follow the graph\. Start it with --log"):
+        ServerGenerator(server.url, CHATML, "crp", follows)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"kbqa_topics": "m.03_r3 Jamaica"},
+        {"kbqa_topics": ["m.03_r3"]},
+        {"kbqa_topics": [3]},
+        {"kbqa_topics": [], "kbqa_form": "sparql"},
+    ],
+    ids=["no list", "no name", "no text", "another form"],
+)
+def test_topics_that_cannot_be_read_are_told(arguments: dict[str, object]) -> None:
+    with pytest.raises(InputError, match=r"kbqa_topics must be a list|kbqa_form is 'sparql'"):
+        read_steered(arguments)
+
+
+def test_a_request_without_topics_is_not_steered() -> None:
+    assert read_steered({"session_id": "1"}) is None
 
 
 @pytest.mark.parametrize(

