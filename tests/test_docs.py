@@ -151,7 +151,8 @@ def _commands(path: Path) -> list[tuple[str, str, set[str]]]:
 
 def _source(module: str) -> str | None:
     """Read a tool's module, and the tools' modules that it may have options from."""
-    file = ROOT / f"{module.replace('.', '/')}.py"
+    path = ROOT / module.replace(".", "/")
+    file = path / "__main__.py" if path.is_dir() else path.with_suffix(".py")
     if not file.is_file():
         return None
     text = file.read_text(encoding="utf-8")
