@@ -8,7 +8,7 @@
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -57,15 +57,6 @@ class Bound:
 
 Measure: TypeAlias = Bound | Extreme
 
-_MORE = r"(?:more|great(?:er)?|larger|higher|bigger|longer|taller|older|later)"
-_LESS = r"(?:less|fewer|smaller|lower|shorter|younger|earlier)"
-_THAN = r"th[ae][nt]"  # the benchmarks have "greater then" and "less that"
-_BOUNDS: tuple[tuple[Operator, str], ...] = (
-    (">=", rf"at least|(?:no|not) {_LESS} {_THAN}"),
-    ("<=", rf"at most|(?:no|not) {_MORE} {_THAN}"),
-    (">", rf"{_MORE} {_THAN}|over|above|exceed(?:s|ing)?|after|since"),
-    ("<", rf"{_LESS} {_THAN}|under|below|before|prior to"),
-)
 _EXTREMES: tuple[tuple[Extreme, str], ...] = (
     (Extreme("date", True), r"last|latest|newest|youngest|most recent(?:ly)?"),
     (Extreme("date", False), r"first|earliest|oldest|least recent(?:ly)?"),
@@ -87,14 +78,37 @@ _NUMBER = r"\d+(?:[,.]\d+)*(?: (?:hundred|thousand|million|billion))?"
 _VALUE = rf"(?: (?!and\b)[a-z]+){{0,3}}? \$?(?:({_DATE})(?!\w)|({_NUMBER})(?![\w-]))"
 """What follows a comparison, after a few words at most: *after the year 1980*."""
 
-_CODE = re.compile(r"\b[A-Z]{2,4}\b")
-_QUOTATION = re.compile(r'"([^"]+)"')
+_MORE = r"(?:more|great(?:er)?|larger|higher|bigger|longer|taller|older|later)"
+_LESS = r"(?:less|fewer|smaller|lower|shorter|younger|earlier)"
+_THAN = r"th[ae][nt]"  # the benchmarks have "greater then" and "less that"
+_BOUND_WORDS: Mapping[Operator, str] = {
+    ">=": rf"at least|(?:no|not) {_LESS} {_THAN}",
+    "<=": rf"at most|(?:no|not) {_MORE} {_THAN}",
+    ">": rf"{_MORE} {_THAN}|over|above|exceed(?:s|ing)?|after|since",
+    "<": rf"{_LESS} {_THAN}|under|below|before|prior to",
+}
+"""In an order in which none takes a part of another: *no more than 5* is not *more than 5*."""
+
+_BOUNDS = {
+    operator: re.compile(rf"\b(?:{words}){_VALUE}", re.IGNORECASE)
+    for operator, words in _BOUND_WORDS.items()
+}
+_DATES = re.compile(rf"\b(?:{_DATE})(?![\w-])", re.IGNORECASE)
+_NUMBERS = re.compile(rf"(?<![\w.,-]){_NUMBER}(?![\w-])", re.IGNORECASE)
+_CODES = re.compile(r"\b[A-Z]{2,4}\b")
+_QUOTATIONS = re.compile(r'"([^"]+)"')
 
 
 def find_measures(question: str) -> list[Measure]:
     """Find the measures of a question, each once, bounds first."""
-    text = " ".join(question.split())
-    return list(dict.fromkeys(_measures(text)))
+    bounds, text = _cut_bounds(question)
+    text = re.sub(_NEITHER, " ", text, flags=re.IGNORECASE)
+    found: list[Measure] = [*bounds]
+    for extreme, words in _EXTREMES:
+        text, count = re.subn(rf"\b(?:{words})\b", " ", text, flags=re.IGNORECASE)
+        if count:
+            found.append(extreme)
+    return list(dict.fromkeys(found))
 
 
 def find_values(question: str) -> list[LiteralTerm]:
@@ -108,31 +122,24 @@ def find_values(question: str) -> list[LiteralTerm]:
     >>> [each.text for each in find_values("Which language with the code EL has 13,000 speakers?")]
     ['13000', 'EL', 'el']
     """
-    text = " ".join(question.split())
-    for _, words in _BOUNDS:
-        text = re.sub(rf"\b(?:{words}){_VALUE}", " ", text, flags=re.IGNORECASE)
-    date = re.compile(rf"\b(?:{_DATE})(?![\w-])", re.IGNORECASE)
-    number = re.compile(rf"(?<![\w.,-]){_NUMBER}(?![\w-])", re.IGNORECASE)
-    texts = [_iso(each) for each in date.findall(text)]
-    text = date.sub(" ", text)
-    texts += [_plain(each) for each in number.findall(text) if len(each) > 1]
-    texts += [each for code in _CODE.findall(text) for each in (code, code.lower())]
-    texts += _QUOTATION.findall(text)
+    _, text = _cut_bounds(question)
+    texts = [_iso(each) for each in _DATES.findall(text)]
+    text = _DATES.sub(" ", text)
+    texts += [_plain(each) for each in _NUMBERS.findall(text) if len(each) > 1]
+    texts += [each for code in _CODES.findall(text) for each in (code, code.lower())]
+    texts += _QUOTATIONS.findall(text)
     return [LiteralTerm(each) for each in dict.fromkeys(filter(None, texts))]
 
 
-def _measures(text: str) -> Iterator[Measure]:
-    for operator, words in _BOUNDS:
-        bound = re.compile(rf"\b(?:{words}){_VALUE}", re.IGNORECASE)
-        for date, number in bound.findall(text):
+def _cut_bounds(question: str) -> tuple[list[Bound], str]:
+    """Return the bounds of a question, and its text without them."""
+    text, bounds = " ".join(question.split()), list[Bound]()
+    for operator, pattern in _BOUNDS.items():
+        for date, number in pattern.findall(text):
             if value := _iso(date) if date else _plain(number):
-                yield Bound(operator, LiteralTerm(value))
-        text = bound.sub(" ", text)  # "no more than 5" is not "more than 5" as well
-    text = re.sub(_NEITHER, " ", text, flags=re.IGNORECASE)
-    for extreme, words in _EXTREMES:
-        text, count = re.subn(rf"\b(?:{words})\b", " ", text, flags=re.IGNORECASE)
-        if count:
-            yield extreme
+                bounds.append(Bound(operator, LiteralTerm(value)))
+        text = pattern.sub(" ", text)
+    return bounds, text
 
 
 def _iso(date: str) -> str:

@@ -62,7 +62,7 @@ class Candidate:
             the order of the request. Only level ``graph`` knows them; else they are empty.
         rank: Its place among the paths that a search of the graph found, from 0, or that of the
             path which it narrows, among these; None if the model wrote it.
-        narrows: Whether the search added a condition to a path.
+        narrows: Whether the search added a condition, an order or a comparison to a path.
     """
 
     text: str

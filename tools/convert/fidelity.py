@@ -35,7 +35,7 @@ from kbqa.sparql.errors import CrpConversionError, GraphError, InputError
 from kbqa.sparql.terms import LiteralTerm
 from tools.convert.query_constructs import CONSTRUCTS, query_constructs
 from tools.graph_servers import MissingServer, oxigraph_server, virtuoso_server
-from tools.score.shares import share_with_interval
+from tools.score.shared.shares import share_with_interval
 
 ENGINES = ("embedded", "oxigraph", "virtuoso")
 ROUTERKGQA = {

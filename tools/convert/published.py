@@ -33,7 +33,7 @@ from kbqa.sparql.crp import AnyOf, Constraint, Crp, Entity, Fork, Hop, IsEntity,
 from kbqa.sparql.errors import CrpConversionError, CrpSyntaxError, InputError
 from kbqa.sparql.forms import parse_routerkgqa, render_crp
 from kbqa.sparql.terms import is_mid
-from tools.score.shares import share_with_interval
+from tools.score.shared.shares import share_with_interval
 
 
 class EntityConstraint(NamedTuple):

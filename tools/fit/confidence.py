@@ -22,7 +22,7 @@ from kbqa.engine.writing.beam_files import read_beams
 from kbqa.kb.open import open_graph
 from kbqa.training.judge.confidence import Judged, fit_confidence
 from tools.fit.answered_questions import FilePair, read_answered
-from tools.score.run_beams import BeamRunner
+from tools.score.shared.run_beams import BeamRunner
 
 
 @click.command(help=__doc__)

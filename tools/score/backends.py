@@ -19,7 +19,7 @@ import click
 from kbqa.engine.writing.beam_files import read_beams
 from kbqa.engine.writing.generate import Candidate
 from kbqa.sparql.errors import InputError
-from tools.score.shares import share_with_interval
+from tools.score.shared.shares import share_with_interval
 
 WANTED = 0.95
 

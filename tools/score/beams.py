@@ -44,14 +44,14 @@ from kbqa.sparql.crp import Crp
 from kbqa.sparql.crp_match import NO_MATCH, CrpMatch, match_crps
 from kbqa.sparql.errors import CrpSyntaxError, InputError
 from kbqa.sparql.forms import read_crp
-from tools.score.run_beams import (
+from tools.score.shared.run_beams import (
     BeamRunner,
     beam_options,
     first_answers,
     rank_by_confidence,
     several_beams,
 )
-from tools.score.shares import paired_difference
+from tools.score.shared.shares import paired_difference
 
 _TIERS = ("independent", "annotated")
 _COLUMNS = ("exact", "skeleton", "main_path", "in_n", "depth", "reachable", "f1")

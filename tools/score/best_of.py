@@ -33,8 +33,8 @@ from kbqa.engine.running.tried import Tried
 from kbqa.engine.writing.beam_files import read_beams
 from kbqa.kb.open import open_graph
 from kbqa.sparql.errors import InputError
-from tools.score.groups import Scores, TrainedRelations, gold_relations, print_tables
-from tools.score.run_beams import BeamRunner, beam_options, rank_by_confidence, several_beams
+from tools.score.shared.groups import Scores, TrainedRelations, gold_relations, print_tables
+from tools.score.shared.run_beams import BeamRunner, beam_options, rank_by_confidence, several_beams
 
 _TIERS = ("independent", "annotated")
 _FIRST = (1, 5, 10)

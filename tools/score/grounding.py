@@ -38,7 +38,7 @@ from kbqa.sparql.crp import Crp, Entity
 from kbqa.sparql.errors import CrpSyntaxError, InputError
 from kbqa.sparql.forms import read_crp
 from kbqa.sparql.queries.mentions import query_mentions
-from tools.score.shares import share_with_interval
+from tools.score.shared.shares import share_with_interval
 
 _WITHIN = 3
 

@@ -54,9 +54,9 @@ from kbqa.sparql.errors import InputError
 from kbqa.training.judge.confidence import Judged, fit_confidence
 from kbqa.training.judge.pools import read_judged
 from tools.score.best_of import question_groups
-from tools.score.groups import Scores, print_tables
-from tools.score.judge_plot import Curve, draw_curves
-from tools.score.run_beams import BeamRunner, beam_options, rank_by_confidence
+from tools.score.shared.groups import Scores, print_tables
+from tools.score.shared.judge_plot import Curve, draw_curves
+from tools.score.shared.run_beams import BeamRunner, beam_options, rank_by_confidence
 
 Keep: TypeAlias = Callable[[Sequence[Tried]], Sequence[Tried]]
 """Returns those of a question's candidates that count."""

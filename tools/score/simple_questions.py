@@ -39,8 +39,8 @@ from kbqa.kb.schema.graph_schema import GraphSchema
 from kbqa.sparql.crp import Hop
 from kbqa.sparql.errors import InputError
 from kbqa.sparql.terms import Term
-from tools.score.groups import Scores, TrainedRelations, print_tables
-from tools.score.run_beams import BeamRunner, beam_options, rank_by_confidence, several_beams
+from tools.score.shared.groups import Scores, TrainedRelations, print_tables
+from tools.score.shared.run_beams import BeamRunner, beam_options, rank_by_confidence, several_beams
 
 _ALL = 1_000_000
 

@@ -82,7 +82,7 @@ class SteeredRows:
         Args:
             at: The row.
             start: The state before its first token; None if the text cannot be begun.
-            tokens: What is written of it. Whoever samples appends to it.
+            tokens: The tokens written so far. The sampler appends to this list.
             is_greedy: Only the likeliest token is wanted.
         """
         self._rows[at] = _Row(start, tokens, is_greedy)

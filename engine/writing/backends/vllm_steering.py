@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 
 
 class _BatchSteering(LogitsProcessor):  # type: ignore[misc]  # mypy runs without vLLM
-    """Keeps the rows of vLLM's batch; what they start from is said by whoever extends it."""
+    """Keeps track of the rows of vLLM's batch. Subclasses say in which state a text begins."""
 
     _rows: SteeredRows
 

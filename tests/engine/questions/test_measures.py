@@ -4,9 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbqa.engine.questions.measures import Bound, Extreme, find_measures, find_values
+from kbqa.engine.questions.measures import Bound, Extreme, Kind, find_measures, find_values
 from kbqa.sparql.terms import LiteralTerm
 
+KINDS: tuple[Kind, ...] = ("number", "date")
 PHRASES = st.sampled_from(["more than", "no less than", "before", "the largest", "at least", ""])
 
 
@@ -69,7 +70,7 @@ def test_other_words_measure_nothing(question: str) -> None:
     ],
 )
 def test_a_year_can_be_compared_as_a_number_and_as_a_date(bound: Bound, kinds: set[str]) -> None:
-    assert {kind for kind in ("number", "date") if bound.measures(kind)} == kinds  # type: ignore[arg-type]
+    assert {kind for kind in KINDS if bound.measures(kind)} == kinds
 
 
 @pytest.mark.parametrize(

@@ -21,16 +21,16 @@ from kbqa.engine.questions.measures import Bound, Kind, Measure, find_measures
 from kbqa.kb.schema.graph_schema import GraphSchema
 from kbqa.sparql.crp import Compare, Constraint, Crp, Hop, Order
 
+_CODE = "type.enumeration"
+"""A key of another database, such as ISO's number; measured only if the question says its name."""
+
 _KINDS: dict[str | None, Kind] = {
     "type.datetime": "date",
     "type.int": "number",
     "type.float": "number",
-    "type.enumeration": "number",
+    _CODE: "number",
 }
 """What values are, by the expected type of their relation."""
-
-_CODE = "type.enumeration"
-"""A key of another database, such as ISO's number; measured only if the question says its name."""
 
 _COORDINATES = "location.geocode."
 """Relations whose numbers say where something is, not how much."""

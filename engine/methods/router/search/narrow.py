@@ -162,7 +162,7 @@ def _terms(target: _Target) -> set[Term]:
 
 
 def _literals(value: LiteralTerm) -> tuple[LiteralTerm, ...]:
-    if _is_measured(value):
+    if _is_number_or_date(value):
         return equal_literals(value)
     return (value, replace(value, language="en"))
 
@@ -170,8 +170,8 @@ def _literals(value: LiteralTerm) -> tuple[LiteralTerm, ...]:
 def _test(target: _Target) -> Test:
     if isinstance(target, Entity):
         return IsEntity(target)
-    return Compare("=", target) if _is_measured(target) else TextEquals(target.text)
+    return Compare("=", target) if _is_number_or_date(target) else TextEquals(target.text)
 
 
-def _is_measured(value: LiteralTerm) -> bool:
+def _is_number_or_date(value: LiteralTerm) -> bool:
     return is_date(value) or is_number(value)

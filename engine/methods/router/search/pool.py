@@ -41,7 +41,7 @@ _NARROWED = 3
 """Written paths, and as many searched ones, to which conditions are added."""
 
 _MEASURED = 5
-"""The same of measures; these few questions need more."""
+"""The same for orders and comparisons, which fewer questions ask for."""
 
 _DEPTH = 2
 """Hops that are searched, and one more if the last leads through a mediator."""
@@ -72,15 +72,15 @@ class PathPool:
         return {"paths": self._widths.candidates, "embedder": self._embedder.name}
 
     def find(self, asked: Asked, tried: Sequence[Tried]) -> list[Candidate]:
-        """Search the graph for paths, and for conditions, that were not written.
+        """Search the graph for what was not written: paths, and what can be added to paths.
 
         Args:
             asked: The question.
             tried: The written candidates, as they fared, best first.
 
         Returns:
-            Searched paths, the most similar to the question first, then those with a condition
-            more.
+            Searched paths, the most similar to the question first, then paths with a condition, an
+            order or a comparison more.
 
         Raises:
             GraphError: The graph does not answer.

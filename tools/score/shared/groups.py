@@ -24,7 +24,7 @@ from kbqa.sparql.errors import InputError
 from kbqa.sparql.forms import read_crp
 from kbqa.sparql.queries.mentions import query_mentions
 from kbqa.training.data.training_set import load_examples
-from tools.score.shares import paired_difference
+from tools.score.shared.shares import paired_difference
 
 Scores = Mapping[str, float]
 """The scores of one question, by column."""

@@ -1,0 +1,1 @@
+"""What several tools that score share, and their pictures."""
