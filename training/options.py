@@ -18,6 +18,7 @@ from kbqa.training.writer.config import (
     ALL_LAYERS,
     FULL_LEARNING_RATE,
     PRESETS,
+    Preset,
     Stage,
     TrainingConfig,
 )
@@ -27,7 +28,6 @@ Command = Callable[..., None]
 
 _DEFAULT = TrainingConfig()
 _SFT_ONLY = (
-    "preset",
     "demo_questions",
     "composed_questions",
     "accumulate",
@@ -100,7 +100,8 @@ def config_options(command: Command) -> Command:
         context = click.get_current_context()
         chosen = {name: rest.pop(name) for name in schema}
         by_reward = context.params.get("stage") == "grpo"
-        settings: dict[str, Any] = dict(GRPO_DEFAULTS if by_reward else PRESETS[preset].settings)
+        settings: dict[str, Any] = dict(GRPO_DEFAULTS if by_reward else {})
+        settings |= _of(TrainingConfig, PRESETS[preset])
         if chosen["full"]:
             settings.setdefault("learning_rate", FULL_LEARNING_RATE)
         settings |= {name: value for name, value in chosen.items() if is_given(name)}
@@ -128,7 +129,10 @@ def stage_options(command: Command) -> Command:
     @functools.wraps(command)
     def with_stage(*args: object, stage: Stage, **rest: object) -> None:
         chosen: dict[str, Any] = {name: rest.pop(name) for name in schema}
+        preset = PRESETS[click.get_current_context().params["preset"]]
+        chosen |= {n: value for n, value in _of(GrpoConfig, preset).items() if not is_given(n)}
         others = _SFT_ONLY if stage == "grpo" else tuple(schema)
+        others = (*others, "preset") if preset.stage != stage else others
         for name in filter(is_given, others):
             option = next(each for each in _parameters() if each.name == name).opts[0]
             raise click.UsageError(f"{option} does not go with --stage {stage}. Leave it out.")
@@ -146,6 +150,12 @@ def stage_options(command: Command) -> Command:
         help="Train on gold paths (sft), or train an adapter further by the F1 of the paths that "
         "it writes (grpo).",
     )(decorated)
+
+
+def _of(config: type[Any], preset: Preset) -> dict[str, Any]:
+    """Return the settings of a preset that a configuration has."""
+    fields = config.__dataclass_fields__
+    return {name: value for name, value in preset.settings.items() if name in fields}
 
 
 def is_given(name: str) -> bool:
@@ -207,7 +217,7 @@ def preset_help() -> str:
         )
         paragraphs.append(f"Preset {name} ({preset.source}): {settings or 'the defaults above'}.")
     defaults = ", ".join(f"{n.replace('_', ' ')} {_shown(v)}" for n, v in GRPO_DEFAULTS.items())
-    paragraphs.append(f"With --stage grpo the defaults are: {defaults}; no preset fits it.")
+    paragraphs.append(f"With --stage grpo the defaults are: {defaults}.")
     return "\n\n".join(paragraphs)
 
 

@@ -75,19 +75,21 @@ class TrainedModel:
         else:
             set_peft_model_state_dict(self.adapted, dict(weights))
 
-    def save(self, directory: Path) -> None:
-        """Write an adapter in PEFT layout, or a whole model with its tokenizer, in bf16.
+    def save(self, directory: Path, *, exactly: bool = False) -> None:
+        """Write an adapter in PEFT layout, or a whole model with its tokenizer.
 
         Args:
             directory: An empty folder.
+            exactly: Write an adapter as precisely as it is trained, and not in bf16.
         """
         if self.adapted is None:
             self._save_model(directory)
         else:
-            self._save_adapter(self.adapted, directory)
+            self._save_adapter(self.adapted, directory, exactly)
 
-    def _save_adapter(self, adapted: "PeftModel", directory: Path) -> None:
-        weights = _in_bf16({name: one.detach() for name, one in self.parameters().items()})
+    def _save_adapter(self, adapted: "PeftModel", directory: Path, exactly: bool) -> None:
+        weights = {name: one.detach() for name, one in self.parameters().items()}
+        weights = weights if exactly else _in_bf16(weights)
         adapted.save_pretrained(str(directory), state_dict=weights, save_embedding_layers=False)
         (directory / "README.md").unlink()  # PEFT's own model card, an empty template
         path = directory / ADAPTER_CONFIG_FILE

@@ -36,9 +36,9 @@ Search = Literal["sample", "beam"]
 
 _CONCURRENT = 16  # requests: vLLM computes them together, llama.cpp one after the other
 
-# vLLM would begin the prompt with the tokenizer's own special token, and sample by the settings
-# that the model's makers recommend for chat.
-_VLLM_AS_IT_IS = {"add_special_tokens": False, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
+VLLM_AS_IT_IS = {"add_special_tokens": False, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
+"""Else vLLM would begin the prompt with the tokenizer's own special token, and sample by the
+settings that the model's makers recommend for chat."""
 # vLLM counts the end of text among a beam's tokens only if it is asked to.
 _VLLM_BEAMS = {"use_beam_search": True, "include_stop_str_in_output": True}
 
@@ -95,7 +95,7 @@ class ServerGenerator:
             raise ModelError(
                 f"{url} is not a vLLM server; only those can be constrained. Use --decoding none."
             )
-        self._extra = _VLLM_AS_IT_IS if is_vllm else {}
+        self._extra = VLLM_AS_IT_IS if is_vllm else {}
         if decoding.level == "graph":
             self._check_follows_graph()
 

@@ -2,16 +2,17 @@
 
 vLLM chooses the tokens, and moves texts between the rows of its batch while they come and go. Here
 each row knows how its text may go on. Of the logits of the next token only those are left that may
-follow, and from which the text can be finished. They keep their values, so that log-probabilities
+follow; `Keep` says which of them. They keep their values, so that log-probabilities
 that are read before the masking are the model's own.
 
-It is the greedy form of `beam_search`: with temperature 0, the text is that of one beam.
+With ``best`` it is the greedy form of `beam_search`: with temperature 0, the text is that of one
+beam.
 """
 
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kbqa.engine.deadline import check_deadline
 from kbqa.engine.writing.backends.beam_search import CONSIDERED, HOPELESS, State, forced_run
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
 
 ROW = "kbqa_row"
 """The argument of a request to an engine in this process: the number of the text's start."""
+
+Keep = Literal["best", "likely", "all"]
+"""Which of the tokens that may follow are left: the likeliest from which the text can be finished;
+those among them that are not hopeless beside it; or all, dead ends included, of free text those
+among the `CONSIDERED` likeliest. ``all`` is what training by reward draws from."""
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +54,7 @@ class _Row:
 
     state: State | None
     tokens: Sequence[int]
-    is_greedy: bool
+    keep: Keep
     read: int = 0
 
 
@@ -76,16 +82,16 @@ class SteeredRows:
         self.ends_at: float | None = None
         self.failure: GraphError | DeadlineExceeded | None = None
 
-    def put(self, at: int, start: State | None, tokens: Sequence[int], *, is_greedy: bool) -> None:
+    def put(self, at: int, start: State | None, tokens: Sequence[int], keep: Keep) -> None:
         """Steer the text of a row from now on.
 
         Args:
             at: The row.
             start: The state before its first token; None if the text cannot be begun.
             tokens: The tokens written so far. The sampler appends to this list.
-            is_greedy: Only the likeliest token is wanted.
+            keep: Which of the tokens that may follow are left.
         """
-        self._rows[at] = _Row(start, tokens, is_greedy)
+        self._rows[at] = _Row(start, tokens, keep)
 
     def drop(self, at: int) -> None:
         """Steer the text of a row no more, if it was steered."""
@@ -126,12 +132,15 @@ class SteeredRows:
             return []
 
     def _following(self, row: _Row, state: State, logits: "Tensor") -> Iterator[int]:
-        """Yield the likeliest token that leads on and, for samples, those not hopeless beside it.
+        """Yield the tokens that are left of those that may follow.
 
         Whether a token leads on may take a query, so it is only asked of tokens that may be taken.
         """
         if state.tokens is not None and len(state.tokens) == 1:
             yield from state.tokens  # within a run of tokens that was found to lead on
+            return
+        if row.keep == "all":
+            yield from (one.token for one in _likeliest(state, logits) if _follows(state, one))
             return
         best: float | None = None
         for token, logit in _likeliest(state, logits):
@@ -139,7 +148,7 @@ class SteeredRows:
                 return
             if self._leads_on(state, token):
                 yield token
-                if row.is_greedy:
+                if row.keep == "best":
                     return
                 if best is None:
                     best = logit
@@ -156,6 +165,10 @@ def _read_on(row: _Row) -> None:
     while row.state is not None and row.read < len(row.tokens):
         row.state = row.state.follow(row.tokens[row.read])
         row.read += 1
+
+
+def _follows(state: State, likely: _Likely) -> bool:
+    return state.tokens is not None or state.follow(likely.token) is not None
 
 
 def _likeliest(state: State, logits: "Tensor") -> Iterator[_Likely]:

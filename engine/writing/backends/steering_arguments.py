@@ -3,11 +3,12 @@
     {"kbqa_topics": ["m.019rg5 Kenya"], "kbqa_form": "extended"}
 
 The topics are those of `Request`, each with its mid, a blank and its name. They may be none: then
-only relations are constrained. Without ``kbqa_topics``, a text is not steered at all.
+only relations are constrained. Without ``kbqa_topics``, a text is not steered at all. With
+``"kbqa_keep": "all"``, samples are drawn from all tokens that may follow; see `Keep`.
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from kbqa.engine.writing.constraints.decoding import CONSTRAINED_FORMS
 from kbqa.sparql.crp import Entity
@@ -16,16 +17,26 @@ from kbqa.sparql.errors import InputError
 GRAPH_PROCESSOR = "kbqa.engine.writing.backends.vllm_steering:GraphProcessor"
 """The logits processor's name, for ``--logits-processors``."""
 
-TOPICS, _FORM = "kbqa_topics", "kbqa_form"
+TOPICS, KEEP, _FORM = "kbqa_topics", "kbqa_keep", "kbqa_form"
+
+Sampled: TypeAlias = Literal["likely", "all"]
+"""What samples are drawn from; see `kbqa.engine.writing.backends.steered_rows.Keep`."""
 
 Arguments = dict[str, str | list[str]]
 
 
 class Steered(NamedTuple):
-    """What steers a text: where its paths may start, and the text form that it is written in."""
+    """What steers a text.
+
+    Attributes:
+        topics: Where its paths may start.
+        crp_format: The text form that it is written in.
+        keep: What it is drawn from, if its temperature is above 0.
+    """
 
     topics: tuple[Entity, ...]
     crp_format: str
+    keep: Sampled = "likely"
 
 
 def write_steered(steered: Steered) -> Arguments:
@@ -35,7 +46,8 @@ def write_steered(steered: Steered) -> Arguments:
     {'kbqa_topics': ['m.019rg5 Kenya'], 'kbqa_form': 'extended'}
     """
     topics = [f"{topic.mid} {topic.name}" for topic in steered.topics if topic.mid and topic.name]
-    return {TOPICS: topics, _FORM: steered.crp_format}
+    arguments: Arguments = {TOPICS: topics, _FORM: steered.crp_format}
+    return arguments if steered.keep == "likely" else {**arguments, KEEP: steered.keep}
 
 
 def read_steered(arguments: Mapping[str, object]) -> Steered | None:
@@ -47,12 +59,15 @@ def read_steered(arguments: Mapping[str, object]) -> Steered | None:
     if TOPICS not in arguments:
         return None
     topics, form = arguments[TOPICS], arguments.get(_FORM, "routerkgqa")
+    keep = next((one for one in get_args(Sampled) if one == arguments.get(KEEP, "likely")), None)
+    if keep is None:
+        raise InputError(f"{KEEP} is {arguments[KEEP]!r}: use {' or '.join(get_args(Sampled))}")
     if form not in CONSTRAINED_FORMS:
         raise InputError(f"{_FORM} is {form!r}: use {' or '.join(CONSTRAINED_FORMS)}")
     if not isinstance(topics, list) or not all(map(_is_topic, topics)):
         raise InputError(f'{TOPICS} must be a list of texts such as "m.019rg5 Kenya"')
     entities = (Entity(name, mid) for mid, _, name in (topic.partition(" ") for topic in topics))
-    return Steered(tuple(entities), str(form))
+    return Steered(tuple(entities), str(form), keep)
 
 
 def _is_topic(topic: object) -> bool:

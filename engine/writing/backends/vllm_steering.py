@@ -94,7 +94,7 @@ def in_process(rows: SteeredRows, starts: Mapping[int, State]) -> type[LogitsPro
             row = (params.extra_args or {}).get(ROW)
             if row is None:
                 return False
-            rows.put(at, starts[row], tokens, is_greedy=params.temperature == 0)
+            rows.put(at, starts[row], tokens, "best" if params.temperature == 0 else "likely")
             return True
 
     return InProcess
@@ -125,7 +125,7 @@ class GraphProcessor(_BatchSteering):
 
     @classmethod
     def validate_params(cls, sampling_params: "SamplingParams") -> None:
-        """Raise `ValueError` if a request's topics cannot be read."""
+        """Raise `ValueError` if what steers a request cannot be read."""
         try:
             read_steered(sampling_params.extra_args or {})
         except InputError as error:
@@ -135,7 +135,8 @@ class GraphProcessor(_BatchSteering):
         steered = read_steered(params.extra_args or {})
         if steered is None:
             return False
-        self._rows.put(at, self._start(steered), tokens, is_greedy=params.temperature == 0)
+        keep = "best" if params.temperature == 0 else steered.keep
+        self._rows.put(at, self._start(steered), tokens, keep)
         return True
 
     def _start(self, steered: Steered) -> State | None:

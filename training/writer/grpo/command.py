@@ -20,6 +20,7 @@ from kbqa.training.writer.grpo.config import GrpoConfig
 from kbqa.training.writer.grpo.loop import RewardResult, RewardSplit
 from kbqa.training.writer.grpo.questions import GoldFinder, find_questions
 from kbqa.training.writer.grpo.reward import RewardFunction
+from kbqa.training.writer.grpo.rollouts import check_rollouts
 from kbqa.training.writer.grpo.train import check_processes, train_by_reward
 from kbqa.training.writer.report.manifest import write_reward_manifest
 from kbqa.training.writer.report.training_log import RewardProgress
@@ -42,6 +43,8 @@ def train_on_graph(
             f"--start {config.start}: it writes paths in the form {written!r}, which cannot be "
             "constrained. Start from an adapter that was trained with another --format."
         )
+    if grpo.rollouts:
+        check_rollouts(grpo.rollouts, config)  # now, not after minutes of looking up questions
     config = replace(config, crp_format=form)
     data = replace(data, demo_questions=0)  # the demo graph is another graph
     with closing(graph.open()) as opened, closing(open_names(opened, graph.timeout_s)) as names:

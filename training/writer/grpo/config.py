@@ -27,6 +27,11 @@ class GrpoConfig:
         ge=0,
         description="Stage grpo: weight of the KL divergence from the adapter to start from.",
     )
+    rollouts: str = Field(
+        default="",
+        description="Stage grpo: URL of a vLLM server to draw paths with, such as "
+        "http://127.0.0.1:8000/v1; docs/model.md says how to start it.",
+    )
     passes: int = Field(default=2, ge=1)
     """Updates of the weights from the paths of one step; the clip matters from the second on."""
     clip: float = Field(default=0.2, gt=0, lt=1)

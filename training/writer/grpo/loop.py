@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _MAX_GRADIENT = 1.0
+_HANDED = "rollouts"  # folder of the adapters that a server draws with
 
 
 class RewardSplit(NamedTuple):
@@ -98,7 +99,7 @@ class RewardLoop:
 
         self.started = time.monotonic()
         self.folder, self.config, self.grpo, self.report = folder, config, grpo, report
-        self.policy = WriterPolicy.load(config, grpo, decoding, device)
+        self.policy = WriterPolicy.load(config, grpo, decoding, device, folder.path / _HANDED)
         self.model = self.policy.model
         self.objective = Objective(self.policy.logits, device, grpo)
         self.reward = reward
@@ -266,6 +267,7 @@ class RewardLoop:
         if not self.validated:
             self._keep()
         self.folder.publish_best()
+        self.policy.sampler.close()
 
     def result(self) -> RewardResult:
         """Return the result of the run."""

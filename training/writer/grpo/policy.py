@@ -1,7 +1,6 @@
 """The writer in training: it draws paths for questions, and writes its best path for each.
 
-`WriterPolicy.draw` alone knows how paths are drawn. A faster sampler, such as vLLM, would take its
-place; it has to return the same records, choices included.
+A `Sampler` draws: the model itself, or a vLLM server that is handed the adapter in training.
 """
 
 import logging
@@ -22,7 +21,9 @@ from kbqa.sparql.errors import GraphError
 from kbqa.training.writer.config import TrainingConfig
 from kbqa.training.writer.grpo.config import GrpoConfig
 from kbqa.training.writer.grpo.questions import as_request
-from kbqa.training.writer.grpo.sampling import Drawn, Sampling, draw_texts
+from kbqa.training.writer.grpo.rollout_server import RolloutServer
+from kbqa.training.writer.grpo.rollouts import ServerSampler
+from kbqa.training.writer.grpo.sampling import Asked, Drawn, Sampler, Sampling, draw_texts
 from kbqa.training.writer.loss import mixed_precision
 from kbqa.training.writer.trained_model import TrainedModel, load_trained_model
 
@@ -68,7 +69,8 @@ class WriterPolicy:
         decoding: Constrains what is written, at level ``graph``.
         pieces: The pieces of the constraining grammar, as tokens.
         device: The device of the model.
-        config: How paths are drawn.
+        sampler: Draws paths.
+        sampling: How they are drawn.
     """
 
     model: TrainedModel
@@ -77,7 +79,8 @@ class WriterPolicy:
     decoding: Decoding
     pieces: Pieces
     device: "torch.device"
-    config: GrpoConfig
+    sampler: Sampler
+    sampling: Sampling
 
     @classmethod
     def load(
@@ -86,8 +89,16 @@ class WriterPolicy:
         grpo: GrpoConfig,
         decoding: Decoding,
         device: "torch.device",
+        handed: Path,
     ) -> "WriterPolicy":
         """Load the adapter to start from, and its base model.
+
+        Args:
+            config: Names the adapter.
+            grpo: How paths are drawn.
+            decoding: Constrains what is written, at level ``graph``.
+            device: Where to load them.
+            handed: Folder in which adapters are handed to a server that draws.
 
         Raises:
             ModelError: One of them is missing or broken, or the adapter's texts cannot be
@@ -99,7 +110,14 @@ class WriterPolicy:
         # Without dropout, which would make the old and the new probabilities of a choice differ.
         model.causal.eval()
         logits = NextTokenLogits.of(model.causal)
-        return cls(model, logits, prompt, decoding, Pieces(model.tokenizer), device, grpo)
+        end = model.tokenizer.eos_token_id
+        sampling = Sampling(grpo.group, grpo.temperature, end, MAX_NEW_TOKENS)
+        sampler: Sampler = _ModelSampler(logits, device)
+        if grpo.rollouts:
+            server = RolloutServer(grpo.rollouts)
+            sampler = ServerSampler(server, model, prompt.crp_format, config.lora_rank, handed)
+        pieces = Pieces(model.tokenizer)
+        return cls(model, logits, prompt, decoding, pieces, device, sampler, sampling)
 
     def draw(self, questions: Sequence[Question], seed: str) -> list[DrawnGroup]:
         """Draw a group of paths for each question; without questions for which the graph fails.
@@ -127,19 +145,11 @@ class WriterPolicy:
 
     def _draw(self, questions: Sequence[Question], seed: str) -> list[DrawnGroup]:
         prompts, steps = self._prompts(questions), self._steps(questions)
-        with mixed_precision(self.device):
-            drawn = draw_texts(
-                self.logits,
-                prompts,
-                starts=[self._start(each) for each in steps],
-                seeds=[f"{seed} {question.id}" for question in questions],
-                sampling=Sampling(
-                    self.config.group,
-                    self.config.temperature,
-                    self.model.tokenizer.eos_token_id,
-                    MAX_NEW_TOKENS,
-                ),
-            )
+        asked = [
+            Asked(prompt, question.topics, self._start(walk), f"{seed} {question.id}")
+            for question, prompt, walk in zip(questions, prompts, steps, strict=True)
+        ]
+        drawn = self.sampler.draw(asked, self.sampling)
         return [
             DrawnGroup(question, tuple(prompt), tuple(self._sample(text, walk) for text in texts))
             for question, prompt, texts, walk in zip(questions, prompts, drawn, steps, strict=True)
@@ -183,6 +193,27 @@ class WriterPolicy:
     def _candidate(self, tokens: Sequence[int], steps: Steps | None) -> Candidate:
         text = self.model.tokenizer.decode(tokens, skip_special_tokens=True)
         return Candidate(text, 0.0, len(tokens), walked_topics(steps, text))
+
+
+@dataclass(frozen=True, slots=True)
+class _ModelSampler:
+    """The model in training draws itself."""
+
+    logits: NextTokenLogits
+    device: "torch.device"
+
+    def draw(self, asked: Sequence[Asked], sampling: Sampling) -> list[list[Drawn]]:
+        with mixed_precision(self.device):
+            return draw_texts(
+                self.logits,
+                [each.prompt for each in asked],
+                starts=[each.start for each in asked],
+                seeds=[each.seed for each in asked],
+                sampling=sampling,
+            )
+
+    def close(self) -> None:
+        pass
 
 
 def _try(

@@ -13,11 +13,12 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from kbqa.engine.writing.backends.batch_reader import BatchReader, NextTokens
 from kbqa.engine.writing.backends.beam_search import CONSIDERED, State, forced_run
 from kbqa.engine.writing.backends.next_token_logits import NextTokenLogits
+from kbqa.sparql.crp import Entity
 
 _BLOCK_TOKENS = 128
 """Tokens that the model reads at a time, padding included, but at least one for each text."""
@@ -49,6 +50,22 @@ class Drawn(NamedTuple):
     choices: tuple[TokenChoice, ...]
     times: int
     is_finished: bool
+
+
+class Asked(NamedTuple):
+    """A question to draw texts for.
+
+    Attributes:
+        prompt: The tokens of its prompt.
+        topics: The entities that its paths may start from.
+        start: The state in which its texts begin.
+        seed: Decides the draws.
+    """
+
+    prompt: Sequence[int]
+    topics: tuple[Entity, ...]
+    start: State
+    seed: str
 
 
 class _Draft(NamedTuple):
@@ -83,6 +100,21 @@ class Sampling(NamedTuple):
     temperature: float
     end: int
     max_new_tokens: int
+
+
+class Sampler(Protocol):
+    """Draws texts from the model in training."""
+
+    def draw(self, asked: Sequence[Asked], sampling: Sampling) -> list[list[Drawn]]:
+        """Draw texts for each question; return the different ones, in the order of their tokens.
+
+        Raises:
+            GraphError: The graph failed for a question.
+            ModelError: Whatever runs the model failed.
+        """
+
+    def close(self) -> None:
+        """Give back what only drawing needs."""
 
 
 def draw_texts(

@@ -65,7 +65,7 @@ def train_by_reward(
     Raises:
         InputError: ``KBQA_PRECISION`` names no precision.
         ModelError: The base model or the adapter is missing or broken, the adapter's texts cannot
-            be constrained, or the `lm` extra is not installed.
+            be constrained, a server that draws paths failed, or an extra is not installed.
         EndpointDown: Nothing answers at the graph's endpoint.
         TrainingError: The folder holds another run or another process writes to it, there is
             nothing to train on, a gradient is not a number, or a launcher started several
@@ -96,6 +96,7 @@ def _settings(
         "stage": "grpo",
         **asdict(config),
         **asdict(grpo),
+        "rollouts": bool(grpo.rollouts),  # a resumed run may use another server
         "start_sha256": weights_sha256([Path(config.start) / ADAPTER_WEIGHTS_FILE]),
         "precision": precision,
         "train_questions": len(split.train),

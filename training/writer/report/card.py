@@ -125,6 +125,8 @@ def _rewarding(manifest: Record) -> Iterator[str]:
         f"- by reward from the graph, with GRPO: {settings['group']} paths drawn for each question"
         f" at temperature {settings['temperature']:g}, constrained by the graph"
     )
+    if settings.get("rollouts"):
+        yield "- the paths were drawn by a vLLM server, so the run cannot be repeated to the bit"
     yield (
         f"- the reward is the F1 of a path's answers, less {settings['relaxed_cost']:.0%} of it if"
         f" the path is relaxed and {settings['part_cost']:.0%} for each hop and constraint"

@@ -16,7 +16,11 @@ from kbqa.engine.writing.backends.beam_search import (  # noqa: E402
     beam_search,
 )
 from kbqa.engine.writing.backends.next_token_logits import NextTokenLogits  # noqa: E402
-from kbqa.engine.writing.backends.steered_rows import SteeredRows, dead_end_token  # noqa: E402
+from kbqa.engine.writing.backends.steered_rows import (  # noqa: E402
+    Keep,
+    SteeredRows,
+    dead_end_token,
+)
 from kbqa.engine.writing.constraints.crp_grammar import start  # noqa: E402
 from kbqa.engine.writing.constraints.decoding import Decoding  # noqa: E402
 from kbqa.engine.writing.constraints.steering import Pieces, SteeredText  # noqa: E402
@@ -53,10 +57,10 @@ class Breaking(Unsteered):
         raise GraphError("the graph failed")
 
 
-def rows_of(*starts: State, is_greedy: bool = True) -> SteeredRows:
+def rows_of(*starts: State, keep: Keep = "best") -> SteeredRows:
     rows = SteeredRows(_END, _DEAD_END)
     for at, state in enumerate(starts):
-        rows.put(at, state, [], is_greedy=is_greedy)
+        rows.put(at, state, [], keep)
     return rows
 
 
@@ -81,7 +85,22 @@ def test_of_the_tokens_that_may_follow_the_likeliest_that_leads_on_is_left() -> 
 def test_samples_are_drawn_from_what_is_not_hopeless() -> None:
     tree = Tree({3: {5: {}}, 4: LEADS_ON, 6: LEADS_ON, 7: LEADS_ON})
     logits = [9.0, 9.0, 9.0, 8.0, 1.0, 9.0, 0.5, 0.9 - HOPELESS]
-    assert kept(rows_of(tree, is_greedy=False), logits) == [{4: 1.0, 6: 0.5}]
+    assert kept(rows_of(tree, keep="likely"), logits) == [{4: 1.0, 6: 0.5}]
+
+
+class Spelled(Tree):
+    """The same, which says only of single tokens whether they may follow."""
+
+    tokens = None  # type: ignore[assignment]
+
+
+def test_all_that_may_follow_is_left_for_training_by_reward() -> None:
+    below: dict[int, dict[int, object]] = {3: {5: {}}, 4: LEADS_ON, 7: LEADS_ON}
+    logits = [9.0, 9.0, 9.0, 8.0, 1.0, 9.0, 0.5, 0.9 - HOPELESS]
+    expected = {3: 8.0, 4: 1.0, 7: pytest.approx(0.9 - HOPELESS)}
+    assert kept(rows_of(Tree(below), keep="all"), logits) == [expected]
+    assert kept(rows_of(Spelled(below), keep="all"), logits) == [expected]
+    assert kept(rows_of(Tree({}), keep="all"), logits) == [{_DEAD_END: 9.0}]
 
 
 def test_a_text_that_cannot_go_on_is_not_finished() -> None:
@@ -106,7 +125,7 @@ def test_texts_move_with_their_rows() -> None:
 
 def test_tokens_are_read_when_the_logits_come() -> None:
     rows, tokens = SteeredRows(_END, _DEAD_END), list[int]()
-    rows.put(0, Tree({3: {4: LEADS_ON}, 5: LEADS_ON}), tokens, is_greedy=True)
+    rows.put(0, Tree({3: {4: LEADS_ON}, 5: LEADS_ON}), tokens, "best")
     tokens.append(-1)  # vLLM's placeholder for a token that is still being sampled
     tokens[0] = 3
     assert list(kept(rows, [1.0] * 8)[0]) == [4]
@@ -191,7 +210,7 @@ def _written(model, prompts, starts, end: int, dead_end: int) -> dict[int, list[
         while waiting and len(batch) < 4:
             number, state = waiting.pop(0)
             batch.append((number, []))
-            rows.put(len(batch) - 1, state, batch[-1][1], is_greedy=True)
+            rows.put(len(batch) - 1, state, batch[-1][1], "best")
         logits = torch.stack([_logits(model, prompts[number] + tokens) for number, tokens in batch])
         rows.mask(logits)
         for (_, tokens), token in zip(batch, logits.argmax(-1).tolist(), strict=True):

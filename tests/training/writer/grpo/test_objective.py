@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -20,15 +21,18 @@ torch = pytest.importorskip("torch", reason="needs the lm extra")
 pytestmark = pytest.mark.usefixtures("one_thread", "float32")
 
 
+CONFIG = GrpoConfig(group=16)
+
+
 @pytest.fixture(scope="module")
 def policy(start_config, small_graph) -> WriterPolicy:
-    config = GrpoConfig(group=16)
-    return WriterPolicy.load(start_config, config, small_graph.decoding, torch.device("cpu"))
+    device = torch.device("cpu")
+    return WriterPolicy.load(start_config, CONFIG, small_graph.decoding, device, Path("unused"))
 
 
 @pytest.fixture(scope="module")
 def objective(policy: WriterPolicy) -> Objective:
-    return Objective(policy.logits, torch.device("cpu"), policy.config)
+    return Objective(policy.logits, torch.device("cpu"), CONFIG)
 
 
 @pytest.fixture(scope="module")

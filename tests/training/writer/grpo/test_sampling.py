@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -141,7 +142,9 @@ def test_another_seed_gives_other_draws(logits):
 @pytest.fixture(scope="module")
 def policy(start_config, small_graph) -> WriterPolicy:
     config = GrpoConfig(group=16)
-    return WriterPolicy.load(start_config, config, small_graph.decoding, torch.device("cpu"))
+    return WriterPolicy.load(
+        start_config, config, small_graph.decoding, torch.device("cpu"), Path("unused")
+    )
 
 
 def test_every_path_that_is_drawn_keeps_to_the_graph(policy, asked_questions) -> None:
