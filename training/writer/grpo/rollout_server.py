@@ -95,7 +95,7 @@ class RolloutServer:
         Raises:
             ModelError: It has not, or does not, or there is no such server.
         """
-        served = self._retrying.call(self._server.models, self.url)
+        served = self.served()
         if not served:
             raise ModelError(f"{self.url} serves no model. Start it with one.")
         # Only the logits processor refuses this, and only one that knows the argument.
@@ -247,7 +247,7 @@ class RolloutServer:
 def _advice(words: str, folder: Path, rank: int) -> str:
     if _has_no_route(words):
         return f"Start the server with the variable {_ALLOW} and with --enable-lora."
-    if "rank" in words:
+    if "max_lora_rank" in words:
         return f"Start the server with --max-lora-rank {max(8, 2 ** math.ceil(math.log2(rank)))}."
     if "No adapter found" in words:
         return f"The server must see the folder under the same name: {folder}."

@@ -22,7 +22,7 @@ from kbqa.engine.writing.backends.beam_search import State
 from kbqa.engine.writing.backends.steered_rows import dead_end_token
 from kbqa.engine.writing.backends.steering_arguments import Steered
 from kbqa.engine.writing.models.adapter_files import weights_sha256
-from kbqa.sparql.errors import GraphError, ModelError
+from kbqa.sparql.errors import EndpointDown, GraphError, ModelError
 from kbqa.training.writer.config import TrainingConfig
 from kbqa.training.writer.grpo.rollout_server import Draw, RolloutServer, ServerText
 from kbqa.training.writer.grpo.sampling import Asked, Drawn, Sampling, TokenChoice
@@ -75,7 +75,8 @@ class ServerSampler:
 
         Raises:
             GraphError: The graph failed for a question, here or in the server.
-            ModelError: The server failed, or it follows another graph.
+            ModelError: The server failed, or it follows another graph: the graph failed for all
+                of several questions, or does not allow what was drawn.
         """
         adapter = self._hand_over()
         dead_end = dead_end_token(self.model.tokenizer)
@@ -97,6 +98,8 @@ class ServerSampler:
         for each, texts in zip(asked, drawn, strict=True):
             try:
                 groups.append(self._group(texts, each.start, sampling.end, dead_end))
+            except EndpointDown:
+                raise
             except GraphError as error:
                 failures.append(error)
         if len(failures) == len(asked) > 1:
