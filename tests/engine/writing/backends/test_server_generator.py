@@ -13,7 +13,12 @@ from misbehaving_server import Answer
 from misbehaving_server import MisbehavingServer as Server
 
 from kbqa.engine.writing.backends.server_generator import Search, ServerGenerator
-from kbqa.engine.writing.backends.steering_arguments import Steered, read_steered
+from kbqa.engine.writing.backends.steering_arguments import (
+    Sampled,
+    Steered,
+    read_steered,
+    write_steered,
+)
 from kbqa.engine.writing.constraints.crp_ebnf import write_ebnf
 from kbqa.engine.writing.constraints.decoding import Decoding
 from kbqa.engine.writing.generate import Request
@@ -184,12 +189,19 @@ def test_a_vllm_without_the_logits_processor_is_told(server: Server, follows: De
         {"kbqa_topics": ["m.03_r3"]},
         {"kbqa_topics": [3]},
         {"kbqa_topics": [], "kbqa_form": "sparql"},
+        {"kbqa_topics": [], "kbqa_keep": "some"},
     ],
-    ids=["no list", "no name", "no text", "another form"],
+    ids=["no list", "no name", "no text", "another form", "other tokens"],
 )
 def test_topics_that_cannot_be_read_are_told(arguments: dict[str, object]) -> None:
-    with pytest.raises(InputError, match=r"kbqa_topics must be a list|kbqa_form is 'sparql'"):
+    with pytest.raises(InputError, match=r"must be a list|is 'sparql'|is 'some'"):
         read_steered(arguments)
+
+
+@pytest.mark.parametrize("keep", ["likely", "all"])
+def test_what_steers_a_text_is_read_as_it_was_written(keep: Sampled) -> None:
+    steered = Steered((JAMAICA,), "extended", keep)
+    assert read_steered(write_steered(steered)) == steered
 
 
 def test_a_request_without_topics_is_not_steered() -> None:
