@@ -29,6 +29,7 @@ from kbqa.engine.running.cross_encoder import (
 )
 from kbqa.engine.writing.models.base_models import quiet_transformers
 from kbqa.sparql.errors import ModelError, TrainingError
+from kbqa.training.writer.loss import mixed_precision
 
 if TYPE_CHECKING:
     import torch
@@ -172,6 +173,8 @@ class _Network:
         return torch.stack(losses).mean()
 
     def _scores(self, questions: Sequence[Read]) -> "Tensor":
+        import torch
+
         pairs = [(one.question, text) for one in questions for text, _ in one.candidates]
         inputs = self._tokenizer(
             *map(list, zip(*pairs, strict=True)),
@@ -180,7 +183,8 @@ class _Network:
             max_length=MAX_TOKENS,
             return_tensors="pt",
         )
-        hidden = self._encoder(**inputs).last_hidden_state
+        with mixed_precision(torch.device("cpu")):
+            hidden = self._encoder(**inputs).last_hidden_state.float()
         mask = inputs["attention_mask"].unsqueeze(-1)
         scores: Tensor = self._head((hidden * mask).sum(1) / mask.sum(1)).squeeze(-1)
         return scores
