@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -154,8 +154,8 @@ def stage_options(command: Command) -> Command:
 
 def _of(config: type[Any], preset: Preset) -> dict[str, Any]:
     """Return the settings of a preset that a configuration has."""
-    fields = config.__dataclass_fields__
-    return {name: value for name, value in preset.settings.items() if name in fields}
+    names = {each.name for each in fields(config)}
+    return {name: value for name, value in preset.settings.items() if name in names}
 
 
 def is_given(name: str) -> bool:

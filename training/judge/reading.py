@@ -28,8 +28,8 @@ from kbqa.engine.running.cross_encoder import (
     SETTINGS_FILE,
 )
 from kbqa.engine.writing.models.base_models import quiet_transformers
+from kbqa.engine.writing.models.precision import mixed_precision
 from kbqa.sparql.errors import ModelError, TrainingError
-from kbqa.training.writer.loss import mixed_precision
 
 if TYPE_CHECKING:
     import torch

@@ -23,6 +23,7 @@ from kbqa.engine.evaluation.scores.calibration import (
 from kbqa.engine.files.provenance import git_revision, hardware, package_versions
 from kbqa.engine.running.cross_encoder import adapter_revision
 from kbqa.engine.running.reading import READER_FOLDER
+from kbqa.engine.writing.models.precision import fastest_precision
 from kbqa.training.data.data_record import data_lines, data_record
 from kbqa.training.data.training_set import ExampleSet, Split, data_file
 from kbqa.training.judge.confidence import Judged, cross_validate
@@ -74,6 +75,7 @@ def write_reports(
         "hardware": hardware(),
         "base": MINILM,
         "started_from": former,
+        "precision": fastest_precision("cpu"),
         "settings": asdict(config),
         "graphs": [dict(part.resources.graph.identity().settings) for part in parts],
         "data": data_record(examples, _split(examples, parts), {}),
@@ -155,7 +157,7 @@ def _card(manifest: Mapping[str, Any]) -> Iterator[str]:
         *([] if former is None else [f"- went on from the weights {former}"]),
         f"- epochs: {settings['epochs']}, {settings['questions_a_step']} questions a step with at"
         f" most {settings['candidates_a_question']} candidates each, listwise; AdamW, learning"
-        f" rate {settings['learning_rate']:g}, seed {settings['seed']}",
+        f" rate {settings['learning_rate']:g}, seed {settings['seed']}, {manifest['precision']}",
         f"- read without their right candidates: {settings['without_right']:.0%} of the questions",
         "",
         "## Measured on the held-out questions",

@@ -140,8 +140,8 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
         "routerkgqa-cwq": Preset(
             "RouterKGQA, Table 9 and published adapters", {**_ROUTERKGQA, "epochs": 10}
         ),
-        # DeepSeekMath trains all weights with 1e-6 and 64 paths a question; an adapter bears ten
-        # times the rate. On one GPU, texts of 8B models are read four at a time.
+        # DeepSeekMath has a learning rate of 1e-6, for all weights. Adapters are trained with ten
+        # times as much. One GPU can learn from four texts of an 8B model at a time.
         "grpo-8b": Preset(
             "an 8B model on GPUs, paths drawn with --rollouts; untested",
             {

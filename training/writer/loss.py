@@ -1,11 +1,10 @@
 """The loss of a batch: on its target tokens alone."""
 
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kbqa.engine.writing.backends.next_token_logits import NextTokenLogits
-from kbqa.engine.writing.models.precision import fastest_precision
+from kbqa.engine.writing.models.precision import mixed_precision
 from kbqa.training.writer.batches import IGNORED, Batch
 
 if TYPE_CHECKING:
@@ -40,11 +39,3 @@ class TargetLoss:
             )
         targets = labels[:, 1:][wanted[:, :-1]]
         return torch.nn.functional.cross_entropy(logits, targets, reduction="sum")
-
-
-def mixed_precision(device: "torch.device") -> AbstractContextManager[None]:
-    """Compute in bf16 if that is the fastest precision of the device."""
-    import torch
-
-    in_bf16 = fastest_precision(device.type) == "bfloat16"
-    return torch.autocast(device.type, torch.bfloat16, enabled=in_bf16)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kbqa.engine.writing.backends.beam_search import beam_search
 from kbqa.engine.writing.generate import MAX_NEW_TOKENS
+from kbqa.engine.writing.models.precision import mixed_precision
 from kbqa.engine.writing.prompt import PromptFormat
 from kbqa.sparql.crp import Step
 from kbqa.sparql.errors import CrpSyntaxError
@@ -19,7 +20,7 @@ from kbqa.sparql.forms import read_crp
 from kbqa.training.data.training_set import Example
 from kbqa.training.writer.batches import Encoded, in_batches
 from kbqa.training.writer.config import TrainingConfig
-from kbqa.training.writer.loss import TargetLoss, mixed_precision
+from kbqa.training.writer.loss import TargetLoss
 from kbqa.training.writer.processes import Processes
 
 if TYPE_CHECKING:

@@ -1,12 +1,11 @@
 """Steer the texts of a batch that something else samples, by masking its logits.
 
 vLLM chooses the tokens, and moves texts between the rows of its batch while they come and go. Here
-each row knows how its text may go on. Of the logits of the next token only those are left that may
-follow; `Keep` says which of them. They keep their values, so that log-probabilities
-that are read before the masking are the model's own.
+each row knows how its text may go on. Of the logits of the next token only some of those that may
+follow are left; `Keep` says which. They keep their values, so that log-probabilities that are read
+before the masking are the model's own.
 
-With ``best`` it is the greedy form of `beam_search`: with temperature 0, the text is that of one
-beam.
+``best`` is the greedy form of `beam_search`: the text is that of one beam.
 """
 
 import logging

@@ -7,10 +7,14 @@ digit, so log-probabilities, and sometimes texts, depend on the processor. With
 """
 
 import os
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from kbqa.sparql.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
 
 Precision = Literal["bfloat16", "float32"]
 OpenVinoPrecision = Literal["int8", "bfloat16", "float32"]
@@ -37,6 +41,18 @@ def fastest_precision(device: str) -> Precision:
             raise InputError(f"{_VARIABLE} is int8, which only --backend openvino computes in")
         case other:
             raise InputError(f"{_VARIABLE} is {other!r}: set it to bfloat16 or float32")
+
+
+def mixed_precision(device: "torch.device") -> AbstractContextManager[None]:
+    """Compute in bf16 if that is the fastest precision of the device.
+
+    Raises:
+        InputError: ``KBQA_PRECISION`` names neither format.
+    """
+    import torch
+
+    in_bf16 = fastest_precision(device.type) == "bfloat16"
+    return torch.autocast(device.type, torch.bfloat16, enabled=in_bf16)
 
 
 def openvino_precision() -> OpenVinoPrecision:

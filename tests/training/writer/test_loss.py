@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kbqa.engine.writing.backends.next_token_logits import NextTokenLogits
+from kbqa.engine.writing.models.precision import mixed_precision
 from kbqa.engine.writing.prompt import CHATML
 from kbqa.training.data.training_set import Example
 from kbqa.training.writer.batches import IGNORED, collate, encode
-from kbqa.training.writer.loss import TargetLoss, mixed_precision
+from kbqa.training.writer.loss import TargetLoss
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

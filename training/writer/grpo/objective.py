@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from kbqa.engine.writing.backends.next_token_logits import NextTokenLogits
+from kbqa.engine.writing.models.precision import mixed_precision
 from kbqa.training.writer.grpo.config import GrpoConfig
 from kbqa.training.writer.grpo.policy import DrawnGroup
 from kbqa.training.writer.grpo.sampling import TokenChoice
-from kbqa.training.writer.loss import mixed_precision
 
 if TYPE_CHECKING:
     import torch

@@ -16,6 +16,7 @@ from kbqa.engine.writing.constraints.crp_grammar import Steps, start
 from kbqa.engine.writing.constraints.decoding import Decoding, check_form, walked_topics
 from kbqa.engine.writing.constraints.steering import Pieces, SteeredText
 from kbqa.engine.writing.generate import MAX_NEW_TOKENS, Candidate, write_apart
+from kbqa.engine.writing.models.precision import mixed_precision
 from kbqa.engine.writing.prompt import PromptFormat, load_prompt_format
 from kbqa.sparql.errors import GraphError
 from kbqa.training.writer.config import TrainingConfig
@@ -24,7 +25,6 @@ from kbqa.training.writer.grpo.questions import as_request
 from kbqa.training.writer.grpo.rollout_server import RolloutServer
 from kbqa.training.writer.grpo.rollouts import ServerSampler
 from kbqa.training.writer.grpo.sampling import Asked, Drawn, Sampler, Sampling, draw_texts
-from kbqa.training.writer.loss import mixed_precision
 from kbqa.training.writer.trained_model import TrainedModel, load_trained_model
 
 if TYPE_CHECKING:

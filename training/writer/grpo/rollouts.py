@@ -25,7 +25,13 @@ from kbqa.engine.writing.models.adapter_files import weights_sha256
 from kbqa.sparql.errors import EndpointDown, GraphError, ModelError
 from kbqa.training.writer.config import TrainingConfig
 from kbqa.training.writer.grpo.rollout_server import Draw, RolloutServer, ServerText
-from kbqa.training.writer.grpo.sampling import Asked, Drawn, Sampling, TokenChoice
+from kbqa.training.writer.grpo.sampling import (
+    Asked,
+    Drawn,
+    Sampling,
+    TokenChoice,
+    allowed_tokens,
+)
 from kbqa.training.writer.run_folder import ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE
 from kbqa.training.writer.trained_model import TrainedModel
 
@@ -159,7 +165,7 @@ class ServerSampler:
         state: State | None = start
         choices: list[TokenChoice] = []
         for at, (token, likeliest) in enumerate(zip(text.tokens, text.likeliest, strict=True)):
-            allowed = _allowed(state, likeliest)
+            allowed = () if state is None else allowed_tokens(state, likeliest)
             if token == dead_end:
                 if allowed:
                     raise GraphError(
@@ -183,15 +189,6 @@ class ServerSampler:
 
     def _shown(self, tokens: Sequence[int]) -> str:
         return repr(self.model.tokenizer.decode(tokens))
-
-
-def _allowed(state: State | None, likeliest: Sequence[int]) -> tuple[int, ...]:
-    """List the tokens that may follow a text, sorted."""
-    if state is None:
-        return ()
-    if state.tokens is not None:
-        return tuple(sorted(state.tokens))
-    return tuple(sorted(one for one in likeliest if state.follow(one) is not None))
 
 
 def _name(adapter: Path, run: Path = Path()) -> str:

@@ -11,7 +11,7 @@ text may follow, these are the allowed ones among the `CONSIDERED` likeliest.
 import math
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -178,7 +178,7 @@ class _Drawing:
         return bool(self.drafts)
 
     def _part(self, draft: _Draft, following: NextTokens) -> None:
-        allowed = _allowed(draft, following)
+        allowed = allowed_tokens(draft.state, _considered(draft, following))
         if not allowed:
             self.done[draft.question].append(draft.drawn)
             return
@@ -189,7 +189,7 @@ class _Drawing:
         rng = random.Random(f"{self.seeds[draft.question]} {tokens}")
         chosen = Counter(rng.choices(allowed, weights, k=times))
         if len(allowed) > 1:
-            choices = (*choices, TokenChoice(len(tokens), tuple(allowed)))
+            choices = (*choices, TokenChoice(len(tokens), allowed))
         for token, n in sorted(chosen.items()):
             ends = token == self.sampling.end
             drawn = Drawn((*tokens, token), choices, n, is_finished=ends)
@@ -213,13 +213,21 @@ class _Drawing:
             self.drafts.append(draft._replace(drawn=drawn, unread=unread, state=state))
 
 
-def _allowed(draft: _Draft, following: NextTokens) -> list[int]:
-    """List the tokens that may follow a text."""
-    state = draft.state
+def allowed_tokens(state: State, likeliest: Iterable[int]) -> tuple[int, ...]:
+    """List the tokens that may follow a text, sorted.
+
+    Args:
+        state: The state of the text.
+        likeliest: The likeliest tokens; only read where free text may follow.
+    """
     if state.tokens is not None:
-        return sorted(state.tokens)
-    likeliest = following.likeliest(draft.row, CONSIDERED)
-    return sorted(token for token, _ in likeliest if state.follow(token) is not None)
+        return tuple(sorted(state.tokens))
+    return tuple(sorted(token for token in likeliest if state.follow(token) is not None))
+
+
+def _considered(draft: _Draft, following: NextTokens) -> Iterator[int]:
+    for token, _ in following.likeliest(draft.row, CONSIDERED):
+        yield token
 
 
 def _unread(draft: _Draft) -> tuple[int, ...]:
