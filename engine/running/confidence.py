@@ -29,9 +29,6 @@ SHIPPED_CONFIDENCE = Path(__file__).with_name("confidence_model.json")
 
 SCHEMA_VERSION = 1
 
-_SMALL_SHARE = 1e-4
-"""Smaller shares count as this one."""
-
 _DOUBT = 0.5
 """What is left of the confidence in answers that pass over a word of the question."""
 
@@ -44,7 +41,8 @@ def describe_tried(tried: Sequence[Tried]) -> list[Features]:
     Shares are of the probability that the written candidates have together. What supports answers
     is the share of those that lead to them in full: a constraint that had to be dropped speaks for
     other answers, not for these. Fits are shared out alike, among all candidates with answers and
-    "none of these", which the cross-encoder scores 0.
+    "none of these", which the cross-encoder scores 0. Answers lead by what their best fit is above
+    that of all others, none of these included.
 
     Returns:
         The features of each candidate; none if it has no answers. A count is one answer, and so is
@@ -57,15 +55,15 @@ def describe_tried(tried: Sequence[Tried]) -> list[Features]:
     support = _summed(said, shares, is_full)
     is_read = [each.fit is not None for each in tried]
     fits = _spread(softmax([*(each.fit for each in tried if each.fit is not None), 0.0]), is_read)
-    fitting = _summed(said, fits, is_read)
+    fitting, leads = _summed(said, fits, is_read), _leads(tried)
     return [
         {
             **_features(each, share, support.get(says, 0.0)),
-            **_fit_features(each, fit, fitting.get(says, 0.0)),
+            **_fit_features(each, fitting.get(says, 0.0), leads.get(says, 0.0)),
         }
         if each.table is not None
         else {}
-        for each, share, fit, says in zip(tried, shares, fits, said, strict=True)
+        for each, share, says in zip(tried, shares, said, strict=True)
     ]
 
 
@@ -86,15 +84,22 @@ def _summed(
     return sums
 
 
-def _fit_features(tried: Tried, share: float, support: float) -> Features:
+def _leads(tried: Sequence[Tried]) -> Mapping[Said, float]:
+    """Compute by how much the best fit of each answer is above that of all others."""
+    best: dict[Said, float] = {}
+    for each in tried:
+        if each.fit is not None:
+            best[each.said] = max(each.fit, best.get(each.said, each.fit))
+    return {
+        says: fit - max([0.0, *(other for said, other in best.items() if said != says)])
+        for says, fit in best.items()
+    }
+
+
+def _fit_features(tried: Tried, support: float, lead: float) -> Features:
     if tried.fit is None:
         return {}
-    return {
-        "fit": tried.fit,
-        "fit share": share,
-        "fit support": support,
-        "log fit share": math.log(share + _SMALL_SHARE),
-    }
+    return {"fit": tried.fit, "fit support": support, "fit lead": lead}
 
 
 def rank_tried(tried: Sequence[Tried]) -> list[int]:

@@ -65,7 +65,7 @@ _FIRST = (1, 3, 5, 10)
 _FIRST_ANSWERS = 10
 
 _GROUPS: Mapping[str, Collection[str]] = {
-    "what was read": ("fit", "fit share", "fit support", "log fit share"),
+    "what was read": ("fit", "fit support", "fit lead"),
     "what was written": ("logprob", "token_logprob", "share", "support"),
     "source and rank": ("searched", "rank", "narrows"),
     "path and topic": ("hops", "constraints", "topic", "mentioned", "replaced"),

@@ -85,6 +85,18 @@ def test_what_says_the_same_supports_itself_whatever_shows_it() -> None:
     assert supports == [2, 2, 2, 2, 1, 2, 2, 1]
 
 
+def test_answers_lead_by_what_their_best_fit_is_above_others_and_none() -> None:
+    tried = [
+        _tried(-1.0, "m.1", fit=1.0),
+        _tried(-1.0, "m.1", fit=3.0),
+        _tried(-1.0, "m.2", fit=2.0),
+        _tried(-1.0, "m.3"),
+    ]
+    assert [each.get("fit lead") for each in describe_tried(tried)] == [1.0, 1.0, -1.0, None]
+    [alone] = describe_tried([_tried(-1.0, "m.1", fit=-2.0)])
+    assert alone["fit lead"] == -2.0
+
+
 def test_a_long_list_behind_a_count_or_a_no_is_still_one_answer() -> None:
     many = [f"m.{number}" for number in range(30)]
     counted, no, listed = describe_tried(
