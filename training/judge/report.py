@@ -138,7 +138,7 @@ def _card(manifest: Mapping[str, Any]) -> Iterator[str]:
         "## Data",
         "",
         "The cross-encoder was trained on the questions of the second column. The logistic model",
-        "was fitted to those of the third, with what a writer wrote that does not know them.",
+        "was fitted to those of the third, on paths by a writer that does not know them.",
         "",
         *data_lines(manifest["data"]),
         "",
