@@ -226,6 +226,7 @@ def allowed_tokens(state: State, likeliest: Iterable[int]) -> tuple[int, ...]:
 
 
 def _considered(draft: _Draft, following: NextTokens) -> Iterator[int]:
+    """Yield the likeliest tokens; they are looked up when the first is needed."""
     for token, _ in following.likeliest(draft.row, CONSIDERED):
         yield token
 
