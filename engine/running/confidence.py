@@ -97,9 +97,10 @@ def _leads(tried: Sequence[Tried]) -> Mapping[Said, float]:
 
 
 def _fit_features(tried: Tried, support: float, lead: float) -> Features:
+    voted = {} if tried.votes is None else {"votes": tried.votes}
     if tried.fit is None:
-        return {}
-    return {"fit": tried.fit, "fit support": support, "fit lead": lead}
+        return voted
+    return {**voted, "fit": tried.fit, "fit support": support, "fit lead": lead}
 
 
 def rank_tried(tried: Sequence[Tried]) -> list[int]:

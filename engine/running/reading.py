@@ -14,6 +14,7 @@ from pathlib import Path
 
 from kbqa.engine.running.candidate_text import candidate_text
 from kbqa.engine.running.cross_encoder import CrossEncoder
+from kbqa.engine.running.precedents import Precedents
 from kbqa.engine.running.tried import Tried
 from kbqa.kb.schema.graph_schema import GraphSchema
 
@@ -29,15 +30,16 @@ class CandidateReader:
 
     Args:
         encoder: Scores texts.
+        precedents: Training questions, which vote.
         schema: Of the graph.
     """
 
-    def __init__(self, encoder: CrossEncoder, schema: GraphSchema) -> None:
-        self._encoder, self._schema = encoder, schema
-        self.revision = encoder.revision
+    def __init__(self, encoder: CrossEncoder, precedents: Precedents, schema: GraphSchema) -> None:
+        self._encoder, self._precedents, self._schema = encoder, precedents, schema
+        self.revision = f"{encoder.revision} {precedents.revision}"
 
     def read(self, question: str, tried: Sequence[Tried]) -> list[Tried]:
-        """Score how well each candidate with answers fits the question, as `Tried.fit`.
+        """Score how well each candidate with answers fits, as `Tried.fit` and `Tried.votes`.
 
         Args:
             question: As asked.
@@ -47,9 +49,13 @@ class CandidateReader:
             GraphError: The graph does not answer.
         """
         texts = [text_of(each, self._schema) for each in tried]
+        ran = [each.relaxation.crp for each in tried if each.relaxation is not None]
+        votes = dict(zip(ran, self._precedents.votes(question, ran, self._schema), strict=True))
         scores = iter(self._encoder.score(question, [text for text in texts if text is not None]))
         return [
-            each if text is None else replace(each, fit=next(scores))
+            each
+            if text is None or each.relaxation is None
+            else replace(each, fit=next(scores), votes=votes[each.relaxation.crp])
             for each, text in zip(tried, texts, strict=True)
         ]
 

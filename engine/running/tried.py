@@ -55,6 +55,8 @@ class Tried:
         mentioned: How many entities of the constraints that were run the question mentions.
         not_understood: Words of the question that ask for something else than what was run.
         fit: How well its path and answers fit the question, by `CandidateReader`; None if unread.
+        votes: Share of similar training questions that ask for its last relation, in [0, 1], by
+            `CandidateReader`; None if unread.
         confidence: The F1 to be expected of its answers, in [0, 1]; None if it was not judged.
         answer_confidences: How sure each of its answers is, in [0, 1], if it answers the question;
             empty if it was not judged or lists none.
@@ -76,6 +78,7 @@ class Tried:
     mentioned: int = 0
     not_understood: tuple[str, ...] = ()
     fit: float | None = None
+    votes: float | None = None
     confidence: float | None = None
     answer_confidences: Mapping[Term, float] = field(default_factory=dict)
     first_answers: tuple[str, ...] = ()

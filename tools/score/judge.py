@@ -66,6 +66,7 @@ _FIRST_ANSWERS = 10
 
 _GROUPS: Mapping[str, Collection[str]] = {
     "what was read": ("fit", "fit support", "fit lead"),
+    "similar questions": ("votes",),
     "what was written": ("logprob", "token_logprob", "share", "support"),
     "source and rank": ("searched", "rank", "narrows"),
     "path and topic": ("hops", "constraints", "topic", "mentioned", "replaced"),

@@ -106,7 +106,7 @@ def train_judge(
     from kbqa.engine.writing.models.base_models import require_lm_extra
     from kbqa.kb.open import open_graph
     from kbqa.training.data.training_set import load_examples
-    from kbqa.training.judge.gold import gather_parts
+    from kbqa.training.judge.gold import find_precedents, gather_parts
     from kbqa.training.judge.reading import ReadingConfig
     from kbqa.training.judge.report import CARD_FILE, write_reports
     from kbqa.training.judge.run import Reports
@@ -146,8 +146,10 @@ def train_judge(
         sources = dict.fromkeys(each.source for each in examples.examples)
         bar = stack.enter_context(tqdm(unit="question", disable=None))
         config = ReadingConfig(epochs=epochs, seed=seed)
+        precedents = find_precedents(examples, held_out, opened[0])
         model = train(
             parts,
+            precedents,
             output,
             config,
             f"{counts['held_out']} questions of {', '.join(sources)}; linked",
@@ -155,7 +157,7 @@ def train_judge(
             start,
         )
         beams = {"held out": held_out_files, "read": beam_files}
-        write_reports(output, config, examples, parts, beams, start)
+        write_reports(output, config, examples, parts, len(precedents), beams, start)
     if as_json:
         click.echo(json.dumps({"judge": str(output), "questions": counts}))
         return

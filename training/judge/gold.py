@@ -10,8 +10,12 @@ from kbqa.engine.linking.model import LinkingModel
 from kbqa.engine.methods.router.search.pool import PathPool
 from kbqa.engine.questions.question_sets import Question
 from kbqa.engine.resources import Resources
+from kbqa.engine.running.precedents import Precedents
 from kbqa.engine.writing.constraints.decoding import Decoding
 from kbqa.engine.writing.generate import Candidate
+from kbqa.kb.graph import Graph
+from kbqa.kb.schema.graph_schema import GraphSchema
+from kbqa.sparql.forms import read_crp
 from kbqa.training.data.training_set import DEMO_SOURCE, Example, ExampleSet, families_of
 from kbqa.training.judge.pools import PoolRunner
 from kbqa.training.judge.run import Part
@@ -64,6 +68,26 @@ def gather_parts(
         )
         for gold, each in zip(golds, resources, strict=True)
     ]
+
+
+def find_precedents(examples: ExampleSet, held_out: Beams, graph: Graph) -> Precedents:
+    """Keep the questions on a graph that are of no family that is held out.
+
+    Args:
+        examples: The questions.
+        held_out: By the ids of the questions that are held out.
+        graph: Has the schema.
+
+    Raises:
+        GraphError: The graph does not answer.
+    """
+    away = families_of(examples.examples, held_out)
+    answered = [
+        (each.question, read_crp(each.target).crp)
+        for each in examples.examples
+        if each.id not in away and each.source != DEMO_SOURCE
+    ]
+    return Precedents.of(Embedder.load(), GraphSchema(graph), answered)
 
 
 def _of_files(examples: ExampleSet, files: Sequence[Path], resources: Resources) -> list[_Gold]:

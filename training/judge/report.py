@@ -51,6 +51,7 @@ def write_reports(
     config: ReadingConfig,
     examples: ExampleSet,
     parts: Sequence[Part],
+    precedents: int,
     beams: Mapping[str, Sequence[Path]],
     start: Path | None,
 ) -> None:
@@ -61,6 +62,7 @@ def write_reports(
         config: How its cross-encoder was trained.
         examples: The questions, and what was left out.
         parts: As they were divided.
+        precedents: How many questions it remembers.
         beams: The files of written candidates, by what they are for.
         start: The judge whose cross-encoder it went on from; None for a new one.
     """
@@ -79,6 +81,7 @@ def write_reports(
         "settings": asdict(config),
         "graphs": [dict(part.resources.graph.identity().settings) for part in parts],
         "data": data_record(examples, _split(examples, parts), {}),
+        "precedents": precedents,
         "beams": {use: [data_file(path)._asdict() for path in of] for use, of in beams.items()},
         "result": {
             "reader": adapter_revision(output / READER_FOLDER),
@@ -133,7 +136,9 @@ def _card(manifest: Mapping[str, Any]) -> Iterator[str]:
         "A cross-encoder that reads a question with a reasoning path and its answers, and a",
         "logistic model of how likely the answers are right. Written by `kbqa train-judge`, and",
         "used by `kbqa ask --set judge=DIR`. It knows words of questions and relations, but no",
-        "facts.",
+        f"facts. It also remembers {manifest['precedents']:,} training questions, without the names"
+        " in them, with the",
+        "relations that answer them.",
         "",
         "## Data",
         "",

@@ -21,6 +21,7 @@ from kbqa.engine.methods.router.search.pool import PathPool
 from kbqa.engine.resources import Resources
 from kbqa.engine.running.confidence import ConfidenceModel
 from kbqa.engine.running.cross_encoder import SETTINGS_FILE, CrossEncoder
+from kbqa.engine.running.precedents import Precedents
 from kbqa.engine.running.reading import CONFIDENCE_FILE, READER_FOLDER, CandidateReader
 from kbqa.kb.schema.graph_schema import GraphSchema
 from kbqa.training.judge.confidence import fit_confidence
@@ -64,6 +65,7 @@ class Part(NamedTuple):
 
 def train_judge(
     parts: Sequence[Part],
+    precedents: Precedents,
     output: Path,
     config: ReadingConfig,
     fitted_on: str,
@@ -74,7 +76,8 @@ def train_judge(
 
     Args:
         parts: The questions.
-        output: The folder: the cross-encoder in ``reader``, the model beside it.
+        precedents: Questions that vote; of none of the families held out.
+        output: The folder: the cross-encoder in ``reader``, precedents and model beside it.
         config: How the cross-encoder is trained.
         fitted_on: Describes the held-out questions, for reports.
         reports: Called with the progress.
@@ -98,9 +101,10 @@ def train_judge(
             list(read_texts(texts)), output / READER_FOLDER, config, reports.trained, former
         )
     encoder = CrossEncoder.load(output / READER_FOLDER)
+    precedents.save(output)
     reports.begun("reading the candidates of held-out questions")
     for part in parts:
-        reader = CandidateReader(encoder, GraphSchema(part.resources.graph))
+        reader = CandidateReader(encoder, precedents, GraphSchema(part.resources.graph))
         runner = PoolRunner(part.resources, part.pool, reader)
         write_rows(features, part.held_out, runner.features, reports.pooled)
     model = fit_confidence(list(read_judged(features)), fitted_on, config.seed)

@@ -15,6 +15,7 @@ from kbqa.engine.resources import Resources
 from kbqa.engine.running.confidence import SHIPPED_CONFIDENCE, ConfidenceModel
 from kbqa.engine.running.cross_encoder import CrossEncoder
 from kbqa.engine.running.execute import Policy
+from kbqa.engine.running.precedents import Precedents
 from kbqa.engine.running.reading import CONFIDENCE_FILE, READER_FOLDER, CandidateReader
 from kbqa.engine.writing.generate import Generator, NoPaths
 from kbqa.kb.schema.graph_schema import GraphSchema
@@ -131,7 +132,8 @@ def make_reader(settings: RouterSettings, resources: Resources) -> CandidateRead
     if settings.judge_folder is None:
         return None
     encoder = CrossEncoder.load(settings.judge_folder / READER_FOLDER)
-    return CandidateReader(encoder, GraphSchema(resources.graph))
+    precedents = Precedents.load(Embedder.load(), settings.judge_folder)
+    return CandidateReader(encoder, precedents, GraphSchema(resources.graph))
 
 
 def _threshold(

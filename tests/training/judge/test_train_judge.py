@@ -85,7 +85,7 @@ def test_a_judge_is_trained_and_resumed(files: Path, demo_store: Path) -> None:
     judge = files / "judge"
     assert f"kbqa ask --set judge={judge}" in result.stdout
     model = ConfidenceModel.load(judge / CONFIDENCE_FILE)
-    assert {"fit", "fit lead", "searched"} <= model.weights.keys()
+    assert {"fit", "fit lead", "searched", "votes"} <= model.weights.keys()
     assert (judge / READER_FOLDER).is_dir()
     card = (judge / CARD_FILE).read_text("utf-8")
     assert "| set | 10 | 10 |" in card
