@@ -17,12 +17,15 @@ import click
 
 from kbqa.engine.answer import term_text
 from kbqa.engine.files.json_lines import read_rows
+from kbqa.engine.questions.official import read_question_rows
 from kbqa.engine.questions.question_sets import Question, topic_entities
 from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph
 from kbqa.sparql.compiler.compile import compile_crp
 from kbqa.sparql.convert.from_sparql import crp_from_sparql
 from kbqa.sparql.errors import GraphError, InputError
+from kbqa.training.data.targets import row_query
+from kbqa.training.data.training_set import row_id
 
 
 class FilePair(click.ParamType[tuple[Path, Path]]):
@@ -45,17 +48,18 @@ class FilePair(click.ParamType[tuple[Path, Path]]):
 
 def read_answered(path: Path, ids: set[str], graph: Graph) -> Iterator[Question]:
     """Read the questions with these ids whose gold query has answers on the graph."""
-    for _, row in read_rows(path):
-        if (id_ := str(row["id"])) not in ids:
+    for number, row in read_question_rows(path):
+        id_, query = row_id(row, number), row_query(row)
+        if id_ not in ids or not query:
             continue
         try:
-            table = graph.select(compile_crp(crp_from_sparql(row["sparql"])))
+            table = graph.select(compile_crp(crp_from_sparql(query)))
         except (GraphError, InputError):
             continue
         gold = frozenset(term_text(cells[0]) for cells in table.rows if cells[0] is not None)
         if gold:
             topics = tuple(topic_entities(row))
-            yield Question(id_, row["question"], topics, (gold,), sparql=row["sparql"])
+            yield Question(id_, row["question"], topics, (gold,), sparql=query)
 
 
 @click.command(help=__doc__)
