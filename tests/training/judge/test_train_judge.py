@@ -92,6 +92,7 @@ def test_a_judge_is_trained_and_resumed(files: Path, demo_store: Path) -> None:
     assert "held out: `beams-1.jsonl`, SHA-256 " in card
     manifest = json.loads((judge / MANIFEST_FILE).read_text("utf-8"))
     assert manifest["result"]["questions"] == 10
+    assert manifest["precedents"] == 10  # none of those held out
     assert manifest["result"]["f1"] <= manifest["result"]["best_f1"] == 1.0
     again = _train(files, demo_store)
     assert again.exit_code == 0, again.stderr
