@@ -25,6 +25,9 @@ from kbqa.engine.linking.words import (
 from kbqa.kb.names.index import NameMatch, Span
 from kbqa.kb.names.keys import normalise
 from kbqa.kb.names.search import Names
+from kbqa.sparql.crp import Crp, Entity, IsEntity
+
+_TYPE_RELATION = "common.topic.notable_types"
 
 _MAX_NAME_WORDS = 12
 _MAX_NEAR_LOOKUPS = 12  # of 1 ms each on 350,000 names, of 2 to 6 ms on ten million
@@ -275,3 +278,18 @@ def _capitalised_runs(words: Sequence[str]) -> Iterator[tuple[int, int]]:
         capitals = [i for i in stretch if is_capital[i] and not is_function[i]]
         if is_run and len(capitals) > 1:
             yield capitals[0], capitals[-1] + 1
+
+
+def named_entities(crp: Crp) -> tuple[Entity, ...]:
+    """Return the entities of a CRP that a question mentions by name, each once.
+
+    An entity that is only the type of an answer is not among them: a common noun says it.
+    """
+    types = {
+        each.test.entity
+        for each in crp.all_constraints()
+        if isinstance(each.test, IsEntity)
+        and each.hops
+        and each.hops[-1].relation == _TYPE_RELATION
+    }
+    return tuple(dict.fromkeys(each for each in crp.entities() if each not in types))

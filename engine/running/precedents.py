@@ -10,14 +10,15 @@ Source: Das et al. 2021, Case-based Reasoning for Natural Language Queries over 
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.files.manifest import file_sha256
+from kbqa.engine.linking.mentions import named_entities
 from kbqa.kb.schema.graph_schema import GraphSchema
-from kbqa.sparql.crp import Crp, Hop, IsEntity
+from kbqa.sparql.crp import Crp, Hop
 from kbqa.sparql.errors import ModelError
 
 if TYPE_CHECKING:
@@ -33,8 +34,6 @@ _NEAREST = 20
 _TEMPERATURE = 0.1
 """Of cosines. On held-out questions 0.05 and 0.2, or 10 and 50 questions, made no difference, nor
 did it gain anything to count those with the same main path as well."""
-
-_TYPE_RELATION = "common.topic.notable_types"
 
 
 class Precedents:
@@ -181,20 +180,8 @@ def without_names(question: str, crps: Iterable[Crp]) -> str:
     >>> without_names("what is the capital of Kenya?", [crp])
     'what is the capital of it?'
     """
-    names = {name for crp in crps for name in _names(crp)}
+    names = {each.name for crp in crps for each in named_entities(crp) if each.name}
     for name in sorted(names, key=lambda each: (-len(each), each)):
         pattern = rf"(?<!\w){re.escape(name)}(?!\w)"
         question = re.sub(pattern, "it", question, flags=re.IGNORECASE)
     return question
-
-
-def _names(crp: Crp) -> Iterator[str]:
-    """Yield the names of a CRP's entities, but not of types, which common nouns name."""
-    types = {
-        each.test.entity
-        for each in crp.all_constraints()
-        if isinstance(each.test, IsEntity)
-        and each.hops
-        and each.hops[-1].relation == _TYPE_RELATION
-    }
-    yield from (each.name for each in crp.entities() if each.name and each not in types)
