@@ -1,6 +1,7 @@
 """Fixtures for tests of several folders: a small real graph, served in both ways."""
 
 import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
@@ -21,6 +22,10 @@ from tools.graph_servers import MissingServer, oxigraph_server, virtuoso_server
 # A busy machine is not a failure.
 settings.register_profile("kbqa", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("kbqa")
+
+# A script's background process ignores Ctrl-C, and so would every process that a test stops by it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 NS = "http://rdf.freebase.com/ns/"
 
