@@ -89,6 +89,7 @@ class ScriptedGenerator:
     """
 
     name = "scripted"
+    suggested_relations = 0
 
     def __init__(self, *replies: Sequence[tuple[str, float]] | BaseException) -> None:
         self.replies = list(replies)

@@ -111,8 +111,13 @@ def train_crp(
 
     if not files and not demo_questions:
         raise click.UsageError("nothing to train on: give --data FILE or --demo-questions N")
-    if composed_questions and graph.store is None and not graph.endpoints:
-        raise click.UsageError("--composed-questions needs a graph: give --store or --endpoint")
+    if graph.store is None and not graph.endpoints:
+        needing = {
+            "--composed-questions": composed_questions,
+            "--suggested-relations": config.suggested_relations,
+        }
+        for option in (name for name, number in needing.items() if number):
+            raise click.UsageError(f"{option} needs a graph: give --store or --endpoint")
     require_lm_extra()
     base_model(config.base)  # a missing model is an error now, not after minutes of reading
     data = DataChoice(
@@ -143,15 +148,26 @@ def _train_on_paths(
     is_main = Processes.from_environment().is_main
     with _opened(graph) as opened:
         gathered = data.load(config.crp_format, opened)
-    split = data.split(gathered)
-    if is_main:
-        print_counts(gathered)
-    split = data.weigh(split, gathered)
+        split = data.split(gathered)
+        if is_main:
+            print_counts(gathered)
+        split = data.weigh(split, gathered)
+        if opened is not None and config.suggested_relations:
+            split = _suggest(split, opened, config.suggested_relations)
     result = train_adapter(split, output, config, _print_progress)
     if is_main:
         write_training_manifest(output, config, gathered, split, result)
         write_reports(output, split)
         _print_result(result, config, as_json)
+
+
+def _suggest(split: Split, graph: Graph, count: int) -> Split:
+    from tqdm import tqdm
+
+    from kbqa.training.data.suggested import suggest_relations
+
+    with tqdm(desc="suggesting relations", unit="question", disable=None) as bar:
+        return suggest_relations(split, graph, count, bar.update)
 
 
 @contextmanager

@@ -34,6 +34,7 @@ _SFT_ONLY = (
     "full",
     "lora_dropout",
     "crp_format",
+    "suggested_relations",
     "max_length",
     "gradient_checkpointing",
 )

@@ -40,7 +40,6 @@ def encode_distances(
         2 + 4 · rounds), or (nodes, 0).
     """
     import numpy as np
-    from scipy.sparse import csr_array
 
     if not rounds:
         return np.zeros((nodes, 0), dtype=np.float32)
@@ -50,10 +49,9 @@ def encode_distances(
     columns = [marks]
     for sources, ends in ((heads, tails), (tails, heads)):
         degrees = np.maximum(np.bincount(ends, minlength=nodes), 1)
-        # Entries of one place are added, so parallel edges count each.
-        averaging = csr_array((1 / degrees[ends], (ends, sources)), shape=(nodes, nodes))
-        column = marks
-        for _ in range(rounds):
-            column = averaging @ column
-            columns.append(column)
+        both = marks
+        for _ in range(rounds):  # Parallel edges count each.
+            sums = [np.bincount(ends, column[sources], nodes) for column in both.T]
+            both = np.stack(sums, axis=1) / degrees[:, None]
+            columns.append(both)
     return np.concatenate(columns, axis=1, dtype=np.float32)

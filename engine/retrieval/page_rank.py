@@ -6,7 +6,6 @@ answering by learning intermediate supervision signals*), with its restart proba
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
 
 RESTART = 0.8
 """The probability of a walk to go back to a topic at each step."""
@@ -30,10 +29,10 @@ def page_rank(
     """
     start = np.zeros(size)
     start[:topics] = 1 / topics
-    ends = np.concatenate([heads, tails]), np.concatenate([tails, heads])
-    weights = coo_array((np.ones(len(ends[0])), ends), shape=(size, size)).tocsr()
-    edges = np.maximum(np.bincount(ends[1], minlength=size), 1)
+    here, there = np.concatenate([heads, tails]), np.concatenate([tails, heads])
+    edges = np.maximum(np.bincount(there, minlength=size), 1)
     reached = start
     for _ in range(ROUNDS):
-        reached = RESTART * start + (1 - RESTART) * (weights @ (reached / edges))
+        walked = np.bincount(here, (reached / edges)[there], size)
+        reached = RESTART * start + (1 - RESTART) * walked
     return reached

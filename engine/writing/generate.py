@@ -9,7 +9,7 @@ Source: RouterKGQA §3.2; appendix A.1 for what the model was trained on.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol, TypeVar
+from typing import ClassVar, Literal, Protocol, TypeVar
 
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import EndpointDown, GraphError, ModelError
@@ -43,10 +43,12 @@ class Request:
         question: In natural language.
         topics: Entities that the path may start from, best first, each with its mid and name; empty
             if none are known. Only level ``graph`` uses them.
+        relations: To suggest to a model that was trained with suggestions, best first.
     """
 
     question: str
     topics: tuple[Entity, ...] = ()
+    relations: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +129,10 @@ class Generator(Protocol):
     def name(self) -> str:
         """The model and adapter, for reports."""
 
+    @property
+    def suggested_relations(self) -> int:
+        """How many relations its prompts suggest, at most; see `PromptFormat`."""
+
     def generate(
         self,
         requests: Sequence[Request],
@@ -178,6 +184,7 @@ class NoPaths:
     """A generator that writes no paths, for runs without a small model."""
 
     name = "no small model"
+    suggested_relations = 0
 
     def generate(
         self,
@@ -196,6 +203,7 @@ class SavedBeams:
     """A generator for runs whose candidates were all written before."""
 
     name: str
+    suggested_relations: ClassVar[int] = 0
 
     def generate(
         self,

@@ -5,6 +5,7 @@ the same bytes.
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -22,14 +23,23 @@ class PromptFormat:
     Attributes:
         template: The whole prompt, with ``{question}`` where the question goes.
         crp_format: The text form of the CRPs that the model writes.
+        relations: How many relations are suggested with a question, at most; 0 for none.
     """
 
     template: str
     crp_format: str = "routerkgqa"
+    relations: int = 0
 
-    def render(self, question: str) -> str:
-        """Write the prompt of a question, with its white space collapsed and its length limited."""
+    def render(self, question: str, relations: Sequence[str] = ()) -> str:
+        """Write the prompt of a question, with its white space collapsed and its length limited.
+
+        Args:
+            question: In natural language.
+            relations: To suggest, best first; those beyond the format's number are left out.
+        """
         text = " ".join(question.split())[:_MAX_CHARACTERS]
+        if suggested := " ".join(relations[: self.relations]):
+            text += f"\nRelations: {suggested}"
         return self.template.replace("{question}", text)
 
     def save(self, directory: Path) -> None:
@@ -55,7 +65,10 @@ def load_prompt_format(directory: Path) -> PromptFormat:
         template, crp_format = record["template"], record["crp_format"]
         if not isinstance(template, str) or not isinstance(crp_format, str):
             raise TypeError("template and crp_format must be texts")
-        return PromptFormat(template, crp_format)
+        relations = record.get("relations", 0)
+        if type(relations) is not int or relations < 0:
+            raise TypeError("relations must be a whole number, 0 or more")
+        return PromptFormat(template, crp_format, relations)
     except FileNotFoundError:
         raise ModelError(
             f"{path} is missing: {directory} is not an adapter made by `kbqa train-crp`. "

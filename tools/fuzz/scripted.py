@@ -13,6 +13,7 @@ class ScriptedWriter:
     """
 
     name = "scripted"
+    suggested_relations = 0
 
     def __init__(self, *texts: str) -> None:
         self.texts = list(texts)

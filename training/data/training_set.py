@@ -51,6 +51,7 @@ class Example:
         target: The CRP, by names, in a `TargetForm`.
         source: The question set it comes from.
         parent: The id of the question that it was made from; empty if there is none.
+        relations: To suggest with the question, best first.
     """
 
     id: str
@@ -58,6 +59,7 @@ class Example:
     target: str
     source: str
     parent: str = ""
+    relations: tuple[str, ...] = ()
 
 
 def example_key(example: Example) -> ExampleKey:

@@ -54,7 +54,8 @@ def encode(
     """Tokenise examples; those longer than `max_length` tokens are left out, never cut."""
     encoding = Encoding([], [])
     for example in examples:
-        prompt_ids = tokenizer.encode(prompt.render(example.question), add_special_tokens=False)
+        text = prompt.render(example.question, example.relations)
+        prompt_ids = tokenizer.encode(text, add_special_tokens=False)
         target_ids = tokenizer.encode(example.target, add_special_tokens=False)
         ids = (*prompt_ids, *target_ids, tokenizer.eos_token_id)
         if len(ids) <= max_length:

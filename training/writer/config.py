@@ -72,6 +72,12 @@ class TrainingConfig:
         default="extended",
         description="Text form to learn: RouterKGQA's, its extension or kbqa's own.",
     )
+    suggested_relations: int = Field(
+        default=0,
+        ge=0,
+        description="Relations to suggest with each question, the best that the retriever finds "
+        "in the graph; needs --store or --endpoint.",
+    )
     max_length: int = Field(
         default=320,
         ge=1,

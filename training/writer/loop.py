@@ -312,4 +312,4 @@ def _set_random_states(states: "Sequence[Tensor]", device: "torch.device") -> No
 
 def _prompt_format(tokenizer: "PreTrainedTokenizerBase", config: TrainingConfig) -> PromptFormat:
     form = CHATML if "<|im_start|>" in tokenizer.get_vocab() else PLAIN
-    return replace(form, crp_format=config.crp_format)
+    return replace(form, crp_format=config.crp_format, relations=config.suggested_relations)

@@ -76,7 +76,10 @@ def train_adapter(
 def _settings(config: TrainingConfig, split: Split, precision: Precision) -> dict[str, object]:
     """Collect everything that identifies a run."""
     start = Path(config.start) / ADAPTER_WEIGHTS_FILE
-    examples = [[example.question, example.target] for example in (*split.train, *split.valid)]
+    examples = [
+        [example.question, example.target, *example.relations]
+        for example in (*split.train, *split.valid)
+    ]
     return {
         "schema_version": _SCHEMA_VERSION,
         **asdict(config),

@@ -73,7 +73,8 @@ class Validator:
         asked = sorted(self._gold)
         if config.valid_generate < len(asked):
             asked = random.Random(config.seed).sample(asked, config.valid_generate)
-        self._prompts = {question: prompt.render(question) for question in asked}
+        relations = {each.question: each.relations for each in examples}
+        self._prompts = {each: prompt.render(each, relations[each]) for each in asked}
         self._max_new_tokens = min(
             MAX_NEW_TOKENS, max((one.target_length for one in encoded), default=MAX_NEW_TOKENS)
         )

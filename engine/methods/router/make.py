@@ -1,6 +1,7 @@
 """Make RouterKGQA from its settings, which are checked against each other."""
 
 import logging
+from typing import TYPE_CHECKING
 
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.linking.model import LinkingModel
@@ -18,8 +19,12 @@ from kbqa.engine.running.execute import Policy
 from kbqa.engine.running.precedents import Precedents
 from kbqa.engine.running.reading import CONFIDENCE_FILE, READER_FOLDER, CandidateReader
 from kbqa.engine.writing.generate import Generator, NoPaths
+from kbqa.kb.graph import Graph
 from kbqa.kb.schema.graph_schema import GraphSchema
 from kbqa.sparql.errors import InputError, ModelError
+
+if TYPE_CHECKING:
+    from kbqa.engine.retrieval.suggesting import RelationSuggester
 
 SETTINGS = RouterSettings
 
@@ -62,7 +67,8 @@ def make(resources: Resources, settings: RouterSettings) -> RouterKgqa:
     generator: Generator = resources.generator if settings.write else NoPaths()
     if missing is not None:  # Without a model there is nothing to judge, and that is said instead.
         logger.warning("candidates are not read, and chosen by the confidence model: %s", missing)
-    return RouterKgqa(resources, generator, policy, routing, pool, reader)
+    suggester = make_suggester(generator, resources.graph)
+    return RouterKgqa(resources, generator, policy, routing, pool, reader, suggester)
 
 
 def _repairs_by(settings: RouterSettings, resources: Resources) -> RepairedBy | ChooserName:
@@ -134,6 +140,19 @@ def make_reader(settings: RouterSettings, resources: Resources) -> CandidateRead
     encoder = CrossEncoder.load(settings.judge_folder / READER_FOLDER)
     precedents = Precedents.load(Embedder.load(), settings.judge_folder)
     return CandidateReader(encoder, precedents, GraphSchema(resources.graph))
+
+
+def make_suggester(generator: Generator, graph: Graph) -> "RelationSuggester | None":
+    """Return what suggests relations to a model; None if it was trained without.
+
+    Raises:
+        ModelError: The retriever or the embedder is missing or broken.
+    """
+    if not generator.suggested_relations:
+        return None
+    from kbqa.engine.retrieval.suggesting import RelationSuggester
+
+    return RelationSuggester(graph, generator.suggested_relations)
 
 
 def _threshold(

@@ -10,6 +10,7 @@ Source: RouterKGQA §3.
 import logging
 import math
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from kbqa.engine.answer import Answer, WhyNot
 from kbqa.engine.linking.ground import Grounder
@@ -30,6 +31,9 @@ from kbqa.kb.names.search import Names
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import EndpointDown, GraphError
 from kbqa.sparql.forms import render_crp
+
+if TYPE_CHECKING:  # It needs packages that a model without suggestions does not.
+    from kbqa.engine.retrieval.suggesting import RelationSuggester
 
 _UNLIKELY = 0.001
 """Of the likeliest entity's probability: entities below it start no path. On samples of
@@ -52,6 +56,7 @@ class RouterKgqa:
         routing: Repairs what the small model got wrong; None if nothing does.
         pool: Finds further candidates in the graph; None if only written ones count.
         reader: Reads how well candidates fit the question; None if they are not read.
+        suggester: Finds relations to suggest to the writer; None if it is shown none.
     """
 
     name = "router"
@@ -64,10 +69,11 @@ class RouterKgqa:
         routing: Routing | None = None,
         pool: PathPool | None = None,
         reader: CandidateReader | None = None,
+        suggester: "RelationSuggester | None" = None,
     ) -> None:
         self._resources, self._generator = resources, generator
         self._policy, self._routing = policy, routing
-        self._pool, self._reader = pool, reader
+        self._pool, self._reader, self._suggester = pool, reader, suggester
         self.general_calls = None if routing is None else routing.general_calls
 
     def settings(self) -> Mapping[str, object]:
@@ -76,8 +82,10 @@ class RouterKgqa:
         if self._reader is not None:  # Older runs do not have it, and stay comparable without it.
             searched = None if self._pool is None else self._pool.settings()
             judge = {"judge": {"reader": self._reader.revision, "search": searched}}
+        suggested = self._generator.suggested_relations
         return {
             **judge,
+            **({"suggested_relations": suggested} if suggested else {}),
             "write": not isinstance(self._generator, NoPaths),
             "order": policy.order if policy.confidence is None else "confidence",
             "confidence_model": policy.confidence and policy.confidence.digest(),
@@ -89,7 +97,7 @@ class RouterKgqa:
         self, asked: Sequence[Asked], progress: Progress | None = None
     ) -> list[list[Candidate]]:
         """Write the candidates of many questions at once; see `Method.write`."""
-        requests, n = [request_of(each) for each in asked], self._resources.n
+        requests, n = [self._request(each) for each in asked], self._resources.n
         if progress is not None:
             return self._generator.generate(requests, n, progress=progress)
         ends = [each.clock.ends_at for each in asked if each.clock.ends_at is not None]
@@ -157,6 +165,14 @@ class RouterKgqa:
                 logger.warning("only written paths are candidates: %s", error)
                 return ()
 
+    def _request(self, asked: Asked) -> Request:
+        """Ask for paths from the entities that they may start from, with suggestions."""
+        topics, relations = asked.given or likely_topics(asked.linked), tuple[str, ...]()
+        if self._suggester is not None:
+            graph = asked.bounded(self._resources.graph)
+            relations = self._suggester.suggest(graph, asked.question, topics)
+        return Request(asked.question, topics, relations)
+
     def _candidates(self, asked: Asked) -> Sequence[Candidate]:
         """Return what was written before, or write it now."""
         if asked.candidates is not None:
@@ -202,11 +218,6 @@ def _narrows_nothing(tried: Tried) -> bool:
     """Return whether a condition was added to a path that nothing satisfies."""
     relaxed = tried.relaxation is None or bool(tried.relaxation.dropped)
     return tried.candidate.narrows and relaxed
-
-
-def request_of(asked: Asked) -> Request:
-    """Return what is written for: the question, and the entities that paths may start from."""
-    return Request(asked.question, asked.given or likely_topics(asked.linked))
 
 
 def likely_topics(linked: Sequence[LinkedEntity]) -> tuple[Entity, ...]:

@@ -53,6 +53,11 @@ class BeamSearchGenerator:
         """The model, adapter, hash of its weights and level of decoding, for reports."""
         return self._name
 
+    @property
+    def suggested_relations(self) -> int:
+        """How many relations its prompts suggest, at most."""
+        return self._prompt.relations
+
     def generate(
         self,
         requests: Sequence[Request],
@@ -75,7 +80,9 @@ class BeamSearchGenerator:
         progress: Progress | None,
     ) -> list[list[Candidate]]:
         prompts = [
-            self._tokenizer.encode(self._prompt.render(request.question), add_special_tokens=False)
+            self._tokenizer.encode(
+                self._prompt.render(request.question, request.relations), add_special_tokens=False
+            )
             for request in requests
         ]
         form = self._prompt.crp_format

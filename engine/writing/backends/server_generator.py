@@ -104,6 +104,11 @@ class ServerGenerator:
         """The model, its server and the level of decoding, for reports."""
         return f"{self._model} at {self._server.url}, decoding {self._decoding.level}"
 
+    @property
+    def suggested_relations(self) -> int:
+        """How many relations its prompts suggest, at most."""
+        return self._prompt.relations
+
     def generate(
         self,
         requests: Sequence[Request],
@@ -137,7 +142,7 @@ class ServerGenerator:
         return [replace(one, topics=walked_topics(steps, one.text)) for one in written]
 
     def _prompts(self, request: Request, n: int) -> list[Prompt]:
-        text = self._prompt.render(request.question)
+        text = self._prompt.render(request.question, request.relations)
         if self._search == "beam":
             return [Prompt(text, 0.0, self._seed, n, {**self._extra, **_VLLM_BEAMS})]
         extra: dict[str, object] = dict(self._extra)

@@ -157,6 +157,11 @@ class VllmGenerator:
         """The model, adapter, hash of its weights and level of decoding, for reports."""
         return self._name
 
+    @property
+    def suggested_relations(self) -> int:
+        """How many relations its prompts suggest, at most."""
+        return self._prompt.relations
+
     def generate(
         self,
         requests: Sequence[Request],
@@ -182,7 +187,9 @@ class VllmGenerator:
         check_deadline(ends_at, "writing paths")
         tokenizer = self._llm.get_tokenizer()
         prompts = [
-            tokenizer.encode(self._prompt.render(request.question), add_special_tokens=False)
+            tokenizer.encode(
+                self._prompt.render(request.question, request.relations), add_special_tokens=False
+            )
             for request in requests
         ]
         from vllm.exceptions import VLLMError

@@ -37,7 +37,7 @@ class Decoding:
 
     def __init__(self, level: DecodingLevel = "none", graph: Graph | None = None) -> None:
         self.level = level
-        self._graph = graph
+        self.graph = graph
         self.relations: Sequence[str] = ()
         """Ids of the relations that paths may take; none at level ``none``."""
         if level != "none":
@@ -51,11 +51,11 @@ class Decoding:
 
     def steps(self, request: Request, crp_format: str = "routerkgqa") -> Steps | None:
         """Return where the paths of a request may lead; None if its texts are not constrained."""
-        if self.level == "none" or self._graph is None:
+        if self.level == "none" or self.graph is None:
             return None
         known = self._known[crp_format == "extended"]
         if self.level == "graph":
-            walk = PathWalk(self._graph, request.topics, known)
+            walk = PathWalk(self.graph, request.topics, known)
             if walk.has_topics:
                 return walk
         return known

@@ -54,7 +54,7 @@ def require_retrieval_extra() -> None:
 
     The packages are looked up without importing them.
     """
-    missing = _missing("torch", "numpy", "scipy", "safetensors", "sentence_transformers")
+    missing = _missing("torch", "numpy", "safetensors", "sentence_transformers")
     if missing:
         raise ModelError(f"retrieving triples needs {missing}. Install: {_INSTALL_RETRIEVAL}")
 

@@ -270,8 +270,8 @@ def test_without_the_retrieval_extra_it_is_told_how_to_install_it(
 ) -> None:
     find_spec = importlib.util.find_spec
     monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name: None if name == "scipy" else find_spec(name)
+        importlib.util, "find_spec", lambda name: None if name == "safetensors" else find_spec(name)
     )
     result = retrieve()
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "needs scipy. Install: pip install torch 'kbqa[retrieval,demo]'" in result.stderr
+    assert "needs safetensors. Install: pip install torch 'kbqa[retrieval,demo]'" in result.stderr

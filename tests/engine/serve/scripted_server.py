@@ -44,6 +44,7 @@ class PacedGenerator:
     """The small model: it knows a few paths, and writes when it may."""
 
     name = "paced"
+    suggested_relations = 0
 
     def __init__(self) -> None:
         self.batches: list[list[str]] = []

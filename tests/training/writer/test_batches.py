@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,12 +32,18 @@ def _of_length(*lengths: int) -> list[Encoded]:
     return [Encoded(tuple(range(1, length + 1)), 1) for length in lengths]
 
 
-@pytest.mark.parametrize("prompt", [CHATML, PLAIN], ids=["chatml", "plain"])
+SUGGESTING = replace(CHATML, relations=1)
+
+
+@pytest.mark.parametrize("prompt", [CHATML, PLAIN, SUGGESTING], ids=["chatml", "plain", "relation"])
 def test_an_example_is_the_prompt_of_generation_then_target_and_end(
     prompt: PromptFormat, examples: Sequence[Example], tokenizer: "PreTrainedTokenizerBase"
 ) -> None:
-    [encoded] = encode(examples[:1], tokenizer, prompt, max_length=1_000).kept
-    asked = tokenizer(prompt.render(examples[0].question), add_special_tokens=False)["input_ids"]
+    relations = ("location.country.capital",)
+    example = replace(examples[0], relations=relations)
+    [encoded] = encode([example], tokenizer, prompt, max_length=1_000).kept
+    rendered = prompt.render(example.question, relations)
+    asked = tokenizer(rendered, add_special_tokens=False)["input_ids"]
     assert list(encoded.ids[: encoded.prompt_length]) == asked
     *target, end = encoded.ids[encoded.prompt_length :]
     assert tokenizer.decode(target) == examples[0].target

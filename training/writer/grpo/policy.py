@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from kbqa.engine.questions.question_sets import Question
+from kbqa.engine.retrieval.suggesting import RelationSuggester
 from kbqa.engine.writing.backends.beam_search import beam_search
 from kbqa.engine.writing.backends.next_token_logits import NextTokenLogits
 from kbqa.engine.writing.constraints.crp_grammar import Steps, start
@@ -71,6 +72,7 @@ class WriterPolicy:
         device: The device of the model.
         sampler: Draws paths.
         sampling: How they are drawn.
+        suggester: Finds relations to suggest; None for an adapter that was trained without.
     """
 
     model: TrainedModel
@@ -81,6 +83,7 @@ class WriterPolicy:
     device: "torch.device"
     sampler: Sampler
     sampling: Sampling
+    suggester: RelationSuggester | None
 
     @classmethod
     def load(
@@ -117,7 +120,10 @@ class WriterPolicy:
             server = RolloutServer(grpo.rollouts)
             sampler = ServerSampler(server, model, prompt.crp_format, config.lora_rank, handed)
         pieces = Pieces(model.tokenizer)
-        return cls(model, logits, prompt, decoding, pieces, device, sampler, sampling)
+        suggester = None
+        if prompt.relations and decoding.graph is not None:
+            suggester = RelationSuggester(decoding.graph, prompt.relations)
+        return cls(model, logits, prompt, decoding, pieces, device, sampler, sampling, suggester)
 
     def draw(self, questions: Sequence[Question], seed: str) -> list[DrawnGroup]:
         """Draw a group of paths for each question; without questions for which the graph fails.
@@ -175,9 +181,14 @@ class WriterPolicy:
         """Return the tokens of each question's prompt."""
         encode = self.model.tokenizer.encode
         return [
-            encode(self.prompt.render(question.text), add_special_tokens=False)
-            for question in questions
+            encode(self.prompt.render(each.text, self._suggest(each)), add_special_tokens=False)
+            for each in questions
         ]
+
+    def _suggest(self, question: Question) -> tuple[str, ...]:
+        if self.suggester is None or self.decoding.graph is None:
+            return ()
+        return self.suggester.suggest(self.decoding.graph, question.text, question.topics)
 
     def _steps(self, questions: Sequence[Question]) -> list[Steps | None]:
         form = self.prompt.crp_format

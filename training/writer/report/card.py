@@ -108,6 +108,8 @@ def _training(manifest: Record) -> Iterator[str]:
         f" {result['steps']:,} steps of {batches}{settings['batch_size']} taken"
         f"{', then stopped early' if result['stopped_early'] else ''}"
     )
+    if number := settings.get("suggested_relations"):
+        yield f"- suggested with each question: {number} relations at most, the retriever's best"
     yield f"- {_optimizer(settings)}"
     yield "- loss on target tokens only, not on the prompt"
     yield (

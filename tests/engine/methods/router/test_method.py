@@ -259,6 +259,18 @@ def test_paths_start_from_what_the_question_is_likely_about(demo, scripted):
     assert 0 < len(likely) < len(linked)
 
 
+@pytest.mark.parametrize("count", [0, 4])
+def test_a_writer_that_was_trained_with_suggestions_gets_them(demo, scripted, count):
+    model = scripted([("x", -1.0)])
+    model.suggested_relations = count
+    with closing(Engine(demo, model, settings={"judge": "confidence"})) as engine:
+        engine.ask("what is the capital of Jamaica?")
+        assert engine.method.settings().get("suggested_relations", 0) == count
+    [request] = model.requests
+    assert len(request.relations) == count
+    assert request.relations[:1] == ("location.country.capital",)[:count]
+
+
 def test_given_topics_take_the_place_of_named_ones(graph, ask):
     answer = ask(graph, MONEY.replace("Jamaica", "Atlantis"), topics=[Entity(mid="m.03_r3")])
     assert _names(answer) == ["Jamaican dollar"]

@@ -58,6 +58,7 @@ class Writer:
 
     paths: dict[str, Sequence[str]] = field(default_factory=lambda: PATHS)
     name: str = "scripted"
+    suggested_relations: int = 0
     may_write: threading.Event = field(default_factory=threading.Event)
     questions: list[str] = field(default_factory=list)
     failure: Exception | None = None

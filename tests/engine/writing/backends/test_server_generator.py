@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,15 @@ def schema(small_store: Path) -> Iterator[Decoding]:
 def server(server: Server) -> Server:
     server.models = Answer(MODELS)
     return server
+
+
+def test_the_prompt_suggests_the_relations_of_the_request(server: Server) -> None:
+    server.queue = [texts(choice("a", -0.5))]
+    prompt = replace(CHATML, relations=1)
+    generator = ServerGenerator(server.url, prompt)
+    assert generator.suggested_relations == 1
+    generator.generate([Request("who?", relations=("a.b.c", "d.e.f"))], 1)
+    assert server.asked[-1]["prompt"] == prompt.render("who?", ["a.b.c"])
 
 
 def test_one_path_is_the_greedy_one(server: Server) -> None:

@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from kbqa.engine.cli import main
 from kbqa.engine.questions.question_sets import Question
+from kbqa.engine.writing.prompt import load_prompt_format
 from kbqa.sparql.errors import TrainingError
 from kbqa.training.writer.config import TrainingConfig
 from kbqa.training.writer.grpo.config import GrpoConfig
@@ -187,6 +188,28 @@ def test_questions_without_gold_are_counted_and_the_run_is_documented(
     assert (output / "held_out.asked.jsonl").is_file()
 
 
+def test_a_model_is_trained_with_suggestions_writes_with_them_and_learns_by_reward(
+    asked_file: Path, tiny_base: Path, small_store: Path, tmp_path: Path
+) -> None:
+    first, rewarded, beams = tmp_path / "first", tmp_path / "rewarded", tmp_path / "beams.jsonl"
+    data = ["--data", str(asked_file), "--store", str(small_store), "--valid-size", "0"]
+    train = ["train-crp", *data, "--base", str(tiny_base), "--demo-questions", "20"]
+    suggest = ["--suggested-relations", "3", "--epochs", "1", "--output", str(first)]
+    result = CliRunner().invoke(main, [*train, *suggest])
+    assert result.exit_code == 0, result.stderr
+    assert load_prompt_format(first).relations == 3
+    assert "- suggested with each question: 3 relations" in (first / "README.md").read_text()
+
+    crp = ["crp", "generate", "--questions", str(asked_file), "--store", str(small_store)]
+    result = CliRunner().invoke(main, [*crp, "--adapter", str(first), "--output", str(beams)])
+    assert result.exit_code == 0, result.stderr
+    assert len(beams.read_text(encoding="utf-8").splitlines()) == 7
+
+    result = _command(asked_file, first, small_store, rewarded, "--valid-size", "0", "--group", "4")
+    assert result.exit_code == 0, result.stderr
+    assert load_prompt_format(rewarded) == load_prompt_format(first)
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
@@ -195,6 +218,7 @@ def test_questions_without_gold_are_counted_and_the_run_is_documented(
         (["--stage", "grpo", "--start", "START", "--data", "DATA"], 2, "needs a graph to run"),
         (["GRPO", "--accumulate", "2"], 2, "--accumulate does not go with --stage grpo"),
         (["GRPO", "--format", "extended"], 2, "--format does not go with --stage grpo"),
+        (["GRPO", "--suggested-relations", "5"], 2, "--suggested-relations does not go with"),
         (["GRPO", "--demo-questions", "5"], 2, "--demo-questions does not go with --stage grpo"),
         (["GRPO", "--preset", "routerkgqa-cwq"], 2, "--preset does not go with --stage grpo"),
         (["--data", "DATA", "--group", "4"], 2, "--group does not go with --stage sft"),
