@@ -63,14 +63,15 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     "--start",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     metavar="DIR",
-    help="Judge whose cross-encoder to go on from.",
+    help="Judge whose cross-encoder to go on from, or with --epochs 0 to keep.",
 )
 @click.option(
     "--epochs",
-    type=click.IntRange(1),
+    type=click.IntRange(0),
     default=2,
     show_default=True,
-    help="Passes over the questions.",
+    help="Passes over the questions. With 0, the judge of --start keeps its cross-encoder and what "
+    "it remembers, and is fitted to another model.",
 )
 @click.option(
     "--seed",
@@ -102,7 +103,9 @@ def train_judge(
     all questions but the families held out. To these a confidence model is fitted. Ask with both:
     `kbqa ask --set judge=DIR`.
     """
+    from kbqa.engine.embedding.embedder import Embedder
     from kbqa.engine.resources import Resources
+    from kbqa.engine.running.precedents import Precedents
     from kbqa.engine.writing.models.base_models import require_lm_extra
     from kbqa.kb.open import open_graph
     from kbqa.training.data.training_set import load_examples
@@ -113,6 +116,10 @@ def train_judge(
     from kbqa.training.judge.run import train_judge as train
     from kbqa.training.writer.run_folder import RunFolder
 
+    if not epochs and start is None:
+        raise click.UsageError(
+            "--epochs 0 needs --start DIR, the judge whose cross-encoder to keep"
+        )
     require_lm_extra()
     written, held_out = _written(beam_files), _written(held_out_files)
     with ExitStack() as stack:
@@ -132,6 +139,8 @@ def train_judge(
             demo_questions=demo_questions,
             seed=seed,
         )
+        if not epochs:
+            examples.examples = [each for each in examples.examples if each.id in held_out]
         parts = gather_parts(examples, files, written, held_out, resources)
         print_left_out(examples)
         counts = {
@@ -139,14 +148,17 @@ def train_judge(
             "held_out": sum(len(part.held_out) for part in parts),
         }
         for name, count in counts.items():
-            if not count:
+            if not count and (epochs or name == "held_out"):
                 option = "--held-out" if name == "held_out" else "--data"
                 raise InputError(f"no question of {option} has gold answers on the graph")
         _print(f"{counts['read']:,} questions to read, {counts['held_out']:,} held out, with gold")
         sources = dict.fromkeys(each.source for each in examples.examples)
         bar = stack.enter_context(tqdm(unit="question", disable=None))
         config = ReadingConfig(epochs=epochs, seed=seed)
-        precedents = find_precedents(examples, held_out, opened[0])
+        if epochs or start is None:
+            precedents = find_precedents(examples, held_out, opened[0])
+        else:
+            precedents = Precedents.load(Embedder.load(), start)
         model = train(
             parts,
             precedents,

@@ -64,7 +64,7 @@ class ReadingConfig:
         seed: Decides weights, order and draws.
     """
 
-    epochs: int = Field(default=2, ge=1)
+    epochs: int = Field(default=2, ge=0)
     learning_rate: float = Field(default=1e-3, gt=0)
     warmup: float = Field(default=0.05, ge=0, le=1)
     rank: int = Field(default=16, ge=1)

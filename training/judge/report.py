@@ -129,7 +129,6 @@ def _split(examples: ExampleSet, parts: Sequence[Part]) -> Split:
 def _card(manifest: Mapping[str, Any]) -> Iterator[str]:
     settings, result = manifest["settings"], manifest["result"]
     auroc = "–" if result["auroc"] is None else f"{result['auroc']:.3f}"
-    former = manifest["started_from"]
     yield from (
         "# Judge",
         "",
@@ -142,8 +141,19 @@ def _card(manifest: Mapping[str, Any]) -> Iterator[str]:
         "",
         "## Data",
         "",
-        "The cross-encoder was trained on the questions of the second column. The logistic model",
-        "was fitted to those of the third, on paths by a writer that does not know them.",
+        *(
+            [
+                "The cross-encoder was trained on the questions of the second column. The logistic",
+                "model was fitted to those of the third, on paths by a writer that does not know",
+                "them.",
+            ]
+            if settings["epochs"]
+            else [
+                "The logistic model was fitted to the questions of the third column, on paths by a",
+                "writer that does not know them. The cross-encoder and what is remembered are",
+                "those of another judge, whose card has the questions.",
+            ]
+        ),
         "",
         *data_lines(manifest["data"]),
         "",
@@ -159,11 +169,7 @@ def _card(manifest: Mapping[str, Any]) -> Iterator[str]:
         "",
         f"- base model: {manifest['base']}, frozen, with a LoRA adapter of rank {settings['rank']}"
         f" and a linear output; weights {result['reader']}",
-        *([] if former is None else [f"- went on from the weights {former}"]),
-        f"- epochs: {settings['epochs']}, {settings['questions_a_step']} questions a step with at"
-        f" most {settings['candidates_a_question']} candidates each, listwise; AdamW, learning"
-        f" rate {settings['learning_rate']:g}, seed {settings['seed']}, {manifest['precision']}",
-        f"- read without their right candidates: {settings['without_right']:.0%} of the questions",
+        *(_trained(manifest) if settings["epochs"] else ["- not trained further"]),
         "",
         "## Measured on the held-out questions",
         "",
@@ -181,3 +187,15 @@ def _card(manifest: Mapping[str, Any]) -> Iterator[str]:
         f"- Python {manifest['python']}",
         *(f"- {name} {found}" for name, found in manifest["packages"].items() if found),
     )
+
+
+def _trained(manifest: Mapping[str, Any]) -> Iterator[str]:
+    settings, former = manifest["settings"], manifest["started_from"]
+    if former is not None:
+        yield f"- went on from the weights {former}"
+    yield (
+        f"- epochs: {settings['epochs']}, {settings['questions_a_step']} questions a step with at"
+        f" most {settings['candidates_a_question']} candidates each, listwise; AdamW, learning"
+        f" rate {settings['learning_rate']:g}, seed {settings['seed']}, {manifest['precision']}"
+    )
+    yield f"- read without their right candidates: {settings['without_right']:.0%} of the questions"

@@ -15,13 +15,14 @@ blending.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import copyfile, copytree
 from typing import NamedTuple
 
 from kbqa.engine.methods.router.search.pool import PathPool
 from kbqa.engine.resources import Resources
 from kbqa.engine.running.confidence import ConfidenceModel
 from kbqa.engine.running.cross_encoder import SETTINGS_FILE, CrossEncoder
-from kbqa.engine.running.precedents import Precedents
+from kbqa.engine.running.precedents import PRECEDENTS_FILE, Precedents
 from kbqa.engine.running.reading import CONFIDENCE_FILE, READER_FOLDER, CandidateReader
 from kbqa.kb.schema.graph_schema import GraphSchema
 from kbqa.training.judge.confidence import fit_confidence
@@ -78,7 +79,7 @@ def train_judge(
         parts: The questions.
         precedents: Questions that vote; of none of the families held out.
         output: The folder: the cross-encoder in ``reader``, precedents and model beside it.
-        config: How the cross-encoder is trained.
+        config: How the cross-encoder is trained; with 0 epochs, that of `start` is kept.
         fitted_on: Describes the held-out questions, for reports.
         reports: Called with the progress.
         start: Folder of the judge whose cross-encoder to go on from; None for a new one.
@@ -94,14 +95,18 @@ def train_judge(
     for part in parts:
         runner = PoolRunner(part.resources, part.pool)
         write_rows(texts, part.read, runner.texts, reports.pooled)
-    if not (output / READER_FOLDER / SETTINGS_FILE).is_file():
+    if start is not None and not config.epochs:
+        copytree(start / READER_FOLDER, output / READER_FOLDER, dirs_exist_ok=True)
+        copyfile(start / PRECEDENTS_FILE, output / PRECEDENTS_FILE)
+    elif not (output / READER_FOLDER / SETTINGS_FILE).is_file():
         reports.begun("training the cross-encoder")
         former = None if start is None else start / READER_FOLDER
         train_reading(
             list(read_texts(texts)), output / READER_FOLDER, config, reports.trained, former
         )
     encoder = CrossEncoder.load(output / READER_FOLDER)
-    precedents.save(output)
+    if config.epochs:
+        precedents.save(output)
     reports.begun("reading the candidates of held-out questions")
     for part in parts:
         reader = CandidateReader(encoder, precedents, GraphSchema(part.resources.graph))

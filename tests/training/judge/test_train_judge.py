@@ -9,7 +9,8 @@ from click.testing import CliRunner, Result
 
 from kbqa.engine.cli import main
 from kbqa.engine.running.confidence import ConfidenceModel
-from kbqa.engine.running.cross_encoder import CrossEncoder
+from kbqa.engine.running.cross_encoder import ADAPTER_FILE, CrossEncoder
+from kbqa.engine.running.precedents import PRECEDENTS_FILE
 from kbqa.engine.running.reading import CONFIDENCE_FILE, READER_FOLDER
 from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph
@@ -123,12 +124,33 @@ def test_what_was_held_out_is_not_read(files: Path, demo_store: Path) -> None:
     assert first != second
 
 
+def test_a_judge_is_fitted_to_another_writer_and_keeps_the_rest(
+    files: Path, demo_store: Path
+) -> None:
+    assert _train(files, demo_store).exit_code == 0
+    first, fitted = files / "judge", files / "fitted"
+    other = ["--held-out", str(files / "beams-2.jsonl"), "--start", str(first), "--epochs", "0"]
+    result = _train(files, demo_store, *other, "--output", str(fitted))
+    assert result.exit_code == 0, result.stderr
+    for kept in (PRECEDENTS_FILE, f"{READER_FOLDER}/{ADAPTER_FILE}"):
+        assert (fitted / kept).read_bytes() == (first / kept).read_bytes()
+    assert "votes" in ConfidenceModel.load(fitted / CONFIDENCE_FILE).weights
+    manifest = json.loads((fitted / MANIFEST_FILE).read_text("utf-8"))
+    assert manifest["started_from"] == manifest["result"]["reader"]
+    assert manifest["precedents"] == 10
+    card = (fitted / CARD_FILE).read_text("utf-8")
+    assert "| set | 0 | 10 |" in card
+    assert "those of another judge, whose card has the questions" in card
+    assert "- not trained further" in card
+
+
 @pytest.mark.parametrize(
     ("more", "message"),
     [
         (["--beams", "nowhere.jsonl"], "'nowhere.jsonl' does not exist"),
         (["--beams", "{0}/beams-1.jsonl"], "Missing option '--held-out'"),
         (["--held-out", "{0}/other.jsonl"], "no question of --held-out has gold answers"),
+        (["--held-out", "{0}/beams-1.jsonl", "--epochs", "0"], "--epochs 0 needs --start DIR"),
         (["--held-out", "{0}/beams-1.jsonl", "--start", "{0}"], "cannot go on from the judge in"),
     ],
 )
