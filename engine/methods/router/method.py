@@ -10,6 +10,7 @@ Source: RouterKGQA §3.
 import logging
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kbqa.engine.answer import Answer, WhyNot
@@ -166,12 +167,19 @@ class RouterKgqa:
                 return ()
 
     def _request(self, asked: Asked) -> Request:
-        """Ask for paths from the entities that they may start from, with suggestions."""
-        topics, relations = asked.given or likely_topics(asked.linked), tuple[str, ...]()
-        if self._suggester is not None:
-            graph = asked.bounded(self._resources.graph)
-            relations = self._suggester.suggest(graph, asked.question, topics)
-        return Request(asked.question, topics, relations)
+        """Ask for paths from the entities that they may start from; also without suggestions."""
+        request = Request(asked.question, asked.given or likely_topics(asked.linked))
+        if self._suggester is None:
+            return request
+        graph = asked.bounded(self._resources.graph)
+        try:
+            suggested = self._suggester.suggest(graph, request.question, request.topics)
+        except EndpointDown:
+            raise
+        except GraphError as error:
+            logger.warning("no relations are suggested: %s", error)
+            return request
+        return replace(request, relations=suggested)
 
     def _candidates(self, asked: Asked) -> Sequence[Candidate]:
         """Return what was written before, or write it now."""

@@ -271,6 +271,21 @@ def test_a_writer_that_was_trained_with_suggestions_gets_them(demo, scripted, co
     assert request.relations[:1] == ("location.country.capital",)[:count]
 
 
+def test_a_graph_that_is_too_slow_for_suggestions_ends_nothing(
+    graph, scripted, monkeypatch, caplog
+):
+    def fail(*_: object) -> None:
+        raise EndpointError("too slow")
+
+    model = scripted([(MONEY, -1.0)])
+    model.suggested_relations = 4
+    monkeypatch.setattr(type(graph), "edges", fail)
+    with closing(Engine(graph, model, settings={"judge": "confidence"})) as engine:
+        assert _names(engine.ask(QUESTION)) == ["Jamaican dollar"]
+    assert [request.relations for request in model.requests] == [()]
+    assert "no relations are suggested: too slow" in caplog.text
+
+
 def test_given_topics_take_the_place_of_named_ones(graph, ask):
     answer = ask(graph, MONEY.replace("Jamaica", "Atlantis"), topics=[Entity(mid="m.03_r3")])
     assert _names(answer) == ["Jamaican dollar"]
