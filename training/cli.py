@@ -111,13 +111,11 @@ def train_crp(
 
     if not files and not demo_questions:
         raise click.UsageError("nothing to train on: give --data FILE or --demo-questions N")
-    if graph.store is None and not graph.endpoints:
-        needing = {
-            "--composed-questions": composed_questions,
-            "--suggested-relations": config.suggested_relations,
-        }
-        for option in (name for name, number in needing.items() if number):
-            raise click.UsageError(f"{option} needs a graph: give --store or --endpoint")
+    has_graph = graph.store is not None or graph.endpoints
+    if composed_questions and not has_graph:
+        raise click.UsageError("--composed-questions needs a graph: give --store or --endpoint")
+    if config.suggested_relations and not has_graph:
+        raise click.UsageError("--suggested-relations needs a graph: give --store or --endpoint")
     require_lm_extra()
     base_model(config.base)  # a missing model is an error now, not after minutes of reading
     data = DataChoice(

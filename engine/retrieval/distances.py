@@ -49,9 +49,9 @@ def encode_distances(
     columns = [marks]
     for sources, ends in ((heads, tails), (tails, heads)):
         degrees = np.maximum(np.bincount(ends, minlength=nodes), 1)
-        both = marks
+        averages = marks
         for _ in range(rounds):  # Parallel edges count each.
-            sums = [np.bincount(ends, column[sources], nodes) for column in both.T]
-            both = np.stack(sums, axis=1) / degrees[:, None]
-            columns.append(both)
+            sums = [np.bincount(ends, column[sources], nodes) for column in averages.T]
+            averages = np.stack(sums, axis=1) / degrees[:, None]
+            columns.append(averages)
     return np.concatenate(columns, axis=1, dtype=np.float32)

@@ -33,22 +33,25 @@ class RelationSuggester:
     """
 
     def __init__(self, graph: Graph, count: int) -> None:
-        self._count, self._schema = count, GraphSchema(graph)
+        self._graph, self._schema, self._count = graph, GraphSchema(graph), count
         self._score = Retriever.load(Embedder.load(), read_labels=graph.labels).score
 
-    def suggest(self, graph: Graph, question: str, topics: Sequence[Entity]) -> tuple[str, ...]:
+    def suggest(
+        self, question: str, topics: Sequence[Entity], graph: Graph | None = None
+    ) -> tuple[str, ...]:
         """Return relations, best first; none without topics.
 
         Args:
-            graph: The graph, as the question may see it.
             question: In natural language.
             topics: What it is about, best first.
+            graph: The graph until the question's deadline; None without one.
 
         Raises:
             GraphError: The graph does not answer.
             DeadlineExceeded: The question's deadline has passed.
         """
-        subgraph = extract(graph, self._schema, [each.mid for each in topics if each.mid])
+        mids = [each.mid for each in topics if each.mid]
+        subgraph = extract(self._graph if graph is None else graph, self._schema, mids)
         scores = self._score(question, subgraph)
         return best_relations(subgraph, scores, self._schema)[: self._count]
 

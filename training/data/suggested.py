@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import replace
 
-from kbqa.engine.methods.router.method import likely_topics
+from kbqa.engine.linking.starts import likely_topics
 from kbqa.engine.resources import Resources
 from kbqa.engine.retrieval.suggesting import RelationSuggester
 from kbqa.kb.graph import Graph
@@ -33,18 +33,18 @@ def suggest_relations(
         ModelError: The retriever is missing or broken.
         GraphError: The graph does not answer.
     """
-    examples = {*split.train, *split.valid}
+    examples = (*split.train, *split.valid)
     on_demo = {each.question for each in examples if each.source == DEMO_SOURCE}
-    others = {each.question for each in examples if each.source != DEMO_SOURCE}
-    found = {False: _find(others, graph, count, report)}
+    found = _find({e.question for e in examples if e.source != DEMO_SOURCE}, graph, count, report)
+    found_on_demo = {}
     if on_demo:
         with closing(open_graph()) as demo:
-            found[True] = _find(on_demo, demo, count, report)
+            found_on_demo = _find(on_demo, demo, count, report)
 
     def suggest(some: Iterable[Example]) -> tuple[Example, ...]:
         return tuple(
-            replace(each, relations=found[each.source == DEMO_SOURCE][each.question])
-            for each in some
+            replace(e, relations=(found_on_demo if e.source == DEMO_SOURCE else found)[e.question])
+            for e in some
         )
 
     return split._replace(train=suggest(split.train), valid=suggest(split.valid))
@@ -58,6 +58,6 @@ def _find(
     with closing(Resources(graph)) as resources:
         for question in sorted(questions):
             topics = likely_topics(resources.linker.link(question))
-            found[question] = suggester.suggest(graph, question, topics)
+            found[question] = suggester.suggest(question, topics)
             report(1)
     return found

@@ -53,7 +53,7 @@ class ReadingConfig:
     """How the adapter is trained.
 
     Attributes:
-        epochs: Passes over the questions.
+        epochs: Passes over the questions; 0 to train nothing.
         learning_rate: The highest; it rises to it and falls again.
         warmup: Share of the steps in which it rises.
         rank: Of the adapter.

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from kbqa.engine.answer import Answer, WhyNot
 from kbqa.engine.linking.ground import Grounder
-from kbqa.engine.linking.linker import LinkedEntity, explain_unlinked
+from kbqa.engine.linking.linker import explain_unlinked
+from kbqa.engine.linking.starts import likely_topics
 from kbqa.engine.method import Asked
 from kbqa.engine.methods.router.repair import Repair
 from kbqa.engine.methods.router.routing import Routing
@@ -29,17 +30,11 @@ from kbqa.engine.running.reading import CandidateReader
 from kbqa.engine.running.tried import Execution, Tried, name_first_answers, with_first_answers
 from kbqa.engine.writing.generate import Candidate, Generator, NoPaths, Progress, Request
 from kbqa.kb.names.search import Names
-from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import EndpointDown, GraphError
 from kbqa.sparql.forms import render_crp
 
 if TYPE_CHECKING:  # It needs packages that a model without suggestions does not.
     from kbqa.engine.retrieval.suggesting import RelationSuggester
-
-_UNLIKELY = 0.001
-"""Of the likeliest entity's probability: entities below it start no path. On samples of
-webqsp.train and cwq.dev this leaves 4.0 and 3.4 of the ten entities that the linker lists, and the
-gold one, if it is among these, in 100 % and 98.5 % of the questions (n = 691 and 649)."""
 
 logger = logging.getLogger(__name__)
 
@@ -167,13 +162,13 @@ class RouterKgqa:
                 return ()
 
     def _request(self, asked: Asked) -> Request:
-        """Ask for paths from the entities that they may start from; also without suggestions."""
+        """Return what is written for: question, topics and, if the graph finds them, relations."""
         request = Request(asked.question, asked.given or likely_topics(asked.linked))
         if self._suggester is None:
             return request
         graph = asked.bounded(self._resources.graph)
         try:
-            suggested = self._suggester.suggest(graph, request.question, request.topics)
+            suggested = self._suggester.suggest(request.question, request.topics, graph)
         except EndpointDown:
             raise
         except GraphError as error:
@@ -226,12 +221,6 @@ def _narrows_nothing(tried: Tried) -> bool:
     """Return whether a condition was added to a path that nothing satisfies."""
     relaxed = tried.relaxation is None or bool(tried.relaxation.dropped)
     return tried.candidate.narrows and relaxed
-
-
-def likely_topics(linked: Sequence[LinkedEntity]) -> tuple[Entity, ...]:
-    """Keep the linked entities that are likely enough to start a path, best first."""
-    least = _UNLIKELY * linked[0].score if linked else 0.0
-    return tuple(Entity(entity.name, entity.mid) for entity in linked if entity.score >= least)
 
 
 def _run(repair: Repair, executor: Executor) -> Tried:

@@ -40,12 +40,12 @@ def test_what_the_question_asks_for_comes_first(demo: Graph, question: str, want
     with closing(open_names(demo)) as names:
         best = Linker(demo, names).link(question)[0]
     topics = [Entity(best.name, best.mid)]
-    first, *others = RelationSuggester(demo, 4).suggest(demo, question, topics)
+    first, *others = RelationSuggester(demo, 4).suggest(question, topics)
     assert first == wanted
     assert len(others) == 3
 
 
 def test_without_a_topic_nothing_is_suggested(demo: Graph) -> None:
     suggester = RelationSuggester(demo, 4)
-    assert suggester.suggest(demo, "what is the capital?", []) == ()
-    assert suggester.suggest(demo, "what is the capital?", [Entity("Nowhere", "m.0nowhere")]) == ()
+    assert suggester.suggest("what is the capital?", []) == ()
+    assert suggester.suggest("what is the capital?", [Entity("Nowhere", "m.0nowhere")]) == ()

@@ -186,9 +186,9 @@ class WriterPolicy:
         ]
 
     def _suggest(self, question: Question) -> tuple[str, ...]:
-        if self.suggester is None or self.decoding.graph is None:
+        if self.suggester is None:
             return ()
-        return self.suggester.suggest(self.decoding.graph, question.text, question.topics)
+        return self.suggester.suggest(question.text, question.topics)
 
     def _steps(self, questions: Sequence[Question]) -> list[Steps | None]:
         form = self.prompt.crp_format
