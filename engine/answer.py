@@ -109,9 +109,9 @@ class EvidenceTriple:
 Status = Literal["answered", "unsure", "none"]
 """``unsure``: a guess, of less confidence than is asked for. ``none``: no answer."""
 
-UNSURE_BELOW = 0.44
+UNSURE_BELOW = 0.52
 """The confidence below which an answer is a guess, unless the user asks for another. It keeps 95 %
-of held-out training questions that the graph can answer (n = 247; docs/results.md)."""
+of held-out training questions that the graph can answer (n = 254; docs/results.md)."""
 
 
 class WhyNot(NamedTuple):

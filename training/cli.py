@@ -17,6 +17,7 @@ from kbqa.training.options import (
     SetWeight,
     config_options,
     exclude_option,
+    is_given,
     output_option,
     preset_help,
     stage_options,
@@ -115,7 +116,12 @@ def train_crp(
     if composed_questions and not has_graph:
         raise click.UsageError("--composed-questions needs a graph: give --store or --endpoint")
     if config.suggested_relations and not has_graph:
-        raise click.UsageError("--suggested-relations needs a graph: give --store or --endpoint")
+        wanted_by = "--suggested-relations"
+        if not is_given("suggested_relations"):
+            wanted_by = f"the adapter in {config.start} is shown relations, which"
+        raise click.UsageError(
+            f"{wanted_by} needs a graph: give --store or --endpoint, or --suggested-relations 0"
+        )
     require_lm_extra()
     base_model(config.base)  # a missing model is an error now, not after minutes of reading
     data = DataChoice(

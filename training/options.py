@@ -11,6 +11,7 @@ from click.core import ParameterSource
 from pydantic import TypeAdapter
 
 from kbqa.engine.writing.models.adapter_files import adapter_config
+from kbqa.engine.writing.prompt import PROMPT_FILE, load_prompt_format
 from kbqa.kb.commands.options import GraphChoice
 from kbqa.sparql.errors import ModelError
 from kbqa.training.data.training_set import Fold
@@ -108,6 +109,8 @@ def config_options(command: Command) -> Command:
         settings |= {name: value for name, value in chosen.items() if is_given(name)}
         if settings.get("start"):
             settings |= _settings_of_start(settings)
+            if not by_reward:  # Training by reward reads the prompt of its start itself.
+                settings.setdefault("suggested_relations", _shown_by_start(settings["start"]))
         command(*args, config=replace(_DEFAULT, **settings), **rest)
 
     schema = _described(TrainingConfig)
@@ -207,6 +210,12 @@ def _settings_of_start(settings: dict[str, Any]) -> dict[str, Any]:
                 f"{_shown(value)}. Leave the option out."
             )
     return decided
+
+
+def _shown_by_start(start: str) -> int:
+    """Return how many relations an adapter to start from is shown; 0 if it has no prompt."""
+    folder = Path(start)
+    return load_prompt_format(folder).relations if (folder / PROMPT_FILE).exists() else 0
 
 
 def preset_help() -> str:

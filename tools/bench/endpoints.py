@@ -5,11 +5,13 @@
 
 The graphs are the store, an oxigraph server over it, and, if its dumps are given, a Virtuoso with
 the same triples; or the servers that `--endpoint NAME URL` names, which run already. Questions are
-asked in several ways: `decoding` has the small model write paths that the graph constrains,
-`linking` finds the entities of a question, `answering` runs the paths of `--beams`, and the others
-are methods that walk the graph, by chance. Each question is asked on all graphs in turn, so that a
-busy machine slows all alike. Figures are per question, of its fastest round; the ratio is of the
-sums. `--before` is a checkout of another version, which is measured first, on the same servers.
+asked in several ways: `suggesting` finds the relations that the small model is shown, `decoding`
+has it write paths without them, constrained by the graph, `linking` finds the entities of a
+question, `answering` runs the paths of `--beams`, and the others are methods that walk the graph,
+by chance. Each question is asked on all graphs in turn, so that a busy machine slows all alike, and
+once before, for what is only made once, such as its vector. Figures are per question, of its
+fastest round; the ratio is of the sums. `--before` is a checkout of another version, which is
+measured first, on the same servers.
 """
 
 import os
@@ -31,9 +33,11 @@ from kbqa.engine.linking.linker import Linker
 from kbqa.engine.methods.modules import make_method
 from kbqa.engine.questions.question_sets import Question, read_questions
 from kbqa.engine.resources import Resources
+from kbqa.engine.retrieval.suggesting import RelationSuggester
 from kbqa.engine.writing.beam_files import read_beams
-from kbqa.engine.writing.generate import DEFAULT_BEAMS, Candidate, Request
+from kbqa.engine.writing.generate import DEFAULT_ADAPTER, DEFAULT_BEAMS, Candidate, Request
 from kbqa.engine.writing.model_choice import Backend, ModelChoice
+from kbqa.engine.writing.prompt import load_prompt_format
 from kbqa.kb.endpoint.protocol import QuerySender
 from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph
@@ -41,7 +45,7 @@ from kbqa.kb.store.layout import StoreLayout
 from tools.bench.measured_run import machine
 from tools.graph_servers import oxigraph_server, virtuoso_server
 
-WAYS = ("decoding", "linking", "answering", "bpc", "knowpath", "tog", "pog")
+WAYS = ("suggesting", "decoding", "linking", "answering", "bpc", "knowpath", "tog", "pog")
 _STORE = "store"
 
 Ask = Callable[[Question], object]
@@ -129,6 +133,9 @@ def _measure_again(checkout: Path, started: Mapping[str, str]) -> None:
 
 
 def _way(way: str, graph: Graph, written: Beams, backend: Backend) -> Ask:
+    if way == "suggesting":
+        suggester = RelationSuggester(graph, load_prompt_format(DEFAULT_ADAPTER).relations)
+        return lambda question: suggester.suggest(question.text, question.topics)
     if way == "decoding":
         model = ModelChoice(None, None, DEFAULT_BEAMS, "graph", backend).load(graph)
         return lambda question: model.generate([Request(question.text, question.topics)])

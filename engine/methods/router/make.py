@@ -19,6 +19,7 @@ from kbqa.engine.running.execute import Policy
 from kbqa.engine.running.precedents import Precedents
 from kbqa.engine.running.reading import CONFIDENCE_FILE, READER_FOLDER, CandidateReader
 from kbqa.engine.writing.generate import Generator, NoPaths
+from kbqa.engine.writing.models.base_models import require_suggestion_packages
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema.graph_schema import GraphSchema
 from kbqa.sparql.errors import InputError, ModelError
@@ -145,14 +146,18 @@ def make_reader(settings: RouterSettings, resources: Resources) -> CandidateRead
 def make_suggester(generator: Generator, graph: Graph) -> "RelationSuggester | None":
     """Return what suggests relations to a model; None if it was trained without.
 
-    A model also writes without suggestions, though less well. So if the retriever or its embedder
-    is missing or broken, there is a warning, and None.
+    A model also writes without suggestions, though less well. So if the retriever, its embedder or
+    a package is missing, there is a warning, and None.
+
+    Raises:
+        StoreError: The store's schema is missing or broken.
     """
     if not generator.suggested_relations:
         return None
-    from kbqa.engine.retrieval.suggesting import RelationSuggester
-
     try:
+        require_suggestion_packages()
+        from kbqa.engine.retrieval.suggesting import RelationSuggester
+
         return RelationSuggester(graph, generator.suggested_relations)
     except ModelError as error:
         logger.warning("no relations are suggested to the small model: %s", error)

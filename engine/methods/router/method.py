@@ -78,7 +78,7 @@ class RouterKgqa:
         if self._reader is not None:  # Older runs do not have it, and stay comparable without it.
             searched = None if self._pool is None else self._pool.settings()
             judge = {"judge": {"reader": self._reader.revision, "search": searched}}
-        suggested = self._generator.suggested_relations
+        suggested = 0 if self._suggester is None else self._generator.suggested_relations
         return {
             **judge,
             **({"suggested_relations": suggested} if suggested else {}),

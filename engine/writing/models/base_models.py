@@ -59,6 +59,16 @@ def require_retrieval_extra() -> None:
         raise ModelError(f"retrieving triples needs {missing}. Install: {_INSTALL_RETRIEVAL}")
 
 
+def require_suggestion_packages() -> None:
+    """Raise a `ModelError` if a package that suggesting relations needs is missing.
+
+    The packages are looked up without importing them.
+    """
+    missing = _missing("numpy", "safetensors")
+    if missing:
+        raise ModelError(f"suggesting relations needs {missing}. Install: {_INSTALL_CPU}")
+
+
 def _missing(*names: str) -> str:
     """Return those packages that are not installed, with commas between them."""
     return ", ".join(name for name in names if importlib.util.find_spec(name) is None)

@@ -95,6 +95,7 @@ def test_without_its_weights_nothing_is_suggested(
     model.suggested_relations = 4
     with Engine(demo, model) as engine:
         assert _named(engine.ask(QUESTION)) == ["Nairobi"]
+        assert "suggested_relations" not in engine.method.settings()
     assert [request.relations for request in model.requests] == [()]
     assert "no relations are suggested to the small model" in caplog.text
 

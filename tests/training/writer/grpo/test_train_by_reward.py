@@ -209,6 +209,14 @@ def test_a_model_is_trained_with_suggestions_writes_with_them_and_learns_by_rewa
     assert result.exit_code == 0, result.stderr
     assert load_prompt_format(rewarded) == load_prompt_format(first)
 
+    further = ["--start", str(first), "--epochs", "1", "--output", str(tmp_path / "further")]
+    result = CliRunner().invoke(main, ["train-crp", *data, *further])
+    assert result.exit_code == 0, result.stderr
+    assert load_prompt_format(tmp_path / "further") == load_prompt_format(first)
+    result = CliRunner().invoke(main, ["train-crp", "--data", str(asked_file), *further])
+    assert result.exit_code == 2
+    assert f"the adapter in {first} is shown relations, which needs a graph" in result.stderr
+
 
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
