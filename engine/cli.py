@@ -22,7 +22,7 @@ from kbqa.engine.config import (
     read_config,
     unknown_variables,
 )
-from kbqa.engine.evaluation.signals import Stopped, stop_on_sigterm
+from kbqa.engine.evaluation.signals import Stopped, held_signals, stop_on_sigterm
 from kbqa.sparql.errors import InputError, KbqaError
 
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -137,7 +137,8 @@ class _LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         command = COMMANDS[cmd_name]
-        module = importlib.import_module(command.module)
+        with held_signals():
+            module = importlib.import_module(command.module)
         found = cast(click.Command, getattr(module, command.function))
         _name_variables(found, f"KBQA_{cmd_name}")
         return found

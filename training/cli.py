@@ -112,10 +112,9 @@ def train_crp(
 
     if not files and not demo_questions:
         raise click.UsageError("nothing to train on: give --data FILE or --demo-questions N")
-    has_graph = graph.store is not None or graph.endpoints
-    if composed_questions and not has_graph:
+    if composed_questions and graph.is_demo:
         raise click.UsageError("--composed-questions needs a graph: give --store or --endpoint")
-    if config.suggested_relations and not has_graph:
+    if config.suggested_relations and graph.is_demo:
         wanted_by = "--suggested-relations"
         if not is_given("suggested_relations"):
             wanted_by = f"the adapter in {config.start} is shown relations, which"
@@ -177,7 +176,7 @@ def _suggest(split: Split, graph: Graph, count: int) -> Split:
 @contextmanager
 def _opened(graph: GraphChoice) -> Iterator[Graph | None]:
     """Open the graph that the user chose, if any."""
-    if graph.store is None and not graph.endpoints:
+    if graph.is_demo:
         yield None
         return
     with closing(graph.open()) as opened:

@@ -179,7 +179,7 @@ def _check_needs_of_grpo(given: Mapping[str, object]) -> None:
         raise click.UsageError("--stage grpo needs --data FILE, questions to write paths for")
     graph = given["graph"]
     assert isinstance(graph, GraphChoice)
-    if graph.store is None and not graph.endpoints:
+    if graph.is_demo:
         raise click.UsageError(
             "--stage grpo needs a graph to run paths on: --store DIR or --endpoint URL"
         )

@@ -71,5 +71,19 @@ def stop_on_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
+@contextmanager
+def held_signals() -> Iterator[None]:
+    """Hold Ctrl-C and SIGTERM back until the block ends: for imports in the main thread.
+
+    What a signal raises within an import may be lost or turned into another error by what is
+    imported, or leave a lock of Python's behind, so that another import waits for ever.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _end(number: int, frame: FrameType | None) -> None:
     os._exit(128 + number)

@@ -50,6 +50,11 @@ class GraphChoice:
     endpoints: tuple[str, ...] = ()
     timeout_s: float = DEFAULT_TIMEOUT_S
 
+    @property
+    def is_demo(self) -> bool:
+        """Whether no other graph than the demo graph is given."""
+        return self.store is None and not self.endpoints
+
     def open(self, workers: int = 1, *, low_priority: bool = False) -> Graph:
         """Open the graph; see `kbqa.kb.open.open_graph`."""
         from kbqa.kb.open import open_graph

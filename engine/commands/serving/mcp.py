@@ -10,6 +10,7 @@ import click
 from kbqa.engine.commands.chat_options import ChatChoice, chat_options
 from kbqa.engine.commands.methods import MethodChoice, method_options
 from kbqa.engine.commands.options import model_options, open_engine
+from kbqa.engine.evaluation.signals import held_signals
 from kbqa.engine.writing.model_choice import ModelChoice
 from kbqa.kb.commands.options import SECONDS, GraphChoice, graph_options
 from kbqa.sparql.errors import InputError
@@ -46,10 +47,11 @@ def mcp(
     chat.check()
     # Standard output belongs to the protocol; later the server keeps everything else from it.
     with redirect_stdout(sys.stderr):
-        from kbqa.engine.serve.asking.observer import Observer
-        from kbqa.engine.serve.mcp_server.server import make_mcp_server
-        from kbqa.engine.serve.service import Service
-        from kbqa.engine.serve.settings import Settings
+        with held_signals():
+            from kbqa.engine.serve.asking.observer import Observer
+            from kbqa.engine.serve.mcp_server.server import make_mcp_server
+            from kbqa.engine.serve.service import Service
+            from kbqa.engine.serve.settings import Settings
 
         settings = Settings(deadline_s=deadline_s)
         aside = graph.open(workers=settings.query_workers + 1, low_priority=True)

@@ -3,6 +3,10 @@ import subprocess
 import sys
 import time
 
+import pytest
+
+from kbqa.engine.evaluation.signals import held_signals
+
 # The task takes longer than the test.
 STUCK = """
 import sys, time
@@ -30,3 +34,11 @@ def test_a_second_signal_ends_the_questions_in_progress() -> None:
     process.communicate()
     assert process.returncode == 143
     assert time.monotonic() - started < 50
+
+
+def test_a_signal_waits_for_the_end_of_what_must_not_be_interrupted() -> None:
+    steps = []
+    with pytest.raises(KeyboardInterrupt), held_signals():
+        signal.raise_signal(signal.SIGINT)
+        steps.append("went on")
+    assert steps == ["went on"]
