@@ -79,7 +79,7 @@ class TrainingConfig:
         "in the graph; needs --store or --endpoint.",
     )
     max_length: int = Field(
-        default=320,
+        default=400,
         ge=1,
         description="Leave out examples with more tokens, prompt and target together.",
     )
