@@ -47,7 +47,7 @@ class CrossEncoder:
     """
 
     def __init__(self, weights: "Weights", tokenizer: "Tokenizer", revision: str = "") -> None:
-        tokenizer.enable_truncation(MAX_TOKENS, strategy="only_second")
+        tokenizer.enable_truncation(MAX_TOKENS, strategy="longest_first")
         # The adapter is trained with this activation.
         self._bert, self._head = Bert(weights, tokenizer, tanh_gelu), linear(weights, "head")
         self.revision = revision
