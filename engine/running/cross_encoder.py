@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Weights = Mapping[str, Floats]
 
 MAX_TOKENS = 96
-"""Of question and text together; what is longer is cut at its end."""
+"""Of question and text together; if they have more, the longer one is cut at its end."""
 
 ADAPTER_FILE = "adapter.safetensors"
 SETTINGS_FILE = "adapter.json"
@@ -47,7 +47,7 @@ class CrossEncoder:
     """
 
     def __init__(self, weights: "Weights", tokenizer: "Tokenizer", revision: str = "") -> None:
-        tokenizer.enable_truncation(MAX_TOKENS, strategy="only_second")
+        tokenizer.enable_truncation(MAX_TOKENS, strategy="longest_first")
         # The adapter is trained with this activation.
         self._bert, self._head = Bert(weights, tokenizer, tanh_gelu), linear(weights, "head")
         self.revision = revision

@@ -179,7 +179,7 @@ class _Network:
         inputs = self._tokenizer(
             *map(list, zip(*pairs, strict=True)),
             padding=True,
-            truncation="only_second",
+            truncation="longest_first",
             max_length=MAX_TOKENS,
             return_tensors="pt",
         )
