@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Weights = Mapping[str, Floats]
 
 MAX_TOKENS = 96
-"""Of question and text together; what is longer is cut at its end."""
+"""Of question and text together; if they have more, the longer one is cut at its end."""
 
 ADAPTER_FILE = "adapter.safetensors"
 SETTINGS_FILE = "adapter.json"

@@ -67,7 +67,7 @@ def _by_transformers(folder: Path) -> list[float]:
             [QUESTION] * len(TEXTS),
             TEXTS,
             padding=True,
-            truncation="only_second",
+            truncation="longest_first",
             max_length=MAX_TOKENS,
             return_tensors="pt",
         )
@@ -84,6 +84,11 @@ def test_the_scores_are_those_of_transformers(folder: Path) -> None:
     scores = CrossEncoder.load(folder).score(QUESTION, TEXTS)
     assert scores == pytest.approx(_by_transformers(folder), abs=1e-4)
     assert len({round(score, 3) for score in scores}) == 3
+
+
+def test_a_question_of_any_length_is_read(folder: Path) -> None:
+    encoder, question = CrossEncoder.load(folder), QUESTION + " and why?" * 200
+    assert len(encoder.score(question, TEXTS)) == len(TEXTS)
 
 
 def test_a_text_has_the_same_score_alone(folder: Path) -> None:
