@@ -58,6 +58,15 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     show_default=True,
     help="Questions on the demo graph to learn from as well, as many as the model learnt.",
 )
+@click.option(
+    "--composed-questions",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Number of questions to learn from that are composed of those of the question sets and of "
+    "facts of the graph; needs --store or --endpoint.",
+)
 @exclude_option
 @click.option(
     "--start",
@@ -89,6 +98,7 @@ def train_judge(
     held_out_files: tuple[Path, ...],
     beam_files: tuple[Path, ...],
     demo_questions: int,
+    composed_questions: int,
     scored: tuple[Path, ...],
     start: Path | None,
     epochs: int,
@@ -108,6 +118,7 @@ def train_judge(
     from kbqa.engine.running.precedents import Precedents
     from kbqa.engine.writing.models.base_models import require_lm_extra
     from kbqa.kb.open import open_graph
+    from kbqa.training.composed.examples import add_composed
     from kbqa.training.data.training_set import load_examples
     from kbqa.training.judge.gold import find_precedents, gather_parts
     from kbqa.training.judge.reading import ReadingConfig
@@ -120,6 +131,8 @@ def train_judge(
         raise click.UsageError(
             "--epochs 0 needs --start DIR, the judge whose cross-encoder to keep"
         )
+    if composed_questions and graph.is_demo:
+        raise click.UsageError("--composed-questions needs a graph: give --store or --endpoint")
     require_lm_extra()
     written, held_out = _written(beam_files), _written(held_out_files)
     with ExitStack() as stack:
@@ -139,6 +152,16 @@ def train_judge(
             demo_questions=demo_questions,
             seed=seed,
         )
+        if epochs and composed_questions:
+            add_composed(
+                examples,
+                files,
+                opened[0],
+                count=composed_questions,
+                seed=seed,
+                form="extended",
+                scored=scored,
+            )
         if not epochs:
             examples.examples = [each for each in examples.examples if each.id in held_out]
         parts = gather_parts(examples, files, written, held_out, resources)

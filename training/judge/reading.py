@@ -26,6 +26,7 @@ from kbqa.engine.running.cross_encoder import (
     MAX_TOKENS,
     SCHEMA_VERSION,
     SETTINGS_FILE,
+    adapter_revision,
 )
 from kbqa.engine.writing.models.base_models import quiet_transformers
 from kbqa.engine.writing.models.precision import mixed_precision
@@ -115,7 +116,8 @@ def train_reading(
     network = _Network(config.rank)
     if start is not None:
         network.load(start)
-    rng = random.Random(config.seed)
+    # Who goes on from an adapter draws other candidates than it was trained with.
+    rng = random.Random(f"{config.seed} {'' if start is None else adapter_revision(start)}")
     steps = config.epochs * math.ceil(len(questions) / config.questions_a_step)
     optimizer = torch.optim.AdamW(network.trained(), config.learning_rate, weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.LambdaLR(

@@ -124,6 +124,26 @@ def test_what_was_held_out_is_not_read(files: Path, demo_store: Path) -> None:
     assert first != second
 
 
+def test_composed_questions_are_read_and_not_remembered(files: Path, demo_store: Path) -> None:
+    held_out = ("--held-out", str(files / "beams-1.jsonl"), "--composed-questions", "6")
+    result = _train(files, demo_store, *held_out)
+    assert result.exit_code == 0, result.stderr
+    rows = [json.loads(line) for line in (files / "judge" / POOLS_FILE).read_text().splitlines()]
+    composed = [row["candidates"] for row in rows if row["id"].startswith("composed ")]
+    assert 0 < len(composed) <= 6
+    assert all(max(f1 for _, f1 in candidates) == 1 for candidates in composed)
+    manifest = json.loads((files / "judge" / MANIFEST_FILE).read_text("utf-8"))
+    assert manifest["precedents"] == 10
+
+
+def test_composed_questions_need_a_graph(files: Path) -> None:
+    arguments = ["--data", str(files / "set.jsonl"), "--held-out", str(files / "beams-1.jsonl")]
+    output = ["--output", str(files / "judge"), "--composed-questions", "6"]
+    result = CliRunner().invoke(main, ["train-judge", *arguments, *output])
+    assert result.exit_code == 2
+    assert "--composed-questions needs a graph" in result.stderr
+
+
 def test_a_judge_is_fitted_to_another_writer_and_keeps_the_rest(
     files: Path, demo_store: Path
 ) -> None:
