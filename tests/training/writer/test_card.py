@@ -77,7 +77,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "base_model: smollm2-135m-instruct",
         "| webqsp.train | 1,230 | 4 |",
         "| demo | 19 | 1 |",
-        "- 12: to be trained on, but longer than 320 tokens",
+        "- 12: to be trained on, but longer than 400 tokens",
         "- 1,013: union",
         "- 2: no question",
         f"- `webqsp.train.jsonl.gz`: SHA-256 {'ab' * 32}",
@@ -97,7 +97,7 @@ def test_the_manifest_names_what_was_left_out_and_the_machine(folder: Path) -> N
     manifest = json.loads((folder / MANIFEST_FILE).read_text(encoding="utf-8"))
     rows = {one["reason"]: one["rows"] for one in manifest["data"]["left_out"]}
     assert rows["no question"] == ["webqsp.train 7", "webqsp.train 9"]
-    assert len(rows["to be trained on, but longer than 320 tokens"]) == 10
+    assert len(rows["to be trained on, but longer than 400 tokens"]) == 10
     assert manifest["settings"]["learning_rate"] == CONFIG.learning_rate
     assert manifest["hardware"]["processor"]
     assert manifest["hardware"]["processes"] == 1
