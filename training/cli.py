@@ -15,6 +15,8 @@ from kbqa.training.data.training_set import ExampleSet, Fold, Split
 from kbqa.training.options import (
     FoldNumber,
     SetWeight,
+    check_composed,
+    composed_option,
     config_options,
     exclude_option,
     is_given,
@@ -49,15 +51,7 @@ _NAMED_ROWS = 3
     metavar="N",
     help="Number of questions on the demo graph to add.",
 )
-@click.option(
-    "--composed-questions",
-    type=click.IntRange(0),
-    default=0,
-    show_default=True,
-    metavar="N",
-    help="Number of questions to compose from those of the question sets and from facts of the "
-    "graph; needs --store or --endpoint.",
-)
+@composed_option
 @click.option(
     "--weight",
     "weights",
@@ -112,8 +106,7 @@ def train_crp(
 
     if not files and not demo_questions:
         raise click.UsageError("nothing to train on: give --data FILE or --demo-questions N")
-    if composed_questions and graph.is_demo:
-        raise click.UsageError("--composed-questions needs a graph: give --store or --endpoint")
+    check_composed(composed_questions, graph)
     if config.suggested_relations and graph.is_demo:
         wanted_by = "--suggested-relations"
         if not is_given("suggested_relations"):
@@ -128,10 +121,10 @@ def train_crp(
         scored,
         demo_questions,
         composed_questions,
+        config.seed,
         dict(weights),
         valid_size,
         fold,
-        config.seed,
     )
     if stage == "grpo":
         from kbqa.training.writer.grpo.command import train_on_graph

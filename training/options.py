@@ -41,6 +41,15 @@ _SFT_ONLY = (
 )
 """Options without a meaning in stage ``grpo``. Rank, alpha and layers are checked by `--start`."""
 
+composed_option = click.option(
+    "--composed-questions",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Number of questions to compose from those of the question sets and from facts of the "
+    "graph; needs --store or --endpoint.",
+)
 exclude_option = click.option(
     "--exclude",
     "scored",
@@ -160,6 +169,16 @@ def _of(config: type[Any], preset: Preset) -> dict[str, Any]:
     """Return the settings of a preset that a configuration has."""
     names = {each.name for each in fields(config)}
     return {name: value for name, value in preset.settings.items() if name in names}
+
+
+def check_composed(count: int, graph: GraphChoice) -> None:
+    """Check that there is a graph to compose questions on.
+
+    Raises:
+        UsageError: Questions are wanted, and no graph is given.
+    """
+    if count and graph.is_demo:
+        raise click.UsageError("--composed-questions needs a graph: give --store or --endpoint")
 
 
 def is_given(name: str) -> bool:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from kbqa.kb.graph import Graph
@@ -29,20 +29,20 @@ class DataChoice:
         scored: Test sets to keep out of training.
         demo_questions: How many questions on the demo graph to add at most.
         composed_questions: How many to compose of those of the files and of facts of the graph.
+        seed: Decides which questions on the demo graph and which part of a set are taken.
         weights: How often to take the examples of a set, by its name; once if it is missing.
         valid_size: Questions of each set to hold out.
         fold: Families that are left out as well; none if it is None.
-        seed: Decides which questions on the demo graph and which part of a set are taken.
     """
 
     files: tuple[Path, ...]
     scored: tuple[Path, ...]
     demo_questions: int
     composed_questions: int
-    weights: Mapping[str, float]
-    valid_size: int
-    fold: Fold | None
     seed: int
+    weights: Mapping[str, float] = field(default_factory=dict)
+    valid_size: int = 0
+    fold: Fold | None = None
 
     def load(self, form: TargetForm, graph: Graph | None) -> ExampleSet:
         """Read the examples; see `load_examples`.

@@ -12,7 +12,12 @@ from tqdm import tqdm
 from kbqa.kb.commands.options import GraphChoice, graph_options, json_option
 from kbqa.sparql.errors import InputError
 from kbqa.training.cli import print_left_out
-from kbqa.training.options import exclude_option, output_option
+from kbqa.training.options import (
+    check_composed,
+    composed_option,
+    exclude_option,
+    output_option,
+)
 
 if TYPE_CHECKING:
     from kbqa.engine.writing.generate import Candidate
@@ -58,15 +63,7 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     show_default=True,
     help="Questions on the demo graph to learn from as well, as many as the model learnt.",
 )
-@click.option(
-    "--composed-questions",
-    type=click.IntRange(0),
-    default=0,
-    show_default=True,
-    metavar="N",
-    help="Number of questions to learn from that are composed of those of the question sets and of "
-    "facts of the graph; needs --store or --endpoint.",
-)
+@composed_option
 @exclude_option
 @click.option(
     "--start",
@@ -118,8 +115,7 @@ def train_judge(
     from kbqa.engine.running.precedents import Precedents
     from kbqa.engine.writing.models.base_models import require_lm_extra
     from kbqa.kb.open import open_graph
-    from kbqa.training.composed.examples import add_composed
-    from kbqa.training.data.training_set import load_examples
+    from kbqa.training.data.choice import DataChoice
     from kbqa.training.judge.gold import find_precedents, gather_parts
     from kbqa.training.judge.reading import ReadingConfig
     from kbqa.training.judge.report import CARD_FILE, write_reports
@@ -131,8 +127,7 @@ def train_judge(
         raise click.UsageError(
             "--epochs 0 needs --start DIR, the judge whose cross-encoder to keep"
         )
-    if composed_questions and graph.is_demo:
-        raise click.UsageError("--composed-questions needs a graph: give --store or --endpoint")
+    check_composed(composed_questions, graph)
     require_lm_extra()
     written, held_out = _written(beam_files), _written(held_out_files)
     with ExitStack() as stack:
@@ -144,24 +139,9 @@ def train_judge(
             stack.enter_context(closing(Resources(each, timeout_s=graph.timeout_s)))
             for each in opened
         ]
-        examples = load_examples(
-            files,
-            form="extended",
-            names=opened[0].labels,
-            scored=scored,
-            demo_questions=demo_questions,
-            seed=seed,
-        )
-        if epochs and composed_questions:
-            add_composed(
-                examples,
-                files,
-                opened[0],
-                count=composed_questions,
-                seed=seed,
-                form="extended",
-                scored=scored,
-            )
+        composed = composed_questions if epochs else 0
+        data = DataChoice(files, scored, demo_questions, composed, seed)
+        examples = data.load("extended", opened[0])
         if not epochs:
             examples.examples = [each for each in examples.examples if each.id in held_out]
         parts = gather_parts(examples, files, written, held_out, resources)

@@ -31,7 +31,7 @@ from kbqa.training.writer.grpo.questions import GoldFinder, find_questions
 Beams = Mapping[str, Sequence[Candidate]]
 """What was written, by the ids of questions."""
 
-_MADE = (COMPOSED_SOURCE, DEMO_SOURCE)
+_MADE_SOURCES = (COMPOSED_SOURCE, DEMO_SOURCE)
 
 
 class _Gold(NamedTuple):
@@ -50,8 +50,8 @@ def gather_parts(
     """Divide the questions that have gold answers on a graph.
 
     A question that is held out is read by nobody, nor is one of its family, or one that asks the
-    same. Where nothing was written for a question, its gold paths are read instead, and with either
-    the paths that nearly are gold ones.
+    same. What is read is what was written for a question, or else its gold paths, and near misses
+    of these.
 
     Args:
         examples: The questions.
@@ -102,7 +102,7 @@ def find_precedents(examples: ExampleSet, held_out: Beams, graph: Graph) -> Prec
     answered = [
         (each.question, read_crp(each.target).crp)
         for each in examples.examples
-        if each.id not in away and each.source not in _MADE
+        if each.id not in away and each.source not in _MADE_SOURCES
     ]
     return Precedents.of(Embedder.load(), GraphSchema(graph), answered)
 
@@ -111,7 +111,7 @@ def _of_files(examples: ExampleSet, files: Sequence[Path], resources: Resources)
     """Find the gold of questions by their gold queries, or as their records say."""
     graph = resources.graph
     finder = GoldFinder(graph, Decoding("graph", graph), "extended", resources.timeout_s)
-    asked = [each for each in examples.examples if each.source not in _MADE]
+    asked = [each for each in examples.examples if each.source not in _MADE_SOURCES]
     found = find_questions(asked, files, finder, examples)
     paths = _gold_paths(asked)
     return [_Gold(id_, question, paths[id_]) for (_, id_), question in sorted(found.items())]
@@ -135,7 +135,6 @@ def _gold_paths(examples: Iterable[Example]) -> dict[str, list[Candidate]]:
 
 
 def _near_misses(paths: Iterable[Candidate]) -> Iterator[Candidate]:
-    """Yield what nearly is one of gold paths."""
     for path in paths:
         for crp in near_misses(read_crp(path.text).crp):
             yield Candidate(render_crp(crp), logprob=0.0, tokens=1)

@@ -117,7 +117,8 @@ def train_reading(
     if start is not None:
         network.load(start)
     # Who goes on from an adapter draws other candidates than it was trained with.
-    rng = random.Random(f"{config.seed} {'' if start is None else adapter_revision(start)}")
+    seed = config.seed if start is None else f"{config.seed} {adapter_revision(start)}"
+    rng = random.Random(seed)
     steps = config.epochs * math.ceil(len(questions) / config.questions_a_step)
     optimizer = torch.optim.AdamW(network.trained(), config.learning_rate, weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.LambdaLR(

@@ -55,6 +55,11 @@ class Processes:
         if self.count == 1:
             yield
             return
+        # Its functions keep the group that is there when it is imported, as the first step of an
+        # optimizer does. Then gloo's threads outlive the group, and at the end they may abort the
+        # process: "terminate called without an active exception".
+        import torch.distributed.nn.functional
+
         on_gpu = device.type == "cuda"
         if on_gpu:
             torch.cuda.set_device(device)

@@ -127,6 +127,28 @@ def test_two_processes_train_as_one_does(command: list[str], tmp_path: Path) -> 
     assert manifest["hardware"]["processes"] == 2
 
 
+def test_no_thread_of_a_process_group_outlives_it(tmp_path: Path) -> None:
+    """One that did ended the process now and then by SIGABRT."""
+    script = tmp_path / "joined.py"
+    script.write_text(
+        "import torch\nfrom pathlib import Path\n"
+        "from kbqa.training.writer.processes import Processes\n"
+        "weights = torch.nn.Parameter(torch.ones(2))\n"
+        "processes = Processes.from_environment()\n"
+        "with processes.joined(torch.device('cpu')):\n"
+        "    weights.sum().backward()\n"
+        "    processes.sum_gradients([weights])\n"
+        "    torch.optim.AdamW([weights]).step()\n"
+        "names = [path.read_text() for path in Path('/proc/self/task').glob('*/comm')]\n"
+        "assert not [name for name in names if 'gloo' in name], names\n"
+    )
+    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    done = subprocess.run(
+        [*run, str(script)], env=_environment(), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_more_processes_than_batches_in_a_step_are_refused(
     command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

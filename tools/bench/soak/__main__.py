@@ -70,7 +70,7 @@ def soak(
     subprocess.run(make, check=True, stderr=subprocess.DEVNULL)
     samples: list[Sample] = []
     ended: list[str] = []
-    interval_s = max(0.5, seconds / _MOST_SAMPLES)
+    interval_s = max(0.1, seconds / _MOST_SAMPLES)
     with _working(folder, model) as processes:
         started = None
         while not ended:
