@@ -109,7 +109,7 @@ class EvidenceTriple:
 Status = Literal["answered", "unsure", "none"]
 """``unsure``: a guess, of less confidence than is asked for. ``none``: no answer."""
 
-UNSURE_BELOW = 0.52
+UNSURE_BELOW = 0.56
 """The confidence below which an answer is a guess, unless the user asks for another. It keeps 95 %
 of held-out training questions that the graph can answer (n = 254; docs/results.md)."""
 
