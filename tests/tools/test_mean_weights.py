@@ -27,7 +27,7 @@ def _doubled(adapter: Path, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("adapter", [READER, DEFAULT_ADAPTER])
-def test_weights_are_the_mean_and_the_rest_is_the_first(adapter: Path, tmp_path: Path) -> None:
+def test_weights_are_the_mean_and_the_rest_is_the_same(adapter: Path, tmp_path: Path) -> None:
     mean = tmp_path / "mean"
     average_weights([adapter, _doubled(adapter, tmp_path / "doubled")], mean)
     [before] = map(load_file, adapter.glob("*.safetensors"))
@@ -52,11 +52,11 @@ def test_a_mean_of_cross_encoders_reads(tmp_path: Path) -> None:
     )
 
 
-def test_adapters_of_other_scales_are_refused(tmp_path: Path) -> None:
+def test_adapters_with_other_settings_are_refused(tmp_path: Path) -> None:
     doubled = _doubled(READER, tmp_path / "doubled")
     [settings] = doubled.glob("*.json")
     settings.write_text(json.dumps({**json.loads(settings.read_text()), "scale": 3.0}) + "\n")
-    with pytest.raises(InputError, match="different shapes or scales"):
+    with pytest.raises(InputError, match="settings or prompts of these adapters differ"):
         average_weights([READER, doubled], tmp_path / "mean")
 
 

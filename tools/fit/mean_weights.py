@@ -2,28 +2,26 @@
 
     python -m tools.fit.mean_weights --output mean stage-3 stage-4
 
-FOLDER is the adapter of a writer, or the folder `reader` of a judge. Settings and prompt are those
-of the first.
+FOLDER is the adapter of a writer, or the folder `reader` of a judge. They must have the same
+settings, and the same prompt.
 
 Source: Wortsman et al. 2022, Model soups.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
-from shutil import copyfile
 
 import click
 
+from kbqa.engine.writing.prompt import PROMPT_FILE
 from kbqa.sparql.errors import InputError
-
-_SETTINGS = "adapter*.json"
 
 
 def average_weights(folders: Sequence[Path], output: Path) -> None:
     """Write the mean of the weights of adapters, each in its own type of number.
 
     Raises:
-        InputError: A folder has no adapter, or they are not of one shape and scale.
+        InputError: A folder has no adapter, or their shapes, settings or prompts differ.
     """
     import torch
     from safetensors import SafetensorError, safe_open
@@ -39,11 +37,13 @@ def average_weights(folders: Sequence[Path], output: Path) -> None:
     shapes = [{name: each.shape for name, each in adapter.items()} for adapter in adapters]
     settings = [_settings(folder) for folder in folders]
     if any(each != shapes[0] for each in shapes) or any(each != settings[0] for each in settings):
-        raise InputError("these adapters are of different shapes or scales")
+        raise InputError(
+            "the shapes, settings or prompts of these adapters differ. "
+            "Average adapters that go on from each other."
+        )
     output.mkdir(parents=True, exist_ok=True)
-    for pattern in (_SETTINGS, "kbqa_prompt.json"):
-        for file in folders[0].glob(pattern):
-            copyfile(file, output / file.name)
+    for name, text in settings[0].items():
+        (output / name).write_text(text, encoding="utf-8")
     means = {
         name: torch.stack([adapter[name].float() for adapter in adapters]).mean(0).to(first.dtype)
         for name, first in adapters[0].items()
@@ -59,9 +59,10 @@ def _weights_file(folder: Path) -> Path:
     return files[0]
 
 
-def _settings(folder: Path) -> list[str]:
-    """Read the files that say how the weights are used."""
-    return [file.read_text(encoding="utf-8") for file in sorted(folder.glob(_SETTINGS))]
+def _settings(folder: Path) -> dict[str, str]:
+    """Read the files that say how the weights are used, by their names."""
+    files = [*folder.glob("adapter*.json"), *folder.glob(PROMPT_FILE)]
+    return {file.name: file.read_text(encoding="utf-8") for file in files}
 
 
 @click.command(help=__doc__)

@@ -87,7 +87,7 @@ def test_an_answer_shows_its_path_its_drawing_its_evidence_and_its_query(answer:
         "Jamaican dollar",
         "m.04xc2m",
         "From Jamaica, follow location.country.currency_used to the answers.",
-        "Confidence: ",
+        f"Confidence: {answer.confidence:.2f}",
         "SELECT",
     ):
         assert words in shown.words
