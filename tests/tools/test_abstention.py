@@ -88,3 +88,22 @@ def test_thresholds_and_what_they_cost(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert "81 answerable questions, 20 others" in result.output
     assert "| 0.250 | 92.6% | 1.000 [1.000, 1.000] | 0.750 [" in result.output
+
+
+def test_twins_that_are_answered_from_other_facts_count_apart(tmp_path: Path) -> None:
+    answered = [make_row(id_, ["m.1"], confidence=0.9) for id_ in ("city", "river")]
+    twin = {"gold": [], "gold_unanswerable": True}
+    twins = [
+        make_row("city", ["m.1", "m.2"], **twin, confidence=0.8),
+        make_row("river", ["m.3"], **twin, confidence=0.4),
+        make_row("sea", ["m.1"], **twin, confidence=0.95),
+    ]
+    run, other = write_run(tmp_path, answered, "answered"), write_run(tmp_path, twins, "twins")
+    options = ["--answered", str(run), "--unanswerable", str(other)]
+    result = CliRunner().invoke(abstention, options)
+    assert result.exit_code == 0, result.output
+    first, rest = result.output.split("Without the 1 that are answered rightly from other facts:")
+    assert "2 answerable questions, 3 others; AUROC 0.667" in first
+    assert "| 0.900 | 100.0% | 1.000 [1.000, 1.000] | 0.667 [" in first
+    assert "2 answerable questions, 2 others; AUROC 0.500" in rest
+    assert "| 0.900 | 100.0% | 1.000 [1.000, 1.000] | 0.500 [" in rest
