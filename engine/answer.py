@@ -189,14 +189,24 @@ class Answer:
         is_unsure = self.confidence is not None and self.confidence < self.unsure_below
         return "unsure" if is_unsure else "answered"
 
+    @property
+    def doubt(self) -> str | None:
+        """Why the answer is only a guess, in words; None if it is none."""
+        if self.status != "unsure":
+            return None
+        if not self.linked:
+            return "the graph has no entity of any name in the question"
+        return f"the confidence is below {self.unsure_below:g}"
+
     def to_dict(self) -> dict[str, Any]:
         """Return everything as a JSON record.
 
-        ``boolean``, ``count`` and ``not_understood`` are there only if they are set.
+        ``boolean``, ``count``, ``doubt`` and ``not_understood`` are there only if they are set.
         """
         values = {
             "boolean": self.boolean,
             "count": self.count,
+            "doubt": self.doubt,
             "not_understood": list(self.not_understood) or None,
         }
         return {

@@ -78,7 +78,7 @@ def answer_lines(answer: Answer, forms: LiteralForms) -> Iterator[Line]:
         forms: How literals are written.
     """
     if answer.status == "unsure":
-        yield Line(f"Not sure ({answer.confidence:.2f}). Best guess:", "warning")
+        yield Line(f"Not sure ({answer.confidence:.2f}): {answer.doubt}. Best guess:", "warning")
     yield from _answer_lines(answer, forms)
     if answer.problem is not None:
         kind = "Note" if answer.is_answered else "No answer"

@@ -61,7 +61,7 @@ def _html(record: Mapping[str, Any], words: Sequence[str]) -> Iterator[str]:
     yield '<div class="kbqa-answer">'
     yield f"<p>{html_name(record['question'])}</p>"
     if record["status"] == "unsure":
-        yield f"<p>Not sure ({record['confidence']:.2f}). Best guess:</p>"
+        yield f"<p>Not sure ({record['confidence']:.2f}): {record['doubt']}. Best guess:</p>"
     yield from _answers(record)
     if record["problem"]:
         kind = "Note" if _is_answered(record) else "No answer"

@@ -11,12 +11,12 @@ from kbqa.engine.writing.crp_records import written_record
 from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.graph import Graph, Table
 from kbqa.kb.names.search import name_terms
-from kbqa.sparql.crp import Crp
+from kbqa.sparql.crp import Crp, Entity
 from kbqa.sparql.errors import CrpSyntaxError, GraphError
 from kbqa.sparql.forms import read_crp, render_crp, render_routerkgqa
 from kbqa.sparql.forms.english import describe_crp, describe_dropped
 from kbqa.sparql.relax import Relaxation
-from kbqa.sparql.terms import Term
+from kbqa.sparql.terms import Term, is_mid
 
 Fate = Literal["unreadable", "unlinked", "unreachable", "reachable", "failed"]
 """How far a candidate came. ``unlinked``: no entity was found for its topic. ``unreachable`` or
@@ -176,8 +176,34 @@ class Execution:
 
 
 def name_first_answers(graph: Graph, execution: Execution) -> Execution:
-    """Look up the names of the first answers of candidates, as `with_first_answers` does."""
-    return replace(execution, tried=tuple(with_first_answers(graph, execution.tried)))
+    """Look up the names of the first answers of candidates, as `with_first_answers` does.
+
+    Topics that only have an id get their name too, so that paths are read in words.
+    """
+    tried = with_first_answers(graph, execution.tried)
+    return replace(execution, tried=tuple(_with_named_topics(graph, tried)))
+
+
+def _with_named_topics(graph: Graph, tried: Sequence[Tried]) -> list[Tried]:
+    topics = [each.crp.topic for each in tried if each.crp is not None]
+    wanted = {topic.mid for topic in topics if topic.mid is not None and topic.name is None}
+    try:
+        names = name_terms(graph, mids) if (mids := set(filter(is_mid, wanted))) else {}
+    except GraphError as error:
+        logger.warning("topics are shown by their ids: %s", error)
+        names = {}
+    return [_with_named_topic(each, names) for each in tried]
+
+
+def _with_named_topic(tried: Tried, names: Mapping[Term, str]) -> Tried:
+    grounding = tried.grounding
+    if grounding is None or grounding.crp.topic.name is not None:
+        return tried
+    mid = grounding.crp.topic.mid
+    if mid is None or mid not in names:
+        return tried
+    crp = replace(grounding.crp, topic=Entity(names[mid], mid))
+    return replace(tried, grounding=replace(grounding, crp=crp))
 
 
 def with_first_answers(graph: Graph, tried: Sequence[Tried]) -> list[Tried]:

@@ -92,6 +92,7 @@ class AnswerRecord(BaseModel):
     confidence: Annotated[float | None, Field(description="The F1 to be expected.")]
     reason: Annotated[str | None, Field(description="Why there is no answer, as a code.")]
     problem: Annotated[str | None, Field(description="The same in a sentence.")]
+    doubt: Annotated[str | None, Field(description="Why the answer is unsure, in words.")] = None
     truncated: bool
     sparql: Annotated[str | None, Field(description="The query that returned the answers.")]
     evidence: Annotated[

@@ -73,6 +73,7 @@ class AskResult(BaseModel):
     ] = None
     reason: str | None = None
     problem: str | None = None
+    doubt: Annotated[str | None, Field(description="Why the answer is unsure, in words.")] = None
     not_understood: Annotated[
         list[str], Field(description="Words of the question that the path does not express.")
     ] = []
@@ -145,6 +146,7 @@ def ask_result(served: Served, max_answers: int) -> AskResult:
         confidence=record["confidence"],
         reason=record["reason"],
         problem=_maybe_short(answer.problem),
+        doubt=answer.doubt,
         not_understood=list(map(_short, answer.not_understood)),
         path_words=list(map(_short, trace.get("crp_words") or ())),
         dropped=list(map(_short, trace.get("dropped") or ())),

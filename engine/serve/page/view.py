@@ -328,6 +328,7 @@ def _spoken(record: Mapping[str, Any]) -> str:
         names = [each["name"][:100] for each in record["answers"][:3]]
         hidden = len(record["answers"]) - len(names)
         said = ", ".join(names) + (f" and {hidden} more" if hidden else "")
-    opening = "Not sure. Best guess" if record["status"] == "unsure" else "Answer"
+    is_guess = record["status"] == "unsure"
+    opening = f"Not sure: {record['doubt']}. Best guess" if is_guess else "Answer"
     sure = record["confidence"]
     return f"{opening}: {said}." + ("" if sure is None else f" Confidence {sure:.2f}.")

@@ -95,7 +95,7 @@ def content_of(served: Served) -> str:
     else:
         found = ", ".join(each.name for each in answer.answers[:20])
     if served.status == "unsure":
-        found = f"Not sure ({answer.confidence:.2f}): {found}"
+        found = f"Not sure ({answer.confidence:.2f}): {answer.doubt}. Best guess: {found}"
     return "\n".join([found, "", *(answer.trace.to_dict().get("crp_words") or ())]).strip()
 
 

@@ -11,6 +11,7 @@ from kbqa.engine.commands.render import render_answer, render_summary
 from kbqa.engine.commands.terminal.screen import Screen
 from kbqa.engine.evaluation.runs.rows import Row
 from kbqa.engine.linking.ground import Grounding
+from kbqa.engine.linking.linker import LinkedEntity
 from kbqa.engine.methods.router.trace import RouterTrace
 from kbqa.engine.running.tried import Tried
 from kbqa.engine.writing.generate import Candidate
@@ -108,13 +109,18 @@ Time: write 1.23 s, execute 0.00 s"""
 
 
 def test_an_unsure_answer_is_a_guess() -> None:
-    unsure = replace(ANSWER, unsure_below=0.8)
+    linked = (LinkedEntity("m.03_r3", "Jamaica", "jamaica", 0.9),)
+    unsure = replace(ANSWER, unsure_below=0.8, linked=linked)
     assert (unsure.status, ANSWER.status, UNANSWERED.status) == ("unsure", "answered", "none")
     lines = render_answer(unsure, "store x").splitlines()
-    assert lines[:2] == ["Not sure (0.75). Best guess:", "Jamaican dollar  (m.04xc2m)"]
+    opening = "Not sure (0.75): the confidence is below 0.8. Best guess:"
+    assert lines[:2] == [opening, "Jamaican dollar  (m.04xc2m)"]
     assert "Confidence: 0.75" not in lines
     assert unsure.to_dict()["status"] == "unsure"
-    assert "<p>Not sure (0.75). Best guess:</p>" in unsure._repr_mimebundle_()["text/html"]
+    assert f"<p>{opening}</p>" in unsure._repr_mimebundle_()["text/html"]
+    assert (unsure.to_dict()["doubt"], ANSWER.doubt) == ("the confidence is below 0.8", None)
+    unlinked = replace(unsure, linked=())
+    assert unlinked.doubt == "the graph has no entity of any name in the question"
 
 
 def test_no_answer_reads_like_this() -> None:

@@ -57,6 +57,12 @@ def test_a_path_may_be_in_any_form(engine: Engine, path: str | Crp) -> None:
     assert _names(engine.run_path(path)) == ["Jamaican dollar"]
 
 
+def test_a_topic_that_only_has_an_id_is_read_by_its_name(engine: Engine) -> None:
+    record = engine.run_path("m.03_r3 -> location.country.currency_used").to_dict()["trace"]
+    assert record["topic"] == {"mid": "m.03_r3", "name": "Jamaica"}
+    assert record["crp_words"][0].startswith("From Jamaica, follow")
+
+
 @pytest.mark.parametrize("path", ["", "nonsense", "Main Path:\n"])
 def test_a_text_that_is_no_path_is_refused(engine: Engine, path: str) -> None:
     with pytest.raises(CrpSyntaxError):
