@@ -13,7 +13,7 @@ from kbqa.engine.linking.ground import Grounder
 from kbqa.engine.method import Asked
 from kbqa.engine.running.evidence import prove_answer
 from kbqa.engine.running.execute import Executor
-from kbqa.engine.running.tried import Tried, describe_found, name_first_answers, path_record
+from kbqa.engine.running.tried import Tried, describe_found, path_record, with_names
 from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.graph import Graph
 from kbqa.kb.names.keys import normalise
@@ -93,7 +93,7 @@ def run_given(
     executor = Executor(graph, grounder, asked.clock, timeout_s, question=asked.question)
     # What a person writes has no probability.
     candidate = Candidate(render_crp(crp), logprob=0.0, tokens=0)
-    execution = name_first_answers(graph, executor.execute([candidate], relax=relax))
+    execution = with_names(graph, executor.execute([candidate], relax=relax))
     [tried] = execution.tried
     tried = replace(tried, problem=_joined(*reading.problems, tried.problem))
     trace = GivenTrace(tried)

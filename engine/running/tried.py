@@ -60,7 +60,7 @@ class Tried:
         confidence: The F1 to be expected of its answers, in [0, 1]; None if it was not judged.
         answer_confidences: How sure each of its answers is, in [0, 1], if it answers the question;
             empty if it was not judged or lists none.
-        first_answers: The names of its first answers, or of what it counts, if `name_first_answers`
+        first_answers: The names of its first answers, or of what it counts, if `with_names`
             looked them up.
     """
 
@@ -175,35 +175,13 @@ class Execution:
         return None if self.best is None else self.tried[self.best]
 
 
-def name_first_answers(graph: Graph, execution: Execution) -> Execution:
-    """Look up the names of the first answers of candidates, as `with_first_answers` does.
-
-    Topics that only have an id get their name too, so that paths are read in words.
-    """
+def with_names(graph: Graph, execution: Execution) -> Execution:
+    """Look up the names that are shown of candidates: of their first answers and their topics."""
     tried = with_first_answers(graph, execution.tried)
-    return replace(execution, tried=tuple(_with_named_topics(graph, tried)))
-
-
-def _with_named_topics(graph: Graph, tried: Sequence[Tried]) -> list[Tried]:
-    topics = [each.crp.topic for each in tried if each.crp is not None]
-    wanted = {topic.mid for topic in topics if topic.mid is not None and topic.name is None}
-    try:
-        names = name_terms(graph, mids) if (mids := set(filter(is_mid, wanted))) else {}
-    except GraphError as error:
-        logger.warning("topics are shown by their ids: %s", error)
-        names = {}
-    return [_with_named_topic(each, names) for each in tried]
-
-
-def _with_named_topic(tried: Tried, names: Mapping[Term, str]) -> Tried:
-    grounding = tried.grounding
-    if grounding is None or grounding.crp.topic.name is not None:
-        return tried
-    mid = grounding.crp.topic.mid
-    if mid is None or mid not in names:
-        return tried
-    crp = replace(grounding.crp, topic=Entity(names[mid], mid))
-    return replace(tried, grounding=replace(grounding, crp=crp))
+    topics = {each.crp.topic for each in tried if each.crp is not None}
+    unnamed = {each.mid for each in topics if each.name is None and each.mid is not None}
+    names = _look_up(graph, {mid for mid in unnamed if is_mid(mid)})
+    return replace(execution, tried=tuple(_with_named_topic(each, names) for each in tried))
 
 
 def with_first_answers(graph: Graph, tried: Sequence[Tried]) -> list[Tried]:
@@ -220,18 +198,33 @@ def with_first_answers(graph: Graph, tried: Sequence[Tried]) -> list[Tried]:
         () if each.answer_count is None or each.first_answers else each.terms[:FIRST_ANSWERS]
         for each in tried
     ]
-    try:
-        wanted = {term for terms in first for term in terms}
-        names = name_terms(graph, wanted) if wanted else {}
-    except GraphError as error:
-        logger.warning("the candidates' answers are shown by their ids: %s", error)
-        names = {}
+    names = _look_up(graph, {term for terms in first for term in terms})
     return [
         replace(each, first_answers=tuple(names.get(term, term_text(term)) for term in terms))
         if terms
         else each
         for each, terms in zip(tried, first, strict=True)
     ]
+
+
+def _look_up(graph: Graph, terms: set[Term]) -> Mapping[Term, str]:
+    """Look up names; there are none if the graph does not answer."""
+    try:
+        return name_terms(graph, terms) if terms else {}
+    except GraphError as error:
+        logger.warning("candidates are shown with ids instead of names: %s", error)
+        return {}
+
+
+def _with_named_topic(tried: Tried, names: Mapping[Term, str]) -> Tried:
+    grounding = tried.grounding
+    if grounding is None or grounding.crp.topic.name is not None:
+        return tried
+    mid = grounding.crp.topic.mid
+    if mid is None or mid not in names:
+        return tried
+    crp = replace(grounding.crp, topic=Entity(names[mid], mid))
+    return replace(tried, grounding=replace(grounding, crp=crp))
 
 
 def describe_found(tried: Tried, problem_of: str) -> Iterator[str]:

@@ -20,13 +20,12 @@ import click
 
 from kbqa.engine.evaluation.runs.recorded_run import read_run
 from kbqa.engine.evaluation.runs.rows import Row
-from kbqa.engine.evaluation.scores.calibration import separate
+from kbqa.engine.evaluation.scores.calibration import RIGHT_F1, separate
 from kbqa.engine.evaluation.scores.metrics import bootstrap_mean, score_best
 from kbqa.sparql.errors import InputError
 
 _KEPT = (0.99, 0.975, 0.95, 0.9, 0.8)
 _TIERS = (None, "independent", "annotated")
-_RIGHT = 0.5
 
 
 def confidence(row: Row) -> float:
@@ -92,7 +91,7 @@ def _answered_rightly(twins: Sequence[Row], answerable: Sequence[Row]) -> set[st
     return {
         row.id
         for row in twins
-        if row.id in gold and score_best(row.predicted, gold[row.id]).f1 >= _RIGHT
+        if row.id in gold and score_best(row.predicted, gold[row.id]).f1 >= RIGHT_F1
     }
 
 

@@ -7,7 +7,8 @@ from operator import itemgetter
 from typing import NamedTuple
 
 _BINS = 10
-_RIGHT = 0.5
+RIGHT_F1 = 0.5
+"""The F1 from which answers count as right."""
 
 
 class Tenth(NamedTuple):
@@ -91,8 +92,8 @@ def separate(right: Sequence[float], wrong: Sequence[float]) -> float | None:
 def separate_right(pairs: Iterable[tuple[float, float]]) -> float | None:
     """Compute the AUROC of confidences for answers that are right: with an F1 of at least 0.5."""
     pairs = list(pairs)
-    right = [confidence for confidence, f1 in pairs if f1 >= _RIGHT]
-    return separate(right, [confidence for confidence, f1 in pairs if f1 < _RIGHT])
+    right = [confidence for confidence, f1 in pairs if f1 >= RIGHT_F1]
+    return separate(right, [confidence for confidence, f1 in pairs if f1 < RIGHT_F1])
 
 
 def cover(pairs: Iterable[tuple[float, float]]) -> list[Covered]:

@@ -32,7 +32,7 @@ from kbqa.engine.retrieval.retrieval import (
 )
 from kbqa.engine.running.evidence import Proof, prove
 from kbqa.engine.running.execute import Executor, Policy
-from kbqa.engine.running.tried import Execution, name_first_answers
+from kbqa.engine.running.tried import Execution, with_names
 from kbqa.sparql.errors import InputError
 from kbqa.sparql.terms import Term
 
@@ -150,7 +150,7 @@ class _Question:
         proof = Proof.missing(_NO_PATH)
         if found is not None and found.relaxation is not None:
             with asked.clock.stage("prove"):
-                execution = name_first_answers(session.graph, execution)
+                execution = with_names(session.graph, execution)
                 crp, timeout_s = found.relaxation.crp, walkers.timeout_s
                 proof = prove(session.graph, crp, found.terms, timeout_s, found.crp)
         return self._answer(retrieved, proof, "kernels", execution)

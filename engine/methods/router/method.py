@@ -27,7 +27,7 @@ from kbqa.engine.resources import Resources
 from kbqa.engine.running.evidence import prove_answer
 from kbqa.engine.running.execute import Executor, Policy
 from kbqa.engine.running.reading import CandidateReader
-from kbqa.engine.running.tried import Execution, Tried, name_first_answers, with_first_answers
+from kbqa.engine.running.tried import Execution, Tried, with_first_answers, with_names
 from kbqa.engine.writing.generate import Candidate, Generator, NoPaths, Progress, Request
 from kbqa.kb.names.search import Names
 from kbqa.sparql.errors import EndpointDown, GraphError
@@ -212,7 +212,7 @@ class RouterKgqa:
                 usage=asked.usage,
                 seconds=asked.clock.seconds,
             )
-        execution = name_first_answers(graph, execution)
+        execution = with_names(graph, execution)
         trace = RouterTrace(execution.tried, execution.best, stage, repair, calls)
         return prove_answer(asked, graph, found, trace, stage, self._resources.timeout_s)
 

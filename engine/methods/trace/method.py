@@ -31,7 +31,7 @@ from kbqa.engine.methods.trace.settings import TraceSettings
 from kbqa.engine.methods.trace.trajectories import drawn_path
 from kbqa.engine.running.evidence import Proof, prove
 from kbqa.engine.running.execute import Executor, Policy
-from kbqa.engine.running.tried import Execution, Tried, name_first_answers, path_record
+from kbqa.engine.running.tried import Execution, Tried, path_record, with_names
 from kbqa.kb.names.keys import normalise
 from kbqa.sparql.crp import Hop
 from kbqa.sparql.terms import Term
@@ -90,7 +90,7 @@ class _Question:
         if found is not None and found.relaxation is not None:
             terms = self._answering(found)
             with asked.clock.stage("prove"):
-                execution = name_first_answers(session.graph, execution)
+                execution = with_names(session.graph, execution)
                 crp, timeout_s = found.relaxation.crp, self._walkers.timeout_s
                 proof = prove(session.graph, crp, terms, timeout_s, found.crp)
         return Answer(
