@@ -194,9 +194,9 @@ class Answer:
         """Why the answer is only a guess, in words; None if it is none."""
         if self.status != "unsure":
             return None
-        if not self.linked:
-            return "the graph has no entity of any name in the question"
-        return f"the confidence is below {self.unsure_below:g}"
+        low = f"the confidence is below {self.unsure_below:g}"
+        unlinked = "the graph has no entity of any name in the question"
+        return low if self.linked else f"{low}, and {unlinked}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as a JSON record.

@@ -102,8 +102,24 @@ def test_twins_that_are_answered_from_other_facts_count_apart(tmp_path: Path) ->
     options = ["--answered", str(run), "--unanswerable", str(other)]
     result = CliRunner().invoke(abstention, options)
     assert result.exit_code == 0, result.output
-    first, rest = result.output.split("Without the 1 that are answered rightly from other facts:")
+    first, rest = result.output.split("Without the 1 that are answered rightly all the same:")
     assert "2 answerable questions, 3 others; AUROC 0.667" in first
     assert "| 0.900 | 100.0% | 1.000 [1.000, 1.000] | 0.667 [" in first
     assert "2 answerable questions, 2 others; AUROC 0.500" in rest
     assert "| 0.900 | 100.0% | 1.000 [1.000, 1.000] | 0.500 [" in rest
+
+
+def test_the_tier_none_has_its_own_gold_answers(tmp_path: Path) -> None:
+    answered = [make_row("city", ["m.1"], confidence=0.9)]
+    none = [
+        make_row("river", ["m.1"], gold=("m.1",), tier="none", confidence=0.95),
+        make_row("sea", ["m.2"], gold=("m.1",), tier="none", confidence=0.3),
+        make_row("lake", [], gold=(), tier="none", confidence=None),
+    ]
+    run, other = write_run(tmp_path, answered, "answered"), write_run(tmp_path, none, "none")
+    options = ["--answered", str(run), "--unanswerable", str(other)]
+    result = CliRunner().invoke(abstention, options)
+    assert result.exit_code == 0, result.output
+    first, rest = result.output.split("Without the 1 that are answered rightly all the same:")
+    assert "1 answerable questions, 3 others; AUROC 0.667" in first
+    assert "1 answerable questions, 2 others; AUROC 1.000" in rest

@@ -3,14 +3,16 @@
     python -m tools.score.abstention --answered run.jsonl --unanswerable twins.jsonl
 
 Both are runs of `kbqa eval`: one of questions that the graph can answer, and one of those that it
-cannot, such as `tools.make.twins` makes. A question without an answer counts as one of confidence
-0. Printed are the AUROC of the confidences, and what each threshold costs: the share of answerable
-questions that are still answered, their F1, and the share of the others that are declined. The
-thresholds keep 99 to 80 % of the answerable; `--unsure-below` adds one that was chosen elsewhere.
+cannot: twins (`tools.make.twins`), or the tier *none*, whose gold queries do not find the gold
+answers. A question without an answer counts as one of confidence 0. Printed are the AUROC of the
+confidences, and what each threshold costs: the share of answerable questions that are still
+answered, their F1, and the share of the others that are declined. The thresholds keep 99 to 80 % of
+the answerable; `--unsure-below` adds one that was chosen elsewhere.
 
-A twin may still be answered rightly, from other facts: its question names a state, and the city is
-left. If a run of answerable questions has a question of the same id, and the twin's answers have an
-F1 of at least 0.5 against the gold answers there, the twin counts apart, however sure they are.
+The others may still be answered rightly, from other facts: the question names a state, and the city
+is left; or a part of the answers is. Those whose answers have an F1 of at least 0.5 against the
+gold answers count apart, however sure they are. A twin's gold answers are those of the answerable
+question of the same id.
 """
 
 from collections.abc import Sequence
@@ -56,7 +58,7 @@ def threshold_keeping(confidences: Sequence[float], share: float) -> float:
     multiple=True,
     required=True,
     metavar="RUN",
-    help="Questions that it cannot answer; repeatable.",
+    help="Questions that it cannot answer, or of tier none; repeatable.",
 )
 @click.option("--unsure-below", type=click.FloatRange(0, 1), metavar="CONFIDENCE")
 def main(
@@ -73,25 +75,28 @@ def main(
         row
         for path in unanswerable_runs
         for row in read_run(path).rows
-        if row.kind == "unanswerable"
+        if row.kind == "unanswerable" or row.tier == "none"
     ]
     if not answerable or not others:
         raise InputError("the runs have no answerable or no unanswerable questions")
     right = _answered_rightly(others, answerable)
     if right:
         _print_table(answerable, others, unsure_below)
-        click.echo(f"\nWithout the {len(right):,} that are answered rightly from other facts:\n")
+        click.echo(f"\nWithout the {len(right):,} that are answered rightly all the same:\n")
         others = [row for row in others if row.id not in right]
     _print_table(answerable, others, unsure_below)
 
 
-def _answered_rightly(twins: Sequence[Row], answerable: Sequence[Row]) -> set[str]:
-    """Find the twins whose answers are those of their question."""
-    gold = {row.id: [frozenset(each) for each in row.gold] for row in answerable}
+def _answered_rightly(others: Sequence[Row], answerable: Sequence[Row]) -> set[str]:
+    """Find the questions that are answered rightly though the gold query finds no answers."""
+    rows = [row for row in (*others, *answerable) if row.gold]
+    gold = {row.id: [frozenset(each) for each in row.gold] for row in rows}
     return {
         row.id
-        for row in twins
-        if row.id in gold and score_best(row.predicted, gold[row.id]).f1 >= RIGHT_F1
+        for row in others
+        if row.is_answered
+        and row.id in gold
+        and score_best(row.predicted, gold[row.id]).f1 >= RIGHT_F1
     }
 
 

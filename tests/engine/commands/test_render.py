@@ -119,8 +119,9 @@ def test_an_unsure_answer_is_a_guess() -> None:
     assert unsure.to_dict()["status"] == "unsure"
     assert f"<p>{opening}</p>" in unsure._repr_mimebundle_()["text/html"]
     assert (unsure.to_dict()["doubt"], ANSWER.doubt) == ("the confidence is below 0.8", None)
-    unlinked = replace(unsure, linked=())
-    assert unlinked.doubt == "the graph has no entity of any name in the question"
+    assert replace(unsure, linked=()).doubt == (
+        "the confidence is below 0.8, and the graph has no entity of any name in the question"
+    )
 
 
 def test_no_answer_reads_like_this() -> None:
