@@ -30,6 +30,7 @@ class Resources:
             none.
         call_budget: Decisions a question, at most; None for any number.
         unsure_below: The confidence below which an answer is a guess, in [0, 1].
+        threads: Threads that small models compute with; None for one a core.
 
     Raises:
         InputError: The call budget is below 1.
@@ -48,12 +49,13 @@ class Resources:
         chooser: ChooserName | None = None,
         call_budget: int | None = None,
         unsure_below: float = UNSURE_BELOW,
+        threads: int | None = None,
     ) -> None:
         if call_budget is not None and call_budget < 1:
             raise InputError(f"the call budget is {call_budget}: use 1 or more")
         self.graph, self.n, self.timeout_s = graph, n, timeout_s
         self.chosen_chooser, self.call_budget = chooser, call_budget
-        self.unsure_below = unsure_below
+        self.unsure_below, self.threads = unsure_below, threads
         self._load_generator, self._open_chat = load_generator, open_chat
         self.names = open_names(graph, timeout_s)
         self.linker = Linker(graph, self.names)

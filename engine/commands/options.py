@@ -170,6 +170,7 @@ def open_engine(
             chooser=method.chooser,
             call_budget=method.call_budget,
             unsure_below=method.unsure_below,
+            threads=model.threads,
         )
         with closing(resources):
             with waiting("Loading the model"):

@@ -34,6 +34,12 @@ _DOUBT = 0.5
 
 Features = Mapping[str, float]
 
+ASKED_LEAD = "asked lead"
+"""The feature that only an asker gives."""
+
+_GREATEST_LEAD = 8.0
+"""Of a log-probability: e⁸, or 3,000 times as likely, is clear."""
+
 
 def describe_tried(tried: Sequence[Tried]) -> list[Features]:
     """Measure a question's candidates, one against the other.
@@ -44,6 +50,9 @@ def describe_tried(tried: Sequence[Tried]) -> list[Features]:
     "none of these", which the cross-encoder scores 0. Answers lead by what their best fit is above
     that of all others, none of these included.
 
+    Where the asker was asked, answers also lead by the log-probability of the question. It is known
+    for few paths, and the least stands for the others.
+
     Returns:
         The features of each candidate; none if it has no answers. A count is one answer, and so is
         yes or no, however long the list is that shows it.
@@ -53,18 +62,26 @@ def describe_tried(tried: Sequence[Tried]) -> list[Features]:
     shares = _spread(softmax(written), [not each.candidate.is_searched for each in tried])
     is_full = [each.relaxation is None or each.relaxation.level == "full" for each in tried]
     support = _summed(said, shares, is_full)
-    is_read = [each.fit is not None for each in tried]
-    fits = _spread(softmax([*(each.fit for each in tried if each.fit is not None), 0.0]), is_read)
-    fitting, leads = _summed(said, fits, is_read), _leads(tried)
+    fitting = share_fits(tried)
+    leads = _leads(_best(said, [each.fit for each in tried]), at_least=0.0)
+    asked = _asked_features(said, tried)
     return [
         {
             **_features(each, share, support.get(says, 0.0)),
             **_fit_features(each, fitting.get(says, 0.0), leads.get(says, 0.0)),
+            **asked.get(says, {}),
         }
         if each.table is not None
         else {}
         for each, share, says in zip(tried, shares, said, strict=True)
     ]
+
+
+def share_fits(tried: Sequence[Tried]) -> Mapping[Said, float]:
+    """Compute the share of each answer in the fits of all candidates and of "none of these"."""
+    is_read = [each.fit is not None for each in tried]
+    fits = _spread(softmax([*(each.fit for each in tried if each.fit is not None), 0.0]), is_read)
+    return _summed([each.said for each in tried], fits, is_read)
 
 
 def _spread(values: Sequence[float], wanted: Sequence[bool]) -> list[float]:
@@ -84,16 +101,22 @@ def _summed(
     return sums
 
 
-def _leads(tried: Sequence[Tried]) -> Mapping[Said, float]:
-    """Compute by how much the best fit of each answer is above that of all others."""
+def _best(said: Sequence[Said], values: Sequence[float | None]) -> Mapping[Said, float]:
+    """Find the best value of each answer; answers without any are not there."""
     best: dict[Said, float] = {}
-    for each in tried:
-        if each.fit is not None:
-            best[each.said] = max(each.fit, best.get(each.said, each.fit))
-    return {
-        says: fit - max([0.0, *(other for said, other in best.items() if said != says)])
-        for says, fit in best.items()
-    }
+    for says, value in zip(said, values, strict=True):
+        if value is not None:
+            best[says] = max(value, best.get(says, value))
+    return best
+
+
+def _leads(best: Mapping[Said, float], at_least: float = -math.inf) -> Mapping[Said, float]:
+    """Compute by how much the value of each answer is above those of all others, and a least."""
+    leads: dict[Said, float] = {}
+    for says, value in best.items():
+        others = max([at_least, *(other for said, other in best.items() if said != says)])
+        leads[says] = value - others if others > -math.inf else 0.0
+    return leads
 
 
 def _fit_features(tried: Tried, support: float, lead: float) -> Features:
@@ -101,6 +124,15 @@ def _fit_features(tried: Tried, support: float, lead: float) -> Features:
     if tried.fit is None:
         return voted
     return {**voted, "fit": tried.fit, "fit support": support, "fit lead": lead}
+
+
+def _asked_features(said: Sequence[Said], tried: Sequence[Tried]) -> Mapping[Said, Features]:
+    best = _best(said, [each.question_logprob for each in tried])
+    if not best:
+        return {}
+    leads, behind = _leads(best), min(best.values()) - max(best.values())
+    most = _GREATEST_LEAD
+    return {says: {ASKED_LEAD: max(-most, min(most, leads.get(says, behind)))} for says in said}
 
 
 def rank_tried(tried: Sequence[Tried]) -> list[int]:

@@ -57,6 +57,8 @@ class Tried:
         fit: How well its path and answers fit the question, by `CandidateReader`; None if unread.
         votes: Share of similar training questions that ask for its last relation, in [0, 1], by
             `CandidateReader`; None if unread.
+        question_logprob: Log-probability of the question, given its path, natural log, by `Asker`;
+            None if it was not asked about this path.
         confidence: The F1 to be expected of its answers, in [0, 1]; None if it was not judged.
         answer_confidences: How sure each of its answers is, in [0, 1], if it answers the question;
             empty if it was not judged or lists none.
@@ -79,6 +81,7 @@ class Tried:
     not_understood: tuple[str, ...] = ()
     fit: float | None = None
     votes: float | None = None
+    question_logprob: float | None = None
     confidence: float | None = None
     answer_confidences: Mapping[Term, float] = field(default_factory=dict)
     first_answers: tuple[str, ...] = ()

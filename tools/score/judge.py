@@ -45,7 +45,7 @@ from kbqa.engine.evaluation.scores.calibration import (
 from kbqa.engine.evaluation.scores.metrics import bootstrap_mean, normalise_answer
 from kbqa.engine.questions.question_sets import Question, read_questions
 from kbqa.engine.resources import Resources
-from kbqa.engine.running.confidence import ConfidenceModel, answer_confidences
+from kbqa.engine.running.confidence import ASKED_LEAD, ConfidenceModel, answer_confidences
 from kbqa.engine.running.reading import SHIPPED_JUDGE
 from kbqa.engine.running.tried import Tried
 from kbqa.engine.writing.beam_files import read_beams
@@ -67,6 +67,7 @@ _FIRST_ANSWERS = 10
 _GROUPS: Mapping[str, Collection[str]] = {
     "what was read": ("fit", "fit support", "fit lead"),
     "similar questions": ("votes",),
+    "asker": (ASKED_LEAD,),
     "what was written": ("logprob", "token_logprob", "share", "support"),
     "source and rank": ("searched", "rank", "narrows"),
     "path and topic": ("hops", "constraints", "topic", "mentioned", "replaced"),

@@ -22,6 +22,7 @@ from kbqa.training.options import (
 if TYPE_CHECKING:
     from kbqa.engine.writing.generate import Candidate
     from kbqa.training.judge.reading import Step
+    from kbqa.training.writer.report.training_log import TrainingProgress
 
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
@@ -69,7 +70,7 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     "--start",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     metavar="DIR",
-    help="Judge whose cross-encoder to go on from, or with --epochs 0 to keep.",
+    help="Judge whose cross-encoder and asker to go on from, or with 0 epochs to keep.",
 )
 @click.option(
     "--epochs",
@@ -78,6 +79,13 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
     show_default=True,
     help="Passes over the questions. With 0, the judge of --start keeps its cross-encoder and what "
     "it remembers, and is fitted to another model.",
+)
+@click.option(
+    "--asker-epochs",
+    type=click.IntRange(0),
+    help="Passes over the questions for the asker, which learns to ask the question of a path. "
+    "With 0, the judge keeps the asker of --start, if there is one.  "
+    "[default: 1, or 0 with --epochs 0]",
 )
 @click.option(
     "--seed",
@@ -99,6 +107,7 @@ def train_judge(
     scored: tuple[Path, ...],
     start: Path | None,
     epochs: int,
+    asker_epochs: int | None,
     seed: int,
     output: Path,
     graph: GraphChoice,
@@ -107,15 +116,17 @@ def train_judge(
     """Train what chooses among candidates.
 
     A cross-encoder learns to read written paths, and those that a search of the graph adds, from
-    all questions but the families held out. To these a confidence model is fitted. Ask with both:
+    all questions but the families held out. An asker learns how likely a question is, given its
+    path. A confidence model is fitted to the questions held out. Use the judge with
     `kbqa ask --set judge=DIR`.
     """
     from kbqa.engine.embedding.embedder import Embedder
     from kbqa.engine.resources import Resources
     from kbqa.engine.running.precedents import Precedents
-    from kbqa.engine.writing.models.base_models import require_lm_extra
+    from kbqa.engine.writing.models.base_models import SMOLLM2, check_base_model, require_lm_extra
     from kbqa.kb.open import open_graph
     from kbqa.training.data.choice import DataChoice
+    from kbqa.training.data.training_set import families_of
     from kbqa.training.judge.gold import find_precedents, gather_parts
     from kbqa.training.judge.reading import ReadingConfig
     from kbqa.training.judge.report import CARD_FILE, write_reports
@@ -127,8 +138,12 @@ def train_judge(
         raise click.UsageError(
             "--epochs 0 needs --start DIR, the judge whose cross-encoder to keep"
         )
+    if asker_epochs is None:
+        asker_epochs = min(epochs, 1)
     check_composed(composed_questions, graph)
     require_lm_extra()
+    if asker_epochs:
+        check_base_model(SMOLLM2)
     written, held_out = _written(beam_files), _written(held_out_files)
     with ExitStack() as stack:
         stack.enter_context(RunFolder(output).locked())
@@ -139,9 +154,13 @@ def train_judge(
             stack.enter_context(closing(Resources(each, timeout_s=graph.timeout_s)))
             for each in opened
         ]
-        composed = composed_questions if epochs else 0
+        composed = composed_questions if epochs or asker_epochs else 0
         data = DataChoice(files, scored, demo_questions, composed, seed)
         examples = data.load("extended", opened[0])
+        away = families_of(examples.examples, held_out)
+        asker_examples = [
+            each for each in examples.examples if asker_epochs and each.id not in away
+        ]
         if not epochs:
             examples.examples = [each for each in examples.examples if each.id in held_out]
         parts = gather_parts(examples, files, written, held_out, resources)
@@ -157,7 +176,7 @@ def train_judge(
         _print(f"{counts['read']:,} questions to read, {counts['held_out']:,} held out, with gold")
         sources = dict.fromkeys(each.source for each in examples.examples)
         bar = stack.enter_context(tqdm(unit="question", disable=None))
-        config = ReadingConfig(epochs=epochs, seed=seed)
+        config = ReadingConfig(epochs=epochs, asker_epochs=asker_epochs, seed=seed)
         if epochs or start is None:
             precedents = find_precedents(examples, held_out, opened[0])
         else:
@@ -165,14 +184,17 @@ def train_judge(
         model = train(
             parts,
             precedents,
+            asker_examples,
             output,
             config,
             f"{counts['held_out']} questions of {', '.join(sources)}; linked",
-            Reports(_print, bar.update, _print_step),
+            Reports(_print, bar.update, _print_step, _print_step),
             start,
         )
         beams = {"held out": held_out_files, "read": beam_files}
-        write_reports(output, config, examples, parts, len(precedents), beams, start)
+        write_reports(
+            output, config, examples, parts, len(precedents), asker_examples, beams, start
+        )
     if as_json:
         click.echo(json.dumps({"judge": str(output), "questions": counts}))
         return
@@ -194,5 +216,5 @@ def _print(message: str) -> None:
     click.echo(message, err=True)
 
 
-def _print_step(step: "Step") -> None:
-    _print(f"step {step.step:,}/{step.steps:,}  loss {step.loss:.4f}")
+def _print_step(done: "Step | TrainingProgress") -> None:
+    _print(f"step {done.step:,}/{done.steps:,}  loss {done.loss:.4f}")

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from kbqa.engine.evaluation.scores.calibration import calibrate
-from kbqa.engine.running.confidence import ConfidenceModel, Features
+from kbqa.engine.running.confidence import ASKED_LEAD, ConfidenceModel, Features
 
 _L2 = 1.0  # on weights of features scaled to unit variance, in candidates
 _STEPS = 50
@@ -30,6 +30,16 @@ class Judged(NamedTuple):
 
     features: Sequence[Features]
     f1: Sequence[float]
+
+
+def without_asker(question: Judged) -> Judged:
+    """Leave out the features of a question's candidates that only an asker gives."""
+    return question._replace(
+        features=[
+            {name: value for name, value in each.items() if name != ASKED_LEAD}
+            for each in question.features
+        ]
+    )
 
 
 def fit_confidence(questions: Sequence[Judged], fitted_on: str, seed: int = 42) -> ConfidenceModel:

@@ -55,6 +55,7 @@ class ReadingConfig:
 
     Attributes:
         epochs: Passes over the questions; 0 to train nothing.
+        asker_epochs: Passes of the asker over its questions; 0 to train none.
         learning_rate: The highest; it rises to it and falls again.
         warmup: Share of the steps in which it rises.
         rank: Of the adapter.
@@ -66,6 +67,7 @@ class ReadingConfig:
     """
 
     epochs: int = Field(default=2, ge=0)
+    asker_epochs: int = Field(default=1, ge=0)
     learning_rate: float = Field(default=1e-3, gt=0)
     warmup: float = Field(default=0.05, ge=0, le=1)
     rank: int = Field(default=16, ge=1)

@@ -6,6 +6,7 @@ to the other folds. The cross-encoder has read none of the held-out questions.
 
 import json
 import platform
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
@@ -21,12 +22,15 @@ from kbqa.engine.evaluation.scores.calibration import (
     separate_right,
 )
 from kbqa.engine.files.provenance import git_revision, hardware, package_versions
+from kbqa.engine.running.asker import ASKER_FOLDER
 from kbqa.engine.running.cross_encoder import adapter_revision
 from kbqa.engine.running.reading import READER_FOLDER
+from kbqa.engine.writing.models.adapter_files import adapter_revision as weights_revision
+from kbqa.engine.writing.models.base_models import SMOLLM2
 from kbqa.engine.writing.models.precision import fastest_precision
 from kbqa.training.data.data_record import data_lines, data_record
-from kbqa.training.data.training_set import ExampleSet, Split, data_file
-from kbqa.training.judge.confidence import Judged, cross_validate
+from kbqa.training.data.training_set import Example, ExampleSet, Split, data_file
+from kbqa.training.judge.confidence import Judged, cross_validate, without_asker
 from kbqa.training.judge.pools import read_judged
 from kbqa.training.judge.reading import ReadingConfig
 from kbqa.training.judge.run import FEATURES_FILE, Part
@@ -52,6 +56,7 @@ def write_reports(
     examples: ExampleSet,
     parts: Sequence[Part],
     precedents: int,
+    asker_examples: Sequence[Example],
     beams: Mapping[str, Sequence[Path]],
     start: Path | None,
 ) -> None:
@@ -63,10 +68,12 @@ def write_reports(
         examples: The questions, and what was left out.
         parts: As they were divided.
         precedents: How many questions it remembers.
+        asker_examples: What its asker was trained on; empty if it was not trained.
         beams: The files of written candidates, by what they are for.
         start: The judge whose cross-encoder it went on from; None for a new one.
     """
     judged = list(read_judged(output / FEATURES_FILE))
+    asker = _asker_revision(output)
     former = None if start is None else adapter_revision(start / READER_FOLDER)
     record: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
@@ -77,6 +84,8 @@ def write_reports(
         "hardware": hardware(),
         "base": MINILM,
         "started_from": former,
+        "asker": asker,
+        "asker_examples": Counter(each.source for each in asker_examples),
         "precision": fastest_precision("cpu"),
         "settings": asdict(config),
         "graphs": [dict(part.resources.graph.identity().settings) for part in parts],
@@ -87,11 +96,17 @@ def write_reports(
             "reader": adapter_revision(output / READER_FOLDER),
             **measure(judged, config.seed),
         },
+        "result_without_asker": asker and measure(list(map(without_asker, judged)), config.seed),
     }
     text = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
     (output / MANIFEST_FILE).write_text(text, encoding="utf-8")
     card = "".join(f"{line}\n" for line in _card(record))
     (output / CARD_FILE).write_text(card, encoding="utf-8")
+
+
+def _asker_revision(judge: Path) -> str | None:
+    folder = judge / ASKER_FOLDER
+    return weights_revision(folder) if folder.is_dir() else None
 
 
 def measure(judged: Sequence[Judged], seed: int) -> dict[str, object]:
@@ -128,7 +143,6 @@ def _split(examples: ExampleSet, parts: Sequence[Part]) -> Split:
 
 def _card(manifest: Mapping[str, Any]) -> Iterator[str]:
     settings, result = manifest["settings"], manifest["result"]
-    auroc = "–" if result["auroc"] is None else f"{result['auroc']:.3f}"
     yield from (
         "# Judge",
         "",
@@ -170,16 +184,17 @@ def _card(manifest: Mapping[str, Any]) -> Iterator[str]:
         f"- base model: {manifest['base']}, frozen, with a LoRA adapter of rank {settings['rank']}"
         f" and a linear output; weights {result['reader']}",
         *(_trained(manifest) if settings["epochs"] else ["- not trained further"]),
+        *(_asker(manifest) if manifest["asker"] else ()),
         "",
         "## Measured on the held-out questions",
         "",
         "By cross-validation, without the check of operator words. Linked entities.",
         "",
-        "| questions | F1 of the answers given | of the best candidate | calibration error | Brier"
-        " | AUROC |",
-        "|---|---|---|---|---|---|",
-        f"| {result['questions']:,} | {result['f1']:.3f} | {result['best_f1']:.3f} |"
-        f" {result['calibration_error']:.3f} | {result['brier']:.3f} | {auroc} |",
+        "| judge | questions | F1 of the answers given | of the best candidate | calibration error"
+        " | Brier | AUROC |",
+        "|---|---|---|---|---|---|---|",
+        _measured("with its asker" if manifest["asker"] else "without an asker", result),
+        *([_measured("without it", manifest["without_asker"])] if manifest["asker"] else []),
         "",
         "## Versions",
         "",
@@ -187,6 +202,25 @@ def _card(manifest: Mapping[str, Any]) -> Iterator[str]:
         f"- Python {manifest['python']}",
         *(f"- {name} {found}" for name, found in manifest["packages"].items() if found),
     )
+
+
+def _measured(judge: str, result: Mapping[str, Any]) -> str:
+    auroc = "–" if result["auroc"] is None else f"{result['auroc']:.3f}"
+    return (
+        f"| {judge} | {result['questions']:,} | {result['f1']:.3f} | {result['best_f1']:.3f} |"
+        f" {result['calibration_error']:.3f} | {result['brier']:.3f} | {auroc} |"
+    )
+
+
+def _asker(manifest: Mapping[str, Any]) -> Iterator[str]:
+    yield f"- asker: a LoRA adapter of {SMOLLM2}, weights {manifest['asker']}"
+    examples: Mapping[str, int] = manifest["asker_examples"]
+    if not examples:
+        yield "- the asker was not trained further"
+        return
+    counts = ", ".join(f"{source} {count:,}" for source, count in sorted(examples.items()))
+    yield f"- the asker was trained on {sum(examples.values()):,} examples ({counts})"
+    yield f"- epochs of the asker: {manifest['settings']['asker_epochs']}"
 
 
 def _trained(manifest: Mapping[str, Any]) -> Iterator[str]:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
+from kbqa.engine.running.asker import ASKER_FOLDER
+from kbqa.engine.running.reading import SHIPPED_JUDGE
 from kbqa.engine.writing.generate import DEFAULT_ADAPTER
 from kbqa.engine.writing.model_choice import default_backend
 from kbqa.engine.writing.models.adapter_files import adapter_base, adapter_revision
@@ -61,14 +63,21 @@ def check_models(base: str | None = None, adapter: Path | None = None) -> Iterat
 
 
 def model_memory_bytes(base: str | None = None, adapter: Path | None = None) -> int:
-    """Estimate the memory of the base model in float32; 0 if its weights are not here."""
+    """Estimate the memory of the base model and the judge's asker in float32.
+
+    A model whose weights are not here counts as nothing.
+    """
     try:
-        name = base or adapter_base(adapter or DEFAULT_ADAPTER)
-        directory = _weights_directory(name)
-        if directory is None:
-            return _UNPACKED * smollm2_files().gguf.stat().st_size if name == SMOLLM2 else 0
+        written_by = base or adapter_base(adapter or DEFAULT_ADAPTER)
+        return sum(map(_memory_bytes, (written_by, adapter_base(SHIPPED_JUDGE / ASKER_FOLDER))))
     except ModelError:
         return 0
+
+
+def _memory_bytes(name: str) -> int:
+    directory = _weights_directory(name)
+    if directory is None:
+        return _UNPACKED * smollm2_files().gguf.stat().st_size if name == SMOLLM2 else 0
     weights = [*directory.glob("model*.safetensors"), *directory.glob("pytorch_model*.bin")]
     return 2 * sum(path.stat().st_size for path in weights)
 

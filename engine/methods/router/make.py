@@ -1,6 +1,7 @@
 """Make RouterKGQA from its settings, which are checked against each other."""
 
 import logging
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kbqa.engine.embedding.embedder import Embedder
@@ -13,11 +14,12 @@ from kbqa.engine.methods.router.search.path_search import SearchWidths
 from kbqa.engine.methods.router.search.pool import PathPool
 from kbqa.engine.methods.router.settings import RepairedBy, RouterSettings
 from kbqa.engine.resources import Resources
+from kbqa.engine.running.asker import Asker
 from kbqa.engine.running.confidence import SHIPPED_CONFIDENCE, ConfidenceModel
 from kbqa.engine.running.cross_encoder import CrossEncoder
 from kbqa.engine.running.execute import Policy
 from kbqa.engine.running.precedents import Precedents
-from kbqa.engine.running.reading import CONFIDENCE_FILE, READER_FOLDER, CandidateReader
+from kbqa.engine.running.reading import READER_FOLDER, CandidateReader, confidence_file
 from kbqa.engine.writing.generate import Generator, NoPaths
 from kbqa.engine.writing.models.base_models import require_suggestion_packages
 from kbqa.kb.graph import Graph
@@ -52,7 +54,7 @@ def make(resources: Resources, settings: RouterSettings) -> RouterKgqa:
         if settings.judge is not None:
             raise
         reader, missing = None, error
-    policy = _policy(settings, reader is not None)
+    policy = _policy(settings, reader)
     routing = None
     if repairs_by != "off":
         search = RepairSettings(SearchWidths(beam=settings.width), settings.stop)
@@ -109,13 +111,13 @@ def _check(settings: RouterSettings, repairs_by: str, has_chat: bool) -> None:
                 )
 
 
-def _policy(settings: RouterSettings, is_read: bool) -> Policy:
+def _policy(settings: RouterSettings, reader: CandidateReader | None) -> Policy:
     without = frozenset(settings.without)
     if settings.order == "confidence":
-        folder = settings.judge_folder if is_read else None
-        judge = None if folder is None else folder / CONFIDENCE_FILE
-        model = ConfidenceModel.load(judge or settings.confidence or SHIPPED_CONFIDENCE)
-        return Policy(model, without=without)
+        path = settings.confidence or SHIPPED_CONFIDENCE
+        if reader is not None and settings.judge_folder is not None:
+            path = confidence_file(settings.judge_folder, is_asking=reader.is_asking)
+        return Policy(ConfidenceModel.load(path), without=without)
     return Policy(order=settings.order, without=without)
 
 
@@ -140,7 +142,21 @@ def make_reader(settings: RouterSettings, resources: Resources) -> CandidateRead
         return None
     encoder = CrossEncoder.load(settings.judge_folder / READER_FOLDER)
     precedents = Precedents.load(Embedder.load(), settings.judge_folder)
-    return CandidateReader(encoder, precedents, GraphSchema(resources.graph))
+    asker = None
+    if settings.asker:
+        asker = _find_asker(settings.judge_folder, settings.judge is None, resources.threads)
+    return CandidateReader(encoder, precedents, GraphSchema(resources.graph), asker)
+
+
+def _find_asker(judge: Path, is_optional: bool, threads: int | None) -> Asker | None:
+    """Return the asker of a judge, if it has one; if it is optional, a broken one is left out."""
+    try:
+        return Asker.of(judge, threads)
+    except ModelError as error:
+        if not is_optional:
+            raise
+        logger.warning("the judge does without its asker: %s", error)
+        return None
 
 
 def make_suggester(generator: Generator, graph: Graph) -> "RelationSuggester | None":

@@ -57,6 +57,11 @@ class RouterSettings:
         "graph adds: kbqa's judge by default, the folder of one that kbqa train-judge wrote, or "
         "confidence, which chooses by the confidence model alone.",
     ] = None
+    asker: Annotated[
+        bool,
+        "Whether the judge, where it is in doubt, asks its asker, a small language model, how "
+        "likely the question is, given each of the best paths.",
+    ] = True
     search: Annotated[bool, "Whether the judge's candidates include searched paths."] = True
     confidence: Annotated[
         Path | None, "Confidence model that tools/fit/confidence.py fitted, instead of a judge."
@@ -81,5 +86,7 @@ class RouterSettings:
         is_read = self.judge not in (None, "confidence")
         if is_read and (self.confidence is not None or self.order != "confidence"):
             raise InputError("judge chooses: leave out confidence and order")
-        if not self.search and self.judge_folder is None:
-            raise InputError("search is about the candidates of a judge, and there is none")
+        if self.judge_folder is None:
+            for name in ("search", "asker"):
+                if not getattr(self, name):
+                    raise InputError(f"{name} is about the candidates of a judge; there is none")

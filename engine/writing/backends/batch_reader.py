@@ -120,6 +120,27 @@ class BatchReader:
         return self._reading.read(tokens, self._mask, positions, wanted)
 
 
+def read_continuation(
+    model: ReadableModel, prompts: Sequence[Sequence[int]], text: Sequence[int]
+) -> list[list[float]]:
+    """Read one text after each of some prompts; return the log-probabilities of its tokens.
+
+    Args:
+        model: A causal language model.
+        prompts: The tokens of each, at least one.
+        text: At least one token.
+    """
+    import numpy as np
+
+    tokens, mask = _padded([[*prompt, *text[:-1]] for prompt in prompts])
+    wanted = np.zeros(tokens.shape, np.bool_)
+    wanted[:, -len(text) :] = True
+    positions = (mask.cumsum(axis=1) - 1).clip(min=0)
+    found = model.begin().read(tokens, mask, positions, wanted)
+    flat = found.logprobs(range(len(prompts) * len(text)), list(text) * len(prompts))
+    return [flat[at : at + len(text)] for at in range(0, len(flat), len(text))]
+
+
 def _padded(texts: Sequence[Sequence[int]]) -> "tuple[Integers, Integers]":
     """Return texts padded on their left, shape (texts, tokens), and 1 where a token is."""
     import numpy as np

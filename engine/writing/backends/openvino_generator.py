@@ -138,13 +138,29 @@ class OpenVinoGenerator(BeamSearchGenerator):
         decoding = decoding or Decoding()
         if decoding.level != "none":
             check_form(prompt)
-        compiled = compile_model(adapter, base, openvino_precision(), threads)
-        tokenizer = SavedTokenizer(compiled.tokenizer)
+        model, tokenizer = load_openvino(adapter, base, threads)
         name = (
             f"{base or adapter_base(adapter)} + {adapter.resolve().name} {revision} under OpenVINO,"
             f" decoding {decoding.level}"
         )
-        model = OpenVinoModel(compiled.model)
-        # The weights are prepared by the first reading: not while a question waits.
-        BatchReader(model, [tokenizer.encode(prompt.template)]).read_prompts()
         return cls(model, tokenizer, prompt, name, decoding)
+
+
+def load_openvino(
+    adapter: Path, base: str | None = None, threads: int | None = None
+) -> tuple[OpenVinoModel, SavedTokenizer]:
+    """Load an adapter, merged into its base model, and the tokenizer.
+
+    Args:
+        adapter: Folder that `kbqa train-crp` wrote.
+        base: Base model to use instead of the one that the adapter names.
+        threads: Threads that the model computes with; None for one a core.
+
+    Raises:
+        ModelError: See `compile_model`.
+    """
+    compiled = compile_model(adapter, base, openvino_precision(), threads)
+    model, tokenizer = OpenVinoModel(compiled.model), SavedTokenizer(compiled.tokenizer)
+    # The weights are prepared by the first reading: not while a question waits.
+    BatchReader(model, [[tokenizer.eos_token_id]]).read_prompts()
+    return model, tokenizer

@@ -11,6 +11,7 @@ from kbqa.engine.writing.models.base_models import base_model, require_lm_extra
 from kbqa.engine.writing.models.merged_checkpoint import load_merged
 from kbqa.engine.writing.models.precision import fastest_precision
 from kbqa.engine.writing.prompt import load_prompt_format
+from kbqa.engine.writing.tokenizer import Tokenizer
 
 
 class TransformersGenerator(BeamSearchGenerator):
@@ -37,19 +38,38 @@ class TransformersGenerator(BeamSearchGenerator):
         Raises:
             ModelError: The `lm` extra, the base model or the adapter is missing or broken.
         """
-        require_lm_extra()
-        import torch
-
-        base = base or adapter_base(adapter)
         prompt, revision = load_prompt_format(adapter), adapter_revision(adapter)
         decoding = decoding or Decoding()
         if decoding.level != "none":
             check_form(prompt)
-        if threads is not None:
-            torch.set_num_threads(threads)
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-        precision = fastest_precision(device)
-        model, tokenizer = load_merged(base_model(base), adapter, precision, device)
-        model.eval()
-        name = f"{base} + {adapter.resolve().name} {revision}, decoding {decoding.level}"
-        return cls(NextTokenLogits.of(model), tokenizer, prompt, name, decoding)
+        model, tokenizer = load_transformers(adapter, base, threads)
+        name = (
+            f"{base or adapter_base(adapter)} + {adapter.resolve().name} {revision},"
+            f" decoding {decoding.level}"
+        )
+        return cls(model, tokenizer, prompt, name, decoding)
+
+
+def load_transformers(
+    adapter: Path, base: str | None = None, threads: int | None = None
+) -> tuple[NextTokenLogits, Tokenizer]:
+    """Load an adapter, merged into its base model, and the tokenizer.
+
+    Args:
+        adapter: Folder that `kbqa train-crp` wrote.
+        base: Base model to use instead of the one that the adapter names.
+        threads: Threads that torch computes with, in the whole process; None for torch's own
+            choice.
+
+    Raises:
+        ModelError: The `lm` extra, the base model or the adapter is missing or broken.
+    """
+    require_lm_extra()
+    import torch
+
+    if threads is not None:
+        torch.set_num_threads(threads)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    base = base_model(base or adapter_base(adapter))
+    model, tokenizer = load_merged(base, adapter, fastest_precision(device), device)
+    return NextTokenLogits.of(model.eval()), tokenizer

@@ -60,16 +60,9 @@ def compile_model(
         ModelError: An extra, the base model or the adapter is missing or broken, the model is not a
             plain Llama, or the cache cannot be written.
     """
-    require_cpu_extra()
+    folder, in_int8 = prepare_model(adapter, base, precision), precision == "int8"
     from openvino import Core
 
-    base = base_model(base or adapter_base(adapter))
-    in_int8 = precision == "int8"
-    key = checkpoint_key(base, adapter_revision(adapter), "int8" if in_int8 else "float32")
-    folder = make_once(
-        cache_directory() / f"openvino-{_VERSION}-{key}",
-        lambda directory: _convert(base, adapter, directory, in_int8=in_int8),
-    )
     number = "bf16" if precision == "bfloat16" else "f32"
     settings: dict[str, object] = {
         "INFERENCE_PRECISION_HINT": number,
@@ -91,6 +84,21 @@ def compile_model(
             f"OpenVINO cannot load {folder}: {reason}. Delete the folder to build it again."
         ) from error
     return CompiledWriter(model, folder)
+
+
+def prepare_model(adapter: Path, base: str | None, precision: OpenVinoPrecision) -> Path:
+    """Make what compiling a model needs, if it is not in the cache yet; return its folder.
+
+    Args and errors are those of `compile_model`.
+    """
+    require_cpu_extra()
+    base = base_model(base or adapter_base(adapter))
+    in_int8 = precision == "int8"
+    key = checkpoint_key(base, adapter_revision(adapter), "int8" if in_int8 else "float32")
+    return make_once(
+        cache_directory() / f"openvino-{_VERSION}-{key}",
+        lambda directory: _convert(base, adapter, directory, in_int8=in_int8),
+    )
 
 
 def _convert(base: str, adapter: Path, directory: Path, *, in_int8: bool) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from kbqa.engine.linking.ground import Grounding
 from kbqa.engine.running.confidence import (
+    ASKED_LEAD,
     SHIPPED_CONFIDENCE,
     ConfidenceModel,
     answer_confidences,
@@ -60,6 +61,27 @@ def test_an_answer_of_several_lists_is_surer_than_each() -> None:
         ]
     )
     assert sure == {"m.1": 0.5, "m.2": pytest.approx(0.6), "m.4": 0.0}
+
+
+def test_answers_lead_by_the_likelihood_of_the_question() -> None:
+    first, same, second, unasked = describe_tried(
+        [
+            _tried(-1.0, "m.1", question_logprob=-12.0),
+            _tried(-1.0, "m.1", question_logprob=-15.0),
+            _tried(-1.0, "m.2", question_logprob=-14.0),
+            _tried(-1.0, "m.3"),
+        ]
+    )
+    assert (first[ASKED_LEAD], same[ASKED_LEAD], second[ASKED_LEAD]) == (2.0, 2.0, -2.0)
+    assert unasked[ASKED_LEAD] == -2.0
+    far, behind = describe_tried(
+        [_tried(-1.0, "m.1", question_logprob=-5.0), _tried(-1.0, "m.2", question_logprob=-50.0)]
+    )
+    assert (far[ASKED_LEAD], behind[ASKED_LEAD]) == (8.0, -8.0)
+    [alone] = describe_tried([_tried(-1.0, "m.1", question_logprob=-5.0)])
+    assert alone[ASKED_LEAD] == 0.0
+    [never] = describe_tried([_tried(-1.0, "m.1")])
+    assert ASKED_LEAD not in never
 
 
 def test_what_was_relaxed_supports_nobody() -> None:

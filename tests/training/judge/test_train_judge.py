@@ -8,7 +8,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kbqa.engine.cli import main
-from kbqa.engine.running.confidence import ConfidenceModel
+from kbqa.engine.running.asker import ASKER_FILES, ASKER_FOLDER
+from kbqa.engine.running.confidence import ASKED_LEAD, ConfidenceModel
 from kbqa.engine.running.cross_encoder import ADAPTER_FILE, CrossEncoder
 from kbqa.engine.running.precedents import PRECEDENTS_FILE
 from kbqa.engine.running.reading import CONFIDENCE_FILE, READER_FOLDER
@@ -73,11 +74,11 @@ def _beams(row: dict[str, object]) -> str:
     return json.dumps({"id": row["id"], "crps": crps}) + "\n"
 
 
-def _train(files: Path, store: Path, *more: str) -> Result:
+def _train(files: Path, store: Path, *more: str, asker_epochs: int = 0) -> Result:
     written = [f"--held-out={files / 'beams-1.jsonl'}", f"--beams={files / 'beams-2.jsonl'}"]
     arguments = ["--data", str(files / "set.jsonl"), "--store", str(store)]
-    output = ["--output", str(files / "judge")]
-    return CliRunner().invoke(main, ["train-judge", *arguments, *output, *(more or written)])
+    options = ["--output", str(files / "judge"), "--asker-epochs", str(asker_epochs)]
+    return CliRunner().invoke(main, ["train-judge", *arguments, *options, *(more or written)])
 
 
 def test_a_judge_is_trained_and_resumed(files: Path, demo_store: Path) -> None:
@@ -99,6 +100,32 @@ def test_a_judge_is_trained_and_resumed(files: Path, demo_store: Path) -> None:
     assert again.exit_code == 0, again.stderr
     assert "training the" not in again.stderr
     assert ConfidenceModel.load(judge / CONFIDENCE_FILE) == model
+
+
+def test_an_asker_is_trained_resumed_and_kept(files: Path, demo_store: Path) -> None:
+    result = _train(files, demo_store, asker_epochs=1)
+    assert result.exit_code == 0, result.stderr
+    assert "training the asker" in result.stderr
+    judge = files / "judge"
+    model = ConfidenceModel.load(judge / ASKER_FOLDER / CONFIDENCE_FILE)
+    assert ASKED_LEAD in model.weights
+    assert ASKED_LEAD not in ConfidenceModel.load(judge / CONFIDENCE_FILE).weights
+    card = (judge / CARD_FILE).read_text("utf-8")
+    assert "- the asker was trained on 10 examples (set 10)" in card  # none of those held out
+    assert "| with its asker | 10 |" in card
+    assert "| without it | 10 |" in card
+    again = _train(files, demo_store, asker_epochs=1)
+    assert again.exit_code == 0, again.stderr
+    assert "training the" not in again.stderr
+
+    fitted, held_out = files / "fitted", ("--held-out", str(files / "beams-1.jsonl"))
+    options = ("--start", str(judge), "--epochs", "0", "--output", str(fitted))
+    kept = _train(files, demo_store, *held_out, *options)
+    assert kept.exit_code == 0, kept.stderr
+    assert "training the" not in kept.stderr
+    for name in ASKER_FILES:
+        first, second = (folder / ASKER_FOLDER / name for folder in (judge, fitted))
+        assert first.read_bytes() == second.read_bytes()
 
 
 def test_what_was_held_out_is_not_read(files: Path, demo_store: Path) -> None:

