@@ -194,7 +194,7 @@ def _card(manifest: Mapping[str, Any]) -> Iterator[str]:
         " | Brier | AUROC |",
         "|---|---|---|---|---|---|---|",
         _measured("with its asker" if manifest["asker"] else "without an asker", result),
-        *([_measured("without it", manifest["without_asker"])] if manifest["asker"] else []),
+        *([_measured("without it", manifest["result_without_asker"])] if manifest["asker"] else []),
         "",
         "## Versions",
         "",

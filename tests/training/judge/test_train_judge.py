@@ -102,10 +102,12 @@ def test_a_judge_is_trained_and_resumed(files: Path, demo_store: Path) -> None:
     assert ConfidenceModel.load(judge / CONFIDENCE_FILE) == model
 
 
-def test_an_asker_is_trained_resumed_and_kept(files: Path, demo_store: Path) -> None:
+def test_an_asker_is_added_resumed_and_kept(files: Path, demo_store: Path) -> None:
+    assert _train(files, demo_store).exit_code == 0
     result = _train(files, demo_store, asker_epochs=1)
     assert result.exit_code == 0, result.stderr
     assert "training the asker" in result.stderr
+    assert "training the cross-encoder" not in result.stderr
     judge = files / "judge"
     model = ConfidenceModel.load(judge / ASKER_FOLDER / CONFIDENCE_FILE)
     assert ASKED_LEAD in model.weights
