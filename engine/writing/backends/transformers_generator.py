@@ -38,15 +38,14 @@ class TransformersGenerator(BeamSearchGenerator):
         Raises:
             ModelError: The `lm` extra, the base model or the adapter is missing or broken.
         """
+        require_lm_extra()
+        base = base or adapter_base(adapter)
         prompt, revision = load_prompt_format(adapter), adapter_revision(adapter)
         decoding = decoding or Decoding()
         if decoding.level != "none":
             check_form(prompt)
         model, tokenizer = load_transformers(adapter, base, threads)
-        name = (
-            f"{base or adapter_base(adapter)} + {adapter.resolve().name} {revision},"
-            f" decoding {decoding.level}"
-        )
+        name = f"{base} + {adapter.resolve().name} {revision}, decoding {decoding.level}"
         return cls(model, tokenizer, prompt, name, decoding)
 
 
