@@ -31,7 +31,7 @@ ASKER_FILES = ("adapter_model.safetensors", PROMPT_FILE, "adapter_config.json")
 """What is needed of the folder that it was trained in; the last one shows that it is whole."""
 
 MAX_QUESTION_TOKENS = 128
-"""A longer question is cut at its end. The benchmarks' have fewer than 60."""
+"""A longer question is cut at its end. Those of the test halves have up to 90."""
 
 
 class Asker:

@@ -1,13 +1,13 @@
 """Twins lack exactly the gold facts, and what they cost is measured."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from made_runs import make_row, write_run
+from made_runs import MadeRow, make_row, write_run
 
 from kbqa.kb.open import open_graph
 from tools.make.twins import main as make_twins
@@ -90,6 +90,15 @@ def test_thresholds_and_what_they_cost(tmp_path: Path) -> None:
     assert "| 0.250 | 92.6% | 1.000 [1.000, 1.000] | 0.750 [" in result.output
 
 
+def _tables(folder: Path, answered: Sequence[MadeRow], others: Sequence[MadeRow]) -> list[str]:
+    """Return the table of all others, and that without the one that is answered rightly."""
+    runs = (write_run(folder, answered, "answered"), write_run(folder, others, "others"))
+    options = ["--answered", str(runs[0]), "--unanswerable", str(runs[1])]
+    result = CliRunner().invoke(abstention, options)
+    assert result.exit_code == 0, result.output
+    return result.output.split("Without the 1 that are answered rightly all the same:")
+
+
 def test_twins_that_are_answered_from_other_facts_count_apart(tmp_path: Path) -> None:
     answered = [make_row(id_, ["m.1"], confidence=0.9) for id_ in ("city", "river")]
     twin = {"gold": [], "gold_unanswerable": True}
@@ -98,11 +107,7 @@ def test_twins_that_are_answered_from_other_facts_count_apart(tmp_path: Path) ->
         make_row("river", ["m.3"], **twin, confidence=0.4),
         make_row("sea", ["m.1"], **twin, confidence=0.95),
     ]
-    run, other = write_run(tmp_path, answered, "answered"), write_run(tmp_path, twins, "twins")
-    options = ["--answered", str(run), "--unanswerable", str(other)]
-    result = CliRunner().invoke(abstention, options)
-    assert result.exit_code == 0, result.output
-    first, rest = result.output.split("Without the 1 that are answered rightly all the same:")
+    first, rest = _tables(tmp_path, answered, twins)
     assert "2 answerable questions, 3 others; AUROC 0.667" in first
     assert "| 0.900 | 100.0% | 1.000 [1.000, 1.000] | 0.667 [" in first
     assert "2 answerable questions, 2 others; AUROC 0.500" in rest
@@ -116,10 +121,6 @@ def test_the_tier_none_has_its_own_gold_answers(tmp_path: Path) -> None:
         make_row("sea", ["m.2"], gold=("m.1",), tier="none", confidence=0.3),
         make_row("lake", [], gold=(), tier="none", confidence=None),
     ]
-    run, other = write_run(tmp_path, answered, "answered"), write_run(tmp_path, none, "none")
-    options = ["--answered", str(run), "--unanswerable", str(other)]
-    result = CliRunner().invoke(abstention, options)
-    assert result.exit_code == 0, result.output
-    first, rest = result.output.split("Without the 1 that are answered rightly all the same:")
+    first, rest = _tables(tmp_path, answered, none)
     assert "1 answerable questions, 3 others; AUROC 0.667" in first
     assert "1 answerable questions, 2 others; AUROC 1.000" in rest

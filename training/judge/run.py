@@ -139,12 +139,12 @@ def _make_asker(
     reports: Reports,
 ) -> None:
     """Train an asker, or copy that of the judge to start from, unless it is there already."""
-    folder, has_former = output / ASKER_FOLDER, start is not None and Asker.of(start) is not None
+    folder = output / ASKER_FOLDER
+    former = None if start is None or Asker.of(start) is None else start / ASKER_FOLDER
     if (folder / ASKER_FILES[-1]).is_file():
         return
-    if config.asker_epochs or has_former:
+    if config.asker_epochs or former is not None:
         (output / FEATURES_FILE).unlink(missing_ok=True)  # They are of a judge without an asker.
-    former = start / ASKER_FOLDER if start is not None and has_former else None
     if config.asker_epochs:
         reports.begun("training the asker")
         train_asker(examples, folder, config, reports.asker_trained, former)
