@@ -22,6 +22,7 @@ Reason = Literal[
     "none-written",
     "unreadable",
     "unreachable",
+    "unfit",
     "empty",
     "graph",
     "calls",
@@ -29,9 +30,10 @@ Reason = Literal[
 ]
 """Why a question has no answer. ``no-question``: its words are not a question in English.
 ``unlinked``: no entity was found to start from. ``none-written``: there is no path. ``unreadable``:
-no text of the model is a path. ``unreachable``: the graph has no such path. ``empty``: it has the
-path, but nothing on it satisfies what is asked. ``graph``: it did not answer, or not in time.
-``calls``: the call budget was spent. ``unnamed``: the language model named no answer."""
+no text of the model is a path. ``unreachable``: the graph has no such path. ``unfit``: what was
+found answers another question. ``empty``: the graph has the path, but nothing on it satisfies what
+is asked. ``graph``: it did not answer, or not in time. ``calls``: the call budget was spent.
+``unnamed``: the language model named no answer."""
 
 MAX_ANSWERS = 10_000
 """The most answers that are listed. Counts go on beyond it."""

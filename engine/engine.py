@@ -13,6 +13,7 @@ from kbqa.engine.linking.linker import LinkedEntity
 from kbqa.engine.method import Asked, Budget, ChooserName, Clock, Method, Watcher
 from kbqa.engine.methods import DEFAULT_METHOD
 from kbqa.engine.methods.modules import make_method
+from kbqa.engine.questions.language import with_topic
 from kbqa.engine.resources import Resources
 from kbqa.engine.running.given import read_given, run_given
 from kbqa.engine.writing.generate import DEFAULT_BEAMS, Candidate, Generator, NoPaths, Progress
@@ -224,7 +225,8 @@ class Engine:
     def answer(self, asked: Asked) -> Answer:
         """Answer a question that is prepared, and written for or not; raises as `ask` does."""
         answer = self.method.answer(asked)
-        return replace(answer, unsure_below=self.resources.unsure_below)
+        typed = asked.typed or asked.question
+        return replace(answer, question=typed, unsure_below=self.resources.unsure_below)
 
     def run_path(
         self,
@@ -262,7 +264,8 @@ class Engine:
         reading = read_given(path)
         asked, resources = self._asked(question, topics, Clock(deadline_s, watch)), self.resources
         graph, names = resources.graph, resources.names
-        return run_given(asked, reading, graph, names, resources.timeout_s, relax=relax)
+        answer = run_given(asked, reading, graph, names, resources.timeout_s, relax=relax)
+        return replace(answer, question=question)
 
     def _asked(self, question: str, topics: Sequence[Entity], clock: Clock) -> Asked:
         """Link a question, which may be empty if a path is to be run."""
@@ -270,12 +273,16 @@ class Engine:
             raise InputError("the engine is closed; make another to ask more")
         resources, linked = self.resources, list[LinkedEntity]()
         given = tuple(name_topics(resources.graph, topics))
+        typed = question
         if question.strip():
             with clock.stage("link"):
                 linked = resources.linker.link(question)
+                question = _with_topics(question, given, linked)
+                if question != typed:
+                    linked = resources.linker.link(question)
             found = ", ".join(f"{each.name} ({each.mid}, {each.score:.2f})" for each in linked)
             logger.info("linked %r: %s", question, found or "nothing")
-        return Asked(question, given, tuple(linked), clock)
+        return Asked(question, given, tuple(linked), clock, typed=typed)
 
     def close(self) -> None:
         """Close what the engine opened: the graph's names, but not the graph."""
@@ -287,3 +294,13 @@ class Engine:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _with_topics(question: str, given: Sequence[Entity], linked: Sequence[LinkedEntity]) -> str:
+    """Write the given topics into a question that names none of them and leaves them out."""
+    names = [topic.name for topic in given if topic.name]
+    mids = {topic.mid for topic in given}
+    is_named = any(each.mid in mids for each in linked) or any(
+        name.lower() in question.lower() for name in names
+    )
+    return question if is_named or not names else with_topic(question, " and ".join(names))

@@ -149,6 +149,7 @@ class Asked:
         budget: The decisions that may be taken for it.
         calls_left: Returns how many calls of the general model the run has left for it, and may
             wait for other questions to know it; None if there is no limit to them.
+        typed: What the asker typed, where `question` says more: it names the given topics.
     """
 
     question: str
@@ -159,6 +160,7 @@ class Asked:
     candidates: Sequence[Candidate] | None = None
     budget: Budget = field(default_factory=Budget)
     calls_left: Callable[[], int] | None = None
+    typed: str = ""
 
     @property
     def usage(self) -> Usage:

@@ -89,8 +89,7 @@ class Grounder:
         graph: Where relations are looked up.
         names: The graph's names.
         linked: Entities that the question mentions, best first.
-        gold: The entities given with the question, which names are matched to first; only in
-            evaluation with gold entities.
+        given: The entities given with the question, which names are matched to first.
     """
 
     def __init__(
@@ -98,10 +97,11 @@ class Grounder:
         graph: Graph,
         names: Names,
         linked: Sequence[LinkedEntity],
-        gold: Sequence[Entity] = (),
+        given: Sequence[Entity] = (),
     ) -> None:
         self._matcher = EntityMatcher(graph, names, linked)
-        self._gold = gold
+        self.given = given
+        """Entities given with the question."""
         self._scores = {entity.mid: entity.score for entity in linked}
         self._mentions = {entity.mid: entity.mention for entity in linked}
         sure = filter(_is_sure, linked)
@@ -125,7 +125,7 @@ class Grounder:
 
     def topic_score(self, topic: Entity) -> float:
         """Return the probability that the question is about an entity: 1 if it was given."""
-        if any(topic.mid == given.mid for given in self._gold):
+        if any(topic.mid == given.mid for given in self.given):
             return 1.0
         return self._scores.get(topic.mid or "", 0.0)
 
@@ -174,7 +174,7 @@ class Grounder:
             yield [EntityMatch(topic, 1.0, has_step=True) for topic in topics]
             return
         name, step = str(crp.topic), crp.path[0]
-        if self._gold:
+        if self.given:
             yield sorted(self._given(name, step), key=lambda match: -match.similarity)
             return
         named = _similar_enough(self._matcher.rank(name, step))
@@ -206,7 +206,7 @@ class Grounder:
         return reached[:_CONSTRAINED] or matches[:1] or [EntityMatch(slot.name, 0.0, False)]
 
     def _given(self, name: str, step: Step | None) -> list[EntityMatch]:
-        return [self._matcher.match(entity, name, step, "given") for entity in self._gold]
+        return [self._matcher.match(entity, name, step, "given") for entity in self.given]
 
     def _explain(self, slot: "_Slot", match: EntityMatch) -> str | None:
         """Explain why a name was matched to an entity of another name, or return None."""

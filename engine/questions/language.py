@@ -1,8 +1,10 @@
-"""Check whether a text reads as a question in English, by its function words.
+"""Read a question by its function words: whether it is one in English, and whether it is whole.
 
 A text is small talk if all its words are. It is in another language if it has no Latin letter, or
 if it has at least two function words of French, German, Spanish, Italian or Portuguese, more than
 English ones, and few of these. Key words without any function word, such as "france capital", pass.
+
+A question of a few words, or with a pronoun, may leave out what it is about.
 """
 
 import re
@@ -51,3 +53,32 @@ def unlike_a_question(text: str) -> str | None:
     if is_foreign or not _LATIN.search(text):
         return "the question does not look like English"
     return None
+
+
+_STARTS = re.compile(r"^(?:(?:and|so|but|ok|what about|how about)\b[ ,]*)+", re.IGNORECASE)
+_THERE = re.compile(r"(?<!\bis )(?<!\bare )(?<!\bwas )(?<!\bwere )\bthere\b", re.IGNORECASE)
+_OWN = re.compile(r"\b(?:its|his|her|their)\b(?= \w)", re.IGNORECASE)
+_ITSELF = re.compile(r"\b(?:it|he|she|him|her|they|them)\b", re.IGNORECASE)
+_MOST_WORDS = 4
+"""Words of a question without a pronoun that may leave out what it is about."""
+
+
+def with_topic(question: str, name: str) -> str:
+    """Write what a question is about into it, if it leaves that out; else return it as it is.
+
+    Args:
+        question: It does not name its topic.
+        name: The topic's.
+
+    >>> with_topic("and its neighbours?", "Bulgaria"), with_topic("how big is it", "Finland")
+    ("Bulgaria's neighbours?", 'how big is Finland')
+    >>> with_topic("population?", "Nepal")
+    'population of Nepal'
+    """
+    rest = _STARTS.sub("", question.strip())
+    for pattern, words in ((_THERE, f"in {name}"), (_OWN, f"{name}'s"), (_ITSELF, name)):
+        if match := pattern.search(rest):
+            return rest[: match.start()] + words + rest[match.end() :]
+    if rest and len(rest.split()) <= _MOST_WORDS:
+        return f"{rest.rstrip(' ?!.')} of {name}"
+    return question

@@ -1,4 +1,4 @@
-"""Read what a question measures: which end of an order it asks for, or a value to compare with.
+"""Read what a question measures: an end of an order, a direction, or a value to compare with.
 
 >>> find_measures("Which EU country has the smallest army?")
 [Extreme(kind='number', descending=False)]
@@ -69,6 +69,19 @@ _EXTREMES: tuple[tuple[Extreme, str], ...] = (
         r"smallest|lowest|shortest|lightest|slowest|fewest|minimum|least",
     ),
 )
+_COMPARATIVES: Mapping[bool, str] = {
+    True: r"more|greater|larger|bigger|higher|longer|taller|heavier|later|newer|faster|deeper|wider"
+    r"|hotter|warmer",
+    False: r"less|fewer|smaller|lower|shorter|lighter|earlier|sooner|slower|narrower|colder|cooler",
+}
+_SUPERLATIVES: Mapping[bool, str] = {
+    True: r"most|largest|biggest|highest|greatest|longest|tallest|heaviest|fastest|maximum|hottest"
+    r"|last|latest|newest",
+    False: r"least|fewest|smallest|lowest|shortest|lightest|slowest|minimum|coldest|first|earliest",
+}
+_AGES: Mapping[bool, str] = {True: r"older|elder|oldest", False: r"younger|youngest"}
+"""Of a larger age, and so of an earlier date; and the reverse."""
+
 _NEITHER = r"\bat (?:least|most)\b|\b(?:first|last) (?:name|lady)\b"
 
 _DAY, _YEAR = r"\d{1,2}(?:st|nd|rd|th)?", r"\d{4}"
@@ -109,6 +122,31 @@ def find_measures(question: str) -> list[Measure]:
         if count:
             found.append(extreme)
     return list(dict.fromkeys(found))
+
+
+def find_directions(question: str, kind: Kind | None, *, orders: bool) -> set[bool]:
+    """Return the directions that a question's words ask for: True for larger, False for smaller.
+
+    Words behind a negation say nothing, nor do bounds such as *more than 5*.
+
+    Args:
+        question: Without the names in it.
+        kind: Of the values: who is *older* has an earlier date of birth, but a larger age. None if
+            unknown; words of age say nothing then.
+        orders: Whether superlatives count as well as comparatives.
+
+    >>> find_directions("is it older than that one?", "date", orders=False)
+    {False}
+    """
+    _, text = _cut_bounds(question)
+    text = re.sub(_NEITHER, " ", text, flags=re.IGNORECASE)
+    text = re.sub(r"(?:\b(?:not|never|no)\b|n['’]t\b).*", " ", text, flags=re.IGNORECASE)
+    words = [(up, _COMPARATIVES[up]) for up in (True, False)]
+    if orders:
+        words += _SUPERLATIVES.items()
+    if kind is not None:
+        words += [(up == (kind == "number"), ages) for up, ages in _AGES.items()]
+    return {up for up, said in words if re.search(rf"\b(?:{said})\b", text, re.IGNORECASE)}
 
 
 def find_values(question: str) -> list[LiteralTerm]:

@@ -15,15 +15,20 @@ one often says only how many answers there are, as in "the four nations of the U
 compares with any number, it may compare with no other than those of the question: *60 million* is
 not 6,000,000. Last, no yes, no or count answers a question that begins with *which* or another such
 word.
+
+Words that a path passes over lower its confidence. `find_objection` is stricter: it finds paths
+that are about something else than the question, and so cannot answer it, whatever they find.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from math import isclose
 from types import MappingProxyType
 from typing import NamedTuple
 
+from kbqa.engine.questions.measures import Bound, Kind, find_directions, find_measures
 from kbqa.engine.questions.numbers import WrittenNumber, read_numbers
+from kbqa.kb.schema.graph_schema import GraphSchema
 from kbqa.sparql.compiler.values import is_number
 from kbqa.sparql.crp import (
     AnyOf,
@@ -32,14 +37,17 @@ from kbqa.sparql.crp import (
     Crp,
     Entity,
     Fork,
+    Hop,
     IsEntity,
     IsNotEntity,
     IsNotNode,
+    NodeRef,
+    Operator,
     TextEquals,
     nested_constraints,
     path_relations,
 )
-from kbqa.sparql.terms import LiteralTerm
+from kbqa.sparql.terms import LiteralTerm, is_mid
 
 _YEARS = range(1000, 2100)
 _LARGE = 100
@@ -90,12 +98,7 @@ def find_unaccounted(
     >>> find_unaccounted("which countries in Europe do not use the euro?", crp)
     ('not',)
     """
-    text = " ".join(question.lower().replace("’", "'").split())
-    said = {
-        entity: mentions.get(entity.mid or "", str(entity)).lower() for entity in crp.entities()
-    }
-    names = {*said.values(), *(str(entity).lower() for entity in said)}
-    masked = _without_names(text, names)
+    text, said, masked = _read(question, crp, mentions)
     relations, of_answers = " ".join(crp.relations()), " ".join(path_relations(crp.path))
     found = []
     for rule in _RULES:
@@ -111,6 +114,225 @@ def find_unaccounted(
         if rule.relations is None or not re.search(rule.relations, read):
             found.append(match.group().strip())
     return (*found, *_misread_numbers(masked, crp), *_misread_form(masked, crp))
+
+
+def find_objection(
+    question: str,
+    crp: Crp,
+    schema: GraphSchema,
+    mentions: Mapping[str, str] = MappingProxyType({}),
+    given: Collection[Entity] = (),
+) -> str | None:
+    """Return why a path cannot answer a question, whatever it finds; None if it may.
+
+    Args:
+        question: As asked.
+        crp: The path, as it was run.
+        schema: Of the graph.
+        mentions: What the question calls an entity, by mid; if nothing else, its name.
+        given: Entities that the asker says the question is about.
+
+    Raises:
+        GraphError: The graph does not answer.
+    """
+    about = {each.mid for each in given if each.mid is not None}
+    if about and about.isdisjoint(each.mid for each in crp.entities()):
+        return f"it is not about {' or '.join(map(str, given))}"
+    read = _read(question, crp, mentions)
+    return (
+        _lacks_a_topic(read, crp)
+        or _gives_no_reason(read.text, crp)
+        or _says_only_what_it_is(read.masked, crp)
+        or _turns_round(read, crp, schema)
+        or _compares_unlike_values(crp, schema)
+    )
+
+
+class _Read(NamedTuple):
+    """A question as the rules read it.
+
+    Attributes:
+        text: In lower case.
+        said: What it calls the entities of the path.
+        masked: The text with these names and quotations blanked out, as long as before.
+    """
+
+    text: str
+    said: Mapping[Entity, str]
+    masked: str
+
+
+def _read(question: str, crp: Crp, mentions: Mapping[str, str]) -> _Read:
+    text = " ".join(question.lower().replace("’", "'").split())
+    said = {
+        entity: mentions.get(entity.mid or "", str(entity)).lower() for entity in crp.entities()
+    }
+    names = {*said.values(), *(str(entity).lower() for entity in said)}
+    return _Read(text, said, _without_names(text, names))
+
+
+_FOLLOWS_UP = re.compile(r"(?:and|so|but|what about|how about)\b")
+_WITHOUT_ANTECEDENT = re.compile(
+    r"\b(?:his|her|hers|him|he|she|(?:of|between) (?:those|these|them)|those|these|they|them)\b"
+    r"|(?<!is )(?<!are )(?<!was )(?<!were )\bthere\b"
+    r"|^(?:(?!\b(?:which|what(?! (?:is|are|was|were)\b)|whose)\b).)*\b(?:it|its|their)\b"
+)
+_LISTS = re.compile(
+    r"\b(?:which|all|list|every|each|any|names?|how many|what are|what (?!is\b|was\b)\w+)\b"
+)
+
+
+def _lacks_a_topic(read: _Read, crp: Crp) -> str | None:
+    """Object to a question of which nothing is in the path, or which only names something."""
+    says_what = "say what the question is about, such as “the population of Kenya”"
+    if any(is_mid(entity.mid or "") for entity in crp.entities()):
+        rest = _FOLLOWS_UP.sub("", read.masked).strip("_ ?!.,")
+        names_only = _FOLLOWS_UP.match(read.masked) is not None and not rest
+        return f"it does not say what is asked about {crp.topic}" if names_only else None
+    if _FOLLOWS_UP.match(read.masked) or _WITHOUT_ANTECEDENT.search(read.masked):
+        return says_what
+    is_bare = len(crp.path) > 1 and not crp.constraints and crp.order is None
+    return says_what if is_bare and not _LISTS.search(read.masked) else None
+
+
+_ASKS_WHY = re.compile(r"(?:(?:and|so|but) )?(?:why|how come)\b")
+_ASKS_HOW = re.compile(
+    r"(?:(?:and|so|but) )?how (?:to|do|does|did|is|are|was|were|can|could|should|would|will|has"
+    r"|have|had)\b(?!.*\b(?:classif\w+|categori\w+|describe|called|named|living)\b)"
+)
+_REASONS = re.compile(r"cause|reason|motiv|purpose")
+_MANNERS = re.compile(
+    r"cause|reason|method|mode|means|manner|process|technique|format|binding|release_type|dosage"
+    r"|route|status|transmi|treatment|prevent|propul|propel|lost|shoots|composition\.form|category"
+)
+
+
+def _gives_no_reason(text: str, crp: Crp) -> str | None:
+    """Object to a path that answers *why* or *how* by something else."""
+    relations = " ".join(path_relations(crp.path))
+    if _ASKS_WHY.match(text) and not _REASONS.search(relations):
+        return "no relation of it gives a reason"
+    if _ASKS_HOW.match(text) and not _MANNERS.search(relations):
+        return "no relation of it says how"
+    return None
+
+
+_WHAT_IT_IS = re.compile(
+    r"(?:what|who|which|whom)(?:'s)?|is|are|was|were|be|being|does|do|did|the|a|an|of|for|as|in|to|by"
+    r"|kinds?|types?|sorts?|things?|class|category|genre|example|notable|notably|known|knows|famous"
+    r"|best|most|mostly|primarily|mainly|exactly|mean|professions?|occupations?|jobs?|living|work"
+    r"|s|his|her|their|its"
+)
+
+
+def _says_only_what_it_is(masked: str, crp: Crp) -> str | None:
+    """Object to the notable types of a topic, unless the question is what it is."""
+    if [*path_relations(crp.path)] != ["common.topic.notable_types"] or crp.constraints:
+        return None
+    is_backwards = isinstance(crp.path[0], Hop) and crp.path[0].inverse
+    words = re.findall(r"[a-z]+(?:'s)?", masked)
+    if is_backwards or (crp.form == "select" and all(map(_WHAT_IT_IS.fullmatch, words))):
+        return None
+    return f"it only says what {crp.topic} is"
+
+
+def _turns_round(read: _Read, crp: Crp, schema: GraphSchema) -> str | None:
+    """Object to an order or a comparison in the other direction than the question's words."""
+    order = crp.order
+    if order is not None and not re.search(r"\b(?:north|south|east|west)", read.masked):
+        kind = _kind(order.hops or _label_hops(crp, order.at), schema)
+        if find_directions(read.masked, kind, orders=True) == {not order.descending}:
+            return "the question asks for the other end of the order"
+    bounds = [each for each in find_measures(read.text) if isinstance(each, Bound)]
+    for constraint in crp.all_constraints():
+        match constraint.test:
+            case Compare(operator, LiteralTerm(text)):
+                asked = {_is_more(each.operator) for each in bounds if each.value.text == text}
+                if asked == {not _is_more(operator)}:
+                    return f"the question compares with {text} the other way round"
+            case Compare(operator, NodeRef(node)) if _is_more(operator) is not None:
+                if _compares_other_way(read, crp, constraint, node, schema):
+                    return "the question compares the other way round"
+    return None
+
+
+_MULTIPLE = re.compile(r"\b(?:times|twice|half|double)\b")
+
+
+def _compares_other_way(
+    read: _Read, crp: Crp, tested: Constraint, node: int | str, schema: GraphSchema
+) -> bool:
+    """Return whether a node is compared with another against what the question says."""
+    assert isinstance(tested.test, Compare)
+    kind = _kind(_label_hops(crp, node), schema)
+    directions = find_directions(read.masked, kind, orders=False)
+    than = re.search(r"\bth[ae]n\b", read.masked)
+    if len(directions) != 1 or than is None or _MULTIPLE.search(read.masked):
+        return False
+    topic = tested.at if isinstance(tested.at, Entity) else crp.topic
+    at_topic, at_other = _position(read, topic), _position(read, _compared_with(crp, node))
+    if at_other is None:
+        return False
+    is_behind = at_other > than.start()
+    if at_topic is not None and (at_topic > than.start()) == is_behind:
+        return False
+    # "Is A larger than B" may be asked of A, or the other way round of B.
+    [is_more] = directions
+    return _is_more(tested.test.operator) != (is_more == is_behind)
+
+
+def _compared_with(crp: Crp, node: int | str) -> Entity:
+    """Return the entity whose value a comparison refers to."""
+    for each in crp.all_constraints():
+        if each.label == node and isinstance(each.at, Entity):
+            return each.at
+    return crp.topic
+
+
+def _position(read: _Read, entity: Entity) -> int | None:
+    """Return where a question names an entity."""
+    match = re.search(_whole(read.said.get(entity, str(entity).lower())), read.text)
+    return None if match is None else match.start()
+
+
+def _label_hops(crp: Crp, node: int | str) -> tuple[Hop, ...]:
+    """Return the hops that lead to a node."""
+    if isinstance(node, int):
+        return tuple(step for step in crp.path[:node] if isinstance(step, Hop))
+    return next((each.hops for each in crp.all_constraints() if each.label == node), ())
+
+
+def _is_more(operator: Operator) -> bool | None:
+    return None if operator in ("=", "!=") else operator in (">", ">=")
+
+
+_VALUES: Mapping[str, Kind] = {
+    "type.datetime": "date",
+    "type.int": "number",
+    "type.float": "number",
+}
+"""What values are, by the expected type of their relation."""
+
+
+def _kind(hops: tuple[Hop, ...], schema: GraphSchema) -> Kind | None:
+    """Return what kind of value hops lead to."""
+    return _VALUES.get(schema.end(hops[-1]) or "") if hops else None
+
+
+def _compares_unlike_values(crp: Crp, schema: GraphSchema) -> str | None:
+    """Object to counting the nodes of a number, and to yes or no by two different relations."""
+    order = crp.order
+    if order is not None and order.counted:
+        end = schema.end(order.hops[-1]) or ""
+        if end in _VALUES or end.startswith("measurement_unit."):
+            return "it counts how many values there are instead of comparing them"
+    for constraint in crp.asked:
+        if isinstance(constraint.test, Compare) and isinstance(constraint.test.value, NodeRef):
+            tested = _label_hops(crp, crp.answer)
+            other = _label_hops(crp, constraint.test.value.node)
+            if tested and other and tested[-1] != other[-1]:
+                return "it compares two different things"
+    return None
 
 
 def _misread_numbers(question: str, crp: Crp) -> list[str]:

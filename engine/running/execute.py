@@ -16,6 +16,10 @@ lead to as well are surer, and come first. Without one, candidates are trusted i
 are they relaxed, one after the other. ``beam-first``: a better candidate that must be relaxed wins
 over a worse one that answers in full.
 
+With the graph's schema, candidates that cannot answer the question, whatever they find, are left
+out (`find_objection`), and no step over a mediator leads back (`PathRunner`). Neither is the
+paper's.
+
 Source: RouterKGQA §3.2 (reachability) and §3.4 (execution).
 """
 
@@ -27,13 +31,14 @@ from typing import Literal
 
 from kbqa.engine.linking.ground import Grounder, Grounding, ungrounded_entities
 from kbqa.engine.method import Clock
-from kbqa.engine.questions.operators import find_unaccounted
+from kbqa.engine.questions.operators import find_objection, find_unaccounted
 from kbqa.engine.running.confidence import ConfidenceModel, answer_confidences, rank_tried
 from kbqa.engine.running.outcome import Outcome, PathRunner, describe_without_value
 from kbqa.engine.running.reach import find_break, is_reachable
 from kbqa.engine.running.tried import Execution, Fate, Tried
 from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.graph import Graph
+from kbqa.kb.schema.graph_schema import GraphSchema
 from kbqa.sparql.compiler.values import is_number
 from kbqa.sparql.crp import Crp, Entity, Kind
 from kbqa.sparql.errors import EndpointDown, GraphError, InputError
@@ -75,6 +80,7 @@ class Executor:
         policy: Which candidate answers, and how they are run.
         question: As asked, to find the words that a candidate does not account for; None if there
             is no question.
+        schema: Of the graph; None to run and keep candidates as they are written.
     """
 
     def __init__(
@@ -85,10 +91,12 @@ class Executor:
         timeout_s: float,
         policy: Policy = DEFAULT_POLICY,
         question: str | None = None,
+        schema: GraphSchema | None = None,
     ) -> None:
         self._graph, self._grounder, self._clock = graph, grounder, clock
         self._timeout_s, self._policy, self._question = timeout_s, policy, question
-        self._runner = PathRunner(graph, lambda: clock.bound(timeout_s))
+        self._schema = schema
+        self._runner = PathRunner(graph, lambda: clock.bound(timeout_s), schema)
 
     def execute(self, candidates: Sequence[Candidate], *, relax: bool = True) -> Execution:
         """Find the candidate that answers; the module's docstring says which that is.
@@ -108,7 +116,8 @@ class Executor:
     def run_all(self, candidates: Sequence[Candidate], *, relax: bool = True) -> list[Tried]:
         """Run every candidate, relaxed if need be. Raises as `execute` does."""
         tried = map(self._try, candidates)
-        return [self._relax(each) for each in tried] if relax else list(tried)
+        ran = [self._relax(each) for each in tried] if relax else list(tried)
+        return [self._without_answers_to_others(each) for each in ran]
 
     def choose(self, tried: Sequence[Tried], model: ConfidenceModel) -> Execution:
         """Choose the candidate whose answers are likeliest to be right, of those that were run.
@@ -238,6 +247,18 @@ class Executor:
         with self._clock.stage("execute"):
             outcome = self._runner.run(relaxation.crp)
         return tried if outcome is None else self._read(tried, grounding, relaxation, outcome)
+
+    def _without_answers_to_others(self, tried: Tried) -> Tried:
+        """Take its answers from a candidate that answers another question."""
+        if tried.relaxation is None or self._question is None or self._schema is None:
+            return tried
+        crp = tried.relaxation.crp
+        mentions = self._grounder.mentions(crp)
+        given = self._grounder.given
+        why = find_objection(self._question, crp, self._schema, mentions, given)
+        if why is None:
+            return tried
+        return replace(tried, fate="unfit", problem=why, table=None, boolean=None, count=None)
 
     def _unsatisfied(self, tried: Tried, problems: Sequence[str]) -> Tried:
         """Read a candidate that nothing satisfies in full: as 0 or no, or say what is missing."""

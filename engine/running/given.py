@@ -124,6 +124,8 @@ def _why_not(tried: Tried) -> WhyNot:
             return WhyNot("graph", f"the graph could not run the path{why}")
         case "reachable":
             return WhyNot("empty", f"the path exists, but nothing on it leads to an answer{why}")
+        case "unfit":
+            return WhyNot("unfit", f"the path answers another question{why}")
         case "unreachable":
             return WhyNot("unreachable", f"the graph has no such path{why}")
         case "unlinked":

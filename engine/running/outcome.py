@@ -12,6 +12,9 @@ The graph holds what is known, not what is false, so what is missing is read wit
   none of them uses the euro. If it does not exist, there is no answer: where the graph has no moons
   of Venus, it may just not know them.
 - A comparison of named entities needs a value of each of them.
+- Where the schema says which nodes are mediators, no step over one leads back to where it came
+  from: a country is not among its own neighbours, and "which countries border both Italy and
+  Austria" does not list Austria.
 
 Source: beyond RouterKGQA, whose paths only list answers.
 """
@@ -23,8 +26,20 @@ from dataclasses import dataclass, replace
 from kbqa.engine.answer import MAX_ANSWERS
 from kbqa.engine.running.join_start import choose_start
 from kbqa.kb.graph import Graph, Table
+from kbqa.kb.schema.graph_schema import GraphSchema
 from kbqa.sparql.compiler.compile import compile_crp
-from kbqa.sparql.crp import Crp, Entity, Order
+from kbqa.sparql.crp import (
+    Constraint,
+    Crp,
+    Entity,
+    Hop,
+    IsEntity,
+    IsNotEntity,
+    IsNotNode,
+    NodeRef,
+    Order,
+    Step,
+)
 from kbqa.sparql.errors import MalformedResult
 from kbqa.sparql.relax import compared_entities
 from kbqa.sparql.terms import LiteralTerm
@@ -58,10 +73,13 @@ class PathRunner:
     Args:
         graph: The graph.
         limit_s: Returns the seconds that the next query may take.
+        schema: Of the graph; None to take steps as they are written.
     """
 
-    def __init__(self, graph: Graph, limit_s: Callable[[], float]) -> None:
-        self._graph, self._limit_s = graph, limit_s
+    def __init__(
+        self, graph: Graph, limit_s: Callable[[], float], schema: GraphSchema | None = None
+    ) -> None:
+        self._graph, self._limit_s, self._schema = graph, limit_s, schema
 
     def run(self, crp: Crp) -> Outcome | None:
         """Run a path; None if nothing satisfies it, or if an entity to be compared has no value.
@@ -70,6 +88,8 @@ class PathRunner:
             InputError: A part of the path cannot be written in a query.
             GraphError: The graph does not answer.
         """
+        if self._schema is not None:
+            crp = without_ways_back(crp, self._schema)
         if crp.form == "ask":
             return self._ask(crp)
         listed = replace(crp, form="select")
@@ -133,6 +153,36 @@ class PathRunner:
         if not isinstance(number, LiteralTerm) or not number.text.isdecimal():
             raise MalformedResult(f"the graph counted {number!r}, which is not a number")
         return int(number.text)
+
+
+def without_ways_back(crp: Crp, schema: GraphSchema) -> Crp:
+    """Return a path none of whose steps over a mediator leads back to where it came from.
+
+    Raises:
+        GraphError: The graph does not answer.
+    """
+    added: list[Constraint] = []
+    for at in range(2, len(crp.path) + 1):
+        if at - 2 == (0 if crp.differs_from is None else crp.differs_from) and at == crp.answer:
+            continue  # The path itself says whether its answer may be this node.
+        if at == crp.answer and crp.form == "ask" and crp.order is not None:
+            continue  # What is asked after an order names no other node.
+        if _may_return(crp.path[at - 2 : at], schema):
+            added.append(Constraint(at, (), IsNotNode(NodeRef(at - 2))))
+    for constraint in crp.constraints:
+        if constraint.negated or isinstance(constraint.at, Entity) or len(constraint.hops) != 2:
+            continue
+        if isinstance(constraint.test, IsEntity) and _may_return(constraint.hops, schema):
+            added.append(Constraint(constraint.at, (), IsNotEntity(constraint.test.entity)))
+    return replace(crp, constraints=(*crp.constraints, *added)) if added else crp
+
+
+def _may_return(steps: Sequence[Step], schema: GraphSchema) -> bool:
+    """Return whether two steps cross a mediator that may tie a node to others of its own type."""
+    first, second = steps
+    if not isinstance(first, Hop) or not isinstance(second, Hop):
+        return False
+    return schema.leads_to_mediator(first) and schema.start(first) == schema.end(second)
 
 
 def describe_without_value(entities: Sequence[Entity], order: Order) -> str:

@@ -18,9 +18,10 @@ from kbqa.sparql.forms.english import describe_crp, describe_dropped
 from kbqa.sparql.relax import Relaxation
 from kbqa.sparql.terms import Term, is_mid
 
-Fate = Literal["unreadable", "unlinked", "unreachable", "reachable", "failed"]
+Fate = Literal["unreadable", "unlinked", "unreachable", "reachable", "failed", "unfit"]
 """How far a candidate came. ``unlinked``: no entity was found for its topic. ``unreachable`` or
-``reachable``: its main path. ``failed``: the graph did not answer."""
+``reachable``: its main path. ``failed``: the graph did not answer. ``unfit``: it answers another
+question."""
 
 Source = Literal["writer", "search", "repair", "walk", "given"]
 """Where a candidate comes from: the model wrote it, a search of the graph added it, a repair found

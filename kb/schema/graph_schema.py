@@ -55,12 +55,19 @@ class GraphSchema:
 
     def leads_to_mediator(self, hop: Hop) -> bool:
         """Return whether a hop ends at mediators, entities that tie others together."""
-        schema = self.of([hop.relation])
-        stated = schema.property(hop.relation)
+        end = self.end(hop)
+        return end is not None and self.of([hop.relation]).is_mediator(end)
+
+    def start(self, hop: Hop) -> str | None:
+        """Return the type of the nodes that a hop leaves; None if the graph does not say."""
+        return self.end(Hop(hop.relation, not hop.inverse))
+
+    def end(self, hop: Hop) -> str | None:
+        """Return the type of the nodes that a hop leads to; None if the graph does not say."""
+        stated = self.of([hop.relation]).property(hop.relation)
         if stated is None:
-            return False
-        end = stated.domain if hop.inverse else stated.expected_type
-        return end is not None and schema.is_mediator(end)
+            return None
+        return stated.domain if hop.inverse else stated.expected_type
 
     def canonical(self, hops: Iterable[Hop]) -> tuple[Hop, ...]:
         """Choose always the same one of a hop's two names: a relation, or its reverse backwards.

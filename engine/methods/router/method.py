@@ -30,6 +30,7 @@ from kbqa.engine.running.reading import CandidateReader
 from kbqa.engine.running.tried import Execution, Tried, with_first_answers, with_names
 from kbqa.engine.writing.generate import Candidate, Generator, NoPaths, Progress, Request
 from kbqa.kb.names.search import Names
+from kbqa.kb.schema.graph_schema import GraphSchema
 from kbqa.sparql.errors import EndpointDown, GraphError
 from kbqa.sparql.forms import render_crp
 
@@ -70,6 +71,8 @@ class RouterKgqa:
         self._resources, self._generator = resources, generator
         self._policy, self._routing = policy, routing
         self._pool, self._reader, self._suggester = pool, reader, suggester
+        # Without a judge the algorithm is the paper's: what was written is run as it is.
+        self._schema = GraphSchema(resources.graph) if policy.confidence else None
         self.general_calls = None if routing is None else routing.general_calls
 
     def settings(self) -> Mapping[str, object]:
@@ -146,7 +149,8 @@ class RouterKgqa:
         graph = asked.bounded(self._resources.graph)
         timeout_s = min(self._resources.timeout_s, limit_s)
         grounder = Grounder(graph, self._resources.names, asked.linked, asked.given)
-        return Executor(graph, grounder, asked.clock, timeout_s, self._policy, asked.question)
+        policy, question = self._policy, asked.question
+        return Executor(graph, grounder, asked.clock, timeout_s, policy, question, self._schema)
 
     def _searched(
         self, asked: Asked, tried: Sequence[Tried], pool: PathPool
@@ -241,6 +245,9 @@ def _why_not(asked: Asked, tried: Sequence[Tried], names: Names) -> WhyNot:
         return WhyNot("no-question", why)
     if not fates:
         return WhyNot("none-written", "no path was written, and none was found in the graph")
+    if "unfit" in fates:
+        unfit = next(each for each in tried if each.fate == "unfit")
+        return WhyNot("unfit", f"nothing that was found answers this: {unfit.problem}")
     if "reachable" in fates:
         reached = next(each for each in tried if each.fate == "reachable")
         why = f": {reached.problem}" if reached.problem else ""

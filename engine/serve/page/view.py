@@ -17,6 +17,7 @@ _FATES = {
     "unlinked": "starts from a name that the graph does not have",
     "unreachable": "breaks: the graph has no such way",
     "failed": "the graph did not answer",
+    "unfit": "answers another question",
 }
 _SOURCES = {
     "writer": "Written by the model.",
@@ -30,6 +31,7 @@ _ADVICE = {
     "unreadable": "Word the question differently, or write a path below.",
     "unreachable": "Choose another entity above, or edit a path below: the graph may call "
     "what you ask for something else. Browse the entity to see what the graph has.",
+    "unfit": "Say in full what you ask, and about what.",
     "empty": "Ask for less, or edit the path below and leave a condition out.",
     "graph": "Ask again in a moment, or ask for less.",
     "calls": "Ask something simpler; the operator limits the calls of the language model.",

@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbqa.engine.questions.measures import Bound, Extreme, Kind, find_measures, find_values
+from kbqa.engine.questions.measures import (
+    Bound,
+    Extreme,
+    Kind,
+    find_directions,
+    find_measures,
+    find_values,
+)
 from kbqa.sparql.terms import LiteralTerm
 
 KINDS: tuple[Kind, ...] = ("number", "date")
@@ -96,3 +103,22 @@ def test_any_text_can_be_read(text: str, phrase: str) -> None:
     for question in (text, f"{phrase} {text}", f"{text} {phrase} 12 {text} March {text} 1999"):
         assert all(each.text for each in find_values(question))
         find_measures(question)
+
+
+@pytest.mark.parametrize(
+    ("question", "kind", "orders", "directions"),
+    [
+        ("is it larger than that?", "number", False, {True}),
+        ("is it older than that?", "date", False, {False}),
+        ("is he older than her?", "number", False, {True}),
+        ("is he older than her?", None, False, set()),
+        ("which is the youngest?", "date", True, {True}),
+        ("which is the largest?", "number", False, set()),
+        ("which is the largest with fewer people?", "number", True, {True, False}),
+        ("which is not larger?", "number", False, set()),
+        ("has it at least 5, or more than 7?", "number", True, set()),
+        ("what is its first name?", "date", True, set()),
+    ],
+)
+def test_comparison_words_have_a_direction(question, kind, orders, directions):
+    assert find_directions(question, kind, orders=orders) == directions

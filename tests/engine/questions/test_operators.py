@@ -1,8 +1,12 @@
 from collections.abc import Mapping
+from functools import cache
 
 import pytest
 
-from kbqa.engine.questions.operators import find_unaccounted
+from kbqa.engine.questions.operators import find_objection, find_unaccounted
+from kbqa.kb.open import open_graph
+from kbqa.kb.schema.graph_schema import GraphSchema
+from kbqa.sparql.crp import Entity
 from kbqa.sparql.forms import read_crp
 
 USES = "Euro <- location.country.currency_used"
@@ -179,3 +183,122 @@ def test_yes_no_and_counts_do_not_say_which(question, form, words):
 def test_a_number_with_an_exponent_is_read(number: str) -> None:
     crp = read_crp("Kenya -> a.b").crp
     assert isinstance(find_unaccounted(f"more than {number}", crp, {}), tuple)
+
+
+GERMANY, FRANCE = "[Germany] (m.0345h)", "[France] (m.0f8l9c)"
+LIMA = "[Lima] (m.0lpfh)"
+LARGER = "{} -> location.location.area\n{} -> location.location.area ?a\n?x {} ?a\nask"
+DISCOVERED = "chemistry.chemical_element.discovery_date"
+FOUND_BEFORE = f"{{}} -> {DISCOVERED}\n{{}} -> {DISCOVERED} ?b\n?x {{}} ?b\nask"
+COUNTRIES = "location.country <- type.object.type"
+BY_AREA = f"{COUNTRIES}\n?x = {GERMANY}\nlargest ?x -> location.location.area"
+SMALL = f"{COUNTRIES}\n?x = {GERMANY}\nsmallest ?x -> location.location.area"
+IN_PERU = "Peru (m.016wzw) -> location.location.contains"
+POPULATION = "location.statistical_region.population -> measurement_unit.dated_integer.number"
+TYPES = "Copper (m.01ry0) -> common.topic.notable_types"
+
+
+@cache
+def demo_schema() -> GraphSchema:
+    with open_graph() as graph:
+        return GraphSchema(graph)
+
+
+def objection(question: str, text: str, given: tuple[Entity, ...] = ()) -> str | None:
+    crp, problems = read_crp(text)
+    assert not problems
+    return find_objection(question, crp, demo_schema(), given=given)
+
+
+@pytest.mark.parametrize(
+    ("question", "first", "second", "right"),
+    [
+        ("is Germany larger than France?", GERMANY, FRANCE, ">"),
+        ("is Germany larger than France?", FRANCE, GERMANY, "<"),
+        ("Is germany smaller then france", GERMANY, FRANCE, "<"),
+        ("does Germany have more area than France?", GERMANY, FRANCE, ">"),
+        ("does Germany have fewer square miles than France?", GERMANY, FRANCE, "<"),
+        ("does Germany have less land than France?", GERMANY, FRANCE, "<"),
+    ],
+)
+def test_yes_to_larger_either_way_is_no_longer_said(question, first, second, right):
+    wrong = "<" if right == ">" else ">"
+    assert objection(question, LARGER.format(first, second, right)) is None
+    assert "the other way round" in str(objection(question, LARGER.format(first, second, wrong)))
+
+
+@pytest.mark.parametrize(("word", "right"), [("older", "<"), ("younger", ">")])
+def test_what_is_older_was_there_before(word, right):
+    wrong = "<" if right == ">" else ">"
+    question = f"is Germany {word} than France?"
+    assert objection(question, FOUND_BEFORE.format(GERMANY, FRANCE, right)) is None
+    assert objection(question, FOUND_BEFORE.format(GERMANY, FRANCE, wrong)) is not None
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "objects"),
+    [
+        ("which is larger, Germany or France?", BY_AREA, False),
+        ("which is larger, Germany or France?", SMALL, True),
+        ("which is the smallest?", BY_AREA, True),
+        ("which is not the smallest?", BY_AREA, False),
+        ("which is the largest of the smaller countries?", SMALL, False),
+        ("which is farther south?", BY_AREA, False),
+        ("which has more than 5 million people?", f"{IN_PERU}\n?x -> a.people > 5000000", False),
+        ("which has more than 5 million people?", f"{IN_PERU}\n?x -> a.people < 5000000", True),
+        ("which has at most 5 million people?", f"{IN_PERU}\n?x -> a.people > 5000000", True),
+        ("who has more people?", f"{IN_PERU}\nlargest ?x -> {POPULATION}", False),
+        ("who has more people?", f"{IN_PERU}\nmost ?x -> {POPULATION}", True),
+        ("who has more parts?", f"{IN_PERU}\nmost ?x -> location.location.contains", False),
+    ],
+)
+def test_an_order_or_a_bound_has_the_direction_of_the_words(question, text, objects):
+    assert (objection(question, text) is not None) == objects
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "objects"),
+    [
+        ("and its population?", f"{COUNTRIES} -> {POPULATION}", True),
+        ("and his wife?", "people.person <- type.object.type -> people.person.spouse_s", True),
+        ("population", f"{COUNTRIES} -> {POPULATION}", True),
+        ("which of those is the biggest?", BY_AREA.replace(f"\n?x = {GERMANY}", ""), True),
+        ("and how many people live there", f"{COUNTRIES}\ncount", True),
+        ("what about Germany?", f"{GERMANY} -> location.location.contains", True),
+        ("what about Germany's capital?", f"{GERMANY} -> location.country.capital", False),
+        ("how many countries are there?", f"{COUNTRIES}\ncount", False),
+        ("which country has the most people?", f"{COUNTRIES}\nlargest ?x -> {POPULATION}", False),
+        ("list all capitals", f"{COUNTRIES} -> location.country.capital", False),
+        ("is its capital Lima?", f"{IN_PERU}\n?x = {LIMA}\nask", False),
+    ],
+)
+def test_a_question_with_nothing_to_hold_on_to_gets_no_whole_class(question, text, objects):
+    assert (objection(question, text) is not None) == objects
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "objects"),
+    [
+        ("why does Peru use the sol?", IN_PERU, True),
+        ("how is copper refined?", TYPES, True),
+        ("how did Peru become a state?", IN_PERU, True),
+        ("how did he die?", f"{GERMANY} -> people.deceased_person.cause_of_death", False),
+        ("why did he die?", f"{GERMANY} -> people.deceased_person.cause_of_death", False),
+        ("how many are in Peru?", IN_PERU, False),
+        ("how was it released?", f"{GERMANY} -> music.album.release_type", False),
+        ("what is copper used for?", TYPES, True),
+        ("how many isotopes of copper are there?", f"{TYPES}\ncount", True),
+        ("what is copper?", TYPES, False),
+        ("what kind of thing is copper", TYPES, False),
+        ("what is copper known for?", TYPES, False),
+    ],
+)
+def test_why_and_how_are_not_answered_with_any_fact(question, text, objects):
+    assert (objection(question, text) is not None) == objects
+
+
+def test_a_path_past_a_given_topic_answers_another_question():
+    peru, kenya = Entity("Peru", "m.016wzw"), Entity("Kenya", "m.019rg5")
+    assert objection("capital", IN_PERU, (peru,)) is None
+    assert objection("capital", IN_PERU, (peru, kenya)) is None
+    assert objection("capital", IN_PERU, (kenya,)) == "it is not about Kenya"

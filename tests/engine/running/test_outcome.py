@@ -16,6 +16,7 @@ from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.graph import Graph
 from kbqa.kb.names.search import open_names
 from kbqa.kb.open import open_graph
+from kbqa.kb.schema.graph_schema import GraphSchema
 from kbqa.sparql.terms import LiteralTerm
 
 SIBLINGS = "Justin Bieber -> people.person.sibling_s -> people.sibling_relationship.sibling"
@@ -32,11 +33,16 @@ AREA = "?x -> location.location.area"
 
 
 def tried_all(
-    graph: Graph, *texts: str, relax: bool = True, policy: Policy | None = None
+    graph: Graph,
+    *texts: str,
+    relax: bool = True,
+    policy: Policy | None = None,
+    schema: GraphSchema | None = None,
 ) -> Execution:
     candidates = [Candidate(text, -1.0 - at, 9) for at, text in enumerate(texts)]
     with closing(open_names(graph)) as names:
-        executor = Executor(graph, Grounder(graph, names, ()), Clock(), 5, policy or Policy())
+        grounder = Grounder(graph, names, ())
+        executor = Executor(graph, grounder, Clock(), 5, policy or Policy(), schema=schema)
         return executor.execute(candidates, relax=relax)
 
 
@@ -222,3 +228,58 @@ def test_no_is_shown_by_what_the_graph_says_instead(demo: Graph) -> None:
     assert {"Germany", "France", "Poland"} <= names(demo, f"{NEIGHBOURS}\n?x = Kenya\nask")
     largest = f"{COUNTRIES}\n?x = Kenya\nlargest {AREA}\nask"
     assert names(demo, largest) == {"Russia", "location.country", "17100000.0"}
+
+
+OF_ITS_NEIGHBOURS = "-> location.location.adjoin_s -> location.adjoining_relationship.adjoins"
+
+
+def listed(graph: Graph, text: str) -> set[str]:
+    """Return the names of the answers, where no step over a mediator leads back."""
+    found = tried_all(graph, text, schema=GraphSchema(graph)).answering
+    return set() if found is None else set(graph.labels([str(t) for t in found.terms]).values())
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            f"Italy {OF_ITS_NEIGHBOURS}\n?x {OF_ITS_NEIGHBOURS} = Austria",
+            {"Slovenia", "Switzerland"},
+        ),
+        (f"Peru {OF_ITS_NEIGHBOURS}\n?x {OF_ITS_NEIGHBOURS} = Bolivia", {"Brazil", "Chile"}),
+        (f"Lisbon <- location.country.capital {OF_ITS_NEIGHBOURS}", {"Spain"}),
+        (
+            f"Portugal {OF_ITS_NEIGHBOURS} {OF_ITS_NEIGHBOURS}",
+            {"Andorra", "France", "Gibraltar", "Morocco"},
+        ),
+    ],
+)
+def test_a_country_is_not_among_its_own_neighbours(
+    demo: Graph, text: str, expected: set[str]
+) -> None:
+    assert listed(demo, text) == expected
+
+
+def test_a_neighbour_is_not_asked_for_to_itself(demo: Graph) -> None:
+    schema = GraphSchema(demo)
+    for text, yes in (
+        (f"Italy {OF_ITS_NEIGHBOURS}\n?x = Austria\nask", True),
+        (f"Lisbon <- location.country.capital {OF_ITS_NEIGHBOURS}\n?x = Portugal\nask", False),
+    ):
+        found = tried_all(demo, text, schema=schema).answering
+        assert found is not None
+        assert found.boolean is yes
+
+
+def test_no_country_borders_both_itself_and_another(demo: Graph) -> None:
+    query = (
+        "SELECT DISTINCT ?a ?b { ?a ns:location.location.adjoin_s ?m . "
+        "?m ns:location.adjoining_relationship.adjoins ?b . ?a a ns:location.country . "
+        "?b a ns:location.country FILTER (STR(?a) < STR(?b)) } ORDER BY ?a ?b LIMIT 200"
+    ).replace(" a ns:", " ns:type.object.type ns:")
+    pairs = demo.select(query).rows[::10]
+    assert len(pairs) == 20
+    for first, second in pairs:
+        text = f"{first} {OF_ITS_NEIGHBOURS}\n?x {OF_ITS_NEIGHBOURS} = {second}"
+        found = tried_all(demo, text, relax=False, schema=GraphSchema(demo)).answering
+        assert found is None or not {first, second} & set(found.terms)
