@@ -140,7 +140,7 @@ def find_objection(
         return f"it is not about {' or '.join(map(str, given))}"
     read = _read(question, crp, mentions)
     return (
-        _lacks_a_topic(read, crp)
+        _lacks_a_topic(read, crp, about)
         or _gives_no_reason(read.text, crp)
         or _says_only_what_it_is(read.masked, crp)
         or _turns_round(read, crp, schema)
@@ -182,17 +182,18 @@ _LISTS = re.compile(
 )
 
 
-def _lacks_a_topic(read: _Read, crp: Crp) -> str | None:
-    """Object to a question of which nothing is in the path, or which only names something."""
-    says_what = "say what the question is about, such as “the population of Kenya”"
-    if any(is_mid(entity.mid or "") for entity in crp.entities()):
+def _lacks_a_topic(read: _Read, crp: Crp, given: Set[str]) -> str | None:
+    """Object to a question that names nothing of the path, or that only names something."""
+    unnamed = "the question does not say whose; name it, as in “the population of Kenya”"
+    named = (each for each in crp.entities() if is_mid(each.mid or ""))
+    if any(each.mid in given or _position(read, each) is not None for each in named):
         rest = _FOLLOWS_UP.sub("", read.masked).strip("_ ?!.,")
         names_only = _FOLLOWS_UP.match(read.masked) is not None and not rest
         return f"it does not say what is asked about {crp.topic}" if names_only else None
     if _FOLLOWS_UP.match(read.masked) or _WITHOUT_ANTECEDENT.search(read.masked):
-        return says_what
+        return unnamed
     is_bare = len(crp.path) > 1 and not crp.constraints and crp.order is None
-    return says_what if is_bare and not _LISTS.search(read.masked) else None
+    return unnamed if is_bare and not _LISTS.search(read.masked) else None
 
 
 _ASKS_WHY = re.compile(r"(?:(?:and|so|but) )?(?:why|how come)\b")

@@ -247,7 +247,7 @@ def _why_not(asked: Asked, tried: Sequence[Tried], names: Names) -> WhyNot:
         return WhyNot("none-written", "no path was written, and none was found in the graph")
     if "unfit" in fates:
         unfit = next(each for each in tried if each.fate == "unfit")
-        return WhyNot("unfit", f"nothing that was found answers this: {unfit.problem}")
+        return WhyNot("unfit", f"no path that was found fits the question: {unfit.problem}")
     if "reachable" in fates:
         reached = next(each for each in tried if each.fate == "reachable")
         why = f": {reached.problem}" if reached.problem else ""
