@@ -6,6 +6,7 @@ speaks OpenAI's protocol.
 Source: RouterKGQA §3.2; appendix A.1 for what the model was trained on.
 """
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,10 @@ TEMPERATURE = 1.0
 """Back ends that sample instead of searching follow the model's own distribution. A question gets
 its greedy text and n samples; samples repeat, so fewer than n different texts may be left. Equal
 seeds give equal texts on one back end, not across them."""
+
+LEAST_LOGPROB = -9999.0
+"""Stands for a log-probability that is no finite number, as servers send −∞ and NaN: very unlikely.
+"""
 
 _Asked = TypeVar("_Asked")
 _Written = TypeVar("_Written")
@@ -58,7 +63,7 @@ class Candidate:
     Attributes:
         text: The text, unread; it may not be a CRP at all.
         logprob: Sum of its tokens' log-probabilities, natural log, end of text included; 0 if it
-            was not written.
+            was not written. Always finite.
         tokens: Number of tokens, end of text included.
         topics: Mids of the request's topics from which the written main path leads to an answer, in
             the order of the request. Only level ``graph`` knows them; else they are empty.
@@ -73,6 +78,10 @@ class Candidate:
     topics: tuple[str, ...] = ()
     rank: int | None = None
     narrows: bool = False
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.logprob):
+            object.__setattr__(self, "logprob", LEAST_LOGPROB)
 
     @property
     def is_searched(self) -> bool:

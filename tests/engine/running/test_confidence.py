@@ -213,3 +213,17 @@ def test_what_is_no_model_is_told(tmp_path: Path, text: str) -> None:
 def test_a_missing_model_is_told(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"none\.json is missing"):
         ConfidenceModel.load(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize("logprob", [-math.inf, math.nan])
+def test_a_log_probability_that_is_no_number_makes_nothing_sure(logprob: float) -> None:
+    model = ConfidenceModel.load()
+    [odd], [least] = (model.judge([_tried(each, "m.1")]) for each in (logprob, -9999.0))
+    assert odd == least < 0.5
+    assert model.confidence({"fit": math.nan}) == pytest.approx(0, abs=1e-9)
+    # The question, given the path, likewise.
+    candidates = [
+        _tried(-1.0, answer, question_logprob=read)
+        for answer, read in (("m.1", logprob), ("m.2", -5.0))
+    ]
+    assert describe_tried(candidates)[0][ASKED_LEAD] < 0

@@ -78,3 +78,24 @@ def test_beams_of_others_need_no_count_of_tokens(tmp_path: Path) -> None:
     path = tmp_path / "beams.jsonl"
     path.write_text('{"id": "a", "crps": [{"crp": "Kenya -> a.b", "logprob": -1}]}\n')
     assert read_beams(path) == {"a": [Candidate("Kenya -> a.b", -1.0, 1)]}
+
+
+@pytest.mark.parametrize("logprob", ["-Infinity", "NaN", "Infinity", "-1e999"])
+def test_a_log_probability_that_is_no_number_is_written_as_json(
+    tmp_path: Path, logprob: str
+) -> None:
+    source, read, output = (tmp_path / name for name in ("q.jsonl", "a.jsonl", "b.jsonl"))
+    source.write_text("{}")
+    read.write_text(f'{{"id": "a", "crps": [{{"crp": "Kenya -> a.b", "logprob": {logprob}}}]}}\n')
+    [candidate] = read_beams(read)["a"]
+    assert candidate.logprob == -9999
+    write_beams(
+        lambda requests: [[replace(candidate, logprob=float(logprob))] for _ in requests],
+        QUESTIONS[:1],
+        output,
+        source=source,
+        settings={},
+        gold_entities=False,
+        batch_size=4,
+    )
+    assert '"logprob": -9999.0' in output.read_text()
