@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import ClassVar, Literal, Protocol, TypeVar
 
 from kbqa.sparql.crp import Entity
-from kbqa.sparql.errors import EndpointDown, GraphError, ModelError
+from kbqa.sparql.errors import EndpointDown, ModelError, PromptTooLong
 
 DecodingLevel = Literal["none", "schema", "graph"]
 """How far texts are constrained; `kbqa.engine.writing.constraints.decoding` has the meanings."""
@@ -45,7 +45,8 @@ class Request:
     """A question to write CRPs for.
 
     Attributes:
-        question: In natural language.
+        question: In natural language. Lone surrogates, which no tokenizer or server takes, are
+            replaced.
         topics: Entities that the path may start from, best first, each with its mid and name; empty
             if none are known. Only level ``graph`` uses them.
         relations: To suggest to a model that was trained with suggestions, best first.
@@ -54,6 +55,9 @@ class Request:
     question: str
     topics: tuple[Entity, ...] = ()
     relations: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "question", self.question.encode(errors="replace").decode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,11 +173,11 @@ class Generator(Protocol):
 def write_apart(
     generate: Callable[[Sequence[_Asked]], Sequence[_Written]],
     requests: Sequence[_Asked],
-) -> list[_Written | GraphError]:
-    """Write CRPs for requests together, or one by one if the graph fails for one of them.
+) -> list[_Written | Exception]:
+    """Write CRPs for requests together, or one by one if that fails for one of them.
 
     Returns:
-        What was written for each request, or why the graph that constrains decoding failed for it.
+        What was written for each request, or why nothing was.
 
     Raises:
         EndpointDown: The graph is gone.
@@ -181,12 +185,21 @@ def write_apart(
     """
     try:
         return list(generate(requests))
-    except EndpointDown:
-        raise
-    except GraphError as error:
+    except Exception as error:
+        if fails_all(error):
+            raise
         if len(requests) == 1:
             return [error]
         return [written for request in requests for written in write_apart(generate, [request])]
+
+
+def fails_all(error: Exception) -> bool:
+    """Return whether no request can be written for after an error, as the graph or model is gone.
+
+    Any other error is that of one request.
+    """
+    is_of_model = isinstance(error, ModelError) and not isinstance(error, PromptTooLong)
+    return is_of_model or isinstance(error, EndpointDown)
 
 
 class NoPaths:
