@@ -97,7 +97,7 @@ def without_reasoning(text: str) -> str:
     Reasoning that was cut off, so that no reply follows it, leaves nothing. A chat template may
     have written the opening mark, so the closing mark is enough.
 
-    >>> without_reasoning("<think>Mombasa? No.</think>\\n\\nNairobi")
+    >>> without_reasoning("<think>Mombasa? No.</think>\n\nNairobi")
     'Nairobi'
     """
     reply = _BEFORE_REPLY.sub("", _REASONING.sub("", text))
