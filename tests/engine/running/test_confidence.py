@@ -19,7 +19,7 @@ from kbqa.engine.running.confidence import (
 from kbqa.engine.running.tried import Tried
 from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.graph import Table
-from kbqa.sparql.crp import Constraint, Hop
+from kbqa.sparql.crp import Constraint, Hop, Order
 from kbqa.sparql.errors import ModelError
 from kbqa.sparql.forms import parse_crp
 from kbqa.sparql.relax import Level, Relaxation
@@ -165,6 +165,18 @@ def test_the_level_and_what_was_dropped_are_told() -> None:
     [features] = describe_tried([_tried(-1.0, "m.1", level="entity", dropped=2)])
     assert (features["level entity"], features["dropped"]) == (1.0, 2.0)
     assert "level full" not in features
+
+
+def test_an_order_counts_as_a_constraint() -> None:
+    tried = _tried(-1.0, "m.1")
+    order = replace(CRP, constraints=(CONSTRAINT,), order=Order(1, (Hop("a.d"),), descending=True))
+    ordered = replace(tried, grounding=Grounding(order, (), {}))
+    assert [each["constraints"] for each in describe_tried([tried, ordered])] == [0.0, 2.0]
+
+
+def test_a_share_of_the_questions_stays_below_the_threshold() -> None:
+    model = ConfidenceModel(0.0, {}, spread=[0.1, 0.4, 0.6, 0.9])
+    assert [model.threshold(share) for share in (0.0, 0.5, 0.74, 1.0)] == [0.1, 0.6, 0.6, 0.9]
 
 
 @pytest.mark.parametrize("value", [-1e9, -1.0, 0.0, 1.0, 1e9])
