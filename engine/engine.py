@@ -272,6 +272,8 @@ class Engine:
         if self._is_closed:
             raise InputError("the engine is closed; make another to ask more")
         resources, linked = self.resources, list[LinkedEntity]()
+        # JSON can hold half a surrogate pair, which no tokenizer, server or file takes.
+        question = question.encode(errors="replace").decode()
         given = tuple(name_topics(resources.graph, topics))
         typed = question
         if question.strip():

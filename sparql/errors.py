@@ -37,7 +37,11 @@ BusyReason = Literal["queue-full", "starting", "stopping", "too-fast"]
 
 
 class KbqaError(Exception):
-    """Base of all errors that kbqa raises on purpose."""
+    """Base of all errors that kbqa raises on purpose. Processes can send them to each other."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # By default, pickle calls the class with the message alone, whatever `__init__` takes.
+        return _restored, (type(self), self.args, self.__dict__)
 
 
 class InputError(KbqaError):
@@ -227,6 +231,14 @@ class OutputError(KbqaError):
 
 class TrainingError(KbqaError):
     """Training cannot start, resume or continue."""
+
+
+def _restored(
+    kind: type[KbqaError], args: tuple[object, ...], state: dict[str, object]
+) -> KbqaError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
 
 
 def _head(query: str) -> str:

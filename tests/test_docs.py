@@ -6,6 +6,7 @@ any lines, and a number of seconds for any other. Blocks of other languages are 
 """
 
 import doctest
+import json
 import re
 import shlex
 import subprocess
@@ -15,8 +16,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from click.testing import CliRunner
 
 from kbqa.engine import methods
+from kbqa.engine.cli import main
 from kbqa.engine.engine import Engine
 from kbqa.kb.open import open_graph
 
@@ -208,7 +211,7 @@ def test_architecture_names_files_that_exist() -> None:
 
 
 def test_the_example_of_a_method_answers(
-    small_store: Path, monkeypatch: pytest.MonkeyPatch
+    small_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     [source] = re.findall(
         r"^```python\n(.*?)^```$",
@@ -231,3 +234,19 @@ def test_the_example_of_a_method_answers(
         (),
         "no relation shares a word with the question",
     )
+
+    # A server writes for several questions at once, and an evaluation limits the general model.
+    with open_graph(small_store) as graph, Engine(graph, method="one-hop") as engine:
+        written: list[int] = []
+        engine.write_each(
+            [engine.prepare("who?")], lambda at, _: written.append(at), lambda at: True
+        )
+    assert written == [0]
+    questions, output = tmp_path / "questions.jsonl", tmp_path / "run.jsonl"
+    questions.write_text('{"id": "1", "question": "currency used in Jamaica?", "answers": []}\n')
+    command = ["eval", "--questions", str(questions), "--store", str(small_store)]
+    command += ["--method", "one-hop", "--output", str(output)]
+    result = CliRunner().invoke(main, command, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    [row] = map(json.loads, output.read_text().splitlines())
+    assert (row["error"], row["answers"][0]["name"]) == (None, "Jamaican dollar")

@@ -71,9 +71,10 @@ class CachedChat:
     ) -> Reply:
         """Return the reply from the cache, or ask; see `ChatModel.complete`."""
         key = self._key(messages, max_tokens, temperature, seed)
-        path = self._directory / key[:2] / f"{key[2:]}.json"
+        # What a server wrote that takes no temperature is kept as such.
+        without = self._path(self._key(messages, max_tokens, None, seed))
         with held(self._lock(key), ends_at, self.name):
-            kept = self._read(path)
+            kept = self._read(self._path(key)) or self._read(without)
             if kept is not None:
                 return kept
             reply = self._model.complete(
@@ -83,18 +84,22 @@ class CachedChat:
                 seed=seed,
                 ends_at=ends_at,
             )
-            self._write(path, reply)
+            self._write(self._path(key) if reply.at_temperature else without, reply)
         return reply
+
+    def _path(self, key: str) -> Path:
+        return self._directory / key[:2] / f"{key[2:]}.json"
 
     def _key(
         self,
         messages: Sequence[Message],
         max_tokens: int,
-        temperature: float,
+        temperature: float | None,
         seed: int | None,
     ) -> str:
         # As it was when every call was at temperature 0, so that those replies are still found.
-        sampling = {"temperature": float(temperature) or 0, "seed": seed}
+        warmth = None if temperature is None else float(temperature) or 0
+        sampling = {"temperature": warmth, "seed": seed}
         request = {
             "schema_version": SCHEMA_VERSION,
             "model": {**self._identity, **sampling},

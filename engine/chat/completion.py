@@ -4,6 +4,7 @@ Servers differ, so an answer needs no more than a text; wrong token counts do no
 """
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -43,8 +44,9 @@ def complete_chat(
     temperature: float = 0.0,
     seed: int | None = None,
     ends_at: float | None = None,
+    refused: AbstractSet[str] = frozenset(),
 ) -> Completion:
-    """Ask a server to continue a conversation, once.
+    """Ask a server to continue a conversation, once, without the parameters that it refused.
 
     Raises:
         RequestFailed: No answer came, or none that is a chat completion.
@@ -52,16 +54,19 @@ def complete_chat(
     from openai import omit
 
     # OpenAI's newer models refuse the older name, other servers may not know the newer one.
-    is_openai = server.url == OPENAI_URL
+    names = ("max_tokens", "max_completion_tokens")
+    limit_name = next(
+        name for name in (names[::-1] if server.url == OPENAI_URL else names) if name not in refused
+    )
 
     def request(client: "OpenAI") -> bytes:
         response = client.chat.completions.with_raw_response.create(
             model=model,
             messages=[_write_message(message) for message in messages],
-            max_tokens=omit if is_openai else max_tokens,
-            max_completion_tokens=max_tokens if is_openai else omit,
-            temperature=temperature,
-            seed=omit if seed is None else seed,
+            max_tokens=max_tokens if limit_name == "max_tokens" else omit,
+            max_completion_tokens=max_tokens if limit_name != "max_tokens" else omit,
+            temperature=omit if "temperature" in refused else temperature,
+            seed=omit if seed is None or "seed" in refused else seed,
         )
         return response.content
 

@@ -4,9 +4,17 @@ import logging
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Final
 
-from kbqa.engine.chat.model import DEFAULT_MAX_TOKENS, ChatModel, Message, Reply, Usage
+from kbqa.engine.chat.model import (
+    DEFAULT_MAX_TOKENS,
+    ChatModel,
+    Message,
+    Reply,
+    Usage,
+    without_reasoning,
+)
 from kbqa.engine.chat.stand_in import StandIn
 
 _MOST_THREADS: Final = 64  # Far over what `--llm-concurrency` usually lets through at once.
@@ -16,6 +24,8 @@ logger = logging.getLogger(__name__)
 
 class CountedChat:
     """A general model that adds up the usage of its replies; each question has its own.
+
+    Replies are passed on without the model's reasoning.
 
     A call that fails is not counted, though some of its tries may have been paid for;
     `SpendingLimit` counts those.
@@ -65,7 +75,7 @@ class CountedChat:
             ends_at=min(ends, default=None),
         )
         self._count([reply])
-        return reply
+        return _read(reply)
 
     def complete_all(
         self,
@@ -98,10 +108,14 @@ class CountedChat:
         with ThreadPoolExecutor(min(max(len(conversations), 1), _MOST_THREADS)) as pool:
             asked = [pool.submit(ask, messages) for messages in conversations]
         self._count([each.result() for each in asked if each.exception() is None])
-        return [each.result() for each in asked]
+        return [_read(each.result()) for each in asked]
 
     def _count(self, replies: Sequence[Reply]) -> None:
         """Add what replies took, in their order: sums of floats then do not depend on threads."""
         with self._lock:
             for reply in replies:
                 self._usage += reply.usage
+
+
+def _read(reply: Reply) -> Reply:
+    return replace(reply, text=without_reasoning(reply.text))

@@ -4,6 +4,7 @@
 (`kbqa.engine.chat.openai_chat`), or in tests a script.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -16,6 +17,20 @@ DEFAULT_CONCURRENCY = 8
 
 DEFAULT_TIMEOUT_S = 120.0
 """Seconds for one request, from the connection to the last byte of the answer."""
+
+_TAG = r"(?:seed:)?(?:think(?:ing)?|thoughts?|reasoning)"
+_CLOSING = (
+    rf"</{_TAG}>|\[/THINK\]|◁/think▷|<\|end_of_thought\|>|<\|END_THINKING\|>"
+    r"|<\|channel\|>final[^<]*<\|message\|>"
+)
+_OPENING = (
+    rf"<{_TAG}>|\[THINK\]|◁think▷|<\|begin_of_thought\|>|<\|START_THINKING\|>"
+    r"|<\|channel\|>(?:analysis|commentary)\b"
+)
+_REASONING = re.compile(rf"(?:{_OPENING}).*?(?:{_CLOSING}|\Z)", re.DOTALL | re.IGNORECASE)
+_BEFORE_REPLY = re.compile(rf"\A.*(?:{_CLOSING})", re.DOTALL | re.IGNORECASE)
+_END_OF_TURN = re.compile(r"(?:\s*<\|(?:end|return|im_end)\|>)+\s*\Z")
+"""Marks of DeepSeek-R1, Qwen3, Mistral, Kimi, OpenThinker, Command A and gpt-oss."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +79,29 @@ class Reply:
     """What a general model replied, and what that took: the usage of one call.
 
     Attributes:
-        text: Never blank.
+        text: Never blank. It may hold the model's reasoning; see `without_reasoning`.
         usage: Of the call.
         is_truncated: The model was not done: `max_tokens` or its context ended the text.
+        at_temperature: The server took the temperature; else it sampled as it does by default.
     """
 
     text: str
     usage: Usage
     is_truncated: bool = False
+    at_temperature: bool = True
+
+
+def without_reasoning(text: str) -> str:
+    r"""Return what a model wrote as its reply, without the reasoning that some write before it.
+
+    Reasoning that was cut off, so that no reply follows it, leaves nothing. A chat template may
+    have written the opening mark, so the closing mark is enough.
+
+    >>> without_reasoning("<think>Mombasa? No.</think>\n\nNairobi")
+    'Nairobi'
+    """
+    reply = _BEFORE_REPLY.sub("", _REASONING.sub("", text))
+    return text if reply == text else _END_OF_TURN.sub("", reply).strip()
 
 
 class ChatModel(Protocol):

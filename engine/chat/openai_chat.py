@@ -18,6 +18,7 @@ from kbqa.engine.chat.model import (
     Message,
     Reply,
     Usage,
+    without_reasoning,
 )
 from kbqa.engine.chat.openai_server import OpenAIServer, describe_offer
 from kbqa.engine.chat.prices import Price, find_price
@@ -26,11 +27,16 @@ from kbqa.engine.chat.spending import SpendingLimit
 from kbqa.engine.deadline import held
 from kbqa.sparql.errors import InputError, ModelError
 
+_EITHER_LIMIT = frozenset({"max_tokens", "max_completion_tokens"})
+
 logger = logging.getLogger(__name__)
 
 
 class OpenAIChat:
     """A general model that a server offers. Any number of threads may ask it.
+
+    If the server refuses a parameter, such as a temperature that reasoning models do not take, the
+    request is sent again without it, and later ones are sent without it from the start.
 
     Tokens are counted as the server counts them, those of failed tries included. If it does not
     count them, none are counted and the cost is unknown. They are never guessed.
@@ -75,6 +81,7 @@ class OpenAIChat:
                 f"a limit in USD needs the price of {self._model}: give it with --llm-price, or "
                 "limit the requests with --llm-calls"
             )
+        self._refused: frozenset[str] = frozenset()
         self._slots = threading.BoundedSemaphore(concurrency)
         self._retrying = retrying or Retrying()
 
@@ -100,23 +107,30 @@ class OpenAIChat:
         """Continue a conversation; see `ChatModel.complete`."""
         logger.debug("asking %s: %s", self.name, messages)
         started = time.perf_counter()
-        usage = Usage(calls=1)
+        usage, refused = Usage(calls=1), self._refused
 
         def ask() -> Completion:
-            nonlocal usage
-            with held(self._slots, ends_at, self.name):
-                self._limit.count_call()
-                completion = complete_chat(
-                    self._server,
-                    self._model,
-                    messages,
-                    max_tokens=max_tokens,
-                    temperature=temperature,
-                    seed=seed,
-                    ends_at=ends_at,
-                )
-                taken = self._usage(completion)
-                self._limit.add_cost(taken.cost_usd)  # Before the next request gets the slot.
+            nonlocal usage, refused
+            refused = self._refused
+            try:
+                with held(self._slots, ends_at, self.name):
+                    self._limit.count_call()
+                    completion = complete_chat(
+                        self._server,
+                        self._model,
+                        messages,
+                        max_tokens=max_tokens,
+                        temperature=temperature,
+                        seed=seed,
+                        ends_at=ends_at,
+                        refused=refused,
+                    )
+                    taken = self._usage(completion)
+                    self._limit.add_cost(taken.cost_usd)  # Before the next request gets the slot.
+            except RequestFailed as failure:
+                if not self._can_do_without(failure.parameter, refused):
+                    raise
+                return ask()
             usage += taken
             self._check_text(completion, max_tokens)
             return completion
@@ -124,7 +138,22 @@ class OpenAIChat:
         completion = self._retrying.call(ask, self.name, ends_at)
         logger.debug("%s replied: %s", self.name, completion.text)
         usage = replace(usage, seconds=time.perf_counter() - started)
-        return Reply(completion.text, usage, completion.finish_reason == "length")
+        is_truncated = completion.finish_reason == "length"
+        return Reply(completion.text, usage, is_truncated, "temperature" not in refused)
+
+    def _can_do_without(self, parameter: str | None, refused: frozenset[str]) -> bool:
+        """Note that a parameter is refused, beside those that the request was sent without."""
+        if parameter is None or parameter in refused or refused | {parameter} >= _EITHER_LIMIT:
+            return False
+        if parameter not in self._refused:
+            self._refused |= {parameter}
+            logger.warning(
+                "%s does not take %s; it is asked without%s",
+                self.name,
+                parameter,
+                ", so its replies may differ from run to run" * (parameter == "temperature"),
+            )
+        return True
 
     def _usage(self, completion: Completion) -> Usage:
         taken = completion.input_tokens, completion.output_tokens
@@ -132,12 +161,18 @@ class OpenAIChat:
         return Usage(input_tokens=taken[0], output_tokens=taken[1], cost_usd=cost_usd)
 
     def _check_text(self, completion: Completion, max_tokens: int) -> None:
-        if completion.text.strip():
+        if without_reasoning(completion.text).strip():
             return
         if completion.finish_reason == "length":
             # Reasoning models do this, and would again.
             raise RequestFailed(
                 f"{self.name} used all of its {max_tokens} tokens without writing any text",
+                "Use a model that does not reason before it writes.",
+                may_pass=False,
+            )
+        if completion.text.strip():
+            raise RequestFailed(
+                f"{self.name} wrote its reasoning and no reply",
                 "Use a model that does not reason before it writes.",
                 may_pass=False,
             )

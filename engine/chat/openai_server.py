@@ -7,12 +7,13 @@ to try again; trying again is for `Retrying`. Keys are removed from everything t
 
 import difflib
 import importlib.util
+import json
 import os
 import re
 import time
 import weakref
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
@@ -41,6 +42,15 @@ _WORDS_SHOWN = 300
 # llama-cpp-python's. Old versions of vLLM only said that nothing is left for the reply.
 _SAYS_TOO_LONG = re.compile(
     r"context[ _](?:length|size|window)|max_tokens must be at least 1, got -|prompt is too long",
+    re.IGNORECASE,
+)
+
+# OpenAI: "Unsupported parameter: 'max_tokens'", "does not support 0.0", and in Azure "Unrecognized
+# request argument"; vLLM and Mistral: "Extra inputs are not permitted".
+_PARAMETER = re.compile(r"\b(temperature|max_tokens|max_completion_tokens|seed)\b")
+_SAYS_REFUSED = re.compile(
+    r"unsupported|not support|unrecogni[sz]ed|unknown|unexpected|not (?:permitted|allowed)"
+    r"|extra_forbidden|deprecated",
     re.IGNORECASE,
 )
 
@@ -128,6 +138,8 @@ class OpenAIServer:
         try:
             return answer.model_validate_json(body)
         except ValueError:
+            with suppress(ValueError):
+                return answer.model_validate_json(_repaired(body))
             words = self._shown(body.decode(errors="replace")) or "nothing at all"
             # Some versions of llama.cpp report errors with the status of success.
             if body.lstrip().startswith(b'{"error"') and _SAYS_TOO_LONG.search(words):
@@ -208,6 +220,7 @@ class OpenAIServer:
             advice,
             may_pass=(status in (408, 409, 429) or status >= 500) and not is_unpaid,
             wait_s=read_retry_after(error.response.headers, datetime.now(UTC)),
+            parameter=_refused_parameter(status, f"{error.param} {said} {error.body}"),
         )
 
     def _too_long(self, words: str, model: str | None) -> RequestFailed:
@@ -235,6 +248,21 @@ class OpenAIServer:
             words = words.replace(self._key, "…")
         words = " ".join(words.split()).rstrip(".")
         return words if len(words) <= _WORDS_SHOWN else words[: _WORDS_SHOWN - 1] + "…"
+
+
+def _repaired(body: bytes) -> bytes:
+    """Replace what is no UTF-8, also half a surrogate pair, which JSON can escape."""
+    try:
+        whole = json.loads(body.decode(errors="replace"))
+    except RecursionError:
+        return body
+    return json.dumps(whole, ensure_ascii=False).encode(errors="replace")
+
+
+def _refused_parameter(status: int, said: str) -> str | None:
+    """Return the parameter that a server does not take, of those that a request can do without."""
+    named = _PARAMETER.search(said)
+    return named[1] if named and status in (400, 422) and _SAYS_REFUSED.search(said) else None
 
 
 def check_server(url: str, purpose: Purpose = GENERAL_MODEL) -> None:

@@ -32,6 +32,7 @@ class RequestFailed(Exception):
         may_pass: Whether the same request may succeed later.
         wait_s: How long the server asks to wait before another try; None if it does not say.
         raised_as: The error that the call then raises.
+        parameter: The parameter of the request that the server does not take, if it says so.
     """
 
     def __init__(
@@ -42,12 +43,14 @@ class RequestFailed(Exception):
         may_pass: bool,
         wait_s: float | None = None,
         raised_as: type[ModelError] = ModelError,
+        parameter: str | None = None,
     ) -> None:
         super().__init__(words)
         self.advice = advice
         self.may_pass = may_pass
         self.wait_s = wait_s
         self.raised_as = raised_as
+        self.parameter = parameter
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ def ground(
     for name in said:
         nodes = shown.get(normalise(name), {}) if normalise(name) else {}
         for node in nodes:
-            answers.setdefault(node, AnswerEntity(node, neighbourhood.name(node)))
+            answers.setdefault(node, AnswerEntity(node, neighbourhood.whole_name(node)))
         if not nodes:
             answer = _named(name, names)
             answers.setdefault(answer.term, answer)
@@ -65,7 +65,8 @@ def _by_key(nodes: Iterable[Term], neighbourhood: Neighbourhood) -> dict[str, di
     """Map the keys of names, ids and texts to the nodes that have them, in order."""
     found: dict[str, dict[Term, None]] = {}
     for node in nodes:
-        for key in {normalise(neighbourhood.name(node)), normalise(term_text(node))}:
+        names = neighbourhood.name(node), neighbourhood.whole_name(node), term_text(node)
+        for key in set(map(normalise, names)):
             found.setdefault(key, {})[node] = None
     return found
 
@@ -111,7 +112,7 @@ def ends_alike(
         best = walks[max(range(len(walks)), key=lambda at: (round(scores[at], 6), -at))]
     alike = [w for w in walks if w.topic.mid == best.topic.mid and w.hops == best.hops]
     ends = dict.fromkeys(walk.end for walk in alike)
-    return best, tuple(AnswerEntity(end, neighbourhood.name(end)) for end in ends)
+    return best, tuple(AnswerEntity(end, neighbourhood.whole_name(end)) for end in ends)
 
 
 def evidence_of(
@@ -124,7 +125,7 @@ def evidence_of(
         way = next((walk for walk in walks if term in walk.nodes), None)
         if way is not None:
             ways.append(Walk(way.topic, way.steps[: way.nodes.index(term)]))
-    name = neighbourhood.name
+    name = neighbourhood.whole_name
     return tuple(
         EvidenceTriple(s.subject, s.relation, s.object, name(s.subject), name(s.object))
         for s in triples_of(ways)

@@ -288,7 +288,7 @@ class Session:
             GraphError: The graph does not answer.
         """
         clock, walks = self.asked.clock, list(found.walks)
-        names = self.neighbourhood.names(
+        names = self.neighbourhood.whole_names(
             node for walk in [*walks, *found.dead_ends] for node in walk.nodes
         )
         with clock.stage("ground"):

@@ -28,8 +28,8 @@ from kbqa.engine.evaluation.runs.rows import GoldShape, Row, read_row
 from kbqa.engine.files.manifest import claimed
 from kbqa.engine.method import Asked, Clock
 from kbqa.engine.questions.question_sets import Question
-from kbqa.engine.writing.generate import Candidate
-from kbqa.sparql.errors import EndpointDown, GraphError, KbqaError, SpendingLimitReached
+from kbqa.engine.writing.generate import Candidate, write_apart
+from kbqa.sparql.errors import KbqaError, SpendingLimitReached
 
 logger = logging.getLogger(__name__)
 
@@ -206,7 +206,7 @@ class _Run:
         prepared = {question.id: self._prepare(question) for question in batch}
         asked = {id_: each for id_, each in prepared.items() if isinstance(each, Asked)}
         try:
-            written = _write_apart(self._engine, list(asked.values()))
+            written = write_apart(partial(_write, self._engine), list(asked.values()))
             prepared.update(zip(asked, written, strict=True))
         except SpendingLimitReached:
             raise
@@ -215,20 +215,13 @@ class _Run:
         self._written.update(prepared)
 
 
-def _write_apart(engine: Engine, asked: Sequence[Asked]) -> list[Prepared]:
-    """Write for questions together, or one by one if the graph fails for one of them.
+def _write(engine: Engine, asked: Sequence[Asked]) -> list[Asked]:
+    """Write for questions together.
 
     Deadlines do not end the writing of a batch: each question's share of its time is counted.
     """
-    try:
-        written = engine.write([replace(each, clock=Clock()) for each in asked])
-        for each, done in zip(asked, written, strict=True):
-            if "write" in done.clock.seconds:  # Not every method writes.
-                each.clock.add("write", done.clock.seconds["write"])
-        return [replace(done, clock=each.clock) for each, done in zip(asked, written, strict=True)]
-    except EndpointDown:
-        raise
-    except GraphError as error:
-        if len(asked) == 1:
-            return [error]
-        return [prepared for each in asked for prepared in _write_apart(engine, [each])]
+    written = engine.write([replace(each, clock=Clock()) for each in asked])
+    for each, done in zip(asked, written, strict=True):
+        if "write" in done.clock.seconds:  # Not every method writes.
+            each.clock.add("write", done.clock.seconds["write"])
+    return [replace(done, clock=each.clock) for each, done in zip(asked, written, strict=True)]

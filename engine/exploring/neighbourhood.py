@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
 from typing import Literal
 
+from kbqa.kb.escaping import prompt_line
 from kbqa.kb.graph import Direction, Graph, Neighbours
 from kbqa.kb.names.search import name_terms
 from kbqa.kb.schema.graph_schema import GraphSchema
@@ -122,11 +123,17 @@ class Neighbourhood:
                     )
 
     def names(self, nodes: Iterable[Term]) -> Mapping[Term, str]:
-        """Map nodes to their names; a node without a name maps to its id, a literal to its text.
+        """Map nodes to their names, as prompts show them (`prompt_line`).
+
+        A node without a name maps to its id, a literal to its text.
 
         Raises:
             GraphError: The graph does not answer.
         """
+        return {node: prompt_line(name) for node, name in self.whole_names(nodes).items()}
+
+    def whole_names(self, nodes: Iterable[Term]) -> Mapping[Term, str]:
+        """Map nodes to their names as the graph has them; see `names`."""
         nodes = list(nodes)
         new = [node for node in dict.fromkeys(nodes) if node not in self._names]
         if any(isinstance(node, str) for node in new):
@@ -138,12 +145,16 @@ class Neighbourhood:
         return {node: self._names[node] for node in nodes}
 
     def name(self, node: Term) -> str:
-        """Return the name of a node; see `names`."""
-        return self._names[node] if node in self._names else self.names([node])[node]
+        """Return the name of a node, as prompts show it; see `names`."""
+        return prompt_line(self.whole_name(node))
+
+    def whole_name(self, node: Term) -> str:
+        """Return the name of a node as the graph has it; see `names`."""
+        return self._names[node] if node in self._names else self.whole_names([node])[node]
 
     def is_nameless(self, node: Term) -> bool:
         """Return whether a node is an entity without a name, as mediators are."""
-        return isinstance(node, str) and self.name(node) == node
+        return isinstance(node, str) and self.whole_name(node) == node
 
     def leads_to_mediator(self, hop: Hop) -> bool:
         """Return whether a hop ends at mediators, by the schema."""

@@ -5,6 +5,7 @@ Every run of words that is a name is kept, even if others overlap it; the linker
 match no entity.
 """
 
+import html
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from kbqa.engine.linking.words import (
     tokenise,
 )
 from kbqa.kb.names.index import NameMatch, Span
-from kbqa.kb.names.keys import normalise
+from kbqa.kb.names.keys import normalise, symbols
 from kbqa.kb.names.search import Names
 from kbqa.sparql.crp import Crp, Entity, IsEntity
 
@@ -60,6 +61,26 @@ _VALUES = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 
+_BYTES = {chr(byte): byte for byte in range(256)} | {
+    char: byte for byte in range(256) if (char := bytes([byte]).decode("cp1252", "ignore"))
+}
+_AFTER = (
+    "[" + re.escape("".join(char for char, byte in _BYTES.items() if 0x80 <= byte < 0xC0)) + "]"
+)
+_CLOSING = "‘’‚“”„‹›«»–—…•"
+_ENCODED = rf"(?:[Â-ß]{_AFTER}|[à-ï]{_AFTER}{{2}}|[ð-ô]{_AFTER}{{3}})"
+_MANGLED = re.compile(
+    rf"{_ENCODED}{{2,}}|[ÂÃÄÅ](?:(?![{_CLOSING}]){_AFTER}|{_AFTER}(?=\w))|â€{_AFTER}"
+)
+"""Two encoded characters in a row, a Latin letter, or a mark such as a dash. One character alone
+may be meant, as in “Spaß” and « café »."""
+
+_SYMBOLS = re.compile(r"(?:[+#*]|!(?!\s*$))+(?!\w)")
+"""Symbols that end a name, as in C++, C# and Yahoo!; the last "!" of a question ends a sentence."""
+
+_HTML = re.compile(r"&(?:#\d{1,7}|#x[0-9a-f]{1,6}|[a-z][a-z\d]{1,30});", re.IGNORECASE)
+_MOST_REPAIRS = 3
+
 ValueKind = Literal["date", "ordinal", "number"]
 
 
@@ -80,7 +101,8 @@ class Mentions:
         tokens: Its words, at most `MAX_WORDS`.
         spans: Runs of tokens that are names, with their entities, in reading order.
         values: Dates, ordinals and numbers; they may also be names (*1984*).
-        quoted: Runs of tokens in quotation marks, as (start, end).
+        quoted: Runs of tokens in quotation marks, or with the symbols of a name (*C++*), as
+            (start, end).
         marked: Runs among `spans` that the question marks as a name; see `are_marked`.
     """
 
@@ -117,15 +139,24 @@ def find_mentions(
         GraphError: The graph does not answer.
     """
     # Bytes that are not text in the user's locale arrive as lone surrogates.
-    text = mend_mojibake(question.encode("utf-8", "replace").decode("utf-8"))
+    text = mend_text(question.encode("utf-8", "replace").decode("utf-8"))
     tokens = tokenise(text)
     words = [token.text for token in tokens]
+    written = [token.text + _symbols_after(token, text) for token in tokens]
     quoted = frozenset(_token_runs(tokens, (m.span(1) for m in _QUOTED.finditer(text))))
-    spans = names.match_spans(words, _MAX_NAME_WORDS, limit)
+    spans = names.match_spans(written, _MAX_NAME_WORDS, limit)
     for start, end in sorted(quoted):
         if end - start > _MAX_NAME_WORDS:
-            matches = names.lookup(" ".join(words[start:end]), limit)
+            matches = names.lookup(" ".join(written[start:end]), limit)
             spans += [Span(start, end, matches)] if matches else []
+    exact = {(s.start, s.end): s for span in spans if (s := _exactly_written(span, written))}
+    spans = [exact.get((span.start, span.end), span) for span in spans]
+    ends = {end for _, end in exact}
+    tokens = [
+        token._replace(end=token.start + len(written[i])) if i + 1 in ends else token
+        for i, token in enumerate(tokens)
+    ]
+    quoted |= exact.keys()
     known = {(span.start, span.end) for span in spans}
     covered: set[int] = set()
     uses_capitals = capitals_mark_names(words)
@@ -150,22 +181,50 @@ def find_mentions(
     return Mentions(text, tokens, spans, list(_values(text, tokens)), quoted, marked)
 
 
-def mend_mojibake(text: str) -> str:
-    """Repair UTF-8 that was read as Latin-1 or Windows-1252, as in 72 questions of CWQ.
+def mend_text(text: str) -> str:
+    """Repair UTF-8 that was read as Latin-1 or Windows-1252, as in 73 questions of CWQ, and HTML.
 
-    The bytes of correct text are hardly ever valid UTF-8 in these encodings.
+    The bytes of correct text are hardly ever valid UTF-8 in these encodings. Beside other letters
+    that are no ASCII, only what can hardly be meant is repaired. Either damage may be done twice.
 
-    >>> mend_mojibake("Where is GoiÃ¡s?"), mend_mojibake("Where is Goiás?")
-    ('Where is Goiás?', 'Where is Goiás?')
+    >>> mend_text("Where is GoiÃ¡s?"), mend_text("Where is Goiás?"), mend_text("AT&amp;T")
+    ('Where is Goiás?', 'Where is Goiás?', 'AT&T')
     """
+    for _ in range(_MOST_REPAIRS):
+        mended = _HTML.sub(lambda entity: html.unescape(entity.group()), _decoded_again(text))
+        if mended == text:
+            break
+        text = mended
+    return text
+
+
+def _decoded_again(text: str) -> str:
+    """Decode a text, or else each part that cannot be meant, as UTF-8."""
     if text.isascii():
         return text
-    for encoding in ("latin-1", "cp1252"):
-        try:
-            return text.encode(encoding).decode("utf-8")
-        except UnicodeError:
-            continue
-    return text
+    try:
+        return bytes(_BYTES[char] for char in text).decode()
+    except (KeyError, UnicodeError):
+        return _MANGLED.sub(_decoded_part, text)
+
+
+def _decoded_part(part: re.Match[str]) -> str:
+    try:
+        return bytes(_BYTES[char] for char in part.group()).decode()
+    except UnicodeError:
+        return part.group()
+
+
+def _symbols_after(token: Word, text: str) -> str:
+    found = _SYMBOLS.match(text, token.end)
+    return found.group() if found else ""
+
+
+def _exactly_written(span: Span, written: Sequence[str]) -> Span | None:
+    """Leave in a span what has its symbols, as C++ and C# have, if anything does."""
+    marks = symbols("".join(written[span.start : span.end]))
+    exact = [match for match in span.matches if symbols(match.matched) == marks] if marks else []
+    return span._replace(matches=exact) if exact else None
 
 
 def _may_be_name(span: Span, tokens: Sequence[Word], marked: frozenset[tuple[int, int]]) -> bool:

@@ -132,7 +132,8 @@ def _asked_features(said: Sequence[Said], tried: Sequence[Tried]) -> Mapping[Sai
         return {}
     leads, behind = _leads(best), min(best.values()) - max(best.values())
     most = _GREATEST_LEAD
-    return {says: {ASKED_LEAD: max(-most, min(most, leads.get(says, behind)))} for says in said}
+    # In this order, NaN counts as the least.
+    return {says: {ASKED_LEAD: max(-most, min(leads.get(says, behind), most))} for says in said}
 
 
 def rank_tried(tried: Sequence[Tried]) -> list[int]:
@@ -234,7 +235,8 @@ class ConfidenceModel:
         odds = self.bias + sum(
             self.weights.get(name, 0.0) * value for name, value in features.items()
         )
-        return 1 / (1 + math.exp(-max(-30.0, min(30.0, odds))))
+        # In this order, NaN counts as the least.
+        return 1 / (1 + math.exp(-max(-30.0, min(odds, 30.0))))
 
     def judge(self, tried: Sequence[Tried]) -> list[float]:
         """Compute how sure the answers of a question's candidates are.

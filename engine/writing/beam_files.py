@@ -15,7 +15,7 @@ from kbqa.engine.files.manifest import claimed, file_sha256
 from kbqa.engine.questions.question_sets import Question
 from kbqa.engine.writing.crp_records import written_record, written_text
 from kbqa.engine.writing.generate import Candidate, Request, write_apart
-from kbqa.sparql.errors import GraphError, InputError
+from kbqa.sparql.errors import AnsweringError, GraphError, InputError, KbqaError
 
 Write = Callable[[Sequence[Request]], Sequence[Sequence[Candidate]]]
 """Writes the candidates of some questions, best first."""
@@ -53,6 +53,7 @@ def write_beams(
             or another process is writing to it.
         ModelError: The model failed.
         GraphError: The graph failed for some questions; those have no row.
+        AnsweringError: Something else did.
     """
     settings = {
         "questions_sha256": file_sha256(source),
@@ -69,7 +70,7 @@ def write_beams(
             (question for question in questions if question.id not in written),
             key=lambda question: len(question.text),
         )
-        failed: dict[str, GraphError] = {}
+        failed: dict[str, Exception] = {}
         with output.open("a", encoding="utf-8") as rows:
             for at in range(0, len(unwritten), batch_size):
                 batch = unwritten[at : at + batch_size]
@@ -78,7 +79,7 @@ def write_beams(
                 written_now = write_apart(generate, requests)
                 seconds = (time.perf_counter() - begun) / len(batch)
                 for question, candidates in zip(batch, written_now, strict=True):
-                    if isinstance(candidates, GraphError):
+                    if isinstance(candidates, Exception):
                         failed[question.id] = candidates
                     else:
                         rows.write(_line(question.id, candidates, seconds))
@@ -86,10 +87,12 @@ def write_beams(
                 report(len(batch))
         if failed:
             first, error = next(iter(failed.items()))
-            raise GraphError(
-                f"the graph failed for {len(failed)} of {len(questions)} questions, and nothing "
-                f"was written for these (the first is {first}: {error}). Run the same command to "
-                "try them again."
+            is_graph = all(isinstance(each, GraphError) for each in failed.values())
+            said = str(error) if isinstance(error, KbqaError) else repr(error)
+            raise (GraphError if is_graph else AnsweringError)(
+                f"{'the graph' if is_graph else 'writing'} failed for {len(failed)} of "
+                f"{len(questions)} questions, and nothing was written for these (the first is "
+                f"{first}: {said}). Run the same command to try them again."
             )
 
 

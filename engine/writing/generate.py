@@ -6,13 +6,14 @@ speaks OpenAI's protocol.
 Source: RouterKGQA §3.2; appendix A.1 for what the model was trained on.
 """
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, Protocol, TypeVar
 
 from kbqa.sparql.crp import Entity
-from kbqa.sparql.errors import EndpointDown, GraphError, ModelError
+from kbqa.sparql.errors import EndpointDown, ModelError, PromptTooLong
 
 DecodingLevel = Literal["none", "schema", "graph"]
 """How far texts are constrained; `kbqa.engine.writing.constraints.decoding` has the meanings."""
@@ -31,6 +32,10 @@ TEMPERATURE = 1.0
 its greedy text and n samples; samples repeat, so fewer than n different texts may be left. Equal
 seeds give equal texts on one back end, not across them."""
 
+LEAST_LOGPROB = -9999.0
+"""Stands for a log-probability that is no finite number, as servers send −∞ and NaN: very unlikely.
+"""
+
 _Asked = TypeVar("_Asked")
 _Written = TypeVar("_Written")
 
@@ -40,7 +45,8 @@ class Request:
     """A question to write CRPs for.
 
     Attributes:
-        question: In natural language.
+        question: In natural language. Lone surrogates, which no tokenizer or server takes, are
+            replaced.
         topics: Entities that the path may start from, best first, each with its mid and name; empty
             if none are known. Only level ``graph`` uses them.
         relations: To suggest to a model that was trained with suggestions, best first.
@@ -50,6 +56,9 @@ class Request:
     topics: tuple[Entity, ...] = ()
     relations: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "question", self.question.encode(errors="replace").decode())
+
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
@@ -58,7 +67,7 @@ class Candidate:
     Attributes:
         text: The text, unread; it may not be a CRP at all.
         logprob: Sum of its tokens' log-probabilities, natural log, end of text included; 0 if it
-            was not written.
+            was not written. Always finite.
         tokens: Number of tokens, end of text included.
         topics: Mids of the request's topics from which the written main path leads to an answer, in
             the order of the request. Only level ``graph`` knows them; else they are empty.
@@ -73,6 +82,10 @@ class Candidate:
     topics: tuple[str, ...] = ()
     rank: int | None = None
     narrows: bool = False
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.logprob):
+            object.__setattr__(self, "logprob", LEAST_LOGPROB)
 
     @property
     def is_searched(self) -> bool:
@@ -160,11 +173,11 @@ class Generator(Protocol):
 def write_apart(
     generate: Callable[[Sequence[_Asked]], Sequence[_Written]],
     requests: Sequence[_Asked],
-) -> list[_Written | GraphError]:
-    """Write CRPs for requests together, or one by one if the graph fails for one of them.
+) -> list[_Written | Exception]:
+    """Write CRPs for requests together, or one by one if that fails for one of them.
 
     Returns:
-        What was written for each request, or why the graph that constrains decoding failed for it.
+        What was written for each request, or why nothing was.
 
     Raises:
         EndpointDown: The graph is gone.
@@ -172,12 +185,21 @@ def write_apart(
     """
     try:
         return list(generate(requests))
-    except EndpointDown:
-        raise
-    except GraphError as error:
+    except Exception as error:
+        if fails_all(error):
+            raise
         if len(requests) == 1:
             return [error]
         return [written for request in requests for written in write_apart(generate, [request])]
+
+
+def fails_all(error: Exception) -> bool:
+    """Return whether no request can be written for after an error, as the graph or model is gone.
+
+    Any other error is that of one request.
+    """
+    is_of_model = isinstance(error, ModelError) and not isinstance(error, PromptTooLong)
+    return is_of_model or isinstance(error, EndpointDown)
 
 
 class NoPaths:

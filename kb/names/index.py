@@ -19,7 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from kbqa.kb.names.keys import Readings, normalise, read_name
+from kbqa.kb.names.keys import Readings, normalise, read_name, symbols
 from kbqa.kb.names.spelling import (
     allowed_errors,
     deletion_forms,
@@ -40,6 +40,7 @@ _SHORT = 3  # characters from which on a beginning is rare enough
 _FORM_ROWS = 2000  # words considered for a mistyped one, by frequency
 _NEAR_WORDS = 200  # of these, those that are near enough
 _REMEMBERED_WORDS = 256  # mistyped words of which these are kept
+_SYMBOL_ROWS = 2000  # entities of a key in search of those with the symbols of a text
 _PAIRS = 800  # spellings tried for errors in two words: 300 find fewer, 2,000 hardly more
 _TELLING_WORDS = 3  # words that a name must hold where another word is wrong
 
@@ -133,11 +134,12 @@ class NameIndex:
         """Find the entities with exactly this name or alias, after normalisation.
 
         Best first: popularity decides, in classes of a factor of two, where an alias counts as a
-        quarter; within a class an own name goes before an alias. After them, with a score of 0.95,
+        quarter; within a class an own name goes before an alias. If the text has symbols, names
+        with the same symbols go before all others: C++ before C. After them, with a score of 0.95,
         come the matches of the text without its possessive or in the singular; and if there are
         no matches at all, in the plural.
         """
-        return self._matches(read_name(text), limit)
+        return self._matches(text, read_name(text), limit)
 
     def near(self, text: str, limit: int = 10) -> list[NameMatch]:
         """Find the entities whose name or alias is spelled nearly like a text, best first.
@@ -217,28 +219,32 @@ class NameIndex:
         # Most runs are not a name at all; one statement finds these.
         known = {*self._known({key for reading in readings.values() for key in reading.keys})}
         matches = {
-            text: self._matches(reading, limit)
+            text: self._matches(text, reading, limit)
             for text, reading in readings.items()
             if not known.isdisjoint(reading.keys)
         }
         return [Span(start, end, matches[text]) for start, end, text in runs if text in matches]
 
-    def _matches(self, reading: Readings, limit: int) -> list[NameMatch]:
-        found = self._equal(reading.key, limit)
+    def _matches(self, text: str, reading: Readings, limit: int) -> list[NameMatch]:
+        marks = symbols(text)
+        found = self._equal(reading.key, limit, marks=marks)
         for key in reading.shorter:
-            if len(found) < limit and (more := self._equal(key, limit, _OTHER_FORM_SCORE)):
+            if len(found) < limit and (more := self._equal(key, limit, _OTHER_FORM_SCORE, marks)):
                 mids = {match.mid for match in found}
                 return [*found, *(match for match in more if match.mid not in mids)][:limit]
         if reading.plural and not found:
-            return self._equal(reading.plural, limit, _OTHER_FORM_SCORE)
+            return self._equal(reading.plural, limit, _OTHER_FORM_SCORE, marks)
         return found
 
-    def _equal(self, key: str, limit: int, score: float = 1.0) -> list[NameMatch]:
+    def _equal(self, key: str, limit: int, score: float = 1.0, marks: str = "") -> list[NameMatch]:
+        """Find the entities of a key, those with the symbols `marks` first."""
         rows = self._rows(
             "SELECT mid, text, own_name, weight FROM name WHERE key = ? "
             "ORDER BY weight DESC, mid LIMIT ?",
-            (key, limit),
+            (key, max(limit, _SYMBOL_ROWS) if marks else limit),
         )
+        if marks:
+            rows = sorted(rows, key=lambda row: symbols(row["text"]) != marks)[:limit]
         return [_match(row, score) for row in rows]
 
     def _near_keys(self, query: str, limit: int) -> list[tuple[str, float]]:

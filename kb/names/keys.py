@@ -35,6 +35,9 @@ _HISSING = ("s", "x", "z", "ch", "sh")
 _VOWELS = "aeiou"
 _SHORTEST_STEM = 3
 
+_MARKS = "#*!@%"
+_SYMBOLS = ("Sm", "Sc", "So")
+
 
 class Readings(NamedTuple):
     """The keys that a text may mean.
@@ -101,6 +104,18 @@ def normalise(text: str) -> str:
         return words
     # An index cannot hold NUL or lone surrogates, which JSON can contain.
     return " ".join(text.encode(errors="ignore").decode().replace("\0", " ").split())
+
+
+def symbols(text: str) -> str:
+    """Return the symbols of a name, which its key lacks: what tells C++ from C#.
+
+    Punctuation is left out, because people write it in several ways.
+
+    >>> symbols("C++"), symbols("c #"), symbols("Schindler's List: (AT&T)")
+    ('++', '#', '')
+    """
+    text = unicodedata.normalize("NFKC", decode_name(text))
+    return "".join(c for c in text if c in _MARKS or unicodedata.category(c) in _SYMBOLS)
 
 
 def read_name(text: str) -> Readings:

@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
 from kbqa.kb.names.index import MAX_SPAN_TOKENS, NameMatch, Span, standing
+from kbqa.kb.names.keys import symbols
 from kbqa.sparql.errors import ResultTruncated
 from kbqa.sparql.terms import LiteralTerm, Term, iri, is_well_formed, sparql_term
 
@@ -151,7 +153,7 @@ class EndpointNames:
                     for mid, (matched, is_alias) in mids.items()
                     if mid in popularity
                 ),
-                key=_order,
+                key=partial(_order, symbols(text)),
             )[:limit]
             for text, mids in found.items()
         }
@@ -216,20 +218,24 @@ def _worth_counting(found: Mapping[str, Mapping[str, tuple[str, bool]]], each: i
 
     Own names go before aliases, and short mids, which Freebase gave first, before long ones: of 445
     names with 12 matches or more, the best known is among the first three of these for 76 %, and
-    for 33 % if mids are in alphabetical order.
+    for 33 % if mids are in alphabetical order. First of all go names with the symbols of the text.
     """
     ranked = sorted(
         (rank, mid)
-        for mids in found.values()
-        for rank, mid in enumerate(
-            sorted(mids, key=lambda mid: (mids[mid][1], len(mid), mid))[:each]
+        for text, mids in found.items()
+        for rank, (_, _, _, mid) in enumerate(
+            sorted(
+                (_has_other_symbols(matched, symbols(text)), is_alias, len(mid), mid)
+                for mid, (matched, is_alias) in mids.items()
+            )[:each]
         )
     )
     return list(dict.fromkeys(mid for _, mid in ranked))[:_COUNTED]
 
 
 def _spellings(text: str) -> set[str]:
-    forms = [form for form in (text, _POSSESSIVE.sub("", text)) if form.strip()]
+    plain = "".join(c for c in text if c not in symbols(text)).strip()
+    forms = [form for each in (text, plain) for form in (each, _POSSESSIVE.sub("", each)) if form]
     return {
         spelling
         for form in forms
@@ -242,9 +248,15 @@ def _capitalised(text: str) -> str:
     return " ".join(word[:1].upper() + word[1:] for word in text.split(" "))
 
 
-def _order(match: NameMatch) -> tuple[int, bool, int, str]:
+def _order(marks: str, match: NameMatch) -> tuple[bool, int, bool, int, str]:
     best = -standing(match.popularity, match.is_alias)
-    return (best, match.is_alias, -match.popularity, match.mid)
+    is_other = _has_other_symbols(match.matched, marks)
+    return (is_other, best, match.is_alias, -match.popularity, match.mid)
+
+
+def _has_other_symbols(name: str, marks: str) -> bool:
+    """Return whether a name lacks the symbols `marks` of a text, if it has any."""
+    return bool(marks) and symbols(name) != marks
 
 
 def name_terms(graph: Graph, terms: Collection[Term]) -> dict[Term, str]:

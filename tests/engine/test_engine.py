@@ -49,6 +49,14 @@ def test_stages_are_heard_as_they_begin(graph: Graph, scripted) -> None:
     assert list(dict.fromkeys(heard)) == stages
 
 
+def test_half_a_surrogate_pair_in_a_question_is_replaced(graph: Graph, scripted) -> None:
+    generator = scripted([])
+    with Engine(graph, generator) as engine:
+        answer = engine.ask("\ud83d capital of Jamaica?")
+    assert generator.questions == ["? capital of Jamaica?"]
+    assert answer.question.encode() == b"? capital of Jamaica?"
+
+
 def test_a_question_is_linked_once(graph: Graph, scripted, monkeypatch) -> None:
     with Engine(graph, scripted(MONEY)) as engine:
         links: list[str] = []

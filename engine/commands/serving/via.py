@@ -188,6 +188,7 @@ def _object(body: bytes) -> dict[str, Any]:
     """Read a JSON object; anything else is an empty one."""
     try:
         found = json.loads(body)
+        json.dumps(found, allow_nan=False)  # it is printed, and NaN is no JSON
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

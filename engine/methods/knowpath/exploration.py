@@ -156,7 +156,7 @@ class Exploration:
                 self._session.question,
                 self._topic(group.subgraph),
                 self._hint,
-                list(map(self._name, group.nodes)),
+                list(map(self._around.name, group.nodes)),
                 options,
                 most,
             ),
@@ -219,7 +219,7 @@ class Exploration:
         hop: int,
     ) -> Choice:
         most = self._settings.entities
-        options = tuple(map(self._name, offered))
+        options = tuple(map(self._around.name, offered))
         return Choice(
             kind="entities",
             hop=hop,
@@ -263,14 +263,10 @@ class Exploration:
         is_mid = isinstance(node, str) and node.startswith("m.")
         return is_mid and not self._around.is_nameless(node)
 
-    def _name(self, node: Term) -> str:
-        """Return a node's name in one line."""
-        return " ".join(self._around.name(node).split())
-
     def _topic(self, number: int) -> str:
-        return self._name(self.subgraphs[number].topic.mid or "")
+        return self._around.name(self.subgraphs[number].topic.mid or "")
 
     def _identified(self, node: Term) -> str:
         """Tell a node from others of its name."""
-        name = self._name(node)
+        name = self._around.name(node)
         return name if name == node or not isinstance(node, str) else f"{name} ({node})"

@@ -114,10 +114,7 @@ class _Question:
     def _judge(self, walks: Sequence[Walk], hop: int) -> Verdict:
         """Ask whether the walks answer the question, and how."""
         session, around = self._session, self._session.neighbourhood
-        names = {
-            node: " ".join(name.split())
-            for node, name in around.names(node for walk in walks for node in walk.nodes).items()
-        }
+        names = around.names(node for walk in walks for node in walk.nodes)
         paths = [written_path(walk, names.__getitem__) for walk in walks]
         prompt = check_prompt(session.question, paths)
         reply = session.ask("check", prompt, hop=hop)

@@ -122,7 +122,7 @@ class _Question:
         """Have the language model read the triples."""
         session, triples = self._session, list(retrieved.triples())
         read = read_triples(session, triples, self._settings) if triples else Read(())
-        name = session.neighbourhood.name
+        name = session.neighbourhood.whole_name
         answers = () if read is None else read.answers
         with session.asked.clock.stage("prove"):
             evidence = self._ways(retrieved, answers[:PROVEN_ANSWERS])
@@ -161,7 +161,7 @@ class _Question:
         found: dict[tuple[Term, str, Term], None] = {}
         for answer in answers:
             found.update(dict.fromkeys(ways.get(answer) or [_best_with(answer, retrieved)]))
-        names = self._session.neighbourhood.names(n for s, _, o in found for n in (s, o))
+        names = self._session.neighbourhood.whole_names(n for s, _, o in found for n in (s, o))
         return tuple(EvidenceTriple(s, r, o, names[s], names[o]) for s, r, o in found)
 
     def _answer(

@@ -91,7 +91,7 @@ def _asked(
     lines: list[str] = []
     last: Term | None = None
     for subject, relation, object_ in triples:
-        begin, end = (" ".join(name(node).split()) for node in (subject, object_))
+        begin, end = name(subject), name(object_)
         if form == "triples":
             lines.append(f"({begin}, {relation}, {end})")
         elif subject == last:

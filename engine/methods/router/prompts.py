@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from kbqa.engine.chat.model import Message
 from kbqa.engine.exploring.frontiers import RelationPath
+from kbqa.kb.escaping import prompt_line
 
 MAX_STEPS = 5
 """Steps of a blueprint that count; a path has four hops at most."""
@@ -146,7 +147,7 @@ def written_path(path: RelationPath) -> str:
     hops = (
         f" {arrow} {hop.relation} {arrow} ?" for arrow, hop in zip(arrows, path.hops, strict=True)
     )
-    return f"{path.topic}{''.join(hops)}"
+    return f"{prompt_line(str(path.topic))}{''.join(hops)}"
 
 
 def _line(question: str) -> str:

@@ -14,6 +14,7 @@ from kbqa.engine.chat.model import Message
 from kbqa.engine.deciding.prompts import numbered
 from kbqa.engine.exploring.neighbourhood import Directions
 from kbqa.engine.exploring.walks import arrow
+from kbqa.kb.escaping import prompt_line
 from kbqa.sparql.crp import Hop
 
 START = "This is the start of the path."
@@ -122,7 +123,7 @@ def propose_prompt(
     return _user(
         _PROPOSE.format(
             question=question,
-            start=_line(start),
+            start=prompt_line(start),
             context=context,
             options=_numbered(options),
             most=most,
@@ -146,7 +147,7 @@ def rank_prompt(
     return _user(
         _RANK.format(
             question=question,
-            start=_line(start),
+            start=prompt_line(start),
             relations=_path(relations),
             experience=experience or "None",
             options=_numbered(options),
@@ -173,7 +174,7 @@ def answer_prompt(
     return _user(
         _ANSWER.format(
             question=question,
-            start=_line(start),
+            start=prompt_line(start),
             relations=_path(relations),
             options=_numbered(names),
         )
@@ -185,7 +186,7 @@ def _path(relations: Sequence[str]) -> str:
 
 
 def _numbered(options: Sequence[str]) -> str:
-    return numbered(list(map(_line, options)))
+    return numbered(list(map(prompt_line, options)))
 
 
 def _arrows(options: Sequence[str]) -> str:
@@ -193,10 +194,6 @@ def _arrows(options: Sequence[str]) -> str:
     if not any(option.startswith(("-> ", "<- ")) for option in options):
         return ""
     return " `->` follows a relation forwards, `<-` backwards."
-
-
-def _line(text: str) -> str:
-    return " ".join(text.split())
 
 
 def _user(text: str) -> list[Message]:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from kbqa.engine.exploring.frontiers import RelationPath
 from kbqa.engine.exploring.walks import arrow
 from kbqa.engine.methods.trace.settings import PathScore
+from kbqa.kb.escaping import prompt_line
 from kbqa.sparql.crp import Hop
 
 Ending = Literal["depth", "no relations", "none proposed", "none kept", "unreadable", "budget"]
@@ -83,4 +84,4 @@ def drawn_path(path: RelationPath) -> str:
     'Kenya (m.k) -> a.b <- c.d'
     """
     hops = (f" {arrow(hop)} {hop.relation}" for hop in path.hops)
-    return f"{path.topic} ({path.topic.mid}){''.join(hops)}"
+    return f"{prompt_line(str(path.topic))} ({path.topic.mid}){''.join(hops)}"

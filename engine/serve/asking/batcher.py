@@ -15,7 +15,8 @@ from typing import NamedTuple, Protocol
 
 from kbqa.engine.method import Asked
 from kbqa.engine.serve.asking.lane import THREAD_PREFIX
-from kbqa.sparql.errors import DeadlineExceeded, EndpointDown, GraphError
+from kbqa.engine.writing.generate import fails_all
+from kbqa.sparql.errors import DeadlineExceeded
 
 
 class Write(Protocol):
@@ -134,7 +135,7 @@ class Batcher:
 
 
 def _write_batch(write: Write, jobs: Sequence[_Job], loop: asyncio.AbstractEventLoop) -> None:
-    """Write for questions; if the graph fails for one of them, for each alone."""
+    """Write for questions; if that fails for one of them, for each alone."""
     passed_on: set[int] = set()
 
     def end(at: int, outcome: Written | BaseException) -> None:
@@ -149,14 +150,12 @@ def _write_batch(write: Write, jobs: Sequence[_Job], loop: asyncio.AbstractEvent
 
     try:
         write([job.asked for job in jobs], written, is_wanted)
-    except EndpointDown:
-        raise
-    except GraphError:
-        if len(jobs) == 1:
+    except Exception as failure:
+        if fails_all(failure) or len(jobs) == 1:
             raise
         for at, job in enumerate(jobs):
             if at not in passed_on:
                 try:
                     _write_batch(write, [job], loop)
-                except GraphError as error:
+                except Exception as error:  # noqa: BLE001 – one question's failure is its own
                     end(at, error)

@@ -111,6 +111,15 @@ def test_that_a_reply_was_cut_off_is_kept(cached, scripted_chat):
     assert [chat.complete(WHO, temperature=1, seed=2).is_truncated for _ in range(2)] == [True] * 2
 
 
+def test_a_reply_without_its_temperature_is_not_kept_as_one_of_it(cached, scripted_chat):
+    cached(scripted_chat(Reply("Ann", Usage(1), at_temperature=False))).complete(WHO)
+    # A server that takes none replies the same at any; others are asked for each.
+    assert cached(scripted_chat()).complete(WHO).text == "Ann"
+    assert cached(scripted_chat()).complete(WHO, temperature=0.4).text == "Ann"
+    cached(scripted_chat("Bob")).complete(WHO, seed=1)
+    assert cached(scripted_chat("Eve")).complete(WHO, temperature=0.4, seed=1).text == "Eve"
+
+
 def test_temperature_and_seed_reach_the_model(cached, scripted_chat):
     model = scripted_chat("Ann")
     cached(model).complete(WHO, temperature=0.4, seed=7)

@@ -71,3 +71,31 @@ def test_of_several_failures_the_first_is_raised_and_the_rest_counted(scripted_c
     with pytest.raises(ModelError, match="no 1"):
         chat.complete_all([[Message("user", text)] for text in ("yes", "no 1", "no 2", "yes")])
     assert chat.usage == Usage(2, 0, 2, 2)
+
+
+HARMONY = (
+    "<|channel|>analysis<|message|>Is it Bob?<|end|><|start|>assistant"
+    "<|channel|>final<|message|>Ann<|return|>"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "reply"),
+    [
+        pytest.param("<think>\nBob?\n</think>\n\nAnn", "Ann", id="DeepSeek-R1, Qwen3"),
+        pytest.param("Bob?\n</think>\n\nAnn", "Ann", id="opened by the template"),
+        pytest.param("<think>\nBob? or", "", id="cut off"),
+        pytest.param("<THINK>Bob<think>x</think>y</think>Ann", "Ann", id="nested"),
+        pytest.param("<think></think>Ann\n<think>Bob", "Ann", id="before and after"),
+        pytest.param("<thinking>Bob</thinking>Ann", "Ann", id="thinking"),
+        pytest.param("[THINK]Bob[/THINK]Ann", "Ann", id="Magistral"),
+        pytest.param("◁think▷Bob◁/think▷Ann", "Ann", id="Kimi"),
+        pytest.param(HARMONY, "Ann", id="gpt-oss"),
+        pytest.param("<|channel|>analysis<|message|>Bob?", "", id="gpt-oss, cut off"),
+        pytest.param(" I think: Ann <b>\n", " I think: Ann <b>\n", id="none"),
+    ],
+)
+def test_reasoning_is_not_read_as_the_reply(scripted_chat, text, reply):
+    chat = CountedChat(scripted_chat(text, text))
+    assert chat.complete(WHO).text == reply
+    assert [each.text for each in chat.complete_all([WHO])] == [reply]

@@ -328,6 +328,89 @@ def test_a_model_that_only_reasons_is_told_and_not_asked_again(server):
     assert len(server.asked) == 1
 
 
+def test_reasoning_without_a_reply_is_told_and_not_asked_again(server):
+    server.says("<think>Is it Ann?", reason="length")
+    server.says("<think>It is Ann.</think>\n")
+    with pytest.raises(ModelError, match="used all of its 64 tokens without writing any text"):
+        chat_with(server).complete(WHO, max_tokens=64)
+    with pytest.raises(ModelError, match="wrote its reasoning and no reply"):
+        chat_with(server).complete(WHO)
+    assert len(server.asked) == 2
+
+
+def test_half_a_surrogate_pair_in_a_reply_is_replaced(server):
+    server.answers(rb'{"choices": [{"message": {"content": "Ann \ud83d \u00e9"}}]}')
+    server.answers(b'{"choices": [{"message": {"content": "Ann \xed\xa0\xbd"}}]}')
+    assert chat_with(server).complete(WHO).text == "Ann ? é"
+    assert chat_with(server).complete(WHO).text == "Ann \ufffd\ufffd\ufffd"
+
+
+def refusal(parameter, message, code="unsupported_parameter"):
+    return {"error": {"message": message, "param": parameter, "code": code}}
+
+
+NO_MAX_TOKENS = (
+    "Unsupported parameter: 'max_tokens' is not supported with this model. "
+    "Use 'max_completion_tokens' instead."
+)
+NO_TEMPERATURE = (
+    "Unsupported value: 'temperature' does not support 0 with this model. "
+    "Only the default (1) value is supported."
+)
+EXTRA = {"detail": [{"type": "extra_forbidden", "loc": ["body", "temperature"], "input": 0}]}
+
+
+def test_a_request_is_sent_again_without_what_the_server_refuses(server, caplog):
+    server.answers(refusal("max_tokens", NO_MAX_TOKENS), status=400)
+    server.answers(refusal("temperature", NO_TEMPERATURE), status=400)
+    server.says("Ann")
+    server.says("Bob")
+    chat = chat_with(server, retrying=ONCE)
+    assert chat.complete(WHO, max_tokens=64).text == "Ann"
+    assert not chat.complete(WHO, max_tokens=64).at_temperature
+    sent = [asked.keys() - {"model", "messages"} for asked in server.asked]
+    without = {"max_completion_tokens"}
+    assert sent == [{"max_tokens", "temperature"}, without | {"temperature"}, without, without]
+    assert "does not take temperature; it is asked without, so its replies may" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (422, EXTRA),
+        (400, {"error": {"message": "Unrecognized request argument supplied: temperature"}}),
+    ],
+)
+def test_servers_refuse_a_parameter_in_several_ways(server, status, body):
+    server.answers(body, status=status)
+    server.says("Ann")
+    assert chat_with(server).complete(WHO).text == "Ann"
+    assert "temperature" not in server.asked[1]
+
+
+def test_a_server_that_refuses_both_limits_is_told(server):
+    server.answers(refusal("max_tokens", NO_MAX_TOKENS), status=400)
+    server.answers(refusal("max_completion_tokens", "unsupported"), status=400)
+    with pytest.raises(ModelError, match=r"refused: .*unsupported"):
+        chat_with(server).complete(WHO)
+    assert len(server.asked) == 2
+
+
+def test_a_value_that_is_refused_is_told_and_not_left_out(server):
+    too_large = refusal("max_tokens", "max_tokens is too large: at most 64", "invalid_value")
+    server.answers(too_large, status=400)
+    with pytest.raises(ModelError, match="too large"):
+        chat_with(server).complete(WHO)
+    assert len(server.asked) == 1
+
+
+def test_a_request_that_is_sent_again_counts(server):
+    server.answers(refusal("temperature", NO_TEMPERATURE), status=400)
+    with pytest.raises(SpendingLimitReached):
+        chat_with(server, limit=SpendingLimit(calls=1)).complete(WHO)
+    assert len(server.asked) == 1
+
+
 def test_a_text_that_is_cut_off_is_a_reply(server):
     server.says("It is A", reason="length")
     reply = chat_with(server).complete(WHO)

@@ -110,6 +110,13 @@ def test_a_batch_that_cannot_be_generated_for_fails_together(run, scripted):
     assert [row.error for row in rows] == ["ModelError: out of memory"] * 3
 
 
+def test_a_question_that_cannot_be_written_for_fails_alone(run, scripted):
+    bug = TypeError("not a text")
+    rows = run(scripted(MONEY, bug, MONEY, bug, NONSENSE), batch_size=3)
+    assert [row.error for row in rows] == [None, "TypeError: not a text", None]
+    assert [answer.name for answer in rows[0].answers] == ["Jamaican dollar"]
+
+
 def test_a_run_ends_where_the_money_does(run, scripted):
     reported: list[Row] = []
     spent = SpendingLimitReached("1 USD is spent")

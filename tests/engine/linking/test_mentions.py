@@ -5,7 +5,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from kbqa.engine.linking.mentions import find_mentions, mend_mojibake
+from kbqa.engine.linking.mentions import find_mentions, mend_text
 from kbqa.engine.linking.words import MAX_WORDS, tokenise
 from kbqa.kb.names.build import NameIndexBuilder
 from kbqa.kb.names.index import NameIndex, NameMatch
@@ -125,10 +125,37 @@ def test_a_text_is_read_up_to_its_hundredth_word() -> None:
         ("Rosie Oâ€™Donnell", "Rosie O’Donnell"),
         ("who died in ConstanÈ\x9ba?", "who died in Constanța?"),
         ("in UTCâ\x88\x9205:00?", "in UTC−05:00?"),
+        ("Where is GoiÃ¡s – the state?", "Where is Goiás – the state?"),
+        ("“Ã–sterreich” and “ÃŽle”", "“Österreich” and “Île”"),
+        ("Rosie Oâ€™Donnell – â€œwhoâ€\x9d", "Rosie O’Donnell – “who”"),
+        ("ÐœÐ¾Ñ\x81ÐºÐ²Ð° – city", "Москва – city"),
+        ("GoiÃƒÂ¡s", "Goiás"),
+        ("who founded AT&amp;T?", "who founded AT&T?"),
+        ("AT&amp;amp;T, SÃ£o &quot;Paulo&#39;s&quot;", 'AT&T, São "Paulo\'s"'),
+        ("R&B &copy AT&T; ok", "R&B &copy AT&T; ok"),
+        ("is “CAFÉ” “Spaß”?", "is “CAFÉ” “Spaß”?"),
+        ("« café\xa0» à “Ä”", "« café\xa0» à “Ä”"),
         ("Where is Goiás?", "Where is Goiás?"),
         ("ÑANDÚ Ãlvares", "ÑANDÚ Ãlvares"),
         ("ποῦ;", "ποῦ;"),
     ],
 )
 def test_mojibake_is_mended_and_nothing_else(text: str, mended: str) -> None:
-    assert mend_mojibake(text) == mended
+    assert mend_text(text) == mended
+
+
+def test_a_name_with_the_symbols_of_the_question_is_meant(make_names: MakeNames) -> None:
+    names = make_names("C", "C++", "C Sharp", "Yahoo", "c #")
+
+    def named(question: str) -> list[tuple[str, list[str]]]:
+        mentions = find_mentions(question, names)
+        return [
+            (mentions.text(start, end), [match.name for match in matches])
+            for start, end, matches in mentions.spans
+        ]
+
+    assert named("who designed C++?") == [("C++", ["C++"])]
+    assert named("who designed C#") == [("C#", ["c #"])]
+    assert named("who designed C?") == [("C", ["C", "C++", "c #"])]
+    # The graph has it without the symbol.
+    assert named("who runs Yahoo!?") == [("Yahoo", ["Yahoo"])]

@@ -19,7 +19,7 @@ from kbqa.engine.running.confidence import (
 from kbqa.engine.running.tried import Tried
 from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.graph import Table
-from kbqa.sparql.crp import Constraint, Hop
+from kbqa.sparql.crp import Constraint, Hop, Order
 from kbqa.sparql.errors import ModelError
 from kbqa.sparql.forms import parse_crp
 from kbqa.sparql.relax import Level, Relaxation
@@ -167,6 +167,18 @@ def test_the_level_and_what_was_dropped_are_told() -> None:
     assert "level full" not in features
 
 
+def test_an_order_counts_as_a_constraint() -> None:
+    tried = _tried(-1.0, "m.1")
+    order = replace(CRP, constraints=(CONSTRAINT,), order=Order(1, (Hop("a.d"),), descending=True))
+    ordered = replace(tried, grounding=Grounding(order, (), {}))
+    assert [each["constraints"] for each in describe_tried([tried, ordered])] == [0.0, 2.0]
+
+
+def test_a_share_of_the_questions_stays_below_the_threshold() -> None:
+    model = ConfidenceModel(0.0, {}, spread=[0.1, 0.4, 0.6, 0.9])
+    assert [model.threshold(share) for share in (0.0, 0.5, 0.74, 1.0)] == [0.1, 0.6, 0.6, 0.9]
+
+
 @pytest.mark.parametrize("value", [-1e9, -1.0, 0.0, 1.0, 1e9])
 def test_a_confidence_lies_between_0_and_1(value: float) -> None:
     model = ConfidenceModel(0.0, {"share": 2.0})
@@ -213,3 +225,17 @@ def test_what_is_no_model_is_told(tmp_path: Path, text: str) -> None:
 def test_a_missing_model_is_told(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"none\.json is missing"):
         ConfidenceModel.load(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize("logprob", [-math.inf, math.nan])
+def test_a_log_probability_that_is_no_number_makes_nothing_sure(logprob: float) -> None:
+    model = ConfidenceModel.load()
+    [odd], [least] = (model.judge([_tried(each, "m.1")]) for each in (logprob, -9999.0))
+    assert odd == least < 0.5
+    assert model.confidence({"fit": math.nan}) == pytest.approx(0, abs=1e-9)
+    # The question, given the path, likewise.
+    candidates = [
+        _tried(-1.0, answer, question_logprob=read)
+        for answer, read in (("m.1", logprob), ("m.2", -5.0))
+    ]
+    assert describe_tried(candidates)[0][ASKED_LEAD] < 0

@@ -8,12 +8,15 @@ from kbqa.engine.linking.linker import LinkedEntity
 from kbqa.engine.method import Clock
 from kbqa.engine.running.confidence import ConfidenceModel
 from kbqa.engine.running.execute import DEFAULT_POLICY, Executor, Policy
+from kbqa.engine.running.outcome import Outcome, PathRunner
+from kbqa.engine.running.reach import find_break
 from kbqa.engine.running.tried import Execution, Tried
 from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.graph import Graph
 from kbqa.kb.names.search import open_names
 from kbqa.kb.open import open_graph
-from kbqa.sparql.crp import Entity, Kind
+from kbqa.sparql.crp import Crp, Entity, Kind
+from kbqa.sparql.errors import GraphError
 from kbqa.sparql.relax import Relaxation
 
 MONEY = "Main Path:\n Jamaica -[location , country , currency used]-> ?x"
@@ -335,10 +338,39 @@ def test_classes_are_relaxed_at_once_where_that_is_asked_for(graph: Graph) -> No
     )
     with closing(open_names(graph)) as names:
         levels = {}
-        for by_class in (False, True):
+        for at_once, policy in ((False, Policy()), (True, Policy(by_class=True))):
             grounder = Grounder(graph, names, ())
-            executor = Executor(graph, grounder, Clock(), 5, Policy(by_class=by_class))
+            executor = Executor(graph, grounder, Clock(), 5, policy)
             [tried] = executor.run_all([Candidate(text, -1.0, 9)])
             assert tried.relaxation is not None
-            levels[by_class] = (len(tried.relaxation.dropped), len(tried.terms))
+            levels[at_once] = (len(tried.relaxation.dropped), len(tried.terms))
     assert levels == {False: (1, 1), True: (2, 2)}
+
+
+def test_where_paths_break_is_told_of_all_within_the_time_of_one_query(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    allowed: list[float] = []
+
+    def find(graph: Graph, crp: Crp, timeout_s: float) -> str:
+        allowed.append(timeout_s)
+        return find_break(graph, crp, 5)
+
+    monkeypatch.setattr("kbqa.engine.running.execute.find_break", find)
+    moneys = [MONEY.replace("currency used", name) for name in ("moneys", "coins")]
+    execution = _execute(graph, *moneys, timeout_s=0.9)
+    assert all("breaks at hop 1" in str(each.problem) for each in execution.tried)
+    assert 0.9 > allowed[0] > allowed[1] > 0
+
+
+def test_a_relaxed_query_that_fails_is_told(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = PathRunner.run
+
+    def fail(runner: PathRunner, crp: Crp) -> Outcome | None:
+        if not crp.constraints:
+            raise GraphError("the graph is tired")
+        return run(runner, crp)
+
+    monkeypatch.setattr(PathRunner, "run", fail)
+    [tried] = _execute(graph, _lines(SIBLINGS, NAMED.format("X"))).tried
+    assert (tried.fate, tried.problem, tried.table) == ("failed", "the graph is tired", None)

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +15,7 @@ from kbqa.engine.running.evidence import find_evidence
 from kbqa.engine.running.execute import Executor, Policy
 from kbqa.engine.running.tried import Execution, Tried
 from kbqa.engine.writing.generate import Candidate
-from kbqa.kb.graph import Graph
+from kbqa.kb.graph import Graph, Table
 from kbqa.kb.names.search import open_names
 from kbqa.kb.open import open_graph
 from kbqa.kb.schema.graph_schema import GraphSchema
@@ -93,6 +95,23 @@ def test_more_is_counted_than_is_listed(graph: Graph, monkeypatch: pytest.Monkey
     assert found is not None
     assert found.table is not None
     assert (found.count, len(found.terms), found.table.truncated) == (2, 1, True)
+
+
+@pytest.mark.parametrize("counted", [LiteralTerm("2.0"), LiteralTerm("-1"), "m.2", None])
+def test_a_count_that_is_no_whole_number_is_told(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch, counted: LiteralTerm | str | None
+) -> None:
+    select = type(graph).select
+
+    def counting(self: Graph, query: str, **settings: Any) -> Table:
+        table = select(self, query, **settings)
+        return replace(table, rows=((counted,),)) if "COUNT(DISTINCT" in query else table
+
+    monkeypatch.setattr("kbqa.engine.running.outcome.MAX_ANSWERS", 1)
+    monkeypatch.setattr(type(graph), "select", counting)
+    [tried] = tried_all(graph, f"{SIBLINGS}\ncount").tried
+    assert tried.fate == "failed"
+    assert f"the graph counted {counted!r}, which is not a number" in str(tried.problem)
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,21 @@ def test_constraints_do_not_matter(graph: Graph, path: tuple[Step, ...]) -> None
     assert is_reachable(graph, Crp(BIEBER, path, (never,)), 5)
 
 
+def test_the_time_is_shared_by_the_hops(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    allowed: list[float] = []
+    ask = graph.ask
+
+    def asked(query: str, timeout_s: float) -> bool:
+        allowed.append(timeout_s)
+        return ask(query, timeout_s=5)
+
+    monkeypatch.setattr(type(graph), "ask", lambda _, query, timeout_s: asked(query, timeout_s))
+    find_break(graph, Crp(BIEBER, (SIBLING_S, NOTHING)), 60)
+    assert 60 > allowed[0] > allowed[1] > 1
+    find_break(graph, Crp(BIEBER, (SIBLING_S, NOTHING)), -1)
+    assert allowed[2:] == [0.001] * 2
+
+
 def test_a_graph_that_does_not_answer_in_time_is_told(graph: Graph) -> None:
     rounds = (Hop(GENDER.relation, inverse=True), GENDER) * 30
     where = find_break(graph, Crp(BIEBER, (GENDER, *rounds, NOTHING)), 0.5)

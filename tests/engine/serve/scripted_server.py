@@ -54,6 +54,8 @@ class PacedGenerator:
         self.may_write.set()
         self.seconds = 0.0
         self.failure: Exception | None = None
+        self.failing: str | None = None
+        """The question that it cannot write for."""
 
     def generate(
         self,
@@ -69,6 +71,8 @@ class PacedGenerator:
         time.sleep(self.seconds)
         if self.failure is not None:
             raise self.failure
+        if self.failing in self.batches[-1]:
+            raise TypeError("not a text")
         written = (PATHS.get(request.question, PATHS[MONEY]) for request in requests)
         return [[Candidate(text, -0.5, 10)] for text in written]
 

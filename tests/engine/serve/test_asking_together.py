@@ -75,6 +75,16 @@ def test_what_waits_is_written_for_together(held, clients) -> None:
     assert sorted(record["trace"]["batch_size"] for record in records) == [1, 1, 2, 2]
 
 
+def test_a_question_that_cannot_be_written_for_fails_alone(held, clients) -> None:
+    held.model.failing = "money 2?"
+    asked = [clients.submit(ask, held, "money 0?")]
+    assert held.model.begun.acquire(timeout=10)
+    asked += [clients.submit(ask, held, f"money {n}?") for n in (1, 2)]
+    wait_until(lambda: held.service.waiting == 2)
+    held.model.may_write.set()
+    assert [each.result().status_code for each in asked] == [200, 200, 500]
+
+
 def test_a_full_queue_refuses_and_says_when_to_try_again(held, clients) -> None:
     asked = [clients.submit(ask, held, f"money {n}?") for n in range(4)]
     wait_until(lambda: under_way(held) == 4)

@@ -9,13 +9,13 @@ import pytest
 from kbqa.engine.questions.question_sets import Question
 from kbqa.engine.writing.beam_files import read_beams, write_beams
 from kbqa.engine.writing.generate import Candidate, Request
-from kbqa.sparql.errors import EndpointDown, GraphError
+from kbqa.sparql.errors import AnsweringError, EndpointDown, GraphError, ModelError
 
 QUESTIONS = [Question(name, f"{name}?", (), ()) for name in ("a", "b", "c", "d", "e")]
 WRITTEN = [Candidate("Main Path:\n Kenya -[location , country , capital]-> ?x", -1.5, 9)]
 
 
-def _write(folder: Path, failing: dict[str, GraphError], batch_size: int = 4) -> list[int]:
+def _write(folder: Path, failing: dict[str, Exception], batch_size: int = 4) -> list[int]:
     source, asked = folder / "questions.jsonl", []
     source.write_text("{}")
 
@@ -68,6 +68,22 @@ def test_a_question_for_which_the_graph_fails_is_left_out_and_tried_again(tmp_pa
     assert len(read_beams(tmp_path / "beams.jsonl")) == 5
 
 
+def test_a_question_that_cannot_be_written_for_fails_alone(tmp_path: Path) -> None:
+    failing = {"b?": TypeError("not a text")}
+    with pytest.raises(AnsweringError, match=r"writing failed for 1 of 5 .*b: TypeError\('not"):
+        _write(tmp_path, failing)
+    assert set(read_beams(tmp_path / "beams.jsonl")) == {"a", "c", "d", "e"}
+
+
+def test_a_model_that_fails_ends_it(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="out of memory"):
+        _write(tmp_path, {"b?": ModelError("out of memory")})
+
+
+def test_half_a_surrogate_pair_is_replaced() -> None:
+    assert Request("\ud83d what is \U0001f600?").question == "? what is \U0001f600?"
+
+
 def test_a_graph_that_is_gone_ends_it(tmp_path: Path) -> None:
     with pytest.raises(EndpointDown):
         _write(tmp_path, {"e?": EndpointDown("gone")})
@@ -78,3 +94,24 @@ def test_beams_of_others_need_no_count_of_tokens(tmp_path: Path) -> None:
     path = tmp_path / "beams.jsonl"
     path.write_text('{"id": "a", "crps": [{"crp": "Kenya -> a.b", "logprob": -1}]}\n')
     assert read_beams(path) == {"a": [Candidate("Kenya -> a.b", -1.0, 1)]}
+
+
+@pytest.mark.parametrize("logprob", ["-Infinity", "NaN", "Infinity", "-1e999"])
+def test_a_log_probability_that_is_no_number_is_written_as_json(
+    tmp_path: Path, logprob: str
+) -> None:
+    source, read, output = (tmp_path / name for name in ("q.jsonl", "a.jsonl", "b.jsonl"))
+    source.write_text("{}")
+    read.write_text(f'{{"id": "a", "crps": [{{"crp": "Kenya -> a.b", "logprob": {logprob}}}]}}\n')
+    [candidate] = read_beams(read)["a"]
+    assert candidate.logprob == -9999
+    write_beams(
+        lambda requests: [[replace(candidate, logprob=float(logprob))] for _ in requests],
+        QUESTIONS[:1],
+        output,
+        source=source,
+        settings={},
+        gold_entities=False,
+        batch_size=4,
+    )
+    assert '"logprob": -9999.0' in output.read_text()

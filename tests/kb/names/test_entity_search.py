@@ -136,3 +136,17 @@ def test_an_endpoint_that_is_down_is_not_an_empty_result() -> None:
     graph = open_graph(endpoint="http://127.0.0.1:9/sparql")
     with pytest.raises(EndpointError):
         open_names(graph).search("Kenya")
+
+
+def test_names_that_differ_in_symbols_are_told_apart(tmp_path: Path) -> None:
+    store = pyoxigraph.Store(tmp_path / "graph")
+    written = ["C"] * 120 + ["C++", "Yahoo"]
+    lines = [
+        f'<{NS}m.0{at}> <{NS}type.object.name> "{name}"@en .' for at, name in enumerate(written)
+    ]
+    store.load("\n".join(lines), pyoxigraph.RdfFormat.N_TRIPLES)
+    store.flush()
+    with oxigraph_server(tmp_path / "graph") as url, closing(open_graph(endpoint=url)) as graph:
+        names = open_names(graph)
+        assert [match.name for match in names.lookup("C++", 3)] == ["C++", "C", "C"]
+        assert [match.name for match in names.lookup("Yahoo!")] == ["Yahoo"]

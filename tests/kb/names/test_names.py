@@ -28,6 +28,9 @@ POPULARITY = {
     "m.brother": 3,
     "m.bang": 9,
     "m.anonymous": 7,
+    "m.c": 900,
+    "m.cpp": 60,
+    "m.csharp": 9,
 }
 NAMES = [
     ("m.kenya", "Kenya", False),
@@ -49,6 +52,10 @@ NAMES = [
     ("m.brother", "Brother", False),
     ("m.bang", "!!!", False),
     ("m.anonymous", "Nobody", True),
+    ("m.c", "C", False),
+    ("m.cpp", "C++", False),
+    ("m.csharp", "C Sharp", False),
+    ("m.csharp", "c #", True),
 ]
 
 
@@ -74,6 +81,9 @@ def index(tmp_path_factory: pytest.TempPathFactory) -> NameIndex:
     ("text", "mids"),
     [
         pytest.param("kenya", ["m.kenya", "m.moore"], id="own name and alias"),
+        pytest.param("c++", ["m.cpp", "m.c", "m.csharp"], id="the same symbols first"),
+        pytest.param("C#", ["m.csharp", "m.c", "m.cpp"], id="the same symbols, spaced"),
+        pytest.param("C", ["m.c", "m.cpp", "m.csharp"], id="no symbols"),
         pytest.param("beyonce", ["m.beyonce"], id="accents"),
         pytest.param("u.s.", ["m.us"], id="abbreviation"),
         pytest.param("Beatles", ["m.beatles"], id="without the"),
@@ -90,6 +100,10 @@ def test_lookup_finds_equal_names_best_first(index: NameIndex, text: str, mids: 
     assert [match.mid for match in matches] == mids
     assert all(match.score == 1 for match in matches)
     assert [match.mid for match in index.lookup(text, limit=1)] == mids[:1]
+
+
+def test_a_possessive_keeps_the_symbols(index: NameIndex) -> None:
+    assert [match.mid for match in index.lookup("C++'s", limit=1)] == ["m.cpp"]
 
 
 @pytest.mark.parametrize(

@@ -232,7 +232,13 @@ def _try(
 ) -> list[_Written | None]:
     """Write for questions; None for those for which the graph fails."""
     found = write_apart(write, questions)
+    kept: list[_Written | None] = []
     for question, written in zip(questions, found, strict=True):
         if isinstance(written, GraphError):
             logger.warning("nothing is written for %s: %s", question.id, written)
-    return [None if isinstance(written, GraphError) else written for written in found]
+            kept.append(None)
+        elif isinstance(written, Exception):
+            raise written
+        else:
+            kept.append(written)
+    return kept

@@ -1,3 +1,4 @@
+import random
 from dataclasses import asdict
 
 import pytest
@@ -115,6 +116,19 @@ def test_an_interval_is_about_as_wide_as_theory_says():
     mean = bootstrap_mean([0.0, 1.0] * 200)
     assert mean.low == pytest.approx(0.5 - 1.96 * 0.025, abs=0.01)
     assert mean.high == pytest.approx(0.5 + 1.96 * 0.025, abs=0.01)
+
+
+def test_an_interval_leaves_out_a_fortieth_of_the_resamples_at_each_end():
+    values = [0.0, 0.25, 1.0]
+    rng = random.Random(7)
+    means = sorted(sum(rng.choices(values, k=3)) / 3 for _ in range(40))
+    mean = bootstrap_mean(values, seed=7, resamples=40)
+    assert (mean.low, mean.high) == (means[1], means[38])
+
+
+def test_published_intervals_stay_as_they_are():
+    mean = bootstrap_mean([at / 9 for at in range(10)])
+    assert (mean.low, mean.high) == (pytest.approx(14 / 45), pytest.approx(31 / 45))
 
 
 def test_without_values_there_is_no_mean():

@@ -55,9 +55,10 @@ def test_the_sign_test_of_many_questions_is_small_and_no_overflow():
     assert sign_test(100_000, 0) == 0.0
 
 
-def test_negative_counts_are_refused():
+@pytest.mark.parametrize(("wins", "losses"), [(-1, 2), (2, -1)])
+def test_negative_counts_are_refused(wins, losses):
     with pytest.raises(ValueError, match="negative"):
-        sign_test(-1, 2)
+        sign_test(wins, losses)
 
 
 @given(pairs)

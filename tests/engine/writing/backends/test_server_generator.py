@@ -2,6 +2,7 @@
 
 import importlib.util
 import logging
+import math
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -111,6 +112,13 @@ def test_a_question_keeps_its_own_paths_however_slow(server: Server) -> None:
 def test_an_unfinished_or_empty_text_is_left_out(server: Server) -> None:
     server.queue = [texts(choice("Main", -1.0, reason="length"), choice(""))]
     assert ServerGenerator(server.url, CHATML).generate([Request("who?")], 1) == [[]]
+
+
+@pytest.mark.parametrize("odd", [-math.inf, math.nan])
+def test_a_log_probability_that_is_no_number_is_very_low(server: Server, odd: float) -> None:
+    server.queue = [texts(choice("Main Path:\n a", -0.1, odd))]
+    [[candidate]] = ServerGenerator(server.url, CHATML).generate([Request("who?")], 1)
+    assert (candidate.logprob, candidate.tokens) == (-9999, 2)
 
 
 def test_nothing_is_asked_for_no_questions(server: Server) -> None:
