@@ -146,7 +146,7 @@ def resource_id(full_iri: str) -> str:
     """
     short = full_iri.removeprefix(FREEBASE_NS)
     # With a colon, it would read as an IRI of its own, or as a blank node.
-    return full_iri if ":" in short else short
+    return short if short and ":" not in short else full_iri
 
 
 def quote(text: str) -> str:

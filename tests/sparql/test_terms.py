@@ -57,6 +57,7 @@ def test_is_mid(text: str, expected: bool) -> None:
         ("tag:example.org,2026:a", "tag:example.org,2026:a"),
         (f"{FREEBASE_NS}urn:isbn:0451450523", f"{FREEBASE_NS}urn:isbn:0451450523"),
         (f"{FREEBASE_NS}_:b1", f"{FREEBASE_NS}_:b1"),
+        (FREEBASE_NS, FREEBASE_NS),
     ],
 )
 def test_a_resource_is_an_iri_and_back(resource: str, full: str) -> None:
