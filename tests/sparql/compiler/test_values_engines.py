@@ -48,6 +48,14 @@ TABLE = """
 1981 gYear -
 2012-02-29T23:00:00-05:00 dateTime
 2012-03-01 date
+1999-04-12T20:30:00Z dateTime
+1999-04-12T20:30 dateTime -
+1999-04-12T20:30Z dateTime
+1999-04-12T20:30-07:00 dateTime -
+1999-04-12T21:00 dateTime -
+T21:00 dateTime
+1980-05-04T00:00 dateTime
+12000 gYear
 0001 gYear
 0001-01-01 date
 0999-05-05 date
@@ -88,6 +96,13 @@ CONSTANTS = [
     LiteralTerm("1980-12-31"),
     LiteralTerm("1981-01-01T07:30:00", "dateTime"),
     LiteralTerm("2012-03-01T04:00:00", "dateTime"),
+    LiteralTerm("1999-04-12T20:30", "dateTime"),
+    LiteralTerm("1999-04-12T20:30"),
+    LiteralTerm("1999-04-12T20:30Z", "dateTime"),
+    LiteralTerm("1999-04-12T21:00:00", "dateTime"),
+    LiteralTerm("1999-04-12T20:30-07:00", "dateTime"),
+    LiteralTerm("1999-04-12T20:30:30", "dateTime"),
+    LiteralTerm("12000"),
     LiteralTerm("0001", "gYear"),
     LiteralTerm("-0044"),
     LiteralTerm("-0044-03", "gYearMonth"),
@@ -327,7 +342,8 @@ def test_order(find: Find, kind: str, descending: bool) -> None:
 
     def belongs(value: LiteralTerm) -> bool:
         if kind == "date":
-            return value.datatype in DATE_TYPES and not ZONED_DAY.fullmatch(value.text)
+            is_date = value.datatype in DATE_TYPES and Oracle.of(value).date is not None
+            return is_date and not ZONED_DAY.fullmatch(value.text)
         return value.datatype not in DATE_TYPES and Oracle.of(value).number is not None
 
     ordered = [at for at, value in enumerate(VALUES) if belongs(value)]
