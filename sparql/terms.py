@@ -29,9 +29,12 @@ _IRI_CHARACTER = (
     r"(?:[A-Za-z0-9\-._~!$&'()*+,;=\u00a0-\ud7ff\uf900-\ufdcf\ufdf0-\uffef"
     r"\U00010000-\U0001fffd\U00020000-\U0002fffd\U00030000-\U0003fffd]|%[0-9A-Fa-f]{2})"
 )
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*+:")
 _ID = re.compile(rf"(?:{_IRI_CHARACTER}|[:@/])+")
 _FULL_IRI = re.compile(
-    rf"[A-Za-z][A-Za-z0-9+.\-]*+://(?:(?:{_IRI_CHARACTER}|:)*@)?(?:{_IRI_CHARACTER})*(?::[0-9]*+)?"
+    rf"{_SCHEME.pattern}(?!//)(?:{_IRI_CHARACTER}|[:@/])*"
+    rf"(?:\?(?:{_IRI_CHARACTER}|[:@/?])*)?(?:\#(?:{_IRI_CHARACTER}|[:@/?])*)?"
+    rf"|{_SCHEME.pattern}//(?:(?:{_IRI_CHARACTER}|:)*@)?(?:{_IRI_CHARACTER})*(?::[0-9]*+)?"
     rf"(?:/(?:{_IRI_CHARACTER}|[:@/])*)?"
     rf"(?:\?(?:{_IRI_CHARACTER}|[:@/?])*)?(?:\#(?:{_IRI_CHARACTER}|[:@/?])*)?"
 )
@@ -83,6 +86,15 @@ def is_mid(text: str) -> bool:
     return re.fullmatch(r"[mg]\.[0-9a-z_]+", text) is not None
 
 
+def has_scheme(resource: str) -> bool:
+    """Return whether a resource is a full IRI rather than an id in Freebase's namespace.
+
+    >>> has_scheme("urn:isbn:0451450523"), has_scheme("m.06w2sn5"), has_scheme("_:b1")
+    (True, False, False)
+    """
+    return _SCHEME.match(resource) is not None
+
+
 def is_well_formed(term: Term) -> bool:
     """Return whether engines can parse a query that contains the term.
 
@@ -92,7 +104,7 @@ def is_well_formed(term: Term) -> bool:
     (True, False, False)
     """
     if isinstance(term, str):
-        pattern = _FULL_IRI if "://" in term else _ID
+        pattern = _FULL_IRI if has_scheme(term) else _ID
         return pattern.fullmatch(term) is not None and not term.startswith("_:")
     return (
         _SURROGATE.search(term.text) is None
@@ -114,7 +126,7 @@ def iri(resource: str) -> str:
     """
     if not resource or _NOT_IN_IRI.search(resource):
         raise ValueError(f"not a resource id: {resource!r}")
-    return f"<{resource}>" if "://" in resource else f"<{FREEBASE_NS}{resource}>"
+    return f"<{resource}>" if has_scheme(resource) else f"<{FREEBASE_NS}{resource}>"
 
 
 def full_iri(resource: str) -> str:
@@ -132,7 +144,9 @@ def resource_id(full_iri: str) -> str:
     >>> resource_id("http://rdf.freebase.com/ns/m.0abc")
     'm.0abc'
     """
-    return full_iri.removeprefix(FREEBASE_NS)
+    short = full_iri.removeprefix(FREEBASE_NS)
+    # With a colon, it would read as an IRI of its own, or as a blank node.
+    return short if short and ":" not in short else full_iri
 
 
 def quote(text: str) -> str:
@@ -155,7 +169,7 @@ def sparql_term(term: Term) -> str:
     if term.language is not None:
         return f"{quote(term.text)}@{term.language}"
     if term.datatype is not None:
-        datatype = term.datatype if "://" in term.datatype else XSD_NS + term.datatype
+        datatype = term.datatype if has_scheme(term.datatype) else XSD_NS + term.datatype
         return f"{quote(term.text)}^^<{datatype}>"
     return quote(term.text)
 

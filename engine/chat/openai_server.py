@@ -101,6 +101,7 @@ class OpenAIServer:
         from openai import DefaultHttpxClient, OpenAI
 
         from kbqa.engine.chat.network_bounds import bounded
+        from kbqa.kb.endpoint.connections import is_loopback
 
         self.url = url.rstrip("/")
         self._timeout_s, self._purpose = timeout_s, purpose
@@ -110,7 +111,12 @@ class OpenAIServer:
             api_key=self._key or "none",  # The client needs one; a server without keys ignores it.
             timeout=timeout_s,
             max_retries=0,
-            http_client=bounded(DefaultHttpxClient(timeout=timeout_s)),
+            # A proxy of the environment does not reach this machine's own addresses.
+            http_client=bounded(
+                DefaultHttpxClient(
+                    timeout=timeout_s, trust_env=not is_loopback(urlsplit(url).hostname or "")
+                )
+            ),
         )
         weakref.finalize(self, self._client.close)  # else its sockets wait for the collector
 
@@ -192,10 +198,12 @@ class OpenAIServer:
     def _broken(self, error: BaseException) -> RequestFailed:
         import httpx2
 
-        words = self._shown(str(error))
+        from kbqa.kb.endpoint.connections import through_proxy
+
+        words, where = self._shown(str(error)), f"{self.url}{through_proxy(self.url)}"
         if isinstance(error, httpx2.ConnectError):
-            return RequestFailed(f"no server answers at {self.url}: {words}", may_pass=True)
-        return RequestFailed(f"the connection to {self.url} broke off: {words}", may_pass=True)
+            return RequestFailed(f"no server answers at {where}: {words}", may_pass=True)
+        return RequestFailed(f"the connection to {where} broke off: {words}", may_pass=True)
 
     def _refusal(self, error: "APIStatusError", model: str | None) -> RequestFailed:
         status, words = error.status_code, self._shown(error.message)

@@ -44,7 +44,7 @@ from kbqa.sparql.crp import Crp, Entity, Kind
 from kbqa.sparql.errors import EndpointDown, GraphError, InputError
 from kbqa.sparql.forms import read_crp
 from kbqa.sparql.relax import Relaxation, drop_kinds, relaxations
-from kbqa.sparql.terms import LiteralTerm, Term, is_mid
+from kbqa.sparql.terms import LiteralTerm, Term, has_scheme, is_mid
 
 TrustOrder = Literal["full-first", "beam-first"]
 
@@ -302,7 +302,7 @@ class Executor:
 
     def _topic_score(self, topic: Entity) -> float:
         """Return how likely the question is about a topic; the linker knows nothing of classes."""
-        is_class = topic.mid is not None and not is_mid(topic.mid)
+        is_class = topic.mid is not None and not (is_mid(topic.mid) or has_scheme(topic.mid))
         return 1.0 if is_class else self._grounder.topic_score(topic)
 
 

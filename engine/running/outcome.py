@@ -27,6 +27,7 @@ from kbqa.engine.answer import MAX_ANSWERS
 from kbqa.engine.running.join_start import choose_start
 from kbqa.kb.graph import Graph, Table
 from kbqa.kb.schema.graph_schema import GraphSchema
+from kbqa.kb.rows import read_count
 from kbqa.sparql.compiler.compile import compile_crp
 from kbqa.sparql.crp import (
     Constraint,
@@ -42,7 +43,6 @@ from kbqa.sparql.crp import (
 )
 from kbqa.sparql.errors import MalformedResult
 from kbqa.sparql.relax import compared_entities
-from kbqa.sparql.terms import LiteralTerm
 
 logger = logging.getLogger(__name__)
 
@@ -146,13 +146,15 @@ class PathRunner:
 
     def _select(self, sparql: str) -> Table:
         logger.debug("%s", sparql)
-        return self._graph.select(sparql, timeout_s=self._limit_s(), limit=MAX_ANSWERS)
+        table = self._graph.select(sparql, timeout_s=self._limit_s(), limit=MAX_ANSWERS)
+        # Virtuoso's groups repeat floats, as its DISTINCT does.
+        return replace(table, rows=tuple(dict.fromkeys(table.rows)))
 
     def _count(self, sparql: str) -> int:
-        [[number]] = self._graph.select(sparql, timeout_s=self._limit_s()).rows
-        if not isinstance(number, LiteralTerm) or not number.text.isdecimal():
-            raise MalformedResult(f"the graph counted {number!r}, which is not a number")
-        return int(number.text)
+        rows = self._graph.select(sparql, timeout_s=self._limit_s()).rows
+        if (count := read_count(rows)) is None:
+            raise MalformedResult(f"the graph counted {str(rows)[:200]}, which is not a number")
+        return count
 
 
 def without_ways_back(crp: Crp, schema: GraphSchema) -> Crp:

@@ -7,10 +7,19 @@ so that other tools read them.
 import csv
 import io
 import json
+from collections.abc import Sequence
 from typing import Literal
 
 from kbqa.kb.graph import Table
-from kbqa.sparql.terms import FREEBASE_NS, XSD_NS, LiteralTerm, Term, is_well_formed, sparql_term
+from kbqa.sparql.terms import (
+    FREEBASE_NS,
+    XSD_NS,
+    LiteralTerm,
+    Term,
+    has_scheme,
+    is_well_formed,
+    sparql_term,
+)
 
 Format = Literal["table", "json", "csv", "tsv"]
 
@@ -53,12 +62,15 @@ def _json(table: Table) -> str:
 
 
 def _csv(table: Table) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(table.variables)
-    for row in table.rows:
-        writer.writerow(["" if term is None else _full(term) for term in row])
-    return text.getvalue().removesuffix("\n")
+    rows = (["" if term is None else _full(term) for term in row] for row in table.rows)
+    return "\n".join(map(_csv_line, (table.variables, *rows)))
+
+
+def _csv_line(cells: Sequence[str]) -> str:
+    line = io.StringIO()
+    # With CRLF as its line end, it quotes a lone CR on every Python; see cpython gh-67044.
+    csv.writer(line, lineterminator="\r\n").writerow(cells)
+    return line.getvalue().removesuffix("\r\n")
 
 
 def _tsv(table: Table) -> str:
@@ -81,7 +93,7 @@ def _full(term: Term) -> str:
 
 def _iri(resource: str) -> str:
     """Write an IRI in full, even one that a dump should not hold."""
-    return resource if "://" in resource else FREEBASE_NS + resource
+    return resource if has_scheme(resource) else FREEBASE_NS + resource
 
 
 def _turtle(term: Term) -> str:
@@ -100,5 +112,5 @@ def _binding(term: Term) -> dict[str, str]:
         binding["xml:lang"] = term.language
     if term.datatype is not None:
         datatype = term.datatype
-        binding["datatype"] = datatype if "://" in datatype else XSD_NS + datatype
+        binding["datatype"] = datatype if has_scheme(datatype) else XSD_NS + datatype
     return binding

@@ -29,8 +29,7 @@ class Address:
         host: Its name or IP address.
         port: The port, also if the URL names none.
         url: The URL for requests, without user and password.
-        user: The user's name for basic authentication, if the URL holds one.
-        password: The password, if the URL holds one.
+        login: User and password as basic authentication sends them; empty if the URL has neither.
         shown: The URL for messages.
         secrets: What no message may show.
     """
@@ -39,8 +38,7 @@ class Address:
     host: str
     port: int
     url: str
-    user: str
-    password: str
+    login: str
     shown: str
     secrets: tuple[str, ...]
 
@@ -93,18 +91,22 @@ def read_address(url: str) -> Address:
         )
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
     keys = {match.group().partition("=")[2] for match in _KEY.finditer(url)}
-    login = base64.b64encode(f"{user}:{password}".encode()).decode()  # as it is sent
+    login = encode_login(user, password) if user or password else ""
     secrets = {password, login, *keys, *map(unquote, keys)}
     return Address(
         scheme,
         host,
         port or {"http": 80, "https": 443}[scheme],
         urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], fragment="")),
-        user,
-        password,
+        login,
         shown,
         tuple(sorted((each for each in secrets if len(each) >= _SHORT), key=len, reverse=True)),
     )
+
+
+def encode_login(user: str, password: str) -> str:
+    """Write a user and password as basic authentication sends them."""
+    return base64.b64encode(f"{user}:{password}".encode()).decode()
 
 
 def hide_secrets(url: str) -> str:

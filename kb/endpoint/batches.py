@@ -22,6 +22,7 @@ _ROWS_EACH = 10
 """Rows for each entity that a request may always fetch."""
 
 _Key = TypeVar("_Key", bound=tuple[str, ...])
+_Item = TypeVar("_Item")
 
 Rows: TypeAlias = Sequence[tuple[Term | None, ...]]
 Fetch: TypeAlias = Callable[[str, int], Rows]
@@ -64,6 +65,11 @@ def fetch_edges(
     return found
 
 
+def once(found: Iterable[_Item]) -> tuple[_Item, ...]:
+    """Return what was found, each once: Virtuoso's DISTINCT repeats rows that hold floats."""
+    return tuple(dict.fromkeys(found))
+
+
 def _each(
     fetch: Fetch, keys: Sequence[_Key], search: Search[_Key], limit: int
 ) -> dict[_Key, list[Term]]:
@@ -86,8 +92,8 @@ def _each(
         if term is not None and key in found:
             found[key].append(term)
     if len(keys) == 1 or len(rows) <= most:
-        return {key: terms[:limit] for key, terms in found.items()}
-    full = {key: terms[:limit] for key, terms in found.items() if len(terms) >= limit}
+        return {key: list(once(terms))[:limit] for key, terms in found.items()}
+    full = {key: list(once(terms))[:limit] for key, terms in found.items() if len(terms) >= limit}
     if not full:
         return halves()
     left = [key for key in keys if key not in full]
@@ -117,7 +123,7 @@ def _edges(
             return _edges(fetch, few, direction, limit) if few else {}
         return halves()
     found: dict[str, dict[str, list[Term]]] = {entity: {} for entity in few}
-    for node, relation, end in rows:
+    for node, relation, end in once(rows):
         if end is not None and str(node) in found and is_telling(str(relation)):
             found[str(node)].setdefault(str(relation), []).append(end)
     return {entity: sorted_edges(edges) for entity, edges in found.items()}

@@ -3,14 +3,14 @@
 A time limit of a socket bounds each of its reads, so that a server which sends a byte now and then
 could hold a request for ever. Here every read gets what is left of the whole request's time.
 
-The proxies of the environment (``HTTPS_PROXY``, ``NO_PROXY``) are used. Redirects are not followed:
-a query that is posted would be lost on the way.
+The proxies of the environment (``HTTPS_PROXY``, ``NO_PROXY``) are used, but not for this machine's
+own addresses. Redirects are not followed: a query that is posted would be lost on the way.
 """
 
-import base64
 import functools
 import http.client
 import io
+import ipaddress
 import os
 import select
 import socket
@@ -22,7 +22,7 @@ from email.message import Message
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from kbqa.kb.endpoint.address import Address
+from kbqa.kb.endpoint.address import Address, encode_login, hide_secrets
 from kbqa.sparql.errors import EndpointError
 
 if TYPE_CHECKING:
@@ -42,6 +42,23 @@ class Response(NamedTuple):
     status: int
     headers: Message
     body: bytes
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a host is this machine, by its name or address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
+def through_proxy(url: str) -> str:
+    """Name the proxy that a URL is asked through, for messages; empty if there is none.
+
+    It goes between the URL and the verb: `` through the proxy http://proxy:3128``.
+    """
+    proxy = _proxy_url(url)
+    return "" if proxy is None else f" through the proxy {hide_secrets(proxy)}"
 
 
 class Connections:
@@ -248,18 +265,25 @@ class _Proxy(NamedTuple):
     url: SplitResult
 
 
-def _proxy(address: Address) -> _Proxy | None:
-    """Choose the proxy as urllib does, from the environment."""
-    url = urllib.request.getproxies().get(address.scheme)
-    if not url or urllib.request.proxy_bypass(f"{address.host}:{address.port}"):
+def _proxy_url(url: str) -> str | None:
+    """Choose the proxy as urllib does, from the environment; this machine needs none."""
+    parts = urlsplit(url)
+    proxy, host = urllib.request.getproxies().get(parts.scheme), parts.hostname or ""
+    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    if not proxy or is_loopback(host) or urllib.request.proxy_bypass(f"{host}:{port}"):
         return None
-    parts = urlsplit(url if "://" in url else f"http://{url}")
+    return proxy if "://" in proxy else f"http://{proxy}"
+
+
+def _proxy(address: Address) -> _Proxy | None:
+    if (url := _proxy_url(address.url)) is None:
+        return None
+    parts = urlsplit(url)
     return _Proxy(parts.hostname or "", parts.port or 80, parts)
 
 
 def _proxy_headers(proxy: _Proxy) -> dict[str, str]:
     if not proxy.url.username:
         return {}
-    user, password = unquote(proxy.url.username), unquote(proxy.url.password or "")
-    encoded = base64.b64encode(f"{user}:{password}".encode()).decode()
-    return {"Proxy-Authorization": f"Basic {encoded}"}
+    login = encode_login(unquote(proxy.url.username), unquote(proxy.url.password or ""))
+    return {"Proxy-Authorization": f"Basic {login}"}

@@ -6,7 +6,8 @@ SPARQLWrapper writes the requests; `kbqa.kb.endpoint.connections` sends them.
 - The server cannot parse the query: `QuerySyntaxError`.
 - Slow, stalled or trickling: `QueryTimeout`, at the limit and not later.
 - Cut off in the middle: oxigraph, when it cancels a query, has sent ``200 OK`` already and ends its
-  JSON with a message: `QueryTimeout`; other broken JSON is `MalformedResult`.
+  JSON with a message: `QueryTimeout`; other broken JSON is `MalformedResult`. Virtuoso's is read:
+  it writes NaN and infinities as they are, and some servers write control characters so.
 - HTML and the like with ``200 OK``: `EndpointError`, as this is not a SPARQL endpoint.
 
 Virtuoso has its own limits, described here as of release 7.2.5:
@@ -29,10 +30,10 @@ import re
 import time
 import urllib.request
 from typing import NamedTuple, cast
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urljoin, urlsplit
 
 from kbqa.kb.endpoint.address import Address, hide_secrets
-from kbqa.kb.endpoint.connections import Connections, Response
+from kbqa.kb.endpoint.connections import Connections, Response, through_proxy
 from kbqa.sparql.errors import (
     EndpointDown,
     EndpointError,
@@ -48,6 +49,7 @@ _OK = 200
 _PARTIAL_CONTENT = 206
 _REDIRECTS = (301, 302, 303, 307, 308)
 _BAD_REQUEST = 400
+_METHOD_NOT_ALLOWED = 405
 _TOO_MANY_REQUESTS = 429
 _TIMEOUT_CODES = (408, 504)
 _VIRTUOSO_ERROR = re.compile(r"Virtuoso (?P<state>[0-9A-Z]{5}) Error (?P<words>.*)")
@@ -56,6 +58,10 @@ _VIRTUOSO_PARTIAL = "S1TAT"
 _VIRTUOSO_SYNTAX = "37000"
 _VIRTUOSO_COST = re.compile(r"estimated execution time .* exceeds the limit of (\d+)")
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_TAG = re.compile(r"<[^<>]*>")
+_CONSTANTS = {"NaN": "NaN", "Infinity": "INF", "-Infinity": "-INF"}
+"""Values that JSON does not have, and their texts in XML Schema."""
+
 _TIMEOUT_WORDS = ("cancel", "timeout", "timed out", "time out")
 
 
@@ -105,21 +111,21 @@ class QuerySender:
                 estimate.
             MalformedResult: The answer is broken JSON, or no JSON object.
         """
-        address, where = self._address, self._address.description
+        address = self._address
         response = self._send(query, timeout_s)
         headers = response.headers
         if response.status == _PARTIAL_CONTENT or headers.get("X-SQL-State") == _VIRTUOSO_PARTIAL:
-            raise PartialResult(query, timeout_s, where)
+            raise PartialResult(query, timeout_s, self._where)
         is_virtuoso = headers.get("Server", "").startswith("Virtuoso")
         if is_virtuoso and "timeout" in parse_qs(urlsplit(address.url).query):
             raise EndpointError(
-                f"{where} is a Virtuoso, which may silently leave out rows if its URL holds "
+                f"{self._where} is a Virtuoso, which may silently leave out rows if its URL holds "
                 "timeout=. Take that out of the URL; --timeout limits each query."
             )
         encoding = headers.get("Content-Encoding", "identity")
         if encoding != "identity":
             raise EndpointError(
-                f"{where} compresses its answer ({encoding}) although it was asked not to. "
+                f"{self._where} compresses its answer ({encoding}) although it was asked not to. "
                 "Switch that off on the server."
             )
         max_rows = headers.get("X-SPARQL-MaxRows", "")
@@ -134,43 +140,84 @@ class QuerySender:
 
     def _send(self, query: str, timeout_s: float) -> Response:
         deadline = time.monotonic() + timeout_s
-        where = self._address.description
         try:
             response = self._connections.send(_request(self._address, query), deadline)
         except (OSError, http.client.HTTPException) as error:
             if isinstance(error, TimeoutError) or time.monotonic() >= deadline:
-                raise QueryTimeout(query, timeout_s, where) from error
-            raise EndpointDown(
-                f"{where} does not answer ({error}). Is the server up, and the URL right?"
-            ) from error
+                raise QueryTimeout(query, timeout_s, self._where) from error
+            if isinstance(error, http.client.IncompleteRead):
+                raise MalformedResult(
+                    f"{self._where} broke off in the middle of its answer ({error})"
+                ) from error
+            advice = "Is the server up, and the URL right?"
+            if through_proxy(self._address.url):
+                advice = (
+                    "Are the proxy and the server up, and the URL right? "
+                    "The variable NO_PROXY lists hosts that are asked without a proxy."
+                )
+            raise EndpointDown(f"{self._where} does not answer ({error}). {advice}") from error
         if response.status in (_OK, _PARTIAL_CONTENT):
             return response
         text = self._address.hide(response.body.decode(errors="replace"))
         if response.status in _REDIRECTS:
-            target = hide_secrets(response.headers.get("Location", "another URL"))
-            raise EndpointError(f"{where} has moved to {target}. Use that URL.") from None
-        refusal = _refused(where, query, timeout_s, response.status, text)
+            target = urljoin(self._address.url, response.headers.get("Location", ""))
+            raise EndpointError(
+                f"{self._where} has moved to {hide_secrets(target)}. Use that URL."
+            ) from None
+        refusal = _refused(self._where, query, timeout_s, response, text)
         raise refusal from HttpStatus(response.status)
 
     def _decode(self, query: str, timeout_s: float, response: Response) -> dict[str, object]:
-        where = self._address.description
         try:
-            answer = json.loads(response.body)
+            answer = json.loads(response.body, strict=False, parse_constant=_CONSTANTS.__getitem__)
             if _SURROGATE.search(response.body) is not None:
                 json.dumps(answer, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
             raise MalformedResult(
-                f"{where} answered with half a surrogate pair, which is not valid text"
+                f"{self._where} answered with half a surrogate pair, which is not valid text"
             ) from error
         except ValueError as error:
-            raise _undecodable(self._address, query, timeout_s, response) from error
+            raise self._undecodable(query, timeout_s, response, error) from error
         except RecursionError as error:
             raise MalformedResult(
-                f"{where} answered with JSON that is nested too deeply for a SPARQL result"
+                f"{self._where} answered with JSON that is nested too deeply for a SPARQL result"
             ) from error
-        if not isinstance(answer, dict):
-            raise MalformedResult(f"{where} answered with JSON that is not a SPARQL result")
+        if not isinstance(answer, dict) or not answer.keys() & {"results", "boolean"}:
+            words = _excerpt(self._address.hide(response.body[:400].decode(errors="replace")))
+            raise MalformedResult(
+                f"{self._where} answered with JSON that is not a SPARQL result: {words}"
+            )
         return cast(dict[str, object], answer)
+
+    def _undecodable(
+        self, query: str, timeout_s: float, response: Response, error: ValueError
+    ) -> KbqaError:
+        """Name what is wrong with an answer that is not JSON."""
+        content_type, body = response.headers.get("Content-Type", ""), response.body
+        if b"<sparql" in body[:1000]:
+            return EndpointError(
+                f"{self._where} sends XML results ({content_type}) although it was asked for JSON, "
+                "which is all that kbqa reads. Switch JSON results on at the server."
+            )
+        if "json" not in content_type:
+            kind = content_type or "an answer without a content type"
+            return EndpointError(
+                f"{self._where} does not speak SPARQL: it sends {kind}. "
+                "The URL of an endpoint often ends in /sparql or /query."
+            )
+        end = self._address.hide(body[-200:].decode(errors="replace"))
+        if _speaks_of_time(end):
+            return QueryTimeout(query, timeout_s, self._where)
+        if isinstance(error, json.JSONDecodeError) and _is_cut(error):
+            return MalformedResult(
+                f"{self._where} broke off in the middle of its answer: …{_excerpt(end)}"
+            )
+        return MalformedResult(f"{self._where} answered with JSON that does not parse: {error}")
+
+    @property
+    def _where(self) -> str:
+        """The endpoint, and its proxy, in messages."""
+        return f"{self._address.description}{through_proxy(self._address.url)}"
 
 
 def _request(address: Address, query: str) -> urllib.request.Request:
@@ -181,15 +228,17 @@ def _request(address: Address, query: str) -> urllib.request.Request:
     wrapper.setMethod(POST)
     wrapper.setReturnFormat(JSON)
     wrapper.setQuery(query)
-    if address.user:
-        wrapper.setCredentials(address.user, address.password)
-    return cast(urllib.request.Request, wrapper._createRequest())
+    request = cast(urllib.request.Request, wrapper._createRequest())
+    if address.login:
+        request.add_header("Authorization", f"Basic {address.login}")
+    return request
 
 
-def _refused(where: str, query: str, timeout_s: float, code: int, text: str) -> KbqaError:
-    words = _excerpt(text)
+def _refused(where: str, query: str, timeout_s: float, response: Response, text: str) -> KbqaError:
+    code, words = response.status, _excerpt(text)
     # QLever answers 429 if it has cancelled a query, see ad-freiburg/qlever issue 2957.
-    if code in _TIMEOUT_CODES or (code == _TOO_MANY_REQUESTS and _speaks_of_time(text)):
+    is_cancelled = code == _TOO_MANY_REQUESTS and '"exception"' in text and _speaks_of_time(text)
+    if code in _TIMEOUT_CODES or is_cancelled:
         return QueryTimeout(query, timeout_s, where)
     is_syntax = code == _BAD_REQUEST
     # Searched for, because rows may come before it.
@@ -211,23 +260,19 @@ def _refused(where: str, query: str, timeout_s: float, code: int, text: str) -> 
         is_syntax = is_syntax and state == _VIRTUOSO_SYNTAX
     if is_syntax:
         return QuerySyntaxError(f"{where} cannot parse the query: {words}")
-    return EndpointError(f"{where} refuses the query with HTTP status {code}: {words}")
+    refusal = f"{where} refuses the query with HTTP status {code}: {words}"
+    if (wait := response.headers.get("Retry-After")) is not None:
+        when = f"in {wait} s" if wait.isdecimal() else f"after {wait}"
+        refusal = f"{refusal.rstrip('.')}. Ask again {when}."
+    elif code == _METHOD_NOT_ALLOWED:
+        refusal = f"{refusal.rstrip('.')}. kbqa asks by POST. Is it the URL of a SPARQL endpoint?"
+    return EndpointError(refusal)
 
 
-def _undecodable(address: Address, query: str, timeout_s: float, response: Response) -> KbqaError:
-    content_type = response.headers.get("Content-Type", "")
-    if "json" not in content_type:
-        kind = content_type or "an answer without a content type"
-        return EndpointError(
-            f"{address.description} does not speak SPARQL: it sends {kind}. "
-            "The URL of an endpoint often ends in /sparql or /query."
-        )
-    end = address.hide(response.body[-200:].decode(errors="replace"))
-    if _speaks_of_time(end):
-        return QueryTimeout(query, timeout_s, address.description)
-    return MalformedResult(
-        f"{address.description} broke off in the middle of its answer: …{_excerpt(end)}"
-    )
+def _is_cut(error: json.JSONDecodeError) -> bool:
+    """Return whether JSON is right as far as it goes."""
+    is_at_end = not error.doc[error.pos :].strip()
+    return is_at_end or error.msg.startswith("Unterminated string")
 
 
 def _speaks_of_time(text: str) -> bool:
@@ -235,5 +280,7 @@ def _speaks_of_time(text: str) -> bool:
 
 
 def _excerpt(text: str) -> str:
+    if text.lstrip().startswith("<"):  # a web page
+        text = _TAG.sub(" ", text)
     words = " ".join(text.split())
     return words if len(words) <= 200 else words[:199] + "…"

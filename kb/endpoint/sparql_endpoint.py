@@ -10,11 +10,12 @@ it, has come back empty.
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, cast
+from typing import TYPE_CHECKING, Self
 
 from kbqa.kb.endpoint.address import read_address
-from kbqa.kb.endpoint.batches import Rows, fetch_each, fetch_edges
+from kbqa.kb.endpoint.batches import Rows, fetch_each, fetch_edges, once
 from kbqa.kb.endpoint.copies import Copies, describe_copies
 from kbqa.kb.endpoint.protocol import EndpointReply, QuerySender
 from kbqa.kb.graph import (
@@ -27,9 +28,9 @@ from kbqa.kb.graph import (
     Table,
 )
 from kbqa.kb.queries import prepare_query
-from kbqa.kb.rows import pick_label, term_from_json
+from kbqa.kb.rows import pick_label, read_count, rows_from_json
 from kbqa.sparql.errors import EndpointError, InputError, MalformedResult, ResultTruncated
-from kbqa.sparql.queries.row_limits import cap_rows, row_beyond, row_limit
+from kbqa.sparql.queries.row_limits import cap_rows, is_distinct, row_beyond, row_limit
 from kbqa.sparql.queries.templates import (
     first_neighbours_query,
     frontier_neighbours_query,
@@ -42,7 +43,7 @@ from kbqa.sparql.queries.templates import (
     relations_query,
     types_query,
 )
-from kbqa.sparql.terms import LiteralTerm, Term, iri, term_order
+from kbqa.sparql.terms import Term, iri, is_well_formed, term_order
 
 if TYPE_CHECKING:
     from kbqa.kb.names.search import EndpointNames
@@ -101,7 +102,8 @@ class SparqlEndpoint:
         text = prepare_query(query, "select")
         # One row more than asked for shows whether there are more.
         text = text if limit is None else cap_rows(text, limit + 1)
-        return self._table(text, timeout_s, limit)
+        table = self._table(text, timeout_s, limit)
+        return replace(table, rows=once(table.rows)) if is_distinct(text) else table
 
     def ask(self, query: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> bool:
         """Run an ASK query; see `Graph.ask`."""
@@ -117,7 +119,7 @@ class SparqlEndpoint:
         self, entity: str, direction: Direction, limit: int = DEFAULT_LIMIT
     ) -> Sequence[str]:
         """List the distinct relations of an entity; see `Graph.relations`."""
-        return sorted(str(term) for term in self._column(relations_query(entity, direction, limit)))
+        return self._relations(self._column(relations_query(entity, direction, limit)))
 
     def neighbours(
         self, entity: str, relation: str, direction: Direction, limit: int = DEFAULT_LIMIT
@@ -142,8 +144,7 @@ class SparqlEndpoint:
         """List the distinct relations of any of some entities; see `Graph.frontier_relations`."""
         if not entities:
             return []
-        query = frontier_relations_query(entities, direction, limit)
-        return sorted(str(term) for term in self._column(query))
+        return self._relations(self._column(frontier_relations_query(entities, direction, limit)))
 
     def frontier_neighbours(
         self,
@@ -166,7 +167,7 @@ class SparqlEndpoint:
             return relations_of_each_query([entity for (entity,) in keys], direction, limit)
 
         found = fetch_each(self._rows, [(entity,) for entity in entities], query, limit)
-        return {entity: sorted(map(str, terms)) for (entity,), terms in found.items()}
+        return {entity: self._relations(terms) for (entity,), terms in found.items()}
 
     def neighbours_of_each(
         self,
@@ -189,7 +190,8 @@ class SparqlEndpoint:
 
     def labels(self, mids: Iterable[str]) -> Mapping[str, str]:
         """Map each mid that has a name to it; see `Graph.labels`."""
-        wanted = list(dict.fromkeys(mids))
+        # An endpoint may hold IRIs that no query can ask for.
+        wanted = list(filter(is_well_formed, dict.fromkeys(mids)))
         names: dict[str, list[Term]] = {}
         for start in range(0, len(wanted), _LABEL_BATCH):
             for mid, name in self._names(wanted[start : start + _LABEL_BATCH]):
@@ -251,23 +253,39 @@ class SparqlEndpoint:
             return (*self._names(mids[:half]), *self._names(mids[half:]))
 
     def _column(self, query: str) -> list[Term]:
-        return [row[0] for row in self._rows(query, 1) if row[0] is not None]
+        return list(once(row[0] for row in self._rows(query, 1) if row[0] is not None))
+
+    def _relations(self, terms: Iterable[Term]) -> list[str]:
+        return sorted(map(self._iri, terms))
+
+    def _iri(self, term: Term | None) -> str:
+        """Return what must be an IRI."""
+        if isinstance(term, str) and not term.startswith("_:"):
+            return term
+        raise MalformedResult(f"{self.description} answered with {term} where an IRI must be")
 
     def _count(self, query: str) -> int:
         """Run a query for one number."""
-        found = self._column(query)
-        if len(found) == 1 and isinstance(found[0], LiteralTerm) and found[0].text.isdecimal():
-            return int(found[0].text)
-        raise MalformedResult(f"{self.description} answered with {found[:3]}, not with a count")
+        rows = self._rows(query, 1)
+        if (count := read_count(rows)) is None:
+            words = str(rows)[:200]
+            raise MalformedResult(f"{self.description} answered with {words}, not with a count")
+        return count
 
     def _rows(self, query: str, columns: int, timeout_s: float | None = None) -> Rows:
-        """Run a query of kbqa's own, and check that each column that it asks for came."""
+        """Run a query of kbqa's own, and check that each column that it asks for came.
+
+        Only in the last column may be literals.
+        """
         table = self._table(query, self._timeout_s if timeout_s is None else timeout_s, None)
         if len(table.variables) != columns:
             raise MalformedResult(
                 f"{self.description} answered with {len(table.variables)} columns, and the query "
                 f"asks for {columns}. Does a cache stand before it?"
             )
+        for *nodes, _ in table.rows:
+            for node in nodes:
+                self._iri(node)
         return table.rows
 
     def _table(self, query: str, timeout_s: float, limit: int | None) -> Table:
@@ -289,17 +307,9 @@ class SparqlEndpoint:
 
     def _read_table(self, answer: EndpointReply) -> Table:
         try:
-            # Cast, not checked: whatever differs from the standard raises right here.
-            variables = tuple(cast(dict[str, list[str]], answer.json["head"])["vars"])
-            bindings = cast(dict[str, list[dict[str, dict[str, str]]]], answer.json["results"])[
-                "bindings"
-            ]
-            rows = tuple(
-                tuple(term_from_json(row[name]) if name in row else None for name in variables)
-                for row in bindings
-            )
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise MalformedResult(
-                f"{self.description} answered with JSON that is not a SPARQL result ({error!r})"
-            ) from error
-        return Table(variables, rows)
+            return Table(*rows_from_json(answer.json))
+        except ValueError as error:
+            words = str(error)
+            for address in self._addresses:
+                words = address.hide(words)
+            raise MalformedResult(f"{self.description} answered with {words}") from error

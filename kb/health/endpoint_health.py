@@ -7,11 +7,13 @@ from dataclasses import replace
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
 from kbqa.kb.endpoint.address import hide_secrets
+from kbqa.kb.endpoint.connections import through_proxy
 from kbqa.kb.endpoint.protocol import HttpStatus
 from kbqa.kb.endpoint.sparql_endpoint import SparqlEndpoint
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S
 from kbqa.kb.health.findings import Finding, from_error, ok, problem, warning
 from kbqa.sparql.errors import (
+    EndpointDown,
     GraphError,
     InputError,
     KbqaError,
@@ -81,7 +83,7 @@ def check_endpoint(url: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> Iterator[F
     try:
         holds_any = graph.ask(_ANY, timeout_s=timeout_s)
     except (GraphError, InputError) as error:
-        yield _no_answer(error)
+        yield _no_answer(error, through_proxy(url))
         return
     seconds = time.monotonic() - started
     yield _speed(graph, seconds)
@@ -103,8 +105,10 @@ def check_endpoint(url: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> Iterator[F
         yield from_error("endpoint", error)
 
 
-def _no_answer(error: KbqaError) -> Finding:
-    """Report what keeps an endpoint from answering the simplest query."""
+def _no_answer(error: KbqaError, through: str) -> Finding:
+    """Report what keeps an endpoint from answering the simplest query, asked through a proxy."""
+    if through and isinstance(error, EndpointDown):
+        return from_error("endpoint", error)  # the proxy may be down as well as the endpoint
     for cause in _causes(error):
         if isinstance(cause, HttpStatus) and cause.code in _STATUS_ADVICE:
             return problem("endpoint", str(error), _STATUS_ADVICE[cause.code])
@@ -116,7 +120,7 @@ def _no_answer(error: KbqaError) -> Finding:
     if isinstance(error, QueryTimeout) and not isinstance(error, PartialResult | QueryTooCostly):
         return problem(
             "endpoint",
-            f"it gives no answer to {_ANY} within {error.timeout_s:g} s",
+            f"it gives no answer{through} to {_ANY} within {error.timeout_s:g} s",
             "It may still be starting or loading. If not, raise --timeout.",
         )
     if isinstance(error, MalformedResult):

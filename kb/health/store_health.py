@@ -24,7 +24,7 @@ from kbqa.kb.store.oxigraph import OxigraphStore
 from kbqa.kb.store.statistics import Statistics
 from kbqa.sparql.errors import GraphError, StoreError
 from kbqa.sparql.queries.templates import NAME
-from kbqa.sparql.terms import FREEBASE_NS, full_iri, is_mid, resource_id
+from kbqa.sparql.terms import FREEBASE_NS, full_iri, has_scheme, is_mid, resource_id
 
 FINAL_DUMP_BYTES = 32_191_685_487
 """Size of freebase-rdf-2015-08-09-00-01.gz, the last dump that Google made."""
@@ -173,7 +173,7 @@ def _speed(check: str, finding: str, seconds: float) -> Finding:
 
 def _check_vocabulary(layout: StoreLayout, subjects: list[str]) -> Finding:
     """Check that the triples are Freebase's, whose ids `resource_id` makes short."""
-    foreign = [subject for subject in subjects if "://" in subject]
+    foreign = [subject for subject in subjects if has_scheme(subject)]
     if 2 * len(foreign) > len(subjects):
         return problem(
             "vocabulary",

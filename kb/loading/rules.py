@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kbqa.sparql.errors import InputError
-from kbqa.sparql.terms import FREEBASE_NS
+from kbqa.sparql.terms import FREEBASE_NS, has_scheme
 
 PROFILES = ("qa", "full")
 """The names that `profile` knows; the first is the default."""
@@ -50,7 +50,7 @@ class Drop:
     @property
     def iri(self) -> str:
         """The full predicate, including its ``*``."""
-        return self.predicate if "://" in self.predicate else FREEBASE_NS + self.predicate
+        return self.predicate if has_scheme(self.predicate) else FREEBASE_NS + self.predicate
 
     def matches(self, predicate_iri: str) -> bool:
         """Return whether a predicate matches."""

@@ -34,7 +34,7 @@ from kbqa.kb.store.statistics import Statistics
 from kbqa.kb.store.worker import QueryWorkers
 from kbqa.sparql.errors import InputError, StoreError
 from kbqa.sparql.queries.templates import NAME, TYPE, relations_query
-from kbqa.sparql.terms import FREEBASE_NS, Term, full_iri, iri, resource_id, term_order
+from kbqa.sparql.terms import Term, full_iri, iri, resource_id, term_order
 
 if TYPE_CHECKING:
     from kbqa.kb.names.index import NameIndex
@@ -303,7 +303,7 @@ class OxigraphStore:
                 end = quad.object if is_out else quad.subject
                 # Most are resources; asking here spares them a call.
                 if isinstance(end, NamedNode):
-                    edges[relation].append(end.value.removeprefix(FREEBASE_NS))
+                    edges[relation].append(resource_id(end.value))
                 else:
                     edges[relation].append(term_from_oxigraph(end))
                 most -= 1

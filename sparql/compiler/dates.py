@@ -30,12 +30,15 @@ _DOUBLE = f"<{XSD_NS}double>"
 # Virtuoso writes -044 for -0044, and some dumps hold such years as well.
 _SHAPE = f"^(-?[0-9]|-)[0-9]{{3}}({DATE_REST})?$"
 _ZONED = "^[0-9][-0-9]*T[0-9:.]+[-+Z]"
+_MINUTES = "(T[0-9]{2}:[0-9]{2})([-+Z])"
 _DATE = re.compile(
-    r"(-?\d{4}|-\d{3})(-\d\d(?:-\d\d(?:T\d\d:\d\d:\d\d(?:\.\d+)?)?)?)?(Z|[+-]\d\d:\d\d)?", re.ASCII
+    r"(-?\d{4}|-\d{3})(-\d\d(?:-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?)?)?(Z|[+-]\d\d:\d\d)?",
+    re.ASCII,
 )
 _THREE_DIGITS = re.compile(r"-\d{3}(?!\d)", re.ASCII)
 _FIRST_REST = "-01-01T00:00:00"
 _MIDNIGHT = "T00:00:00"
+_NO_SECONDS = ":00"
 # The calendar repeats after 400 years, so dates keep their distances when shifted by this much.
 _ERA_SHIFT = 9600
 
@@ -101,7 +104,8 @@ def date_comparison(variable: str, operator: Operator, text: str) -> str:
     plain = _compare_texts(written, operator, _bounds(instant))
     if instant.is_day:
         return f"{is_date} && {plain}"
-    zoned = f"STRDT({written}, {_DATE_TIME}) {operator} {instant.literal}"
+    in_full = f'REPLACE({written}, {quote(_MINUTES)}, "$1{_NO_SECONDS}$2")'
+    zoned = f"STRDT({in_full}, {_DATE_TIME}) {operator} {instant.literal}"
     return f"{is_date} && IF(REGEX({written}, {quote(_ZONED)}), {zoned}, {plain})"
 
 
@@ -143,7 +147,9 @@ def date_literals(text: str) -> tuple[LiteralTerm, ...]:
     literals = [LiteralTerm(text, datatype) for datatype in (None, *DATE_TYPES)]
     instant = _parse(text)
     if instant is not None:
-        literals += [LiteralTerm(f"{instant.text}Z", datatype) for datatype in (None, "dateTime")]
+        to_the_minute = instant.text.removesuffix(_NO_SECONDS)
+        for form in (f"{instant.text}Z", to_the_minute, f"{to_the_minute}Z"):
+            literals += [LiteralTerm(form, datatype) for datatype in (None, "dateTime")]
         # A short text typed as a dateTime is wrong, and not rare.
         for form, datatype in zip(_forms(instant.text), reversed(DATE_TYPES), strict=False):
             literals += [
@@ -188,7 +194,8 @@ def _forms(full: str) -> list[str]:
 def _bounds(instant: _Instant, *, without_year: bool = False) -> tuple[str, str]:
     """Write the first and the last, by their letters, of all texts that name an instant."""
     forms = _forms(instant.rest)
-    first, last = forms[-1], f"{forms[0]}Z" if instant.is_day else forms[0]
+    first = forms[-1].removesuffix(_NO_SECONDS)
+    last = f"{forms[0]}Z" if instant.is_day else forms[0]
     if without_year:
         return first[1:], last[1:]
     return f"{instant.written_year}{first}", f"{instant.written_year}{last}"

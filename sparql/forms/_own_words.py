@@ -13,7 +13,7 @@ from kbqa.sparql.terms import LiteralTerm
 _MID = re.compile(r"[mg]\.[0-9a-z_]++(?![\w.])")
 PLAIN_ID = re.compile(r"[A-Za-z0-9_.]++")
 FULL_IRI = re.compile(
-    r"[A-Za-z][A-Za-z0-9+.\-]*+://[^\s<>\"{}|^`\\\x00-\x20\x7f-\x9f\ud800-\udfff]*+"
+    r"[A-Za-z][A-Za-z0-9+.\-]*+:[^\s<>\"{}|^`\\\x00-\x20\x7f-\x9f\ud800-\udfff]*+"
 )
 LANGUAGE_TAG = re.compile(r"[A-Za-z0-9]++(?:-[A-Za-z0-9]++)*")
 # What a name without brackets may hold inside braces and parentheses, and on a separate line.

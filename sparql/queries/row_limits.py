@@ -1,4 +1,4 @@
-r"""Read and change how many rows a SELECT query asks for: LIMIT and OFFSET at its end.
+r"""Read and change which rows a SELECT query asks for: DISTINCT, and LIMIT and OFFSET at its end.
 
 Those of sub-queries do not count. Nothing else of the query is read.
 """
@@ -33,6 +33,16 @@ def row_limit(query: str) -> int | None:
     5
     """
     return _read_end(query).limit
+
+
+def is_distinct(query: str) -> bool:
+    """Return whether a SELECT query asks for each row once.
+
+    >>> is_distinct("SELECT DISTINCT * {}"), is_distinct("SELECT * { { SELECT DISTINCT * {} } }")
+    (True, False)
+    """
+    words = (token.text.upper() for token in tokens(query) if token.kind == "word")
+    return "SELECT" in words and next(words, "") == "DISTINCT"
 
 
 def row_beyond(query: str, count: int) -> str:

@@ -8,6 +8,7 @@ from kbqa.sparql.terms import (
     XSD_NS,
     LiteralTerm,
     full_iri,
+    has_scheme,
     iri,
     is_mid,
     is_well_formed,
@@ -51,11 +52,24 @@ def test_is_mid(text: str, expected: bool) -> None:
         ("m.0abc", f"{FREEBASE_NS}m.0abc"),
         ("people.person.gender", f"{FREEBASE_NS}people.person.gender"),
         ("http://www.w3.org/2002/07/owl#sameAs", "http://www.w3.org/2002/07/owl#sameAs"),
+        ("urn:isbn:0451450523", "urn:isbn:0451450523"),
+        ("mailto:ann@example.org", "mailto:ann@example.org"),
+        ("tag:example.org,2026:a", "tag:example.org,2026:a"),
+        (f"{FREEBASE_NS}urn:isbn:0451450523", f"{FREEBASE_NS}urn:isbn:0451450523"),
+        (f"{FREEBASE_NS}_:b1", f"{FREEBASE_NS}_:b1"),
+        (FREEBASE_NS, FREEBASE_NS),
     ],
 )
 def test_a_resource_is_an_iri_and_back(resource: str, full: str) -> None:
     assert (iri(resource), full_iri(resource)) == (f"<{full}>", full)
     assert resource_id(full) == resource
+
+
+@given(st.sampled_from(["", FREEBASE_NS]), st.text(st.sampled_from("m.0a:/_-é#"), min_size=1))
+def test_every_iri_has_one_id(namespace: str, rest: str) -> None:
+    full = namespace + rest
+    if namespace or has_scheme(full):
+        assert full_iri(resource_id(full)) == full
 
 
 @pytest.mark.parametrize(
@@ -73,6 +87,7 @@ def test_what_would_end_an_iri_is_refused(resource: str) -> None:
         (LiteralTerm("Jamaika", language="de"), '"Jamaika"@de'),
         (LiteralTerm("1980", "gYear"), f'"1980"^^<{XSD_NS}gYear>'),
         (LiteralTerm("x", "http://example.org/t"), '"x"^^<http://example.org/t>'),
+        (LiteralTerm("x", "urn:type:t"), '"x"^^<urn:type:t>'),
         (LiteralTerm('a "b" \\ c\n\r\t\x1a'), r'"a \"b\" \\ c\n\r\t\u001A"'),
     ],
 )
@@ -101,6 +116,9 @@ def test_a_quoted_text_is_one_literal_with_that_text(text: str) -> None:
         "user.a.b$002F",
         "http://de.wikipedia.org/wiki/Köln?a=b#c",
         "http://[::1]",
+        "urn:isbn:0451450523",
+        "urn:a b",
+        "urn:a[b]",
         "50%",
         "_:b1",
         "a b",
@@ -135,7 +153,7 @@ def _written_parses(term: str | LiteralTerm) -> bool:
         return False
 
 
-@given(st.one_of(ODD, ODD.map("http://{}".format)))
+@given(st.one_of(ODD, ODD.map("http://{}".format), ODD.map("urn:{}".format)))
 def test_a_well_formed_resource_parses(resource: str) -> None:
     if is_well_formed(resource):
         assert parses(iri(resource))

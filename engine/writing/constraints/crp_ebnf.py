@@ -13,9 +13,14 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from string import ascii_lowercase
 
-from kbqa.engine.writing.constraints.crp_grammar import ANSWER, INNER, MAX_HOPS, MAX_LIMIT
+from kbqa.engine.writing.constraints.crp_grammar import (
+    ANSWER,
+    INNER,
+    MAX_HOPS,
+    MAX_LIMIT,
+    is_sayable,
+)
 from kbqa.engine.writing.constraints.decoding import Decoding, check_form
-from kbqa.engine.writing.constraints.path_walk import is_sayable
 from kbqa.engine.writing.prompt import PromptFormat
 from kbqa.sparql.forms import relation_text
 

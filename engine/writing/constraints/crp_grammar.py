@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 
 from kbqa.sparql.crp import Hop
 from kbqa.sparql.forms import relation_id, relation_text
+from kbqa.sparql.terms import is_well_formed
 
 MAX_HOPS = 6
 """Hops of a main path; the published ones have five at most."""
@@ -139,6 +140,17 @@ def arrow(hop: Hop) -> str:
     """
     text = relation_text(hop.relation)
     return f" -[R[{text}]]->" if hop.inverse else f" -[{text}]->"
+
+
+def is_sayable(relation: str) -> bool:
+    """Return whether a relation can be written in words and read again.
+
+    >>> is_sayable("film.actor.film"), is_sayable("http://example.org/p.q")
+    (True, False)
+    """
+    text = arrow(Hop(relation))
+    is_read = _ARROW.fullmatch(text) is not None and _read_arrow(text).relation == relation
+    return is_read and is_well_formed(relation)
 
 
 def topic_line(name: str) -> str:

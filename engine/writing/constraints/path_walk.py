@@ -9,12 +9,12 @@ Source: none of the papers; RouterKGQA verifies a path after it is written (§3.
 from collections.abc import Iterable, Mapping, Sequence
 
 from kbqa.engine.exploring.path_ends import PathEnds
-from kbqa.engine.writing.constraints.crp_grammar import TextSet, arrow, topic_line
+from kbqa.engine.writing.constraints.crp_grammar import TextSet, arrow, is_sayable, topic_line
 from kbqa.kb.graph import Graph
 from kbqa.kb.names.keys import decode_name
 from kbqa.sparql.crp import Entity, Hop
-from kbqa.sparql.forms import relation_id, relation_text
-from kbqa.sparql.terms import LiteralTerm, Term, is_well_formed
+from kbqa.sparql.forms import relation_text
+from kbqa.sparql.terms import LiteralTerm, Term
 
 _DESCRIBES = "type."
 """The prefix of relations for names and types. They occur in 4 of the 6,617 main paths of
@@ -165,15 +165,6 @@ def _may_answer(end: Term) -> bool:
     """Return whether queries keep a node: of texts in a language, they keep only English ones."""
     language = end.language if isinstance(end, LiteralTerm) else None
     return language is None or language.lower().split("-")[0] == "en"
-
-
-def is_sayable(relation: str) -> bool:
-    """Return whether a relation can be written in words and read again."""
-    return (
-        "." in relation
-        and is_well_formed(relation)
-        and (relation_id(relation_text(relation)) == relation)
-    )
 
 
 def _leads_on(relation: str) -> bool:

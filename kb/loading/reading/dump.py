@@ -4,6 +4,7 @@ A file is refused if its first lines show that it is no Freebase dump. Otherwise
 looked at here, but in `kbqa.kb.loading.reading.filter_block`.
 """
 
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from kbqa.kb.loading.reading.cleaning import (
 )
 from kbqa.kb.loading.reading.compression import READ_ERRORS, HashedFile, decompress
 from kbqa.sparql.errors import DumpError, InputError
+from kbqa.sparql.terms import FREEBASE_NS
 
 STDIN = "-"
 
@@ -28,6 +30,7 @@ BLOCK_BYTES = 16 << 20
 
 _PROBED_LINES = 1000
 _FREEBASE = b"freebase.com/"
+_IDS = re.compile(rb"[^\s<>\":]+(?:\t[^\t\n<>]+){2}\s*")
 _OTHER_DATA_SETS = {
     b"dbpedia.org/": "DBpedia",
     b"wikidata.org/": "Wikidata",
@@ -237,6 +240,11 @@ def _advice(line: bytes, reason: str) -> str:
         return (
             f"It is a data set derived from Freebase ({reason}) or a dump from before 2012. "
             "Load one of the RDF dumps of 2013 to 2015."
+        )
+    if _IDS.fullmatch(start):
+        return (
+            "It is rows of ids without IRIs, as in the subset of FreebaseQA. Write each id in full "
+            f"(<{FREEBASE_NS}m.0abc>), each text in quotes, and a dot at the end."
         )
     if reason == FOUR_TERMS:
         return "It may be N-Quads: remove the graph name from each line first."

@@ -64,6 +64,16 @@ def test_a_reply_is_a_text_and_what_it_took(server):
     ]
 
 
+def test_a_server_of_this_machine_is_asked_without_the_proxy(server, monkeypatch):
+    for name in ("http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    server.says("Ann")
+    assert chat_with(server).complete(WHO, max_tokens=9).text == "Ann"
+    far = OpenAIChat("http://far.invalid/v1", "smol", retrying=ONCE)
+    with pytest.raises(ModelError, match=r"at http://far\.invalid/v1 through the proxy http://127"):
+        far.complete(WHO, max_tokens=9)
+
+
 def test_openai_itself_is_told_the_limit_by_its_newer_name(server, monkeypatch):
     monkeypatch.setattr("kbqa.engine.chat.completion.OPENAI_URL", server.url)
     server.says("Ann")

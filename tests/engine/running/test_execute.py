@@ -13,6 +13,8 @@ from kbqa.engine.running.reach import find_break
 from kbqa.engine.running.tried import Execution, Tried
 from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.graph import Graph
+from kbqa.kb.loading.load import load_freebase
+from kbqa.kb.loading.rules import profile
 from kbqa.kb.names.search import open_names
 from kbqa.kb.open import open_graph
 from kbqa.sparql.crp import Crp, Entity, Kind
@@ -125,6 +127,33 @@ def test_constraints_are_relaxed_in_the_papers_order(
     assert (relaxed(execution).level, len(relaxed(execution).dropped)) == (level, dropped)
     for constraint in relaxed(execution).dropped:
         assert constraint not in relaxed(execution).crp.constraints
+
+
+def test_a_topic_is_as_likely_as_the_linker_says_unless_it_is_a_class(tmp_path: Path) -> None:
+    """A foreign IRI is an entity as well."""
+    ns, dump = "http://rdf.freebase.com/ns", tmp_path / "dump.nt"
+    subjects = ("urn:x:kenya", f"{ns}/m.0k")
+    dump.write_text(
+        "".join(
+            f"<{subject}>\t<{ns}/location.country.capital>\t<{ns}/m.0n>\t.\n"
+            f"<{subject}>\t<{ns}/type.object.type>\t<{ns}/location.country>\t.\n"
+            for subject in subjects
+        )
+    )
+    load_freebase([dump], tmp_path / "store", rules=profile("full"))
+    texts = {
+        "<urn:x:kenya> -> location.country.capital": 0.3,
+        "m.0k -> location.country.capital": 0.2,
+        "ns:location.country <- type.object.type": 1.0,
+    }
+    linked = [
+        LinkedEntity(m, "Kenya", "kenya", s) for m, s in (("urn:x:kenya", 0.3), ("m.0k", 0.2))
+    ]
+    with open_graph(tmp_path / "store") as graph, closing(open_names(graph)) as names:
+        executor = Executor(graph, Grounder(graph, names, linked), Clock(), 5)
+        tried = executor.run_all([Candidate(text, -1.0, 9) for text in texts])
+    assert [each.problem for each in tried] == [None] * 3
+    assert [each.topic_score for each in tried] == list(texts.values())
 
 
 def test_the_constraint_with_the_least_likely_name_is_relaxed_first(graph: Graph) -> None:

@@ -1,7 +1,11 @@
 """What paths say that count, ask for yes or no, or compare, run as candidates of a question."""
 
+import http.server
+import json
+import threading
+import urllib.parse
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,13 +17,17 @@ from kbqa.engine.method import Clock
 from kbqa.engine.running.confidence import ConfidenceModel
 from kbqa.engine.running.evidence import find_evidence
 from kbqa.engine.running.execute import Executor, Policy
+from kbqa.engine.running.outcome import PathRunner
 from kbqa.engine.running.tried import Execution, Tried
 from kbqa.engine.writing.generate import Candidate
+from kbqa.kb.endpoint.sparql_endpoint import SparqlEndpoint
 from kbqa.kb.graph import Graph, Table
 from kbqa.kb.names.search import open_names
 from kbqa.kb.open import open_graph
 from kbqa.kb.schema.graph_schema import GraphSchema
-from kbqa.sparql.terms import LiteralTerm
+from kbqa.sparql.errors import MalformedResult
+from kbqa.sparql.forms import read_crp
+from kbqa.sparql.terms import XSD_NS, LiteralTerm
 
 SIBLINGS = "Justin Bieber -> people.person.sibling_s -> people.sibling_relationship.sibling"
 CAPITAL = "Jamaica -> location.country.capital"
@@ -302,3 +310,57 @@ def test_no_country_borders_both_itself_and_another(demo: Graph) -> None:
         text = f"{first} {OF_ITS_NEIGHBOURS}\n?x {OF_ITS_NEIGHBOURS} = {second}"
         found = tried_all(demo, text, relax=False, schema=GraphSchema(demo)).answering
         assert found is None or not {first, second} & set(found.terms)
+
+
+@contextmanager
+def _repeating_endpoint(count: str) -> Iterator[SparqlEndpoint]:
+    """Open an endpoint that repeats rows of floats, as Virtuoso's DISTINCT and groups do."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+            (query,) = urllib.parse.parse_qs(body)["query"]
+            name, texts = ("count", [count]) if "(COUNT(" in query else ("x", ["1.5", "2.5", "2.5"])
+            value = {"type": "typed-literal", "datatype": f"{XSD_NS}float"}
+            bindings = [{name: {**value, "value": text}} for text in texts]
+            result = {"head": {"vars": [name]}, "results": {"bindings": bindings}}
+            self.send_response(200)
+            self.send_header("Content-Type", "application/sparql-results+json")
+            self.end_headers()
+            self.wfile.write(json.dumps(result).encode())
+
+        def log_message(self, *args: object) -> None:
+            """Keep quiet."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        try:
+            with SparqlEndpoint(f"http://127.0.0.1:{server.server_address[1]}/") as graph:
+                yield graph
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize("lines", ["", "\ncount", "\nlargest 3 ?x -> a.c", "\n?x > 1\nask"])
+def test_answers_that_a_server_repeats_are_listed_and_counted_once(lines: str) -> None:
+    crp, _ = read_crp(f"ns:m.0a -> a.b{lines}")
+    with _repeating_endpoint("3") as graph:
+        outcome = PathRunner(graph, lambda: 5).run(crp)
+    assert outcome is not None
+    assert [row[0] for row in outcome.table.rows] == [
+        LiteralTerm("1.5", "float"),
+        LiteralTerm("2.5", "float"),
+    ]
+    assert outcome.count == (2 if lines == "\ncount" else None)
+
+
+@pytest.mark.parametrize("count", ["2.0", "", "-1", "many", "9" * 5000])
+def test_a_count_that_is_no_number_is_a_malformed_result(
+    count: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kbqa.engine.running.outcome.MAX_ANSWERS", 1)
+    crp, _ = read_crp("ns:m.0a -> a.b\ncount")
+    with _repeating_endpoint(count) as graph, pytest.raises(MalformedResult, match="counted"):
+        PathRunner(graph, lambda: 5).run(crp)

@@ -1,5 +1,8 @@
 """What `kbqa sparql`, `kbqa relations` and `kbqa entities` do with odd arguments and outputs."""
 
+import csv
+import io
+import json
 import os
 import subprocess
 import sys
@@ -7,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from kbqa.kb.commands.result_formats import format_rows
+from kbqa.kb.graph import Table
 from kbqa.kb.open import open_graph
+from kbqa.sparql.terms import LiteralTerm
 
 
 def _run(
@@ -108,3 +114,28 @@ def test_an_argument_that_is_no_text_is_refused(small_store: Path) -> None:
 def test_a_store_may_be_a_plain_text(small_store: Path) -> None:
     with open_graph(store=str(small_store)) as graph:
         assert graph.ask("ASK { ?s ?p ?o }")
+
+
+@pytest.mark.parametrize("full", ["urn:isbn:0451450523", "mailto:ann@x.org", "tag:x.org,2026:a"])
+def test_an_iri_without_slashes_is_no_freebase_id(small_store: Path, full: str) -> None:
+    with open_graph(small_store) as graph:
+        table = graph.select(f'SELECT ?x ?y {{ BIND(<{full}> AS ?x) BIND("1"^^<{full}> AS ?y) }}')
+    said = {style: format_rows(table, style).splitlines()[-1] for style in ("table", "csv", "tsv")}
+    assert said == {
+        "table": f"{full}  1",
+        "csv": f'"{full}",1' if "," in full else f"{full},1",
+        "tsv": f'<{full}>\t"1"^^<{full}>',
+    }
+    (row,) = json.loads(format_rows(table, "json"))["results"]["bindings"]
+    assert row == {
+        "x": {"type": "uri", "value": full},
+        "y": {"type": "literal", "value": "1", "datatype": full},
+    }
+
+
+@pytest.mark.parametrize("text", ["a\rb", "a\nb", "a\r\nb", 'a"b', "a,b", ""])
+def test_csv_is_read_as_it_was_written(text: str) -> None:
+    rows = ((LiteralTerm(text), "urn:x"), (LiteralTerm(text), None))
+    written = format_rows(Table(("x", "y"), rows), "csv")
+    read = list(csv.reader(io.StringIO(written, newline="")))
+    assert read == [["x", "y"], [text, "urn:x"], [text, ""]]

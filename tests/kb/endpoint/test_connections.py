@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from kbqa.kb.endpoint.sparql_endpoint import SparqlEndpoint
+from kbqa.kb.health.endpoint_health import check_endpoint
 from kbqa.sparql.errors import EndpointDown, QueryTimeout
 
 YES = json.dumps({"head": {}, "boolean": True}).encode()
@@ -119,10 +120,27 @@ def test_a_proxy_of_the_environment_is_used(
 ) -> None:
     monkeypatch.setenv("http_proxy", server.url.replace("/sparql", ""))
     monkeypatch.setenv("https_proxy", server.url.replace("/sparql", ""))
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
     with SparqlEndpoint("http://far.invalid/sparql") as far, SparqlEndpoint(server.url) as near:
         assert far.ask("ASK {}")
         assert near.ask("ASK {}")
     assert server.requests == ["http://far.invalid/sparql", "/sparql"]
-    with pytest.raises(EndpointDown, match="the proxy answers with HTTP status 501"):
+    with pytest.raises(EndpointDown, match=r"through the proxy .*answers with HTTP status 501"):
         SparqlEndpoint("https://far.invalid/sparql").ask("ASK {}")
+
+
+def test_a_failure_through_a_proxy_names_the_proxy_without_its_password(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    monkeypatch.setenv("http_proxy", f"http://ann:secret@127.0.0.1:{port}")
+    with pytest.raises(EndpointDown) as caught:
+        SparqlEndpoint("http://far.invalid/sparql").ask("ASK {}")
+    through = (
+        f"http://far.invalid/sparql through the proxy http://***@127.0.0.1:{port} does not answer"
+    )
+    assert str(caught.value).startswith(f"endpoint {through} (")
+    assert "The variable NO_PROXY lists hosts" in str(caught.value)
+    (finding,) = check_endpoint("http://far.invalid/sparql")
+    assert "through the proxy" in finding.finding
+    assert finding.advice.startswith("Are the proxy and the server up")

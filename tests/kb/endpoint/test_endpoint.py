@@ -7,16 +7,22 @@ import socket
 import threading
 import time
 import urllib.parse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from kbqa.kb.commands.result_formats import format_rows
 from kbqa.kb.endpoint.sparql_endpoint import SparqlEndpoint
 from kbqa.kb.graph import Graph
 from kbqa.sparql.errors import (
     EndpointError,
     GraphError,
     InputError,
+    KbqaError,
     MalformedResult,
     PartialResult,
     QuerySyntaxError,
@@ -25,6 +31,7 @@ from kbqa.sparql.errors import (
     ResultTruncated,
 )
 from kbqa.sparql.queries.row_limits import row_limit
+from kbqa.sparql.terms import FREEBASE_NS, XSD_NS, LiteralTerm
 
 QUERY = "SELECT ?x { ?x ?y ?z }"
 JSON = "application/sparql-results+json"
@@ -73,9 +80,9 @@ class _Server:
         self._server.server_close()
 
 
-def _reply(status: int, kind: str, body: str, **headers: str) -> Answer:
+def _reply(status: int, kind: str, body: str, code: str = "utf-8", **headers: str) -> Answer:
     def answer(handler: http.server.BaseHTTPRequestHandler) -> None:
-        data = body.encode()
+        data = body.encode(code)
         handler.send_response_only(status)
         handler.send_header("Content-Type", kind)
         handler.send_header("Content-Length", str(len(data)))
@@ -109,6 +116,13 @@ def _break_off(handler: http.server.BaseHTTPRequestHandler) -> None:
     handler.send_header("Content-Length", "1000")
     handler.end_headers()
     handler.wfile.write(b'{"head": {"vars"')
+
+
+@pytest.fixture(scope="module")
+def steady_server() -> Iterator[_Server]:
+    running = _Server()
+    yield running
+    running.close()
 
 
 @pytest.fixture
@@ -152,6 +166,36 @@ def server() -> Iterator[_Server]:
             id="Virtuoso's partial rows",
         ),
         pytest.param(_reply(206, JSON, json.dumps(ROWS)), PartialResult, "only part", id="206"),
+        pytest.param(
+            _reply(200, "application/sparql-results+xml", '<?xml version="1.0"?><sparql/>'),
+            EndpointError,
+            r"sends XML results \(application/sparql-results\+xml\) although it was asked for JSON",
+            id="XML results",
+        ),
+        pytest.param(
+            _reply(200, JSON, '{"head":{"vars":["x"]},"results":{"bindings":[{"x":{"type":'),
+            MalformedResult,
+            "broke off in the middle",
+            id="JSON that is cut off between values",
+        ),
+        pytest.param(
+            _reply(200, JSON, json.dumps(ROWS).replace('"3"', r'"\U0001B000"')),
+            MalformedResult,
+            r"answered with JSON that does not parse: Invalid \\escape: line 1",
+            id="an escape that JSON does not have",
+        ),
+        pytest.param(
+            _reply(200, JSON, json.dumps(ROWS).replace('"3"', '"\u00e9"'), "latin-1"),
+            MalformedResult,
+            "answered with JSON that does not parse: 'utf-8' codec can't decode byte 0xe9",
+            id="JSON in Latin-1",
+        ),
+        pytest.param(
+            _reply(200, JSON, '{"error": {"message": "Transaction deadlocked"}}'),
+            MalformedResult,
+            "not a SPARQL result: .*Transaction deadlocked",
+            id="an error with the status of success",
+        ),
         pytest.param(_reply(200, JSON, "[]"), MalformedResult, "not a SPARQL result", id="a list"),
         pytest.param(_reply(200, JSON, "{}"), MalformedResult, "not a SPARQL result", id="no rows"),
         pytest.param(
@@ -206,8 +250,20 @@ def server() -> Iterator[_Server]:
         pytest.param(
             _reply(429, "text/plain", "slow down"),
             EndpointError,
-            "HTTP status 429: slow down",
+            "HTTP status 429: slow down$",
             id="too many requests",
+        ),
+        pytest.param(
+            _reply(429, "text/html", "<h1>429</h1> See our timeout policy.", Retry_After="7"),
+            EndpointError,
+            r"HTTP status 429: 429 See our timeout policy\. Ask again in 7 s\.$",
+            id="too many requests, with words about time",
+        ),
+        pytest.param(
+            _reply(405, "text/plain", "not here"),
+            EndpointError,
+            r"HTTP status 405: not here\. kbqa asks by POST\.",
+            id="no POST",
         ),
         pytest.param(
             _reply(200, JSON, "[" * 300_000), MalformedResult, "nested too deeply", id="nested"
@@ -230,7 +286,13 @@ def server() -> Iterator[_Server]:
             r"has moved to https://\*\*\*@host/sparql\. Use that URL",
             id="moved",
         ),
-        pytest.param(_break_off, EndpointError, "does not answer", id="connection lost"),
+        pytest.param(
+            _reply(308, "text/html", "", Location="/sparql/"),
+            EndpointError,
+            r"has moved to http://127\.0\.0\.1:[0-9]+/sparql/\. Use that URL",
+            id="moved to a relative URL",
+        ),
+        pytest.param(_break_off, MalformedResult, "broke off in the mid", id="connection lost"),
     ],
 )
 def test_wrong_answers_are_told_apart(
@@ -350,6 +412,211 @@ def test_rows_of_every_kind_of_term(server: _Server) -> None:
     graph: Graph = SparqlEndpoint(server.url)
     first, second = graph.select(QUERY).rows
     assert [str(first[1]), second] == ["None", ("_:b0", "http://x/y")]
+
+
+def test_control_characters_and_nan_are_read_as_virtuoso_writes_them(server: _Server) -> None:
+    cells = '{"x":{"type":"literal","value":"a\tb\x1a"}},{"x":{"type":"literal","value":NaN}}'
+    cells += ',{"x":{"type":"literal","value":-Infinity}}'
+    server.answer = _reply(
+        200, JSON, f'{{"head":{{"vars":["x"]}},"results":{{"bindings":[{cells}]}}}}'
+    )
+    rows = SparqlEndpoint(server.url).select(QUERY).rows
+    assert rows == tuple((LiteralTerm(text),) for text in ("a\tb\x1a", "NaN", "-INF"))
+
+
+def _result(*rows: Sequence[object]) -> str:
+    names = "xyz"[: len(rows[0])]
+    bindings = [dict(zip(names, row, strict=True)) for row in rows]
+    return json.dumps({"head": {"vars": list(names)}, "results": {"bindings": bindings}})
+
+
+@pytest.mark.parametrize(
+    ("binding", "shown"),
+    [
+        ({"type": "literal", "value": None}, r"\{'type': 'literal', 'value': None\}"),
+        ({"type": "literal", "value": 5}, r"\{'type': 'literal', 'value': 5\}"),
+        ({"type": "literal", "value": "a", "xml:lang": 7}, "'xml:lang': 7"),
+        ({"type": "literal", "value": "a", "datatype": "b"}, "'datatype': 'b'"),
+        ({"value": "a"}, r"\{'value': 'a'\}"),
+        ({"type": "triple", "value": {}}, "'type': 'triple'"),
+        ({"type": "uri", "value": ""}, r"\{'type': 'uri', 'value': ''\}"),
+        (None, "None"),
+    ],
+)
+def test_a_value_that_is_no_term_is_named_with_its_endpoint(
+    server: _Server, binding: object, shown: str
+) -> None:
+    server.answer = _reply(200, JSON, _result([binding]))
+    expected = f"^endpoint {server.url} answered with a value that is not an RDF term: .*{shown}"
+    with pytest.raises(MalformedResult, match=expected):
+        SparqlEndpoint(server.url).select(QUERY)
+
+
+ODD = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.text(max_size=3),
+    st.just([]),
+    st.just({}),
+)
+IDS = st.sampled_from(
+    ["http://rdf.freebase.com/ns/m.0a", "http://rdf.freebase.com/ns/a.b", "urn:c"]
+)
+TERMS = st.one_of(
+    st.fixed_dictionaries({"type": st.just("uri"), "value": IDS}),
+    st.fixed_dictionaries({"type": st.just("bnode"), "value": st.just("b0")}),
+    st.fixed_dictionaries(
+        {"type": st.sampled_from(["literal", "typed-literal"]), "value": st.sampled_from("ab3")},
+        optional={"datatype": IDS, "xml:lang": st.sampled_from(["", "en", "de"])},
+    ),
+)
+BINDINGS = st.one_of(
+    TERMS,
+    TERMS,
+    ODD,
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "type": st.one_of(st.sampled_from(["uri", "literal", "bnode"]), ODD),
+            "value": st.one_of(IDS, ODD),
+            "datatype": ODD,
+            "xml:lang": ODD,
+        },
+    ),
+)
+RESULTS = st.integers(0, 4).flatmap(
+    lambda width: st.fixed_dictionaries(
+        {
+            "head": st.just({"vars": list("wxyz"[:width])}),
+            "results": st.fixed_dictionaries(
+                {
+                    "bindings": st.lists(
+                        st.one_of(
+                            st.fixed_dictionaries(dict.fromkeys("wxyz"[:width], BINDINGS)),
+                            st.dictionaries(st.sampled_from("wxyz"), BINDINGS),
+                            ODD,
+                        ),
+                        max_size=4,
+                    )
+                }
+            ),
+        }
+    )
+)
+
+
+@settings(max_examples=150)
+@given(RESULTS)
+def test_any_result_is_read_right_or_is_an_error_of_ours(
+    steady_server: _Server, result: dict[str, object]
+) -> None:
+    steady_server.answer = _reply(200, JSON, json.dumps(result))
+    endpoint = SparqlEndpoint(steady_server.url)
+    start, relation = "m.0a", "a.b"
+    found: dict[str, Any] = {}
+    searches: dict[str, Callable[[], object]] = {
+        "select": lambda: endpoint.select("SELECT DISTINCT * { ?x ?y ?z }"),
+        "relations": lambda: endpoint.relations(start, "out"),
+        "frontier relations": lambda: endpoint.frontier_relations([start], "in"),
+        "relations of each": lambda: endpoint.relations_of_each([start], "in"),
+        "neighbours": lambda: endpoint.neighbours(start, relation, "out"),
+        "neighbours of each": lambda: endpoint.neighbours_of_each([(start, relation)], "out"),
+        "edges": lambda: endpoint.edges([start], "out", 10),
+        "labels": lambda: endpoint.labels([start]),
+        "types": lambda: endpoint.types(start),
+        "count": lambda: endpoint.first_neighbours(start, relation, "out", 0),
+        "all relations": endpoint.all_relations,
+    }
+    for name, search in searches.items():
+        with suppress(KbqaError):
+            found[name] = search()
+    if (table := found.get("select")) is not None:
+        assert table.variables == tuple(result["head"]["vars"])
+        assert len(set(table.rows)) == len(table.rows)
+        assert all(isinstance(t, str | LiteralTerm | None) for row in table.rows for t in row)
+        for style in ("table", "csv", "tsv"):
+            format_rows(table, style)
+        json.loads(format_rows(table, "json"), parse_constant=pytest.fail)
+    relations = [*found.get("relations", ()), *found.get("frontier relations", ())]
+    relations += found.get("relations of each", {}).get(start, ())
+    relations += found.get("edges", {}).get(start, {})
+    assert set(relations) <= {"m.0a", "a.b", "urn:c"}
+    ends = [*found.get("neighbours", ()), *found.get("neighbours of each", {}).values()]
+    assert all(isinstance(end, str | LiteralTerm | Sequence) for end in ends)
+    assert all(isinstance(name, str) for name in found.get("labels", {}).values())
+    if "count" in found:
+        assert found["count"].hidden >= 0
+
+
+@given(st.lists(TERMS, max_size=4))
+def test_rows_of_terms_are_read_as_they_were_sent(
+    steady_server: _Server, terms: list[dict[str, str]]
+) -> None:
+    bindings = [{"x": term} for term in terms]
+    result = {"head": {"vars": ["x"]}, "results": {"bindings": bindings}}
+    steady_server.answer = _reply(200, JSON, json.dumps(result))
+    table = SparqlEndpoint(steady_server.url).select(QUERY)
+    read = json.loads(format_rows(table, "json"))["results"]["bindings"]
+    for term in terms:
+        term["type"] = term["type"].removeprefix("typed-")
+        if term["type"] == "literal" and not term.get("xml:lang"):
+            term.pop("xml:lang", None)
+        elif "xml:lang" in term:
+            term.pop("datatype", None)
+    assert read == bindings
+
+
+def test_rows_that_the_server_repeats_come_once(server: _Server) -> None:
+    graph = SparqlEndpoint(server.url)
+    number = {"type": "typed-literal", "value": "43.7746", "datatype": f"{XSD_NS}float"}
+    ids = [{"type": "uri", "value": f"{FREEBASE_NS}{each}"} for each in ("m.0a", "a.b")]
+    server.answer = _reply(200, JSON, _result([number], [number], [ids[0]]))
+    terms = [LiteralTerm("43.7746", "float"), "m.0a"]
+    assert graph.select("SELECT DISTINCT ?x { ?x ?y ?z }").rows == tuple((t,) for t in terms)
+    assert len(graph.select(QUERY).rows) == 3
+    assert graph.neighbours("m.0a", "a.b", "out") == terms
+    assert graph.first_neighbours("m.0a", "a.b", "out").terms == (terms[0], "m.0a")
+    server.answer = _reply(200, JSON, _result([*ids, number], [*ids, number]))
+    assert graph.neighbours_of_each([("m.0a", "a.b")], "out") == {("m.0a", "a.b"): terms[:1]}
+    assert graph.edges(["m.0a"], "out") == {"m.0a": {"a.b": terms[:1]}}
+    server.answer = _reply(200, JSON, _result([ids[1]], [ids[1]]))
+    assert graph.relations("m.0a", "out") == ["a.b"]
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        ({"de": "Farbe", "en-GB": "Colour"}, "Colour"),
+        ({"de": "Farbe", "en-GB": "Colour", "": "Tint"}, "Colour"),
+        ({"en-US": "Truck", "en-GB": "Lorry", "en": "HGV"}, "HGV"),
+        ({"en-US": "Truck", "en-GB": "Lorry", "zh-Hant": "Zed"}, "Lorry"),
+        ({"EN-gb": "Colour", "de": "Farbe"}, "Colour"),
+        ({"en": "", "de": "Name"}, "Name"),
+        ({"en": " \n"}, None),
+    ],
+)
+def test_a_name_is_english_of_any_country_and_not_blank(
+    server: _Server, names: dict[str, str], shown: str | None
+) -> None:
+    mid = {"type": "uri", "value": f"{FREEBASE_NS}m.0a"}
+    texts = [{"type": "literal", "value": text, "xml:lang": tag} for tag, text in names.items()]
+    server.answer = _reply(200, JSON, _result(*([mid, text] for text in texts)))
+    assert SparqlEndpoint(server.url).labels(["m.0a", "http://a b"]).get("m.0a") == shown
+
+
+def test_a_user_without_a_password_is_sent(server: _Server) -> None:
+    sent: list[str | None] = []
+
+    def note(handler: http.server.BaseHTTPRequestHandler) -> None:
+        sent.append(handler.headers["Authorization"])
+        _reply(200, JSON, json.dumps(ROWS))(handler)
+
+    server.answer = note
+    SparqlEndpoint(server.url.replace("http://", "http://ann@")).select(QUERY)
+    SparqlEndpoint(server.url).select(QUERY)
+    assert sent == ["Basic YW5uOg==", None]
 
 
 def test_endpoint_that_is_down() -> None:

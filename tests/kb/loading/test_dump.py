@@ -223,6 +223,11 @@ def test_a_dump_with_a_name_too_long_for_the_disk_is_named() -> None:
         pytest.param(b"", "is empty", id="empty"),
         pytest.param(b"<!DOCTYPE html>\n<html>\n", "line 1: .*web page", id="HTML"),
         pytest.param(b'{"id": 1}\n', "line 1: .*JSON", id="JSON"),
+        pytest.param(
+            b"m.03_bjc\ttype.object.name\tAkrotiri and Dhekelia\n",
+            "line 1: .*It is rows of ids without IRIs, as in the subset of FreebaseQA",
+            id="ids without IRIs",
+        ),
         pytest.param(b'<?xml version="1.0"?>\n<rdf:RDF>\n', "line 1: .*XML", id="RDF/XML"),
         pytest.param(
             b"\n# old\nns:a ns:b ns:c;\n  ns:d ns:e.\n", "line 3: .*Turtle", id="Turtle lists"

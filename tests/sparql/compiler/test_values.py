@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from kbqa.sparql.compiler.values import comparison, equal_literals, is_date, is_number, values_block
@@ -78,6 +80,7 @@ def test_what_a_literal_is(literal: LiteralTerm, date: bool, number: bool) -> No
         (LiteralTerm("007", "integer"), "007 7 7.0"),
         (LiteralTerm("2.50"), "2.50 2.5"),
         (LiteralTerm("100"), "100 100.0"),
+        (LiteralTerm("1999-04-12T21:00"), "1999-04-12T21:00:00 1999-04-12T21:00:00Z"),
         (LiteralTerm("-1.5e3"), "-1.5e3 -1500 -1500.0"),
         (LiteralTerm("1e999999999"), "1e999999999"),
         (LiteralTerm("nan", "float"), "nan"),
@@ -87,10 +90,17 @@ def test_what_a_literal_is(literal: LiteralTerm, date: bool, number: bool) -> No
 )
 def test_equal_literals(literal: LiteralTerm, texts: str) -> None:
     equal = equal_literals(literal)
-    assert {one.text for one in equal} == set(texts.split())
+    to_the_second = [text for text in texts.split() if re.search(r"T\d\d:\d\d:00Z?$", text)]
+    to_the_minute = {re.sub(r":00(Z?)$", r"\1", text) for text in to_the_second}
+    assert {one.text for one in equal} == set(texts.split()) | to_the_minute
     assert LiteralTerm(literal.text) in equal
     assert literal in equal
     assert len(set(equal)) == len(equal)
+
+
+def test_a_number_equals_a_year_beyond_9999() -> None:
+    assert LiteralTerm("12000", "gYear") in equal_literals(LiteralTerm("12000"))
+    assert LiteralTerm("12", "gYear") not in equal_literals(LiteralTerm("12"))
 
 
 def test_a_bare_year_equals_dates_and_numbers() -> None:

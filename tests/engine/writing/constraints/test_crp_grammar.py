@@ -10,8 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbqa.engine.writing.constraints.crp_grammar import OneOf, Options, Region, start
+from kbqa.engine.writing.constraints.crp_grammar import (
+    OneOf,
+    Options,
+    Region,
+    arrow,
+    is_sayable,
+    start,
+)
 from kbqa.engine.writing.constraints.path_walk import KnownRelations
+from kbqa.sparql.crp import Hop
 from kbqa.sparql.errors import CrpSyntaxError
 from kbqa.sparql.forms import (
     parse_routerkgqa,
@@ -162,6 +170,18 @@ def test_routerkgqas_form_does_not_say_it(text):
 )
 def test_what_is_no_path_in_the_extended_form_may_not(text):
     assert not is_whole(text, is_extended=True)
+
+
+IDS = st.text(st.sampled_from("ab1é._ ,-/:#$[]%"), min_size=1, max_size=8)
+
+
+@given(st.one_of(IDS, IDS.map("http://x.org/{}".format), st.from_regex(r"[a-z_]+(\.[a-z_]+)+")))
+def test_a_relation_is_sayable_if_the_grammar_reads_its_arrow(relation: str) -> None:
+    text = f"Main Path:\n Kenya{arrow(Hop(relation))} ?x"
+    ends = _endings(text, start(KnownRelations([relation])))
+    assert any(options.may_end for options in ends) == is_sayable(relation)
+    if is_sayable(relation):
+        assert parse_routerkgqa(text).crp.path == (Hop(relation),)
 
 
 @given(st.data())
