@@ -29,7 +29,6 @@ from kbqa.engine.serve.records import (
     RunPathBody,
 )
 from kbqa.engine.serve.routes.parts import CLIENT_LEFT, TheService, TheVisit, until_gone
-from kbqa.engine.serve.routes.sparql import text2sparql
 from kbqa.engine.serve.service import Service
 from kbqa.engine.serve.settings import MAX_QUESTION
 from kbqa.engine.serve.streaming import stream_answer
@@ -86,12 +85,8 @@ async def home(
     q: str = "",
     topic: Annotated[list[str], Query()] = [],  # noqa: B006 - FastAPI copies defaults
     path: str = "",
-    dataset: str | None = None,
-    question: str | None = None,
 ) -> Response:
     """Show the page; with a question or a path, also its answer."""
-    if dataset is not None and question is not None:  # TEXT2SPARQL at the root, as some register
-        return await text2sparql(dataset, question, request, service)
     asking = Asking(" ".join(q.split()), tuple(dict.fromkeys(topic[:20])), path)
     show = partial(_show, "home.html", service, visit, asking)
     # A link of another site must not make the server work: the field is filled, no more.

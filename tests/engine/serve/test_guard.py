@@ -96,6 +96,26 @@ def test_other_sites_are_refused(path, headers, status) -> None:
         assert "foreign=True" in response.text
 
 
+TEXT2SPARQL = "/?dataset=urn:kbqa:freebase&question=who%3F"
+
+
+@pytest.mark.parametrize("path", [TEXT2SPARQL, "/?d%61taset=&question=who"])
+def test_a_question_at_the_root_does_not_pass_as_a_page(keyed, path) -> None:
+    assert keyed.send("GET", path).status_code == 401
+    own = {"Authorization": f"Bearer {KEY}"}
+    assert keyed.send("GET", path, headers=own).status_code == 200
+    foreign = {"Sec-Fetch-Site": "cross-site"}
+    assert Client(Access()).send("GET", path, headers=foreign).status_code == 403
+    assert keyed.send("GET", "/?dataset=x").status_code == 200  # asks nothing
+
+
+@pytest.mark.parametrize("path", ["/?q=x", "/entity/m.03_r3"])
+@pytest.mark.parametrize(("wanted", "status"), [("document", 200), ("image", 403), ("iframe", 403)])
+def test_another_site_may_link_to_a_page_but_not_embed_it(path, wanted, status) -> None:
+    headers = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": wanted}
+    assert Client(Access()).send("GET", path, headers=headers).status_code == status
+
+
 @pytest.mark.parametrize(
     ("path", "kind", "status"),
     [
