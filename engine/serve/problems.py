@@ -23,6 +23,7 @@ from kbqa.sparql.errors import (
     QueryRefused,
     QuerySyntaxError,
     QueryTimeout,
+    QueryTooLarge,
     ResultTruncated,
     ServerBusy,
     StoreError,
@@ -128,9 +129,12 @@ def problem_of(error: Exception, graph: str = "") -> Problem:
             return Problem(
                 502, "graph-error", "The graph failed", "The graph gave no usable result."
             )
-        case GraphError() if "memory" in detail:
-            detail = "The query needs more memory than it may take. Add a LIMIT."
-            return Problem(502, "query-memory", "The query takes too much memory", detail)
+        case QueryTooLarge():
+            detail = (
+                "The query needs more memory, or its result is larger, than allowed. "
+                "Add a LIMIT, or ask for fewer or shorter texts."
+            )
+            return Problem(502, "query-memory", "The query is too large", detail)
         case GraphError():
             return Problem(
                 502, "graph-error", "The graph failed", "The graph gave no usable result."

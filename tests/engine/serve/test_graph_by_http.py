@@ -139,6 +139,18 @@ def test_a_long_result_is_cut_and_says_so(server) -> None:
     assert 1_000_000 < len(response.content) <= 5_000_000
 
 
+def test_rows_of_megabytes_do_not_hold_up_the_server(server) -> None:
+    steps = " ".join(f"BIND (CONCAT(?x{n}, ?x{n}) AS ?x{n + 1})" for n in range(18))
+    row = f"BIND ('aaaaaaaaaaaaaaaa' AS ?x0) {steps} ?s ?p ?o"
+    response = get(server, "/sparql", query=f"SELECT ?s ?x18 {{ {row} }} LIMIT 200")
+    assert response.headers["x-kbqa-truncated"] == "true"
+    assert len(response.json()["results"]["bindings"]) == 1
+    columns = " ".join(f"(CONCAT(?x18, '{n}') AS ?y{n})" for n in range(4))
+    refused = get(server, "/sparql", query=f"SELECT {columns} {{ {row} }} LIMIT 200")
+    assert (refused.status_code, refused.json()["code"]) == (502, "query-memory")
+    assert "its result is larger" in refused.json()["detail"]
+
+
 ENDLESS = "SELECT (COUNT(*) AS ?n) WHERE { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l . ?m ?n2 ?o }"
 
 
