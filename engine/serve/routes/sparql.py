@@ -23,7 +23,7 @@ from kbqa.engine.serve.settings import MAX_QUERY, MAX_QUESTION, MAX_ROWS
 from kbqa.kb.commands.result_formats import format_rows
 from kbqa.kb.graph import Table
 from kbqa.sparql.compiler.compile import compile_crp
-from kbqa.sparql.errors import InputError, QueryRefused, QuerySyntaxError
+from kbqa.sparql.errors import InputError, QueryRefused, QuerySyntaxError, QueryTooLarge
 
 router = APIRouter(tags=["SPARQL"], responses=PROBLEMS)
 
@@ -156,11 +156,18 @@ def _chosen_format(accept: str) -> _ResultFormat:
 
 
 def _body(table: Table, style: _ResultFormat) -> tuple[bytes, bool]:
-    """Write a result within the limit of bytes, and say whether rows are missing."""
+    """Write a result within the limit of bytes, and say whether rows are missing.
+
+    Raises:
+        QueryTooLarge: Not even its first row is within the limit.
+    """
     rows, is_cut = table.rows, table.truncated
     while True:
         body = format_rows(replace(table, rows=rows), style).encode("utf-8", "replace")
-        if len(body) <= _MAX_RESULT_BYTES or not rows:
+        if len(body) <= _MAX_RESULT_BYTES:
             return body, is_cut
+        if len(rows) <= 1:
+            raise QueryTooLarge(f"a row of the result is larger than {_MAX_RESULT_BYTES:,} bytes")
         # Rows differ in length, so it may take more than one cut.
-        rows, is_cut = rows[: len(rows) * _MAX_RESULT_BYTES // len(body) * 9 // 10], True
+        rows = rows[: max(len(rows) * _MAX_RESULT_BYTES * 9 // (len(body) * 10), 1)]
+        is_cut = True
