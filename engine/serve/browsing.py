@@ -17,11 +17,12 @@ from kbqa.engine.serve.records import (
     RelationRecord,
     RelationsRecord,
 )
+from kbqa.engine.serve.settings import MAX_HOPS
 from kbqa.kb.graph import Direction, Graph
 from kbqa.kb.names.search import Names, name_terms
 from kbqa.sparql.compiler.compile import compile_crp
 from kbqa.sparql.convert.from_sparql import crp_from_sparql
-from kbqa.sparql.crp import Crp
+from kbqa.sparql.crp import Crp, CrpReading
 from kbqa.sparql.errors import InputError, QueryTimeout, UnlinkedName
 from kbqa.sparql.forms import read_crp, render_crp, render_routerkgqa
 from kbqa.sparql.forms.english import describe_crp
@@ -155,9 +156,34 @@ def explain_path(text: str) -> PathRecord:
 
     Raises:
         CrpSyntaxError: Its main path cannot be read.
+        InputError: It has more than `MAX_HOPS` hops.
     """
-    crp, problems = read_crp(text)
+    crp, problems = read_path(text)
     return path_record(crp, problems)
+
+
+def read_path(text: str) -> CrpReading:
+    """Read a path of a client.
+
+    Raises:
+        CrpSyntaxError: Its main path cannot be read.
+        InputError: It has more than `MAX_HOPS` hops.
+    """
+    reading = read_crp(text)
+    check_hops(sum(1 for _ in reading.crp.relations()))
+    return reading
+
+
+def check_hops(count: int) -> None:
+    """Check the length of a path.
+
+    Raises:
+        InputError: It has more than `MAX_HOPS` hops.
+    """
+    if count > MAX_HOPS:
+        raise InputError(
+            f"the path has {count:,} hops, those of its conditions included; {MAX_HOPS} are allowed"
+        )
 
 
 def path_of_query(query: str) -> PathRecord:

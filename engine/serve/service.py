@@ -27,11 +27,19 @@ from kbqa.engine.serve.asking.flight import Flight, Flights, Run
 from kbqa.engine.serve.asking.lane import THREAD_PREFIX, Lane
 from kbqa.engine.serve.asking.observer import Observer
 from kbqa.engine.serve.asking.served import Event, Served, Watch
+from kbqa.engine.serve.browsing import read_path
 from kbqa.engine.serve.settings import MAX_QUESTION, Settings
 from kbqa.kb.graph import Graph, Table
 from kbqa.kb.names.search import Names, open_names
 from kbqa.sparql.crp import Entity
-from kbqa.sparql.errors import BusyReason, DeadlineExceeded, GraphError, InputError, ServerBusy
+from kbqa.sparql.errors import (
+    BusyReason,
+    DeadlineExceeded,
+    GraphError,
+    InputError,
+    QueryTimeout,
+    ServerBusy,
+)
 from kbqa.sparql.queries.dialect import check_read_only
 from kbqa.sparql.terms import is_mid
 
@@ -245,39 +253,51 @@ class Service:
         question: str = "",
         topics: Sequence[str] = (),
         *,
+        client: str,
         relax: bool = True,
         deadline_s: float | None = None,
         watch: Watch | None = None,
     ) -> Served:
-        """Run a path that somebody wrote or edited, without the model.
+        """Run a path that somebody wrote or edited, without the model; as `sparql` runs queries.
 
         Args:
             path: In either text form.
             question: What it is to answer; its entities are linked.
             topics: Mids of what names in the path may mean.
+            client: Whose it is.
             relax: Whether to drop conditions if nothing satisfies all of them.
             deadline_s: As for `ask`.
             watch: As for `ask`.
 
         Raises:
             CrpSyntaxError: The path cannot be read.
+            InputError: It is too long.
+            QueryTimeout: It took too long.
             KbqaError: As `ask` does.
         """
         entities, limit_s, engine = _topics(topics), self._limit(deadline_s), self.engine
+        run_s = min(limit_s, self.settings.query_timeout_s)
+
+        def call(flight: Flight) -> Answer:
+            read_path(path)
+            try:
+                return engine.run_path(
+                    path,
+                    question.strip(),
+                    entities,
+                    relax=relax,
+                    graph=self.graph,
+                    timeout_s=run_s,
+                    deadline_s=run_s,
+                    watch=flight.hear,
+                )
+            except DeadlineExceeded:
+                raise QueryTimeout(path, run_s, self.graph.description) from None
 
         async def run(flight: Flight) -> Served:
             began = time.monotonic()
-            flight.tell(self._queued())
-            call = partial(
-                engine.run_path,
-                path,
-                question.strip(),
-                entities,
-                relax=relax,
-                deadline_s=limit_s,
-                watch=flight.hear,
-            )
-            return self._served(await self._answering.run(call), began)
+            begun = partial(flight.tell, self._queued())
+            return self._served(await self.run_for(client, partial(call, flight), begun), began)
 
         key = ("path", path, question, tuple(topics), relax, limit_s)
         return await self._share(key, run, limit_s, watch)
@@ -381,8 +401,6 @@ class Service:
             ServerBusy: The client has a query under way, or too many wait.
             GraphError: The graph does not answer.
         """
-        if client in self._querying_clients:
-            raise self._busy("too-fast", "your query before this one is still running")
         graph, timeout_s = self.graph, self.settings.query_timeout_s
 
         def run() -> Table | bool:
@@ -390,8 +408,26 @@ class Service:
                 return graph.ask(query, timeout_s=timeout_s)
             return graph.select(query, timeout_s=timeout_s, limit=limit)
 
+        return await self.run_for(client, run)
+
+    async def run_for(
+        self, client: str, call: Callable[[], _Result], begun: Callable[[], None] = lambda: None
+    ) -> _Result:
+        """Do with a client's own query or path what may take long; one at a time for each client.
+
+        Args:
+            client: Whose it is.
+            call: Does it, in a thread.
+            begun: Called once the client has its place.
+
+        Raises:
+            ServerBusy: The client has something of the kind under way, or too many wait.
+        """
+        if client in self._querying_clients:
+            raise self._busy("too-fast", "your query or path before this one is still running")
         self._querying_clients.add(client)
-        return await self._querying.run(run, partial(self._querying_clients.discard, client))
+        begun()
+        return await self._querying.run(call, partial(self._querying_clients.discard, client))
 
 
 _WRITES = Event("stage", {"stage": "write"})

@@ -93,7 +93,7 @@ async def home(
     if asking.is_empty or visit.is_foreign or not visit.is_known:
         return await show()
     try:
-        served = await until_gone(request, _ask(service, asking, None))
+        served = await until_gone(request, _ask(service, visit, asking, None))
     except Exception as error:  # noqa: BLE001 - every error is a page
         return await show(problem=_problem(error, service, visit))
     if served is None:
@@ -154,9 +154,13 @@ async def relations(body: PathBody, service: TheService) -> list[str]:
     return await service.look_up(partial(complete_relation, text=body.path))
 
 
-def _ask(service: Service, asking: Asking, watch: Watch | None) -> Coroutine[Any, Any, Served]:
+def _ask(
+    service: Service, visit: Visit, asking: Asking, watch: Watch | None
+) -> Coroutine[Any, Any, Served]:
     if asking.path.strip():
-        return service.run_path(asking.path, asking.question, asking.topics, watch=watch)
+        return service.run_path(
+            asking.path, asking.question, asking.topics, client=visit.client, watch=watch
+        )
     return service.ask(asking.question, asking.topics, watch=watch)
 
 
@@ -166,7 +170,7 @@ async def _stream(service: Service, visit: Visit, asking: Asking) -> StreamingRe
         html = _TEMPLATES.get_template("answer.html").render(view=view)
         return {"html": html, "spoken": view.spoken, "url": asking.url}
 
-    ask: Callable[[Watch], Coroutine[Any, Any, Served]] = partial(_ask, service, asking)
+    ask: Callable[[Watch], Coroutine[Any, Any, Served]] = partial(_ask, service, visit, asking)
     return await stream_answer(ask, to_record, visit.request_id, service.graph.description)
 
 

@@ -176,6 +176,56 @@ def test_an_endless_query_is_stopped(running, small_store) -> None:
         assert 200 in later
 
 
+ROUND_TRIPS = "Kenya" + " -> type.object.type <- type.object.type" * 3
+
+
+def test_a_slow_path_is_stopped_as_a_query_is_and_holds_up_no_question(running, demo_store) -> None:
+    from kbqa.engine.serve.settings import Settings
+
+    with running(demo_store, Settings(query_timeout_s=6, answer_threads=1)) as started:
+        answers = []
+
+        def run_path() -> None:
+            body = {"path": f"{ROUND_TRIPS}\ncount"}
+            answers.append(started.client.post("/api/v1/paths/run", json=body))
+
+        run = threading.Thread(target=run_path)
+        run.start()
+        time.sleep(0.5)
+        for path, body in (
+            ("/api/v1/paths/run", {"path": "Kenya -> location.country.capital"}),
+            ("/api/v1/paths/from-sparql", {"query": CAPITAL}),
+        ):
+            second = started.client.post(path, json=body)
+            assert (second.status_code, second.json()["code"]) == (429, "too-fast")
+        assert get(started, "/api/v1/ask", q="what is jamaican money called?").status_code == 200
+        assert not answers  # the question did not wait for the path
+        run.join()
+        assert (answers[0].status_code, answers[0].json()["code"]) == (504, "query-timeout")
+        assert "longer than 6 s" in answers[0].json()["detail"]
+
+
+@pytest.mark.parametrize("hops", [21, 990])
+def test_a_path_of_hundreds_of_hops_is_refused(server, hops) -> None:
+    path = "m.03_r3 -> location.country.capital" + " -> a.b" * (hops - 1)
+    for route in ("/api/v1/paths/run", "/api/v1/paths/check", "/page/path", "/page/relations"):
+        more = " -> " if route == "/page/relations" else ""
+        refused = server.client.post(route, json={"path": path + more})
+        if route == "/page/path":
+            assert f"the path has {hops} hops" in refused.text
+        else:
+            assert (refused.status_code, refused.json()["code"]) == (422, "input"), route
+            assert f"the path has {hops} hops" in refused.json()["detail"]
+    page = server.client.get("/", params={"path": path})
+    assert (page.status_code, f"the path has {hops} hops" in page.text) == (422, True)
+
+
+def test_a_query_that_takes_long_to_read_becomes_no_path(server) -> None:
+    query = f"SELECT ?x {{ ?x ns:a.b ?y FILTER({'?y||' * 1000}?y) }}"
+    refused = server.client.post("/api/v1/paths/from-sparql", json={"query": query})
+    assert (refused.status_code, refused.json()["code"]) == (422, "invalid")
+
+
 def query_processes() -> list[int]:
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
