@@ -14,8 +14,8 @@ JAMAICA = "m.03_r3"
 CAPITAL = "SELECT ?x WHERE { ns:m.03_r3 ns:location.country.capital ?x }"
 
 
-def get(server, path: str, **parameters):
-    return server.client.get(path, params=parameters)
+def get(server, path: str, headers=None, **parameters):
+    return server.client.get(path, params=parameters, headers=headers)
 
 
 def test_an_entity_is_found_and_described(server) -> None:
@@ -92,15 +92,59 @@ def test_select_is_sent_in_the_formats_of_the_w3c(server, accept, kind, text) ->
     assert response.text.startswith(text)
 
 
+@pytest.mark.parametrize(
+    ("accept", "kind"),
+    [
+        ("text/csv;q=0.1, application/sparql-results+json;q=0.9", "sparql-results+json"),
+        ("*/*;q=0.1, text/csv", "csv"),
+        (
+            "application/n-triples;q=0.9, text/tab-separated-values;q=0.5, text/csv;q=0.5, "
+            "application/sparql-results+json;q=0.6",
+            "sparql-results+json",
+        ),
+        ("text/boolean, application/xml;q=0.8, application/json;q=0.8", "sparql-results+json"),
+        ("text/csv;q=0.5, application/json;q=0.5", "csv"),
+        ("*/*, application/json;q=0, application/sparql-results+json;q=0.0", "csv"),
+        ("TEXT/CSV; Q=1.0", "csv"),
+        ("", "sparql-results+json"),
+        ("text/csv;q=0.0", None),
+        ("application/json;q=0", None),
+    ],
+)
+def test_the_weights_of_accept_decide(server, accept, kind) -> None:
+    response = get(server, "/sparql", query=CAPITAL, headers={"Accept": accept})
+    assert response.status_code == (406 if kind is None else 200)
+    assert kind is None or kind in response.headers["content-type"]
+
+
+def test_a_client_may_send_several_accept_headers(server) -> None:
+    headers = [("Accept", "application/xml"), ("Accept", "text/csv")]
+    response = get(server, "/sparql", query=CAPITAL, headers=headers)
+    assert response.headers["content-type"].startswith("text/csv")
+
+
+def test_two_queries_in_a_request_are_refused(server) -> None:
+    ask, typed = "ASK { ?s ?p ?o }", {"Content-Type": "application/sparql-query"}
+    for response in (
+        server.client.get("/sparql", params={"query": [ask, CAPITAL]}),
+        server.client.post("/sparql", data={"query": [ask, ask]}),
+        server.client.post("/sparql", params={"query": ask}, content=ask, headers=typed),
+    ):
+        assert response.status_code == 400
+        assert "more than one query" in response.json()["detail"]
+
+
 def test_queries_come_in_three_ways(server) -> None:
     query = "ASK { ns:m.03_r3 ?p ?o }"
     plain = {"Content-Type": "application/sparql-query"}
+    written = {"Content-Type": "Application/SPARQL-Query; charset=UTF-8"}
     answers = [
+        server.client.post("/sparql", content=query, headers=written),
         server.client.get("/sparql", params={"query": query}),
         server.client.post("/sparql", data={"query": query}),
         server.client.post("/sparql", content=query, headers=plain),
     ]
-    assert [each.json()["boolean"] for each in answers] == [True] * 3
+    assert [each.json()["boolean"] for each in answers] == [True] * 4
 
 
 @pytest.mark.parametrize(
