@@ -6,6 +6,7 @@ Counts come before rows, as a hub has millions of them. The functions run in a t
 
 import re
 from collections.abc import Sequence
+from difflib import get_close_matches
 
 from kbqa.engine.linking.ground import ungrounded_entities
 from kbqa.engine.serve.records import (
@@ -31,6 +32,7 @@ from kbqa.sparql.terms import LiteralTerm, Term, iri, is_well_formed
 MAX_OFFSET = 10_000
 _COUNT_TIMEOUT_S = 3.0
 _MOST_RELATIONS = 1000
+_NEAR = 3
 _ID = re.compile(r"\w[\w-]*(\.[^\s.]+)+")
 _DIRECTIONS: tuple[Direction, ...] = ("out", "in")
 
@@ -149,6 +151,27 @@ def list_neighbours(
         neighbours=_named(graph, shown),
         truncated=len(ends) > offset + limit,
     )
+
+
+def check_has_relation(
+    graph: Graph, _: Names, *, mid: str, relation: str, direction: Direction
+) -> None:
+    """Check that an entity has a relation in a direction.
+
+    Raises:
+        InputError: It has not; the message names those that are spelled nearly like it.
+        GraphError: The graph does not answer.
+    """
+    has = {way: graph.relations(mid, way, _MOST_RELATIONS) for way in _DIRECTIONS}
+    if relation in has[direction]:
+        return
+    other: Direction = "in" if direction == "out" else "out"
+    near = get_close_matches(relation, has[direction], _NEAR)
+    turned = [f"{each} (direction {other})" for each in get_close_matches(relation, has[other], 1)]
+    nearest = ", ".join([*near, *turned])
+    advice = f"The nearest: {nearest}" if nearest else "See the list of its relations"
+    where = "leaves" if direction == "out" else "enters"
+    raise InputError(f"no {relation} {where} {mid}. {advice}")
 
 
 def explain_path(text: str) -> PathRecord:

@@ -246,7 +246,13 @@ class _Tools:
                 limit=limit,
                 offset=offset,
             )
-            return fitted(shortened(await self._service.look_up(look)))
+            found = await self._service.look_up(look)
+            if not found.neighbours and not offset:
+                check = partial(
+                    browsing.check_has_relation, mid=mid, relation=relation, direction=direction
+                )
+                await self._service.look_up(check)
+            return fitted(shortened(found))
 
     async def run_path(
         self,
