@@ -28,6 +28,7 @@ from kbqa.engine.serve.asking.lane import THREAD_PREFIX, Lane
 from kbqa.engine.serve.asking.observer import Observer
 from kbqa.engine.serve.asking.served import Event, Served, Watch
 from kbqa.engine.serve.browsing import read_path
+from kbqa.engine.serve.problems import for_clients
 from kbqa.engine.serve.settings import MAX_QUESTION, Settings
 from kbqa.kb.graph import Graph, Table
 from kbqa.kb.names.search import Names, open_names
@@ -281,7 +282,7 @@ class Service:
         def call(flight: Flight) -> Answer:
             read_path(path)
             try:
-                return engine.run_path(
+                answer = engine.run_path(
                     path,
                     question.strip(),
                     entities,
@@ -291,6 +292,7 @@ class Service:
                     deadline_s=run_s,
                     watch=flight.hear,
                 )
+                return self._told(answer)
             except DeadlineExceeded:
                 raise QueryTimeout(path, run_s, self.graph.description) from None
 
@@ -349,8 +351,16 @@ class Service:
         written = await self._batcher.write(asked, partial(flight.tell, _WRITES))
         beams = [{"text": each.text} for each in written.asked.candidates or ()]
         flight.tell(Event("written", {"beams": beams}))
-        answer = await self._answering.run(partial(engine.answer, written.asked))
+        answer = await self._answering.run(lambda: self._told(engine.answer(written.asked)))
         return self._served(answer, began, written.batch_size if beams else 0)
+
+    def _told(self, answer: Answer) -> Answer:
+        """Return what clients are told of an answer: not where the graph is. The log says it."""
+        if answer.reason == "graph":
+            logger.info("no answer: %s", answer.problem)
+        graph = self.graph.description
+        problem, trace = for_clients((answer.problem, answer.trace), graph)
+        return replace(answer, problem=problem, trace=trace)
 
     def _served(self, answer: Answer, began: float, batch_size: int = 0) -> Served:
         seconds = dict(answer.seconds)
@@ -438,8 +448,11 @@ def _checked(question: str) -> str:
     text = " ".join(question.split())
     if not text:
         raise InputError("the question is empty; ask something in words")
-    if len(text) > MAX_QUESTION:
-        raise InputError(f"the question has {len(text):,} characters; {MAX_QUESTION:,} are allowed")
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size > MAX_QUESTION:
+        raise InputError(
+            f"the question is too long: it has {size:,} bytes, and {MAX_QUESTION:,} are allowed"
+        )
     return text
 
 

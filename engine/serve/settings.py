@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from kbqa.engine.answer import UNSURE_BELOW
 
 MAX_QUESTION = 1000
-"""Characters of a question: the prompt of the shipped model takes no more."""
+"""Bytes of a question in UTF-8: the prompt of the shipped model takes no more. A rare character may
+be as many tokens as it has bytes."""
 
 MAX_PATH = 8000
 """Characters of a path."""

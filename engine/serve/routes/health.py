@@ -59,7 +59,7 @@ async def info(service: TheService) -> InfoRecord:
         model=None if engine is None else engine.resources.generator_name,
         graph=dict(identity.settings),
         limits={
-            "question_characters": MAX_QUESTION,
+            "question_bytes": MAX_QUESTION,
             "path_characters": MAX_PATH,
             "path_hops": MAX_HOPS,
             "query_characters": MAX_QUERY,
