@@ -13,6 +13,7 @@ Pure ASGI: it sees every request, those to mounted applications too, and hides n
 import asyncio
 import ipaddress
 import json
+import re
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
@@ -51,6 +52,7 @@ _SECURITY: Headers = [
     (b"cross-origin-resource-policy", b"same-origin"),
 ]
 
+_HOST = re.compile(r"(?:\[(?P<address>[^\[\]]+)\]|(?P<name>[^:\[\]]+))(?::\d*)?")
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _PAGES = ("/entity/", "/static/")
 _OPEN = frozenset({"/", "/docs", "/openapi.json", "/healthz", "/readyz"})
@@ -90,7 +92,8 @@ class Visit:
 
     Attributes:
         request_id: For the log, and in the response.
-        client: The name of the key, or else the address.
+        client: The name of the key, or else the address; of IPv6 its network of 64 bits, as a
+            client has all of its addresses.
         is_known: It may ask: it has shown a key, or needs none.
         is_foreign: A link or form of another site led here.
     """
@@ -164,7 +167,8 @@ class Guard:
         if is_foreign and not is_link:
             raise _Refused(_CROSS_SITE)
         _check_type(scope["method"], path, headers.get(b"content-type", ""))
-        client, a_minute = (scope.get("client") or ("local", 0))[0], self._access.rate
+        client = _client_at((scope.get("client") or ("local", 0))[0])
+        a_minute = self._access.rate
         is_known = True
         if self._access.keys is not None:
             scheme, _, key = headers.get(b"authorization", "").partition(" ")
@@ -286,10 +290,21 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 
 
 def _without_port(host: str) -> str:
-    """Return the name of a Host header: ``[::1]:8080`` is ``::1``."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.rpartition(":")[0] if ":" in host else host
+    """Return the name of a Host header: ``[::1]:8080`` is ``::1``; empty if it is malformed."""
+    found = _HOST.fullmatch(host)
+    return "" if found is None else found["address"] or found["name"] or ""
+
+
+def _client_at(address: str) -> str:
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(found, ipaddress.IPv4Address):
+        return address
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(ipaddress.IPv6Network((int(found) >> 64 << 64, 64)))
 
 
 def _is_address(name: str) -> bool:
