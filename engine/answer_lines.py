@@ -22,6 +22,9 @@ Style = Literal["answer", "heading", "warning", "faint"]
 
 _SHOWN = 10
 _ORIGINS = {origin: f"  [{note}]" for origin, note in ORIGIN_NOTES.items()}
+_HINTS = {"unlinked": " Name one with --topic MID, or with :topic at the prompt."}
+"""What to try in a terminal, by the reason why there is no answer; other doors have their own."""
+
 _OF_ANYTHING = ("type.object.", "common.topic.")
 """Relations of these types do not say what kind of thing a node is."""
 
@@ -82,7 +85,8 @@ def answer_lines(answer: Answer, forms: LiteralForms) -> Iterator[Line]:
     yield from _answer_lines(answer, forms)
     if answer.problem is not None:
         kind = "Note" if answer.is_answered else "No answer"
-        yield Line(f"{kind}: {answer.problem.removesuffix('.')}.", "warning")
+        hint = _HINTS.get(answer.reason or "", "")
+        yield Line(f"{kind}: {answer.problem.removesuffix('.')}.{hint}", "warning")
     if answer.not_understood:
         words = ", ".join(f"“{word}”" for word in answer.not_understood)
         yield Line(f"Not understood: {words}. The path below does not say it.", "warning")

@@ -235,6 +235,8 @@ class Engine:
         topics: Sequence[Entity] = (),
         *,
         relax: bool = True,
+        graph: Graph | None = None,
+        timeout_s: float | None = None,
         deadline_s: float | None = None,
         watch: Watcher | None = None,
     ) -> Answer:
@@ -248,6 +250,8 @@ class Engine:
                 that the question is about is meant.
             topics: Entities that the names of the path mean, before any others of these names.
             relax: Drop constraints if nothing satisfies all of them.
+            graph: The same graph opened once more, to run it there; None for the engine's own.
+            timeout_s: Seconds for each query; None for the engine's own limit.
             deadline_s: Seconds that it may take in all; None for any time.
             watch: Called with the name of each stage as it begins.
 
@@ -263,8 +267,9 @@ class Engine:
         """
         reading = read_given(path)
         asked, resources = self._asked(question, topics, Clock(deadline_s, watch)), self.resources
-        graph, names = resources.graph, resources.names
-        answer = run_given(asked, reading, graph, names, resources.timeout_s, relax=relax)
+        timeout_s = timeout_s or resources.timeout_s
+        graph = graph or resources.graph
+        answer = run_given(asked, reading, graph, resources.names, timeout_s, relax=relax)
         return replace(answer, question=question)
 
     def _asked(self, question: str, topics: Sequence[Entity], clock: Clock) -> Asked:

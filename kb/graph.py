@@ -24,6 +24,11 @@ DEFAULT_LIMIT = 1000
 """The most rows of a relation or neighbour search, by default."""
 
 
+RESULT_BYTES = 16_000_000
+"""The most bytes of the result of a query that somebody else wrote, such as a server's client. It
+is far more than anybody reads, and little enough to be read in a tenth of a second."""
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """The rows of a SELECT.
@@ -31,7 +36,7 @@ class Table:
     Attributes:
         variables: Column names without ``?``, in the order of the projection.
         rows: One tuple a row; None for an unbound variable.
-        truncated: Whether more rows exist than were asked for.
+        truncated: Whether more rows exist: than were asked for, or than `RESULT_BYTES` hold.
     """
 
     variables: tuple[str, ...]

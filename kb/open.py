@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
+from kbqa.kb.graph import DEFAULT_TIMEOUT_S, RESULT_BYTES, Graph
 from kbqa.sparql.errors import InputError
 
 
@@ -26,7 +26,8 @@ def open_graph(
             `kbqa.kb.endpoint.copies`. Nothing is sent yet.
         timeout_s: Seconds for each search operation of an endpoint; a store's need no limit.
         workers: Queries that a store runs at once; an endpoint decides for itself.
-        low_priority: Let other processes go before a store's queries; see `OxigraphStore.open`.
+        low_priority: For queries of other people, such as a server's clients: see
+            `OxigraphStore.open`. An endpoint's results are then refused above `RESULT_BYTES`.
 
     Raises:
         InputError: Both are given, an endpoint is not an HTTP URL, or there is no worker.
@@ -37,7 +38,8 @@ def open_graph(
     if endpoint is not None:
         from kbqa.kb.endpoint.sparql_endpoint import SparqlEndpoint
 
-        return SparqlEndpoint(endpoint, timeout_s)
+        most = RESULT_BYTES if low_priority else None
+        return SparqlEndpoint(endpoint, timeout_s, max_body_bytes=most)
     from kbqa.kb.demo_graph import demo_store_directory
     from kbqa.kb.store.oxigraph import OxigraphStore
 

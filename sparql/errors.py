@@ -13,6 +13,7 @@
     │   ├── QueryTimeout        no result within the time limit
     │   │   ├── PartialResult   the server reached its own time limit and sent part of the result
     │   │   └── QueryTooCostly  the server estimates that the query would take too long
+    │   ├── QueryTooLarge       the query needs more memory, or returns more, than it may
     │   ├── ResultTruncated     the result has more rows than the server sends
     │   └── MalformedResult     an answer that is not a SPARQL result
     ├── DumpError               a dump that cannot be read or loaded
@@ -142,6 +143,10 @@ class QueryTooCostly(QueryTimeout):
             "selective."
         )
         super().__init__(query, timeout_s, where, message)
+
+
+class QueryTooLarge(GraphError):
+    """A query needs more memory, or returns more bytes, than it may."""
 
 
 class ResultTruncated(GraphError):

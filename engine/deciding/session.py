@@ -336,8 +336,7 @@ class Session:
 
     def without_topic(self) -> WhyNot:
         """Say why a question without topics has no answer."""
-        why = explain_unlinked(self._walkers.names)
-        return WhyNot("unlinked", f"{why}. Name one with --topic MID")
+        return WhyNot("unlinked", explain_unlinked(self._walkers.names))
 
     def _why_not(self, found: Found) -> WhyNot:
         """Say why there are no answers."""
@@ -349,10 +348,7 @@ class Session:
         if found.stop == "budget":
             return CALLS_SPENT
         topics = " and ".join(map(str, self.topics))
-        return WhyNot(
-            "unreachable",
-            f"no walk from {topics} leads to an answer. Name another entity with --topic MID",
-        )
+        return WhyNot("unreachable", f"no walk from {topics} leads to an answer")
 
     def _decide(self, choices: Sequence[Choice], choosing: Choosing) -> list[Picked]:
         """Have choices decided together, and record a step for each."""

@@ -26,8 +26,8 @@ from dataclasses import dataclass, replace
 from kbqa.engine.answer import MAX_ANSWERS
 from kbqa.engine.running.join_start import choose_start
 from kbqa.kb.graph import Graph, Table
-from kbqa.kb.schema.graph_schema import GraphSchema
 from kbqa.kb.rows import read_count
+from kbqa.kb.schema.graph_schema import GraphSchema
 from kbqa.sparql.compiler.compile import compile_crp
 from kbqa.sparql.crp import (
     Constraint,

@@ -6,6 +6,7 @@ Counts come before rows, as a hub has millions of them. The functions run in a t
 
 import re
 from collections.abc import Sequence
+from difflib import get_close_matches
 
 from kbqa.engine.linking.ground import ungrounded_entities
 from kbqa.engine.serve.records import (
@@ -17,11 +18,12 @@ from kbqa.engine.serve.records import (
     RelationRecord,
     RelationsRecord,
 )
+from kbqa.engine.serve.settings import MAX_HOPS
 from kbqa.kb.graph import Direction, Graph
 from kbqa.kb.names.search import Names, name_terms
 from kbqa.sparql.compiler.compile import compile_crp
 from kbqa.sparql.convert.from_sparql import crp_from_sparql
-from kbqa.sparql.crp import Crp
+from kbqa.sparql.crp import Crp, CrpReading
 from kbqa.sparql.errors import InputError, QueryTimeout, UnlinkedName
 from kbqa.sparql.forms import read_crp, render_crp, render_routerkgqa
 from kbqa.sparql.forms.english import describe_crp
@@ -30,6 +32,7 @@ from kbqa.sparql.terms import LiteralTerm, Term, iri, is_well_formed
 MAX_OFFSET = 10_000
 _COUNT_TIMEOUT_S = 3.0
 _MOST_RELATIONS = 1000
+_NEAR = 3
 _ID = re.compile(r"\w[\w-]*(\.[^\s.]+)+")
 _DIRECTIONS: tuple[Direction, ...] = ("out", "in")
 
@@ -150,14 +153,60 @@ def list_neighbours(
     )
 
 
+def check_has_relation(
+    graph: Graph, _: Names, *, mid: str, relation: str, direction: Direction
+) -> None:
+    """Check that an entity has a relation in a direction.
+
+    Raises:
+        InputError: It has not; the message names those that are spelled nearly like it.
+        GraphError: The graph does not answer.
+    """
+    has = {way: graph.relations(mid, way, _MOST_RELATIONS) for way in _DIRECTIONS}
+    if relation in has[direction]:
+        return
+    other: Direction = "in" if direction == "out" else "out"
+    near = get_close_matches(relation, has[direction], _NEAR)
+    turned = [f"{each} (direction {other})" for each in get_close_matches(relation, has[other], 1)]
+    nearest = ", ".join([*near, *turned])
+    advice = f"The nearest: {nearest}" if nearest else "See the list of its relations"
+    where = "leaves" if direction == "out" else "enters"
+    raise InputError(f"no {relation} {where} {mid}. {advice}")
+
+
 def explain_path(text: str) -> PathRecord:
     """Return a path in all its forms, with what could not be read; no graph is asked.
 
     Raises:
         CrpSyntaxError: Its main path cannot be read.
+        InputError: It has more than `MAX_HOPS` hops.
     """
-    crp, problems = read_crp(text)
+    crp, problems = read_path(text)
     return path_record(crp, problems)
+
+
+def read_path(text: str) -> CrpReading:
+    """Read a path of a client.
+
+    Raises:
+        CrpSyntaxError: Its main path cannot be read.
+        InputError: It has more than `MAX_HOPS` hops.
+    """
+    reading = read_crp(text)
+    check_hops(sum(1 for _ in reading.crp.relations()))
+    return reading
+
+
+def check_hops(count: int) -> None:
+    """Check the length of a path.
+
+    Raises:
+        InputError: It has more than `MAX_HOPS` hops.
+    """
+    if count > MAX_HOPS:
+        raise InputError(
+            f"the path has {count:,} hops, those of its conditions included; {MAX_HOPS} are allowed"
+        )
 
 
 def path_of_query(query: str) -> PathRecord:

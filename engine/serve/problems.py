@@ -6,10 +6,14 @@ message, which may hold paths or other servers' words, goes to the log only.
 
 import logging
 import math
+import operator
 import re
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cache
+from typing import Any, TypeVar
 
+from kbqa.kb.graph import Table
+from kbqa.sparql.crp import Crp
 from kbqa.sparql.errors import (
     CrpConversionError,
     CrpSyntaxError,
@@ -23,6 +27,7 @@ from kbqa.sparql.errors import (
     QueryRefused,
     QuerySyntaxError,
     QueryTimeout,
+    QueryTooLarge,
     ResultTruncated,
     ServerBusy,
     StoreError,
@@ -33,6 +38,9 @@ logger = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
 
+_Record = TypeVar("_Record")
+
+_OPTIONS = re.compile(r",? or raise KBQA_\w+|(?<=\.) Raise --[a-z-]+(?:, or (?P<other>\w)|\.)")
 _LINE = re.compile(r"\bline (\d+)")
 _BUSY_TITLES = {
     "queue-full": "Too many questions are waiting",
@@ -92,7 +100,7 @@ def problem_of(error: Exception, graph: str = "") -> Problem:
         error: Any error; those that are not of kbqa's tree are unforeseen.
         graph: How messages name the graph, such as ``store /data/fb``; clients read "the graph".
     """
-    detail = str(error).replace(graph, "the graph") if graph else str(error)
+    detail = for_clients(str(error), graph)
     match error:
         case ServerBusy(reason=reason, retry_after_s=seconds):
             status = 429 if reason == "too-fast" else 503
@@ -128,15 +136,76 @@ def problem_of(error: Exception, graph: str = "") -> Problem:
             return Problem(
                 502, "graph-error", "The graph failed", "The graph gave no usable result."
             )
-        case GraphError() if "memory" in detail:
-            detail = "The query needs more memory than it may take. Add a LIMIT."
-            return Problem(502, "query-memory", "The query takes too much memory", detail)
+        case QueryTooLarge():
+            detail = (
+                "The query needs more memory, or its result is larger, than allowed. "
+                "Add a LIMIT, or ask for fewer or shorter texts."
+            )
+            return Problem(502, "query-memory", "The query is too large", detail)
         case GraphError():
             return Problem(
                 502, "graph-error", "The graph failed", "The graph gave no usable result."
             )
         case _:
             return INTERNAL
+
+
+def for_clients(record: _Record, graph: str) -> _Record:
+    """Return a text, or a record with all its texts, that does not say where the graph is.
+
+    It also leaves out which options to change, as these are the operator's.
+
+    Args:
+        record: Such as the trace of an answer; errors of the graph may be anywhere in it.
+        graph: As for `problem_of`.
+    """
+    if not graph:
+        return record
+    named = _named(graph)
+
+    def changed(value: Any) -> Any:
+        match value:
+            case str():
+                return _OPTIONS.sub(_without_option, named.sub("the graph", value))
+            case tuple() | list():
+                items = [changed(each) for each in value]
+                if all(map(operator.is_, items, value)):
+                    return value
+                is_named = isinstance(value, tuple) and type(value) is not tuple
+                return type(value)(*items) if is_named else type(value)(items)
+            case dict():
+                return {key: changed(each) for key, each in value.items()}
+            case Table() | Crp():  # they are large, and no error is in them
+                return value
+        if not is_dataclass(value) or isinstance(value, type):
+            return value
+        found = {name: getattr(value, name) for name in _names(type(value))}
+        new = {name: changed(each) for name, each in found.items()}
+        different = {name: each for name, each in new.items() if each is not found[name]}
+        return replace(value, **different) if different else value
+
+    result: _Record = changed(record)
+    return result
+
+
+@cache
+def _names(kind: type) -> tuple[str, ...]:
+    return tuple(each.name for each in fields(kind) if each.init)
+
+
+@cache
+def _named(graph: str) -> re.Pattern[str]:
+    """Match the places of a graph: ``store /data/fb``, ``endpoints http://a/, http://b/``."""
+    kind, _, places = graph.partition(" ")
+    found = sorted(places.split(", "), key=len, reverse=True)
+    # The name of a folder here may be any word; only with its kind it is the store.
+    alone = [re.escape(place) for place in found if "/" in place]
+    whole = rf"(?:the )?{kind.removesuffix('s')}s? (?:at )?(?:{'|'.join(map(re.escape, found))})"
+    return re.compile("|".join([re.escape(graph), whole, *alone]))
+
+
+def _without_option(found: re.Match[str]) -> str:
+    return f" {found['other'].upper()}" if found["other"] else ""
 
 
 INTERNAL = Problem(

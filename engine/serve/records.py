@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from kbqa.engine.answer import MAX_ANSWERS
 from kbqa.engine.serve.asking.served import DEFAULT_MAX_ANSWERS
-from kbqa.engine.serve.settings import MAX_PATH, MAX_QUERY, MAX_QUESTION
+from kbqa.engine.serve.settings import MAX_CONVERTED, MAX_PATH, MAX_QUESTION
 from kbqa.kb.graph import Direction
 
 Question = Annotated[
@@ -61,9 +61,9 @@ class RunPathBody(PathBody):
 
 
 class QueryBody(_Body):
-    """A SPARQL query."""
+    """A SPARQL query that is to become a path."""
 
-    query: Annotated[str, Field(min_length=1, max_length=MAX_QUERY)]
+    query: Annotated[str, Field(min_length=1, max_length=MAX_CONVERTED)]
 
 
 class TextBody(_Body):

@@ -27,11 +27,20 @@ from kbqa.engine.serve.asking.flight import Flight, Flights, Run
 from kbqa.engine.serve.asking.lane import THREAD_PREFIX, Lane
 from kbqa.engine.serve.asking.observer import Observer
 from kbqa.engine.serve.asking.served import Event, Served, Watch
+from kbqa.engine.serve.browsing import read_path
+from kbqa.engine.serve.problems import for_clients
 from kbqa.engine.serve.settings import MAX_QUESTION, Settings
 from kbqa.kb.graph import Graph, Table
 from kbqa.kb.names.search import Names, open_names
 from kbqa.sparql.crp import Entity
-from kbqa.sparql.errors import BusyReason, DeadlineExceeded, GraphError, InputError, ServerBusy
+from kbqa.sparql.errors import (
+    BusyReason,
+    DeadlineExceeded,
+    GraphError,
+    InputError,
+    QueryTimeout,
+    ServerBusy,
+)
 from kbqa.sparql.queries.dialect import check_read_only
 from kbqa.sparql.terms import is_mid
 
@@ -245,39 +254,52 @@ class Service:
         question: str = "",
         topics: Sequence[str] = (),
         *,
+        client: str,
         relax: bool = True,
         deadline_s: float | None = None,
         watch: Watch | None = None,
     ) -> Served:
-        """Run a path that somebody wrote or edited, without the model.
+        """Run a path that somebody wrote or edited, without the model; as `sparql` runs queries.
 
         Args:
             path: In either text form.
             question: What it is to answer; its entities are linked.
             topics: Mids of what names in the path may mean.
+            client: Whose it is.
             relax: Whether to drop conditions if nothing satisfies all of them.
             deadline_s: As for `ask`.
             watch: As for `ask`.
 
         Raises:
             CrpSyntaxError: The path cannot be read.
+            InputError: It is too long.
+            QueryTimeout: It took too long.
             KbqaError: As `ask` does.
         """
         entities, limit_s, engine = _topics(topics), self._limit(deadline_s), self.engine
+        run_s = min(limit_s, self.settings.query_timeout_s)
+
+        def call(flight: Flight) -> Answer:
+            read_path(path)
+            try:
+                answer = engine.run_path(
+                    path,
+                    question.strip(),
+                    entities,
+                    relax=relax,
+                    graph=self.graph,
+                    timeout_s=run_s,
+                    deadline_s=run_s,
+                    watch=flight.hear,
+                )
+                return self._told(answer)
+            except DeadlineExceeded:
+                raise QueryTimeout(path, run_s, self.graph.description) from None
 
         async def run(flight: Flight) -> Served:
             began = time.monotonic()
-            flight.tell(self._queued())
-            call = partial(
-                engine.run_path,
-                path,
-                question.strip(),
-                entities,
-                relax=relax,
-                deadline_s=limit_s,
-                watch=flight.hear,
-            )
-            return self._served(await self._answering.run(call), began)
+            begun = partial(flight.tell, self._queued())
+            return self._served(await self.run_for(client, partial(call, flight), begun), began)
 
         key = ("path", path, question, tuple(topics), relax, limit_s)
         return await self._share(key, run, limit_s, watch)
@@ -329,8 +351,16 @@ class Service:
         written = await self._batcher.write(asked, partial(flight.tell, _WRITES))
         beams = [{"text": each.text} for each in written.asked.candidates or ()]
         flight.tell(Event("written", {"beams": beams}))
-        answer = await self._answering.run(partial(engine.answer, written.asked))
+        answer = await self._answering.run(lambda: self._told(engine.answer(written.asked)))
         return self._served(answer, began, written.batch_size if beams else 0)
+
+    def _told(self, answer: Answer) -> Answer:
+        """Return what clients are told of an answer: not where the graph is. The log says it."""
+        if answer.reason == "graph":
+            logger.info("no answer: %s", answer.problem)
+        graph = self.graph.description
+        problem, trace = for_clients((answer.problem, answer.trace), graph)
+        return replace(answer, problem=problem, trace=trace)
 
     def _served(self, answer: Answer, began: float, batch_size: int = 0) -> Served:
         seconds = dict(answer.seconds)
@@ -381,8 +411,6 @@ class Service:
             ServerBusy: The client has a query under way, or too many wait.
             GraphError: The graph does not answer.
         """
-        if client in self._querying_clients:
-            raise self._busy("too-fast", "your query before this one is still running")
         graph, timeout_s = self.graph, self.settings.query_timeout_s
 
         def run() -> Table | bool:
@@ -390,8 +418,26 @@ class Service:
                 return graph.ask(query, timeout_s=timeout_s)
             return graph.select(query, timeout_s=timeout_s, limit=limit)
 
+        return await self.run_for(client, run)
+
+    async def run_for(
+        self, client: str, call: Callable[[], _Result], begun: Callable[[], None] = lambda: None
+    ) -> _Result:
+        """Do with a client's own query or path what may take long; one at a time for each client.
+
+        Args:
+            client: Whose it is.
+            call: Does it, in a thread.
+            begun: Called once the client has its place.
+
+        Raises:
+            ServerBusy: The client has something of the kind under way, or too many wait.
+        """
+        if client in self._querying_clients:
+            raise self._busy("too-fast", "your query or path before this one is still running")
         self._querying_clients.add(client)
-        return await self._querying.run(run, partial(self._querying_clients.discard, client))
+        begun()
+        return await self._querying.run(call, partial(self._querying_clients.discard, client))
 
 
 _WRITES = Event("stage", {"stage": "write"})
@@ -402,8 +448,11 @@ def _checked(question: str) -> str:
     text = " ".join(question.split())
     if not text:
         raise InputError("the question is empty; ask something in words")
-    if len(text) > MAX_QUESTION:
-        raise InputError(f"the question has {len(text):,} characters; {MAX_QUESTION:,} are allowed")
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size > MAX_QUESTION:
+        raise InputError(
+            f"the question is too long: it has {size:,} bytes, and {MAX_QUESTION:,} are allowed"
+        )
     return text
 
 

@@ -5,13 +5,20 @@ from dataclasses import dataclass
 from kbqa.engine.answer import UNSURE_BELOW
 
 MAX_QUESTION = 1000
-"""Characters of a question: the prompt of the shipped model takes no more."""
+"""Bytes of a question in UTF-8: the prompt of the shipped model takes no more. A rare character may
+be as many tokens as it has bytes."""
 
 MAX_PATH = 8000
 """Characters of a path."""
 
+MAX_HOPS = 20
+"""Hops of a path, those of its conditions included: no known question takes more than 7."""
+
 MAX_QUERY = 20_000
 """Characters of somebody's SPARQL query."""
+
+MAX_CONVERTED = 4000
+"""Characters of a query that is to become a path: the parser takes up to a millisecond for each."""
 
 MAX_ROWS = 10_000
 """Rows of its result."""
@@ -26,8 +33,8 @@ class Settings:
         batch_size: Questions that are written for at once, at most.
         answer_threads: Questions whose paths are run at once.
         deadline_s: Seconds that a question may take in all, waiting included.
-        query_timeout_s: Seconds that somebody's own SPARQL query may take.
-        query_workers: Such queries that run at once.
+        query_timeout_s: Seconds that somebody's own SPARQL query or path may take.
+        query_workers: Such queries and paths that run at once.
         unsure_below: The confidence below which an answer is a guess, for `/api/v1/info`.
         cached_answers: Answers that are remembered.
     """

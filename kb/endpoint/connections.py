@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from kbqa.kb.endpoint.address import Address, encode_login, hide_secrets
-from kbqa.sparql.errors import EndpointError
+from kbqa.sparql.errors import QueryTooLarge
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -66,10 +66,11 @@ class Connections:
 
     Args:
         address: The server.
+        max_body_bytes: The largest answer that is read; None for `MAX_BODY_BYTES`.
     """
 
-    def __init__(self, address: Address) -> None:
-        self._address = address
+    def __init__(self, address: Address, max_body_bytes: int | None = None) -> None:
+        self._address, self._max_body_bytes = address, max_body_bytes
         self._idle: list[_Connection] = []
         self._process = os.getpid()
         weakref.finalize(self, _close_all, self._idle)
@@ -85,7 +86,7 @@ class Connections:
             TimeoutError: The deadline has passed.
             OSError: The server cannot be reached, or hangs up.
             http.client.HTTPException: It does not speak HTTP, or hangs up.
-            EndpointError: The answer is too large.
+            QueryTooLarge: The answer is too large.
         """
         while (kept := self._take()) is not None:
             try:
@@ -130,13 +131,13 @@ class Connections:
 
     def _body(self, response: http.client.HTTPResponse) -> bytes:
         pieces: list[bytes] = []
-        size = response.length or 0
-        while size <= MAX_BODY_BYTES and (piece := response.read(_PIECE_BYTES)):
+        size, most = response.length or 0, self._max_body_bytes or MAX_BODY_BYTES
+        while size <= most and (piece := response.read(_PIECE_BYTES)):
             pieces.append(piece)
             size = max(size, sum(map(len, pieces)))
-        if size > MAX_BODY_BYTES:
-            raise EndpointError(
-                f"{self._address.description} sends more than {MAX_BODY_BYTES // 10**6} MB. "
+        if size > most:
+            raise QueryTooLarge(
+                f"{self._address.description} sends more than {most // 10**6} MB. "
                 "Ask for fewer rows, with LIMIT or --limit."
             )
         body = b"".join(pieces)

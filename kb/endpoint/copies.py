@@ -42,10 +42,11 @@ class Copies:
 
     Args:
         addresses: The endpoints, the one that is preferred first.
+        max_body_bytes: As for `Connections`.
     """
 
-    def __init__(self, addresses: Iterable[Address]) -> None:
-        self._copies = [_Copy(address) for address in addresses]
+    def __init__(self, addresses: Iterable[Address], max_body_bytes: int | None = None) -> None:
+        self._copies = [_Copy(address, max_body_bytes) for address in addresses]
 
     def post(self, query: str, timeout_s: float) -> EndpointReply:
         """Send a SELECT or ASK query to the copies in turn, until one answers.
@@ -110,8 +111,8 @@ class Copies:
 
 
 class _Copy:
-    def __init__(self, address: Address) -> None:
-        self.address, self.sender = address, QuerySender(address)
+    def __init__(self, address: Address, max_body_bytes: int | None) -> None:
+        self.address, self.sender = address, QuerySender(address, max_body_bytes)
         self.is_aside = False
         self._until = 0.0
 

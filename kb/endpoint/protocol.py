@@ -90,11 +90,12 @@ class QuerySender:
 
     Args:
         address: The endpoint.
+        max_body_bytes: As for `Connections`.
     """
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, max_body_bytes: int | None = None) -> None:
         self._address = address
-        self._connections = Connections(address)
+        self._connections = Connections(address, max_body_bytes)
 
     def post(self, query: str, timeout_s: float) -> EndpointReply:
         """Send a SELECT or ASK query and decode the JSON object of its result.
@@ -109,6 +110,7 @@ class QuerySender:
             QuerySyntaxError: The endpoint says that the query does not parse.
             QueryTimeout: A time limit passed, here or on the server, or would by the server's
                 estimate.
+            QueryTooLarge: The result is too large.
             MalformedResult: The answer is broken JSON, or no JSON object.
         """
         address = self._address

@@ -69,17 +69,28 @@ class SparqlEndpoint:
         url: The endpoint's query URL. It may hold a user and password: ``http://ann:pw@host/``.
             If several are given, the first that works is asked; see `kbqa.kb.endpoint.copies`.
         timeout_s: Seconds for each search operation; `select` and `ask` take their own.
+        max_body_bytes: The largest answer that is read; None for 268 MB.
 
     Raises:
         InputError: There is no URL, or one is not an HTTP URL.
     """
 
-    def __init__(self, url: str | Sequence[str], timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        url: str | Sequence[str],
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        *,
+        max_body_bytes: int | None = None,
+    ) -> None:
         self._addresses = [read_address(each) for each in ([url] if isinstance(url, str) else url)]
         if not self._addresses:
             raise InputError("there is no URL of an endpoint")
         is_one = len(self._addresses) == 1
-        self._sender = QuerySender(self._addresses[0]) if is_one else Copies(self._addresses)
+        self._sender = (
+            QuerySender(self._addresses[0], max_body_bytes)
+            if is_one
+            else Copies(self._addresses, max_body_bytes)
+        )
         self._timeout_s = timeout_s
         self._is_closed = False
 

@@ -76,8 +76,9 @@ class OxigraphStore:
         Args:
             directory: The store.
             workers: Queries that run at once; further ones wait, within their time limit.
-            low_priority: Let other processes go before the queries. A server opens a second store
-                so, for queries that people write, which then cannot hold up its answers.
+            low_priority: Let other processes go before the queries, give them half of the memory,
+                and cut their results at `RESULT_BYTES`. A server opens a second store so, for
+                queries that people write, which then cannot hold up its answers.
 
         Raises:
             InputError: There is no worker.

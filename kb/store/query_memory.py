@@ -9,7 +9,7 @@ MEMORY_VARIABLE = "KBQA_QUERY_MEMORY_GB"
 """The environment variable that sets the limit."""
 
 DEFAULT_GB = 8.0
-"""The limit, unless half of the machine's memory, or a process's share of it, is less.
+"""The limit, unless a process's share of half of the machine's memory is less.
 
 The heaviest ordinary queries allocate some 0.2 GB a second, such as a DISTINCT over all triples of
 a slice (0.85 GB), so that none reaches it within the 30 seconds that a query has by default.
@@ -22,18 +22,21 @@ _CONTAINER_LIMITS = (
 )
 
 
-def memory_limit_bytes(processes: int = 1) -> int:
+def memory_limit_bytes(processes: int = 1, *, beside_another: bool = False) -> int:
     """Return the bytes that a query process may allocate.
 
     Args:
         processes: How many share the machine; what `MEMORY_VARIABLE` sets is for each of them.
+        beside_another: They stand beside other processes that may take half of the machine, as in
+            a server. They share a quarter.
 
     Raises:
         InputError: `MEMORY_VARIABLE` is not a positive number.
     """
     configured = os.environ.get(MEMORY_VARIABLE)
     if not configured:
-        return int(min(DEFAULT_GB * 2**30, _machine_bytes() / 2 / processes))
+        share = _machine_bytes() / (4 if beside_another else 2)
+        return int(min(DEFAULT_GB * 2**30, share / processes))
     try:
         limit_gb = float(configured)
     except ValueError:

@@ -29,11 +29,17 @@ from pathlib import Path
 from queue import Empty, LifoQueue
 from typing import TypeAlias, cast
 
-from kbqa.kb.graph import Table
+from kbqa.kb.graph import RESULT_BYTES, Table
 from kbqa.kb.queries import syntax_error
 from kbqa.kb.rows import Cell, term_from_cell
 from kbqa.kb.store.query_memory import MEMORY_VARIABLE, memory_limit_bytes
-from kbqa.sparql.errors import GraphError, QuerySyntaxError, QueryTimeout, StoreError
+from kbqa.sparql.errors import (
+    GraphError,
+    QuerySyntaxError,
+    QueryTimeout,
+    QueryTooLarge,
+    StoreError,
+)
 
 _Rows: TypeAlias = tuple[tuple[str, ...], tuple[tuple[Cell, ...], ...], bool]
 
@@ -60,7 +66,8 @@ class QueryWorkers:
         graph_directory: Directory of a pyoxigraph store.
         description: The graph's name in messages.
         size: The most processes.
-        low_priority: The queries run only while other processes leave a core idle.
+        low_priority: The queries are other people's: they run only while other processes leave a
+            core idle, with half of the memory, and a result is cut at `RESULT_BYTES`.
     """
 
     def __init__(
@@ -126,6 +133,11 @@ class QueryWorkers:
         kind, value = answer
         if kind == "syntax":
             raise syntax_error(query, str(value))
+        if kind == "large":
+            raise QueryTooLarge(
+                f"{self._description} stopped the query, whose result is {value}. "
+                "Ask for fewer rows, or for shorter texts."
+            )
         if kind == "failed":
             raise GraphError(f"{self._description} could not run the query: {value}")
         return value
@@ -155,8 +167,9 @@ class _Worker:
         if self._child is not None and self._child.has_ended:
             self.stop()
         if self._child is None:
-            limits = (memory_limit_bytes(self._size), self._low_priority)
-            self._child = _Child(self._graph_directory, self._description, *limits)
+            self._child = _Child(
+                self._graph_directory, self._description, self._memory_bytes, self._low_priority
+            )
         try:
             # A child that starts late is left to finish starting: it serves the next query.
             if not self._child.wait_until_ready(deadline):
@@ -168,6 +181,8 @@ class _Worker:
             return cast(tuple[str, object], marshal.loads(self._child.connection.recv_bytes()))
         except (EOFError, OSError) as error:
             code = self.stop()
+            if code is None:  # a thread outlives the graph, or the interpreter
+                raise StoreError(f"{self._description} was closed while it ran a query") from error
             if again and code == -signal.SIGKILL:
                 return self.run(query, limit, deadline, again=False)
             raise self._death(code) from error
@@ -176,8 +191,8 @@ class _Worker:
             self.stop()
             raise
 
-    def stop(self) -> int:
-        """End the child, and return its exit code."""
+    def stop(self) -> int | None:
+        """End the child, and return its exit code; None if it was ended before."""
         child, self._child = self._child, None
         return 0 if child is None else child.stop()
 
@@ -187,10 +202,14 @@ class _Worker:
         if child is not None:
             child.forget()
 
+    @property
+    def _memory_bytes(self) -> int:
+        return memory_limit_bytes(self._size, beside_another=self._low_priority)
+
     def _death(self, code: int) -> GraphError | QuerySyntaxError:
         if code in _OUT_OF_MEMORY:
-            limit_gb = memory_limit_bytes(self._size) / 2**30
-            return GraphError(
+            limit_gb = self._memory_bytes / 2**30
+            return QueryTooLarge(
                 f"{self._description} stopped the query, which needs more than {limit_gb:.3g} GB "
                 f"of memory. Add a LIMIT, or raise {MEMORY_VARIABLE}."
             )
@@ -214,6 +233,7 @@ class _Child:
         self._description = description
         self._must_be_ready_at = time.monotonic() + START_TIMEOUT_S
         self._is_ready = False
+        self._code: int | None = None
         self.connection, theirs = Pipe()
         with theirs:
             self._process = subprocess.Popen(
@@ -225,6 +245,7 @@ class _Child:
                     graph_directory,
                     str(theirs.fileno()),
                     str(memory_bytes),
+                    str(RESULT_BYTES if low_priority else 0),
                     str(int(low_priority)),
                 ],
                 stdin=subprocess.PIPE,
@@ -262,10 +283,15 @@ class _Child:
         self._is_ready = True
         return True
 
-    def stop(self) -> int:
-        """End the process if it still runs, and return its exit code."""
-        self._end()
-        return self._process.returncode or 0
+    def stop(self) -> int | None:
+        """End the process if it still runs, and return its exit code.
+
+        It is None if the interpreter, which exits, has ended the process before.
+        """
+        if self._end.alive:
+            self._end()
+            self._code = self._process.returncode
+        return self._code
 
     def forget(self) -> None:
         """Close this process's copy of what another process holds, and leave the child to it."""

@@ -1,6 +1,6 @@
 """The process that runs a store's queries: the child's side of `kbqa.kb.store.worker`.
 
-    python -P kb/store/worker_process.py GRAPH SOCKET MEMORY_BYTES NICENESS
+    python -P kb/store/worker_process.py GRAPH SOCKET MEMORY_BYTES RESULT_BYTES NICENESS
 
 It is run by its path and imports nothing of kbqa, or it would start with all of `kbqa.sparql`.
 
@@ -9,6 +9,9 @@ a lifeline: when that closes, it exits in the middle of a query.
 
 The limit of memory is RLIMIT_DATA, which counts what a process allocates and not the files that it
 maps: for a sort of the whole slice, which takes 850 MB, it counts 900 MB.
+
+The limit of a result (0 for none) is held here, where its rows arise: the parent, which may be a
+server, would have to take all of them before it could cut them.
 """
 
 import itertools
@@ -27,16 +30,19 @@ import pyoxigraph
 _Cell: TypeAlias = str | tuple[str, str, str | None] | None
 _Table: TypeAlias = tuple[tuple[str, ...], tuple[tuple[_Cell, ...], ...], bool]
 
+_CELL_BYTES = 32
+"""What a cell takes besides its text: a row of a thousand unbound variables is large, too."""
+
 
 def main() -> None:
     """Serve the queries of the parent until it closes the connection."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle.
-    if int(sys.argv[4]):
+    if int(sys.argv[5]):
         _give_way()
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     with Connection(int(sys.argv[2])) as connection:
         try:
-            _serve(sys.argv[1], connection, int(sys.argv[3]))
+            _serve(sys.argv[1], connection, int(sys.argv[3]), int(sys.argv[4]))
         except (EOFError, BrokenPipeError):
             return  # The parent has closed the connection.
         except MemoryError:
@@ -51,7 +57,9 @@ def _give_way() -> None:
         os.nice(19)
 
 
-def _serve(graph_directory: str, connection: Connection, memory_bytes: int) -> None:
+def _serve(
+    graph_directory: str, connection: Connection, memory_bytes: int, result_bytes: int
+) -> None:
     try:
         store = pyoxigraph.Store.read_only(graph_directory)
     except OSError as error:
@@ -61,26 +69,42 @@ def _serve(graph_directory: str, connection: Connection, memory_bytes: int) -> N
     connection.send_bytes(b"")
     while True:
         query, limit = marshal.loads(connection.recv_bytes())
-        connection.send_bytes(marshal.dumps(_run(store, query, limit)))
+        connection.send_bytes(marshal.dumps(_run(store, query, limit, result_bytes)))
 
 
-def _run(store: pyoxigraph.Store, query: str, limit: int | None) -> tuple[str, bool | str | _Table]:
+def _run(
+    store: pyoxigraph.Store, query: str, limit: int | None, result_bytes: int
+) -> tuple[str, bool | str | _Table]:
     try:
         result = store.query(query)
         if isinstance(result, pyoxigraph.QueryBoolean):
             return "value", bool(result)
         if not isinstance(result, pyoxigraph.QuerySolutions):
             return "failed", "it is neither SELECT nor ASK"
-        some = result if limit is None else itertools.islice(result, limit)
-        rows = tuple(
-            tuple(None if node is None else _cell(node) for node in solution) for solution in some
-        )
-        truncated = limit is not None and next(result, None) is not None
-        return "value", (tuple(variable.value for variable in result.variables), rows, truncated)
+        rows: list[tuple[_Cell, ...]] = []
+        left_bytes = result_bytes
+        for solution in result if limit is None else itertools.islice(result, limit):
+            row = tuple(None if node is None else _cell(node) for node in solution)
+            if result_bytes:
+                left_bytes -= sum(map(_size, row))
+                if left_bytes < 0:
+                    break
+            rows.append(row)
+        is_cut = left_bytes < 0
+        if is_cut and (limit is None or not rows):
+            return "large", f"more than {result_bytes / 1e6:g} MB"
+        truncated = is_cut or (limit is not None and next(result, None) is not None)
+        variables = tuple(variable.value for variable in result.variables)
+        return "value", (variables, tuple(rows), truncated)
     except SyntaxError as error:
         return "syntax", str(error)
     except (OSError, RuntimeError, TypeError, ValueError) as error:
         return "failed", str(error)
+
+
+def _size(cell: _Cell) -> int:
+    text = cell[0] if isinstance(cell, tuple) else cell or ""
+    return _CELL_BYTES + (len(text) if text.isascii() else len(text.encode()))
 
 
 def _cell(node: object) -> _Cell:

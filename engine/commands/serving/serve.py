@@ -70,7 +70,7 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
     default=10.0,
     show_default=True,
     metavar="SECONDS",
-    help="Stop a query of a client after this time.",
+    help="Stop a query or path of a client after this time.",
 )
 @click.option(
     "--queue",

@@ -22,10 +22,10 @@ from kbqa.sparql.errors import (
     AnsweringError,
     BusyReason,
     DeadlineExceeded,
-    EndpointError,
     GraphError,
     InputError,
     KbqaError,
+    QueryTooLarge,
     ServerBusy,
     ServerError,
 )
@@ -131,7 +131,7 @@ class ServedEngine:
             raise DeadlineExceeded(f"no answer from {self.url} within {limit_s:g} s") from None
         except http.client.HTTPException:
             raise self._no_kbqa() from None
-        except EndpointError as error:  # the answer is too large
+        except QueryTooLarge as error:
             raise ServerError(str(error)) from None
         except OSError as error:
             reason = error.strerror or str(error)

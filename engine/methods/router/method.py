@@ -256,6 +256,5 @@ def _why_not(asked: Asked, tried: Sequence[Tried], names: Names) -> WhyNot:
         return WhyNot("unreachable", "none of the model's paths exists in the graph")
     if "unlinked" in fates:
         hint = "" if asked.linked else f"; {explain_unlinked(names)}"
-        unlinked = f"no entity was found for the model's topics{hint}. Name one with --topic MID"
-        return WhyNot("unlinked", unlinked)
+        return WhyNot("unlinked", f"no entity was found for the model's topics{hint}")
     return WhyNot("unreadable", "the model wrote nothing that can be read as a path")

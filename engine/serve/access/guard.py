@@ -6,17 +6,20 @@ Pure ASGI: it sees every request, those to mounted applications too, and hides n
   rebinding) and read the answers.
 - Requests that a browser sends for another site are refused; only pages may be linked to, and they
   are told (`Visit.is_foreign`) so that they ask nothing by themselves.
+- What a request asks for decides, not its address alone: TEXT2SPARQL at ``/`` is no page.
 - Bodies are read here, whole, within limits of size and time.
 """
 
 import asyncio
 import ipaddress
 import json
+import re
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import parse_qsl
 
 from kbqa.engine.serve.access.api_keys import ApiKeys
 from kbqa.engine.serve.access.rates import RateLimiter
@@ -49,10 +52,14 @@ _SECURITY: Headers = [
     (b"cross-origin-resource-policy", b"same-origin"),
 ]
 
+_HOST = re.compile(r"(?:\[(?P<address>[^\[\]]+)\]|(?P<name>[^:\[\]]+))(?::\d*)?")
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _PAGES = ("/entity/", "/static/")
 _OPEN = frozenset({"/", "/docs", "/openapi.json", "/healthz", "/readyz"})
 """Paths that need no key, besides the pages: they show no more than that there is a server."""
+
+_TEXT2SPARQL = frozenset({"dataset", "question"})
+"""Parameters that make ``/`` TEXT2SPARQL, as some register it; its own route answers then."""
 
 _UNLIMITED = ("/static/", "/healthz", "/readyz", "/metrics")
 _BODY_TYPES: Mapping[str, frozenset[str]] = {
@@ -85,7 +92,8 @@ class Visit:
 
     Attributes:
         request_id: For the log, and in the response.
-        client: The name of the key, or else the address.
+        client: The name of the key, or else the address; of IPv6 its network of 64 bits, as a
+            client has all of its addresses.
         is_known: It may ask: it has shown a key, or needs none.
         is_foreign: A link or form of another site led here.
     """
@@ -146,16 +154,21 @@ class Guard:
 
     def _admit(self, scope: Scope, request_id: str) -> Visit:
         headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        if scope["path"] == "/" and _parameters(scope) >= _TEXT2SPARQL:
+            scope["path"], scope["raw_path"] = "/text2sparql", b"/text2sparql"
         path = scope["path"]
         host = headers.get(b"host", "")
         if not self._is_own(host):
             raise _Refused(_WRONG_HOST)
         is_page = scope["method"] in ("GET", "HEAD") and _is_page(path)
         is_foreign = _is_foreign(headers, host)
-        if is_foreign and not is_page:
+        # A link opens a document; an image or a frame of another site does not.
+        is_link = is_page and headers.get(b"sec-fetch-dest", "document") == "document"
+        if is_foreign and not is_link:
             raise _Refused(_CROSS_SITE)
         _check_type(scope["method"], path, headers.get(b"content-type", ""))
-        client, a_minute = (scope.get("client") or ("local", 0))[0], self._access.rate
+        client = _client_at((scope.get("client") or ("local", 0))[0])
+        a_minute = self._access.rate
         is_known = True
         if self._access.keys is not None:
             scheme, _, key = headers.get(b"authorization", "").partition(" ")
@@ -202,6 +215,11 @@ def _headers(path: str, request_id: str) -> Headers:
     is_kept = path.startswith("/static/")
     own.append((b"cache-control", b"no-cache" if is_kept else b"no-store"))
     return own
+
+
+def _parameters(scope: Scope) -> set[str]:
+    query = scope.get("query_string", b"").decode("latin-1")
+    return {name for name, _ in parse_qsl(query, keep_blank_values=True)}
 
 
 def _is_page(path: str) -> bool:
@@ -272,10 +290,21 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 
 
 def _without_port(host: str) -> str:
-    """Return the name of a Host header: ``[::1]:8080`` is ``::1``."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.rpartition(":")[0] if ":" in host else host
+    """Return the name of a Host header: ``[::1]:8080`` is ``::1``; empty if it is malformed."""
+    found = _HOST.fullmatch(host)
+    return "" if found is None else found["address"] or found["name"] or ""
+
+
+def _client_at(address: str) -> str:
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(found, ipaddress.IPv4Address):
+        return address
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(ipaddress.IPv6Network((int(found) >> 64 << 64, 64)))
 
 
 def _is_address(name: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, Field
 
-from kbqa.engine.answer import term_text
+from kbqa.engine.answer import Answer, term_text
 from kbqa.engine.serve.asking.served import Served
 from kbqa.engine.serve.records import (
     EntityRecord,
@@ -30,6 +30,9 @@ _MAX_TEXT = 300
 
 _MAX_SOURCE = 2500
 """Characters of a path or query; a longer one is left out, as a part of it would mislead."""
+
+_ADVICE = {"unlinked": ". Find its mid with search_entities, and give it in `topics`."}
+"""What to try, by the reason why there is no answer."""
 
 _Result = TypeVar("_Result", bound=BaseModel)
 
@@ -145,7 +148,7 @@ def ask_result(served: Served, max_answers: int) -> AskResult:
         count=answer.count,
         confidence=record["confidence"],
         reason=record["reason"],
-        problem=_maybe_short(answer.problem),
+        problem=_with_advice(answer),
         doubt=answer.doubt,
         not_understood=list(map(_short, answer.not_understood)),
         path_words=list(map(_short, trace.get("crp_words") or ())),
@@ -204,6 +207,12 @@ def fitted(result: _Result) -> _Result:
         kept = lists[longest][: len(lists[longest]) * 2 // 3]
         result = result.model_copy(update={longest: kept, "truncated": True})
     return result
+
+
+def _with_advice(answer: Answer) -> str | None:
+    if answer.problem is None:
+        return None
+    return _short(answer.problem) + _ADVICE.get(answer.reason or "", "")
 
 
 def _candidate(beam: Mapping[str, Any]) -> Candidate:

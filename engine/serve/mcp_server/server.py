@@ -246,7 +246,13 @@ class _Tools:
                 limit=limit,
                 offset=offset,
             )
-            return fitted(shortened(await self._service.look_up(look)))
+            found = await self._service.look_up(look)
+            if not found.neighbours and not offset:
+                check = partial(
+                    browsing.check_has_relation, mid=mid, relation=relation, direction=direction
+                )
+                await self._service.look_up(check)
+            return fitted(shortened(found))
 
     async def run_path(
         self,
@@ -270,9 +276,11 @@ class _Tools:
         """Run a reasoning path of your own; the answer has the same form as that of `ask`."""
         with self._told():
             if dry_run:
-                return fitted(checked_path(browsing.explain_path(path)))
+                read = await self._service.look_up(lambda *_: browsing.explain_path(path))
+                return fitted(checked_path(read))
             await self._wait(context)
-            run = partial(self._service.run_path, path, question, relax=relax)
+            client = _client(context)
+            run = partial(self._service.run_path, path, question, client=client, relax=relax)
             return fitted(ask_result(await _with_progress(context, run), 20))
 
     async def run_sparql(

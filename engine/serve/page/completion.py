@@ -6,6 +6,7 @@ Only kbqa's own text form is completed, and no alternatives in brackets.
 import re
 
 from kbqa.engine.exploring.path_ends import PathEnds
+from kbqa.engine.serve.browsing import check_hops
 from kbqa.kb.graph import Graph
 from kbqa.kb.names.search import Names
 from kbqa.sparql.crp import Hop
@@ -32,6 +33,7 @@ def complete_relation(graph: Graph, names: Names, *, text: str) -> list[str]:
         does not end in a hop, or starts from what the graph does not have.
 
     Raises:
+        InputError: The path has too many hops.
         GraphError: The graph does not answer.
     """
     lines = text.splitlines()
@@ -46,6 +48,7 @@ def complete_relation(graph: Graph, names: Names, *, text: str) -> list[str]:
         path_start, path = _hops(lines[0])
         passed = path if node[1] == "x" else path[: int(node[1])]
         starts, hops = _entities(path_start, names), [*passed, *done]
+    check_hops(len(hops))
     ends = PathEnds(graph).hops(starts, hops)
     is_inverse = arrow == "<-"
     relations = [hop.relation for hop in ends if hop.inverse == is_inverse]

@@ -29,7 +29,6 @@ from kbqa.engine.serve.records import (
     RunPathBody,
 )
 from kbqa.engine.serve.routes.parts import CLIENT_LEFT, TheService, TheVisit, until_gone
-from kbqa.engine.serve.routes.sparql import text2sparql
 from kbqa.engine.serve.service import Service
 from kbqa.engine.serve.settings import MAX_QUESTION
 from kbqa.engine.serve.streaming import stream_answer
@@ -86,19 +85,15 @@ async def home(
     q: str = "",
     topic: Annotated[list[str], Query()] = [],  # noqa: B006 - FastAPI copies defaults
     path: str = "",
-    dataset: str | None = None,
-    question: str | None = None,
 ) -> Response:
     """Show the page; with a question or a path, also its answer."""
-    if dataset is not None and question is not None:  # TEXT2SPARQL at the root, as some register
-        return await text2sparql(dataset, question, request, service)
     asking = Asking(" ".join(q.split()), tuple(dict.fromkeys(topic[:20])), path)
     show = partial(_show, "home.html", service, visit, asking)
     # A link of another site must not make the server work: the field is filled, no more.
     if asking.is_empty or visit.is_foreign or not visit.is_known:
         return await show()
     try:
-        served = await until_gone(request, _ask(service, asking, None))
+        served = await until_gone(request, _ask(service, visit, asking, None))
     except Exception as error:  # noqa: BLE001 - every error is a page
         return await show(problem=_problem(error, service, visit))
     if served is None:
@@ -159,9 +154,13 @@ async def relations(body: PathBody, service: TheService) -> list[str]:
     return await service.look_up(partial(complete_relation, text=body.path))
 
 
-def _ask(service: Service, asking: Asking, watch: Watch | None) -> Coroutine[Any, Any, Served]:
+def _ask(
+    service: Service, visit: Visit, asking: Asking, watch: Watch | None
+) -> Coroutine[Any, Any, Served]:
     if asking.path.strip():
-        return service.run_path(asking.path, asking.question, asking.topics, watch=watch)
+        return service.run_path(
+            asking.path, asking.question, asking.topics, client=visit.client, watch=watch
+        )
     return service.ask(asking.question, asking.topics, watch=watch)
 
 
@@ -171,7 +170,7 @@ async def _stream(service: Service, visit: Visit, asking: Asking) -> StreamingRe
         html = _TEMPLATES.get_template("answer.html").render(view=view)
         return {"html": html, "spoken": view.spoken, "url": asking.url}
 
-    ask: Callable[[Watch], Coroutine[Any, Any, Served]] = partial(_ask, service, asking)
+    ask: Callable[[Watch], Coroutine[Any, Any, Served]] = partial(_ask, service, visit, asking)
     return await stream_answer(ask, to_record, visit.request_id, service.graph.description)
 
 

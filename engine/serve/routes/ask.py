@@ -74,6 +74,7 @@ async def run_path(
             body.path,
             body.question,
             body.topics,
+            client=visit.client,
             relax=body.relax,
             deadline_s=body.timeout_s,
             watch=watch,
@@ -89,6 +90,6 @@ async def check_path(body: PathBody, service: TheService) -> PathRecord:
 
 
 @router.post("/paths/from-sparql", tags=["paths"])
-async def path_from_sparql(body: QueryBody, service: TheService) -> PathRecord:
+async def path_from_sparql(body: QueryBody, service: TheService, visit: TheVisit) -> PathRecord:
     """Return the path that says the same as a query."""
-    return await service.look_up(lambda *_: path_of_query(body.query))
+    return await service.run_for(visit.client, lambda: path_of_query(body.query))

@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse
 from kbqa.engine.serve.metrics import Metrics
 from kbqa.engine.serve.records import InfoRecord
 from kbqa.engine.serve.routes.parts import TheService
-from kbqa.engine.serve.settings import MAX_PATH, MAX_QUERY, MAX_QUESTION, MAX_ROWS
+from kbqa.engine.serve.settings import MAX_HOPS, MAX_PATH, MAX_QUERY, MAX_QUESTION, MAX_ROWS
 
 router = APIRouter(tags=["server"])
 
@@ -59,8 +59,9 @@ async def info(service: TheService) -> InfoRecord:
         model=None if engine is None else engine.resources.generator_name,
         graph=dict(identity.settings),
         limits={
-            "question_characters": MAX_QUESTION,
+            "question_bytes": MAX_QUESTION,
             "path_characters": MAX_PATH,
+            "path_hops": MAX_HOPS,
             "query_characters": MAX_QUERY,
             "rows": MAX_ROWS,
             "deadline_s": settings.deadline_s,

@@ -21,6 +21,9 @@ from kbqa.sparql.errors import InputError
 router = APIRouter(prefix="/v1", tags=["OpenAI"])
 
 MODEL = "kbqa"
+_LISTED = 20
+_ADVICE = {"unlinked": " Use the name that the graph has."}
+"""What to try, by the reason why there is no answer."""
 
 
 class _TextPart(BaseModel):
@@ -84,19 +87,27 @@ async def chat(body: ChatBody, request: Request, service: TheService) -> Respons
 
 
 def content_of(served: Served) -> str:
-    """Write an answer as text: the names, then the path in words."""
+    """Write an answer as text: the names, how sure they are, and the path in words."""
     answer = served.answer
     if served.status == "none":
-        return f"No answer: {answer.problem}"
+        advice = _ADVICE.get(answer.reason or "", "")
+        return f"No answer: {(answer.problem or '').removesuffix('.')}.{advice}"
     if answer.boolean is not None:
         found = "Yes" if answer.boolean else "No"
     elif answer.count is not None:
         found = str(answer.count)
     else:
-        found = ", ".join(each.name for each in answer.answers[:20])
+        found = ", ".join(each.name for each in answer.answers[:_LISTED])
+        if len(answer.answers) > _LISTED:
+            more = "or more others" if answer.truncated else "more"
+            found = f"{found} and {len(answer.answers) - _LISTED:,} {more}"
+    sure = ""
     if served.status == "unsure":
         found = f"Not sure ({answer.confidence:.2f}): {answer.doubt}. Best guess: {found}"
-    return "\n".join([found, "", *(answer.trace.to_dict().get("crp_words") or ())]).strip()
+    elif answer.confidence is not None:
+        sure = f"Confidence: {answer.confidence:.2f}"
+    path = "\n".join(answer.trace.to_dict().get("crp_words") or ())
+    return "\n\n".join(filter(None, (found, path, sure)))
 
 
 def openai_error(problem: Problem) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """What routes share: the service, the visit, answers as responses, and clients that leave."""
 
 import asyncio
+import re
 from collections.abc import Callable, Coroutine
 from typing import Annotated, Any, TypeVar, cast
 
@@ -13,6 +14,7 @@ from kbqa.engine.serve.records import ProblemRecord
 from kbqa.engine.serve.service import Service
 from kbqa.engine.serve.streaming import MEDIA_TYPE, stream_answer
 
+_WEIGHT = re.compile(r"q\s*=\s*(1(?:\.0*)?|0(?:\.\d*)?)")
 _Result = TypeVar("_Result")
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {
@@ -37,6 +39,20 @@ async def visit_of(request: Request) -> Visit:
 
 TheService = Annotated[Service, Depends(service_of)]
 TheVisit = Annotated[Visit, Depends(visit_of)]
+
+
+def read_accept(request: Request) -> dict[str, float]:
+    """Return the media types that a client accepts, each with its weight from 0 to 1, in order.
+
+    Without the header, it accepts all.
+    """
+    weights: dict[str, float] = {}
+    for wanted in ",".join(request.headers.getlist("accept")).lower().split(","):
+        name, *parameters = (part.strip() for part in wanted.split(";"))
+        if name:
+            stated = (_WEIGHT.fullmatch(each) for each in parameters)
+            weights[name] = next((float(found[1]) for found in stated if found), 1.0)
+    return weights or {"*/*": 1.0}
 
 
 async def until_gone(request: Request, work: Coroutine[Any, Any, _Result]) -> _Result | None:
@@ -66,7 +82,7 @@ async def answer_response(
         served = await ask(watch)
         return await service.with_lines(served) if with_lines else served
 
-    if MEDIA_TYPE in request.headers.get("accept", ""):
+    if read_accept(request).get(MEDIA_TYPE, 0.0) > 0:
         return await stream_answer(
             asked,
             lambda served: served.to_dict(max_answers),

@@ -1,7 +1,7 @@
 """Queries of one's own: the SPARQL 1.1 Protocol, read-only, and TEXT2SPARQL."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Literal
 from urllib.parse import parse_qsl
@@ -17,13 +17,14 @@ from kbqa.engine.serve.routes.parts import (
     PROBLEMS,
     TheService,
     TheVisit,
+    read_accept,
     until_gone,
 )
 from kbqa.engine.serve.settings import MAX_QUERY, MAX_QUESTION, MAX_ROWS
 from kbqa.kb.commands.result_formats import format_rows
 from kbqa.kb.graph import Table
 from kbqa.sparql.compiler.compile import compile_crp
-from kbqa.sparql.errors import InputError, QueryRefused, QuerySyntaxError
+from kbqa.sparql.errors import InputError, QueryRefused, QuerySyntaxError, QueryTooLarge
 
 router = APIRouter(tags=["SPARQL"], responses=PROBLEMS)
 
@@ -34,10 +35,8 @@ _TYPES: Mapping[str, _ResultFormat] = {
     "application/json": "json",
     "text/csv": "csv",
     "text/tab-separated-values": "tsv",
-    "application/*": "json",
-    "text/*": "csv",
-    "*/*": "json",
 }
+"""Of types that a client likes equally well and names no more exactly, the first is sent."""
 _SENT_AS: Mapping[_ResultFormat, str] = {
     "json": "application/sparql-results+json",
     "csv": "text/csv; charset=utf-8",
@@ -60,7 +59,8 @@ async def query_by_url(
     SELECT is answered as JSON, CSV or TSV, by `Accept`; ASK as JSON. If a result is cut off, the
     header `X-Kbqa-Truncated` says so.
     """
-    return await _answer_query(query, request.query_params.keys(), request, service, visit)
+    names = [name for name, _ in request.query_params.multi_items()]
+    return await _answer_query(query, names, request, service, visit)
 
 
 @router.post(
@@ -83,10 +83,12 @@ async def query_by_body(request: Request, service: TheService, visit: TheVisit) 
         body = (await request.body()).decode()
     except UnicodeDecodeError:
         raise InputError("the body is not UTF-8") from None
-    if request.headers["content-type"].startswith("application/sparql-query"):
-        return await _answer_query(body, request.query_params.keys(), request, service, visit)
-    form = dict(parse_qsl(body, keep_blank_values=True))
-    return await _answer_query(form.get("query", ""), form.keys(), request, service, visit)
+    if request.headers["content-type"].lower().startswith("application/sparql-query"):
+        names = [name for name, _ in request.query_params.multi_items()]
+        return await _answer_query(body, ["query", *names], request, service, visit)
+    form = parse_qsl(body, keep_blank_values=True)
+    names = [name for name, _ in form]
+    return await _answer_query(dict(form).get("query", ""), names, request, service, visit)
 
 
 @router.get("/text2sparql")
@@ -122,15 +124,17 @@ def query_of(answer: Answer) -> str:
 
 
 async def _answer_query(
-    query: str, parameters: Iterable[str], request: Request, service: TheService, visit: TheVisit
+    query: str, parameters: Sequence[str], request: Request, service: TheService, visit: TheVisit
 ) -> Response:
     if not query.strip():
         raise QuerySyntaxError("there is no query: send it as the parameter `query`")
+    if parameters.count("query") > 1:
+        raise QuerySyntaxError("there is more than one query: send them one by one")
     if len(query) > MAX_QUERY:
         raise InputError(f"the query has {len(query):,} characters; {MAX_QUERY:,} are allowed")
     if any(name.endswith("-graph-uri") for name in parameters):
         raise QueryRefused("there is one graph only; leave out the parameters that name others")
-    style = _chosen_format(request.headers.get("accept", "*/*"))
+    style = _chosen_format(read_accept(request))
     result = await until_gone(request, service.sparql(query, MAX_ROWS, visit.client))
     if result is None:
         return Response(status_code=CLIENT_LEFT)
@@ -142,25 +146,37 @@ async def _answer_query(
     return Response(body, media_type=_SENT_AS[style], headers=headers)
 
 
-def _chosen_format(accept: str) -> _ResultFormat:
-    """Choose the first of the types that a client accepts; it lists its favourites first.
+def _chosen_format(accepted: Mapping[str, float]) -> _ResultFormat:
+    """Choose the type that a client likes best; of several, the one that it names first.
 
     Raises:
         HTTPException: It accepts none.
     """
-    for wanted in accept.lower().split(","):
-        name, _, parameters = wanted.partition(";")
-        if name.strip() in _TYPES and "q=0" not in parameters.replace("q=0.", ""):
-            return _TYPES[name.strip()]
-    raise HTTPException(406, f"Results are sent as {', '.join(_SENT_AS.values())}.")
+    order = list(accepted)
+    found: list[tuple[float, int, _ResultFormat]] = []
+    for name, style in _TYPES.items():
+        ranges = (name, f"{name.partition('/')[0]}/*", "*/*")  # RFC 9110: the most exact one counts
+        named = next((each for each in ranges if each in accepted), None)
+        if named is not None and accepted[named] > 0:
+            found.append((-accepted[named], order.index(named), style))
+    if not found:
+        raise HTTPException(406, f"Results are sent as {', '.join(_SENT_AS.values())}.")
+    return min(found, key=lambda each: each[:2])[2]
 
 
 def _body(table: Table, style: _ResultFormat) -> tuple[bytes, bool]:
-    """Write a result within the limit of bytes, and say whether rows are missing."""
+    """Write a result within the limit of bytes, and say whether rows are missing.
+
+    Raises:
+        QueryTooLarge: Not even its first row is within the limit.
+    """
     rows, is_cut = table.rows, table.truncated
     while True:
         body = format_rows(replace(table, rows=rows), style).encode("utf-8", "replace")
-        if len(body) <= _MAX_RESULT_BYTES or not rows:
+        if len(body) <= _MAX_RESULT_BYTES:
             return body, is_cut
+        if len(rows) <= 1:
+            raise QueryTooLarge(f"a row of the result is larger than {_MAX_RESULT_BYTES:,} bytes")
         # Rows differ in length, so it may take more than one cut.
-        rows, is_cut = rows[: len(rows) * _MAX_RESULT_BYTES // len(body) * 9 // 10], True
+        rows = rows[: max(len(rows) * _MAX_RESULT_BYTES * 9 // (len(body) * 10), 1)]
+        is_cut = True

@@ -124,6 +124,13 @@ def test_an_unsure_answer_is_a_guess() -> None:
     )
 
 
+def test_each_door_adds_its_own_advice_to_a_question_about_nothing_known() -> None:
+    unlinked = replace(UNANSWERED, problem="nothing is named", reason="unlinked")
+    hint = "Name one with --topic MID, or with :topic at the prompt."
+    assert render_answer(unlinked, "store x").startswith(f"No answer: nothing is named. {hint}\n")
+    assert "--topic" not in str(unlinked.to_dict()) + unlinked._repr_mimebundle_()["text/html"]
+
+
 def test_no_answer_reads_like_this() -> None:
     assert (
         render_answer(UNANSWERED, "store x")

@@ -107,7 +107,8 @@ def running_server(
     **options: object,
 ) -> Iterator[Running]:
     model, metrics = PacedGenerator(), Metrics()
-    with closing(open_graph(store)) as aside, socket.create_server(("127.0.0.1", 0)) as listening:
+    graph = open_graph(store, workers=2, low_priority=True)  # as `kbqa serve` does
+    with closing(graph) as aside, socket.create_server(("127.0.0.1", 0)) as listening:
         opened = open_engine or partial(scripted_engine, store, model)
         service = Service(opened, aside, settings or Settings(), metrics)
         app = make_app(service, metrics, access or Access(), **options)
@@ -132,7 +133,7 @@ def running_server(
 def main(store: Path, seconds: float) -> None:
     model, metrics = PacedGenerator(), Metrics()
     model.seconds = seconds
-    with closing(open_graph(store)) as aside:
+    with closing(open_graph(store, workers=2, low_priority=True)) as aside:
         service = Service(partial(scripted_engine, store, model), aside, Settings(), metrics)
         run_server(make_app(service, metrics, Access()), service, "127.0.0.1", 0, ())
 

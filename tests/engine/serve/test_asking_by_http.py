@@ -1,10 +1,15 @@
 """Questions over HTTP: records, events, problems."""
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
+from kbqa.engine.engine import Engine
+from kbqa.kb.open import open_graph
 from kbqa.sparql.errors import ModelError
 
 MONEY = "what is jamaican money called?"
@@ -157,3 +162,74 @@ def test_a_query_becomes_a_path_or_says_why_not(server) -> None:
     response = server.client.post("/api/v1/paths/from-sparql", json={"query": query})
     assert (response.status_code, response.json()["code"]) == (422, "no-path")
     assert response.json()["reason"]
+
+
+@pytest.mark.parametrize("letter", ["\U00020000", "é"])
+def test_a_question_of_rare_characters_is_as_long_as_its_bytes(server, letter) -> None:
+    fits = 1000 // len(letter.encode())
+    assert server.client.get("/api/v1/ask", params={"q": letter * fits}).status_code == 200
+    refused = server.client.get("/api/v1/ask", params={"q": letter * 999})
+    assert (refused.status_code, refused.json()["code"]) == (422, "input")
+    assert "1,000 are allowed" in refused.json()["detail"]
+
+
+def test_an_answer_does_not_say_where_the_graph_is(running, small_store) -> None:
+    from scripted_server import PacedGenerator
+
+    @contextmanager
+    def opened() -> Iterator[Engine]:
+        with (
+            open_graph(small_store) as graph,
+            Engine(graph, PacedGenerator(), settings={"judge": "confidence"}) as engine,
+        ):
+            engine.resources.timeout_s = 0.001  # no query can be answered
+            yield engine
+
+    with running(small_store, open_engine=opened, openai=True) as started:
+        for _ in range(600):
+            if started.client.get("/readyz").status_code == 200:
+                break
+        response = started.client.post("/api/v1/ask", json={"question": MONEY, "lines": True})
+        record = response.json()
+        [tried] = record["trace"]["beams"]
+        assert record["reason"] == "graph"
+        assert tried["problem"].startswith("no result from the graph within 0.001 s")
+        assert tried["problem"].endswith(". Make the query more selective.")
+        chat = {"messages": [{"role": "user", "content": MONEY}]}
+        for text in (
+            response.text,
+            started.client.get("/", params={"q": MONEY}).text,
+            started.client.post("/v1/chat/completions", json=chat).text,
+            started.client.post("/page/ask", json={"question": MONEY}).text,
+        ):
+            assert str(small_store) not in text
+            assert "--timeout" not in text
+
+
+@pytest.mark.parametrize(
+    ("graph", "text", "told"),
+    [
+        ("store /data/fb", "store /data/fb is closed", "the graph is closed"),
+        ("store /data/fb", "the store at /data/fb is closed", "the graph is closed"),
+        ("store /data/fb", "IO error: /data/fb/graph/7.sst", "IO error: the graph/graph/7.sst"),
+        ("store slice", "no slice: store slice is closed", "no slice: the graph is closed"),
+        ("endpoint http://a/q", "http://a/q is down", "the graph is down"),
+        ("endpoints http://a/q, http://b/", "endpoint http://b/ is down", "the graph is down"),
+        ("store /d", "No answer within 3 s. Raise --deadline.", "No answer within 3 s."),
+        ("store /d", "Add a LIMIT, or raise KBQA_QUERY_MEMORY_GB.", "Add a LIMIT."),
+        ("store /d", "Late. Raise --timeout, or ask for less.", "Late. Ask for less."),
+    ],
+)
+def test_clients_read_the_graph_wherever_an_error_names_it(graph, text, told) -> None:
+    problems = pytest.importorskip("kbqa.engine.serve.problems")
+    assert problems.for_clients(text, graph) == told
+    record = DeepTrace(({"problem": text},), [text])
+    assert problems.for_clients(record, graph) == DeepTrace(({"problem": told},), [told])
+
+
+@dataclass(frozen=True, slots=True)
+class DeepTrace:
+    """A trace that holds an error in its depths."""
+
+    tried: tuple[dict[str, str], ...]
+    notes: list[str]

@@ -14,8 +14,8 @@ JAMAICA = "m.03_r3"
 CAPITAL = "SELECT ?x WHERE { ns:m.03_r3 ns:location.country.capital ?x }"
 
 
-def get(server, path: str, **parameters):
-    return server.client.get(path, params=parameters)
+def get(server, path: str, headers=None, **parameters):
+    return server.client.get(path, params=parameters, headers=headers)
 
 
 def test_an_entity_is_found_and_described(server) -> None:
@@ -92,15 +92,59 @@ def test_select_is_sent_in_the_formats_of_the_w3c(server, accept, kind, text) ->
     assert response.text.startswith(text)
 
 
+@pytest.mark.parametrize(
+    ("accept", "kind"),
+    [
+        ("text/csv;q=0.1, application/sparql-results+json;q=0.9", "sparql-results+json"),
+        ("*/*;q=0.1, text/csv", "csv"),
+        (
+            "application/n-triples;q=0.9, text/tab-separated-values;q=0.5, text/csv;q=0.5, "
+            "application/sparql-results+json;q=0.6",
+            "sparql-results+json",
+        ),
+        ("text/boolean, application/xml;q=0.8, application/json;q=0.8", "sparql-results+json"),
+        ("text/csv;q=0.5, application/json;q=0.5", "csv"),
+        ("*/*, application/json;q=0, application/sparql-results+json;q=0.0", "csv"),
+        ("TEXT/CSV; Q=1.0", "csv"),
+        ("", "sparql-results+json"),
+        ("text/csv;q=0.0", None),
+        ("application/json;q=0", None),
+    ],
+)
+def test_the_weights_of_accept_decide(server, accept, kind) -> None:
+    response = get(server, "/sparql", query=CAPITAL, headers={"Accept": accept})
+    assert response.status_code == (406 if kind is None else 200)
+    assert kind is None or kind in response.headers["content-type"]
+
+
+def test_a_client_may_send_several_accept_headers(server) -> None:
+    headers = [("Accept", "application/xml"), ("Accept", "text/csv")]
+    response = get(server, "/sparql", query=CAPITAL, headers=headers)
+    assert response.headers["content-type"].startswith("text/csv")
+
+
+def test_two_queries_in_a_request_are_refused(server) -> None:
+    ask, typed = "ASK { ?s ?p ?o }", {"Content-Type": "application/sparql-query"}
+    for response in (
+        server.client.get("/sparql", params={"query": [ask, CAPITAL]}),
+        server.client.post("/sparql", data={"query": [ask, ask]}),
+        server.client.post("/sparql", params={"query": ask}, content=ask, headers=typed),
+    ):
+        assert response.status_code == 400
+        assert "more than one query" in response.json()["detail"]
+
+
 def test_queries_come_in_three_ways(server) -> None:
     query = "ASK { ns:m.03_r3 ?p ?o }"
     plain = {"Content-Type": "application/sparql-query"}
+    written = {"Content-Type": "Application/SPARQL-Query; charset=UTF-8"}
     answers = [
+        server.client.post("/sparql", content=query, headers=written),
         server.client.get("/sparql", params={"query": query}),
         server.client.post("/sparql", data={"query": query}),
         server.client.post("/sparql", content=query, headers=plain),
     ]
-    assert [each.json()["boolean"] for each in answers] == [True] * 3
+    assert [each.json()["boolean"] for each in answers] == [True] * 4
 
 
 @pytest.mark.parametrize(
@@ -139,6 +183,19 @@ def test_a_long_result_is_cut_and_says_so(server) -> None:
     assert 1_000_000 < len(response.content) <= 5_000_000
 
 
+def test_rows_of_megabytes_do_not_hold_up_the_server(server) -> None:
+    steps = " ".join(f"BIND (CONCAT(?x{n}, ?x{n}) AS ?x{n + 1})" for n in range(18))
+    row = f"BIND ('aaaaaaaaaaaaaaaa' AS ?x0) {steps} ?s ?p ?o"
+    response = get(server, "/sparql", query=f"SELECT ?s ?x18 {{ {row} }} LIMIT 200")
+    assert response.headers["x-kbqa-truncated"] == "true"
+    assert len(response.json()["results"]["bindings"]) == 1
+    for count in (2, 4):  # more than is sent, and more than comes from the query's process
+        columns = " ".join(f"(CONCAT(?x18, '{n}') AS ?y{n})" for n in range(count))
+        refused = get(server, "/sparql", query=f"SELECT {columns} {{ {row} }} LIMIT 200")
+        assert (refused.status_code, refused.json()["code"]) == (502, "query-memory")
+        assert "its result is larger" in refused.json()["detail"]
+
+
 ENDLESS = "SELECT (COUNT(*) AS ?n) WHERE { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l . ?m ?n2 ?o }"
 
 
@@ -161,6 +218,56 @@ def test_an_endless_query_is_stopped(running, small_store) -> None:
         # On a busy machine the next process takes a while to start.
         later = (get(started, "/sparql", query=CAPITAL).status_code for _ in range(20))
         assert 200 in later
+
+
+ROUND_TRIPS = "Kenya" + " -> type.object.type <- type.object.type" * 3
+
+
+def test_a_slow_path_is_stopped_as_a_query_is_and_holds_up_no_question(running, demo_store) -> None:
+    from kbqa.engine.serve.settings import Settings
+
+    with running(demo_store, Settings(query_timeout_s=6, answer_threads=1)) as started:
+        answers = []
+
+        def run_path() -> None:
+            body = {"path": f"{ROUND_TRIPS}\ncount"}
+            answers.append(started.client.post("/api/v1/paths/run", json=body))
+
+        run = threading.Thread(target=run_path)
+        run.start()
+        time.sleep(0.5)
+        for path, body in (
+            ("/api/v1/paths/run", {"path": "Kenya -> location.country.capital"}),
+            ("/api/v1/paths/from-sparql", {"query": CAPITAL}),
+        ):
+            second = started.client.post(path, json=body)
+            assert (second.status_code, second.json()["code"]) == (429, "too-fast")
+        assert get(started, "/api/v1/ask", q="what is jamaican money called?").status_code == 200
+        assert not answers  # the question did not wait for the path
+        run.join()
+        assert (answers[0].status_code, answers[0].json()["code"]) == (504, "query-timeout")
+        assert "longer than 6 s" in answers[0].json()["detail"]
+
+
+@pytest.mark.parametrize("hops", [21, 990])
+def test_a_path_of_hundreds_of_hops_is_refused(server, hops) -> None:
+    path = "m.03_r3 -> location.country.capital" + " -> a.b" * (hops - 1)
+    for route in ("/api/v1/paths/run", "/api/v1/paths/check", "/page/path", "/page/relations"):
+        more = " -> " if route == "/page/relations" else ""
+        refused = server.client.post(route, json={"path": path + more})
+        if route == "/page/path":
+            assert f"the path has {hops} hops" in refused.text
+        else:
+            assert (refused.status_code, refused.json()["code"]) == (422, "input"), route
+            assert f"the path has {hops} hops" in refused.json()["detail"]
+    page = server.client.get("/", params={"path": path})
+    assert (page.status_code, f"the path has {hops} hops" in page.text) == (422, True)
+
+
+def test_a_query_that_takes_long_to_read_becomes_no_path(server) -> None:
+    query = f"SELECT ?x {{ ?x ns:a.b ?y FILTER({'?y||' * 1000}?y) }}"
+    refused = server.client.post("/api/v1/paths/from-sparql", json={"query": query})
+    assert (refused.status_code, refused.json()["code"]) == (422, "invalid")
 
 
 def query_processes() -> list[int]:

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,13 +38,23 @@ class Client:
     """Sends requests to a guarded application."""
 
     def __init__(self, access: Access) -> None:
-        self._transport = httpx.ASGITransport(Guard(echo, access, Observer()))
+        self._guard = Guard(echo, access, Observer())
 
-    def send(self, method: str, path: str, host: str = "localhost", **options) -> httpx.Response:
+    def send(
+        self,
+        method: str,
+        path: str,
+        host: str = "localhost",
+        address: str = "127.0.0.1",
+        **options,
+    ) -> httpx.Response:
+        transport = httpx.ASGITransport(self._guard, client=(address, 1))
+        headers = {"Host": host, **options.pop("headers", {})}
+
         async def sent() -> httpx.Response:
-            url = f"http://{host}"
-            async with httpx.AsyncClient(transport=self._transport, base_url=url) as client:
-                return await client.request(method, path, **options)
+            url = "http://localhost"
+            async with httpx.AsyncClient(transport=transport, base_url=url) as client:
+                return await client.request(method, path, headers=headers, **options)
 
         return asyncio.run(sent())
 
@@ -60,6 +71,11 @@ class Client:
         ("127.0.0.1.evil.example", 421),
         ("localhost.evil.example:8080", 421),
         ("192.168.1.5", 421),
+        ("[::1].evil.example", 421),
+        ("[::1", 421),
+        ("[::1]:80:evil.example", 421),
+        ("localhost:evil", 421),
+        ("", 421),
     ],
 )
 def test_only_own_names_are_answered(host, status) -> None:
@@ -94,6 +110,26 @@ def test_other_sites_are_refused(path, headers, status) -> None:
     assert response.status_code == status
     if path == "/?q=x":
         assert "foreign=True" in response.text
+
+
+TEXT2SPARQL = "/?dataset=urn:kbqa:freebase&question=who%3F"
+
+
+@pytest.mark.parametrize("path", [TEXT2SPARQL, "/?d%61taset=&question=who"])
+def test_a_question_at_the_root_does_not_pass_as_a_page(keyed, path) -> None:
+    assert keyed.send("GET", path).status_code == 401
+    own = {"Authorization": f"Bearer {KEY}"}
+    assert keyed.send("GET", path, headers=own).status_code == 200
+    foreign = {"Sec-Fetch-Site": "cross-site"}
+    assert Client(Access()).send("GET", path, headers=foreign).status_code == 403
+    assert keyed.send("GET", "/?dataset=x").status_code == 200  # asks nothing
+
+
+@pytest.mark.parametrize("path", ["/?q=x", "/entity/m.03_r3"])
+@pytest.mark.parametrize(("wanted", "status"), [("document", 200), ("image", 403), ("iframe", 403)])
+def test_another_site_may_link_to_a_page_but_not_embed_it(path, wanted, status) -> None:
+    headers = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Dest": wanted}
+    assert Client(Access()).send("GET", path, headers=headers).status_code == status
 
 
 @pytest.mark.parametrize(
@@ -186,3 +222,129 @@ def test_a_bucket_fills_by_and_by() -> None:
     assert rates.take("a", 2) == pytest.approx(1)
     now = 30.5
     assert rates.take("a", 2) == 0
+
+
+@pytest.fixture
+def still(monkeypatch) -> None:
+    """Let no time pass for the limits on rates."""
+    made = "kbqa.engine.serve.access.guard.RateLimiter"
+    monkeypatch.setattr(made, lambda: RateLimiter(lambda: 0.0))
+
+
+@pytest.mark.usefixtures("still")
+def test_more_than_one_request_a_second_is_limited_too() -> None:
+    client = Client(Access(rate=120))
+    statuses = [client.send("GET", "/api/v1/ask?q=x").status_code for _ in range(130)]
+    assert statuses == [200] * 120 + [429] * 10
+
+
+@pytest.mark.usefixtures("still")
+def test_one_address_does_not_use_up_the_allowance_of_another() -> None:
+    client = Client(Access(rate=2))
+
+    def ask(address: str) -> int:
+        return client.send("GET", "/api/v1/ask?q=x", address=address).status_code
+
+    assert [ask("10.0.0.1") for _ in range(3)] == [200, 200, 429]
+    assert [ask("10.0.0.2") for _ in range(3)] == [200, 200, 429]
+    assert [ask(f"2001:db8::{n}") for n in range(3)] == [200, 200, 429]  # all of one network
+    assert ask("2001:db8:0:1::1") == 200
+    assert ask("::ffff:10.0.0.1") == 429
+
+
+def test_the_table_of_clients_shrinks_and_forgets_nobody_who_is_limited(monkeypatch) -> None:
+    monkeypatch.setattr("kbqa.engine.serve.access.rates._MOST_CLIENTS", 10)
+    now = 0.0
+    rates = RateLimiter(lambda: now)
+    assert [rates.take("often", 2) for _ in range(3)] == [0, 0, 30]
+    assert [rates.take("seldom", 0.1) for _ in range(2)] == [0, 600]
+    for n in range(100):
+        rates.take(f"once {n}", 2)
+    assert rates.take("often", 2) == 30  # the table was cleaned meanwhile
+    now = 61.0
+    for n in range(200):
+        rates.take(f"later {n}", 2)
+    assert rates.take("seldom", 0.1) == pytest.approx(539)
+    assert [rates.take("often", 2) for _ in range(3)] == [0, 0, 30]
+    now = 3600.0
+    for n in range(500):
+        rates.take(f"much later {n}", 2)
+    assert len(rates) == 500
+
+
+async def _told(scope: dict[str, Any], *messages: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what a guarded application sends, given messages of which the last never comes."""
+    sent: list[dict[str, Any]] = []
+    coming = list(messages)
+
+    async def receive() -> dict[str, Any]:
+        return coming.pop(0) if coming else await asyncio.Future()
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    async with asyncio.timeout(20):
+        await Guard(echo, Access(), Observer())(scope, receive, send)
+    return sent
+
+
+POST = {
+    "type": "http",
+    "method": "POST",
+    "path": "/api/v1/ask",
+    "query_string": b"",
+    "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")],
+}
+
+
+def test_there_are_no_websockets() -> None:
+    scope = {"type": "websocket", "path": "/", "headers": [(b"host", b"localhost")]}
+    [closed] = asyncio.run(_told(scope, {"type": "websocket.connect"}))
+    assert closed == {"type": "websocket.close", "code": 1008}
+
+
+def test_a_message_that_does_not_say_so_is_the_last_of_its_body() -> None:
+    begun, body = asyncio.run(_told(dict(POST), {"type": "http.request", "body": b"{}"}))
+    assert begun["status"] == 200
+    assert body["body"].startswith(b"local 2 ")
+
+
+def test_a_connection_is_closed_where_the_rest_of_a_body_is_not_read(monkeypatch) -> None:
+    monkeypatch.setattr("kbqa.engine.serve.access.guard.BODY_TIMEOUT_S", 0.01)
+    unfinished = {"type": "http.request", "body": b"{", "more_body": True}
+    begun, _ = asyncio.run(_told(dict(POST), unfinished))
+    assert begun["status"] == 408
+    assert (b"connection", b"close") in begun["headers"]
+    typed = {"Content-Type": "application/json"}
+    client = Client(Access(rate=2))
+    large = client.send("POST", "/api/v1/ask", content=b"x" * 64_001, headers=typed)
+    assert (large.status_code, large.headers["connection"]) == (413, "close")
+    others = [
+        client.send("GET", "/healthz", "evil.example"),
+        client.send("GET", "/api/v1/ask", headers={"Sec-Fetch-Site": "cross-site"}),
+        client.send("POST", "/api/v1/ask", content=b"{}"),
+        *[client.send("GET", "/api/v1/ask?q=x") for _ in range(2)],
+    ]
+    assert [each.status_code for each in others] == [421, 403, 415, 200, 429]
+    assert not any("connection" in each.headers for each in others)
+
+
+def test_the_first_fault_of_a_file_of_keys_is_told(tmp_path) -> None:
+    file = tmp_path / "keys.toml"
+    file.write_text('[alice]\nsha256 = "abc"\nother = 1\n', encoding="utf-8")
+    with pytest.raises(InputError, match=r"alice\.sha256: "):
+        ApiKeys.read(file)
+
+
+def test_each_of_several_keys_has_its_owner(tmp_path) -> None:
+    def digest(key: str) -> str:
+        return hashlib.sha256(key.encode()).hexdigest()
+
+    file = tmp_path / "keys.toml"
+    tables = (f'[{name}]\nsha256 = "{digest(name)}"' for name in ("ann", "bob", "cy"))
+    file.write_text("\n".join(tables), encoding="utf-8")
+    keys = ApiKeys.read(file)
+    assert [keys.owner(each) for each in ("ann", "bob", "cy", "dee", "")] == [
+        *("ann", "bob", "cy"),
+        *(None, None),
+    ]

@@ -140,7 +140,7 @@ def test_a_path_is_run_by_its_address(server: "Running") -> None:
 @pytest.mark.parametrize(
     ("params", "status", "words"),
     [
-        ({"q": "x" * 1001}, 422, "the question has 1,001 characters"),
+        ({"q": "x" * 1001}, 422, "the question is too long: it has 1,001 bytes"),
         ({"q": MONEY, "topic": "Jamaica"}, 422, "the topic 'Jamaica' is not a mid"),
         ({"path": "nothing that is a path"}, 400, "Not a path"),
     ],

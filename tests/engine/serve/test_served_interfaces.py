@@ -4,6 +4,9 @@ import json
 
 import pytest
 
+from kbqa.engine.answer import Answer, AnswerEntity
+from kbqa.engine.serve.asking.served import Served
+
 MONEY = "what is jamaican money called?"
 
 
@@ -87,6 +90,43 @@ def test_a_chat_is_answered(server) -> None:
     content = reply["choices"][0]["message"]["content"]
     assert content.startswith("Jamaican dollar\n\n")
     assert reply["kbqa"]["answers"][0]["mid"] == "m.04xc2m"
+
+
+@pytest.mark.parametrize(
+    ("found", "confidence", "truncated", "said"),
+    [
+        (3, None, False, "A0, A1, A2"),
+        (21, 0.874, False, "A19 and 1 more\n\nConfidence: 0.87"),
+        (10_000, 0.874, True, "A19 and 9,980 or more others\n\nConfidence: 0.87"),
+    ],
+)
+def test_a_chat_says_what_it_leaves_out_and_how_sure_it_is(
+    found, confidence, truncated, said
+) -> None:
+    chats = pytest.importorskip("kbqa.engine.serve.routes.openai_chat")
+    entities = tuple(AnswerEntity(f"m.0{n}", f"A{n}") for n in range(found))
+    trace = WrittenTrace()
+    answer = Answer("who?", entities, trace, confidence=confidence, truncated=truncated)
+    content = chats.content_of(Served("q_1", answer, {}))
+    assert content.startswith("A0, A1, A2")
+    assert content.endswith(said)
+
+
+def test_a_chat_about_nothing_known_is_told_what_to_try() -> None:
+    chats = pytest.importorskip("kbqa.engine.serve.routes.openai_chat")
+    answer = Answer("who?", (), WrittenTrace(), problem="nothing is named", reason="unlinked")
+    said = chats.content_of(Served("q_1", answer, {}))
+    assert said == "No answer: nothing is named. Use the name that the graph has."
+
+
+class WrittenTrace:
+    """A trace without paths."""
+
+    def to_dict(self) -> dict[str, object]:
+        return {}
+
+    def describe(self) -> list[str]:
+        return []
 
 
 def test_a_chat_streams(server) -> None:

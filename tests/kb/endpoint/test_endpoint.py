@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from kbqa.kb.commands.result_formats import format_rows
 from kbqa.kb.endpoint.sparql_endpoint import SparqlEndpoint
 from kbqa.kb.graph import Graph
+from kbqa.kb.open import open_graph
 from kbqa.sparql.errors import (
     EndpointError,
     GraphError,
@@ -28,6 +29,7 @@ from kbqa.sparql.errors import (
     QuerySyntaxError,
     QueryTimeout,
     QueryTooCostly,
+    QueryTooLarge,
     ResultTruncated,
 )
 from kbqa.sparql.queries.row_limits import row_limit
@@ -654,8 +656,17 @@ def test_an_answer_of_any_size_does_not_fill_the_memory(
 ) -> None:
     monkeypatch.setattr("kbqa.kb.endpoint.connections.MAX_BODY_BYTES", 2 * 10**6)
     server.answer = answer
-    with pytest.raises(EndpointError, match=r"sends more than 2 MB\. Ask for fewer"):
+    with pytest.raises(QueryTooLarge, match=r"sends more than 2 MB\. Ask for fewer"):
         SparqlEndpoint(server.url).select(QUERY)
+
+
+def test_a_client_of_a_server_cannot_have_an_endpoint_send_it_hundreds_of_megabytes(
+    server: _Server,
+) -> None:
+    server.answer = _endless
+    graph = open_graph(endpoint=server.url, low_priority=True)
+    with pytest.raises(QueryTooLarge, match=r"sends more than 16 MB"):
+        graph.select(QUERY)
 
 
 def test_credentials_of_the_url_are_sent_and_never_shown(server: _Server) -> None:

@@ -12,7 +12,14 @@ import pytest
 
 from kbqa.kb.store.query_memory import memory_limit_bytes
 from kbqa.kb.store.worker import QueryWorkers
-from kbqa.sparql.errors import GraphError, InputError, QuerySyntaxError, QueryTimeout, StoreError
+from kbqa.sparql.errors import (
+    GraphError,
+    InputError,
+    QuerySyntaxError,
+    QueryTimeout,
+    QueryTooLarge,
+    StoreError,
+)
 from kbqa.sparql.terms import LiteralTerm
 
 # The cross product of three free triples, of which no row passes: seconds of work.
@@ -129,7 +136,7 @@ def test_a_query_that_takes_too_much_memory_is_stopped_and_not_run_again(
     monkeypatch.setenv("RUST_BACKTRACE", "1")
     worker.ask(QUICK, 30)
     (child,) = _children(os.getpid())
-    with pytest.raises(GraphError, match=r"more than 0\.01 GB of memory.*KBQA_QUERY_MEMORY_GB"):
+    with pytest.raises(QueryTooLarge, match=r"more than 0\.01 GB of memory.*KBQA_QUERY_MEMORY_GB"):
         worker.select(query, 60, None)
     assert not _children(os.getpid())
     assert worker.ask(QUICK, 30)
@@ -151,6 +158,65 @@ def test_several_processes_share_half_of_the_memory(monkeypatch: pytest.MonkeyPa
     assert 0 < 64 * memory_limit_bytes(64) <= half
     monkeypatch.setenv("KBQA_QUERY_MEMORY_GB", "0.5")
     assert memory_limit_bytes(64) == memory_limit_bytes() == 2**29
+
+
+def test_the_two_pools_of_a_server_leave_some_of_the_memory() -> None:
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert 64 * (memory_limit_bytes(64) + memory_limit_bytes(64, beside_another=True)) < 0.8 * whole
+
+
+@pytest.fixture
+def of_others(small_store: Path) -> Iterator[QueryWorkers]:
+    made = QueryWorkers(small_store / "graph", "store small", low_priority=True)
+    yield made
+    made.close()
+
+
+def _megabytes(columns: int = 1) -> str:
+    """Return a query of which each row has columns of 4 MB."""
+    steps = " ".join(f"BIND (CONCAT(?x{n}, ?x{n}) AS ?x{n + 1})" for n in range(18))
+    texts = " ".join(f'(CONCAT(?x18, "{n}") AS ?y{n})' for n in range(columns))
+    return f'SELECT {texts} {{ BIND ("aaaaaaaaaaaaaaaa" AS ?x0) {steps} ?s ?p ?o }}'
+
+
+def test_rows_of_megabytes_are_cut_where_they_arise(of_others: QueryWorkers) -> None:
+    found = of_others.select(_megabytes(), 30, 200)
+    assert (len(found.rows), found.truncated) == (3, True)
+    with pytest.raises(QueryTooLarge, match="whose result is more than 16 MB"):
+        of_others.select(_megabytes(), 30, None)  # nobody is to take some rows for all
+    with pytest.raises(QueryTooLarge, match="whose result is more than 16 MB"):
+        of_others.select(_megabytes(columns=4), 30, 200)  # not even one row
+    assert of_others.ask(QUICK, 30)
+
+
+def test_rows_of_many_unbound_variables_are_large_too(of_others: QueryWorkers) -> None:
+    names = " ".join(f"?v{n}" for n in range(2000))
+    found = of_others.select(f"SELECT {names} {{ ?s ?p ?o . ?t ?q ?w }}", 30, 10_000)
+    assert (len(found.rows), found.truncated) == (250, True)
+
+
+def test_one_s_own_results_have_no_limit_of_bytes(worker: QueryWorkers) -> None:
+    found = worker.select(_megabytes(), 30, 8)
+    assert (len(found.rows), found.truncated) == (8, True)
+
+
+AT_EXIT = f"""
+import sys, threading, time
+from pathlib import Path
+from kbqa.kb.store.worker import QueryWorkers
+
+worker = QueryWorkers(Path(sys.argv[1]), "store small")
+worker.ask("{QUICK}", 30)
+threading.Thread(target=worker.ask, args=('''{SLOW}''', 60), daemon=True).start()
+time.sleep(0.5)
+"""
+
+
+def test_a_thread_that_still_asks_at_the_exit_is_not_told_of_memory(small_store: Path) -> None:
+    command = [sys.executable, "-c", AT_EXIT, str(small_store / "graph")]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == 0
+    assert "memory" not in ran.stderr
 
 
 def test_a_deeply_nested_query_is_not_reported_as_missing_memory(worker: QueryWorkers) -> None:

@@ -229,3 +229,34 @@ def test_the_prompt_asks_with_proof(connected) -> None:
     arguments = {"question": QUESTION}
     prompt = connected(lambda client: client.get_prompt("answer_with_proof", arguments))
     assert QUESTION in prompt.messages[0].content.text
+
+
+@pytest.mark.parametrize(
+    ("relation", "direction", "nearest"),
+    [
+        ("location.country.captial", "out", "location.country.capital"),
+        ("location.country.capital", "in", "location.country.capital (direction out)"),
+        ("qwxz.qwxz.qwxz", "out", "See the list of its relations"),
+    ],
+)
+def test_a_relation_that_an_entity_has_not_is_an_error_with_the_nearest(
+    call, relation, direction, nearest
+) -> None:
+    result = call("list_neighbours", mid="m.03_r3", relation=relation, direction=direction)
+    assert result.is_error
+    assert f"no {relation} {'leaves' if direction == 'out' else 'enters'} m.03_r3" in _text(result)
+    assert nearest in _text(result)
+
+
+def test_beyond_the_last_neighbour_there_are_none(call) -> None:
+    relation = "location.country.capital"
+    result = call("list_neighbours", mid="m.03_r3", relation=relation, offset=5)
+    assert not result.is_error
+    assert result.structured_content["neighbours"] == []
+
+
+def test_a_question_about_nothing_known_is_told_of_topics_and_no_option(call) -> None:
+    zorblax = [("Main Path:\n Zorblax -[location , country , capital]-> ?x", -0.5)]
+    problem = call("ask", zorblax, question="who is zorblax?").structured_content["problem"]
+    assert problem.endswith("Find its mid with search_entities, and give it in `topics`.")
+    assert "--" not in problem
