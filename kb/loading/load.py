@@ -80,7 +80,10 @@ def load_freebase(
     work = StoreLayout(layout.building)
     job = LoadJob(dumps, work, rules, settings, progress)
     with naming_write_errors(f"the store at {store_directory}"):
-        _check_directory(layout, overwrite)
+        # The parts are moved first, and the manifest last.
+        job.check_directory(layout.manifest, _parts(layout), is_placing=work.is_finished)
+        if layout.is_finished and not overwrite and not layout.building.exists():
+            raise _is_finished(store_directory)
         with job.at_work():
             if layout.is_finished and not overwrite:
                 # Only the folder of the load is left to delete, if this load made the store.
@@ -136,20 +139,6 @@ def _complete_store(job: LoadJob, writer: StoreWriter) -> None:
         job.save()
     writer.finish()
     job.advance("indexing")
-
-
-def _check_directory(layout: StoreLayout, overwrite: bool) -> None:
-    directory = layout.directory
-    if directory.exists() and not directory.is_dir():
-        raise InputError(f"{directory} is a file. Give a folder for the store.")
-    if layout.is_finished and not overwrite and not layout.building.exists():
-        raise _is_finished(directory)
-    if directory.is_dir():
-        ours = {*_parts(layout), layout.manifest, layout.building}
-        if foreign := sorted(set(directory.iterdir()) - ours):
-            raise InputError(
-                f"{directory} is not a store: it holds {foreign[0].name}. Choose an empty folder."
-            )
 
 
 def _is_finished(directory: Path) -> InputError:
