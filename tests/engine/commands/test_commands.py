@@ -330,6 +330,22 @@ def test_eval_needs_no_model_where_all_beams_are_written(evaluate) -> None:
     assert json.loads(result.stdout)["tiers"]["all"]["f1"]["mean"] == 1.0
 
 
+@pytest.mark.parametrize("output", ["questions.jsonl", "./link.jsonl", "hard.jsonl", "run.jsonl"])
+def test_a_file_that_is_read_is_not_replaced_by_the_run(
+    evaluate, questions: Path, output: str
+) -> None:
+    Path("link.jsonl").symlink_to(questions)
+    Path("hard.jsonl").hardlink_to(questions)
+    before = questions.read_bytes()
+    options = ["--output", output]
+    if output == "run.jsonl":  # whose manifest it is
+        questions = questions.rename(questions.with_name("run.manifest.json"))
+        options += ["--questions", str(questions)]
+    result = evaluate(*options, "--overwrite")
+    assert _ends_in_one_line(result, 2, f"would overwrite {questions}, which is read (--questions)")
+    assert questions.read_bytes() == before
+
+
 def test_a_run_is_neither_replaced_nor_continued_unasked(evaluate, model) -> None:
     model(MONEY, NONSENSE)
     evaluate()
