@@ -198,12 +198,20 @@ def read_manifest(directory: Path) -> Manifest:
     Raises:
         StoreError: There is no such directory, no finished store in it, or one of another version.
     """
+    return parse_manifest(directory, check_manifest(directory))
+
+
+def parse_manifest(directory: Path, fields: Mapping[str, object]) -> Manifest:
+    """Read a manifest from what `check_manifest` returned.
+
+    Raises:
+        StoreError: Something is missing in it.
+    """
     from pydantic import TypeAdapter
 
-    fields = check_manifest(directory)
-    fields.pop("schema_version")
+    known = {name: value for name, value in fields.items() if name != "schema_version"}
     try:
-        return TypeAdapter(Manifest).validate_python(fields)
+        return TypeAdapter(Manifest).validate_python(known)
     except ValueError as error:
         raise _unreadable(StoreLayout(directory).manifest, error) from error
 
