@@ -9,7 +9,7 @@ import re
 import shutil
 import sqlite3
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -188,19 +188,22 @@ class LoadJob:
                     folder.rmdir()
             raise
 
-    def begin(self, output: str, overwrite: bool) -> None:
+    def begin(
+        self, output: str, overwrite: bool, check: Callable[[Checkpoint], None] = lambda _: None
+    ) -> None:
         """Find the load to resume, or start one.
 
         Args:
             output: The kind of output; only a load of the same kind is resumed.
-            overwrite: Discard an unfinished load that has another plan.
+            overwrite: Discard an unfinished load that has another plan or cannot be resumed.
+            check: Checks what the output of the load to resume must have; see `find_unfinished`.
 
         Raises:
             InputError: An unfinished load has another plan, or the disk is too small.
-            DumpError: A dump, or the state of the load, cannot be read.
+            DumpError: A dump cannot be read, or the load cannot be resumed.
         """
         plan = self._plan(output)
-        found = find_unfinished(self.work, plan, overwrite)
+        found = find_unfinished(self.work, plan, overwrite, check)
         if found is not None:
             self.state = found
             self._started -= found.seconds

@@ -17,6 +17,9 @@ from kbqa.sparql.errors import StoreError
 SCHEMA_VERSION = 3
 """Version of the layout and of every file in it; a store of another version is loaded again."""
 
+RUN_KINDS = ("nodes", "edges", "noted")
+"""What each shard leaves for the side indexes; see `kbqa.kb.loading.writing.side_runs`."""
+
 _DUMP_SUFFIXES = frozenset({".nt", ".nq", ".ttl", ".gz", ".xz", ".bz2", ".zst"})
 
 
@@ -179,6 +182,10 @@ class StoreLayout:
     def shard(self, number: int) -> Path:
         """A shard of the load that works in this folder: plain N-Triples."""
         return self.directory / f"shard-{number:05}.nt"
+
+    def run(self, shard: int, kind: str) -> Path:
+        """A run of a shard, of one of `RUN_KINDS`; Parquet."""
+        return self.runs / f"{shard:05}.{kind}.parquet"
 
     @property
     def is_finished(self) -> bool:
