@@ -226,14 +226,15 @@ def test_a_judge_replaces_no_file_of_the_user(files: Path, demo_store: Path) -> 
     mine.parent.mkdir()
     mine.write_text("mine", encoding="utf-8")
     result = _train(files, demo_store)
-    assert result.exit_code == 1
+    assert (result.exit_code, result.stdout) == (1, "")
     assert "judge holds README.md, and no run to resume. Choose an empty folder." in result.stderr
     assert [path.name for path in mine.parent.iterdir()] == ["README.md"]
 
 
 def test_a_judge_is_not_written_into_a_folder_that_it_reads(files: Path, demo_store: Path) -> None:
     before = sorted(files.iterdir())
-    result = _train(files, demo_store, "--output", str(files))
+    held_out = ("--held-out", str(files / "beams-1.jsonl"))
+    result = _train(files, demo_store, *held_out, "--output", str(files))
     assert result.exit_code == 2
     assert f"--output {files} would overwrite {files / 'set.jsonl'}, which is read (--data)" in (
         result.stderr
