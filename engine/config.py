@@ -50,10 +50,10 @@ def read_config(path: Path = CONFIG_FILE) -> Mapping[str, object]:
         InputError: The file cannot be read, or is not TOML.
     """
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path} cannot be read: {error}") from error
 
 
@@ -170,6 +170,8 @@ def _as_typed(value: object, key: str, option: click.Option) -> object:
     if not all(isinstance(each, str | int | float) for each in several):
         raise InputError(f"{CONFIG_FILE}: {key} is {value!r}, which no option can be")
     texts = [str(each) for each in several]
+    if any("\0" in text for text in texts):  # not even the command line can hold it
+        raise InputError(f"{CONFIG_FILE}: {key} holds a NUL character, which no option can")
     return texts if option.multiple else texts[0]
 
 

@@ -276,6 +276,8 @@ def test_a_variable_that_nothing_reads_is_reported(monkeypatch: pytest.MonkeyPat
         ('stroe = "slice"', "no command has an option 'stroe'; did you mean store?"),
         ('[ask]\nmodle = "x"', "[ask] has no option 'modle'"),
         ("store = 2026-01-01", "kbqa.toml: store is datetime.date(2026, 1, 1)"),
+        (f"store = {'[' * 5000}", "kbqa.toml cannot be read"),
+        ('store = "a\\u0000b"', "kbqa.toml: store holds a NUL character"),
     ],
 )
 def test_bad_configuration_is_told(text: str, message: str) -> None:
@@ -283,6 +285,13 @@ def test_bad_configuration_is_told(text: str, message: str) -> None:
     result = _run("sparql", "ASK {}")
     assert result.exit_code == 2
     assert message in result.stderr
+
+
+def test_a_byte_order_mark_before_configuration_and_query_is_passed_over(small_store: Path) -> None:
+    Path("kbqa.toml").write_text(f'store = "{small_store}"', encoding="utf-8-sig")
+    query = "\ufeffASK { ns:m.03yl7 ns:location.location.area ?x }".encode()
+    result = CliRunner().invoke(main, ["sparql", "-"], input=query)
+    assert (result.exit_code, result.stdout) == (0, "true\n")
 
 
 def test_a_repeatable_option_of_the_file_is_a_text_or_a_list() -> None:

@@ -34,8 +34,8 @@ def complete_relation(graph: Graph, names: Names, *, text: str) -> list[str]:
     Raises:
         GraphError: The graph does not answer.
     """
-    lines = text.splitlines()
-    found = _last_hop(lines[-1]) if lines else None
+    lines = text.split("\n")
+    found = _last_hop(lines[-1])
     if found is None:
         return []
     start, done, arrow, begun = found

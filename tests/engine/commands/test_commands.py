@@ -308,6 +308,17 @@ def test_eval_tells_how_much_is_left_where_the_money_ends(evaluate, model) -> No
     assert evaluate("--batch-size", "1", "--resume").exit_code == 0
 
 
+def test_eval_says_first_that_nothing_has_gold(evaluate, model, questions: Path) -> None:
+    model([])
+    questions.write_text('{"question": "which money?", "answer": ["Dollar"]}\n', encoding="utf-8")
+    result = evaluate()
+    assert result.exit_code == 0
+    assert result.stderr.startswith(
+        f"Warning: 1 of 1 questions in {questions} have no gold and are not scored: "
+        '"answer" is not read. Write "answers": [{"arg", "name"}] with mids'
+    )
+
+
 def test_eval_draws_a_sample(evaluate, model) -> None:
     model(MONEY)
     evaluate("--sample", "1", "--seed", "7", "--no-timings", "--concurrency", "2")
