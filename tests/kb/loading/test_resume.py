@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from recorded_progress import RecordedProgress
 
-from kbqa.kb.loading.checkpoint import locked
+from kbqa.kb.loading.checkpoint import discard, locked
 from kbqa.kb.loading.emit_shards import emit_shards
 from kbqa.kb.loading.job import LoadSettings, LoadStage
 from kbqa.kb.loading.load import load_freebase
@@ -250,6 +250,27 @@ def test_a_load_stopped_when_all_is_in_place_only_clears_up(
     load_freebase([dump], untidied, settings=SETTINGS, progress=progress)
     assert progress.steps == []
     assert content(untidied) == expected
+
+
+def test_the_state_that_says_that_a_load_ended_is_deleted_last(
+    dump: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop([dump], store, 500)
+    work = StoreLayout(StoreLayout(store).building)
+    unlink = Path.unlink
+
+    def fail(self: Path, missing_ok: bool = False) -> None:
+        if self == work.checkpoint:
+            raise KeyboardInterrupt
+        unlink(self, missing_ok=missing_ok)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", fail)
+        with pytest.raises(KeyboardInterrupt):
+            discard(work)
+    assert set(work.directory.iterdir()) == {work.lock, work.checkpoint}
+    discard(work)
+    assert not work.directory.exists()
 
 
 @pytest.mark.parametrize(
