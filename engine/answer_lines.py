@@ -100,7 +100,7 @@ def answer_lines(answer: Answer, forms: LiteralForms) -> Iterator[Line]:
         yield from map(Line, _evidence(answer.evidence))
     if answer.sparql is not None:
         yield from (Line(""), Line("SPARQL:", "heading"))
-        for text in prefix_query(answer.sparql).splitlines():
+        for text in prefix_query(answer.sparql).split("\n"):
             yield Line(f"  {text}", wraps=False)
 
 

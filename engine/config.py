@@ -9,8 +9,10 @@
     timeout = 5
 
 Keys are the options' long names without dashes in front. A flag wins over the environment, the
-environment over the file. A key that no command has is refused, and a variable that none reads is
-reported, since a typing error would otherwise ask the wrong graph without a word.
+environment over the file. The file may come with a folder of somebody else, so it can neither have
+a key of the environment sent anywhere nor open `kbqa serve` to other machines. A key that no
+command has is refused, and a variable that none reads is reported, since a typing error would
+otherwise ask the wrong graph without a word.
 """
 
 import difflib
@@ -20,6 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from kbqa.sparql.errors import InputError
 
@@ -50,10 +53,10 @@ def read_config(path: Path = CONFIG_FILE) -> Mapping[str, object]:
         InputError: The file cannot be read, or is not TOML.
     """
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path} cannot be read: {error}") from error
 
 
@@ -98,6 +101,37 @@ def unknown_variables(command: click.Command, name: str, others: Iterable[str]) 
         and variable not in known
         and not variable.startswith(passed_over)
     ]
+
+
+def is_from_file(parameter: str) -> bool:
+    """Return whether a parameter of the command that runs has its value from `kbqa.toml`."""
+    source = click.get_current_context().get_parameter_source(parameter)
+    return source is ParameterSource.DEFAULT_MAP
+
+
+def check_key(parameter: str, server: str, variable: str) -> None:
+    """Check that a key of the environment goes only to a server that the user has named.
+
+    The file in the working folder may be somebody else's.
+
+    Args:
+        parameter: What names the server.
+        server: Its URL, or what else to call it.
+        variable: Where the key is.
+
+    Raises:
+        InputError: The file names the server.
+    """
+    from kbqa.kb.endpoint.address import hide_secrets
+
+    if os.environ.get(variable) and is_from_file(parameter):
+        command = click.get_current_context().command
+        option = next(each for each in command.params if each.name == parameter)
+        raise InputError(
+            f"{CONFIG_FILE} in the working folder has the key in {variable} sent to "
+            f"{hide_secrets(server)}. If you trust that server, name it by {option.opts[0]} or "
+            f"{option.envvar}; if not, take it out of {CONFIG_FILE} or unset {variable}"
+        )
 
 
 def _all_options(command: click.Command) -> list[str]:
@@ -170,6 +204,8 @@ def _as_typed(value: object, key: str, option: click.Option) -> object:
     if not all(isinstance(each, str | int | float) for each in several):
         raise InputError(f"{CONFIG_FILE}: {key} is {value!r}, which no option can be")
     texts = [str(each) for each in several]
+    if any("\0" in text for text in texts):  # not even the command line can hold it
+        raise InputError(f"{CONFIG_FILE}: {key} holds a NUL character, which no option can")
     return texts if option.multiple else texts[0]
 
 

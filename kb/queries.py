@@ -33,7 +33,7 @@ def syntax_error(query: str, message: str) -> QuerySyntaxError:
         message: Oxigraph's message; another message is passed on.
     """
     position = _POSITION.search(message)
-    lines = query.splitlines()
+    lines = query.split("\n")  # as Oxigraph counts them, not at U+0085 or U+2028
     if position is None or int(position[1]) > len(lines):
         return QuerySyntaxError(f"the query does not parse: {message}")
     before = lines[int(position[1]) - 1][: int(position[2]) - 1]

@@ -35,6 +35,10 @@ class SqliteFile:
         except sqlite3.DatabaseError as error:
             raise self._damage(error) from error
         self._connection.row_factory = sqlite3.Row
+        # A view in place of a table may be endless, and SQLite has no time limit.
+        views = self.rows("SELECT name FROM sqlite_schema WHERE type = 'view'")
+        if views:
+            raise self._damage(f"it has the view {views[0]['name']}")
         self.rows(probe)
 
     def rows(self, sql: str, *parameters: str | int) -> list[sqlite3.Row]:
@@ -58,5 +62,5 @@ class SqliteFile:
             self._is_closed = True
             self._connection.close()
 
-    def _damage(self, error: Exception) -> StoreError:
+    def _damage(self, error: Exception | str) -> StoreError:
         return StoreError(f"{self._path} is no {self._kind} ({error}). Load the store again.")

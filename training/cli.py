@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from kbqa.engine.commands.run_options import check_output
 from kbqa.engine.writing.constraints.decoding import CONSTRAINED_FORMS
 from kbqa.kb.commands.options import GraphChoice, graph_options, json_option
 from kbqa.kb.graph import Graph
@@ -106,6 +107,7 @@ def train_crp(
 
     if not files and not demo_questions:
         raise click.UsageError("nothing to train on: give --data FILE or --demo-questions N")
+    check_output(output)
     check_composed(composed_questions, graph)
     if config.suggested_relations and graph.is_demo:
         wanted_by = "--suggested-relations"

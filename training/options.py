@@ -10,6 +10,7 @@ import click
 from click.core import ParameterSource
 from pydantic import TypeAdapter
 
+from kbqa.engine.config import check_key
 from kbqa.engine.writing.models.adapter_files import adapter_config
 from kbqa.engine.writing.prompt import PROMPT_FILE, load_prompt_format
 from kbqa.kb.commands.options import GraphChoice
@@ -151,6 +152,7 @@ def stage_options(command: Command) -> Command:
             raise click.UsageError(f"{option} does not go with --stage {stage}. Leave it out.")
         if stage == "grpo":
             _check_needs_of_grpo(rest)
+            check_key("rollouts", chosen["rollouts"], "KBQA_SERVER_API_KEY")
         command(*args, stage=stage, grpo=GrpoConfig(**chosen), **rest)
 
     schema = _described(GrpoConfig)

@@ -24,6 +24,7 @@ from kbqa.engine.commands.options import (
     open_engine,
 )
 from kbqa.engine.commands.terminal.screen import is_terminal, standard_output, waiting
+from kbqa.engine.config import check_key
 from kbqa.engine.writing.model_choice import ModelChoice
 from kbqa.kb.commands.options import GraphChoice, graph_options, json_option
 from kbqa.sparql.crp import Entity
@@ -97,8 +98,9 @@ def ask(
         _refuse_options_of_a_model()
         if question is None:
             raise click.UsageError("the prompt cannot ask --via a server; give a QUESTION, or -")
-        from kbqa.engine.commands.serving.via import ServedEngine
+        from kbqa.engine.commands.serving.via import KEY_VARIABLE, ServedEngine
 
+        check_key("via", via, KEY_VARIABLE)
         with closing(ServedEngine(via)) as served:
             is_done = _answer_all(
                 question,

@@ -9,12 +9,15 @@ import click
 
 from kbqa.engine.chat.model import DEFAULT_CONCURRENCY, DEFAULT_TIMEOUT_S
 from kbqa.engine.chat.prices import Price, parse_price
+from kbqa.engine.config import check_key
 from kbqa.sparql.errors import InputError
 
 if TYPE_CHECKING:
     from kbqa.engine.chat.model import ChatModel
 
 Command = Callable[..., None]
+
+_KEY_VARIABLE = "KBQA_LLM_KEY"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,11 @@ def chat_options(command: Command) -> Command:
     )
     @functools.wraps(command)
     def with_chat(*args: object, llm: str | None, llm_model: str | None, **rest: object) -> None:
+        if rest.get("via") is None:  # a server that is asked has a general model of its own
+            if llm is not None:
+                check_key("llm", llm, _KEY_VARIABLE)
+            elif llm_model is not None:
+                check_key("llm_model", "OpenAI's own server", _KEY_VARIABLE)
         command(*args, chat=ChatChoice(llm, llm_model), **rest)
 
     return with_chat

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kbqa.engine.commands.options import model_options, questions_option
+from kbqa.engine.commands.run_options import check_output
 from kbqa.engine.writing.model_choice import ModelChoice
 from kbqa.kb.commands.options import GraphChoice, graph_options
 from kbqa.sparql.errors import InputError
@@ -149,6 +150,7 @@ def generate(
 
     if not output.parent.is_dir():
         raise InputError(f"there is no folder {output.parent} for {output.name}")
+    check_output(output)
     questions = read_questions(file)
     with ExitStack() as stack:
         opened = stack.enter_context(closing(graph.open())) if model.needs_graph else None

@@ -80,11 +80,13 @@ def evaluate(
         record_questions,
     )
     from kbqa.engine.files.manifest import discard
-    from kbqa.engine.questions.question_sets import sample_questions
+    from kbqa.engine.questions.question_sets import gold_warning, sample_questions
     from kbqa.engine.writing.beam_files import read_beams
     from kbqa.engine.writing.generate import SavedBeams
 
     questions = run.read(file)
+    if warning := gold_warning(file, questions):
+        click.echo(f"Warning: {warning}", err=True)
     output = None if show else run.checked_output()
     beams = read_beams(beams_file) if beams_file is not None else {}
     is_written = all(question.id in beams for question in questions)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, get_args
 import click
 
 from kbqa.engine.commands.terminal.screen import waiting
+from kbqa.engine.config import check_key
 from kbqa.engine.writing.generate import (
     DEFAULT_LEVEL,
     LEVELS,
@@ -105,6 +106,8 @@ def model_options(command: Command) -> Command:
         backend = backend or ("server" if server is not None else None)
         if (backend == "server") != (server is not None):
             raise click.UsageError("--backend server and --server URL go together")
+        if server is not None and rest.get("via") is None:
+            check_key("server", server, "KBQA_SERVER_API_KEY")
         searches = backend is None or backend in BEAM_BACKENDS
         level = decoding or (DEFAULT_LEVEL if searches else "none")
         model = ModelChoice(base, adapter, n, level, backend, server, served_model, threads)

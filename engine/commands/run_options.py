@@ -74,7 +74,7 @@ class RunChoice:
         """Check that rows can be written, and that none are overwritten or resumed unasked.
 
         Raises:
-            InputError: They cannot be written, or a run is there.
+            InputError: They cannot be written, or an input or a run is there.
         """
         output = self.output
         if output is None:
@@ -83,11 +83,40 @@ class RunChoice:
             raise InputError("choose one: --resume or --overwrite")
         if not output.parent.is_dir():
             raise InputError(f"there is no folder {output.parent} to write {output.name} to")
+        check_output(output)
         if output.exists() and not (self.resume or self.overwrite):
             raise InputError(
                 f"{output} exists. Add --resume to continue it, or --overwrite to replace it."
             )
         return output
+
+
+def check_output(output: Path) -> None:
+    """Check that the command that runs reads nothing from what it writes, by any path or link.
+
+    Raises:
+        InputError: An input is the output, its manifest, or a file in it.
+    """
+    from kbqa.engine.files.manifest import manifest_path
+
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        if isinstance(parameter.type, click.Path) and parameter.type.exists:
+            value = context.params[str(parameter.name)]
+            for path in value if isinstance(value, tuple) else (value,):
+                written = (output, manifest_path(output))
+                if path is not None and any(_is_within(path, each) for each in written):
+                    name = parameter.opts[0]
+                    raise InputError(
+                        f"--output {output} would overwrite {path}, which is read ({name}). "
+                        "Choose another --output."
+                    )
+
+
+def _is_within(path: Path, output: Path) -> bool:
+    found, written = path.resolve(), output.resolve()
+    is_same = found.exists() and written.exists() and found.samefile(written)
+    return is_same or written in found.parents
 
 
 def run_options(command: Command) -> Command:

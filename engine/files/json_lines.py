@@ -26,7 +26,7 @@ def read_rows(path: Path, bad: BadRow | None = None) -> Iterator[tuple[int, Mapp
     opener = gzip.open if path.suffix == ".gz" else open
     number = 0
     try:
-        with opener(path, "rt", encoding="utf-8") as lines:
+        with opener(path, "rt", encoding="utf-8-sig") as lines:
             for number, line in enumerate(lines, 1):
                 if not line.strip():
                     continue

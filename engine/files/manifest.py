@@ -31,6 +31,8 @@ _PACKAGES = (
     "openai",
 )
 _ABSENT = object()
+_BEGINNING = b'{\n  "schema_version": '
+"""How a manifest begins; a kill may leave less of it."""
 
 
 @contextmanager
@@ -48,8 +50,8 @@ def claimed(
         Whether `output` has rows of a run with these settings, to be resumed.
 
     Raises:
-        InputError: Another process is writing to `output`, it cannot be written, or it is not a
-            run with these settings.
+        InputError: Another process is writing to `output`, it cannot be written, it is not a run
+            with these settings, or another file has the name of its manifest.
     """
     path = manifest_path(output)
     if output.is_file() and not path.is_file():
@@ -60,6 +62,7 @@ def claimed(
         if is_begun:
             _check_settings(output, settings)
         else:
+            _check_replaceable(path, manifest)
             _write(output, manifest, {**notes, **settings})
         yield is_begun
 
@@ -68,10 +71,12 @@ def discard(output: Path) -> None:
     """Delete the rows of a run, so that another can begin.
 
     Raises:
-        InputError: Another process is writing to `output`.
+        InputError: Another process is writing to `output`, or another file has the name of its
+            manifest.
     """
     if manifest_path(output).is_file():
-        with _locked(output, "rb"):
+        with _locked(output, "rb") as manifest:
+            _check_replaceable(manifest_path(output), manifest)
             output.unlink(missing_ok=True)
     else:
         output.unlink(missing_ok=True)
@@ -137,6 +142,17 @@ def _locked(output: Path, mode: Literal["rb", "a+b"]) -> Iterator[BinaryIO]:
     with file:
         lock(file, output, InputError)
         yield file
+
+
+def _check_replaceable(path: Path, manifest: BinaryIO) -> None:
+    """Refuse to write over a file that only has the name of a manifest."""
+    manifest.seek(0)
+    beginning = manifest.read(len(_BEGINNING))
+    if not _BEGINNING.startswith(beginning):
+        raise InputError(
+            f"{path} is not a manifest of kbqa, and would be replaced by one. "
+            "Choose another --output."
+        )
 
 
 def _write(output: Path, manifest: BinaryIO, record: Mapping[str, object]) -> None:

@@ -4,8 +4,8 @@ A record has one of four kinds of gold, or none and is then not scored:
 
 - ``answers``, a set of entities and literals; WebQSP has a set for each parse;
 - ``boolean``, the answer to a yes/no question;
-- ``count``, the answer to "how many?". GrailQA and Free917 mark such questions by ``function`` and
-  ``formula`` and give the number as their answer;
+- ``count``, the answer to "how many?". Official sets give the number as their answer, and mark such
+  questions by their query, logical form or ``function``;
 - ``unanswerable``, if the right thing is not to answer.
 """
 
@@ -26,6 +26,18 @@ _NUMBER_OR_DATE = re.compile(
     r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
     r"|-?\d{4}-\d\d(?:-\d\d(?:T[\d:.]+)?)?(?:Z|[+-]\d\d:\d\d)?"
 )
+_COUNTS = re.compile(
+    r"[^{]*\bselect\s+(?:distinct\s+)?\(?\s*count\s*\(|\s*\(count\s", re.IGNORECASE
+)
+"""How a query, an s-expression or a formula begins that counts."""
+
+_LIKE_GOLD = re.compile(
+    r"(?:gold_)?answers?(?:_(?:entit(?:y|ies)|mids?|ids?|names?|list))?|golds?|ground_?truth"
+    r"|a_entity|targets?",
+    re.IGNORECASE,
+)
+"""Names that the gold of other question sets has, such as that of RoG."""
+
 _OTHER_KINDS = ("boolean", "count", "unanswerable")
 
 
@@ -153,10 +165,17 @@ def names_other_kinds(row: Mapping[str, Any]) -> bool:
     return any(field in row for field in _OTHER_KINDS)
 
 
+def unread_gold(row: Mapping[str, Any]) -> str | None:
+    """Return the field of a record that is not read and seems to hold its gold."""
+    named = (name for name, value in row.items() if value not in (None, "", [], {}))
+    return next((n for n in named if n != "answers" and _LIKE_GOLD.fullmatch(n)), None)
+
+
 def _is_marked_as_count(row: Mapping[str, Any]) -> bool:
-    formula = row.get("formula")
-    is_counted = isinstance(formula, str) and formula.startswith("(count ")
-    return row.get("function") == "count" or is_counted
+    if row.get("function") == "count":
+        return True
+    forms = (row.get(field) for field in ("sparql", "s_expression", "formula"))
+    return any(isinstance(form, str) and _COUNTS.match(form) for form in forms)
 
 
 def _answers(row: Mapping[str, Any]) -> list[Any]:

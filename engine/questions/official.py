@@ -105,12 +105,14 @@ def _document(path: Path) -> Any:
 def _fact_lines(path: Path) -> list[Row]:
     """Read the lines of SimpleQuestions; one that is not of its form becomes an empty record."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        text = path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
         raise InputError(f"there is no file {path}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read: {error}") from None
-    matches = map(_FACT.fullmatch, lines)
+    # Not splitlines(): questions hold U+0085, from UTF-8 read as Latin-1.
+    lines = text.removesuffix("\n").split("\n") if text else []
+    matches = (_FACT.fullmatch(line.removesuffix("\r")) for line in lines)
     return [
         {name: _id(text) for name, text in match.groupdict().items()} if match else {}
         for match in matches

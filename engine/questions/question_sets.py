@@ -17,6 +17,7 @@ from kbqa.engine.questions.gold import (
     gold_sets,
     is_unanswerable,
     names_other_kinds,
+    unread_gold,
 )
 from kbqa.engine.questions.official import read_question_rows
 from kbqa.sparql.crp import Entity
@@ -82,7 +83,7 @@ def asked_questions(argument: str) -> Iterator[str]:
     """
     if argument == "-":
         for line in sys.stdin.buffer:
-            if text := line.decode("utf-8", "replace").strip():
+            if text := line.decode("utf-8-sig", "replace").strip():
                 yield text
     elif argument.strip():
         yield _typed(argument)
@@ -108,6 +109,27 @@ def read_questions(path: Path) -> list[Question]:
     if not questions:
         raise InputError(f"{path} has no questions")
     return list(questions.values())
+
+
+def gold_warning(path: Path, questions: Sequence[Question]) -> str | None:
+    """Return a sentence if no question has gold, or if a field that is not read seems to hold it.
+
+    Args:
+        path: The file.
+        questions: What `read_questions` read from it.
+    """
+    unscored = {question.id for question in questions if question.kind is None}
+    if not unscored:
+        return None
+    rows = (row for number, row in read_question_rows(path) if _id(row, number) in unscored)
+    field = next(filter(None, map(unread_gold, rows)), None)
+    if field is None and len(unscored) < len(questions):
+        return None
+    advice = f': "{field}" is not read. Write {_ANSWERS} with mids, which `kbqa entities` finds'
+    return (
+        f"{len(unscored):,} of {len(questions):,} questions in {path} have no gold and are not "
+        f"scored{'' if field is None else advice}"
+    )
 
 
 def sample_questions(questions: Sequence[Question], size: int, seed: int) -> list[Question]:
@@ -158,7 +180,7 @@ def _question(row: Mapping[str, Any], path: Path, number: int) -> Question:
         if isinstance(id_, bool) or not isinstance(id_, str | int | None):
             raise TypeError('"id" is neither a text nor a number')
         return Question(
-            id=str(number if id_ is None else id_),
+            id=_id(row, number),
             text=text,
             topics=topic_entities(row),
             golds=gold_sets(row),
@@ -176,6 +198,11 @@ def _question(row: Mapping[str, Any], path: Path, number: int) -> Question:
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise InputError(f"{path}, line {number}: {record_problem(error)}") from None
+
+
+def _id(row: Mapping[str, Any], number: int) -> str:
+    id_ = row.get("id")
+    return str(number if id_ is None else id_)
 
 
 def _text(row: Mapping[str, Any], field: str) -> str | None:

@@ -28,8 +28,8 @@ TEXT = _Text()
 
 
 def read_standard_input() -> str:
-    """Read all of standard input as UTF-8, whatever the locale says."""
-    return sys.stdin.buffer.read().decode("utf-8", "replace")
+    """Read all of standard input as UTF-8, whatever the locale says, without a byte order mark."""
+    return sys.stdin.buffer.read().decode("utf-8-sig", "replace")
 
 
 def print_result(text: str) -> None:

@@ -8,7 +8,7 @@ import dataclasses
 import fcntl
 import shutil
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import NamedTuple
 from pydantic import TypeAdapter, ValidationError
 
 from kbqa.kb.durable import write_safely
-from kbqa.kb.store.layout import NO_LINES, LineCounts, StoreLayout
+from kbqa.kb.store.layout import NO_LINES, RUN_KINDS, LineCounts, StoreLayout
 from kbqa.sparql.errors import DumpError, InputError
 
 SCHEMA_VERSION = 1
@@ -132,20 +132,24 @@ def locked(work: StoreLayout) -> Iterator[None]:
         yield
 
 
-def find_unfinished(work: StoreLayout, plan: Plan, overwrite: bool) -> Checkpoint | None:
+def find_unfinished(
+    work: StoreLayout, plan: Plan, overwrite: bool, check: Callable[[Checkpoint], None]
+) -> Checkpoint | None:
     """Find the load to resume, and delete what it does not need.
 
     Args:
         work: The folder in which it works, locked.
         plan: What is to be loaded.
-        overwrite: Discard a load that has another plan or whose state cannot be read.
+        overwrite: Discard a load that has another plan or cannot be resumed.
+        check: Raises `DumpError` if what a load with this state wrote is missing or damaged.
 
     Returns:
         Its state, or None if there is no load to resume.
 
     Raises:
         InputError: An unfinished load has another plan.
-        DumpError: Its state cannot be read, and `overwrite` is false.
+        DumpError: Its state cannot be read, or files of it are missing or damaged, and `overwrite`
+            is false.
     """
     state = _found(work.checkpoint, overwrite)
     if state is not None and state.plan != plan:
@@ -158,6 +162,14 @@ def find_unfinished(work: StoreLayout, plan: Plan, overwrite: bool) -> Checkpoin
         state = None
     if state is not None and _is_in_place(work, state):
         state = None  # What it built is to be replaced.
+    if state is not None:
+        try:
+            _check_files(work, state)
+            check(state)
+        except DumpError:
+            if not overwrite:
+                raise
+            state = None
     _clear(work, _known_files(work, state))
     work.runs.mkdir(exist_ok=True)
     return state
@@ -217,6 +229,22 @@ def _found(path: Path, overwrite: bool) -> Checkpoint | None:
 def _is_in_place(work: StoreLayout, state: Checkpoint) -> bool:
     # Of all that was built, the manifest is moved last.
     return state.is_built and not work.manifest.exists()
+
+
+def _check_files(work: StoreLayout, state: Checkpoint) -> None:
+    """Check that the shards and runs are there which a load has written."""
+    runs = [work.run(shard, kind) for shard in range(state.shards) for kind in RUN_KINDS]
+    shards = [work.shard(number) for number in state.unloaded]
+    if missing := next((path for path in (*runs, *shards) if not path.is_file()), None):
+        raise is_unresumable(work, f"{missing.relative_to(work.directory)} is missing")
+
+
+def is_unresumable(work: StoreLayout, reason: str) -> DumpError:
+    """Return an error that says why an unfinished load cannot be resumed, and what to do."""
+    return DumpError(
+        f"the unfinished load in {work.directory} cannot be resumed: {reason}. "
+        "Use --overwrite to start again."
+    )
 
 
 def _clear(work: StoreLayout, known: Collection[Path]) -> None:

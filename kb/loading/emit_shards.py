@@ -25,6 +25,7 @@ from kbqa.sparql.errors import InputError
 
 MANIFEST = "shards.json"
 
+_PARTS = "part-[0-9]*.nt.*"
 _COPY_BYTES = 1 << 20
 _LEVEL = 2  # igzip's second best; the best takes twice as long for 3 % less.
 
@@ -55,7 +56,8 @@ def emit_shards(
     work = StoreLayout(StoreLayout(directory).building)
     job = LoadJob(dumps, work, rules, settings, progress)
     with naming_write_errors(f"the shards in {directory}"):
-        _check_directory(directory, work)
+        parts = [*directory.glob(_PARTS), StoreLayout(directory).rejects]
+        job.check_directory(directory / MANIFEST, parts, is_placing=work.checkpoint.exists())
         with job.at_work():
             if (directory / MANIFEST).exists() and not overwrite and not work.checkpoint.exists():
                 raise InputError(
@@ -67,7 +69,7 @@ def emit_shards(
                 job.drain(emitter)
             numbered = (_part(directory, number) for number in range(job.state.shards))
             parts = [part for part in numbered if part.exists()]
-            for left_over in set(directory.glob("part-*")) - set(parts):
+            for left_over in set(directory.glob(_PARTS)) - set(parts):
                 left_over.unlink()
             summary = job.summary(sum(part.stat().st_size for part in parts))
             shutil.copyfile(work.rejects, StoreLayout(directory).rejects)
@@ -138,13 +140,3 @@ def _write_manifest(
         "parts": [part.name for part in parts],
     }
     write_safely(directory / MANIFEST, json.dumps(fields, indent=2) + "\n")
-
-
-def _check_directory(directory: Path, work: StoreLayout) -> None:
-    if directory.exists() and not directory.is_dir():
-        raise InputError(f"{directory} is a file. Give a folder for the shards.")
-    if directory.is_dir():
-        rejects = StoreLayout(directory).rejects
-        ours = {directory / MANIFEST, work.directory, rejects, *directory.glob("part-*.nt.*")}
-        if foreign := sorted(set(directory.iterdir()) - ours):
-            raise InputError(f"{directory} holds {foreign[0].name}. Choose an empty folder.")

@@ -5,10 +5,11 @@ checkpoint names it. It is deleted once the sink has taken it and the checkpoint
 """
 
 import os
+import re
 import shutil
 import sqlite3
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,7 +19,7 @@ from typing import Literal, Protocol
 
 from kbqa.kb.loading.checkpoint import Checkpoint, Plan, find_unfinished, locked
 from kbqa.kb.loading.forecast import Forecast, check_disk, forecast, shard_size
-from kbqa.kb.loading.reading.dump import dump_size_bytes
+from kbqa.kb.loading.reading.dump import STDIN, dump_size_bytes
 from kbqa.kb.loading.reading.filter_block import BlockFilter
 from kbqa.kb.loading.rejects import REFUSED, RejectsFile
 from kbqa.kb.loading.rules import FilterRules, profile
@@ -35,6 +36,13 @@ _AHEAD_SHARDS = 8
 """How far reading may be ahead of a sink, in shards, if the store is not compacted. Building the
 names then takes one core while the last shards are loaded. In a load that compacts, it takes one
 core during the compaction, which takes the other."""
+
+_OF_A_LOAD = re.compile(
+    r"lock|runs|rejects\.tsv|graph(\.clean|\.old)?|shard-\d+\.(nt|cleaned)|etilqs_\w+"
+    r"|(names|statistics)\.sqlite(\.staging)?(-journal)?"
+    r"|(checkpoint|manifest|schema)\.json(\.[0-9a-f]+\.tmp)?"
+)
+"""The names in the folder that a load works in, with those of files that a kill may leave."""
 
 
 class Progress(Protocol):
@@ -121,6 +129,40 @@ class LoadJob:
         self._started = time.monotonic()
         self._identities = tuple(_identity(dump) for dump in self._dumps)
 
+    def check_directory(self, manifest: Path, parts: Collection[Path], *, is_placing: bool) -> None:
+        """Check that all in the output's folder is kbqa's, and that no dump is in it.
+
+        A load deletes what it finds there, so it must not find anything else.
+
+        Args:
+            manifest: What a finished load leaves.
+            parts: What else it leaves.
+            is_placing: A stopped load left some parts there and no manifest yet.
+
+        Raises:
+            InputError: Something there is not kbqa's, or is a link.
+        """
+        directory, work = self.work.directory.parent, self.work.directory
+        if directory.exists() and not directory.is_dir():
+            raise InputError(f"{directory} is a file. Give a folder to write to.")
+        if not directory.is_dir():
+            return
+        found = sorted(directory.iterdir())
+        if foreign := sorted({*found} - {*parts, manifest, work}):
+            raise InputError(f"{directory} holds {foreign[0].name}. Choose an empty folder.")
+        _refuse_links(found)
+        for dump in self._dumps:
+            if dump != STDIN and directory.resolve() in Path(dump).resolve().parents:
+                raise InputError(f"{dump} is in {directory}, which is to be written. Move it away.")
+        ours = [part for part in found if part != work]
+        if ours and not is_placing and not _is_kbqas(manifest):
+            raise InputError(
+                f"{directory} holds {ours[0].name}, and no {manifest.name} that kbqa wrote. "
+                "Choose an empty folder, or delete this one if you do not need it."
+            )
+        if work in found:
+            _check_work(self.work)
+
     @contextmanager
     def at_work(self) -> Iterator[None]:
         """Lock the folder. If the load fails with nothing to resume, remove all that it created.
@@ -146,19 +188,22 @@ class LoadJob:
                     folder.rmdir()
             raise
 
-    def begin(self, output: str, overwrite: bool) -> None:
+    def begin(
+        self, output: str, overwrite: bool, check: Callable[[Checkpoint], None] = lambda _: None
+    ) -> None:
         """Find the load to resume, or start one.
 
         Args:
             output: The kind of output; only a load of the same kind is resumed.
-            overwrite: Discard an unfinished load that has another plan.
+            overwrite: Discard an unfinished load that has another plan or cannot be resumed.
+            check: Checks what the output of the load to resume must have; see `find_unfinished`.
 
         Raises:
             InputError: An unfinished load has another plan, or the disk is too small.
-            DumpError: A dump, or the state of the load, cannot be read.
+            DumpError: A dump cannot be read, or the load cannot be resumed.
         """
         plan = self._plan(output)
-        found = find_unfinished(self.work, plan, overwrite)
+        found = find_unfinished(self.work, plan, overwrite, check)
         if found is not None:
             self.state = found
             self._started -= found.seconds
@@ -334,6 +379,35 @@ def _identity(dump: str) -> tuple[str, str]:
     path = Path(dump).resolve()
     changed = datetime.fromtimestamp(path.stat().st_mtime, UTC)
     return str(path), f"{path.stat().st_size:,} bytes of {changed:%Y-%m-%d %H:%M:%S.%f} UTC"
+
+
+def _check_work(work: StoreLayout) -> None:
+    """Refuse to work in a folder that is not a load's: what no load needs is deleted there."""
+    is_folder = work.directory.is_dir()
+    found = sorted(work.directory.iterdir()) if is_folder else []
+    _refuse_links(found)
+    # Nobody but a load has this lock, which is empty, or its checkpoint.
+    is_ours = work.checkpoint in found or (work.lock in found and not work.lock.stat().st_size)
+    foreign = [path.name for path in found if not is_ours or not _OF_A_LOAD.fullmatch(path.name)]
+    if foreign or not is_folder:
+        holds = f" (it holds {foreign[0]})" if foreign else ""
+        raise InputError(
+            f"{work.directory} is not the folder of an unfinished load{holds}. "
+            "Move it away, or choose an empty folder."
+        )
+
+
+def _refuse_links(paths: Sequence[Path]) -> None:
+    if link := next((path for path in paths if path.is_symlink()), None):
+        raise InputError(
+            f"{link} is a link, which a load does not follow. Remove it. To write to another disk, "
+            "give a folder on that disk."
+        )
+
+
+def _is_kbqas(manifest: Path) -> bool:
+    """Return whether kbqa wrote a manifest, in this version or another, damaged or not."""
+    return manifest.is_file() and manifest.read_bytes().startswith(b'{\n  "schema_version": ')
 
 
 def _check_disk(directory: Path, shard_bytes: int) -> None:

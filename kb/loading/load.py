@@ -31,9 +31,10 @@ import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
-from kbqa.kb.loading.checkpoint import discard, has_work_left
+from kbqa.kb.loading.checkpoint import Checkpoint, discard, has_work_left, is_unresumable
 from kbqa.kb.loading.job import (
     LoadJob,
     LoadSettings,
@@ -44,7 +45,7 @@ from kbqa.kb.loading.job import (
 )
 from kbqa.kb.loading.rules import FilterRules
 from kbqa.kb.loading.writing.side_indexes import index_hubs, index_languages, index_runs
-from kbqa.kb.loading.writing.store_writer import StoreWriter, drop_orphans
+from kbqa.kb.loading.writing.store_writer import StoreWriter, drop_orphans, wait_for_writer
 from kbqa.kb.store.layout import LoadSummary, Manifest, StoreLayout, read_manifest, write_manifest
 from kbqa.sparql.errors import InputError
 
@@ -80,14 +81,17 @@ def load_freebase(
     work = StoreLayout(layout.building)
     job = LoadJob(dumps, work, rules, settings, progress)
     with naming_write_errors(f"the store at {store_directory}"):
-        _check_directory(layout, overwrite)
+        # The parts are moved first, and the manifest last.
+        job.check_directory(layout.manifest, _parts(layout), is_placing=work.is_finished)
+        if layout.is_finished and not overwrite and not layout.building.exists():
+            raise _is_finished(store_directory)
         with job.at_work():
             if layout.is_finished and not overwrite:
                 # Only the folder of the load is left to delete, if this load made the store.
                 if has_work_left(work) or not job.has_made(read_manifest(store_directory)):
                     raise _is_finished(store_directory)
             else:
-                job.begin("store", overwrite)
+                job.begin("store", overwrite, partial(_prepare_graph, work))
                 if not job.state.is_built:
                     _build(job)
                 _move_into_place(work, layout)
@@ -97,11 +101,26 @@ def load_freebase(
     return summary
 
 
+def _prepare_graph(work: StoreLayout, state: Checkpoint) -> None:
+    """Check the triples that a stopped load has loaded, and drop what it left half loaded.
+
+    Raises:
+        DumpError: They are missing or damaged.
+    """
+    if state.is_built:
+        return
+    wait_for_writer(work.graph)
+    if not state.is_compacted:
+        try:
+            drop_orphans(work.graph)
+        except RuntimeError as error:  # what pyoxigraph raises if files are damaged
+            raise is_unresumable(work, f"{work.graph.name} is damaged ({error})") from error
+    if state.triples_loaded and not work.graph.exists():
+        raise is_unresumable(work, f"{work.graph.name} is missing")
+
+
 def _build(job: LoadJob) -> None:
     work, state = job.work, job.state
-    if not state.is_compacted:
-        # A killed load may have left orphaned files in the store.
-        drop_orphans(work.graph)
     with ThreadPoolExecutor(1) as pool, StoreWriter(work.graph, job.settings.sinks) as writer:
         job.fill(writer)
         # Names and schema need only the runs, and take a core for a while.
@@ -136,20 +155,6 @@ def _complete_store(job: LoadJob, writer: StoreWriter) -> None:
         job.save()
     writer.finish()
     job.advance("indexing")
-
-
-def _check_directory(layout: StoreLayout, overwrite: bool) -> None:
-    directory = layout.directory
-    if directory.exists() and not directory.is_dir():
-        raise InputError(f"{directory} is a file. Give a folder for the store.")
-    if layout.is_finished and not overwrite and not layout.building.exists():
-        raise _is_finished(directory)
-    if directory.is_dir():
-        ours = {*_parts(layout), layout.manifest, layout.building}
-        if foreign := sorted(set(directory.iterdir()) - ours):
-            raise InputError(
-                f"{directory} is not a store: it holds {foreign[0].name}. Choose an empty folder."
-            )
 
 
 def _is_finished(directory: Path) -> InputError:

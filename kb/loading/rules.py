@@ -140,8 +140,8 @@ def read_rules(path: Path) -> FilterRules:
         InputError: It cannot be read, or has an unknown or wrong entry.
     """
     try:
-        fields = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
+        fields = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"the rules in {path} cannot be read: {error}.") from error
     except tomllib.TOMLDecodeError as error:
         raise InputError(

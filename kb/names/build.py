@@ -5,6 +5,7 @@ on disk, and each table is then written from its beginning to its end.
 """
 
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import polars as pl
@@ -70,6 +71,8 @@ _FINISH = (
     "COMMIT",
 )
 
+_POLL_S = 0.1
+
 _PLAIN_NAME = "^[A-Za-z0-9]{2,}(?: [A-Za-z0-9]{2,})*$"
 """Names in which normalisation changes only the case and the words of `_TREATED_WORD`."""
 
@@ -84,7 +87,7 @@ class NameIndexBuilder:
         self._staging = path.with_name(f"{path.name}.staging")
         path.unlink(missing_ok=True)
         self._staging.unlink(missing_ok=True)
-        self._connection = sqlite3.connect(path, isolation_level=None)
+        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         self._connection.create_function("is_spelled", 1, is_spelled)
         self._connection.create_function("forms", 1, _forms)
         self._connection.executescript(_TABLES)
@@ -126,6 +129,21 @@ class NameIndexBuilder:
             How many names and aliases the index holds; those of one entity that normalise to the
             same count once.
         """
+        # In a thread, which gets no signals: Ctrl-C in a function that SQLite calls would become an
+        # error of SQLite's, and elsewhere it would wait for the end of a statement.
+        with ThreadPoolExecutor(1) as pool:
+            finishing = pool.submit(self._finish)
+            try:
+                finishing.result()
+            except BaseException:
+                while not finishing.done():  # between two statements there is nothing to interrupt
+                    self._connection.interrupt()
+                    wait([finishing], _POLL_S)
+                raise
+        self.close()
+        return self._count
+
+    def _finish(self) -> None:
         # SQLite would sort in /tmp, which may be small, or memory.
         directory = str(self._staging.parent.resolve()).replace("'", "''")
         self._connection.execute(f"PRAGMA temp_store_directory = '{directory}'")
@@ -136,8 +154,6 @@ class NameIndexBuilder:
             self._connection.executescript("PRAGMA incremental_vacuum")
         finally:
             self._connection.execute("PRAGMA temp_store_directory = ''")
-            self.close()
-        return self._count
 
     def close(self) -> None:
         """Close the file, finished or not."""

@@ -17,6 +17,9 @@ from kbqa.sparql.errors import StoreError
 SCHEMA_VERSION = 3
 """Version of the layout and of every file in it; a store of another version is loaded again."""
 
+RUN_KINDS = ("nodes", "edges", "noted")
+"""What each shard leaves for the side indexes; see `kbqa.kb.loading.writing.side_runs`."""
+
 _DUMP_SUFFIXES = frozenset({".nt", ".nq", ".ttl", ".gz", ".xz", ".bz2", ".zst"})
 
 
@@ -180,6 +183,10 @@ class StoreLayout:
         """A shard of the load that works in this folder: plain N-Triples."""
         return self.directory / f"shard-{number:05}.nt"
 
+    def run(self, shard: int, kind: str) -> Path:
+        """A run of a shard, of one of `RUN_KINDS`; Parquet."""
+        return self.runs / f"{shard:05}.{kind}.parquet"
+
     @property
     def is_finished(self) -> bool:
         """Whether a load has finished here."""
@@ -198,12 +205,20 @@ def read_manifest(directory: Path) -> Manifest:
     Raises:
         StoreError: There is no such directory, no finished store in it, or one of another version.
     """
+    return parse_manifest(directory, check_manifest(directory))
+
+
+def parse_manifest(directory: Path, fields: Mapping[str, object]) -> Manifest:
+    """Read a manifest from what `check_manifest` returned.
+
+    Raises:
+        StoreError: Something is missing in it.
+    """
     from pydantic import TypeAdapter
 
-    fields = check_manifest(directory)
-    fields.pop("schema_version")
+    known = {name: value for name, value in fields.items() if name != "schema_version"}
     try:
-        return TypeAdapter(Manifest).validate_python(fields)
+        return TypeAdapter(Manifest).validate_python(known)
     except ValueError as error:
         raise _unreadable(StoreLayout(directory).manifest, error) from error
 

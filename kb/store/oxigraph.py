@@ -8,7 +8,7 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from functools import cache
+from functools import cache, partial
 from itertools import chain, islice
 from pathlib import Path
 from types import TracebackType
@@ -29,7 +29,7 @@ from kbqa.kb.graph import (
 from kbqa.kb.queries import prepare_query
 from kbqa.kb.rows import pick_label, sorted_edges, term_from_oxigraph
 from kbqa.kb.schema.telling import is_telling
-from kbqa.kb.store.layout import StoreLayout, check_manifest, read_manifest
+from kbqa.kb.store.layout import StoreLayout, check_manifest, parse_manifest
 from kbqa.kb.store.statistics import Statistics
 from kbqa.kb.store.worker import QueryWorkers
 from kbqa.sparql.errors import InputError, StoreError
@@ -53,18 +53,29 @@ class _Parts(NamedTuple):
 
 
 class OxigraphStore:
-    """A `Graph` in a directory of this machine; open it with `OxigraphStore.open`."""
+    """A `Graph` in a directory of this machine; open it with `OxigraphStore.open`.
+
+    If another load replaces the store meanwhile, what was opened stays as it was, and what would
+    have to be opened raises `StoreError`: no answer comes from two graphs.
+    """
 
     def __init__(
         self,
         directory: Path,
+        manifest: Mapping[str, object],
         store: pyoxigraph.Store,
         statistics: Statistics,
         workers: int,
         low_priority: bool,
     ) -> None:
-        self._directory = directory
-        pool = QueryWorkers(StoreLayout(directory).graph, self.description, workers, low_priority)
+        self._named = directory
+        # The process may change its working folder, and a link may be set to another store.
+        self._directory = directory.resolve()
+        self._manifest = manifest
+        # A method would hold this object, and what is forgotten would not end at once.
+        self._check = partial(_check_not_replaced, self._directory, manifest, self.description)
+        graph = StoreLayout(self._directory).graph
+        pool = QueryWorkers(graph, self.description, workers, low_priority, self._check)
         self._parts: _Parts | None = _Parts(store, statistics, pool)
 
     @classmethod
@@ -87,7 +98,7 @@ class OxigraphStore:
         """
         if workers < 1:
             raise InputError(f"a store needs 1 query worker or more, not {workers}")
-        check_manifest(directory)
+        manifest = check_manifest(directory)
         graph = StoreLayout(directory).graph
         try:
             store = pyoxigraph.Store.read_only(str(graph))
@@ -98,12 +109,14 @@ class OxigraphStore:
         if is_empty:
             raise StoreError(f"the store at {directory} is empty. Load a dump with --overwrite.")
         statistics = Statistics.open(StoreLayout(directory).statistics)
-        return cls(directory, store, statistics, workers, low_priority)
+        opened = cls(directory, manifest, store, statistics, workers, low_priority)
+        opened._check()
+        return opened
 
     @property
     def description(self) -> str:
         """The graph in a few words: ``store /data/fb``."""
-        return f"store {self._directory}"
+        return f"store {self._named}"
 
     @property
     def directory(self) -> Path:
@@ -116,7 +129,7 @@ class OxigraphStore:
         Raises:
             StoreError: The manifest cannot be read.
         """
-        manifest = read_manifest(self._directory)
+        manifest = parse_manifest(self._named, self._manifest)
         store = {
             "versions": manifest.versions,
             "rules_sha256": hashlib.sha256(manifest.rules.encode()).hexdigest(),
@@ -238,24 +251,31 @@ class OxigraphStore:
         """Read the schema.
 
         Raises:
-            StoreError: Its file is missing or broken.
+            StoreError: Its file is missing or broken, or the store was replaced.
         """
         from kbqa.kb.schema.properties import Schema
 
-        return Schema.open(StoreLayout(self._directory).schema)
+        schema = Schema.open(StoreLayout(self._directory).schema)
+        self._check()
+        return schema
 
     def names(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> "NameIndex":
         """Open the name index.
 
         Raises:
-            StoreError: Its file is missing or broken.
+            StoreError: Its file is missing or broken, or the store was replaced.
         """
         from kbqa.kb.names.index import NameIndex
 
-        return NameIndex.open(StoreLayout(self._directory).names)
+        names = NameIndex.open(StoreLayout(self._directory).names)
+        self._check()
+        return names
 
     def close(self) -> None:
-        """End the worker processes and close the statistics."""
+        """End the worker processes and close the statistics.
+
+        Waits for queries that run in other threads, until their time limits at most.
+        """
         parts, self._parts = self._parts, None
         if parts is not None:
             parts.workers.close()
@@ -333,6 +353,19 @@ class OxigraphStore:
         solutions = self._open.store.query(query)
         assert isinstance(solutions, pyoxigraph.QuerySolutions)
         return [term_from_oxigraph(solution[0]) for solution in solutions]
+
+
+def _check_not_replaced(directory: Path, manifest: Mapping[str, object], description: str) -> None:
+    """Check that a directory has the store with this manifest, which a load removes first."""
+    try:
+        is_same = check_manifest(directory) == manifest
+    except StoreError:
+        is_same = False
+    if not is_same:
+        raise StoreError(
+            f"{description} was replaced after it was opened. "
+            "Open it again; a server must be started again."
+        )
 
 
 @cache

@@ -24,6 +24,7 @@ import sys
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from queue import Empty, LifoQueue
@@ -68,14 +69,20 @@ class QueryWorkers:
         size: The most processes.
         low_priority: The queries are other people's: they run only while other processes leave a
             core idle, with half of the memory, and a result is cut at `RESULT_BYTES`.
+        check: Called when a process has opened the store; raises if that is another one by now.
     """
 
     def __init__(
-        self, graph_directory: Path, description: str, size: int = 1, low_priority: bool = False
+        self,
+        graph_directory: Path,
+        description: str,
+        size: int = 1,
+        low_priority: bool = False,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
         self._description = description
         self._workers = [
-            _Worker(graph_directory, description, size, low_priority) for _ in range(size)
+            _Worker(graph_directory, description, size, low_priority, check) for _ in range(size)
         ]
         self._idle = self._all_idle()
         self._closing = threading.Lock()
@@ -150,10 +157,15 @@ class _Worker:
     """
 
     def __init__(
-        self, graph_directory: Path, description: str, size: int, low_priority: bool
+        self,
+        graph_directory: Path,
+        description: str,
+        size: int,
+        low_priority: bool,
+        check: Callable[[], None],
     ) -> None:
         self._graph_directory, self._description = graph_directory, description
-        self._size, self._low_priority = size, low_priority
+        self._size, self._low_priority, self._check = size, low_priority, check
         self._child: _Child | None = None
 
     def run(
@@ -167,9 +179,8 @@ class _Worker:
         if self._child is not None and self._child.has_ended:
             self.stop()
         if self._child is None:
-            self._child = _Child(
-                self._graph_directory, self._description, self._memory_bytes, self._low_priority
-            )
+            limits = (self._memory_bytes, self._low_priority)
+            self._child = _Child(self._graph_directory, self._description, *limits, self._check)
         try:
             # A child that starts late is left to finish starting: it serves the next query.
             if not self._child.wait_until_ready(deadline):
@@ -228,9 +239,14 @@ class _Child:
     """A child process that opens its store and then serves queries."""
 
     def __init__(
-        self, graph_directory: Path, description: str, memory_bytes: int, low_priority: bool
+        self,
+        graph_directory: Path,
+        description: str,
+        memory_bytes: int,
+        low_priority: bool,
+        check: Callable[[], None],
     ) -> None:
-        self._description = description
+        self._description, self._check = description, check
         self._must_be_ready_at = time.monotonic() + START_TIMEOUT_S
         self._is_ready = False
         self._code: int | None = None
@@ -279,7 +295,9 @@ class _Child:
             problem = f"it ended with code {code}"
         if problem:
             self.stop()
+            self._check()
             raise StoreError(f"the query process of {self._description} failed: {problem}")
+        self._check()
         self._is_ready = True
         return True
 

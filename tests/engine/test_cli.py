@@ -1,7 +1,9 @@
 import json
 import os
+import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -276,6 +278,8 @@ def test_a_variable_that_nothing_reads_is_reported(monkeypatch: pytest.MonkeyPat
         ('stroe = "slice"', "no command has an option 'stroe'; did you mean store?"),
         ('[ask]\nmodle = "x"', "[ask] has no option 'modle'"),
         ("store = 2026-01-01", "kbqa.toml: store is datetime.date(2026, 1, 1)"),
+        (f"store = {'[' * 5000}", "kbqa.toml cannot be read"),
+        ('store = "a\\u0000b"', "kbqa.toml: store holds a NUL character"),
     ],
 )
 def test_bad_configuration_is_told(text: str, message: str) -> None:
@@ -283,6 +287,92 @@ def test_bad_configuration_is_told(text: str, message: str) -> None:
     result = _run("sparql", "ASK {}")
     assert result.exit_code == 2
     assert message in result.stderr
+
+
+ASK = ("ask", "what is the capital of Kenya?")
+
+
+@pytest.mark.parametrize(
+    ("text", "variable", "server", "names", "command"),
+    [
+        ('llm = "{}/v1"', "KBQA_LLM_KEY", "{}/v1", "--llm or KBQA_ASK_LLM", ASK),
+        (
+            'llm-model = "m"',
+            "KBQA_LLM_KEY",
+            "OpenAI's own server",
+            "--llm-model or KBQA_ASK_LLM_MODEL",
+            ASK,
+        ),
+        ('[ask]\nvia = "{}"', "KBQA_VIA_KEY", "{}", "--via or KBQA_VIA", ASK),
+        ('server = "{}/v1"', "KBQA_SERVER_API_KEY", "{}/v1", "--server or KBQA_ASK_SERVER", ASK),
+        (
+            'server = "{}/v1"',
+            "KBQA_SERVER_API_KEY",
+            "{}/v1",
+            "--server or KBQA_CRP_GENERATE_SERVER",
+            ("crp", "generate", "--questions", "kbqa.toml", "--output", "beams.jsonl"),
+        ),
+    ],
+)
+def test_a_file_of_the_working_folder_gets_no_key_of_the_environment(
+    text: str,
+    variable: str,
+    server: str,
+    names: str,
+    command: Sequence[str],
+    small_store: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as evil:
+        evil.setblocking(False)
+        url = f"http://127.0.0.1:{evil.getsockname()[1]}"
+        Path("kbqa.toml").write_text(text.format(url), encoding="utf-8")
+        monkeypatch.setenv(variable, "secret")
+        store = () if "via" in text else ("--store", str(small_store))
+        result = _run(*command, *store)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert (
+            f"kbqa.toml in the working folder has the key in {variable} sent to "
+            f"{server.format(url)}. If you trust that server, name it by {names}"
+        ) in result.stderr
+        assert "secret" not in result.stderr
+        with pytest.raises(BlockingIOError):  # nobody called
+            evil.accept()
+
+
+def test_a_server_of_the_file_is_asked_without_a_key_and_a_named_one_with_it(
+    small_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead = "http://127.0.0.1:9"
+    Path("kbqa.toml").write_text(f'via = "{dead}"', encoding="utf-8")
+    assert "no server can be reached" in _run(*ASK).stderr
+    monkeypatch.setenv("KBQA_VIA_KEY", "secret")
+    assert _run(*ASK).exit_code == 2
+    assert "no server can be reached" in _run(*ASK, "--via", dead).stderr
+    monkeypatch.setenv("KBQA_VIA", dead)
+    assert "no server can be reached" in _run(*ASK).stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ('host = "0.0.0.0"\npublic = true', "--host or KBQA_SERVE_HOST"),
+        ("public = true", "--public or KBQA_SERVE_PUBLIC"),
+        ('allowed-host = "evil.example"', "--allowed-host or KBQA_SERVE_ALLOWED_HOST"),
+    ],
+)
+def test_a_file_of_the_working_folder_opens_no_server_to_others(text: str, names: str) -> None:
+    Path("kbqa.toml").write_text(f"[serve]\n{text}", encoding="utf-8")
+    result = _run("serve", "--port", "0")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert f"would open the server to others. Use {names} to do so." in result.stderr
+
+
+def test_a_byte_order_mark_before_configuration_and_query_is_passed_over(small_store: Path) -> None:
+    Path("kbqa.toml").write_text(f'store = "{small_store}"', encoding="utf-8-sig")
+    query = "\ufeffASK { ns:m.03yl7 ns:location.location.area ?x }".encode()
+    result = CliRunner().invoke(main, ["sparql", "-"], input=query)
+    assert (result.exit_code, result.stdout) == (0, "true\n")
 
 
 def test_a_repeatable_option_of_the_file_is_a_text_or_a_list() -> None:

@@ -24,6 +24,30 @@ def test_a_damaged_line_within_a_log_is_named(line: str, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
+    "name", ["README.md", "best/thesis.txt", "config.json", "checkpoint-1/state.pt"]
+)
+def test_a_run_replaces_no_file_of_the_user(name: str, tmp_path: Path) -> None:
+    mine = tmp_path / name
+    mine.parent.mkdir(exist_ok=True)
+    mine.write_text("mine", encoding="utf-8")
+    run, first = RunFolder(tmp_path), Path(name).parts[0]
+    with pytest.raises(TrainingError, match=rf"holds {first}, and no run .* Choose an empty"):
+        run.check({})
+    with pytest.raises(TrainingError, match="and no run"), run.claimed({}):
+        pass
+    assert mine.read_text(encoding="utf-8") == "mine"
+
+
+def test_a_run_may_begin_where_its_log_is_and_goes_on_with_all_it_wrote(tmp_path: Path) -> None:
+    (tmp_path / "train.log").touch()
+    run = RunFolder(tmp_path)
+    with run.claimed({"seed": 1}):
+        (tmp_path / "best").mkdir()
+    with run.claimed({"seed": 1}):
+        pass
+
+
+@pytest.mark.parametrize(
     "row",
     [
         {"question": "a?"},

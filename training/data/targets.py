@@ -190,7 +190,7 @@ def _noted_names(sparql: str) -> dict[str, str]:
     The last resort: of 111 in the WebQSP and CWQ rows, 104 are the graph's own.
     """
     names: dict[str, str] = {}
-    for line in sparql.splitlines():
+    for line in sparql.split("\n"):
         mids = set(_MID.findall(line))
         if len(mids) == 1 and (match := _NOTED_NAME.search(line)):
             names.setdefault(mids.pop(), match[1])

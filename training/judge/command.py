@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from tqdm import tqdm
 
+from kbqa.engine.commands.run_options import check_output
 from kbqa.kb.commands.options import GraphChoice, graph_options, json_option
 from kbqa.sparql.errors import InputError
 from kbqa.training.cli import print_left_out
@@ -130,7 +131,7 @@ def train_judge(
     from kbqa.training.judge.gold import find_precedents, gather_parts
     from kbqa.training.judge.reading import ReadingConfig
     from kbqa.training.judge.report import CARD_FILE, write_reports
-    from kbqa.training.judge.run import Reports
+    from kbqa.training.judge.run import POOLS_FILE, Reports
     from kbqa.training.judge.run import train_judge as train
     from kbqa.training.writer.run_folder import RunFolder
 
@@ -140,13 +141,17 @@ def train_judge(
         )
     if asker_epochs is None:
         asker_epochs = min(epochs, 1)
+    check_output(output)
     check_composed(composed_questions, graph)
     require_lm_extra()
     if asker_epochs:
         check_base_model(SMOLLM2)
     written, held_out = _written(beam_files), _written(held_out_files)
     with ExitStack() as stack:
-        stack.enter_context(RunFolder(output).locked())
+        folder = RunFolder(output)
+        stack.enter_context(folder.locked())
+        if not (output / POOLS_FILE).is_file():  # what a run writes first
+            folder.check_empty()
         opened = [stack.enter_context(closing(graph.open()))]
         if demo_questions:
             opened.append(stack.enter_context(closing(open_graph())))

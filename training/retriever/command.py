@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kbqa.engine.commands.run_options import check_output
 from kbqa.kb.commands.options import GraphChoice, graph_options, json_option
 from kbqa.training.cli import print_counts
 from kbqa.training.options import exclude_option, output_option
@@ -110,6 +111,7 @@ def train_retriever(
     from kbqa.training.retriever.run import Reports
     from kbqa.training.retriever.run import train_retriever as train
 
+    check_output(output)
     require_lm_extra()
     embedder = Embedder.load()
     config = RetrieverConfig(**settings)  # type: ignore[arg-type]

@@ -31,6 +31,7 @@ _SETTINGS_FILE = "training_config.json"
 _STATE_FILE = "state.pt"
 _BEST = "best"
 _CHECKPOINTS_KEPT = 2
+_LOGS = (".log", ".txt", ".out", ".err")
 
 # What torch raises on damaged files.
 _UNREADABLE = (
@@ -82,21 +83,36 @@ class RunFolder:
     path: Path
 
     def check(self, settings: Mapping[str, object]) -> None:
-        """Check that the folder holds no run, or one with the same settings.
+        """Check that the folder holds nothing, or a run with the same settings.
 
         Raises:
-            TrainingError: It holds another run; the message names the settings that differ.
+            TrainingError: It holds something else, or another run; the message names the settings
+                that differ.
         """
         path = self.path / _SETTINGS_FILE
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
+            self.check_empty()
             return
         except (OSError, ValueError) as error:
             raise TrainingError(f"{path} cannot be read: {error}") from None
         # A setting that is newer than the run does not make it another run.
         older = {name: value for name, value in settings.items() if name in found}
         check_same_settings(self.path, found, older, TrainingError)
+
+    def check_empty(self) -> None:
+        """Check that nothing is in the folder that a run could replace; a log may be there.
+
+        Raises:
+            TrainingError: Something else is.
+        """
+        found = sorted(self.path.iterdir()) if self.path.is_dir() else []
+        for path in found:
+            if path.is_dir() or not (path.suffix in _LOGS or path.name.startswith(".")):
+                raise TrainingError(
+                    f"{self.path} holds {path.name}, and no run to resume. Choose an empty folder."
+                )
 
     @contextmanager
     def claimed(self, settings: Mapping[str, object]) -> Iterator[None]:

@@ -9,6 +9,7 @@ import click
 from kbqa.engine.commands.chat_options import ChatChoice, chat_options
 from kbqa.engine.commands.methods import MethodChoice, method_options
 from kbqa.engine.commands.options import model_options, open_engine
+from kbqa.engine.config import CONFIG_FILE, is_from_file
 from kbqa.engine.writing.model_choice import ModelChoice
 from kbqa.kb.commands.options import SECONDS, GraphChoice, graph_options
 from kbqa.sparql.errors import InputError
@@ -124,6 +125,7 @@ def serve(
     only, unless --host says otherwise; then it needs --api-keys or --public.
     """
     is_local = host in _LOOPBACK
+    _refuse_opening_by_file(is_local)
     if not is_local and keys_file is None and not public:
         raise InputError(
             f"--host {host} lets other machines in: add --api-keys FILE, or --public to let "
@@ -158,6 +160,17 @@ def serve(
         service = Service(opened, aside, settings, metrics)
         app = make_app(service, metrics, access, openai=openai, dataset=dataset or DEFAULT_DATASET)
         run_server(app, service, host, port, proxies)
+
+
+def _refuse_opening_by_file(is_local: bool) -> None:
+    """Let only the command line and the environment open the server to others."""
+    opening = ("public", "hosts", *(() if is_local else ("host",)))
+    for parameter in click.get_current_context().command.params:
+        if parameter.name in opening and is_from_file(parameter.name):
+            raise InputError(
+                f"{CONFIG_FILE} in the working folder would open the server to others. "
+                f"Use {parameter.opts[0]} or {parameter.envvar} to do so."
+            )
 
 
 def _require_extra() -> None:

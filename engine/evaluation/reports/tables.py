@@ -66,7 +66,8 @@ def _text_section(section: Section) -> list[str]:
     lines = textwrap.wrap(section.title, WIDTH)
     if section.depth in _RULES:
         lines.append(_RULES[section.depth] * len(lines[-1]))
-    return [*lines, *"\n\n".join(map("\n".join, blocks)).splitlines()]
+    # Not splitlines(): a question may hold U+2028.
+    return [*lines, *("\n\n".join(map("\n".join, blocks)).split("\n") if blocks else ())]
 
 
 def _text_facts(facts: Sequence[tuple[str, str]]) -> list[str]:

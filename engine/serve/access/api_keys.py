@@ -49,8 +49,8 @@ class ApiKeys:
             InputError: It cannot be read, or holds no valid keys.
         """
         try:
-            keys = _FILE.validate_python(tomllib.loads(file.read_text(encoding="utf-8")))
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            keys = _FILE.validate_python(tomllib.loads(file.read_text(encoding="utf-8-sig")))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
             raise InputError(f"the API keys in {file} cannot be read: {error}") from None
         except ValidationError as error:
             first = error.errors()[0]

@@ -36,8 +36,8 @@ def complete_relation(graph: Graph, names: Names, *, text: str) -> list[str]:
         InputError: The path has too many hops.
         GraphError: The graph does not answer.
     """
-    lines = text.splitlines()
-    found = _last_hop(lines[-1]) if lines else None
+    lines = text.split("\n")
+    found = _last_hop(lines[-1])
     if found is None:
         return []
     start, done, arrow, begun = found

@@ -6,7 +6,7 @@ looked at here, but in `kbqa.kb.loading.reading.filter_block`.
 
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +31,10 @@ BLOCK_BYTES = 16 << 20
 _PROBED_LINES = 1000
 _FREEBASE = b"freebase.com/"
 _IDS = re.compile(rb"[^\s<>\":]+(?:\t[^\t\n<>]+){2}\s*")
+_PREFIXED = re.compile(rb"\s(?:ns|fb):[a-z]")
+"""A name of the Turtle dumps, with the prefix that they or papers use."""
+
+_ONLY_FREEBASE = "kbqa loads only Freebase."
 _OTHER_DATA_SETS = {
     b"dbpedia.org/": "DBpedia",
     b"wikidata.org/": "Wikidata",
@@ -187,7 +191,7 @@ def _count_lines(pieces: Iterable[bytes]) -> int:
 
 
 def _check_is_freebase(data: bytes, dump: str) -> None:
-    """Refuse a file whose first lines hold no triple of Freebase, or are mostly Turtle."""
+    """Refuse a file whose first lines are mostly not triples of Freebase, or mostly Turtle."""
     triples: list[bytes] = []
     rejected: list[tuple[int, bytes, str]] = []
     is_turtle = False
@@ -201,19 +205,21 @@ def _check_is_freebase(data: bytes, dump: str) -> None:
                 is_turtle |= reason == TURTLE_LIST
             case Skipped(reason):
                 is_turtle |= reason == DIRECTIVE
+    head = b"\n" + b"\n".join(lines)
+    is_freebase = _FREEBASE in head or _PREFIXED.search(head) is not None
     if is_turtle and len(rejected) > len(triples):
         number, line, _ = rejected[0]
-        raise _not_ntriples(
-            dump, number, line, "It seems to be Turtle: convert it to N-Triples first."
-        )
-    if triples and not any(_FREEBASE in triple for triple in triples):
+        raise _not_ntriples(dump, number, line, _to_convert("It seems to be Turtle", is_freebase))
+    found = sum(_FREEBASE in b"".join(triple.split(b"\t", 2)[:2]) for triple in triples)
+    if 2 * found < len(triples):
         raise DumpError(
-            f"{dump} is not a Freebase dump: {_FREEBASE.decode()} does not occur in its first "
-            f"lines. It seems to be {_data_set(triples[0])}."
+            f"{dump} is not a Freebase dump: {found:,} of its first {len(triples):,} triples have "
+            f"a subject or relation of Freebase. It seems to be {_data_set(triples)}. "
+            f"{_ONLY_FREEBASE}"
         )
     if rejected and not triples:
         number, line, reason = rejected[0]
-        raise _not_ntriples(dump, number, line, _advice(line, reason))
+        raise _not_ntriples(dump, number, line, _advice(line, reason, is_freebase))
 
 
 def _not_ntriples(dump: str, number: int, line: bytes, advice: str) -> DumpError:
@@ -221,19 +227,27 @@ def _not_ntriples(dump: str, number: int, line: bytes, advice: str) -> DumpError
     return DumpError(f"{dump}, line {number}: not N-Triples ({start!r}). {advice}")
 
 
-def _data_set(triple: bytes) -> str:
+def _data_set(triples: Sequence[bytes]) -> str:
+    subjects = [triple.partition(b"\t")[0] for triple in triples]
     for host, name in _OTHER_DATA_SETS.items():
-        if host in triple:
+        if 2 * sum(host in subject for subject in subjects) > len(subjects):
             return name
-    return f"RDF about something else ({triple.decode().split()[0]})"
+    other = next(subject for subject in subjects if _FREEBASE not in subject)
+    return f"RDF about something else ({other.decode()})"
 
 
-def _advice(line: bytes, reason: str) -> str:
+def _to_convert(what: str, is_freebase: bool) -> str:
+    if is_freebase:
+        return f"{what}: convert it to N-Triples first."
+    return f"{what}, and nothing in its first lines is of Freebase. {_ONLY_FREEBASE}"
+
+
+def _advice(line: bytes, reason: str, is_freebase: bool) -> str:
     start = line.lstrip(b"\xef\xbb\xbf \t").lower()
     if start.startswith((b"<!doctype", b"<html")):
         return "It is a web page: was the download refused or redirected?"
     if start.startswith((b"<?xml", b"<rdf")):
-        return "It is XML: convert RDF/XML to N-Triples first."
+        return _to_convert("It is XML", is_freebase)
     if start.startswith((b"{", b"[")):
         return "It looks like JSON. A dump has one `<subject> <predicate> <object> .` on each line."
     if reason.endswith("not RDF"):
@@ -247,5 +261,5 @@ def _advice(line: bytes, reason: str) -> str:
             f"(<{FREEBASE_NS}m.0abc>), each text in quotes, and a dot at the end."
         )
     if reason == FOUR_TERMS:
-        return "It may be N-Quads: remove the graph name from each line first."
+        return _to_convert("It may be N-Quads", is_freebase)
     return f"A dump has one `<subject> <predicate> <object> .` on each line; here: {reason}."

@@ -142,7 +142,7 @@ class _OpenShard:
     def __init__(self, work: StoreLayout, number: int) -> None:
         self.counts = NO_LINES
         self._path = work.shard(number)
-        self._runs = work.runs
+        self._work = work
         self._number = number
         self._tables: list[BlockTables] = []
         self._file = self._path.open("wb")
@@ -164,7 +164,7 @@ class _OpenShard:
             self.counts,
             _sum(tables.relations for tables in self._tables),
             _sum(tables.types for tables in self._tables),
-            write_run(self._runs, self._number, self._tables),
+            write_run(self._work, self._number, self._tables),
             position,
             dumps,
             rejects.sync(),

@@ -11,15 +11,15 @@ count as one.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
 
 from kbqa.kb.loading.reading.filter_block import BlockTables
-
-_KINDS = ("nodes", "edges", "noted")
+from kbqa.kb.store.layout import RUN_KINDS, StoreLayout
+from kbqa.sparql.errors import DumpError
 
 _FEW_EDGES = 8
 """A node with fewer edges in a shard is hardly a hub: its relations are not written."""
@@ -49,7 +49,7 @@ class NodeRange:
     hub_relations: pl.DataFrame
 
 
-def write_run(directory: Path, shard: int, tables: Sequence[BlockTables]) -> int:
+def write_run(work: StoreLayout, shard: int, tables: Sequence[BlockTables]) -> int:
     """Write the runs of a shard.
 
     Returns:
@@ -57,10 +57,10 @@ def write_run(directory: Path, shard: int, tables: Sequence[BlockTables]) -> int
     """
     counted = pl.concat([block.nodes for block in tables], how="diagonal").lazy()
     nodes = _sum(counted).sort("key").collect()
-    _write(nodes, directory / f"{shard:05}.nodes.parquet")
-    _write(_edges(tables, nodes), directory / f"{shard:05}.edges.parquet")
+    _write(nodes, work.run(shard, "nodes"))
+    _write(_edges(tables, nodes), work.run(shard, "edges"))
     noted = pl.concat([block.noted for block in tables]).sort("key", maintain_order=True)
-    _write(noted, directory / f"{shard:05}.noted.parquet")
+    _write(noted, work.run(shard, "noted"))
     return nodes.height
 
 
@@ -71,11 +71,24 @@ def merge_runs(directory: Path, rows: int, hub_degree: int) -> Iterator[NodeRang
         directory: Where the runs are.
         rows: Rows of their node counts, all together.
         hub_degree: Edges in one direction that make a hub.
+
+    Raises:
+        DumpError: The runs are damaged.
     """
     # Sorted lists of files: the order of the shards is the order of the dump.
-    files = {kind: sorted(directory.glob(f"*.{kind}.parquet")) for kind in _KINDS}
+    files = {kind: sorted(directory.glob(f"*.{kind}.parquet")) for kind in RUN_KINDS}
+    try:
+        yield from _merged(files, rows, hub_degree)
+    except pl.exceptions.PolarsError as error:
+        raise DumpError(
+            f"the files in {directory} are damaged ({error}). "
+            f"Delete {directory.parent} to start again."
+        ) from error
+
+
+def _merged(files: Mapping[str, list[Path]], rows: int, hub_degree: int) -> Iterator[NodeRange]:
     for is_inside in _ranges(rows):
-        nodes, edges, noted = (pl.scan_parquet(files[kind]).filter(is_inside) for kind in _KINDS)
+        nodes, edges, noted = (pl.scan_parquet(files[kind]).filter(is_inside) for kind in RUN_KINDS)
         summed = _sum(nodes).collect()
         large = summed.filter(pl.max_horizontal("out", "in") >= hub_degree)
         hubs = _by_direction(large, "degree").filter(pl.col("degree") >= hub_degree)

@@ -10,12 +10,14 @@ The parent writes lines, each a path or a command; the child answers each with a
 the parent ends, for whatever reason, the pipe closes and the child exits at once.
 """
 
+import fcntl
 import json
 import os
 import shutil
 import subprocess
 import sys
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -45,6 +47,7 @@ _COMPACT = "compact"
 _FINISH = ""
 _PROGRAM = Path(__file__).with_name("store_writer_process.py")
 _STOP_TIMEOUT_S = 60.0
+_POLL_S = 0.1
 
 
 class StoreWriter:
@@ -159,6 +162,11 @@ class StoreWriter:
         if not line:
             raise self._died()
         answer: dict[str, Any] = json.loads(line)
+        if "damage" in answer:
+            raise DumpError(
+                f"the store at {self._graph} is damaged: {answer['damage']}. "
+                f"Delete {self._graph.parent} to start again."
+            )
         if "error" in answer:
             raise DumpError(
                 f"the store at {self._graph} cannot be written: {answer['error']}. The disk may be "
@@ -180,6 +188,28 @@ class StoreWriter:
         self._answers.put("")
 
 
+def wait_for_writer(graph: Path) -> None:
+    """Wait for the process that wrote a store before a kill: it may outlive its parent a little.
+
+    Raises:
+        DumpError: It does not end.
+    """
+    lock, deadline = graph / "LOCK", time.monotonic() + _STOP_TIMEOUT_S
+    while lock.exists():
+        with lock.open("r+b") as file:
+            try:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # RocksDB's lock
+                return
+            except BlockingIOError:
+                pass
+        if time.monotonic() > deadline:
+            raise DumpError(
+                f"another process is writing to {graph}. Wait until it ends, or stop it, then run "
+                "the same command again to resume."
+            )
+        time.sleep(_POLL_S)
+
+
 def drop_orphans(graph: Path) -> None:
     """Delete files that a killed process left in a store and that do not belong to it.
 
@@ -188,6 +218,7 @@ def drop_orphans(graph: Path) -> None:
 
     Raises:
         OSError: The store cannot be opened.
+        RuntimeError: It is damaged.
     """
     clean, old = graph.with_suffix(".clean"), graph.with_suffix(".old")
     if graph.exists():

@@ -144,6 +144,8 @@ def main() -> None:
             refused = _load(store, Path(shard))
         except (OSError, SyntaxError) as error:
             say({"error": str(error)})
+        except RuntimeError as error:
+            say({"damage": str(error)})
         else:
             say({"shard": shard, "refused": refused})
 
@@ -152,6 +154,8 @@ def main() -> None:
             store.optimize()
         except OSError as error:
             say({"error": f"{error}, while compacting (use --no-compact to skip that)"})
+        except RuntimeError as error:
+            say({"damage": str(error)})
         else:
             say({})
 
@@ -159,6 +163,9 @@ def main() -> None:
         store = _open(graph, gives_way=loaders > 0)
     except OSError as error:
         say({"error": str(error)})
+        return
+    except RuntimeError as error:  # what pyoxigraph raises if files are damaged
+        say({"damage": str(error)})
         return
     pool = ThreadPoolExecutor(max(loaders, 1))
     for line in sys.stdin:

@@ -308,6 +308,17 @@ def test_eval_tells_how_much_is_left_where_the_money_ends(evaluate, model) -> No
     assert evaluate("--batch-size", "1", "--resume").exit_code == 0
 
 
+def test_eval_says_first_that_nothing_has_gold(evaluate, model, questions: Path) -> None:
+    model([])
+    questions.write_text('{"question": "which money?", "answer": ["Dollar"]}\n', encoding="utf-8")
+    result = evaluate()
+    assert result.exit_code == 0
+    assert result.stderr.startswith(
+        f"Warning: 1 of 1 questions in {questions} have no gold and are not scored: "
+        '"answer" is not read. Write "answers": [{"arg", "name"}] with mids'
+    )
+
+
 def test_eval_draws_a_sample(evaluate, model) -> None:
     model(MONEY)
     evaluate("--sample", "1", "--seed", "7", "--no-timings", "--concurrency", "2")
@@ -328,6 +339,22 @@ def test_eval_needs_no_model_where_all_beams_are_written(evaluate) -> None:
     Path("beams.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     result = evaluate("--beams", "beams.jsonl", "--json")
     assert json.loads(result.stdout)["tiers"]["all"]["f1"]["mean"] == 1.0
+
+
+@pytest.mark.parametrize("output", ["questions.jsonl", "./link.jsonl", "hard.jsonl", "run.jsonl"])
+def test_a_file_that_is_read_is_not_replaced_by_the_run(
+    evaluate, questions: Path, output: str
+) -> None:
+    Path("link.jsonl").symlink_to(questions)
+    Path("hard.jsonl").hardlink_to(questions)
+    before = questions.read_bytes()
+    options = ["--output", output]
+    if output == "run.jsonl":  # whose manifest it is
+        questions = questions.rename(questions.with_name("run.manifest.json"))
+        options += ["--questions", str(questions)]
+    result = evaluate(*options, "--overwrite")
+    assert _ends_in_one_line(result, 2, f"would overwrite {questions}, which is read (--questions)")
+    assert questions.read_bytes() == before
 
 
 def test_a_run_is_neither_replaced_nor_continued_unasked(evaluate, model) -> None:

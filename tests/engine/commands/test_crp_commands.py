@@ -64,6 +64,16 @@ def test_paths_may_start_from_the_topics(generate, options, topics) -> None:
     assert {topic.mid for topic in model.requests[-1].topics} == topics
 
 
+def test_the_questions_are_not_written_to(generate) -> None:
+    before = Path("q.jsonl").read_bytes()
+    Path("link.jsonl").symlink_to("q.jsonl")
+    for output in ("q.jsonl", "link.jsonl"):
+        result, _ = generate(output=output)
+        assert (result.exit_code, result.stdout) == (2, "")
+        assert f"--output {output} would overwrite q.jsonl, which is read" in result.stderr
+    assert Path("q.jsonl").read_bytes() == before
+
+
 @pytest.mark.parametrize("end", ["", '{"id": "3", "cr'], ids=["between rows", "within a row"])
 def test_a_file_that_is_not_complete_is_gone_on_with(generate, end: str) -> None:
     generate([(TEXT, -0.5)], [], [])

@@ -98,10 +98,28 @@ def test_a_run_that_was_killed_before_its_first_row_is_begun_again(
 
 
 def test_a_manifest_that_was_cut_off_before_the_first_row_is_written_again(output: Path) -> None:
-    output.with_suffix(".manifest.json").write_text('{"schema_', encoding="utf-8")
+    output.with_suffix(".manifest.json").write_text('{\n  "schema_', encoding="utf-8")
     with claimed(output, {"order": "full-first"}, {}) as is_begun:
         assert not is_begun
     assert order_in_manifest(output) == "full-first"
+
+
+@pytest.mark.parametrize("content", ['{"name": "mine"}\n', "\x00", "{ }"])
+def test_another_file_with_the_name_of_a_manifest_is_not_replaced(
+    output: Path, content: str
+) -> None:
+    mine = output.with_suffix(".manifest.json")
+    mine.write_text(content, encoding="utf-8")
+    with (
+        pytest.raises(InputError, match=r"run\.manifest\.json is not a manifest of kbqa"),
+        claimed(output, {}, {}),
+    ):
+        pass
+    output.write_text("{}\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"run\.manifest\.json is not a manifest of kbqa"):
+        discard(output)
+    assert mine.read_text("utf-8") == content
+    assert output.exists()
 
 
 def test_settings_are_compared_as_json(output: Path) -> None:

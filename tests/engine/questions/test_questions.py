@@ -10,7 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbqa.engine.commands.doctor.coverage import read_needs
-from kbqa.engine.questions.question_sets import Question, read_questions, sample_questions
+from kbqa.engine.questions.question_sets import (
+    Question,
+    gold_warning,
+    read_questions,
+    sample_questions,
+)
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import InputError
 
@@ -197,6 +202,91 @@ def test_a_question_has_one_kind_of_gold(
     [question] = read_questions(_write(tmp_path / "q.jsonl", {"question": "a?", **record}))
     assert question.kind == kind
     assert question.compares_values == ("unanswerable" in record or kind == "boolean")
+
+
+def _write(path: Path, *rows: dict[str, object]) -> Path:
+    text = "".join(json.dumps({"question": f"{n}?", **row}) + "\n" for n, row in enumerate(rows))
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("field", ["answer", "a_entity", "gold", "gold_answers", "answer_entities"])
+def test_gold_in_a_field_that_is_not_read_is_said_by_its_name(tmp_path: Path, field: str) -> None:
+    path = _write(tmp_path / "set.jsonl", {field: ["Nairobi"]}, {"answers": ["m.05d49"]})
+    warning = gold_warning(path, read_questions(path))
+    assert warning is not None
+    assert warning.startswith(
+        f'1 of 2 questions in {path} have no gold and are not scored: "{field}" is not read. Write'
+    )
+
+
+def test_a_set_without_gold_is_said_to_have_none_and_a_part_may_have_none(tmp_path: Path) -> None:
+    path = _write(tmp_path / "set.jsonl", {"answer": None}, {"answer_type": "Value"})
+    warning = f"2 of 2 questions in {path} have no gold and are not scored"
+    assert gold_warning(path, read_questions(path)) == warning
+    path = _write(tmp_path / "part.jsonl", {}, {"answers": ["m.05d49"], "answer": "Nairobi"})
+    assert gold_warning(path, read_questions(path)) is None
+
+
+@pytest.mark.parametrize(
+    "marks",
+    [
+        {"s_expression": "(COUNT (JOIN (R a.b) m.0h7x))"},
+        {"sparql": "PREFIX ns: <http://x/> SELECT (COUNT(?x) AS ?v) WHERE { ns:m.0h7x ns:a.b ?x }"},
+        {"sparql": "select count(distinct ?x) where { ns:m.0h7x ns:a.b ?x }"},
+        {"formula": "(count (!fb:a.b fb:en.austria))"},
+        {"function": "count"},
+    ],
+)
+def test_a_question_whose_query_counts_has_a_count(tmp_path: Path, marks: dict[str, str]) -> None:
+    path = _write(tmp_path / "set.jsonl", {"answers": [{"arg": "8"}], **marks})
+    assert [(each.kind, each.count) for each in read_questions(path)] == [("count", 8)]
+
+
+@pytest.mark.parametrize(
+    "marks",
+    [
+        {"s_expression": "(ARGMAX (JOIN (R a.count) m.0h7x) a.b)"},
+        {"sparql": "SELECT ?x { { SELECT (COUNT(?y) AS ?n) { ?x ns:a.b ?y } } }"},
+        {"sparql": "SELECT ?count { ns:m.0h7x ns:a.count ?count }"},
+    ],
+)
+def test_a_number_that_a_query_finds_is_no_count(tmp_path: Path, marks: dict[str, str]) -> None:
+    path = _write(tmp_path / "set.jsonl", {"answers": [{"arg": "8"}], **marks})
+    assert [(each.kind, each.count) for each in read_questions(path)] == [("answers", None)]
+
+
+@pytest.mark.parametrize("inside", ["\x85", "\u2028", "\x0b", "\x1c", "\r"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_line_of_simplequestions_ends_only_at_its_end(
+    tmp_path: Path, inside: str, end: str
+) -> None:
+    site = "www.freebase.com"
+    fact = f"{site}/m/04\t{site}/a/b/c\t{site}/m/0f\t"
+    texts = ["who is x?", f"what is {inside} this?", "who is y?"]
+    path = tmp_path / "annotated_fb_data_test.txt"
+    path.write_bytes("".join(f"{fact}{text}{end}" for text in texts).encode())
+    assert [each.text for each in read_questions(path)] == texts
+    path.write_bytes((f"{fact}{texts[1]}{end}" + "no fact" + end).encode())
+    with pytest.raises(InputError, match="record 2: not a record"):
+        read_questions(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("set.jsonl", b'{"id": "a", "question": "why?"}\n'),
+        ("set.json", b'[{"qid": 1, "question": "why?"}]'),
+        ("set.txt", b"www.freebase.com/m/04\twww.freebase.com/a/b\twww.freebase.com/m/0f\twhy?\n"),
+        ("set.jsonl.gz", gzip.compress(b'\xef\xbb\xbf{"id": "a", "question": "why?"}\n')),
+    ],
+)
+def test_a_byte_order_mark_before_questions_is_passed_over(
+    tmp_path: Path, name: str, content: bytes
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content if name.endswith(".gz") else b"\xef\xbb\xbf" + content)
+    assert [question.text for question in read_questions(path)] == ["why?"]
 
 
 def test_a_sample_is_the_same_for_the_same_seed() -> None:

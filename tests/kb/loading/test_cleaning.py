@@ -210,6 +210,24 @@ REPAIRED = [
     mended('"火狐"@zh_TW', '"火狐"@zh-TW', "language tag with _", id="defect-19-underscore-in-tag"),
     kept('"8 + [144420981,144430475]"@en', id="defect-19-odd-name"),
     kept('""@en', id="defect-19-empty-name"),
+    # The edges of what an escape may stand for, alone and beside another defect.
+    *(
+        pytest.param(
+            triple(f'"{escape}{fault}"'), triple(f'"{escape}{mended_to}"'), defects, id=id_
+        )
+        for escape in (r"\uD7FF", r"\uE000", r"\U0010FFFF")
+        for fault, mended_to, defects, id_ in (
+            ("", "", (), f"defect-07-{escape[1:]}"),
+            (r"\xe9", "é", ("Python escape",), f"defect-07-{escape[1:]}-beside-a-fault"),
+        )
+    ),
+    kept(r"<http://a/\u0021>", id="defect-13-escaped-exclamation-mark-in-iri"),
+    mended(
+        r"<http://a/\u0020>",
+        "<http://a/%20>",
+        "forbidden character in IRI",
+        id="defect-13-escaped-blank-in-iri",
+    ),
     pytest.param(
         triple(predicate=f"<{NS}people.person.spouse_s./people.marriage.spouse>"),
         triple(predicate=f"<{NS}people.person.spouse_s./people.marriage.spouse>"),
@@ -246,6 +264,9 @@ REJECTED = [
     pytest.param(triple(r'"\u12"'), "bad escape", id="defect-07-short-escape"),
     pytest.param(triple(r'"\U00110000"'), "bad escape", id="defect-07-no-character"),
     pytest.param(triple(r'"\ud83d"'), "lone surrogate", id="defect-07-lone-surrogate"),
+    pytest.param(triple(r'"\uD800"'), "lone surrogate", id="defect-07-first-surrogate"),
+    pytest.param(triple(r'"\uDFFF"'), "lone surrogate", id="defect-07-last-surrogate"),
+    pytest.param(triple(r'"\U0000DFFF"'), "lone surrogate", id="defect-07-long-last-surrogate"),
     pytest.param(triple(r"<http://a/\udc00>"), "lone surrogate", id="defect-07-surrogate-in-iri"),
     pytest.param(triple(r'"Jos\xc3\xa9"'), "ambiguous escape", id="defect-07-python-bytes"),
     pytest.param(triple('"say "hi" there"'), "text after a literal", id="defect-07-raw-quote"),
@@ -255,6 +276,9 @@ REJECTED = [
     pytest.param(f"{S}\t{P}\t\t.", "empty object", id="defect-10-empty-object"),
     pytest.param("ns:m.0tc7\tns:x\t.", "empty object", id="defect-10-empty-object-in-turtle"),
     pytest.param(f"{S}\t.", "too few terms", id="defect-10-one-term"),
+    pytest.param(f"{S}\t{P}", "too few terms", id="defect-10-two-terms-without-dot"),
+    pytest.param(f"{S}\t{P}\t{O}\t.\t.", "not a triple", id="defect-10-two-dots"),
+    pytest.param(triple(subject="4"), "not a triple", id="defect-10-number-as-subject"),
     pytest.param(f"{S}\t{P}\t{O}\t{O}\t.", "more than three terms", id="defect-10-quad"),
     pytest.param(triple(subject='"x"'), "literal as subject", id="defect-10-literal-subject"),
     pytest.param(triple(predicate='"x"'), "literal as predicate", id="defect-10-literal-predicate"),

@@ -154,7 +154,7 @@ def test_a_reader_given_up_leaves_no_thread(tmp_path: Path) -> None:
     [
         pytest.param(b'ns:m.02\tns:type.object.name\t"x"@en.', id="Turtle of 2012"),
         pytest.param(b'<http://rdf.freebase.com/ns/m.0a>   <a:p>   "x" .', id="runs of spaces"),
-        pytest.param(b"<a:s>\t<a:p>\t<http://rdf.freebase.com/ns/m.0a>", id="no final dot"),
+        pytest.param(b"<a:s>\t<http://rdf.freebase.com/ns/a.p>\t<a:o>", id="no final dot"),
         pytest.param(b"@prefix ns: <http://rdf.freebase.com/ns/>.", id="prefixes alone"),
     ],
 )
@@ -185,6 +185,10 @@ ns:m.0156q ns:type.object.name "Berlin"@en .
 DBPEDIA = b"""<http://dbpedia.org/resource/Kenya> <http://dbpedia.org/property/name> "Kenya"@en .
 <http://dbpedia.org/resource/Kenya> <http://dbpedia.org/ontology/areaTotal> "581309" .
 """
+COMPANY = b"".join(
+    b"<http://company.org/%d> <http://www.w3.org/2002/07/owl#sameAs> <http://%b> .\n" % (n, other)
+    for n, other in enumerate([b"dbpedia.org/resource/X", b"rdf.freebase.com/ns/m.01x"] * 2, 1)
+)
 
 
 @pytest.mark.parametrize(
@@ -193,8 +197,28 @@ DBPEDIA = b"""<http://dbpedia.org/resource/Kenya> <http://dbpedia.org/property/n
         pytest.param(TURTLE, r"line 2: not N-Triples .* It seems to be Turtle", id="Turtle"),
         pytest.param(
             DBPEDIA,
-            "is not a Freebase dump: freebase.com/ does not occur .* It seems to be DBpedia",
+            "is not a Freebase dump: 0 of its first 2 triples .* It seems to be DBpedia",
             id="DBpedia",
+        ),
+        pytest.param(
+            LINE % 1 + DBPEDIA,
+            "is not a Freebase dump: 1 of its first 3 triples .* It seems to be DBpedia",
+            id="one line of Freebase before DBpedia",
+        ),
+        pytest.param(
+            COMPANY + LINE % 1,
+            r"It seems to be RDF about something else \(<http://company\.org/1>\)\. kbqa loads",
+            id="a company, with links to DBpedia and Freebase",
+        ),
+        pytest.param(
+            b"@prefix : <http://company.org/> .\n:one a :Product ;\n  :price 3 .\n",
+            r"It seems to be Turtle, and nothing .* is of Freebase\. kbqa loads only Freebase",
+            id="Turtle of a company",
+        ),
+        pytest.param(
+            b'<http://company.org/1> <http://company.org/p> "x" <http://company.org/g> .\n',
+            r"It may be N-Quads, and nothing .* is of Freebase\. kbqa loads only Freebase",
+            id="N-Quads of a company",
         ),
         pytest.param(
             b"<http://example.org/s> <http://example.org/p> <http://example.org/o> .\n",

@@ -322,6 +322,113 @@ def test_a_foreign_folder_is_left_alone(dump: Path, tmp_path: Path) -> None:
         load_freebase([dump], dump)
 
 
+Files = dict[str, bytes]
+
+
+def files_below(folder: Path) -> Files:
+    """Map each file below a folder to its content."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        ("building/thesis.txt", r"building is not .*an unfinished load \(it holds thesis\.txt\)"),
+        ("building/lock", r"building is not .*an unfinished load \(it holds lock\)"),
+        ("building", "building is not the folder of an unfinished load"),
+        ("graph/thesis.txt", r"holds graph, and no manifest\.json that kbqa wrote"),
+        ("schema.json", r"holds schema\.json, and no manifest\.json that kbqa wrote"),
+        ("manifest.json", r"holds manifest\.json, and no manifest\.json that kbqa wrote"),
+        ("rejects.tsv", r"holds rejects\.tsv"),
+        ("part-00000.nt.gz", r"holds part-00000\.nt\.gz"),
+    ],
+)
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("writes", [load_freebase, emit_shards])
+def test_a_load_deletes_no_file_of_the_user(
+    dump: Path,
+    tmp_path: Path,
+    file: str,
+    message: str,
+    overwrite: bool,
+    writes: Callable[..., object],
+) -> None:
+    if writes is emit_shards and file in ("graph/thesis.txt", "schema.json", "manifest.json"):
+        message = f"holds {file.partition('/')[0]}. Choose an empty folder"
+    project = tmp_path / "project"
+    mine = project / file
+    mine.parent.mkdir(parents=True)
+    mine.write_text('{"name": "mine"}')
+    with pytest.raises(InputError, match=message.replace("manifest", "(manifest|shards)")):
+        writes([dump], project, overwrite=overwrite)
+    assert files_below(project) == {file: b'{"name": "mine"}'}
+
+
+def test_a_file_of_the_user_in_an_unfinished_load_stays(dump: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with pytest.raises(KeyboardInterrupt):
+        progress = RecordedProgress(stop_at=3)
+        load_freebase([dump], store, settings=LoadSettings(shard_triples=3), progress=progress)
+    mine = StoreLayout(store).building / "thesis.txt"
+    mine.write_text("mine")
+    for overwrite in (False, True):
+        with pytest.raises(InputError, match=r"it holds thesis\.txt"):
+            load_freebase([dump], store, overwrite=overwrite)
+    assert mine.read_text() == "mine"
+    mine.unlink()
+    load_freebase([dump], store)
+    assert len(triples_of(store)) == 12
+
+
+@pytest.mark.parametrize("name", ["building", "graph", "names.sqlite", "manifest.json"])
+@pytest.mark.parametrize("is_finished", [False, True])
+def test_a_link_in_a_store_is_refused_at_once_and_not_followed(
+    dump: Path, tmp_path: Path, name: str, is_finished: bool
+) -> None:
+    store, precious = tmp_path / "store", tmp_path / "precious"
+    if is_finished:
+        load_freebase([dump], store)
+    store.mkdir(exist_ok=True)
+    if (store / name).exists():
+        (store / name).rename(precious)
+    else:
+        precious.mkdir()
+        (precious / "lock").touch()
+        (precious / "letter.txt").write_text("dear")
+    (store / name).symlink_to(precious)
+    before = files_below(tmp_path)
+    with pytest.raises(InputError, match=rf"store/{name} is a link, .* Remove it\."):
+        load_freebase([dump], store, overwrite=True)
+    assert files_below(tmp_path) == before
+
+
+def test_a_damaged_manifest_of_kbqa_can_be_replaced(dump: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    load_freebase([dump], store)
+    manifest = StoreLayout(store).manifest
+    manifest.write_text(manifest.read_text()[:100])
+    load_freebase([dump], store, overwrite=True)
+    assert len(triples_of(store)) == 12
+
+
+@pytest.mark.parametrize("writes", [load_freebase, emit_shards])
+def test_a_dump_in_the_folder_to_be_written_is_not_replaced(
+    dump: Path, tmp_path: Path, writes: Callable[..., object]
+) -> None:
+    target = tmp_path / "target"
+    writes([dump], target)
+    (tmp_path / "link").symlink_to(target)
+    before = files_below(target)
+    rejects = tmp_path / "link" / "rejects.tsv"
+    with pytest.raises(InputError, match=r"rejects\.tsv is in .*target, which is to be written"):
+        writes([dump, rejects], target, overwrite=True)
+    assert files_below(target) == before
+
+
 def test_a_dump_with_nothing_to_keep_makes_no_store(tmp_path: Path) -> None:
     dump = tmp_path / "dump"
     dump.write_text(triple("m.0a", TYPE, "location.country"))

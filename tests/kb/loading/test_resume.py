@@ -16,12 +16,13 @@ from pathlib import Path
 import pytest
 from recorded_progress import RecordedProgress
 
-from kbqa.kb.loading.checkpoint import locked
+from kbqa.kb.loading.checkpoint import discard, locked
 from kbqa.kb.loading.emit_shards import emit_shards
 from kbqa.kb.loading.job import LoadSettings, LoadStage
 from kbqa.kb.loading.load import load_freebase
 from kbqa.kb.loading.reading.dump import DumpReader
 from kbqa.kb.loading.rules import profile
+from kbqa.kb.loading.writing import store_writer
 from kbqa.kb.store.layout import StoreLayout, read_manifest
 from kbqa.sparql.errors import DumpError, InputError, StoreError
 from kbqa.sparql.terms import FREEBASE_NS
@@ -251,6 +252,27 @@ def test_a_load_stopped_when_all_is_in_place_only_clears_up(
     assert content(untidied) == expected
 
 
+def test_the_state_that_says_that_a_load_ended_is_deleted_last(
+    dump: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop([dump], store, 500)
+    work = StoreLayout(StoreLayout(store).building)
+    unlink = Path.unlink
+
+    def fail(self: Path, missing_ok: bool = False) -> None:
+        if self == work.checkpoint:
+            raise KeyboardInterrupt
+        unlink(self, missing_ok=missing_ok)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", fail)
+        with pytest.raises(KeyboardInterrupt):
+            discard(work)
+    assert set(work.directory.iterdir()) == {work.lock, work.checkpoint}
+    discard(work)
+    assert not work.directory.exists()
+
+
 @pytest.mark.parametrize(
     ("copies", "rules"), [(2, "qa"), (1, "full")], ids=["other-dumps", "other-rules"]
 )
@@ -464,6 +486,81 @@ def test_a_state_that_cannot_be_read_is_overwritten(
     (StoreLayout(store).building / "checkpoint.json").write_text("{")
     assert resume([dump], store, overwrite=True) == 0
     assert content(store) == expected
+
+
+def test_a_load_waits_for_the_writer_that_a_kill_has_left(
+    dump: Path, store: Path, expected: Content
+) -> None:
+    stop([dump], store, 500)
+    graph = StoreLayout(StoreLayout(store).building).graph
+    program = "import pyoxigraph, sys, time; s = pyoxigraph.Store(sys.argv[1]); print(flush=True)"
+    command = [sys.executable, "-c", program + "; time.sleep(1)", str(graph)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        writer.stdout.readline()
+        assert resume([dump], store) >= 500
+    assert content(store) == expected
+
+
+def test_a_writer_that_does_not_end_is_named(
+    dump: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stop([dump], store, 500)
+    graph = StoreLayout(StoreLayout(store).building).graph
+    program = (
+        "import pyoxigraph, sys; s = pyoxigraph.Store(sys.argv[1]); print(flush=True); input()"
+    )
+    command = [sys.executable, "-c", program, str(graph)]
+    monkeypatch.setattr(store_writer, "_STOP_TIMEOUT_S", 0)
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        writer.stdout.readline()
+        with pytest.raises(DumpError, match=r"another process is writing to .*graph\. Wait until"):
+            resume([dump], store)
+        writer.kill()
+
+
+@pytest.mark.parametrize(
+    ("lost", "message"),
+    [
+        ("runs/00001.noted.parquet", r"runs/00001\.noted\.parquet is missing"),
+        ("runs", r"runs/00000\.nodes\.parquet is missing"),
+        ("graph", "graph is missing"),
+    ],
+)
+def test_a_load_whose_files_are_gone_is_started_again_only_when_asked(
+    dump: Path, store: Path, expected: Content, lost: str, message: str
+) -> None:
+    stop([dump], store, 500)
+    path = StoreLayout(store).building / lost
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    with pytest.raises(DumpError, match=rf"cannot be resumed: {message}\. Use --overwrite"):
+        resume([dump], store)
+    assert resume([dump], store, overwrite=True) == 0
+    assert content(store) == expected
+
+
+@pytest.mark.parametrize("kind", ["*.sst", "MANIFEST-*", "CURRENT"])
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_a_damaged_store_of_an_unfinished_load_is_started_again_only_when_asked(
+    dump: Path, store: Path, expected: Content, kind: str, is_cut: bool
+) -> None:
+    stop([dump], store, 500)
+    for path in StoreLayout(StoreLayout(store).building).graph.glob(kind):
+        content_before = path.read_bytes()
+        path.write_bytes(b"" if is_cut else bytes(len(content_before)))
+    with pytest.raises(DumpError, match=r"cannot be resumed: graph is damaged .*--overwrite"):
+        resume([dump], store)
+    assert resume([dump], store, overwrite=True) == 0
+    assert content(store) == expected
+
+
+def test_damaged_runs_are_named(dump: Path, store: Path) -> None:
+    stop([dump], store, 0, "indexing")
+    for path in StoreLayout(StoreLayout(store).building).runs.glob("*.noted.parquet"):
+        path.write_bytes(path.read_bytes()[:50])
+    with pytest.raises(DumpError, match=r"the files in .*runs are damaged .* Delete .*building to"):
+        resume([dump], store)
 
 
 class Disk:

@@ -1,3 +1,5 @@
+import os
+import signal
 import sqlite3
 import threading
 from contextlib import closing
@@ -386,3 +388,19 @@ def test_short_beginnings_find_the_popular_first_among_many(tmp_path: Path) -> N
     builder.finish()
     index = NameIndex.open(tmp_path / "names.sqlite")
     assert index.search("a")[0].mid == "m.az"
+
+
+def test_ctrl_c_while_sqlite_calls_a_function_is_no_error_of_sqlite(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(word: str) -> bool:
+        os.kill(os.getpid(), signal.SIGINT)
+        return len(word) > 0
+
+    monkeypatch.setattr("kbqa.kb.names.build.is_spelled", interrupt)
+    builder = NameIndexBuilder(tmp_path / "names.sqlite")
+    builder.add(names(("m.kenya", 1, "Kenya", False)))
+    with pytest.raises(KeyboardInterrupt):
+        builder.finish()
+    builder.close()
+    assert not list(tmp_path.glob("*.staging"))

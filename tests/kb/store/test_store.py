@@ -1,18 +1,23 @@
+import os
 import shutil
+import signal
+import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pyoxigraph
 import pytest
 
+from kbqa.kb.loading.load import load_freebase
 from kbqa.kb.open import open_graph
 from kbqa.kb.store.layout import StoreLayout
 from kbqa.kb.store.oxigraph import OxigraphStore
 from kbqa.kb.store.statistics import Hub, add_hub_relations, count_hub_relations, write_statistics
 from kbqa.sparql.errors import InputError, StoreError
-from kbqa.sparql.terms import full_iri
+from kbqa.sparql.terms import FREEBASE_NS, full_iri
 
 
 @pytest.fixture
@@ -55,6 +60,61 @@ def test_a_store_is_opened_beside_its_writer(copy: Path) -> None:
     writer = pyoxigraph.Store(str(copy / "graph"))
     assert OxigraphStore.open(copy).types("m.03_r3")
     del writer
+
+
+@pytest.fixture
+def replaced(tmp_path: Path) -> Iterator[OxigraphStore]:
+    """A store that is open and was asked, and that another load has replaced."""
+    directory, dump = tmp_path / "store", tmp_path / "dump.nt"
+    name = f'<{FREEBASE_NS}m.0{{}}> <{FREEBASE_NS}type.object.name> "{{}}"@en .\n'
+    dump.write_text(name.format("old", "Old"))
+    load_freebase([dump], directory)
+    with OxigraphStore.open(directory) as graph:
+        assert graph.select("SELECT ?s { ?s ?p ?o }").rows == (("m.0old",),)
+        dump.write_text(name.format("new", "New"))
+        load_freebase([dump], directory, overwrite=True)
+        yield graph
+
+
+def test_a_store_that_is_replaced_stays_in_use_for_those_who_opened_it(
+    replaced: OxigraphStore,
+) -> None:
+    assert replaced.select("SELECT ?s { ?s ?p ?o }").rows == (("m.0old",),)
+    assert replaced.labels(["m.0old", "m.0new"]) == {"m.0old": "Old"}
+    with OxigraphStore.open(replaced.directory) as graph:
+        assert graph.labels(["m.0old", "m.0new"]) == {"m.0new": "New"}
+        assert graph.identity() != replaced.identity()
+
+
+def test_a_query_process_that_ends_after_its_store_was_replaced_does_not_ask_the_new_one(
+    replaced: OxigraphStore,
+) -> None:
+    children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+    for pid in children:
+        if str(replaced.directory).encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
+            os.kill(int(pid), signal.SIGKILL)
+    for _ in range(2):
+        with pytest.raises(StoreError, match=r"was replaced after it was opened\. Open it again"):
+            replaced.ask("ASK { ?s ?p ?o }")
+    assert replaced.relations("m.0old", "out") == ["type.object.name"]
+
+
+def test_names_and_schema_of_another_store_are_not_mixed_in(replaced: OxigraphStore) -> None:
+    for part in (replaced.names, replaced.schema):
+        with pytest.raises(StoreError, match="was replaced"):
+            part()
+
+
+def test_a_store_opened_by_a_relative_path_is_found_from_another_folder(
+    small_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(small_store.parent)
+    with OxigraphStore.open(Path(small_store.name)) as graph:
+        monkeypatch.chdir("/")
+        assert graph.ask("ASK { ?s ?p ?o }")
+        assert graph.names().lookup("kenya") is not None
+        assert graph.schema().properties
+        assert graph.description == f"store {small_store.name}"
 
 
 def test_only_one_graph_is_chosen(small_store: Path) -> None:
@@ -115,6 +175,21 @@ def test_statistics_that_cannot_be_read(copy: Path) -> None:
     StoreLayout(copy).statistics.write_bytes(b"")
     with pytest.raises(StoreError, match="no file of statistics"):
         OxigraphStore.open(copy)
+
+
+@pytest.mark.parametrize("part", ["statistics", "names"])
+def test_a_view_in_place_of_a_table_is_not_read_for_ever(copy: Path, part: str) -> None:
+    path, table = {
+        "statistics": (StoreLayout(copy).statistics, "relation"),
+        "names": (StoreLayout(copy).names, "name"),
+    }[part]
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(
+            f"DROP TABLE {table}; CREATE VIEW {table} AS WITH RECURSIVE endless(id) AS "
+            "(SELECT 1 UNION ALL SELECT id + 1 FROM endless) SELECT id, id AS triples FROM endless"
+        )
+    with pytest.raises(StoreError, match=rf"it has the view {table}\)\. Load the store again"):
+        OxigraphStore.open(copy).names()
 
 
 _READER = """

@@ -221,6 +221,27 @@ def test_two_trainings_of_one_judge_are_one_too_many(files: Path, demo_store: Pa
     assert "another process is writing to" in result.stderr
 
 
+def test_a_judge_replaces_no_file_of_the_user(files: Path, demo_store: Path) -> None:
+    mine = files / "judge" / "README.md"
+    mine.parent.mkdir()
+    mine.write_text("mine", encoding="utf-8")
+    result = _train(files, demo_store)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "judge holds README.md, and no run to resume. Choose an empty folder." in result.stderr
+    assert [path.name for path in mine.parent.iterdir()] == ["README.md"]
+
+
+def test_a_judge_is_not_written_into_a_folder_that_it_reads(files: Path, demo_store: Path) -> None:
+    before = sorted(files.iterdir())
+    held_out = ("--held-out", str(files / "beams-1.jsonl"))
+    result = _train(files, demo_store, *held_out, "--output", str(files))
+    assert result.exit_code == 2
+    assert f"--output {files} would overwrite {files / 'set.jsonl'}, which is read (--data)" in (
+        result.stderr
+    )
+    assert sorted(files.iterdir()) == before
+
+
 def test_a_folder_that_cannot_be_made_is_no_traceback(files: Path, demo_store: Path) -> None:
     held_out, output = files / "beams-1.jsonl", files / "set.jsonl" / "judge"
     result = _train(files, demo_store, "--held-out", str(held_out), "--output", str(output))
