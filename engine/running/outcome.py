@@ -16,7 +16,6 @@ The graph holds what is known, not what is false, so what is missing is read wit
 Source: beyond RouterKGQA, whose paths only list answers.
 """
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -28,8 +27,6 @@ from kbqa.sparql.crp import Crp, Entity, Order
 from kbqa.sparql.errors import MalformedResult
 from kbqa.sparql.relax import compared_entities
 from kbqa.sparql.terms import LiteralTerm
-
-logger = logging.getLogger(__name__)
 
 _NOTHING = Table(("x",), ())
 
@@ -125,7 +122,6 @@ class PathRunner:
         return Outcome(sparql, table, boolean=False) if table.rows else None
 
     def _select(self, sparql: str) -> Table:
-        logger.debug("%s", sparql)
         return self._graph.select(sparql, timeout_s=self._limit_s(), limit=MAX_ANSWERS)
 
     def _count(self, sparql: str) -> int:

@@ -54,7 +54,8 @@ def print_result(text: str, *, is_styled: bool = False) -> None:
     if not is_styled and is_terminal(sys.stdout):
         text = printable(text)
     encoding = _output_encoding()
-    click.echo(text.encode(encoding, "backslashreplace").decode(encoding))
+    # By itself, click would cut escape sequences out of what is piped.
+    click.echo(text.encode(encoding, "backslashreplace").decode(encoding), color=True)
 
 
 def print_json(value: object, indent: int | None = None) -> None:

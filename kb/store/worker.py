@@ -16,6 +16,7 @@ machine's. A query that needs more is not run again. If something else kills its
 is run once more.
 """
 
+import logging
 import marshal
 import os
 import signal
@@ -34,6 +35,8 @@ from kbqa.kb.queries import syntax_error
 from kbqa.kb.rows import Cell, term_from_cell
 from kbqa.kb.store.query_memory import MEMORY_VARIABLE, memory_limit_bytes
 from kbqa.sparql.errors import GraphError, QuerySyntaxError, QueryTimeout, StoreError
+
+logger = logging.getLogger(__name__)
 
 _Rows: TypeAlias = tuple[tuple[str, ...], tuple[tuple[Cell, ...], ...], bool]
 
@@ -111,6 +114,7 @@ class QueryWorkers:
         return idle
 
     def _answer(self, query: str, timeout_s: float, limit: int | None) -> object:
+        logger.debug("asking %s: %s", self._description, query)
         deadline = time.monotonic() + timeout_s
         too_late = QueryTimeout(query, timeout_s, self._description)
         try:
