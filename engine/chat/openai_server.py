@@ -100,7 +100,8 @@ class OpenAIServer:
             api_key=self._key or "none",  # The client needs one; a server without keys ignores it.
             timeout=timeout_s,
             max_retries=0,
-            http_client=bounded(DefaultHttpxClient(timeout=timeout_s)),
+            # Where a redirect leads, nobody named: questions do not go there.
+            http_client=bounded(DefaultHttpxClient(timeout=timeout_s, follow_redirects=False)),
         )
         weakref.finalize(self, self._client.close)  # else its sockets wait for the collector
 
@@ -199,6 +200,8 @@ class OpenAIServer:
             advice = f"{'Check' if self._key else 'Set'} {variables}."
         elif is_unpaid:
             advice = "The account has no credit left."
+        elif location := error.response.headers.get("Location"):
+            advice = f"It has moved to {self._shown(location)}. Use that URL."
         elif status in (400, 404):
             advice = self._model_advice(model, status)
         elif status == 429:
