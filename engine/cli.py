@@ -6,9 +6,11 @@ failed, 2 used wrongly, 130 interrupted, 143 stopped by SIGTERM.
 
 import errno
 import importlib
+import io
 import logging
 import os
 import sys
+import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple, NoReturn, cast
@@ -23,6 +25,8 @@ from kbqa.engine.config import (
     unknown_variables,
 )
 from kbqa.engine.evaluation.signals import Stopped, held_signals, stop_on_sigterm
+from kbqa.kb.commands.text import print_note
+from kbqa.kb.escaping import printable
 from kbqa.sparql.errors import InputError, KbqaError
 
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -89,10 +93,11 @@ COMMANDS = {
 }
 
 
-class _Misuse(click.ClickException):
-    """An error that the user can fix by calling kbqa differently."""
+class _Formatter(logging.Formatter):
+    """Writes log records that no terminal obeys: they quote names, and servers' answers."""
 
-    exit_code = 2
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
 
 
 class _Commands(Mapping[str, click.Command]):
@@ -130,6 +135,18 @@ class _LazyGroup(click.Group):
                 raise
             _end_unwritten(error)
 
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except click.ClickException as error:
+            _end_refused(error)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
@@ -159,7 +176,10 @@ class _LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        name, command, rest = super().resolve_command(ctx, args)
+        try:
+            name, command, rest = super().resolve_command(ctx, args)
+        except click.NoSuchCommand as error:  # click knows no commands that are not imported
+            raise click.NoSuchCommand(error.command_name, possibilities=COMMANDS, ctx=ctx) from None
         if ctx.resilient_parsing:  # for completion, which must not speak
             return name, command, rest
         config = read_config()
@@ -167,28 +187,36 @@ class _LazyGroup(click.Group):
         if name is not None and command is not None:
             ctx.default_map = {name: command_defaults(config, command, name)}
             for problem in unknown_variables(command, name, COMMANDS):
-                click.echo(f"Warning: {problem}", err=True)
+                print_note(f"Warning: {problem}")
         return name, command, rest
 
     def invoke(self, ctx: click.Context) -> object:
         try:
             with stop_on_sigterm():
                 return super().invoke(ctx)
+        except click.ClickException as error:
+            _end_refused(error)
         except KbqaError as error:
-            if ctx.params["debug"]:
-                raise
-            failure = _Misuse if isinstance(error, InputError) else click.ClickException
-            raise failure(str(error)) from error
+            is_debugged = ctx.params["debug"]
+            print_note(traceback.format_exc().rstrip() if is_debugged else f"Error: {error}")
+            raise SystemExit(2 if isinstance(error, InputError) else 1) from error
         except Stopped as stop:
             raise click.exceptions.Exit(stop.exit_code) from None
         except KeyboardInterrupt:
             raise click.exceptions.Exit(130) from None
 
 
+def _end_refused(error: click.ClickException) -> NoReturn:
+    """End the process with what click says of the arguments, which it would print as they are."""
+    message = io.StringIO()
+    error.show(message)
+    print_note(message.getvalue().removesuffix("\n"))
+    raise SystemExit(error.exit_code) from error
+
+
 def _end_unwritten(error: OSError) -> NoReturn:
     """End the process, whose output cannot be written."""
-    with suppress(OSError):  # stderr may be what cannot be written
-        click.echo(f"Error: the output cannot be written: {error.strerror}", err=True)
+    print_note(f"Error: the output cannot be written: {error.strerror}")
     # What is left in the buffers would be tried again on exit, and fail with a traceback.
     nothing = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
@@ -241,7 +269,9 @@ def main(debug: bool, verbose: int) -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     # A level of its own: the libraries below kbqa would drown what it logs.
     level = {0: logging.WARNING, 1: logging.INFO}.get(verbose, logging.DEBUG)
-    logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Formatter("%(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(handlers=[handler])
     logging.getLogger("kbqa").setLevel(level)
 
 

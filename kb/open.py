@@ -1,10 +1,13 @@
 """Open the graph that the user chose."""
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, RESULT_BYTES, Graph
 from kbqa.sparql.errors import InputError
+
+logger = logging.getLogger(__name__)
 
 
 def open_graph(
@@ -39,9 +42,14 @@ def open_graph(
         from kbqa.kb.endpoint.sparql_endpoint import SparqlEndpoint
 
         most = RESULT_BYTES if low_priority else None
-        return SparqlEndpoint(endpoint, timeout_s, max_body_bytes=most)
+        return _logged(SparqlEndpoint(endpoint, timeout_s, max_body_bytes=most))
     from kbqa.kb.demo_graph import demo_store_directory
     from kbqa.kb.store.oxigraph import OxigraphStore
 
     directory = demo_store_directory() if store is None else Path(store)
-    return OxigraphStore.open(directory, workers, low_priority=low_priority)
+    return _logged(OxigraphStore.open(directory, workers, low_priority=low_priority))
+
+
+def _logged(graph: Graph) -> Graph:
+    logger.info("the graph is %s", graph.description)
+    return graph

@@ -1,6 +1,5 @@
 """The command `kbqa train-crp`."""
 
-import json
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -10,6 +9,7 @@ import click
 from kbqa.engine.commands.run_options import check_output
 from kbqa.engine.writing.constraints.decoding import CONSTRAINED_FORMS
 from kbqa.kb.commands.options import GraphChoice, graph_options, json_option
+from kbqa.kb.commands.text import print_json, print_note, print_result
 from kbqa.kb.graph import Graph
 from kbqa.training.data.choice import DataChoice
 from kbqa.training.data.training_set import ExampleSet, Fold, Split
@@ -188,16 +188,15 @@ def write_reports(output: Path, split: Split, stage: Stage = "sft") -> None:
     try:
         draw_curves(output, stage)
     except ImportError:
-        click.echo(
-            "no curves drawn. To draw them: pip install 'kbqa[plots]', and run this command again",
-            err=True,
+        print_note(
+            "no curves drawn. To draw them: pip install 'kbqa[plots]', and run this command again"
         )
     write_model_card(output)
 
 
 def print_counts(gathered: ExampleSet) -> None:
     """Print how many examples there are, and which rows were left out and why."""
-    click.echo(f"{len(gathered.examples):,} examples", err=True)
+    print_note(f"{len(gathered.examples):,} examples")
     print_left_out(gathered)
 
 
@@ -206,27 +205,26 @@ def print_left_out(gathered: ExampleSet) -> None:
     for reason, count in gathered.skipped.most_common():
         rows = gathered.skipped_rows.get(reason, [])
         named = f" ({', '.join(rows[:_NAMED_ROWS])}{', …' if count > _NAMED_ROWS else ''})"
-        click.echo(f"  left out {count:,}: {reason}{named if rows else ''}", err=True)
+        print_note(f"  left out {count:,}: {reason}{named if rows else ''}")
 
 
 def _print_progress(progress: TrainingProgress) -> None:
     loss, paths = progress.valid_loss, progress.valid_main_path
-    click.echo(
+    print_note(
         f"step {progress.step:,}/{progress.steps:,}  epoch {progress.epoch:.2f}  "
         f"loss {progress.loss:.4f}"
         f"{'' if loss is None else f'  held out {loss:.4f}'}"
-        f"{'' if paths is None else f'  main paths {paths:.1%}'}",
-        err=True,
+        f"{'' if paths is None else f'  main paths {paths:.1%}'}"
     )
 
 
 def _print_result(result: TrainingResult, config: TrainingConfig, as_json: bool) -> None:
     record = {**result._asdict(), "adapter": str(result.adapter)}
     if as_json:
-        click.echo(json.dumps(record))
+        print_json(record)
         return
     if result.stopped_early:
-        click.echo(f"stopped early at step {result.steps:,}", err=True)
+        print_note(f"stopped early at step {result.steps:,}")
     free = "" if config.crp_format in CONSTRAINED_FORMS else " --decoding none"
     ask = f"kbqa ask --adapter {result.adapter}{free}"
-    click.echo(f"adapter in {result.adapter}: ask with `{ask}`")
+    print_result(f"adapter in {result.adapter}: ask with `{ask}`")

@@ -111,10 +111,13 @@ class OpenAIServer:
             api_key=self._key or "none",  # The client needs one; a server without keys ignores it.
             timeout=timeout_s,
             max_retries=0,
-            # A proxy of the environment does not reach this machine's own addresses.
+            # A proxy of the environment does not reach this machine's own addresses. Where a
+            # redirect leads, nobody named: questions do not go there.
             http_client=bounded(
                 DefaultHttpxClient(
-                    timeout=timeout_s, trust_env=not is_loopback(urlsplit(url).hostname or "")
+                    timeout=timeout_s,
+                    trust_env=not is_loopback(urlsplit(url).hostname or ""),
+                    follow_redirects=False,
                 )
             ),
         )
@@ -219,6 +222,8 @@ class OpenAIServer:
             advice = f"{'Check' if self._key else 'Set'} {variables}."
         elif is_unpaid:
             advice = "The account has no credit left."
+        elif location := error.response.headers.get("Location"):
+            advice = f"It has moved to {self._shown(location)}. Use that URL."
         elif status in (400, 404):
             advice = self._model_advice(model, status)
         elif status == 429:

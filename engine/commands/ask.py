@@ -1,6 +1,5 @@
 """The command `kbqa ask`."""
 
-import json
 import sys
 from collections.abc import Callable
 from contextlib import closing
@@ -23,10 +22,11 @@ from kbqa.engine.commands.options import (
     model_options,
     open_engine,
 )
-from kbqa.engine.commands.terminal.screen import is_terminal, standard_output, waiting
+from kbqa.engine.commands.terminal.screen import print_lines, waiting
 from kbqa.engine.config import check_key
 from kbqa.engine.writing.model_choice import ModelChoice
 from kbqa.kb.commands.options import GraphChoice, graph_options, json_option
+from kbqa.kb.commands.text import is_terminal, print_json, print_note
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import EndpointDown, InputError, KbqaError, ServerError
 from kbqa.sparql.terms import is_mid
@@ -167,9 +167,9 @@ def _answer_all(question: str, ask: Callable[[str], ShownAnswer], as_json: bool)
     with waiting("Answering"):
         answer = ask(text)
     if as_json:
-        click.echo(json.dumps(answer.record, ensure_ascii=False, indent=2))
+        print_json(answer.record, indent=2)
     else:
-        click.echo(standard_output().write_all(answer.lines))
+        print_lines(answer.lines)
     return answer.is_answered
 
 
@@ -180,15 +180,14 @@ def _answer_one_of_many(question: str, ask: Callable[[str], ShownAnswer], as_jso
     except (EndpointDown, ServerError):
         raise
     except KbqaError as error:
-        click.echo(f"Error: {question}: {error}", err=True)
+        print_note(f"Error: {question}: {error}")
         if as_json:
-            record = {"question": question, "answers": [], "error": str(error)}
-            click.echo(json.dumps(record, ensure_ascii=False))
+            print_json({"question": question, "answers": [], "error": str(error)})
         return False
     if as_json:
-        click.echo(json.dumps(answer.record, ensure_ascii=False))
+        print_json(answer.record)
     else:
-        click.echo(f"# {question}\n{standard_output().write_all(answer.lines)}\n")
+        print_lines([Line(f"# {question}", wraps=False), *answer.lines, Line("")])
     return True
 
 

@@ -15,6 +15,7 @@ from kbqa.engine.commands.options import model_options, questions_option
 from kbqa.engine.commands.run_options import check_output
 from kbqa.engine.writing.model_choice import ModelChoice
 from kbqa.kb.commands.options import GraphChoice, graph_options
+from kbqa.kb.commands.text import print_json
 from kbqa.sparql.errors import InputError
 
 if TYPE_CHECKING:
@@ -183,10 +184,10 @@ def _write_linked(engine: "Engine", requests: Sequence["Request"]) -> list[Seque
 
 
 def _answer_rows(file: Path, tool: "RowTool") -> None:
-    from kbqa.engine.commands.crp_tools import answer_rows, json_line
+    from kbqa.engine.commands.crp_tools import answer_rows
 
     for row in answer_rows(_lines(file), tool):
-        click.echo(json_line(row))
+        print_json(row)
 
 
 def _lines(file: Path) -> Iterator[bytes]:

@@ -57,16 +57,6 @@ def answer_rows(lines: Iterable[bytes], tool: RowTool) -> Iterator[Row]:
         yield answered
 
 
-def json_line(row: Row) -> str:
-    """Return a row as a line of JSON, in ASCII only if it cannot be encoded otherwise."""
-    text = json.dumps(row, ensure_ascii=False)
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # lone surrogates, which JSON has and UTF-8 does not
-        return json.dumps(row)
-    return text
-
-
 def row_text(row: Row, key: str) -> str:
     """Return the text that a row has under a key.
 

@@ -1,6 +1,5 @@
 """The command `kbqa eval`."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from kbqa.engine.commands.render import render_summary
 from kbqa.engine.commands.run_options import RunChoice, run_options, watched
 from kbqa.engine.writing.model_choice import ModelChoice
 from kbqa.kb.commands.options import GraphChoice, graph_options, json_option
+from kbqa.kb.commands.text import print_json, print_result
 
 
 @click.command("eval")
@@ -101,8 +101,10 @@ def evaluate(
                 deadline_s=deadline_s,
                 beams=beams,
             )
-        record = json.dumps(estimate.to_dict(), indent=2)
-        click.echo(record if as_json else "\n".join(estimate.describe()))
+        if as_json:
+            print_json(estimate.to_dict(), indent=2)
+        else:
+            print_result("\n".join(estimate.describe()))
         return
     with open_engine(graph, model, chat, method, saved) as engine:
         resources = engine.resources
@@ -136,4 +138,4 @@ def evaluate(
                 report=report,
             )
     entities = "gold" if run.gold_entities else "linked"
-    click.echo(render_summary(rows, entities=entities, as_json=as_json))
+    print_result(render_summary(rows, entities=entities, as_json=as_json))

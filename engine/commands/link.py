@@ -1,6 +1,5 @@
 """The command `kbqa link`: the entities that a question may be about."""
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -12,6 +11,8 @@ from kbqa.engine.linking.linker import LinkedEntity, Linker, explain_unlinked
 from kbqa.engine.linking.mentions import Mentions
 from kbqa.engine.questions.question_sets import asked_questions, read_questions
 from kbqa.kb.commands.options import GraphChoice, graph_options, json_option
+from kbqa.kb.commands.text import print_json, print_result
+from kbqa.kb.escaping import one_line
 from kbqa.kb.names.search import Names, open_names
 from kbqa.sparql.errors import GraphError, InputError
 
@@ -68,7 +69,10 @@ def link(
             [(_, text)] = asked
             mentions = linker.mentions(text)
             linked = linker.rank(mentions, limit)
-            click.echo(_record(mentions, linked) if as_json else _table(mentions, linked, names))
+            if as_json:
+                print_json(_record(mentions, linked), indent=2)
+            else:
+                print_result(_table(mentions, linked, names))
             return
         for number, (key, text) in enumerate(asked):
             record: dict[str, object] = {"id": key, "candidates": []}
@@ -81,9 +85,9 @@ def link(
                 shown = f"failed: {error}"
                 record["error"] = str(error)
             if as_json:
-                click.echo(json.dumps(record, ensure_ascii=False))
+                print_json(record)
             else:
-                click.echo("\n" * (number > 0) + f"# {_plain(text)}\n{shown}")
+                print_result("\n" * (number > 0) + f"# {one_line(text)}\n{shown}")
 
 
 def _asked(question: str | None, file: Path | None) -> Iterator[tuple[str, str]]:
@@ -94,10 +98,10 @@ def _asked(question: str | None, file: Path | None) -> Iterator[tuple[str, str]]
         yield from ((str(n), text) for n, text in enumerate(asked_questions(question), 1))
 
 
-def _record(mentions: Mentions, linked: Sequence[LinkedEntity]) -> str:
-    """Return one question's links as JSON; mentions in reading order, longer ones first."""
+def _record(mentions: Mentions, linked: Sequence[LinkedEntity]) -> dict[str, object]:
+    """Return one question's links; mentions in reading order, longer ones first."""
     texts = (mentions.text(span.start, span.end) for span in mentions.spans)
-    record = {
+    return {
         "question": mentions.question,
         "mentions": list(dict.fromkeys(texts)),
         "values": [
@@ -106,7 +110,6 @@ def _record(mentions: Mentions, linked: Sequence[LinkedEntity]) -> str:
         ],
         "candidates": [entity.to_dict() for entity in linked],
     }
-    return json.dumps(record, ensure_ascii=False, indent=2)
 
 
 def _table(mentions: Mentions, linked: Sequence[LinkedEntity], names: Names) -> str:
@@ -114,18 +117,12 @@ def _table(mentions: Mentions, linked: Sequence[LinkedEntity], names: Names) -> 
     width = max((len(entity.mid) for entity in linked), default=0)
     length = max((len(entity.name) for entity in linked), default=0)
     lines = [
-        f"{entity.score:.3f}  {entity.mid:<{width}}  {_plain(entity.name):<{length}}"
-        f"  “{_plain(entity.mention)}”"
+        f"{entity.score:.3f}  {entity.mid:<{width}}  {one_line(entity.name):<{length}}"
+        f"  “{one_line(entity.mention)}”"
         for entity in linked
     ] or [f"{explain_unlinked(names).capitalize()}."]
     lines += [
-        f"{value.kind:>5}  “{_plain(mentions.text(value.start, value.end))}”"
+        f"{value.kind:>5}  “{one_line(mentions.text(value.start, value.end))}”"
         for value in mentions.values
     ]
     return "\n".join(lines)
-
-
-def _plain(text: str) -> str:
-    """Return a text on one line, without control characters, which could change a terminal."""
-    printable = (c if c.isprintable() else " " for c in text)
-    return " ".join("".join(printable).split())

@@ -12,6 +12,7 @@ from kbqa.engine.method import ChooserName
 from kbqa.engine.methods import DEFAULT_METHOD, METHODS
 from kbqa.engine.methods.settings import describe_settings, split_settings
 from kbqa.kb.commands.options import json_option
+from kbqa.kb.commands.text import print_json, print_result
 
 Command = Callable[..., None]
 
@@ -141,12 +142,10 @@ def methods(name: str | None, as_json: bool) -> None:
     else:
         rows = [each._asdict() for each in describe_settings(find_method(name).SETTINGS)]
     if as_json:
-        import json
-
-        click.echo(json.dumps(rows, indent=2))
+        print_json(rows, indent=2)
         return
     for row in rows:
         if name is None:
-            click.echo(f"{row['name']}  {row['summary']}")
+            print_result(f"{row['name']}  {row['summary']}")
         else:
-            click.echo(f"{row['name']} = {row['default']}  ({row['values']})\n    {row['text']}")
+            print_result(f"{row['name']} = {row['default']}  ({row['values']})\n    {row['text']}")

@@ -9,6 +9,7 @@ import click
 
 from kbqa.engine.evaluation.scores.metrics import METRICS
 from kbqa.kb.commands.options import json_option
+from kbqa.kb.commands.text import print_json, print_note, print_result
 
 if TYPE_CHECKING:
     from kbqa.engine.evaluation.reports.tables import Section
@@ -64,14 +65,14 @@ def report(
         from kbqa.engine.evaluation.predictions import FORMS
 
         # In ASCII: the scripts open the file in whatever encoding the locale has.
-        click.echo(json.dumps(FORMS[form](read_run(run).rows), indent=1))
+        print_result(json.dumps(FORMS[form](read_run(run).rows), indent=1))
         return
     made = make_report(read_run(run), names=names)
     if plots is not None:
         from kbqa.engine.evaluation.reports.plots import draw_report
 
         for picture in draw_report(made, plots):
-            click.echo(f"drew {picture}", err=True)
+            print_note(f"drew {picture}")
     _print(made.to_dict() if as_json else report_sections(made), as_markdown)
 
 
@@ -120,8 +121,6 @@ def _print(content: "dict[str, Any] | Sequence[Section]", as_markdown: bool) -> 
     from kbqa.engine.evaluation.reports.tables import render_markdown, render_text
 
     if isinstance(content, dict):
-        text = json.dumps(content, ensure_ascii=False, indent=2)
+        print_json(content, indent=2)
     else:
-        text = (render_markdown if as_markdown else render_text)(content)
-    # Half of a surrogate pair, which a row may have, has no UTF-8, so it stays an escape.
-    click.echo(text.encode("utf-8", "backslashreplace"))
+        print_result((render_markdown if as_markdown else render_text)(content))

@@ -13,6 +13,7 @@ from kbqa.engine.retrieval.pooling_settings import Mechanism, PoolingSettings, S
 from kbqa.engine.retrieval.scorer import ScorerName
 from kbqa.engine.writing.models.base_models import require_retrieval_extra
 from kbqa.kb.commands.options import GraphChoice, graph_options
+from kbqa.kb.commands.text import print_note
 from kbqa.kb.names.search import open_names
 from kbqa.sparql.errors import InputError
 
@@ -128,10 +129,9 @@ def retrieve(
                 report=report,
             )
     if progress.failed:
-        click.echo(
+        print_note(
             f"{progress.failed} of {len(questions)} questions failed; their rows say why. "
-            "Use --resume to try them again.",
-            err=True,
+            "Use --resume to try them again."
         )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import click
 
+from kbqa.kb.commands.text import print_note
 from kbqa.sparql.errors import InputError, OutputError, SpendingLimitReached
 
 if TYPE_CHECKING:
@@ -200,6 +201,6 @@ def watched(progress: Progress[_R], total: int) -> Iterator[Callable[[_R], None]
 
             yield advance
     except (Stopped, SpendingLimitReached, OutputError) as stop:
-        click.echo(f"Error: {stop}", err=True)
-        click.echo(f"{progress.left} of {total} questions are left. Use --resume.", err=True)
+        print_note(f"Error: {stop}")
+        print_note(f"{progress.left} of {total} questions are left. Use --resume.")
         raise SystemExit(stop.exit_code if isinstance(stop, Stopped) else 1) from stop

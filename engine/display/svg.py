@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from kbqa.engine.display.layout import Drawing, Edge, Label, Node, Point, lay_out
-from kbqa.kb.escaping import html_line, isolated
+from kbqa.kb.escaping import html_line, html_tooltip_name
 from kbqa.sparql.terms import is_mid
 
 _ARROW = 7.0
@@ -71,11 +71,12 @@ def _edge(edge: Edge, drawing: Drawing) -> str:
     # Every curve meets its end sideways or, below the columns, steeply; the head follows it.
     head, base = _arrow_head(second, tip)
     dashes = ' stroke-dasharray="5 4"' if edge.is_constraint else ""
-    title = f"{isolated(subject.name)} {edge.relation} {isolated(object_.name)}"
+    ends = [html_tooltip_name(subject.name), html_tooltip_name(object_.name)]
+    title = f" {html_line(edge.relation)} ".join(ends)
     return (
         f'<g class="{_classes("edge", edge.is_constraint)}" aria-hidden="true"{_part(edge.part)} '
         f'data-subject="{edge.subject}" data-object="{edge.object}">'
-        f"<title>{html_line(title)}</title>"
+        f"<title>{title}</title>"
         f'<path d="M{_p(start)}C{_p(first)} {_p(second)} {_p(base)}" stroke-width="1.4" '
         f'stroke-opacity="0.65"{dashes}/>'
         f'<path d="{head}" fill="currentColor" stroke="none"/></g>'
@@ -103,13 +104,13 @@ def _label(label: Label) -> str:
 
 
 def _node(number: int, node: Node, entity_url: Callable[[str], str] | None) -> str:
-    says = isolated(node.name)
+    says = html_tooltip_name(node.name)
     if node.kind == "more":
-        says = f"{node.name} answers that are not drawn"
+        says = f"{html_line(node.name)} answers that are not drawn"
     elif is_mid(node.term) and node.name != node.term:
-        says += f" ({node.term})"
+        says += f" ({html_line(node.term)})"
     spoken = f"{says}, {_KINDS[node.kind]}" if node.kind in _KINDS else says
-    inner = f"<title>{html_line(says)}</title>{_shape(node)}"
+    inner = f"<title>{says}</title>{_shape(node)}"
     if node.label:
         x, y = node.left + node.width / 2, node.middle + 4.5
         weight = ' font-weight="600"' if node.kind in ("topic", "answer") else ""
@@ -120,8 +121,8 @@ def _node(number: int, node: Node, entity_url: Callable[[str], str] | None) -> s
     attributes = f'class="node {node.kind}" data-node="{number}"'
     if entity_url is not None and is_mid(node.term):
         url = html_line(entity_url(node.term))
-        return f'<a {attributes} href="{url}" aria-label="{html_line(spoken)}">{inner}</a>'
-    return f'<g {attributes} role="img" aria-label="{html_line(spoken)}">{inner}</g>'
+        return f'<a {attributes} href="{url}" aria-label="{spoken}">{inner}</a>'
+    return f'<g {attributes} role="img" aria-label="{spoken}">{inner}</g>'
 
 
 def _shape(node: Node) -> str:

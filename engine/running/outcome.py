@@ -19,7 +19,6 @@ The graph holds what is known, not what is false, so what is missing is read wit
 Source: beyond RouterKGQA, whose paths only list answers.
 """
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -43,8 +42,6 @@ from kbqa.sparql.crp import (
 )
 from kbqa.sparql.errors import MalformedResult
 from kbqa.sparql.relax import compared_entities
-
-logger = logging.getLogger(__name__)
 
 _NOTHING = Table(("x",), ())
 
@@ -145,7 +142,6 @@ class PathRunner:
         return Outcome(sparql, table, boolean=False) if table.rows else None
 
     def _select(self, sparql: str) -> Table:
-        logger.debug("%s", sparql)
         table = self._graph.select(sparql, timeout_s=self._limit_s(), limit=MAX_ANSWERS)
         # Virtuoso's groups repeat floats, as its DISTINCT does.
         return replace(table, rows=tuple(dict.fromkeys(table.rows)))

@@ -6,7 +6,6 @@ import os
 import resource
 import signal
 import socket
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ import uvicorn
 from kbqa.engine.serve.access.guard import App
 from kbqa.engine.serve.asking.lane import THREAD_PREFIX
 from kbqa.engine.serve.service import CLOSING_S, Service
+from kbqa.kb.commands.text import print_note
 from kbqa.sparql.errors import KbqaError
 
 logger = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ class _Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         if self._service.state == "ready" and not self._is_announced:
             self._is_announced = True
-            _say("Ready.")
+            print_note("Ready.")
         return await super().on_tick(counter) or self._service.state == "failed"
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -74,7 +74,7 @@ def run_server(app: App, service: Service, host: str, port: int, proxies: Sequen
         lifespan="on",
     )
     name = f"[{host}]" if ":" in host else host
-    _say(f"Listening on http://{name}:{listening.getsockname()[1]}/; loading the model.")
+    print_note(f"Listening on http://{name}:{listening.getsockname()[1]}/; loading the model.")
     for number in (signal.SIGTERM, signal.SIGINT):
         # uvicorn raises a signal again once it has stopped: that is no failure.
         signal.signal(number, lambda *_: None)
@@ -97,11 +97,6 @@ def listen(host: str, port: int) -> socket.socket:
         raise KbqaError(
             f"cannot listen on {host} port {port}: {error.strerror}. Choose another --port."
         ) from None
-
-
-def _say(text: str) -> None:
-    """Tell whoever started the server; stderr is where commands put what is no result."""
-    print(text, file=sys.stderr, flush=True)  # noqa: T201
 
 
 def _end_threads() -> None:

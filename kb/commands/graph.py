@@ -1,6 +1,5 @@
 """The commands that query a graph: `kbqa sparql` and `kbqa relations`."""
 
-import json
 import re
 import shlex
 import sys
@@ -9,8 +8,15 @@ from contextlib import closing
 import click
 
 from kbqa.kb.commands.options import GraphChoice, graph_options, json_option
-from kbqa.kb.commands.result_formats import Format, format_rows
-from kbqa.kb.commands.text import TEXT, print_result, read_standard_input
+from kbqa.kb.commands.result_formats import Format, format_rows, rows_record
+from kbqa.kb.commands.text import (
+    TEXT,
+    is_terminal,
+    print_json,
+    print_note,
+    print_result,
+    read_standard_input,
+)
 from kbqa.kb.graph import DEFAULT_LIMIT, Direction
 from kbqa.sparql.errors import InputError
 from kbqa.sparql.queries.dialect import check_read_only
@@ -44,18 +50,20 @@ def sparql(
     if as_json:
         style = "json"
     elif style is None:
-        style = "table" if sys.stdout.isatty() else "tsv"
+        style = "table" if is_terminal(sys.stdout) else "tsv"
     form = check_read_only(text)
     with closing(graph.open()) as opened:
         if form == "ask":
             answer = opened.ask(text, timeout_s=graph.timeout_s)
-            said = {"head": {}, "boolean": answer} if style == "json" else answer
-            print_result(json.dumps(said))
+            print_json({"head": {}, "boolean": answer} if style == "json" else answer)
             return
         table = opened.select(text, timeout_s=graph.timeout_s, limit=limit)
-    print_result(format_rows(table, style))
+    if style == "json":
+        print_json(rows_record(table))
+    else:
+        print_result(format_rows(table, style))
     if table.truncated:
-        click.echo(f"There are more than {limit} rows; raise --limit to see them.", err=True)
+        print_note(f"There are more than {limit} rows; raise --limit to see them.")
 
 
 @click.command()
@@ -99,10 +107,10 @@ def relations(mid: str, graph: GraphChoice, direction: str, limit: int, as_json:
             for way, relation in found
         ]
         record = {"mid": mid, "name": names.get(mid), "relations": rows}
-        print_result(json.dumps(record, ensure_ascii=False))
+        print_json(record)
         return
     if not found:
-        click.echo(f"{mid} has no such relations in {description}.", err=True)
+        print_note(f"{mid} has no such relations in {description}.")
     width = max((len(relation) for _, relation in found), default=0)
     lines = (f"{way:<3}  {relation:<{width}}  {names.get(relation, '')}" for way, relation in found)
     if found:

@@ -1,6 +1,5 @@
 """The commands `kbqa load-freebase` and `kbqa entities`."""
 
-import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kbqa.kb.commands.options import GraphChoice, graph_options, json_option
-from kbqa.kb.commands.text import TEXT, print_result
+from kbqa.kb.commands.text import TEXT, is_terminal, print_json, print_note, print_result
 from kbqa.kb.loading.reading.dump import dump_size_bytes
 from kbqa.kb.loading.rules import PROFILES, FilterRules, profile, read_rules
 from kbqa.kb.names.index import NameMatch
@@ -144,9 +143,9 @@ def load_freebase(
             progress=progress,
         )
     if as_json:
-        click.echo(json.dumps({"directory": str(directory), **asdict(summary)}))
+        print_json({"directory": str(directory), **asdict(summary)})
     else:
-        click.echo("\n".join(_summary_lines(summary, directory)))
+        print_result("\n".join(_summary_lines(summary, directory)))
 
 
 @click.command()
@@ -172,17 +171,15 @@ def entities(name: str, limit: int, graph: GraphChoice, as_json: bool) -> None:
     finally:
         opened.close()
     if as_json:
-        rows = [{**asdict(match), "types": list(types[match.mid])} for match in matches]
-        print_result(json.dumps(rows, ensure_ascii=False))
+        print_json([{**asdict(match), "types": list(types[match.mid])} for match in matches])
     elif matches:
         print_result("\n".join(_entity_line(match, types[match.mid]) for match in matches))
     else:
-        click.echo(f"no entity in the graph has a name like {name!r}", err=True)
+        print_note(f"no entity in the graph has a name like {name!r}")
         if graph.endpoints:
-            click.echo(
+            print_note(
                 "An endpoint finds names only as they are written in the graph. "
-                "To search with typing errors, load a store.",
-                err=True,
+                "To search with typing errors, load a store."
             )
 
 
@@ -200,8 +197,7 @@ def _show(dumps: Sequence[str], rules: FilterRules, directory: Path) -> None:
     from kbqa.kb.loading.forecast import forecast
 
     expected = forecast(dumps, directory, rules)
-    click.echo(rules.to_toml(), nl=False)
-    click.echo(f"\n# {_forecast_line(expected)}")
+    print_result(f"{rules.to_toml()}\n# {_forecast_line(expected)}")
 
 
 def _forecast_line(expected: "Forecast | None") -> str:
@@ -217,7 +213,7 @@ def _forecast_line(expected: "Forecast | None") -> str:
 @contextmanager
 def _progress(dumps: Sequence[str], is_shown: bool | None) -> "Iterator[Progress]":
     if is_shown is None:
-        is_shown = sys.stderr.isatty()
+        is_shown = is_terminal(sys.stderr)
     if not is_shown:
         from kbqa.kb.loading.job import SilentProgress
 

@@ -6,10 +6,10 @@ so that other tools read them.
 
 import csv
 import io
-import json
 from collections.abc import Sequence
 from typing import Literal
 
+from kbqa.kb.escaping import json_text
 from kbqa.kb.graph import Table
 from kbqa.sparql.terms import (
     FREEBASE_NS,
@@ -30,11 +30,24 @@ def format_rows(table: Table, style: Format) -> str:
         case "table":
             return _aligned(table)
         case "json":
-            return _json(table)
+            return json_text(rows_record(table))
         case "csv":
             return _csv(table)
         case "tsv":
             return _tsv(table)
+
+
+def rows_record(table: Table) -> dict[str, object]:
+    """Return the rows as SPARQL 1.1's JSON has them."""
+    bindings = [
+        {
+            name: _binding(term)
+            for name, term in zip(table.variables, row, strict=True)
+            if term is not None
+        }
+        for row in table.rows
+    ]
+    return {"head": {"vars": table.variables}, "results": {"bindings": bindings}}
 
 
 def _aligned(table: Table) -> str:
@@ -46,19 +59,6 @@ def _aligned(table: Table) -> str:
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
         for line in lines
     )
-
-
-def _json(table: Table) -> str:
-    bindings = [
-        {
-            name: _binding(term)
-            for name, term in zip(table.variables, row, strict=True)
-            if term is not None
-        }
-        for row in table.rows
-    ]
-    result = {"head": {"vars": table.variables}, "results": {"bindings": bindings}}
-    return json.dumps(result, ensure_ascii=False)
 
 
 def _csv(table: Table) -> str:

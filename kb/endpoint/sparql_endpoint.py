@@ -8,6 +8,7 @@ size, smaller than what was asked for, counts as whole only when a second query,
 it, has come back empty.
 """
 
+import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -47,6 +48,8 @@ from kbqa.sparql.terms import Term, iri, is_well_formed, term_order
 
 if TYPE_CHECKING:
     from kbqa.kb.names.search import EndpointNames
+
+logger = logging.getLogger(__name__)
 
 _LABEL_BATCH = 500
 """Entities in one VALUES list: few enough for any server's limit on the length of a query."""
@@ -251,6 +254,7 @@ class SparqlEndpoint:
     def _post(self, query: str, timeout_s: float) -> EndpointReply:
         if self._is_closed:
             raise EndpointError(f"{self.description} was closed. Open it again to ask it.")
+        logger.debug("asking %s: %s", self.description, query)
         return self._sender.post(query, timeout_s)
 
     def _names(self, mids: Sequence[str]) -> Rows:

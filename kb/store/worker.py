@@ -16,6 +16,7 @@ machine's. A query that needs more is not run again. If something else kills its
 is run once more.
 """
 
+import logging
 import marshal
 import os
 import signal
@@ -41,6 +42,8 @@ from kbqa.sparql.errors import (
     QueryTooLarge,
     StoreError,
 )
+
+logger = logging.getLogger(__name__)
 
 _Rows: TypeAlias = tuple[tuple[str, ...], tuple[tuple[Cell, ...], ...], bool]
 
@@ -125,6 +128,7 @@ class QueryWorkers:
         return idle
 
     def _answer(self, query: str, timeout_s: float, limit: int | None) -> object:
+        logger.debug("asking %s: %s", self._description, query)
         deadline = time.monotonic() + timeout_s
         too_late = QueryTimeout(query, timeout_s, self._description)
         try:

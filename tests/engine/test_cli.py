@@ -67,6 +67,9 @@ def test_version() -> None:
         (["sparql", "ASK {}", "--endpoint", "b"], 2, "Error: an endpoint is an http"),
         (["sparql", "ASK {}", "--timeout", "0"], 2, "Invalid value for '--timeout'"),
         (["dance"], 2, "No such command 'dance'"),
+        (["aks", "who?"], 2, "No such command 'aks'. Did you mean 'ask'?"),
+        (["crp", "shwo", "-"], 2, "No such command 'shwo'. Did you mean 'show'?"),
+        (["entities", "x", "--limt", "3"], 2, "Did you mean one of: '--limit'"),
     ],
 )
 def test_mistakes_end_in_one_line(arguments: list[str], code: int, message: str) -> None:
@@ -81,6 +84,30 @@ def test_debug_shows_the_traceback() -> None:
     run = _kbqa("--debug", "sparql", "ASK {}", "--store", "none")
     assert run.returncode == 1
     assert "Traceback" in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "shown", "hidden"),
+    [
+        ((), "", "INFO"),
+        (("-v",), "INFO kbqa.kb.open: the graph is store ", "ASK"),
+        (("-vv",), "asking store {store}: ", "nothing"),
+    ],
+)
+def test_verbose_shows_the_graph_and_the_queries_of_sparql(
+    small_store: Path, flags: tuple[str, ...], shown: str, hidden: str
+) -> None:
+    query = "ASK { ns:m.03_r3 ?p ?o }"
+    run = _kbqa(*flags, "sparql", query, "--store", str(small_store))
+    assert shown.replace("{store}", str(small_store)) in run.stderr
+    assert hidden not in run.stderr
+    assert run.stdout == "true\n"
+
+
+def test_verbose_shows_the_queries_to_an_endpoint(small_endpoint: str) -> None:
+    run = _kbqa("-vv", "relations", "m.03_r3", "--endpoint", small_endpoint)
+    assert f"asking endpoint {small_endpoint}: " in run.stderr
+    assert "SELECT" in run.stderr
 
 
 def test_interrupt_exits_130(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,6 +171,33 @@ def test_a_closed_output_is_no_error() -> None:
     command = f"{sys.executable} -m kbqa.engine.cli entities Kenya >&-"
     done = subprocess.run(command, shell=True, stderr=subprocess.PIPE, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+@needs_full
+@pytest.mark.parametrize("ending", ["2>/dev/full", "2>&-"], ids=["full", "closed"])
+@pytest.mark.parametrize(
+    ("arguments", "printed", "code"),
+    [
+        ("sparql 'ASK { ?s ?p ?o }'", "true\n", 0),
+        ("relations m.0none --json", '{"mid": "m.0none", "name": null, "relations": []}\n', 0),
+        ("relations m.0none", "", 0),
+        ("aks", "", 2),
+        ("sparql hello", "", 2),
+    ],
+)
+def test_a_full_or_closed_stderr_ends_no_command(
+    small_store: Path, arguments: str, printed: str, code: int, ending: str
+) -> None:
+    command = f"{sys.executable} -m kbqa.engine.cli -vv {arguments} {ending}"
+    done = subprocess.run(
+        command,
+        shell=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "KBQA_STORE": str(small_store)},
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (code, printed)
 
 
 CURRENCY = """SELECT ?x ?name

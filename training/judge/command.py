@@ -1,6 +1,5 @@
 """The command `kbqa train-judge`."""
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -11,6 +10,7 @@ from tqdm import tqdm
 
 from kbqa.engine.commands.run_options import check_output
 from kbqa.kb.commands.options import GraphChoice, graph_options, json_option
+from kbqa.kb.commands.text import print_json, print_note, print_result
 from kbqa.sparql.errors import InputError
 from kbqa.training.cli import print_left_out
 from kbqa.training.options import (
@@ -201,13 +201,13 @@ def train_judge(
             output, config, examples, parts, len(precedents), asker_examples, beams, start
         )
     if as_json:
-        click.echo(json.dumps({"judge": str(output), "questions": counts}))
+        print_json({"judge": str(output), "questions": counts})
         return
-    click.echo("| mean confidence | mean F1 | candidates |\n|---|---|---|")
+    print_result("| mean confidence | mean F1 | candidates |\n|---|---|---|")
     for confidence, f1, n in model.calibration:
-        click.echo(f"| {confidence:.3f} | {f1:.3f} | {n} |")
-    click.echo(f"judge in {output}: ask with `kbqa ask --set judge={output}`")
-    click.echo(f"its card is {output / CARD_FILE}")
+        print_result(f"| {confidence:.3f} | {f1:.3f} | {n} |")
+    print_result(f"judge in {output}: ask with `kbqa ask --set judge={output}`")
+    print_result(f"its card is {output / CARD_FILE}")
 
 
 def _written(paths: Sequence[Path]) -> "Mapping[str, Sequence[Candidate]]":
@@ -218,7 +218,7 @@ def _written(paths: Sequence[Path]) -> "Mapping[str, Sequence[Candidate]]":
 
 
 def _print(message: str) -> None:
-    click.echo(message, err=True)
+    print_note(message)
 
 
 def _print_step(done: "Step | TrainingProgress") -> None:

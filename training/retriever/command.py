@@ -1,6 +1,5 @@
 """The command `kbqa train-retriever`."""
 
-import json
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +8,7 @@ import click
 
 from kbqa.engine.commands.run_options import check_output
 from kbqa.kb.commands.options import GraphChoice, graph_options, json_option
+from kbqa.kb.commands.text import print_json, print_note, print_result
 from kbqa.training.cli import print_counts
 from kbqa.training.options import exclude_option, output_option
 from kbqa.training.retriever.config import CHOSEN_BY, RetrieverConfig
@@ -132,21 +132,21 @@ def train_retriever(
     write_reports(output, config, queries.gathered, result)
     print_counts(queries.gathered)
     if as_json:
-        click.echo(json.dumps({"scorer": str(result.scorer), **result.card.held_out}))
+        print_json({"scorer": str(result.scorer), **result.card.held_out})
     else:
-        click.echo(f"scorer in {result.scorer}; its card is {output / 'README.md'}")
+        print_result(f"scorer in {result.scorer}; its card is {output / 'README.md'}")
 
 
 def _print_labelled(done: int, of: int) -> None:
     if done % _REPORTED == 0 or done == of:
-        click.echo(f"{done:,} of {of:,} questions looked up", err=True)
+        print_note(f"{done:,} of {of:,} questions looked up")
 
 
 def _print_embedded(done: int, of: int) -> None:
-    click.echo(f"{done:,} of {of:,} names embedded", err=True)
+    print_note(f"{done:,} of {of:,} names embedded")
 
 
 def _print_epoch(epoch: "Epoch") -> None:
     recall = epoch.valid_recall
     held_out = "" if recall is None else f"  held out, recall@{CHOSEN_BY} {recall:.4f}"
-    click.echo(f"epoch {epoch.epoch}  loss {epoch.loss:.4f}{held_out}", err=True)
+    print_note(f"epoch {epoch.epoch}  loss {epoch.loss:.4f}{held_out}")

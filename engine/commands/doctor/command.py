@@ -1,6 +1,5 @@
 """The command `kbqa doctor`: run checks and print their findings."""
 
-import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing
@@ -12,6 +11,7 @@ import click
 from kbqa.engine.commands.doctor.coverage import Coverage, measure_coverage
 from kbqa.engine.commands.options import weights_options
 from kbqa.kb.commands.options import GraphChoice, graph_options, json_option
+from kbqa.kb.commands.text import print_json, print_result
 from kbqa.kb.health.findings import Finding, from_error, ok, warning
 from kbqa.sparql.errors import GraphError, InputError, KbqaError
 
@@ -61,9 +61,9 @@ def doctor(
             | ({"coverage": asdict(measured[finding])} if finding in measured else {})
             for finding in findings
         ]
-        click.echo(json.dumps(rows, ensure_ascii=False, indent=1))
+        print_json(rows, indent=1)
     else:
-        click.echo("\n".join([*_lines(findings), *_table(measured.values()), _sum(findings)]))
+        print_result("\n".join([*_lines(findings), *_table(measured.values()), _sum(findings)]))
     if any(finding.status == "problem" for finding in findings):
         raise SystemExit(1)
 

@@ -1,11 +1,9 @@
 """The prompt of `kbqa ask`: one question after the other, with the model loaded once."""
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import click
 import platformdirs
 
 from kbqa.engine.answer import Answer
@@ -14,6 +12,8 @@ from kbqa.engine.commands.terminal.screen import standard_output, waiting
 from kbqa.engine.engine import Engine
 from kbqa.engine.evaluation.signals import Stopped
 from kbqa.engine.linking.ground import name_topics
+from kbqa.kb.commands.text import print_json, print_note, print_result
+from kbqa.kb.escaping import one_line
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import InputError, KbqaError
 from kbqa.sparql.queries.prefixes import prefix_query
@@ -58,7 +58,7 @@ class Prompt:
         """Entities that questions were about, the latest first."""
         self._last: Answer | None = None
         self._commands: dict[str, Callable[[str], None]] = {
-            ":help": lambda _: click.echo(HELP),
+            ":help": lambda _: print_result(HELP),
             ":topic": self._choose_topic,
             ":path": self._show_or_run_path,
             ":sparql": self._show_query,
@@ -67,34 +67,35 @@ class Prompt:
 
     def run(self) -> None:
         """Read lines from standard input and act on each, until `:quit` or the input's end."""
-        click.echo(f"Asking {self._engine.resources.graph.description}; :help shows what to type.")
+        graph = self._engine.resources.graph
+        print_result(f"Asking {graph.description}; :help shows what to type.")
         with _history():
             for line in self._lines():
                 try:
                     self._act(line)
                 except KbqaError as error:
-                    click.echo(f"Error: {error}", err=True)
+                    print_note(f"Error: {error}")
                 except Stopped:
                     raise
                 except KeyboardInterrupt:
-                    click.echo("Stopped.", err=True)
+                    print_note("Stopped.")
 
     def _lines(self) -> Iterator[str]:
         """Yield what is typed, without blank lines; Ctrl-C discards the line."""
         while True:
-            about = ", ".join(map(str, self._topics))
+            about = one_line(", ".join(map(str, self._topics)))
             try:
                 line = input(f"kbqa ({about})> " if about else "kbqa> ").strip()
             except Stopped:
                 raise
             except KeyboardInterrupt:
-                click.echo()
+                print_result("")
                 continue
             except UnicodeDecodeError:
-                click.echo("Error: that is not text in UTF-8", err=True)
+                print_note("Error: that is not text in UTF-8")
                 continue
             except EOFError:
-                click.echo()
+                print_result("")
                 return
             if line == ":quit":
                 return
@@ -117,10 +118,10 @@ class Prompt:
         self._last = answer
         self._remember(answer)
         if self._as_json:
-            click.echo(json.dumps(answer.to_dict(), ensure_ascii=False))
+            print_json(answer.to_dict())
         else:
             text = render_text(answer, self._engine.resources.graph, standard_output())
-            click.echo(f"{text}\n")
+            print_result(f"{text}\n", is_styled=True)
 
     def _remember(self, answer: Answer) -> None:
         """Put what an answer was about before the last topics."""
@@ -136,7 +137,7 @@ class Prompt:
             if not self._last_topics:
                 raise InputError("no question has had a topic yet; :topic NAME chooses one")
             for number, entity in enumerate(self._last_topics, 1):
-                click.echo(f"{number}  {entity}  ({entity.mid})")
+                print_result(f"{number}  {one_line(str(entity))}  ({entity.mid})")
         elif text == "none":
             self._topics = []
         else:
@@ -153,7 +154,7 @@ class Prompt:
         best, *others = matches
         rivals = [f"{each.name} ({each.mid})" for each in others if each.score >= best.score]
         if rivals:
-            click.echo(f"{best.name} ({best.mid}), not {', '.join(rivals)}", err=True)
+            print_note(f"{best.name} ({best.mid}), not {', '.join(rivals)}")
         return Entity(best.name, best.mid)
 
     def _show_or_run_path(self, text: str) -> None:
@@ -161,7 +162,7 @@ class Prompt:
             path = self._answered().trace.to_dict().get("crp")
             if path is None:
                 raise InputError("no path answered the last question")
-            click.echo(path)
+            print_result(path)
             return
         lines = [text]
         with suppress(EOFError):
@@ -178,10 +179,10 @@ class Prompt:
         query = self._answered().sparql
         if query is None:
             raise InputError("no query answered the last question")
-        click.echo(prefix_query(query))
+        print_result(prefix_query(query))
 
     def _show_record(self, _: str) -> None:
-        click.echo(json.dumps(self._answered().to_dict(), ensure_ascii=False, indent=2))
+        print_json(self._answered().to_dict(), indent=2)
 
     def _answered(self) -> Answer:
         if self._last is None:

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import re
 import shutil
 import sys
 import textwrap
@@ -10,11 +9,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TextIO
 
 import click
 
 from kbqa.engine.answer_lines import Line, Style
+from kbqa.kb.commands.text import is_terminal, print_result
+from kbqa.kb.escaping import printable
 
 _STYLES: Mapping[Style, Callable[[str], str]] = {
     "answer": partial(click.style, bold=True),
@@ -22,8 +22,6 @@ _STYLES: Mapping[Style, Callable[[str], str]] = {
     "warning": partial(click.style, fg="yellow"),
     "faint": partial(click.style, dim=True),
 }
-# Of a name, these would move the cursor, change colours, or turn what follows around.
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 _NARROWEST = 20
 """Columns: on fewer, text is not wrapped."""
 
@@ -46,7 +44,7 @@ class Screen:
         >>> PAPER.write(Line("a name\nof two lines \x1b[31m"))
         'a name of two lines �[31m'
         """
-        text = _UNPRINTABLE.sub(_harmless, line.text)
+        text = printable(line.text).replace("\n", " ").replace("\t", " ")
         if self.width is not None and self.width >= _NARROWEST and line.wraps:
             indent = " " * (len(text) - len(text.lstrip()) + 2)
             rows = textwrap.wrap(
@@ -81,9 +79,9 @@ def standard_output() -> Screen:
     return Screen(shutil.get_terminal_size().columns, has_colours)
 
 
-def is_terminal(stream: TextIO | None) -> bool:
-    """Return whether a stream of `sys`, which is None if it is closed, is a terminal."""
-    return stream is not None and stream.isatty()
+def print_lines(lines: Iterable[Line]) -> None:
+    """Print lines to standard output."""
+    print_result(standard_output().write_all(lines), is_styled=True)
 
 
 @contextmanager
@@ -102,7 +100,3 @@ def waiting(for_what: str) -> Iterator[None]:
         yield
     finally:
         click.echo(f"\r{' ' * len(word)}\r", err=True, nl=False)
-
-
-def _harmless(match: re.Match[str]) -> str:
-    return " " if match.group().isspace() else "\N{REPLACEMENT CHARACTER}"

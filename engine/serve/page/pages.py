@@ -33,6 +33,7 @@ from kbqa.engine.serve.service import Service
 from kbqa.engine.serve.settings import MAX_QUESTION
 from kbqa.engine.serve.streaming import stream_answer
 from kbqa.kb.demo_graph import DEMO_DUMP
+from kbqa.kb.escaping import printable
 from kbqa.kb.graph import Direction, Graph
 from kbqa.sparql.errors import KbqaError, ServerBusy
 from kbqa.sparql.terms import is_mid
@@ -46,6 +47,8 @@ NEIGHBOURS = 20
 _TEMPLATES = Environment(
     loader=PackageLoader("kbqa.engine.serve.page", "templates"),
     autoescape=True,
+    # Markup, which is another type, is made here and holds what it needs.
+    finalize=lambda shown: printable(shown) if type(shown) is str else shown,
     undefined=StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,

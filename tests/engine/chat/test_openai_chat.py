@@ -282,6 +282,15 @@ def test_what_does_not_pass_is_asked_once(server, status, body, message):
     assert len(server.asked) == 1
 
 
+def test_a_redirect_is_told_and_not_followed(server):
+    """A question goes to no server that nobody named."""
+    moved = {"Location": f"{server.url}/elsewhere"}
+    server.answers(b"", status=307, headers=moved)
+    with pytest.raises(ModelError, match=rf"307\. It has moved to {moved['Location']}\. Use that"):
+        chat_with(server).complete(WHO)
+    assert server.paths == {"/v1/chat/completions"}
+
+
 VLLM = (
     "This model's maximum context length is 2048 tokens. However, you requested 2600 tokens "
     "(2088 in the messages, 512 in the completion). Please reduce the length of the messages."

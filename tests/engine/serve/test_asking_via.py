@@ -187,6 +187,22 @@ def test_an_error_of_the_server_is_passed_on(other_server, status, code) -> None
     assert f"{other_server.url}: Something went wrong." in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [((), "half �, Esc�[2J�31m"), (("--json",), r"half \ud83d, Esc\u001b[2J\u009b31m")],
+    ids=["text", "json"],
+)
+def test_odd_letters_of_a_server_are_no_traceback(other_server, options, shown) -> None:
+    text = "half \ud83d, Esc\x1b[2J\x9b31m"
+    record = {"id": "1", "status": "answered", "seconds": {}, "answers": [{"name": text}]}
+    lines = [{"text": text, "style": "answer", "wraps": True}]
+    trace = {"batch_size": 1, "cached": False}
+    other_server.answers({**record, "lines": lines, "trace": trace})
+    result = ask(MONEY, "--via", other_server.url, *options)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert shown in result.stdout
+
+
 def test_a_server_that_says_nothing_is_left(other_server, monkeypatch) -> None:
     monkeypatch.setattr("kbqa.engine.commands.serving.via._GRACE_S", 0.0)
     other_server.answers(b"", after_s=1.5)

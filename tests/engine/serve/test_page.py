@@ -178,6 +178,14 @@ def test_a_hostile_question_stays_text(server: "Running") -> None:
     assert json.loads(record[1])["question"] == HOSTILE
 
 
+def test_what_a_terminal_would_obey_does_not_reach_the_page(server: "Running") -> None:
+    text = "what is\x1b[2J jamaican\x9b31m\u202e money\u2066 called?"
+    page = server.client.get("/", params={"q": text}).text
+    # U+2068 and U+2069 keep the direction of a name in a tooltip to itself.
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066\u2067]", page)
+    assert Page(page).all("input", name="q", value="what is�[2J jamaican�31m� money� called?")
+
+
 def test_an_entity_lists_its_relations_and_opens_one(server: "Running") -> None:
     page = fetch(server, "/entity/m.03_r3")
     assert "Jamaica" in page.words

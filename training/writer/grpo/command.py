@@ -1,6 +1,5 @@
 """What `kbqa train-crp --stage grpo` does: from question sets and a graph to an adapter."""
 
-import json
 from contextlib import closing
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from kbqa.engine.linking.linker import Linker
 from kbqa.engine.writing.constraints.decoding import CONSTRAINED_FORMS, Decoding
 from kbqa.engine.writing.prompt import load_prompt_format
 from kbqa.kb.commands.options import GraphChoice
+from kbqa.kb.commands.text import print_json, print_note, print_result
 from kbqa.kb.names.search import open_names
 from kbqa.training.cli import print_left_out, write_reports
 from kbqa.training.data.choice import DataChoice
@@ -84,12 +84,12 @@ def train_on_graph(
 
 
 def _print_looked_up(done: int) -> None:
-    click.echo(f"{done:,} questions looked up", err=True)
+    print_note(f"{done:,} questions looked up")
 
 
 def _print_counts(split: Split) -> None:
     train, valid = (len({example_key(e) for e in part}) for part in (split.train, split.valid))
-    click.echo(f"{train:,} questions to train on, {valid:,} held out", err=True)
+    print_note(f"{train:,} questions to train on, {valid:,} held out")
 
 
 def _print_progress(progress: RewardProgress) -> None:
@@ -101,13 +101,13 @@ def _print_progress(progress: RewardProgress) -> None:
         "F1 held out": progress.valid_f1,
     }
     shown = "".join(f"  {name} {n:.3f}" for name, n in shares.items() if n is not None)
-    click.echo(f"step {progress.step:,}/{progress.steps:,}{shown}", err=True)
+    print_note(f"step {progress.step:,}/{progress.steps:,}{shown}")
 
 
 def _print_result(result: RewardResult, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps({**result._asdict(), "adapter": str(result.adapter)}))
+        print_json({**result._asdict(), "adapter": str(result.adapter)})
         return
     if result.valid_f1 is not None and result.start_f1 is not None:
-        click.echo(f"F1 held out: {result.start_f1:.3f} → {result.valid_f1:.3f}", err=True)
-    click.echo(f"adapter in {result.adapter}: ask with `kbqa ask --adapter {result.adapter}`")
+        print_note(f"F1 held out: {result.start_f1:.3f} → {result.valid_f1:.3f}")
+    print_result(f"adapter in {result.adapter}: ask with `kbqa ask --adapter {result.adapter}`")

@@ -99,6 +99,12 @@ def test_each_shell_has_a_script(shell: str, line: str) -> None:
     assert any(each.strip().startswith(line) for each in result.stdout.splitlines())
 
 
+def test_help_shows_no_sign_of_how_its_lines_are_kept() -> None:
+    lines = CliRunner().invoke(main, ["completion", "--help"]).stdout.splitlines()
+    assert "  kbqa completion zsh > ~/.zfunc/_kbqa    # a folder of your fpath" in lines
+    assert not any("\\b" in line for line in lines)
+
+
 def test_bash_completes_with_the_script(tmp_path: Path) -> None:
     bash = shutil.which("bash")
     if bash is None:
