@@ -185,7 +185,7 @@ _LISTS = re.compile(
 def _lacks_a_topic(read: _Read, crp: Crp, given: Set[str]) -> str | None:
     """Object to a question that names nothing of the path, or that only names something."""
     unnamed = "the question does not say whose; name it, as in “the population of Kenya”"
-    named = (each for each in crp.entities() if is_mid(each.mid or ""))
+    named = (each for each in crp.entities() if each.mid is None or is_mid(each.mid))
     if any(each.mid in given or _position(read, each) is not None for each in named):
         rest = _FOLLOWS_UP.sub("", read.masked).strip("_ ?!.,")
         names_only = _FOLLOWS_UP.match(read.masked) is not None and not rest
@@ -246,12 +246,16 @@ def _turns_round(read: _Read, crp: Crp, schema: GraphSchema) -> str | None:
             return "the question asks for the other end of the order"
     bounds = [each for each in find_measures(read.text) if isinstance(each, Bound)]
     for constraint in crp.all_constraints():
+        if constraint.negated or not isinstance(constraint.test, Compare):
+            continue
+        if _is_more(constraint.test.operator) is None:
+            continue
         match constraint.test:
             case Compare(operator, LiteralTerm(text)):
                 asked = {_is_more(each.operator) for each in bounds if each.value.text == text}
                 if asked == {not _is_more(operator)}:
                     return f"the question compares with {text} the other way round"
-            case Compare(operator, NodeRef(node)) if _is_more(operator) is not None:
+            case Compare(operator, NodeRef(node)):
                 if _compares_other_way(read, crp, constraint, node, schema):
                     return "the question compares the other way round"
     return None
