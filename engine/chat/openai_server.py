@@ -233,7 +233,7 @@ class OpenAIServer:
             advice,
             may_pass=(status in (408, 409, 429) or status >= 500) and not is_unpaid,
             wait_s=read_retry_after(error.response.headers, datetime.now(UTC)),
-            parameter=_refused_parameter(status, f"{error.param} {said} {error.body}"),
+            parameter=_refused_parameter(error),
         )
 
     def _too_long(self, words: str, model: str | None) -> RequestFailed:
@@ -267,15 +267,20 @@ def _repaired(body: bytes) -> bytes:
     """Replace what is no UTF-8, also half a surrogate pair, which JSON can escape."""
     try:
         whole = json.loads(body.decode(errors="replace"))
+        return json.dumps(whole, ensure_ascii=False).encode(errors="replace")
     except RecursionError:
         return body
-    return json.dumps(whole, ensure_ascii=False).encode(errors="replace")
 
 
-def _refused_parameter(status: int, said: str) -> str | None:
+def _refused_parameter(error: "APIStatusError") -> str | None:
     """Return the parameter that a server does not take, of those that a request can do without."""
+    if error.status_code not in (400, 422):
+        return None
+    # A 422 lists the fields at fault in its body.
+    detail = error.body if error.status_code == 422 else ""
+    said = f"{error.param} {error.code} {error.message} {detail}"
     named = _PARAMETER.search(said)
-    return named[1] if named and status in (400, 422) and _SAYS_REFUSED.search(said) else None
+    return named[1] if named and _SAYS_REFUSED.search(said) else None
 
 
 def check_server(url: str, purpose: Purpose = GENERAL_MODEL) -> None:

@@ -139,7 +139,7 @@ def find_mentions(
         GraphError: The graph does not answer.
     """
     # Bytes that are not text in the user's locale arrive as lone surrogates.
-    text = mend_text(question.encode("utf-8", "replace").decode("utf-8"))
+    text = mend_mojibake(question.encode("utf-8", "replace").decode("utf-8"))
     tokens = tokenise(text)
     words = [token.text for token in tokens]
     written = [token.text + _symbols_after(token, text) for token in tokens]
@@ -181,14 +181,14 @@ def find_mentions(
     return Mentions(text, tokens, spans, list(_values(text, tokens)), quoted, marked)
 
 
-def mend_text(text: str) -> str:
+def mend_mojibake(text: str) -> str:
     """Repair UTF-8 that was read as Latin-1 or Windows-1252, as in 73 questions of CWQ, and HTML.
 
     The bytes of correct text are hardly ever valid UTF-8 in these encodings. Beside other letters
     that are no ASCII, only what can hardly be meant is repaired. Either damage may be done twice.
 
-    >>> mend_text("Where is GoiÃ¡s?"), mend_text("Where is Goiás?"), mend_text("AT&amp;T")
-    ('Where is Goiás?', 'Where is Goiás?', 'AT&T')
+    >>> mend_mojibake("Where is GoiÃ¡s?"), mend_mojibake("Where is Goiás &amp; Acre?")
+    ('Where is Goiás?', 'Where is Goiás & Acre?')
     """
     for _ in range(_MOST_REPAIRS):
         mended = _HTML.sub(lambda entity: html.unescape(entity.group()), _decoded_again(text))

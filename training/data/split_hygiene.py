@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kbqa.engine.linking.mentions import mend_text
+from kbqa.engine.linking.mentions import mend_mojibake
 from kbqa.engine.questions.official import read_question_rows
 from kbqa.sparql.errors import InputError
 from kbqa.sparql.queries.mentions import query_mentions
@@ -98,4 +98,4 @@ def question_words(question: str) -> str:
     >>> question_words("Where's  GoiÃ¡s?") == question_words("where s goiás")
     True
     """
-    return " ".join(_WORD.findall(mend_text(question).casefold()))
+    return " ".join(_WORD.findall(mend_mojibake(question).casefold()))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
-from kbqa.engine.linking.mentions import mend_text
+from kbqa.engine.linking.mentions import mend_mojibake
 from kbqa.engine.questions.conversion import Unconverted, convert_queries
 from kbqa.sparql.convert.s_expression import sparql_from_s_expression
 from kbqa.sparql.crp import Constraint, Crp, Entity, Hop, IsEntity, IsNotEntity, TextEquals
@@ -179,7 +179,7 @@ def _row_names(row: _Row) -> dict[str, str]:
     """Collect the names that a record gives its entities."""
     try:
         entities = [*(row.get("entities_in_sparql") or ()), *(row.get("topic_entities") or ())]
-        return {e["mid"]: mend_text(e["name"]) for e in entities if e.get("name")}
+        return {e["mid"]: mend_mojibake(e["name"]) for e in entities if e.get("name")}
     except (AttributeError, KeyError, TypeError):
         raise ValueError("malformed entities") from None
 

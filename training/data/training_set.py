@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from kbqa.engine.files.manifest import file_sha256
-from kbqa.engine.linking.mentions import mend_text
+from kbqa.engine.linking.mentions import mend_mojibake
 from kbqa.engine.questions.conversion import Unconverted
 from kbqa.engine.questions.official import read_question_rows
 from kbqa.sparql.errors import InputError
@@ -307,7 +307,7 @@ def kept_rows(
         elif reason := scored_sets.reason_against(row):
             gathered.skip(source, id_, reason)
         else:
-            yield KeptRow(id_, mend_text(question.strip()), row)
+            yield KeptRow(id_, mend_mojibake(question.strip()), row)
 
 
 def row_id(row: Mapping[str, Any], number: int) -> str:

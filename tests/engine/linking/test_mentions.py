@@ -5,7 +5,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from kbqa.engine.linking.mentions import find_mentions, mend_text
+from kbqa.engine.linking.mentions import find_mentions, mend_mojibake
 from kbqa.engine.linking.words import MAX_WORDS, tokenise
 from kbqa.kb.names.build import NameIndexBuilder
 from kbqa.kb.names.index import NameIndex, NameMatch
@@ -141,7 +141,7 @@ def test_a_text_is_read_up_to_its_hundredth_word() -> None:
     ],
 )
 def test_mojibake_is_mended_and_nothing_else(text: str, mended: str) -> None:
-    assert mend_text(text) == mended
+    assert mend_mojibake(text) == mended
 
 
 def test_a_name_with_the_symbols_of_the_question_is_meant(make_names: MakeNames) -> None:

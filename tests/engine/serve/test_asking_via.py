@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import re
 import socket
 import subprocess
@@ -154,6 +155,16 @@ def test_a_server_that_is_not_there_is_named_once(unused_url) -> None:
     assert result.exit_code == 1
     assert result.stderr.count("no server can be reached at") == 1
     assert "kbqa serve" in result.stderr
+
+
+def test_what_is_no_json_is_not_printed(other_server) -> None:
+    trace = {"batch_size": 1, "cached": False}
+    record = {"id": "1", "status": "answered", "seconds": {}, "trace": trace, "confidence": 0.5}
+    other_server.answers(record)
+    other_server.answers({**record, "confidence": math.nan})
+    assert json.loads(ask(MONEY, "--json", "--via", other_server.url).stdout)["confidence"] == 0.5
+    result = ask(MONEY, "--json", "--via", other_server.url)
+    assert (result.exit_code, result.stdout) == (1, "")
 
 
 @pytest.mark.parametrize(
