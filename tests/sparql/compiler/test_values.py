@@ -119,6 +119,11 @@ def test_comparisons_are_short_enough_to_read() -> None:
     )
 
 
+def test_a_code_is_compared_by_its_letters() -> None:
+    assert comparison("?v", "=", LiteralTerm("012")) == 'STR(?v) = "012"'
+    assert comparison("?v", "!=", LiteralTerm("012")) == 'COALESCE(!(STR(?v) = "012"), true)'
+
+
 def test_values_block() -> None:
     block = values_block("?b1", (LiteralTerm('a "b"'), LiteralTerm("c", language="en")))
     assert block == 'VALUES ?b1 { "a \\"b\\"" "c"@en }'
