@@ -98,11 +98,6 @@ def test_equal_literals(literal: LiteralTerm, texts: str) -> None:
     assert len(set(equal)) == len(equal)
 
 
-def test_a_number_equals_a_year_beyond_9999() -> None:
-    assert LiteralTerm("12000", "gYear") in equal_literals(LiteralTerm("12000"))
-    assert LiteralTerm("12", "gYear") not in equal_literals(LiteralTerm("12"))
-
-
 def test_a_bare_year_equals_dates_and_numbers() -> None:
     datatypes = {literal.datatype for literal in equal_literals(LiteralTerm("1980"))}
     assert datatypes >= {None, "gYear", "dateTime", "integer", "float"}
