@@ -44,7 +44,7 @@ from kbqa.sparql.queries.templates import (
     relations_query,
     types_query,
 )
-from kbqa.sparql.terms import Term, iri, is_well_formed, term_order
+from kbqa.sparql.terms import LiteralTerm, Term, iri, is_well_formed, term_order
 
 if TYPE_CHECKING:
     from kbqa.kb.names.search import EndpointNames
@@ -126,7 +126,7 @@ class SparqlEndpoint:
             return boolean
         table = self._read_table(answer)
         if table.variables != (_VIRTUOSO_ASK,):
-            raise MalformedResult(f"{self.description} answered an ASK query with rows")
+            raise self._malformed("an ASK query with rows")
         return bool(table.rows)
 
     def relations(
@@ -277,14 +277,14 @@ class SparqlEndpoint:
         """Return what must be an IRI."""
         if isinstance(term, str) and not term.startswith("_:"):
             return term
-        raise MalformedResult(f"{self.description} answered with {term} where an IRI must be")
+        shown = repr(term.text) if isinstance(term, LiteralTerm) else term or "nothing"
+        raise self._malformed(f"with {shown[:200]} where an IRI must be")
 
     def _count(self, query: str) -> int:
         """Run a query for one number."""
         rows = self._rows(query, 1)
         if (count := read_count(rows)) is None:
-            words = str(rows)[:200]
-            raise MalformedResult(f"{self.description} answered with {words}, not with a count")
+            raise self._malformed(f"with {str(rows)[:200]}, not with a count")
         return count
 
     def _rows(self, query: str, columns: int, timeout_s: float | None = None) -> Rows:
@@ -294,9 +294,9 @@ class SparqlEndpoint:
         """
         table = self._table(query, self._timeout_s if timeout_s is None else timeout_s, None)
         if len(table.variables) != columns:
-            raise MalformedResult(
-                f"{self.description} answered with {len(table.variables)} columns, and the query "
-                f"asks for {columns}. Does a cache stand before it?"
+            raise self._malformed(
+                f"with {len(table.variables)} columns, and the query asks for {columns}. "
+                "Does a cache stand before it?"
             )
         for *nodes, _ in table.rows:
             for node in nodes:
@@ -324,7 +324,9 @@ class SparqlEndpoint:
         try:
             return Table(*rows_from_json(answer.json))
         except ValueError as error:
-            words = str(error)
-            for address in self._addresses:
-                words = address.hide(words)
-            raise MalformedResult(f"{self.description} answered with {words}") from error
+            raise self._malformed(f"with {error}") from error
+
+    def _malformed(self, words: str) -> MalformedResult:
+        for address in self._addresses:
+            words = address.hide(words)
+        return MalformedResult(f"{self.description} answered {words}")

@@ -35,7 +35,6 @@ _NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 _NUMBER_SHAPE = "^[-+]?[0-9]*[.]?[0-9]+([eE][-+]?[0-9]+)?$"
 _NUMBER_OR_DATE = f"^[-+]?[0-9]*[.]?[0-9]+([eE][-+]?[0-9]+|{DATE_REST})?$"
 _WHOLE = re.compile(r"[-+]?\d+", re.ASCII)
-_LATE_YEAR = re.compile(r"-?[1-9]\d{4,}", re.ASCII)  # no date by its shape
 _CODE = re.compile(r"0\d+", re.ASCII)
 _DOUBLE = f"<{XSD_NS}double>"
 _STRING = f"<{XSD_NS}string>"
@@ -135,9 +134,8 @@ def language_filter(variable: str, language: str) -> str:
 def equal_literals(value: LiteralTerm) -> tuple[LiteralTerm, ...]:
     """List the literals with the same value, as a dump may have written them.
 
-    Rare ways to write a number, such as ``+5``, and languages other than English pass only
-    `comparison`, and so does a date with a language: in a VALUES block, Virtuoso loses a text with
-    a language beside typed values that are equal.
+    Rare ways to write a number, such as ``+5``, and texts with a language, pass only `comparison`.
+    In a VALUES block beside equal numbers, Virtuoso loses a text with a language, or fails.
 
     >>> sorted({literal.text for literal in equal_literals(LiteralTerm("12.0"))})
     ['12', '12.0']
@@ -149,16 +147,10 @@ def equal_literals(value: LiteralTerm) -> tuple[LiteralTerm, ...]:
         literals += date_literals(value.text)
     if is_number(value):
         forms = [] if _is_code(value) else _number_forms(value.text)
-        plain = forms[0] if forms else value.text
-        # Virtuoso reads "12.5" typed as an integer as 12.
-        datatypes = _NUMBER_TYPES if _WHOLE.fullmatch(plain) else _FRACTION_TYPES
-        literals += [LiteralTerm(text) for text in forms]
-        # Engines find typed numbers by value, however they are written.
-        literals += [LiteralTerm(plain, datatype) for datatype in datatypes]
-        if value.datatype is None and _LATE_YEAR.fullmatch(value.text):
-            literals.append(LiteralTerm(value.text, "gYear"))
-    if value.datatype is None and not is_date(value):
-        literals += [LiteralTerm(each.text, language="en") for each in literals]
+        for text in (value.text, *forms):
+            # Virtuoso reads "12.5" typed as an integer as 12.
+            datatypes = _NUMBER_TYPES if _WHOLE.fullmatch(text) else _FRACTION_TYPES
+            literals += [LiteralTerm(text, datatype) for datatype in (None, *datatypes)]
     literals.append(value)
     return tuple(dict.fromkeys(literals))
 

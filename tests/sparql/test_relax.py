@@ -291,6 +291,28 @@ def test_a_leaf_behind_two_forks_is_told_by_the_first_way() -> None:
     assert leaf == Constraint(0, (Hop("e.f"), Hop("a.b")), IsEntity(Entity("A")))
 
 
+def test_a_leaf_of_a_fork_within_a_fork_is_told_with_the_hops_to_it() -> None:
+    inner = Fork((Way((Hop("e.f"), Hop("g.h")), (number("3"),)), Way((Hop("i.j"),))))
+    outer = Fork((Way((Hop("k.l"), inner)), Way((Hop("m.n"),))))
+    (leaf,) = leaves(Crp(Entity("Kenya"), (outer,)))
+    assert leaf == number("3", 0, (Hop("k.l"), Hop("e.f"), Hop("c.d")))
+
+
+@pytest.mark.parametrize("is_in_fork", [False, True])
+def test_a_label_to_which_only_a_negated_branch_refers_is_kept(is_in_fork: bool) -> None:
+    labelled = Constraint(1, (Hop("r.s"),), None, label="a")
+    is_not_a = Constraint(1, (Hop("v.w"),), IsNode(NodeRef("a")), negated=True)
+    if is_in_fork:
+        ways = (Way((Hop("e.f"),), (labelled, A, is_not_a)), Way((Hop("g.h"),)))
+        full = Crp(Entity("Kenya"), (Fork(ways),))
+    else:
+        full = crp(labelled, A, Constraint(1, (Hop("t.u"),), None, (B, is_not_a)))
+    last = list(relaxations(full))[-1].crp
+    kept = last.path[0].ways[0].constraints if is_in_fork else last.constraints
+    assert labelled in kept
+    assert A not in kept
+
+
 def test_the_least_trusted_leaf_goes_first() -> None:
     trust = {A: 0.5, B: 1.0, C: 0.9}
     steps = relaxations(crp(A, B, C), lambda leaf: trust.get(leaf, 1.0))
@@ -415,3 +437,11 @@ def test_a_comparison_of_entities_is_not_relaxed() -> None:
     full = crp(Constraint(1, (), AnyOf(tuple((each,) for each in named))), order=ORDER)
     assert [step.crp for step in relaxations(full)] == [full]
     assert len(list(relaxations(replace(full, order=None)))) == 2
+
+
+def test_alternatives_behind_a_hop_are_no_compared_entities() -> None:
+    named = (Constraint(1, (), IsEntity(Entity(name))) for name in ("Spain", "Germany"))
+    either = AnyOf(tuple((each,) for each in named))
+    full = crp(Constraint(1, (Hop("r.s"),), either), order=ORDER)
+    assert compared_entities(full) == ()
+    assert len(list(relaxations(full))) > 1

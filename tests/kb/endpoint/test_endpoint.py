@@ -454,6 +454,12 @@ def test_a_value_that_is_no_term_is_named_with_its_endpoint(
         SparqlEndpoint(server.url).select(QUERY)
 
 
+def test_a_literal_where_an_iri_must_be_is_named(server: _Server) -> None:
+    server.answer = _reply(200, JSON, _result([{"type": "literal", "value": "a.b"}]))
+    with pytest.raises(MalformedResult, match=r"answered with 'a\.b' where an IRI must be$"):
+        SparqlEndpoint(server.url).relations("m.0a", "out")
+
+
 ODD = st.one_of(
     st.none(),
     st.booleans(),

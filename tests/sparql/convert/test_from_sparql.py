@@ -528,6 +528,7 @@ def test_union_on_the_main_path(where: str, path: tuple[Any, ...]) -> None:
         ("FILTER NOT EXISTS { ?x ns:c.d ?y . ?y ns:e.f ?y }", "unsupported filter"),
         ("FILTER NOT EXISTS { ns:m.0b ns:c.d ?y }", "unsupported filter"),
         ("FILTER (str(?x) = ns:m.0b)", "unsupported filter"),
+        ("?x ns:c.d ?y FILTER (str(?x) = ?y)", "unsupported filter"),
         ("?x ns:c.d ?n } ORDER BY str(?n) LIMIT 1 #", "unsupported order"),
         ("?x ns:c.d ?n } ORDER BY ?n LIMIT 2 #", "unsupported order"),
         ("?x ns:c.d ?n } ORDER BY ?n LIMIT 1 OFFSET 1 #", "unsupported order"),
