@@ -101,7 +101,8 @@ def listen(host: str, port: int) -> socket.socket:
 
 def _say(text: str) -> None:
     """Tell whoever started the server; stderr is where commands put what is no result."""
-    print(text, file=sys.stderr, flush=True)  # noqa: T201
+    with suppress(OSError):  # a log on a full disk stops no server
+        print(text, file=sys.stderr, flush=True)  # noqa: T201
 
 
 def _end_threads() -> None:
