@@ -106,14 +106,17 @@ def chat_options(command: Command) -> Command:
         metavar="NAME",
         help="The general model's name on its server, such as gpt-4o-mini.",
     )
+    @click.option("--no-llm-cache", is_flag=True, help="Do not use or write the reply cache.")
     @functools.wraps(command)
-    def with_chat(*args: object, llm: str | None, llm_model: str | None, **rest: object) -> None:
+    def with_chat(
+        *args: object, llm: str | None, llm_model: str | None, no_llm_cache: bool, **rest: object
+    ) -> None:
         if rest.get("via") is None:  # a server that is asked has a general model of its own
             if llm is not None:
                 check_key("llm", llm, _KEY_VARIABLE)
             elif llm_model is not None:
                 check_key("llm_model", "OpenAI's own server", _KEY_VARIABLE)
-        command(*args, chat=ChatChoice(llm, llm_model), **rest)
+        command(*args, chat=ChatChoice(llm, llm_model, is_cached=not no_llm_cache), **rest)
 
     return with_chat
 
@@ -156,7 +159,6 @@ def chat_limits(command: Command) -> Command:
         metavar="S",
         help="Time limit of a request to it, in seconds.",
     )
-    @click.option("--no-llm-cache", is_flag=True, help="Do not use or write the reply cache.")
     @functools.wraps(command)
     def with_limits(
         *args: object,
@@ -166,7 +168,6 @@ def chat_limits(command: Command) -> Command:
         llm_calls: int | None,
         llm_concurrency: int,
         llm_timeout: float,
-        no_llm_cache: bool,
         **rest: object,
     ) -> None:
         chat = replace(
@@ -176,7 +177,6 @@ def chat_limits(command: Command) -> Command:
             limit_calls=llm_calls,
             concurrency=llm_concurrency,
             timeout_s=llm_timeout,
-            is_cached=not no_llm_cache,
         )
         command(*args, chat=chat, **rest)
 

@@ -185,15 +185,21 @@ _LISTS = re.compile(
 def _lacks_a_topic(read: _Read, crp: Crp, given: Set[str]) -> str | None:
     """Object to a question that names nothing of the path, or that only names something."""
     unnamed = "the question does not say whose; name it, as in “the population of Kenya”"
-    named = (each for each in crp.entities() if each.mid is None or is_mid(each.mid))
-    if any(each.mid in given or _position(read, each) is not None for each in named):
+    entities = [each for each in crp.entities() if each.mid is None or is_mid(each.mid)]
+    if any(each.mid in given or _is_named(read, each) for each in entities):
         rest = _FOLLOWS_UP.sub("", read.masked).strip("_ ?!.,")
         names_only = _FOLLOWS_UP.match(read.masked) is not None and not rest
         return f"it does not say what is asked about {crp.topic}" if names_only else None
     if _FOLLOWS_UP.match(read.masked) or _WITHOUT_ANTECEDENT.search(read.masked):
         return unnamed
-    is_bare = len(crp.path) > 1 and not crp.constraints and crp.order is None
-    return unnamed if is_bare and not _LISTS.search(read.masked) else None
+    is_class = not entities and len(crp.path) > 1 and not crp.constraints and crp.order is None
+    return unnamed if is_class and not _LISTS.search(read.masked) else None
+
+
+def _is_named(read: _Read, entity: Entity) -> bool:
+    """Return whether a question has a word of an entity's name, or of what it calls it."""
+    said = f"{entity} {read.said[entity]}".lower()
+    return any(len(word) > 2 and _occurs(word, read.text) for word in re.findall(r"\w+", said))
 
 
 _ASKS_WHY = re.compile(r"(?:(?:and|so|but) )?(?:why|how come)\b")

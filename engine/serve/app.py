@@ -5,6 +5,7 @@ import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from importlib.metadata import version
 
 from fastapi import FastAPI, Request, Response
@@ -18,6 +19,7 @@ from kbqa.engine.serve.metrics import Metered, Metrics
 from kbqa.engine.serve.page import pages
 from kbqa.engine.serve.problems import MEDIA_TYPE, Problem, log_problem, problem_of
 from kbqa.engine.serve.routes import ask, docs, entities, health, openai_chat, sparql
+from kbqa.engine.serve.routes.parts import read_accept
 from kbqa.engine.serve.service import Service
 from kbqa.sparql.errors import KbqaError
 
@@ -87,6 +89,8 @@ async def _answer_error(request: Request, error: Exception) -> Response:
     problem = _problem(error, request.app.state.service.graph.description)
     if isinstance(error, KbqaError):  # uvicorn logs all others
         log_problem(error, problem, visit.request_id)
+    if request.method == "GET" and read_accept(request).get("text/html", 0.0) > 0:
+        return await pages.show_problem(request.app.state.service, visit, problem)
     record = problem.to_dict(visit.request_id)
     headers = dict(getattr(error, "headers", None) or {})
     if problem.retry_after is not None:
@@ -100,7 +104,9 @@ async def _answer_error(request: Request, error: Exception) -> Response:
 def _problem(error: Exception, graph: str) -> Problem:
     if isinstance(error, HTTPException):
         code, title = _REFUSED.get(error.status_code, ("invalid", "The request is not valid"))
-        return Problem(error.status_code, code, title, error.detail)
+        is_plain = error.detail == HTTPStatus.NOT_FOUND.phrase
+        detail = "There is nothing at this address; /docs lists those there are."
+        return Problem(error.status_code, code, title, detail if is_plain else error.detail)
     if isinstance(error, RequestValidationError):
         found = [
             f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}"

@@ -1,7 +1,6 @@
 """Count how often the checks of a question's words doubt or leave out a right or wrong path.
 
-    python -m tools.fit.operator_words --store slice --data webqsp.train.jsonl.gz \\
-        --data cwq.dev.jsonl.gz
+    python -m tools.fit.operator_words --store slice --data webqsp.train.jsonl.gz
 
 Reads the questions and their published paths as `kbqa train-crp` does. A line of the table has, for
 one file: the share of right paths that are doubted, which should be none; and the share doubted

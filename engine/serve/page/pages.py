@@ -213,6 +213,11 @@ async def _show(
     return HTMLResponse(html, 200 if problem is None else problem.status, headers)
 
 
+async def show_problem(service: Service, visit: Visit, problem: Problem) -> HTMLResponse:
+    """Show people what is wrong with an address that they opened."""
+    return await _show("home.html", service, visit, Asking(), problem=problem)
+
+
 def _problem(error: Exception, service: Service, visit: Visit) -> Problem:
     problem = problem_of(error, service.graph.description)
     if not isinstance(error, ServerBusy):

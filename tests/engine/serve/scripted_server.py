@@ -1,7 +1,7 @@
 """A real server on loopback, over a real store, with a scripted model.
 
-As a program it is `kbqa serve` with that model: `python scripted_server.py STORE SECONDS`, where
-each batch of the model takes so many seconds.
+As a program it is `kbqa serve` with that model: `python scripted_server.py STORE SECONDS [PORT]`,
+where each batch of the model takes so many seconds.
 """
 
 import socket
@@ -130,13 +130,13 @@ def running_server(
             assert not thread.is_alive()
 
 
-def main(store: Path, seconds: float) -> None:
+def main(store: Path, seconds: float, port: int) -> None:
     model, metrics = PacedGenerator(), Metrics()
     model.seconds = seconds
     with closing(open_graph(store, workers=2, low_priority=True)) as aside:
         service = Service(partial(scripted_engine, store, model), aside, Settings(), metrics)
-        run_server(make_app(service, metrics, Access()), service, "127.0.0.1", 0, ())
+        run_server(make_app(service, metrics, Access()), service, "127.0.0.1", port, ())
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), float(sys.argv[2]))
+    main(Path(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]) if sys.argv[3:] else 0)

@@ -233,6 +233,27 @@ def test_scripts_and_style_are_served_and_load_nothing_from_elsewhere(server: "R
         assert not re.search(r"https?://(?!rdf\.freebase\.com/ns/)", text)
 
 
+@pytest.mark.parametrize(
+    ("address", "status", "said"),
+    [
+        ("/no/such/page", 404, "There is nothing at this address"),
+        ("/api/v1/entities/m.0nothing", 404, "the graph has no entity m.0nothing"),
+        ("/api/v1/ask", 422, "query.q: Field required"),
+    ],
+)
+def test_a_browser_is_shown_a_page_where_a_program_reads_json(
+    server: "Running", address, status, said
+) -> None:
+    browsers = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
+    page = fetch(server, address, status, Accept=browsers)
+    assert said in page.words
+    assert page.all("form")
+    for accept in ("*/*", "application/json", "text/html;q=0, */*"):
+        read = server.client.get(address, headers={"Accept": accept})
+        assert read.headers["content-type"] == "application/problem+json"
+        assert (read.status_code, said in read.json()["detail"]) == (status, True)
+
+
 def test_a_challenge_may_ask_at_the_root(server: "Running") -> None:
     from kbqa.engine.serve.app import DEFAULT_DATASET
 

@@ -2,11 +2,13 @@
 
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -86,3 +88,31 @@ def test_a_port_that_is_taken_is_named(httpx, server, small_store) -> None:
 
     with pytest.raises(KbqaError, match=f"cannot listen on 127.0.0.1 port {port}"):
         listen("127.0.0.1", int(port))
+
+
+def test_a_log_on_a_full_disk_does_not_stop_the_server(httpx, small_store) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [sys.executable, str(PROGRAM), str(small_store), "0", str(port)]
+    with (
+        Path("/dev/full").open("w") as full,
+        subprocess.Popen(command, stderr=full) as server,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}") as client,
+    ):
+        try:
+            ends_at = time.monotonic() + 60
+            while time.monotonic() < ends_at and server.poll() is None:
+                with suppress(httpx.TransportError):
+                    if client.get("/readyz").status_code == 200:
+                        break
+                time.sleep(0.05)
+            assert client.get("/readyz").status_code == 200
+            server.send_signal(signal.SIGTERM)
+            assert server.wait(20) == 0
+        finally:
+            server.kill()
+
+
+@pytest.mark.parametrize("command", ["ask", "serve", "mcp", "eval"])
+def test_each_command_that_asks_a_general_model_can_leave_its_replies_uncached(command) -> None:
+    assert "--no-llm-cache" in CliRunner().invoke(main, [command, "--help"]).output

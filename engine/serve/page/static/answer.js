@@ -77,12 +77,28 @@ function moveInGraph(event) {
   reachable.sort((a, b) => far(a) - far(b))[0]?.focus();
 }
 
+async function copyText(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    // Over plain http there is no clipboard, but a selection can be copied.
+    const [field, focused] = [make("textarea", { className: "unseen", value: text }), document.activeElement];
+    document.body.append(field);
+    field.select();
+    const isCopied = document.execCommand("copy");
+    field.remove();
+    focused?.focus();
+    return isCopied;
+  }
+}
+
 function offerTools(article) {
   const [copy, json] = [one("[data-copy]", article), one("[data-json]", article)];
   copy.addEventListener("click", async () => {
     const names = all("[data-answer] bdi", article).map((each) => each.textContent);
-    await navigator.clipboard.writeText(names.join("\n") || one(".big, .nothing", article).textContent);
-    copy.textContent = "Copied";
+    const isCopied = await copyText(names.join("\n") || one(".big, .nothing", article).textContent);
+    copy.textContent = isCopied ? "Copied" : "Not copied: the browser refuses";
   });
   json.addEventListener("click", () => {
     const open = one("pre.json", article);

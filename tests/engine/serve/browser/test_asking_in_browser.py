@@ -233,3 +233,34 @@ def test_what_was_dropped_is_struck_through(server, visit, shoot) -> None:
     expect(article.locator(".sentences s")).to_contain_text("above 999999999")
     expect(article.locator(".relaxed")).to_be_visible()
     shoot(page, "relaxed")
+
+
+@pytest.mark.parametrize("width", [320, 700, 1400])
+def test_the_json_of_an_answer_is_no_wider_than_the_page(server, visit, width) -> None:
+    page = visit(server, viewport={"width": width, "height": 800}).page
+    article = ask(page, LARGEST)
+    article.locator("[data-json]").click()
+    expect(article.locator("pre.json")).to_contain_text('"answers"')
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    wide = "(each) => each.getBoundingClientRect().right <= document.documentElement.clientWidth"
+    assert article.locator("pre.json").evaluate(wide)
+
+
+@pytest.mark.parametrize("is_allowed", [True, False])
+def test_copying_works_without_a_clipboard_or_says_that_it_does_not(
+    server, visit, is_allowed
+) -> None:
+    page = visit(server).page
+    # As over plain http on a network.
+    page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
+    copied = """(isAllowed) => {
+        const copy = document.execCommand.bind(document);
+        document.addEventListener("copy", () => { window.copied = getSelection().toString(); });
+        document.execCommand = (name) => isAllowed && copy(name);
+    }"""
+    page.evaluate(copied, is_allowed)
+    article = ask(page, LARGEST)
+    button = article.locator("[data-copy]")
+    button.click()
+    expect(button).to_have_text("Copied" if is_allowed else "Not copied: the browser refuses")
+    assert page.evaluate("window.copied") == ("Nairobi" if is_allowed else None)
