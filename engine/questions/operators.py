@@ -173,7 +173,7 @@ def _read(question: str, crp: Crp, mentions: Mapping[str, str]) -> _Read:
 
 _FOLLOWS_UP = re.compile(r"(?:and|so|but|what about|how about)\b")
 _WITHOUT_ANTECEDENT = re.compile(
-    r"\b(?:his|her|hers|him|he|she|(?:of|between) (?:those|these|them)|those|these|they|them)\b"
+    r"\b(?:his|her|hers|him|he|she|(?:of|between) (?:those|these|them)|those|these|(?<!do )they|them)\b"
     r"|(?<!is )(?<!are )(?<!was )(?<!were )\bthere\b"
     r"|^(?:(?!\b(?:which|what(?! (?:is|are|was|were)\b)|whose)\b).)*\b(?:it|its|their)\b"
 )

@@ -363,8 +363,7 @@ def _check_not_replaced(directory: Path, manifest: Mapping[str, object], descrip
         is_same = False
     if not is_same:
         raise StoreError(
-            f"{description} was replaced after it was opened. "
-            "Open it again; a server must be started again."
+            f"{description} was replaced after it was opened. Open it again, or restart the server."
         )
 
 

@@ -124,8 +124,9 @@ def _load(tmp_path: Path, *triples: str, name: str = "dump.nt") -> StoreLayout:
 def test_a_dump_of_something_else_is_a_problem(tmp_path: Path) -> None:
     layout = _load(
         tmp_path,
-        f'<{FREEBASE_NS}m.0a>\t<{FREEBASE_NS}a.b.c>\t"x"\t',
-        *(f'<http://example.org/{at}>\t<http://example.org/p>\t"x"\t' for at in range(9)),
+        # A load looks at the first 1,000 lines.
+        *(f'<{FREEBASE_NS}m.0a>\t<{FREEBASE_NS}a.b.c>\t"{at}"\t' for at in range(1000)),
+        *(f'<http://example.org/{at}>\t<http://example.org/p>\t"x"\t' for at in range(9000)),
     )
     findings = _findings(layout)
     assert findings["vocabulary"].status == "problem"
