@@ -13,6 +13,7 @@ import sys
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, cast
 
 import click
@@ -124,6 +125,8 @@ class _Commands(Mapping[str, click.Command]):
 
 class _LazyGroup(click.Group):
     def main(self, *args: Any, **kwargs: Any) -> Any:
+        if sys.stdin is None:  # it is closed, which is as good as empty
+            sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115 (until the end)
         try:
             try:
                 return super().main(*args, **kwargs)

@@ -173,6 +173,30 @@ def test_a_closed_output_is_no_error() -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ("sparql -", 2, "Error: not a SPARQL query: it contains no SELECT or ASK\n"),
+        ("crp show -", 0, ""),
+        ("link -", 0, ""),
+        ("load-freebase - --store {folder}/new", 1, "Error: - is empty.\n"),
+    ],
+)
+def test_a_closed_input_is_an_empty_one(
+    tmp_path: Path, small_store: Path, arguments: str, code: int, message: str
+) -> None:
+    command = f"{sys.executable} -m kbqa.engine.cli {arguments.format(folder=tmp_path)} <&-"
+    done = subprocess.run(
+        command,
+        shell=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "KBQA_STORE": str(small_store)},
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", message)
+
+
 @needs_full
 @pytest.mark.parametrize("ending", ["2>/dev/full", "2>&-"], ids=["full", "closed"])
 @pytest.mark.parametrize(
