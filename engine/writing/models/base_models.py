@@ -11,11 +11,10 @@ from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from kbqa.engine.writing.models.gguf_checkpoint import write_checkpoint
-from kbqa.kb.cache import cache_directory
+from kbqa.kb.cache import building_folder, cache_directory, sync
 from kbqa.sparql.errors import ModelError
 
 logger = logging.getLogger(__name__)
@@ -199,19 +198,23 @@ def make_once(directory: Path, make: Callable[[Path], object]) -> Path:
     Raises:
         ModelError: It cannot be written.
     """
-    if directory.is_dir():
+    if _is_made(directory):
         return directory
     logger.info("making %s, once", directory)
-    place, prefix = directory.parent, f"{directory.name}."
     try:
-        place.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(prefix=prefix, dir=place, ignore_cleanup_errors=True) as partial:
-            make(Path(partial))
-            Path(partial).rename(directory)
+        with building_folder(directory) as partial:
+            make(partial)
+            sync(partial)
+            partial.rename(directory)
     except OSError as error:
-        if not directory.is_dir():  # else another process was faster, with the same result
+        if not _is_made(directory):  # else another process was faster, with the same result
             raise ModelError(f"{directory} cannot be written: {error}") from error
     return directory
+
+
+def _is_made(directory: Path) -> bool:
+    """Whether a folder is there and not emptied."""
+    return directory.is_dir() and any(directory.iterdir())
 
 
 def quiet_transformers() -> None:

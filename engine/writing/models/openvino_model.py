@@ -83,7 +83,11 @@ def compile_model(
     if threads is not None:
         settings["INFERENCE_NUM_THREADS"] = threads
     try:
-        model = Core().compile_model(str(folder / _GRAPH), "CPU", settings)
+        try:
+            model = Core().compile_model(str(folder / _GRAPH), "CPU", settings)
+        except RuntimeError:
+            # Processes that write OpenVINO's cache at once may get into each other's way.
+            model = Core().compile_model(str(folder / _GRAPH), "CPU", settings)
     except RuntimeError as error:
         reason = " ".join(str(error).split())
         raise ModelError(
