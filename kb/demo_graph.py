@@ -8,11 +8,10 @@ import hashlib
 import json
 import logging
 import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from kbqa.kb.cache import cache_directory
+from kbqa.kb.cache import building_folder, cache_directory
 from kbqa.kb.store.layout import SCHEMA_VERSION, StoreLayout
 from kbqa.sparql.errors import StoreError
 
@@ -56,16 +55,12 @@ def _build(directory: Path) -> None:
     if directory.exists():
         logger.warning("the demo graph's store in %s is damaged and is built again", directory)
     logger.info("building the demo graph's store, once, in %s", directory)
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    building = Path(tempfile.mkdtemp(prefix=f"{directory.name}.", dir=directory.parent))
-    try:
+    with building_folder(directory) as building:
         load_freebase([DEMO_DUMP], building)
         (building / _SIZES).write_text(json.dumps(_sizes(building)), encoding="utf-8")
         # Another process may have been first, and its store is as good.
         if not _is_whole(directory):
             _replace(directory, building)
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
 
 
 def _replace(directory: Path, built: Path) -> None:

@@ -17,7 +17,6 @@ from kbqa.kb.commands.options import GraphChoice
 from kbqa.sparql.errors import ModelError
 from kbqa.training.data.training_set import Fold
 from kbqa.training.writer.config import (
-    ALL_LAYERS,
     FULL_LEARNING_RATE,
     PRESETS,
     Preset,
@@ -120,6 +119,8 @@ def config_options(command: Command) -> Command:
         if settings.get("start"):
             settings |= _settings_of_start(settings)
             if not by_reward:  # Training by reward reads the prompt of its start itself.
+                dropout = adapter_config(Path(settings["start"])).get("lora_dropout", 0.0)
+                settings.setdefault("lora_dropout", dropout)
                 settings.setdefault("suggested_relations", _shown_by_start(settings["start"]))
         command(*args, config=replace(_DEFAULT, **settings), **rest)
 
@@ -219,10 +220,12 @@ def _settings_of_start(settings: dict[str, Any]) -> dict[str, Any]:
             "base": config["base_model_name_or_path"],
             "lora_rank": config["r"],
             "lora_alpha": config["lora_alpha"],
-            "lora_targets": ALL_LAYERS if isinstance(layers, str) else tuple(sorted(layers)),
+            "lora_targets": (layers,) if isinstance(layers, str) else tuple(sorted(layers)),
         }
-    except KeyError as error:
-        raise ModelError(f"{folder}: the adapter's configuration has no {error}") from None
+        replace(_DEFAULT, **decided)
+    except (KeyError, TypeError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise ModelError(f"the adapter in {folder} cannot be trained further: {reason}") from None
     for name, value in decided.items():
         given = settings.get(name, value)
         if name != "start" and _shown(given) != _shown(value):

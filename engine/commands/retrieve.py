@@ -11,7 +11,7 @@ from kbqa.engine.commands.run_options import RunChoice, run_options, watched
 from kbqa.engine.methods.settings import read_settings, split_settings
 from kbqa.engine.retrieval.pooling_settings import Mechanism, PoolingSettings, Shown
 from kbqa.engine.retrieval.scorer import ScorerName
-from kbqa.engine.writing.models.base_models import require_retrieval_extra
+from kbqa.engine.writing.models.base_models import require_embedding_packages
 from kbqa.kb.commands.options import GraphChoice, graph_options
 from kbqa.kb.commands.text import print_note
 from kbqa.kb.names.search import open_names
@@ -89,7 +89,7 @@ def retrieve(
     pooling = _pooling(settings, mechanism)
     questions = run.read(file)
     output = run.checked_output()
-    require_retrieval_extra()
+    require_embedding_packages("retrieving triples")
 
     from kbqa.engine.evaluation.progress import RetrievalProgress
     from kbqa.engine.evaluation.retrieve import QuestionRetrieval, RetrievalConfig, retrieve_set

@@ -174,7 +174,10 @@ class Embedder:
         """Read vectors from the cache; embed and cache the missing ones."""
         import numpy as np
 
-        kept = self._cache.read(texts)
+        size = self._model.width * np.dtype(np.float32).itemsize
+        kept = {
+            text: vector for text, vector in self._cache.read(texts).items() if len(vector) == size
+        }
         self._vectors.update((text, np.frombuffer(kept[text], np.float32)) for text in kept)
         new = [text for text in texts if text not in kept]
         if new:

@@ -11,10 +11,13 @@ from pathlib import Path
 
 def git_revision() -> str | None:
     """Return the commit of the checkout that this code runs from; None if it is installed."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():  # installed, maybe in a folder of somebody's checkout
+        return None
     try:
         done = subprocess.run(
             ["git", "rev-parse", "HEAD"],
-            cwd=Path(__file__).resolve().parent,
+            cwd=root,
             capture_output=True,
             text=True,
             check=True,

@@ -6,13 +6,15 @@ it and a linear output over the mean of the last layer.
 Source: Nogueira and Cho 2019, cross-encoders that rank; Hu et al. 2022, LoRA.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from kbqa.engine.embedding.bert import Bert, linear, load_minilm, tanh_gelu
 from kbqa.engine.files.json_file import read_json
-from kbqa.engine.files.manifest import file_sha256
+from kbqa.engine.writing.models.adapter_files import files_sha256
+from kbqa.engine.writing.models.checkpoint_weights import merge_lora
 from kbqa.sparql.errors import ModelError
 
 if TYPE_CHECKING:
@@ -31,8 +33,12 @@ SETTINGS_FILE = "adapter.json"
 
 SCHEMA_VERSION = 2
 
+_MATRIX = re.compile(r"(.+)\.lora_([AB])")
 
-class _Settings(NamedTuple):
+
+class AdapterSettings(NamedTuple):
+    """What the file of an adapter's settings holds."""
+
     scale: float
 
 
@@ -66,7 +72,7 @@ class CrossEncoder:
         try:
             adapter = load_file(folder / ADAPTER_FILE)
             settings = read_json(
-                folder / SETTINGS_FILE, _Settings, ModelError, schema_version=SCHEMA_VERSION
+                folder / SETTINGS_FILE, AdapterSettings, ModelError, schema_version=SCHEMA_VERSION
             )
             merged = merge_adapter(weights, adapter, settings.scale)
             return cls(merged, tokenizer, adapter_revision(folder))
@@ -82,12 +88,12 @@ class CrossEncoder:
 
 
 def adapter_revision(folder: Path) -> str:
-    """Hash the weights of an adapter, to tell it from others.
+    """Hash an adapter and its scale, to tell it from others.
 
     Raises:
         OSError: They cannot be read.
     """
-    return file_sha256(folder / ADAPTER_FILE)[:8]
+    return files_sha256([folder / ADAPTER_FILE, folder / SETTINGS_FILE])[:8]
 
 
 def merge_adapter(weights: "Weights", adapter: "Weights", scale: float) -> dict[str, "Floats"]:
@@ -96,15 +102,12 @@ def merge_adapter(weights: "Weights", adapter: "Weights", scale: float) -> dict[
     Args:
         weights: Of the model.
         adapter: For each adapted ``NAME.weight`` of them, ``NAME.lora_A`` of shape (rank, inputs)
-            and ``NAME.lora_B`` of shape (outputs, rank); all else is added as it is.
+            and ``NAME.lora_B`` of shape (outputs, rank); and the output, ``head``, which is added.
         scale: Of the products.
+
+    Raises:
+        ValueError: There is anything else in the adapter, or it does not fit the weights.
     """
-    merged = dict(weights)
-    for name, matrix in adapter.items():
-        module, _, kind = name.rpartition(".")
-        if kind == "lora_A":
-            update = adapter[f"{module}.lora_B"] @ matrix
-            merged[f"{module}.weight"] = weights[f"{module}.weight"] + scale * update
-        elif kind != "lora_B":
-            merged[name] = matrix
-    return merged
+    head = {name: adapter[name] for name in adapter if name.startswith("head.")}
+    lora = {name: adapter[name] for name in adapter if name not in head}
+    return {**merge_lora(weights, lora, scale, _MATRIX), **head}

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import pytest
 
 from kbqa.kb import demo_graph
+from kbqa.kb.cache import building_folder
 from kbqa.kb.demo_graph import DEMO_DUMP, demo_store_directory
 from kbqa.kb.names.index import NameIndex
 from kbqa.kb.schema.properties import Schema
@@ -259,6 +260,20 @@ def test_a_damaged_cache_of_the_demo_graph_is_rebuilt(
         assert graph.ask("ASK { ?s ?p ?o }")
         assert names.lookup("Jamaica")
         assert graph.all_relations()
+
+
+def test_what_a_killed_cold_start_left_is_removed(small_demo: Path) -> None:
+    directory = small_demo / "made"
+    left = small_demo / "made.killed"
+    (left / "building").mkdir(parents=True)
+    os.utime(left, (0, 0))
+    with building_folder(directory) as building:
+        os.utime(building, (0, 0))
+        assert list(small_demo.iterdir()) == [building]
+        with building_folder(directory) as other:
+            assert set(small_demo.iterdir()) == {building, other}  # the first one is at work
+            other.rename(directory)
+    assert list(small_demo.iterdir()) == [directory]
 
 
 def test_a_store_that_was_read_is_not_taken_for_damaged(small_demo: Path) -> None:

@@ -21,11 +21,13 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from kbqa.engine.embedding.bert import minilm_folder
+from kbqa.engine.files.json_file import read_json
 from kbqa.engine.running.cross_encoder import (
     ADAPTER_FILE,
     MAX_TOKENS,
     SCHEMA_VERSION,
     SETTINGS_FILE,
+    AdapterSettings,
     adapter_revision,
 )
 from kbqa.engine.writing.models.base_models import quiet_transformers
@@ -211,10 +213,18 @@ class _Network:
 
         try:
             saved = load_file(folder / ADAPTER_FILE)
+            settings = read_json(
+                folder / SETTINGS_FILE, AdapterSettings, ModelError, schema_version=SCHEMA_VERSION
+            )
+            named = self._named()
+            if settings.scale != self._scale:
+                raise ModelError(f"its scale is {settings.scale:g}, and has to be {self._scale:g}")
+            if {n: t.shape for n, t in saved.items()} != {n: t.shape for n, t in named.items()}:
+                raise ModelError("it was trained with another rank, or other layers")
             with torch.no_grad():
-                for name, each in self._named().items():
+                for name, each in named.items():
                     each.copy_(saved[name])
-        except (OSError, KeyError, RuntimeError, SafetensorError) as error:
+        except (OSError, SafetensorError, ModelError) as error:
             raise ModelError(f"cannot go on from the judge in {folder}: {error}") from error
 
     def save(self, folder: Path) -> None:

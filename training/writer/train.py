@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 
-from kbqa.engine.writing.models.adapter_files import weights_sha256
+from kbqa.engine.writing.models.adapter_files import adapter_sha256
 from kbqa.engine.writing.models.base_models import require_lm_extra
 from kbqa.engine.writing.models.precision import Precision, fastest_precision
 from kbqa.sparql.errors import TrainingError
@@ -21,7 +21,7 @@ from kbqa.training.writer.config import TrainingConfig
 from kbqa.training.writer.loop import TrainingLoop, TrainingResult
 from kbqa.training.writer.processes import Processes
 from kbqa.training.writer.report.training_log import TrainingProgress
-from kbqa.training.writer.run_folder import ADAPTER_WEIGHTS_FILE, RunFolder
+from kbqa.training.writer.run_folder import RunFolder
 
 __all__ = ["TrainingConfig", "TrainingProgress", "TrainingResult", "train_adapter"]
 
@@ -75,7 +75,6 @@ def train_adapter(
 
 def _settings(config: TrainingConfig, split: Split, precision: Precision) -> dict[str, object]:
     """Collect everything that identifies a run."""
-    start = Path(config.start) / ADAPTER_WEIGHTS_FILE
     examples = [
         [example.question, example.target, *example.relations]
         for example in (*split.train, *split.valid)
@@ -83,7 +82,7 @@ def _settings(config: TrainingConfig, split: Split, precision: Precision) -> dic
     return {
         "schema_version": _SCHEMA_VERSION,
         **asdict(config),
-        **({"start_sha256": weights_sha256([start])} if config.start else {}),
+        **({"start_sha256": adapter_sha256(Path(config.start))} if config.start else {}),
         "precision": precision,
         "train_examples": len(split.train),
         "valid_examples": len(split.valid),

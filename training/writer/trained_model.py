@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kbqa.engine.writing.models.adapter_files import weights_sha256
+from kbqa.engine.writing.models.adapter_files import adapter_config, files_sha256, unusual_settings
 from kbqa.engine.writing.models.base_models import base_model, quiet_transformers
+from kbqa.engine.writing.models.merged_checkpoint import UNREADABLE, add_adapter
 from kbqa.engine.writing.models.precision import fastest_precision
 from kbqa.sparql.errors import ModelError
 from kbqa.training.writer.config import ALL_LAYERS, TrainingConfig
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.nn import Parameter
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+_KEPT = ("alpha_pattern", "exclude_modules", "rank_pattern", "use_dora", "use_rslora")
+"""Settings of an adapter to start from that are kept. With others, more is trained or changed than
+the two matrices of each layer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +102,8 @@ class TrainedModel:
         shutil.copymode(path, directory / ADAPTER_WEIGHTS_FILE)
         config = json.loads(path.read_text(encoding="utf-8"))
         config["base_model_name_or_path"] = self.base
-        config["target_modules"].sort()  # PEFT writes a set
+        if isinstance(config["target_modules"], list):
+            config["target_modules"].sort()  # PEFT writes a set
         path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
     def _save_model(self, directory: Path) -> None:
@@ -142,8 +148,6 @@ def load_trained_model(config: TrainingConfig, device: "torch.device") -> Traine
     except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
         reason = " ".join(str(error).split())
         raise ModelError(f"the base model {config.base} cannot be loaded: {reason}") from error
-    if adapted is not None and config.start:
-        _set_start(adapted, Path(config.start))
     if tokenizer.eos_token_id is None:
         raise ModelError(f"the base model {config.base} has no end-of-text token in its tokenizer")
     if tokenizer.pad_token_id is None:
@@ -162,6 +166,8 @@ def load_trained_model(config: TrainingConfig, device: "torch.device") -> Traine
 def _with_adapter(causal: "PreTrainedModel", config: TrainingConfig) -> "PeftModel":
     from peft import LoraConfig, get_peft_model
 
+    if config.start:
+        return _with_start(causal, config)
     targets = config.lora_targets
     return get_peft_model(
         causal,
@@ -175,21 +181,26 @@ def _with_adapter(causal: "PreTrainedModel", config: TrainingConfig) -> "PeftMod
     )
 
 
-def _set_start(adapted: "PeftModel", start: Path) -> None:
-    """Set the weights of the adapter to start from."""
-    from peft import set_peft_model_state_dict
+def _with_start(causal: "PreTrainedModel", config: TrainingConfig) -> "PeftModel":
+    """Add the adapter to start from, with all its settings."""
+    from peft import PeftConfig
     from safetensors import SafetensorError
-    from safetensors.torch import load_file
 
+    start = Path(config.start)
+    unusual = [name for name in unusual_settings(adapter_config(start)) if name not in _KEPT]
+    if unusual:
+        raise ModelError(
+            f"the adapter in {start} sets {', '.join(unusual)}, which kbqa cannot train further. "
+            "Merge it into its base model, and train a new adapter of that with --base."
+        )
     try:
-        weights = load_file(start / ADAPTER_WEIGHTS_FILE)
-        loaded = set_peft_model_state_dict(adapted, weights)
-    except (OSError, RuntimeError, SafetensorError) as error:
+        settings = PeftConfig.from_pretrained(str(start))
+        settings.r, settings.lora_alpha = config.lora_rank, config.lora_alpha
+        settings.lora_dropout = config.lora_dropout
+        return add_adapter(causal, start, settings, is_trainable=True)
+    except (*UNREADABLE, SafetensorError) as error:
         reason = " ".join(str(error).split())
         raise ModelError(f"the adapter in {start} cannot be loaded: {reason}") from error
-    missing = [name for name in loaded.missing_keys if "lora_" in name]
-    if missing or loaded.unexpected_keys:
-        raise ModelError(f"the adapter in {start} does not fit its base model")
 
 
 def _linear_layers(causal: "PreTrainedModel") -> list[str]:
@@ -223,6 +234,6 @@ def _revision(base: str, causal: "PreTrainedModel") -> str | None:
     if not directory.is_dir():
         commit: str | None = getattr(causal.config, "_commit_hash", None)
         return commit
-    return weights_sha256(
+    return files_sha256(
         sorted([*directory.glob("model*.safetensors"), *directory.glob("pytorch_model*.bin")])
     )

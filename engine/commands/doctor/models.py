@@ -10,7 +10,13 @@ from kbqa.engine.running.asker import ASKER_FOLDER
 from kbqa.engine.running.reading import SHIPPED_JUDGE
 from kbqa.engine.writing.generate import DEFAULT_ADAPTER
 from kbqa.engine.writing.model_choice import default_backend
-from kbqa.engine.writing.models.adapter_files import adapter_base, adapter_revision
+from kbqa.engine.writing.models.adapter_files import (
+    adapter_base,
+    adapter_revision,
+    is_whole_model,
+    tensor_shapes,
+    why_peft,
+)
 from kbqa.engine.writing.models.base_models import (
     SMOLLM2,
     check_base_model,
@@ -24,7 +30,6 @@ from kbqa.sparql.errors import ModelError
 
 # The name that transformers uses in all families of causal models with rotary embeddings.
 _QUERY_WEIGHTS = re.compile(r"\blayers\.(\d+)\.self_attn\.q_proj\.lora_A\b")
-_HEADER_LENGTH_BYTES = 8
 _UNPACKED = 6
 """Bytes of a weight in float32, as a multiple of its bytes in the shipped 4-bit file."""
 
@@ -41,6 +46,9 @@ def check_models(base: str | None = None, adapter: Path | None = None) -> Iterat
         trained_on = adapter_base(adapter)
         load_prompt_format(adapter)
         revision = adapter_revision(adapter)
+        by_peft = "" if is_whole_model(adapter) else why_peft(adapter)
+        if by_peft:
+            require_lm_extra(adapter, by_peft)
     except ModelError as error:
         yield from_error("adapter", error, "Give a folder that `kbqa train-crp` wrote.")
         return
@@ -59,7 +67,8 @@ def check_models(base: str | None = None, adapter: Path | None = None) -> Iterat
             f"Use --model {trained_on}, unless both names mean the same model.",
         )
     else:
-        yield ok("adapter", f"{revision} in {adapter}, trained on {trained_on}")
+        merged = f"; PEFT merges it, since {by_peft}" if by_peft else ""
+        yield ok("adapter", f"{revision} in {adapter}, trained on {trained_on}{merged}")
 
 
 def model_memory_bytes(base: str | None = None, adapter: Path | None = None) -> int:
@@ -142,17 +151,14 @@ def _misfit(adapter: Path, name: str) -> str:
         if directory is None or not weights.is_file():
             return ""
         config = json.loads((directory / "config.json").read_text(encoding="utf-8"))
-        with weights.open("rb") as file:
-            length = int.from_bytes(file.read(_HEADER_LENGTH_BYTES), "little")
-            # In a damaged file, the length can be any number.
-            header = json.loads(file.read(min(length, weights.stat().st_size)))
+        tensors = tensor_shapes(weights)
     except ModelError:
         return ""
     except (OSError, ValueError) as error:
-        return f"its shapes cannot be read ({error})"
+        return f"the model's config.json cannot be read ({error})"
     shapes = {
-        int(found[1]): entry["shape"]
-        for key, entry in header.items()
+        int(found[1]): shape
+        for key, shape in tensors.items()
         if (found := _QUERY_WEIGHTS.search(key))
     }
     if not shapes:

@@ -1,5 +1,7 @@
 """Draw a run's breakdowns as for a paper: bars with intervals, and their numbers below."""
 
+import importlib.util
+import os
 from collections.abc import Mapping
 from itertools import cycle
 from pathlib import Path
@@ -8,6 +10,7 @@ from typing import TYPE_CHECKING
 from kbqa.engine.evaluation.reports.breakdowns import FOUND, NO_ANSWER, UNKNOWN
 from kbqa.engine.evaluation.reports.glossary import BREAKDOWN_NAMES
 from kbqa.engine.evaluation.reports.report import Answered, Report
+from kbqa.kb.cache import cache_directory
 from kbqa.sparql.errors import InputError
 
 if TYPE_CHECKING:
@@ -37,10 +40,8 @@ def draw_report(report: Report, directory: Path) -> list[Path]:
         InputError: matplotlib, from the `plots` extra, is not installed; or the folder cannot be
             written.
     """
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        raise InputError("--plots needs matplotlib. Install: pip install 'kbqa[plots]'") from None
+    if importlib.util.find_spec("matplotlib") is None:
+        raise InputError("--plots needs matplotlib. Install: pip install 'kbqa[plots]'")
     pictures = []
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -68,7 +69,7 @@ def draw_figures(report: Report) -> "dict[str, Figure]":
 
 def _draw_f1(report: Report, way: str) -> "Figure":
     groups = [group for group in report.breakdowns[way] if group.name != UNKNOWN]
-    figure, axes = _figure(1.4 + 0.95 * len(groups), 3.0)
+    figure, axes = new_figure(1.4 + 0.95 * len(groups), 3.0)
     positions = range(len(groups))
     means = [group.f1.mean for group in groups]
     # The mean of a few questions may lie outside its interval by the last digit.
@@ -88,7 +89,7 @@ def _draw_f1(report: Report, way: str) -> "Figure":
 
 def _draw_answered(answered: Mapping[str, Answered]) -> "Figure":
     """Stack the shares of each tier's questions: by stage, the relaxed apart, and no answer."""
-    figure, axes = _figure(6.0, 1.3 + 0.45 * len(answered))
+    figure, axes = new_figure(6.0, 1.3 + 0.45 * len(answered))
     names = [f"{tier}\nn = {one.n:,}" for tier, one in answered.items()]
     starts = [0.0] * len(answered)
     for label, (colour, hatch) in _styles(answered["all"]).items():
@@ -128,7 +129,7 @@ def _draw_coverage(report: Report) -> "Figure":
 
 def _square() -> "tuple[Figure, Axes]":
     """Make a figure whose axes both show shares."""
-    figure, axes = _figure(3.6, 3.4)
+    figure, axes = new_figure(3.6, 3.4)
     axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
     axes.set_xticks(_SHARES)
     axes.set_yticks(_SHARES)
@@ -153,8 +154,14 @@ def _counts(answered: Answered) -> dict[str, int]:
     return counts
 
 
-def _figure(width: float, height: float) -> "tuple[Figure, Axes]":
-    """Make a figure of a size in inches, without the frame's top and right."""
+def new_figure(width: float, height: float) -> "tuple[Figure, Axes]":
+    """Make a figure of a size in inches, without the frame's top and right.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+    """
+    # It would write to the user's home.
+    os.environ.setdefault("MPLCONFIGDIR", str(cache_directory() / "matplotlib"))
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

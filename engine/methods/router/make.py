@@ -21,7 +21,7 @@ from kbqa.engine.running.execute import Policy
 from kbqa.engine.running.precedents import Precedents
 from kbqa.engine.running.reading import READER_FOLDER, CandidateReader, confidence_file
 from kbqa.engine.writing.generate import Generator, NoPaths
-from kbqa.engine.writing.models.base_models import require_suggestion_packages
+from kbqa.engine.writing.models.base_models import require_embedding_packages
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema.graph_schema import GraphSchema
 from kbqa.sparql.errors import InputError, ModelError
@@ -171,7 +171,7 @@ def make_suggester(generator: Generator, graph: Graph) -> "RelationSuggester | N
     if not generator.suggested_relations:
         return None
     try:
-        require_suggestion_packages()
+        require_embedding_packages("suggesting relations")
         from kbqa.engine.retrieval.suggesting import RelationSuggester
 
         return RelationSuggester(graph, generator.suggested_relations)

@@ -17,6 +17,7 @@ from kbqa.engine.writing.models.openvino_model import compile_model
 from kbqa.engine.writing.models.precision import openvino_precision
 from kbqa.engine.writing.prompt import load_prompt_format
 from kbqa.engine.writing.tokenizer import SavedTokenizer
+from kbqa.sparql.errors import ModelError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -160,7 +161,11 @@ def load_openvino(
         ModelError: See `compile_model`.
     """
     compiled = compile_model(adapter, base, openvino_precision(), threads)
-    model, tokenizer = OpenVinoModel(compiled.model), SavedTokenizer(compiled.tokenizer)
+    model = OpenVinoModel(compiled.model)
+    try:
+        tokenizer = SavedTokenizer(compiled.tokenizer)
+    except ModelError as error:
+        raise ModelError(f"{error}. Delete the folder to build it again.") from error
     # The weights are prepared by the first reading: not while a question waits.
     BatchReader(model, [[tokenizer.eos_token_id]]).read_prompts()
     return model, tokenizer

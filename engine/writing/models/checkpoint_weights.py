@@ -3,10 +3,17 @@
 Source: Hu et al. 2021, LoRA, section 4.1.
 """
 
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kbqa.engine.writing.models.adapter_files import adapter_config, is_whole_model
+from kbqa.engine.writing.models.adapter_files import (
+    MATRIX,
+    adapter_config,
+    is_whole_model,
+    why_peft,
+)
 from kbqa.sparql.errors import ModelError
 
 if TYPE_CHECKING:
@@ -14,24 +21,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Weights = dict[str, NDArray[np.float32]]
-
-_PREFIX = "base_model.model."
-
-_OTHER_KINDS = (
-    "alpha_pattern",
-    "fan_in_fan_out",
-    "layer_replication",
-    "lora_bias",
-    "modules_to_save",
-    "rank_pattern",
-    "target_parameters",
-    "trainable_token_indices",
-    "use_bdlora",
-    "use_dora",
-    "use_qalora",
-    "use_rslora",
-)
-"""Settings of PEFT that make a LoRA adapter more than two matrices for each module."""
 
 
 def can_merge(base: Path, adapter: Path) -> bool:
@@ -43,15 +32,7 @@ def can_merge(base: Path, adapter: Path) -> bool:
     """
     if not ((base / "tokenizer.json").is_file() and any(base.glob("model*.safetensors"))):
         return False
-    if is_whole_model(adapter):
-        return True
-    config = adapter_config(adapter)
-    return (
-        config.get("peft_type") == "LORA"
-        and config.get("bias") == "none"
-        and not any(config.get(setting) for setting in _OTHER_KINDS)
-        and (adapter / "adapter_model.safetensors").is_file()
-    )
+    return is_whole_model(adapter) or not why_peft(adapter)
 
 
 def merged_weights(base: Path, adapter: Path) -> "Weights":
@@ -73,20 +54,56 @@ def merged_weights(base: Path, adapter: Path) -> "Weights":
             weights |= _read(path)
         if not is_whole_model(adapter):
             config = adapter_config(adapter)
-            _merge(weights, _read(adapter / "adapter_model.safetensors"), config)
-    except (OSError, ValueError, KeyError) as error:
+            lora = _read(adapter / "adapter_model.safetensors")
+            rank = config["r"]
+            if any(rank not in matrix.shape for matrix in lora.values()):
+                raise ValueError(f"the rank of the adapter's matrices is not {rank}, as it says")
+            weights = merge_lora(weights, lora, config["lora_alpha"] / rank, MATRIX)
+    except (OSError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise ModelError(f"{base} with adapter {adapter} cannot be loaded: {reason}") from error
     return weights
 
 
-def _merge(weights: "Weights", lora: "Weights", config: dict[str, Any]) -> None:
-    scale = config["lora_alpha"] / config["r"]
-    for name, down in lora.items():
-        module, _, part = name.removeprefix(_PREFIX).rpartition(".lora_")
-        if part == "A.weight":
-            up = lora[name.replace(".lora_A.", ".lora_B.")]
-            weights[f"{module}.weight"] += scale * (up @ down)
+def merge_lora(
+    weights: "Mapping[str, NDArray[np.float32]]",
+    lora: "Mapping[str, NDArray[np.float32]]",
+    scale: float,
+    matrix_name: re.Pattern[str],
+) -> "Weights":
+    """Add the product of each adapted module's matrices to its weights.
+
+    Args:
+        weights: Of the model, the modules' as ``MODULE.weight``.
+        lora: For each adapted module, A of shape (rank, inputs) and B of shape (outputs, rank).
+        scale: Of the products.
+        matrix_name: Matches the names in `lora`; its groups are the module, and A or B.
+
+    Raises:
+        ValueError: There is anything else in `lora`, or it does not fit the weights.
+    """
+    modules: dict[str, Weights] = {}
+    for name, matrix in lora.items():
+        found = matrix_name.fullmatch(name)
+        if not found or found[2] in modules.setdefault(found[1], {}):
+            raise ValueError(f"the adapter has a tensor too many, {name}")
+        modules[found[1]][found[2]] = matrix
+    merged = dict(weights)
+    for module, matrices in modules.items():
+        name = f"{module}.weight"
+        if name not in weights:
+            raise ValueError(f"the adapter is for {name}, which the model does not have")
+        if len(matrices) != 2:
+            raise ValueError(f"the adapter has only one of the two matrices of {module}")
+        down, up = matrices["A"], matrices["B"]
+        outputs, inputs = weights[name].shape
+        if down.shape != (len(down), inputs) or up.shape != (outputs, len(down)):
+            raise ValueError(
+                f"the matrices of {module}, {down.shape} and {up.shape}, do not fit its weights, "
+                f"{weights[name].shape}"
+            )
+        merged[name] = weights[name] + scale * (up @ down)
+    return merged
 
 
 def _read(path: Path) -> "Weights":

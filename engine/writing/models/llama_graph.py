@@ -12,6 +12,9 @@ a multiplication by ones, is the form that it looks for. Attention built from si
 Source: Touvron et al. 2023, LLaMA; Su et al. 2021, RoFormer, for rotary embeddings.
 """
 
+import importlib
+import sys
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -28,8 +31,30 @@ if TYPE_CHECKING:
 _MASKED = -1e9
 """Added to the score of a masked token. With minus infinity, a row that is all masked gives NaN."""
 
+_TELEMETRY, _IMPORTING = "openvino_telemetry", threading.Lock()
+
 _SWAPPED = 0, 2, 1, 3
 """Axes that turn (texts, tokens, heads, width) into (texts, heads, tokens, width), and back."""
+
+
+def import_openvino() -> None:
+    """Import OpenVINO so that it does not report to its makers; call it before any other import.
+
+    With the package openvino_telemetry, the import of OpenVINO writes an identifier to the user's
+    home folder, and starts a process that sends it to google-analytics.com. Where that package is
+    missing, OpenVINO does nothing instead, so it is hidden, but only as long as the import takes.
+    """
+    with _IMPORTING:
+        missing = object()
+        found: Any = sys.modules.get(_TELEMETRY, missing)
+        sys.modules[_TELEMETRY] = None  # type: ignore[assignment]
+        try:
+            importlib.import_module("openvino")
+        finally:
+            if found is missing:
+                del sys.modules[_TELEMETRY]
+            else:
+                sys.modules[_TELEMETRY] = found
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +144,7 @@ class _Rows(NamedTuple):
 
 class _Graph:
     def __init__(self, shape: LlamaShape, weights: "Weights", in_int8: bool) -> None:
+        import_openvino()
         from openvino import PartialShape, Type, opset13
 
         self._op, self._shape, self._weights = opset13, shape, weights

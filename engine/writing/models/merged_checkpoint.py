@@ -5,10 +5,17 @@ one at run time is several times slower on a CPU, its server, or a converter for
 """
 
 import hashlib
+import warnings
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import TYPE_CHECKING, NamedTuple
 
-from kbqa.engine.writing.models.adapter_files import adapter_base, adapter_revision, is_whole_model
+from kbqa.engine.writing.models.adapter_files import (
+    adapter_base,
+    adapter_config,
+    adapter_revision,
+    is_whole_model,
+)
 from kbqa.engine.writing.models.base_models import (
     base_model,
     make_once,
@@ -20,6 +27,7 @@ from kbqa.kb.cache import cache_directory
 from kbqa.sparql.errors import ModelError
 
 if TYPE_CHECKING:
+    from peft import PeftConfig, PeftModel
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
@@ -70,6 +78,19 @@ def _merge(base: str, adapter: Path, precision: Precision, directory: Path) -> N
     tokenizer.save_pretrained(str(directory))
 
 
+UNREADABLE = (
+    OSError,
+    ValueError,
+    RuntimeError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    EOFError,
+    UnpicklingError,
+)
+"""What transformers and PEFT raise if the files of a model or an adapter are damaged."""
+
+
 class Merged(NamedTuple):
     """A model whose adapter, if it had one, is merged, and its tokenizer."""
 
@@ -84,7 +105,7 @@ def load_merged(base: str, adapter: Path, precision: Precision, device: str = "c
         ModelError: The base model or the adapter is missing or broken.
     """
     import torch
-    from peft import PeftModel
+    from peft import PeftConfig
     from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -94,8 +115,56 @@ def load_merged(base: str, adapter: Path, precision: Precision, device: str = "c
         tokenizer = AutoTokenizer.from_pretrained(base)
         model = AutoModelForCausalLM.from_pretrained(base, dtype=dtype).to(device)
         if not is_whole_model(adapter):
-            model = PeftModel.from_pretrained(model, str(adapter)).merge_and_unload()
-    except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
+            config = PeftConfig.from_pretrained(str(adapter))
+            with warnings.catch_warnings():
+                # Of tied layers, which `_merged` sees to.
+                warnings.filterwarnings("ignore", "Model (has|with) `tie_w|Input and output emb")
+                model = _merged(model, adapter, config)
+    except (*UNREADABLE, SafetensorError) as error:
         reason = " ".join(str(error).split())
         raise ModelError(f"{base} with adapter {adapter} cannot be loaded: {reason}") from error
     return Merged(model, tokenizer)
+
+
+def _merged(model: "PreTrainedModel", adapter: Path, config: "PeftConfig") -> "PreTrainedModel":
+    import torch
+
+    if adapter_config(adapter).get("layer_replication"):
+        raise ValueError("it repeats layers (layer_replication), so it cannot be merged")
+    head, embeddings = model.get_output_embeddings(), model.get_input_embeddings()
+    is_tied = head is not None and head.weight is embeddings.weight
+    adapted = add_adapter(model, adapter, config)
+    ends = model.get_output_embeddings(), model.get_input_embeddings()
+    if is_tied and ends != (head, embeddings):
+        # PEFT would add what it learnt for one of the two layers to both.
+        head.weight = torch.nn.Parameter(head.weight.detach().clone())
+    merged: PreTrainedModel = adapted.merge_and_unload()
+    if is_tied:
+        head, embeddings = merged.get_output_embeddings(), merged.get_input_embeddings()
+        merged.config.tie_word_embeddings = head.weight is embeddings.weight
+    return merged
+
+
+def add_adapter(
+    model: "PreTrainedModel", adapter: Path, config: "PeftConfig", *, is_trainable: bool = False
+) -> "PeftModel":
+    """Add an adapter to a model by PEFT, which alone would skip what does not fit.
+
+    Args:
+        model: Changed in place.
+        adapter: Folder of the weights.
+        config: The adapter's.
+        is_trainable: Whether it is trained further.
+
+    Raises:
+        ValueError: The weights are not those that the configuration describes.
+    """
+    from peft import get_peft_model
+
+    config.inference_mode = not is_trainable
+    config.base_model_name_or_path = None  # PEFT warns if the base model has another name now
+    adapted = get_peft_model(model, config)
+    loaded = adapted.load_adapter(str(adapter), "default", is_trainable=is_trainable)
+    if wrong := [*loaded.unexpected_keys, *loaded.missing_keys]:
+        raise ValueError(f"its weights and its configuration differ, for instance in {wrong[0]}")
+    return adapted

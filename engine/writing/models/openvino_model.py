@@ -9,7 +9,12 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from kbqa.engine.writing.models.adapter_files import adapter_base, adapter_revision
+from kbqa.engine.writing.models.adapter_files import (
+    adapter_base,
+    adapter_revision,
+    is_whole_model,
+    why_peft,
+)
 from kbqa.engine.writing.models.base_models import (
     base_model,
     make_once,
@@ -17,7 +22,7 @@ from kbqa.engine.writing.models.base_models import (
     require_lm_extra,
 )
 from kbqa.engine.writing.models.checkpoint_weights import can_merge, merged_weights
-from kbqa.engine.writing.models.llama_graph import LlamaShape, llama_graph
+from kbqa.engine.writing.models.llama_graph import LlamaShape, import_openvino, llama_graph
 from kbqa.engine.writing.models.merged_checkpoint import checkpoint_key, load_merged
 from kbqa.engine.writing.models.precision import OpenVinoPrecision, has_fast_int8
 from kbqa.kb.cache import cache_directory
@@ -61,6 +66,7 @@ def compile_model(
             plain Llama, or the cache cannot be written.
     """
     folder, in_int8 = prepare_model(adapter, base, precision), precision == "int8"
+    import_openvino()
     from openvino import Core
 
     number = "bf16" if precision == "bfloat16" else "f32"
@@ -77,7 +83,11 @@ def compile_model(
     if threads is not None:
         settings["INFERENCE_NUM_THREADS"] = threads
     try:
-        model = Core().compile_model(str(folder / _GRAPH), "CPU", settings)
+        try:
+            model = Core().compile_model(str(folder / _GRAPH), "CPU", settings)
+        except RuntimeError:
+            # Processes that write OpenVINO's cache at once may get into each other's way.
+            model = Core().compile_model(str(folder / _GRAPH), "CPU", settings)
     except RuntimeError as error:
         reason = " ".join(str(error).split())
         raise ModelError(
@@ -103,6 +113,7 @@ def prepare_model(adapter: Path, base: str | None, precision: OpenVinoPrecision)
 
 def _convert(base: str, adapter: Path, directory: Path, *, in_int8: bool) -> None:
     """Write the graph and the tokenizer into a folder."""
+    import_openvino()
     from openvino import save_model
 
     folder = Path(base)
@@ -112,7 +123,7 @@ def _convert(base: str, adapter: Path, directory: Path, *, in_int8: bool) -> Non
         for name in ("tokenizer.json", "tokenizer_config.json"):
             shutil.copyfile(folder / name, directory / name)
     else:
-        require_lm_extra()
+        require_lm_extra(adapter, "" if is_whole_model(adapter) else why_peft(adapter))
         model, tokenizer = load_merged(base, adapter, "float32")
         config = model.config.to_dict()
         weights = {name: weight.numpy() for name, weight in model.state_dict().items()}

@@ -265,7 +265,20 @@ def test_a_mistake_ends_in_one_line(retrieve, options: list[str], code: int, mes
     assert not Path("out.jsonl").exists()
 
 
-def test_without_the_retrieval_extra_it_is_told_how_to_install_it(
+def test_triples_are_retrieved_without_torch(retrieve, monkeypatch: pytest.MonkeyPatch) -> None:
+    others = ("torch", "transformers", "peft", "sentence_transformers")
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util,
+        "find_spec",
+        lambda name, package=None: None if name in others else find_spec(name, package),
+    )
+    result = retrieve()
+    assert result.exit_code == 0, result.stderr
+    assert Path("out.jsonl").exists()
+
+
+def test_without_the_packages_it_is_told_how_to_install_them(
     retrieve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     find_spec = importlib.util.find_spec
@@ -274,4 +287,4 @@ def test_without_the_retrieval_extra_it_is_told_how_to_install_it(
     )
     result = retrieve()
     assert (result.exit_code, result.stdout) == (1, "")
-    assert "needs safetensors. Install: pip install torch 'kbqa[retrieval,demo]'" in result.stderr
+    assert "retrieving triples needs safetensors. Install: pip install 'kbqa[cpu]'" in result.stderr

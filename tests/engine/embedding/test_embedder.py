@@ -11,6 +11,7 @@ import pytest
 
 from kbqa.engine.embedding.bert import MINILM
 from kbqa.engine.embedding.embedder import Embedder, relation_words
+from kbqa.engine.files.text_cache import TextCache
 from kbqa.sparql.errors import ModelError
 
 if TYPE_CHECKING:
@@ -108,6 +109,12 @@ def test_a_broken_cache_is_made_anew(fresh: Embedder, cache: Path) -> None:
     again = Embedder.load()
     assert_same(again.recall(TEXTS), learnt)
     assert kept_file(cache).read_bytes().startswith(b"SQLite format 3")
+
+
+def test_kept_vectors_of_another_size_are_made_anew(fresh: Embedder, cache: Path) -> None:
+    learnt = fresh.recall(TEXTS)
+    TextCache(kept_file(cache), "embeddings").write({TEXTS[0]: b"1234"})
+    assert_same(Embedder.load().recall(TEXTS), learnt)
 
 
 def test_threads_may_use_one_embedder(fresh: Embedder) -> None:

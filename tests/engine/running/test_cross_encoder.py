@@ -1,6 +1,7 @@
 """The cross-encoder in numpy computes what transformers computes."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from kbqa.engine.running.cross_encoder import (
     SCHEMA_VERSION,
     SETTINGS_FILE,
     CrossEncoder,
+    adapter_revision,
     merge_adapter,
 )
 from kbqa.sparql.errors import ModelError
@@ -110,6 +112,32 @@ def test_what_is_not_adapted_is_added() -> None:
         "b.weight": 1.0,
         "head.weight": 2.0,
     }
+
+
+@pytest.mark.parametrize(
+    ("adapter", "message"),
+    [
+        ({"a.lora_A": (1, 2)}, "only one of the two matrices of a"),
+        ({"a.lora_A.default": (1, 2)}, "a tensor too many, a.lora_A.default"),
+        ({"c.lora_A": (1, 2), "c.lora_B": (2, 1)}, "is for c.weight, which the model does not"),
+        ({"a.lora_A": (1, 3), "a.lora_B": (2, 1)}, r"matrices of a, \(1, 3\) and \(2, 1\), do not"),
+        ({"a.bias": (2,)}, "a tensor too many, a.bias"),
+    ],
+)
+def test_a_tensor_that_nobody_can_place_is_refused(
+    adapter: dict[str, tuple[int, ...]], message: str
+) -> None:
+    tensors = {name: np.ones(shape, np.float32) for name, shape in adapter.items()}
+    with pytest.raises(ValueError, match=message):
+        merge_adapter({"a.weight": np.ones((2, 2), np.float32)}, tensors, 1.0)
+
+
+def test_another_scale_is_another_revision(folder: Path, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(folder, tmp_path / "other"))
+    assert adapter_revision(other) == adapter_revision(folder)
+    settings = {"schema_version": SCHEMA_VERSION, "scale": 1.0}
+    (other / SETTINGS_FILE).write_text(json.dumps(settings))
+    assert adapter_revision(other) != adapter_revision(folder)
 
 
 def test_a_broken_adapter_is_named(folder: Path, tmp_path: Path) -> None:

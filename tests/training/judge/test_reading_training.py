@@ -1,12 +1,13 @@
 """The cross-encoder learns which candidates are right, from toys."""
 
+import json
 import math
 from pathlib import Path
 
 import pytest
 
-from kbqa.engine.running.cross_encoder import CrossEncoder
-from kbqa.sparql.errors import TrainingError
+from kbqa.engine.running.cross_encoder import SCHEMA_VERSION, SETTINGS_FILE, CrossEncoder
+from kbqa.sparql.errors import ModelError, TrainingError
 from kbqa.training.judge.reading import Read, ReadingConfig, Step, train_reading
 
 pytest.importorskip("torch", reason="needs the lm extra")
@@ -38,6 +39,23 @@ def test_right_candidates_are_learnt_and_none_of_these(tmp_path: Path) -> None:
     for question, candidates in _questions(COUNTRIES[6:]):
         scores = encoder.score(question, [text for text, _ in candidates])
         assert [score > 0 for score in scores] == [f1 == 1.0 for _, f1 in candidates]
+
+
+@pytest.mark.parametrize(
+    ("rank", "scale", "message"),
+    [(4, 2.0, "it was trained with another rank"), (16, 1.0, "its scale is 1, and has to be 2")],
+)
+def test_a_start_of_another_rank_or_scale_is_refused(
+    rank: int, scale: float, message: str, tmp_path: Path
+) -> None:
+    config = ReadingConfig(epochs=1, rank=rank)
+    train_reading(_questions(COUNTRIES[:1]), tmp_path / "first", config)
+    settings = {"schema_version": SCHEMA_VERSION, "scale": scale}
+    (tmp_path / "first" / SETTINGS_FILE).write_text(json.dumps(settings))
+    with pytest.raises(ModelError, match=f"cannot go on from the judge in .*: {message}"):
+        train_reading(
+            _questions(COUNTRIES[:1]), tmp_path / "on", ReadingConfig(), start=tmp_path / "first"
+        )
 
 
 def test_questions_without_any_right_candidate_are_not_enough(tmp_path: Path) -> None:

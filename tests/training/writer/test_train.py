@@ -2,12 +2,13 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from kbqa.engine.writing.backends.transformers_generator import TransformersGenerator
 from kbqa.engine.writing.generate import Request
+from kbqa.engine.writing.models.base_models import quiet_transformers
 from kbqa.sparql.errors import ModelError, TrainingError
 from kbqa.training.data.training_set import Example, Split
 from kbqa.training.writer.config import TrainingConfig
@@ -347,6 +348,72 @@ def test_a_run_starts_from_the_weights_of_another(
     assert reported[0].loss < run.reported[0].loss
     for name, weight in _weights(run.folder).items():
         torch.testing.assert_close(_weights(tmp_path)[name], weight, msg=name)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"use_rslora": True},
+        {"use_dora": True},
+        {"rank_pattern": {"q_proj": 3}, "alpha_pattern": {"q_proj": 64}},
+        {"exclude_modules": ["layers.0.self_attn.v_proj"]},
+        {"target_modules": r".*\.1\..*q_proj"},
+    ],
+    ids=str,
+)
+def test_the_settings_of_a_start_are_kept(
+    settings: dict[str, Any], split: Split, config: TrainingConfig, tmp_path: Path
+) -> None:
+    first = _adapter(config.base, tmp_path / "first", **settings)
+    start = replace(config, start=str(first), lora_rank=4, lora_alpha=16, epochs=1)
+    train_adapter(split, tmp_path / "second", replace(start, learning_rate=1e-9))
+    expected, found = (
+        json.loads((folder / "adapter_config.json").read_text())
+        for folder in (first, tmp_path / "second")
+    )
+    assert found == expected
+    for name, weight in _weights(first).items():
+        torch.testing.assert_close(_weights(tmp_path / "second")[name], weight, msg=name)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"bias": "all"}, "sets bias, which kbqa cannot train further"),
+        ({"modules_to_save": ["lm_head"]}, "sets modules_to_save, which kbqa"),
+        ({"init_lora_weights": "pissa"}, "sets init_lora_weights, which kbqa"),
+    ],
+    ids=str,
+)
+def test_a_start_of_which_more_would_have_to_be_trained_is_refused(
+    settings: dict[str, Any],
+    message: str,
+    split: Split,
+    config: TrainingConfig,
+    tmp_path: Path,
+) -> None:
+    first = _adapter(config.base, tmp_path / "first", **settings)
+    start = replace(config, start=str(first), lora_rank=4, lora_alpha=16)
+    with pytest.raises(ModelError, match=message):
+        train_adapter(split, tmp_path / "second", start)
+
+
+def _adapter(base: str, folder: Path, **settings: Any) -> Path:
+    """Save an adapter in bf16, as kbqa does."""
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    quiet_transformers()
+    defaults = {"target_modules": ["q_proj", "v_proj"], "task_type": "CAUSAL_LM"}
+    config = LoraConfig(**{"r": 4, "lora_alpha": 16, **defaults, **settings})
+    model = get_peft_model(AutoModelForCausalLM.from_pretrained(base), config)
+    model.to(torch.bfloat16).save_pretrained(str(folder))
+    path = folder / "adapter_config.json"
+    record = json.loads(path.read_text())
+    if isinstance(record["target_modules"], list):
+        record["target_modules"].sort()
+    path.write_text(json.dumps(record))
+    return folder
 
 
 def test_a_killed_run_goes_on_from_its_checkpoint_and_not_from_its_start(

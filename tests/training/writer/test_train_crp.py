@@ -148,12 +148,14 @@ def test_the_shape_of_an_adapter_to_start_from_is_its_own(
     questions: Path, tiny_base: Path, tmp_path: Path
 ) -> None:
     first = tmp_path / "first"
-    assert _train(questions, tiny_base, first, "--lora-rank", "4").exit_code == 0
+    shape = ["--lora-rank", "4", "--lora-dropout", "0.1"]
+    assert _train(questions, tiny_base, first, *shape).exit_code == 0
     start = ["--start", str(first)]
     result = _train(questions, tiny_base, tmp_path / "second", *start)
     assert result.exit_code == 0, result.stderr
     manifest = json.loads((tmp_path / "second" / "training_manifest.json").read_text())
     assert (manifest["settings"]["start"], manifest["settings"]["lora_rank"]) == (str(first), 4)
+    assert manifest["settings"]["lora_dropout"] == 0.1
     card = (tmp_path / "second" / "README.md").read_text(encoding="utf-8")
     assert f"started from the adapter in {first} ({manifest['start_sha256']})" in card
     other = _train(questions, tiny_base, tmp_path / "third", *start, "--lora-rank", "8")

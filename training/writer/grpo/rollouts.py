@@ -21,7 +21,7 @@ from pathlib import Path
 from kbqa.engine.writing.backends.beam_search import State
 from kbqa.engine.writing.backends.steered_rows import dead_end_token
 from kbqa.engine.writing.backends.steering_arguments import Steered
-from kbqa.engine.writing.models.adapter_files import weights_sha256
+from kbqa.engine.writing.models.adapter_files import adapter_sha256
 from kbqa.sparql.errors import EndpointDown, GraphError, ModelError
 from kbqa.training.writer.config import TrainingConfig
 from kbqa.training.writer.grpo.rollout_server import Draw, RolloutServer, ServerText
@@ -32,7 +32,6 @@ from kbqa.training.writer.grpo.sampling import (
     TokenChoice,
     allowed_tokens,
 )
-from kbqa.training.writer.run_folder import ADAPTER_CONFIG_FILE, ADAPTER_WEIGHTS_FILE
 from kbqa.training.writer.trained_model import TrainedModel
 
 _CONCURRENT = 64  # requests: vLLM computes them together
@@ -193,6 +192,5 @@ class ServerSampler:
 
 def _name(adapter: Path, run: Path = Path()) -> str:
     """Name an adapter by its files, so that another one has another name, and by its run."""
-    files = weights_sha256([adapter / ADAPTER_CONFIG_FILE, adapter / ADAPTER_WEIGHTS_FILE])
-    digest = hashlib.sha256(f"{run.resolve()} {files}".encode()).hexdigest()
+    digest = hashlib.sha256(f"{run.resolve()} {adapter_sha256(adapter)}".encode()).hexdigest()
     return f"kbqa-{digest[:_NAME_DIGITS]}"

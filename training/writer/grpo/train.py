@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from kbqa.engine.writing.constraints.decoding import Decoding
-from kbqa.engine.writing.models.adapter_files import weights_sha256
+from kbqa.engine.writing.models.adapter_files import adapter_sha256
 from kbqa.engine.writing.models.base_models import require_lm_extra
 from kbqa.engine.writing.models.precision import Precision, fastest_precision
 from kbqa.sparql.errors import TrainingError
@@ -22,7 +22,7 @@ from kbqa.training.writer.grpo.loop import RewardLoop, RewardResult, RewardSplit
 from kbqa.training.writer.grpo.reward import RewardFunction
 from kbqa.training.writer.processes import Processes
 from kbqa.training.writer.report.training_log import RewardProgress
-from kbqa.training.writer.run_folder import ADAPTER_WEIGHTS_FILE, RunFolder
+from kbqa.training.writer.run_folder import RunFolder
 
 _SCHEMA_VERSION = 1
 
@@ -97,7 +97,7 @@ def _settings(
         **asdict(config),
         **asdict(grpo),
         "rollouts": bool(grpo.rollouts),  # a resumed run may use another server
-        "start_sha256": weights_sha256([Path(config.start) / ADAPTER_WEIGHTS_FILE]),
+        "start_sha256": adapter_sha256(Path(config.start)),
         "precision": precision,
         "train_questions": len(split.train),
         "valid_questions": len(split.valid),

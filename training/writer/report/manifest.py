@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from kbqa.engine.files.provenance import git_revision, hardware, package_versions
-from kbqa.engine.writing.models.adapter_files import weights_sha256
+from kbqa.engine.writing.models.adapter_files import adapter_sha256
 from kbqa.engine.writing.models.precision import fastest_precision
 from kbqa.training.data.data_record import data_record
 from kbqa.training.data.training_set import ExampleSet, Split
@@ -19,7 +19,6 @@ from kbqa.training.writer.config import Stage, TrainingConfig
 from kbqa.training.writer.grpo.loop import RewardResult
 from kbqa.training.writer.loop import TrainingResult
 from kbqa.training.writer.processes import Processes
-from kbqa.training.writer.run_folder import ADAPTER_WEIGHTS_FILE
 
 MANIFEST_FILE = "training_manifest.json"
 SCHEMA_VERSION = 1
@@ -98,7 +97,6 @@ def _run_record(
 ) -> dict[str, object]:
     """Record what any run was made with."""
     processes = Processes.from_environment()
-    start = Path(config.start) / ADAPTER_WEIGHTS_FILE
     return {
         "schema_version": SCHEMA_VERSION,
         "stage": stage,
@@ -112,7 +110,7 @@ def _run_record(
             "precision": fastest_precision(processes.device().type),
         },
         "base": {"name": config.base, "revision": base_revision},
-        "start_sha256": weights_sha256([start]) if config.start else None,
+        "start_sha256": adapter_sha256(Path(config.start)) if config.start else None,
     }
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
+from kbqa.engine.evaluation.reports.plots import new_figure
 from kbqa.training.writer.config import Stage
 from kbqa.training.writer.run_folder import LOG_FILE
 
@@ -140,12 +141,7 @@ def draw_curves(output: Path, stage: Stage = "sft") -> Path:
     Raises:
         ImportError: matplotlib, of the `plots` extra, is not installed.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, 4.5), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
+    figure, axes = new_figure(8, 4.5)
     if stage == "grpo":
         _draw_rewards(axes, read_reward_log(output))
     else:

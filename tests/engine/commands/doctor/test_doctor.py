@@ -192,6 +192,18 @@ def test_an_adapter_whose_weights_are_damaged_is_told(tmp_path: Path) -> None:
     assert "cannot be read" in found.finding
 
 
+def test_an_adapter_that_only_peft_can_merge_is_told(tmp_path: Path, without) -> None:
+    adapter = Path(shutil.copytree(DEFAULT_ADAPTER, tmp_path / "adapter"))
+    path = adapter / "adapter_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"use_dora": True}))
+    found = _by_check(check_models(adapter=adapter))["adapter"]
+    assert (found.status, found.finding[-40:]) == ("ok", "; PEFT merges it, since it sets use_dora")
+    without("peft")
+    found = _by_check(check_models(adapter=adapter))["adapter"]
+    assert found.status == "problem"
+    assert "only PEFT can merge the adapter in" in found.finding
+
+
 def test_a_hub_s_model_that_is_not_here_is_a_warning() -> None:
     found = _by_check(check_models("nobody/no-such-model"))["base model"]
     assert found.status == "warning"

