@@ -75,7 +75,9 @@ def merge_runs(directory: Path, rows: int, hub_degree: int) -> Iterator[NodeRang
     # Sorted lists of files: the order of the shards is the order of the dump.
     files = {kind: sorted(directory.glob(f"*.{kind}.parquet")) for kind in _KINDS}
     for is_inside in _ranges(rows):
-        nodes, edges, noted = (pl.scan_parquet(files[kind]).filter(is_inside) for kind in _KINDS)
+        # Not glob: the name of the store's folder may hold a bracket or a star.
+        runs = (pl.scan_parquet(files[kind], glob=False) for kind in _KINDS)
+        nodes, edges, noted = (run.filter(is_inside) for run in runs)
         summed = _sum(nodes).collect()
         large = summed.filter(pl.max_horizontal("out", "in") >= hub_degree)
         hubs = _by_direction(large, "degree").filter(pl.col("degree") >= hub_degree)
