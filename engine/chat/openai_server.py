@@ -313,7 +313,7 @@ def describe_offer(offered: Collection[str], model: str = "") -> str:
 def _check_url(url: str, purpose: Purpose) -> None:
     try:
         parts = urlsplit(url)
-        is_url = parts.scheme in ("http", "https") and bool(parts.hostname)
+        is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and url.isprintable()
     except ValueError:
         is_url = False
     if not is_url:

@@ -145,6 +145,7 @@ def find_objection(
         or _says_only_what_it_is(read.masked, crp)
         or _turns_round(read, crp, schema)
         or _compares_unlike_values(crp, schema)
+        or _says_only_yes_or_no(read.text, crp)
     )
 
 
@@ -173,12 +174,15 @@ def _read(question: str, crp: Crp, mentions: Mapping[str, str]) -> _Read:
 
 _FOLLOWS_UP = re.compile(r"(?:and|so|but|what about|how about)\b")
 _WITHOUT_ANTECEDENT = re.compile(
-    r"\b(?:his|her|hers|him|he|she|(?:of|between) (?:those|these|them)|those|these|(?<!do )they|them)\b"
+    r"\b(?:his|her|hers|him|he|she|those|these|(?<!do )they|them|the two|which other)\b"
     r"|(?<!is )(?<!are )(?<!was )(?<!were )\bthere\b"
     r"|^(?:(?!\b(?:which|what(?! (?:is|are|was|were)\b)|whose)\b).)*\b(?:it|its|their)\b"
 )
-_LISTS = re.compile(
-    r"\b(?:which|all|list|every|each|any|names?|how many|what are|what (?!is\b|was\b)\w+)\b"
+_LISTS = re.compile(r"\b(?:all|list|every|each|any|names?|how many|what are)\b")
+
+
+_ASKS_OF_IT = re.compile(
+    r"(?:is|was|does|did|has|had|can|could|will) (?:it|he|she)\b(?! (?:true|correct|the case)\b)"
 )
 
 
@@ -186,6 +190,8 @@ def _lacks_a_topic(read: _Read, crp: Crp, given: Set[str]) -> str | None:
     """Object to a question that names nothing of the path, or that only names something."""
     unnamed = "the question does not say whose; name it, as in “the population of Kenya”"
     entities = [each for each in crp.entities() if each.mid is None or is_mid(each.mid)]
+    if not given and _ASKS_OF_IT.match(read.text):
+        return unnamed
     if any(each.mid in given or _is_named(read, each) for each in entities):
         rest = _FOLLOWS_UP.sub("", read.masked).strip("_ ?!.,")
         names_only = _FOLLOWS_UP.match(read.masked) is not None and not rest
@@ -243,12 +249,30 @@ def _says_only_what_it_is(masked: str, crp: Crp) -> str | None:
     return f"it only says what {crp.topic} is"
 
 
+_COMPASS = re.compile(
+    r"\b(?:far|fur)\w* (north|south|east|west)\b|\b(north|south|east|west)ernmost\b"
+)
+_COORDINATES = {
+    "north": ("latitude", True),
+    "south": ("latitude", False),
+    "east": ("longitude", True),
+    "west": ("longitude", False),
+}
+
+
 def _turns_round(read: _Read, crp: Crp, schema: GraphSchema) -> str | None:
     """Object to an order or a comparison in the other direction than the question's words."""
     order = crp.order
-    if order is not None and not re.search(r"\b(?:north|south|east|west)", read.masked):
-        kind = _kind(order.hops or _label_hops(crp, order.at), schema)
-        if find_directions(read.masked, kind, orders=True) == {not order.descending}:
+    if order is not None:
+        hops = order.hops or _label_hops(crp, order.at)
+        compass = _COMPASS.search(read.masked)
+        if compass is not None:
+            side = compass[1] or compass[2]
+            if _COORDINATES[side] != (hops[-1].relation.rpartition(".")[2], order.descending):
+                return f"it does not say which is farthest {side}"
+        elif find_directions(read.masked, _kind(hops, schema), orders=True) == {
+            not order.descending
+        }:
             return "the question asks for the other end of the order"
     bounds = [each for each in find_measures(read.text) if isinstance(each, Bound)]
     for constraint in crp.all_constraints():
@@ -331,18 +355,34 @@ def _kind(hops: tuple[Hop, ...], schema: GraphSchema) -> Kind | None:
 
 
 def _compares_unlike_values(crp: Crp, schema: GraphSchema) -> str | None:
-    """Object to counting the nodes of a number, and to yes or no by two different relations."""
-    order = crp.order
-    if order is not None and order.counted:
-        end = schema.end(order.hops[-1]) or ""
-        if end in _VALUES or end.startswith("measurement_unit."):
-            return "it counts how many values there are instead of comparing them"
+    """Object to counting numbers, and to comparing what are none, or values of two relations."""
+    counted: tuple[Hop, ...] = ()
+    if crp.order is not None and crp.order.counted:
+        counted = crp.order.hops
+    elif crp.form == "count":
+        counted = _label_hops(crp, crp.answer)
+    if counted:
+        end = schema.end(counted[-1]) or ""
+        if _VALUES.get(end) == "number" or end.startswith("measurement_unit."):
+            return "it counts how many numbers there are"
     for constraint in crp.asked:
         if isinstance(constraint.test, Compare) and isinstance(constraint.test.value, NodeRef):
             tested = _label_hops(crp, crp.answer)
             other = _label_hops(crp, constraint.test.value.node)
             if tested and other and tested[-1] != other[-1]:
                 return "it compares two different things"
+            if tested and _kind(tested, schema) is None and schema.end(tested[-1]) is not None:
+                return "it compares what are neither numbers nor dates"
+    return None
+
+
+_ASKS_FOR_MORE = re.compile(r"(?:who|whom|whose|what|which|where|when|how)\b(?!.*\bor not\b)")
+
+
+def _says_only_yes_or_no(text: str, crp: Crp) -> str | None:
+    """Object to yes or no where the question asks for more."""
+    if crp.form == "ask" and _ASKS_FOR_MORE.match(text):
+        return "it only says yes or no"
     return None
 
 
@@ -557,6 +597,11 @@ _RULES = (
         r"success|succeed|predecess|previous|next|follow|former|before|after|since|from|to\b|named_",
     ),
     Rule(r"\bboth\b(?=.* and )", (_names_two, _has_alternatives)),
-    Rule(r"\b(?:average|sum|difference|combined)\b", (), r"average|mean|sum|difference|combined"),
+    Rule(
+        r"\b(?:average|sum|difference|combined|altogether|density|between them)\b|\btogether\W*$"
+        r"|\bhow much (?:more|less|fewer|\w+er)\b",
+        (),
+        r"average|mean|sum|difference|combined|density",
+    ),
 )
 """Operator words, and what in a path may express them; chosen on training questions only."""

@@ -40,11 +40,14 @@ from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema.graph_schema import GraphSchema
 from kbqa.sparql.compiler.values import is_number
-from kbqa.sparql.crp import Crp, Entity, Kind
+from kbqa.sparql.crp import Crp, Entity, Hop, Kind
 from kbqa.sparql.errors import EndpointDown, GraphError, InputError
 from kbqa.sparql.forms import read_crp
-from kbqa.sparql.relax import Relaxation, drop_kinds, relaxations
+from kbqa.sparql.relax import Relaxation, compared_entities, drop_kinds, relaxations
 from kbqa.sparql.terms import LiteralTerm, Term, has_scheme, is_mid
+
+_TYPE = "type.object.type"
+_MOST_CLASSES = 100
 
 TrustOrder = Literal["full-first", "beam-first"]
 
@@ -155,7 +158,7 @@ class Executor:
         try:
             crp, problems = read_crp(candidate.text)
             crp = drop_kinds(crp, self._policy.without)
-            readings = self._readings(crp, candidate)
+            readings = map(self._of_a_shared_class, self._readings(crp, candidate))
             if (best := next(readings, None)) is None:
                 return replace(tried, problem=f"no entity for {crp.topic}")
             tried = replace(tried, fate="unreachable")
@@ -206,6 +209,18 @@ class Executor:
             if reading is None:
                 return
             yield reading
+
+    def _of_a_shared_class(self, reading: Grounding) -> Grounding:
+        """Compare named entities by a class that they share: a writer may name another one."""
+        crp = reading.crp
+        mids = [entity.mid for entity in compared_entities(crp) if entity.mid is not None]
+        if self._schema is None or not mids or crp.path != (Hop(_TYPE, inverse=True),):
+            return reading
+        classes = [set(self._graph.neighbours(mid, _TYPE, "out", _MOST_CLASSES)) for mid in mids]
+        shared = sorted(str(each) for each in set.intersection(*classes))
+        if not shared or crp.topic.mid in shared:
+            return reading
+        return replace(reading, crp=replace(crp, topic=Entity(mid=shared[0])))
 
     def _reachable(
         self, readings: Iterable[Grounding], candidate: Candidate

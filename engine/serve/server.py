@@ -90,6 +90,10 @@ def listen(host: str, port: int) -> socket.socket:
     Raises:
         KbqaError: The address cannot be listened on.
     """
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        raise KbqaError(f"cannot listen on {host!r}: it is not the name of a machine.") from None
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=2048)

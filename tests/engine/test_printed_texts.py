@@ -307,3 +307,10 @@ def test_a_pipe_gets_texts_as_they_are(store: Path) -> None:
     ran = in_pipe("sparql", query, "--json", "--store", str(store))
     assert json.loads(ran.stdout)["results"]["bindings"][0]["n"]["value"] == HOSTILE
     assert OBEYED.findall(ran.stdout.decode()) == []
+
+
+def test_all_printing_is_by_the_functions_that_filter() -> None:
+    folders = [ROOT / name for name in ("sparql", "kb", "engine", "training")]
+    files = [file for folder in folders for file in folder.rglob("*.py")]
+    printing = {file.name for file in files if "click.echo(" in file.read_text("utf-8")}
+    assert printing == {"screen.py", "text.py"}

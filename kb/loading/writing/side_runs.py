@@ -88,7 +88,9 @@ def merge_runs(directory: Path, rows: int, hub_degree: int) -> Iterator[NodeRang
 
 def _merged(files: Mapping[str, list[Path]], rows: int, hub_degree: int) -> Iterator[NodeRange]:
     for is_inside in _ranges(rows):
-        nodes, edges, noted = (pl.scan_parquet(files[kind]).filter(is_inside) for kind in RUN_KINDS)
+        # Not glob: the name of the store's folder may hold a bracket or a star.
+        runs = (pl.scan_parquet(files[kind], glob=False) for kind in RUN_KINDS)
+        nodes, edges, noted = (run.filter(is_inside) for run in runs)
         summed = _sum(nodes).collect()
         large = summed.filter(pl.max_horizontal("out", "in") >= hub_degree)
         hubs = _by_direction(large, "degree").filter(pl.col("degree") >= hub_degree)

@@ -451,6 +451,7 @@ def test_no_server_is_told_with_its_url():
         "ftp://host/v1",
         "http://",
         "http://[::1/v1",
+        "http://host/\x1b",
         "http://me:secret@host/v1",
         "http://host/v1?key=secret",
     ],

@@ -78,9 +78,9 @@ def test_it_is_asked_about_the_best_paths_if_the_judge_is_in_doubt(demo: Graph, 
         f"Kenya -> location.country.{relation}"
         for relation in ("capital", "currency_used", "official_language")
     ]
-    doubtful = _asked(demo, scripted, "what about Kenya?", *written)
+    doubtful = _asked(demo, scripted, "what of Kenya?", *written)
     assert 2 <= len({each for each in doubtful if each is not None}) <= 3
-    off = _asked(demo, scripted, "what about Kenya?", *written, asker=False)
+    off = _asked(demo, scripted, "what of Kenya?", *written, asker=False)
     assert set(off) == {None}
     clear = _asked(demo, scripted, "what is the capital of Kenya?", *written)
     assert set(clear) == {None}

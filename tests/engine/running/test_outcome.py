@@ -6,9 +6,7 @@ import threading
 import urllib.parse
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,7 +19,7 @@ from kbqa.engine.running.outcome import PathRunner
 from kbqa.engine.running.tried import Execution, Tried
 from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.endpoint.sparql_endpoint import SparqlEndpoint
-from kbqa.kb.graph import Graph, Table
+from kbqa.kb.graph import Graph
 from kbqa.kb.names.search import open_names
 from kbqa.kb.open import open_graph
 from kbqa.kb.schema.graph_schema import GraphSchema
@@ -103,23 +101,6 @@ def test_more_is_counted_than_is_listed(graph: Graph, monkeypatch: pytest.Monkey
     assert found is not None
     assert found.table is not None
     assert (found.count, len(found.terms), found.table.truncated) == (2, 1, True)
-
-
-@pytest.mark.parametrize("counted", [LiteralTerm("2.0"), LiteralTerm("-1"), "m.2", None])
-def test_a_count_that_is_no_whole_number_is_told(
-    graph: Graph, monkeypatch: pytest.MonkeyPatch, counted: LiteralTerm | str | None
-) -> None:
-    select = type(graph).select
-
-    def counting(self: Graph, query: str, **settings: Any) -> Table:
-        table = select(self, query, **settings)
-        return replace(table, rows=((counted,),)) if "COUNT(DISTINCT" in query else table
-
-    monkeypatch.setattr("kbqa.engine.running.outcome.MAX_ANSWERS", 1)
-    monkeypatch.setattr(type(graph), "select", counting)
-    [tried] = tried_all(graph, f"{SIBLINGS}\ncount").tried
-    assert tried.fate == "failed"
-    assert f"the graph counted {counted!r}, which is not a number" in str(tried.problem)
 
 
 @pytest.mark.parametrize(
@@ -296,6 +277,15 @@ def test_a_neighbour_is_not_asked_for_to_itself(demo: Graph) -> None:
         found = tried_all(demo, text, schema=schema).answering
         assert found is not None
         assert found.boolean is yes
+
+
+def test_cities_are_compared_though_the_path_is_about_countries(demo: Graph) -> None:
+    text = (
+        f"{COUNTRIES}\n?x {{= Cape Town | = Melbourne}}\n"
+        "smallest ?x -> location.location.geolocation -> location.geocode.latitude"
+    )
+    assert tried_all(demo, text).best is None
+    assert listed(demo, text) == {"Melbourne"}
 
 
 def test_no_country_borders_both_itself_and_another(demo: Graph) -> None:

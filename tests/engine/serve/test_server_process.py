@@ -69,6 +69,12 @@ def test_other_machines_are_let_in_only_outspokenly(host) -> None:
     assert "add --api-keys FILE, or --public" in result.stderr
 
 
+def test_a_host_that_can_be_none_is_told(httpx) -> None:
+    result = CliRunner().invoke(main, ["serve", "--host", "a\u202e", "--public", "--port", "0"])
+    assert result.exit_code == 1
+    assert "cannot listen on 'a\\u202e': it is not the name of a machine." in result.stderr
+
+
 def test_without_the_extra_the_command_says_what_to_install(monkeypatch) -> None:
     import importlib.util
 

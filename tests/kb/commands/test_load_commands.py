@@ -46,6 +46,11 @@ def test_loading_ends_with_a_summary(tmp_path: Path) -> None:
     assert result.stderr == ""
 
 
+def test_a_store_s_folder_may_have_any_name(tmp_path: Path) -> None:
+    run("load-freebase", "-", "--store", tmp_path / "a[2]*?", stdin=DUMP)
+    assert (tmp_path / "a[2]*?" / "manifest.json").exists()
+
+
 def test_the_summary_as_json_is_the_manifest_s(tmp_path: Path) -> None:
     result = run("load-freebase", "-", "--store", tmp_path / "store", "--json", stdin=DUMP)
     fields = json.loads(result.stdout)
