@@ -173,14 +173,13 @@ def _read(question: str, crp: Crp, mentions: Mapping[str, str]) -> _Read:
 
 
 _FOLLOWS_UP = re.compile(r"(?:and|so|but|what about|how about)\b")
+_QUESTION_WORD = re.compile(r"\b(?:who|which|what|where|when|how) (?!about\b)")
 _WITHOUT_ANTECEDENT = re.compile(
     r"\b(?:his|her|hers|him|he|she|those|these|(?<!do )they|them|the two|which other)\b"
     r"|(?<!is )(?<!are )(?<!was )(?<!were )\bthere\b"
     r"|^(?:(?!\b(?:which|what(?! (?:is|are|was|were)\b)|whose)\b).)*\b(?:it|its|their)\b"
 )
 _LISTS = re.compile(r"\b(?:all|list|every|each|any|names?|how many|what are)\b")
-
-
 _ASKS_OF_IT = re.compile(
     r"(?:is|was|does|did|has|had|can|could|will) (?:it|he|she)\b(?! (?:true|correct|the case)\b)"
 )
@@ -196,7 +195,8 @@ def _lacks_a_topic(read: _Read, crp: Crp, given: Set[str]) -> str | None:
         rest = _FOLLOWS_UP.sub("", read.masked).strip("_ ?!.,")
         names_only = _FOLLOWS_UP.match(read.masked) is not None and not rest
         return f"it does not say what is asked about {crp.topic}" if names_only else None
-    if _FOLLOWS_UP.match(read.masked) or _WITHOUT_ANTECEDENT.search(read.masked):
+    is_fragment = _FOLLOWS_UP.match(read.masked) and not _QUESTION_WORD.search(read.masked)
+    if is_fragment or _WITHOUT_ANTECEDENT.search(read.masked):
         return unnamed
     is_class = not entities and len(crp.path) > 1 and not crp.constraints and crp.order is None
     return unnamed if is_class and not _LISTS.search(read.masked) else None

@@ -161,10 +161,8 @@ def without_ways_back(crp: Crp, schema: GraphSchema) -> Crp:
     """
     added: list[Constraint] = []
     for at in range(2, len(crp.path) + 1):
-        if at - 2 == (0 if crp.differs_from is None else crp.differs_from) and at == crp.answer:
+        if at == crp.answer and at - 2 == (crp.differs_from or 0):
             continue  # The path itself says whether its answer may be this node.
-        if at == crp.answer and crp.form == "ask" and crp.order is not None:
-            continue  # What is asked after an order names no other node.
         if _may_return(crp.path[at - 2 : at], schema):
             added.append(Constraint(at, (), IsNotNode(NodeRef(at - 2))))
     for constraint in crp.constraints:
@@ -172,6 +170,8 @@ def without_ways_back(crp: Crp, schema: GraphSchema) -> Crp:
             continue
         if isinstance(constraint.test, IsEntity) and _may_return(constraint.hops, schema):
             added.append(Constraint(constraint.at, (), IsNotEntity(constraint.test.entity)))
+    if crp.form == "ask" and crp.order is not None:  # Tests of the answer come after the order.
+        added = [each for each in added if each.at != crp.answer]
     return replace(crp, constraints=(*crp.constraints, *added)) if added else crp
 
 

@@ -274,6 +274,11 @@ def test_an_order_or_a_bound_has_the_direction_of_the_words(question, text, obje
         ("what about Germany's capital?", f"{GERMANY} -> location.country.capital", False),
         ("how many countries are there?", f"{COUNTRIES}\ncount", False),
         ("which country has the most people?", f"{COUNTRIES}\nlargest ?x -> {POPULATION}", False),
+        (
+            "and which country has the most people?",
+            f"{COUNTRIES}\nlargest ?x -> {POPULATION}",
+            False,
+        ),
         ("list all capitals", f"{COUNTRIES} -> location.country.capital", False),
         ("is its capital Lima?", f"{IN_PERU}\n?x = {LIMA}\nask", False),
         ("does it border Peru?", f"{IN_PERU}\n?x = {LIMA}\nask", True),
