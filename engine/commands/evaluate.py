@@ -17,7 +17,7 @@ from kbqa.engine.commands.render import render_summary
 from kbqa.engine.commands.run_options import RunChoice, run_options, watched
 from kbqa.engine.writing.model_choice import ModelChoice
 from kbqa.kb.commands.options import GraphChoice, graph_options, json_option
-from kbqa.kb.commands.text import print_json, print_result
+from kbqa.kb.commands.text import print_json, print_note, print_result
 
 
 @click.command("eval")
@@ -86,7 +86,7 @@ def evaluate(
 
     questions = run.read(file)
     if warning := gold_warning(file, questions):
-        click.echo(f"Warning: {warning}", err=True)
+        print_note(f"Warning: {warning}")
     output = None if show else run.checked_output()
     beams = read_beams(beams_file) if beams_file is not None else {}
     is_written = all(question.id in beams for question in questions)

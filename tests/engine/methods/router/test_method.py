@@ -102,7 +102,9 @@ def test_each_candidate_shows_its_first_answers(graph, ask):
     both = "Main Path:\n Male -[R [people , person , gender]]-> ?x"
     counted = f"Justin Bieber{SIBLINGS_STEPS}\ncount"
     yes = f"{CAPITAL}\n?x = Kingston\nask"
-    beams = ask(graph, MONEY, both, counted, yes, "nonsense").to_dict()["trace"]["beams"]
+    question = "is Kingston the capital of Jamaica?"  # of any other, it would not be the answer
+    answer = ask(graph, MONEY, both, counted, yes, "nonsense", question=question)
+    beams = answer.to_dict()["trace"]["beams"]
     assert [beam["answer_count"] for beam in beams] == [1, 2, 2, None, None]
     assert [sorted(beam["first_answers"]) for beam in beams] == [
         ["Jamaican dollar"],
@@ -315,7 +317,8 @@ CAPITAL = "Jamaica -> location.country.capital"
 
 def test_yes_and_no_are_answers_with_evidence(graph, ask):
     for name, is_right in (("Kingston", True), ("Jamaica", False)):
-        answer = ask(graph, f"{CAPITAL}\n?x = {name}\nask")
+        question = f"is {name} the capital of Jamaica?"
+        answer = ask(graph, f"{CAPITAL}\n?x = {name}\nask", question=question)
         assert (answer.boolean, answer.answers, answer.is_answered) == (is_right, (), True)
         [triple] = answer.evidence
         assert (triple.subject_name, triple.object_name) == ("Jamaica", "Kingston")
