@@ -21,7 +21,7 @@ that are about something else than the question, and so cannot answer it, whatev
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from math import isclose
 from types import MappingProxyType
 from typing import NamedTuple
@@ -43,6 +43,7 @@ from kbqa.sparql.crp import (
     IsNotNode,
     NodeRef,
     Operator,
+    Step,
     TextEquals,
     nested_constraints,
     path_relations,
@@ -172,10 +173,12 @@ def _read(question: str, crp: Crp, mentions: Mapping[str, str]) -> _Read:
     return _Read(text, said, _without_names(text, names))
 
 
+_NOTABLE_TYPES = "common.topic.notable_types"
 _FOLLOWS_UP = re.compile(r"(?:and|so|but|what about|how about)\b")
 _QUESTION_WORD = re.compile(r"\b(?:who|which|what|where|when|how) (?!about\b)")
 _WITHOUT_ANTECEDENT = re.compile(
-    r"\b(?:his|her|hers|him|he|she|those|these|(?<!do )they|them|the two|which other)\b"
+    r"\b(?:his|her|hers|him|he|she|those|these|(?<!do )they|them|the two|which other"
+    r"|(?:in|of|at) (?:that|this))\b"
     r"|(?<!is )(?<!are )(?<!was )(?<!were )\bthere\b"
     r"|^(?:(?!\b(?:which|what(?! (?:is|are|was|were)\b)|whose)\b).)*\b(?:it|its|their)\b"
 )
@@ -188,9 +191,16 @@ _ASKS_OF_IT = re.compile(
 def _lacks_a_topic(read: _Read, crp: Crp, given: Set[str]) -> str | None:
     """Object to a question that names nothing of the path, or that only names something."""
     unnamed = "the question does not say whose; name it, as in “the population of Kenya”"
-    entities = [each for each in crp.entities() if each.mid is None or is_mid(each.mid)]
     if not given and _ASKS_OF_IT.match(read.text):
         return unnamed
+    conditions = [each for each in crp.constraints if not _says_a_class(each.hops)]
+    classes = {each.test.entity for each in crp.constraints if isinstance(each.test, IsEntity)}
+    classes -= {each.test.entity for each in conditions if isinstance(each.test, IsEntity)}
+    if isinstance(crp.path[0], Hop) and crp.path[0].inverse and _says_a_class(crp.path[:1]):
+        classes.add(crp.topic)
+    entities = [
+        each for each in crp.entities() if each not in classes and is_mid(each.mid or "m.unknown")
+    ]
     if any(each.mid in given or _is_named(read, each) for each in entities):
         rest = _FOLLOWS_UP.sub("", read.masked).strip("_ ?!.,")
         names_only = _FOLLOWS_UP.match(read.masked) is not None and not rest
@@ -198,8 +208,14 @@ def _lacks_a_topic(read: _Read, crp: Crp, given: Set[str]) -> str | None:
     is_fragment = _FOLLOWS_UP.match(read.masked) and not _QUESTION_WORD.search(read.masked)
     if is_fragment or _WITHOUT_ANTECEDENT.search(read.masked):
         return unnamed
-    is_class = not entities and len(crp.path) > 1 and not crp.constraints and crp.order is None
+    is_class = not entities and len(crp.path) > 1 and not conditions and crp.order is None
     return unnamed if is_class and not _LISTS.search(read.masked) else None
+
+
+def _says_a_class(hops: Sequence[Step]) -> bool:
+    """Return whether hops only lead to what kind of thing a node is."""
+    last = hops[-1] if hops else None
+    return isinstance(last, Hop) and last.relation in ("type.object.type", _NOTABLE_TYPES)
 
 
 def _is_named(read: _Read, entity: Entity) -> bool:
@@ -240,7 +256,7 @@ _WHAT_IT_IS = re.compile(
 
 def _says_only_what_it_is(masked: str, crp: Crp) -> str | None:
     """Object to the notable types of a topic, unless the question is what it is."""
-    if [*path_relations(crp.path)] != ["common.topic.notable_types"] or crp.constraints:
+    if [*path_relations(crp.path)] != [_NOTABLE_TYPES] or crp.constraints:
         return None
     is_backwards = isinstance(crp.path[0], Hop) and crp.path[0].inverse
     words = re.findall(r"[a-z]+(?:'s)?", masked)

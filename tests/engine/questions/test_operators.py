@@ -192,6 +192,7 @@ LARGER_LIST = LARGER.format(GERMANY, FRANCE, "{}").replace(".area", ".contains")
 DISCOVERED = "chemistry.chemical_element.discovery_date"
 FOUND_BEFORE = f"{{}} -> {DISCOVERED}\n{{}} -> {DISCOVERED} ?b\n?x {{}} ?b\nask"
 COUNTRIES = "ns:location.country <- type.object.type"
+OF_A_KIND = "[Country] (m.01mp) <- common.topic.notable_types"
 BY_AREA = f"{COUNTRIES}\n?x = {GERMANY}\nlargest ?x -> location.location.area"
 SMALL = f"{COUNTRIES}\n?x = {GERMANY}\nsmallest ?x -> location.location.area"
 IN_PERU = "Peru (m.016wzw) -> location.location.contains"
@@ -283,6 +284,9 @@ def test_an_order_or_a_bound_has_the_direction_of_the_words(question, text, obje
         ("is its capital Lima?", f"{IN_PERU}\n?x = {LIMA}\nask", False),
         ("does it border Peru?", f"{IN_PERU}\n?x = {LIMA}\nask", True),
         ("is it true that Lima is in Peru?", f"{IN_PERU}\n?x = {LIMA}\nask", False),
+        ("what does the country pay with?", f"{OF_A_KIND} -> location.country.capital", True),
+        ("how many people live in that city?", f"{OF_A_KIND} -> {POPULATION}", True),
+        ("how many countries are there?", f"{OF_A_KIND}\ncount", False),
         ("what currency is used in Wakanda?", f"{COUNTRIES} -> location.country.capital", True),
     ],
 )
