@@ -109,7 +109,7 @@ def find_unaccounted(
         behind = {each for each in said if _occurs(said[each], text[match.end() :])}
         if any(has(crp) for has in rule.parts) and not _negates_others(rule, crp, behind):
             continue
-        if are_numbers and match.group().startswith("how "):
+        if are_numbers and re.match(r"how (?!much)", match.group()):
             continue
         read = of_answers if rule.of_answers else relations
         if rule.relations is None or not re.search(rule.relations, read):
@@ -146,7 +146,7 @@ def find_objection(
         or _says_only_what_it_is(read.masked, crp)
         or _turns_round(read, crp, schema)
         or _compares_unlike_values(crp, schema)
-        or _says_only_yes_or_no(read.text, crp)
+        or _says_too_little(read.text, crp)
     )
 
 
@@ -393,12 +393,15 @@ def _compares_unlike_values(crp: Crp, schema: GraphSchema) -> str | None:
 
 
 _ASKS_FOR_MORE = re.compile(r"(?:who|whom|whose|what|which|where|when|how)\b(?!.*\bor not\b)")
+_ASKS_FOR_AMOUNT = re.compile(r"how (?:much|long|old|far|tall|big|large|high)\b")
 
 
-def _says_only_yes_or_no(text: str, crp: Crp) -> str | None:
-    """Object to yes or no where the question asks for more."""
+def _says_too_little(text: str, crp: Crp) -> str | None:
+    """Object to yes or no, or to a count, where the question asks for more."""
     if crp.form == "ask" and _ASKS_FOR_MORE.match(text):
         return "it only says yes or no"
+    if _counts(crp) and _ASKS_FOR_AMOUNT.match(text):
+        return "it only says how many there are"
     return None
 
 
@@ -575,7 +578,7 @@ _RULES = (
     ),
     Rule(
         r"\b(?:first|1st|last)\b(?! (?:name|lady))",
-        (_orders, _compares, _meets_a_literal),
+        (_orders, _meets_a_literal),
         r"first|last|date|start|\.from\b|\.to\b|original|debut|begin|beginning|end|final",
     ),
     Rule(

@@ -322,6 +322,7 @@ def test_why_and_how_are_not_answered_with_any_fact(question, text, objects):
         ("is Lima in Peru?", f"{IN_PERU}\n?x = {LIMA}\nask", False),
         ("how many people live in Peru?", f"Peru (m.016wzw) -> {POPULATION}\ncount", True),
         ("how many cities are in Peru?", f"{IN_PERU}\ncount", False),
+        ("how much does a burger cost in Peru?", f"{IN_PERU}\ncount", True),
         ("has Germany more parts than France?", LARGER_LIST.format(">"), True),
     ],
 )
@@ -334,3 +335,15 @@ def test_a_path_past_a_given_topic_answers_another_question():
     assert objection("capital", IN_PERU, (peru,)) is None
     assert objection("capital", IN_PERU, (peru, kenya)) is None
     assert objection("capital", IN_PERU, (kenya,)) == "it is not about Kenya"
+
+
+def test_a_comparison_does_not_say_who_was_first():
+    text = "Henry (m.03p41) -> people.marriage.spouse\n?x -> people.person.age <= 90"
+    assert unaccounted("who was the first wife of Henry?", text) == ("first",)
+
+
+def test_a_number_does_not_say_how_much_more_it_is():
+    text = "Peru (m.016wzw) -> location.location.area"
+    question = "how much larger is Peru than Lima?"
+    assert unaccounted(question, text, are_numbers=True) == ("how much larger",)
+    assert unaccounted("how large is Peru?", text, are_numbers=True) == ()
