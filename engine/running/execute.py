@@ -120,7 +120,7 @@ class Executor:
         """Run every candidate, relaxed if need be. Raises as `execute` does."""
         tried = map(self._try, candidates)
         ran = [self._relax(each) for each in tried] if relax else list(tried)
-        return [self._without_answers_to_others(each) for each in ran]
+        return [self._leave_out_unfit(each) for each in ran]
 
     def choose(self, tried: Sequence[Tried], model: ConfidenceModel) -> Execution:
         """Choose the candidate whose answers are likeliest to be right, of those that were run.
@@ -158,7 +158,7 @@ class Executor:
         try:
             crp, problems = read_crp(candidate.text)
             crp = drop_kinds(crp, self._policy.without)
-            readings = map(self._of_a_shared_class, self._readings(crp, candidate))
+            readings = map(self._with_shared_class, self._readings(crp, candidate))
             if (best := next(readings, None)) is None:
                 return replace(tried, problem=f"no entity for {crp.topic}")
             tried = replace(tried, fate="unreachable")
@@ -210,7 +210,7 @@ class Executor:
                 return
             yield reading
 
-    def _of_a_shared_class(self, reading: Grounding) -> Grounding:
+    def _with_shared_class(self, reading: Grounding) -> Grounding:
         """Compare named entities by a class that they share: a writer may name another one."""
         crp = reading.crp
         mids = [entity.mid for entity in compared_entities(crp) if entity.mid is not None]
@@ -263,8 +263,8 @@ class Executor:
             outcome = self._runner.run(relaxation.crp)
         return tried if outcome is None else self._read(tried, grounding, relaxation, outcome)
 
-    def _without_answers_to_others(self, tried: Tried) -> Tried:
-        """Take its answers from a candidate that answers another question."""
+    def _leave_out_unfit(self, tried: Tried) -> Tried:
+        """Leave out what a candidate found if it answers another question."""
         if tried.relaxation is None or self._question is None or self._schema is None:
             return tried
         crp = tried.relaxation.crp
