@@ -147,6 +147,7 @@ def find_objection(
         or _turns_round(read, crp, schema)
         or _compares_unlike_values(crp, schema)
         or _says_too_little(read.text, crp)
+        or _passes_over_one_of_both(read, crp)
     )
 
 
@@ -403,6 +404,25 @@ def _says_too_little(text: str, crp: Crp) -> str | None:
     if _counts(crp) and _ASKS_FOR_AMOUNT.match(text):
         return "it only says how many there are"
     return None
+
+
+_BOTH = re.compile(r"\bboth (?=\S+(?: \S+){0,3} and \S+(?: \S+){0,3}$)")
+"""Two names of four words at most, at the end: longer ones are descriptions."""
+
+
+def _passes_over_one_of_both(read: _Read, crp: Crp) -> str | None:
+    """Object to a path that has only one of two things, as in "both Gambia and Senegal"."""
+    both = _BOTH.search(read.text)
+    if both is None or _has_alternatives(crp):
+        return None
+    places = {each: _position(read, each) for each in crp.entities()}
+    # A mediator's condition by the hop that leads on to the answer only names the answer.
+    for each in crp.constraints:
+        is_answer = each.at == crp.answer - 1 and each.hops == crp.path[-1:]
+        if is_answer and isinstance(each.test, IsEntity):
+            places[each.test.entity] = None
+    named = [at for at in places.values() if at is not None and at >= both.end()]
+    return "it passes over one of both" if len(named) == 1 else None
 
 
 def _misread_numbers(question: str, crp: Crp) -> list[str]:

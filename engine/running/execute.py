@@ -260,7 +260,7 @@ class Executor:
     def _run(self, tried: Tried, grounding: Grounding, relaxation: Relaxation) -> Tried:
         """Run the query of a reading, relaxed or not; unchanged if it has no answer."""
         with self._clock.stage("execute"):
-            outcome = self._runner.run(relaxation.crp)
+            outcome = self._runner.run(relaxation.crp, grounding.crp)
         return tried if outcome is None else self._read(tried, grounding, relaxation, outcome)
 
     def _leave_out_unfit(self, tried: Tried) -> Tried:

@@ -78,15 +78,20 @@ class PathRunner:
     ) -> None:
         self._graph, self._limit_s, self._schema = graph, limit_s, schema
 
-    def run(self, crp: Crp) -> Outcome | None:
+    def run(self, crp: Crp, full: Crp | None = None) -> Outcome | None:
         """Run a path; None if nothing satisfies it, or if an entity to be compared has no value.
+
+        Args:
+            crp: Grounded.
+            full: The same before it was relaxed. Where nothing borders both Gambia and Senegal, it
+                lists what borders one of them, but still neither of the two.
 
         Raises:
             InputError: A part of the path cannot be written in a query.
             GraphError: The graph does not answer.
         """
         if self._schema is not None:
-            crp = without_ways_back(crp, self._schema)
+            crp = without_ways_back(crp, full or crp, self._schema)
         if crp.form == "ask":
             return self._ask(crp)
         listed = replace(crp, form="select")
@@ -153,8 +158,10 @@ class PathRunner:
         return count
 
 
-def without_ways_back(crp: Crp, schema: GraphSchema) -> Crp:
+def without_ways_back(crp: Crp, full: Crp, schema: GraphSchema) -> Crp:
     """Return a path none of whose steps over a mediator leads back to where it came from.
+
+    What it must not lead back to in its conditions is that of `full`, before it was relaxed.
 
     Raises:
         GraphError: The graph does not answer.
@@ -165,7 +172,7 @@ def without_ways_back(crp: Crp, schema: GraphSchema) -> Crp:
             continue  # The path itself says whether its answer may be this node.
         if _may_return(crp.path[at - 2 : at], schema):
             added.append(Constraint(at, (), IsNotNode(NodeRef(at - 2))))
-    for constraint in crp.constraints:
+    for constraint in full.constraints:
         if constraint.negated or isinstance(constraint.at, Entity) or len(constraint.hops) != 2:
             continue
         if isinstance(constraint.test, IsEntity) and _may_return(constraint.hops, schema):

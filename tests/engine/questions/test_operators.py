@@ -323,6 +323,13 @@ def test_why_and_how_are_not_answered_with_any_fact(question, text, objects):
         ("how many people live in Peru?", f"Peru (m.016wzw) -> {POPULATION}\ncount", True),
         ("how many cities are in Peru?", f"{IN_PERU}\ncount", False),
         ("how much does a burger cost in Peru?", f"{IN_PERU}\ncount", True),
+        ("which countries border both Peru and Lima?", IN_PERU, True),
+        ("which countries border both Peru and Lima?", f"{IN_PERU}\n?x -> a.b = {LIMA}", False),
+        (
+            "which countries border both Peru and Lima?",
+            f"{IN_PERU}\n?0 -> location.location.contains = {LIMA}",
+            True,
+        ),
         ("has Germany more parts than France?", LARGER_LIST.format(">"), True),
     ],
 )

@@ -395,10 +395,10 @@ def test_where_paths_break_is_told_of_all_within_the_time_of_one_query(
 def test_a_relaxed_query_that_fails_is_told(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     run = PathRunner.run
 
-    def fail(runner: PathRunner, crp: Crp) -> Outcome | None:
+    def fail(runner: PathRunner, crp: Crp, full: Crp | None = None) -> Outcome | None:
         if not crp.constraints:
             raise GraphError("the graph is tired")
-        return run(runner, crp)
+        return run(runner, crp, full)
 
     monkeypatch.setattr(PathRunner, "run", fail)
     [tried] = _execute(graph, _lines(SIBLINGS, NAMED.format("X"))).tried
