@@ -116,6 +116,9 @@ def test_no_answer_says_why_and_what_to_try(server: "Running") -> None:
     assert "It breaks: the graph has no such way." in page.words
     [candidates] = page.all("details", **{"class": "candidates"})
     assert "open" in candidates
+    assert "No single query answered." in page.words and not page.all(
+        "pre", **{"aria-label": "Query"}
+    )
 
 
 def test_written_and_searched_candidates_are_told_apart(demo: Graph, scripted) -> None:
