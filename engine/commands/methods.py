@@ -140,7 +140,7 @@ def methods(name: str | None, as_json: bool) -> None:
     if name is None:
         rows = [{"name": each, "summary": method.summary} for each, method in METHODS.items()]
     else:
-        rows = [each._asdict() for each in describe_settings(find_method(name).SETTINGS)]
+        rows = [each._asdict() for each in describe_settings(find_method(name).settings)]
     if as_json:
         print_json(rows, indent=2)
         return

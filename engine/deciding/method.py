@@ -1,10 +1,13 @@
 """A method whose decisions are taken in sessions: its name, its settings, and how it answers."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
 
 from kbqa.engine.answer import Answer
 from kbqa.engine.deciding.session import Session, Walkers
-from kbqa.engine.method import Asked
+from kbqa.engine.method import Asked, MethodMaker
+from kbqa.engine.resources import Resources
 from kbqa.engine.writing.generate import Candidate, Progress
 
 
@@ -43,3 +46,33 @@ class WalkingMethod:
     def answer(self, asked: Asked) -> Answer:
         """Answer a question; see `Method.answer`."""
         return self._answer_in(self._walkers.begin(asked))
+
+
+def walking_method(
+    name: str,
+    settings: type[Any],
+    limits: Mapping[str, object],
+    answer_question: Callable[[Session, Any], Answer],
+    needs_model: Callable[[Any], str | None] = lambda _: None,
+) -> MethodMaker:
+    """Return how a method is made of a function that answers in a session.
+
+    Args:
+        name: In the table of methods.
+        settings: Its settings, of which `seed` is for chance.
+        limits: Its fixed limits, for manifests.
+        answer_question: Answers, by the settings.
+        needs_model: Returns what of the settings is for a language model alone, if anything.
+    """
+
+    def make(resources: Resources, chosen: Any) -> WalkingMethod:
+        if needed := needs_model(chosen):
+            resources.require_language_model(needed)
+        return WalkingMethod(
+            name,
+            resources.walkers(chosen.seed),
+            {**asdict(chosen), **limits},
+            lambda session: answer_question(session, chosen),
+        )
+
+    return MethodMaker(settings, make)

@@ -1,8 +1,6 @@
 """Methods: from a question to an answer. One file or folder each; this is the table of them.
 
-The module of a method offers `SETTINGS`, a frozen dataclass whose fields are the method's settings,
-and `make(resources, settings)`, which makes the method ready to answer
-(`kbqa.engine.methods.modules`).
+The module of a method has its `kbqa.engine.method.MethodMaker` under the method's name in capitals.
 """
 
 from typing import NamedTuple

@@ -1,34 +1,19 @@
-"""Find the module of a method, and make the method from its settings."""
+"""Find how a method is made, and make the method from its settings."""
 
 import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import Any, Protocol, cast
+from typing import cast
 
-from kbqa.engine.method import Method
+from kbqa.engine.method import Method, MethodMaker
 from kbqa.engine.methods import METHODS
 from kbqa.engine.methods.settings import read_settings
 from kbqa.engine.resources import Resources
 from kbqa.sparql.errors import InputError
 
 
-class MethodModule(Protocol):
-    """What the module of a method offers."""
-
-    SETTINGS: type[Any]
-
-    def make(self, resources: Resources, settings: Any) -> Method:
-        """Make the method ready to answer.
-
-        Raises:
-            InputError: The settings contradict each other or what there is to work with.
-            ModelError: A model that the method needs is missing or broken.
-            GraphError: The graph does not answer.
-        """
-
-
-def find_method(name: str) -> MethodModule:
-    """Import the module of a method.
+def find_method(name: str) -> MethodMaker:
+    """Return how a method is made, from its module.
 
     Raises:
         InputError: There is no such method.
@@ -36,7 +21,8 @@ def find_method(name: str) -> MethodModule:
     if name not in METHODS:
         known = ", ".join(METHODS)
         raise InputError(f"there is no method {name!r}. The methods are: {known}.")
-    return cast(MethodModule, importlib.import_module(METHODS[name].module))
+    module = importlib.import_module(METHODS[name].module)
+    return cast(MethodMaker, getattr(module, name.upper().replace("-", "_")))
 
 
 def make_method(resources: Resources, name: str, settings: Mapping[str, object]) -> Method:
@@ -53,22 +39,22 @@ def make_method(resources: Resources, name: str, settings: Mapping[str, object])
         ModelError: A model that the method needs is missing or broken.
         GraphError: The graph does not answer.
     """
-    module = find_method(name)
-    _check_owner(module, name, settings)
+    maker = find_method(name)
+    _check_owner(maker, name, settings)
     if resources.chosen_chooser == "llm" and resources.chat is None:
         raise InputError("--chooser llm needs a general model: add --llm URL or --llm-model NAME")
-    return module.make(resources, read_settings(module.SETTINGS, settings, name))
+    return maker.make(resources, read_settings(maker.settings, settings, name))
 
 
-def _check_owner(module: MethodModule, name: str, settings: Mapping[str, object]) -> None:
+def _check_owner(maker: MethodMaker, name: str, settings: Mapping[str, object]) -> None:
     """Check that no setting belongs to other methods only."""
-    own = {each.name for each in fields(module.SETTINGS)}
+    own = {each.name for each in fields(maker.settings)}
     for setting in settings:
         if setting not in own:
             owners = [
                 other
                 for other in METHODS
-                if setting in {each.name for each in fields(find_method(other).SETTINGS)}
+                if setting in {each.name for each in fields(find_method(other).settings)}
             ]
             if owners:
                 raise InputError(

@@ -16,10 +16,17 @@ from starlette.exceptions import HTTPException
 from kbqa.engine.serve.access.guard import Access, App, Guard, Visit
 from kbqa.engine.serve.mcp_server.server import make_mcp_server, mcp_routes
 from kbqa.engine.serve.metrics import Metered, Metrics
-from kbqa.engine.serve.page import pages
+from kbqa.engine.serve.page.pages import STATIC, show_problem
+from kbqa.engine.serve.page.pages import router as page_routes
 from kbqa.engine.serve.problems import MEDIA_TYPE, Problem, log_problem, problem_of
-from kbqa.engine.serve.routes import ask, docs, entities, health, openai_chat, sparql
+from kbqa.engine.serve.routes.ask import router as ask_routes
+from kbqa.engine.serve.routes.docs import router as docs_routes
+from kbqa.engine.serve.routes.entities import router as entity_routes
+from kbqa.engine.serve.routes.health import router as health_routes
+from kbqa.engine.serve.routes.openai_chat import openai_error
+from kbqa.engine.serve.routes.openai_chat import router as openai_routes
 from kbqa.engine.serve.routes.parts import read_accept
+from kbqa.engine.serve.routes.sparql import router as sparql_routes
 from kbqa.engine.serve.service import Service
 from kbqa.sparql.errors import KbqaError
 
@@ -71,11 +78,18 @@ def make_app(
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     app.state.service, app.state.metrics, app.state.dataset = service, metrics, dataset
-    for module in (ask, entities, sparql, health, docs, pages):
-        app.include_router(module.router)
-    app.mount("/static", StaticFiles(directory=pages.STATIC))
+    for routes in (
+        ask_routes,
+        entity_routes,
+        sparql_routes,
+        health_routes,
+        docs_routes,
+        page_routes,
+    ):
+        app.include_router(routes)
+    app.mount("/static", StaticFiles(directory=STATIC))
     if openai:
-        app.include_router(openai_chat.router)
+        app.include_router(openai_routes)
     app.router.routes.extend(mcp_routes(mcp))
     app.add_exception_handler(Exception, _answer_error)
     for kind in (KbqaError, HTTPException, RequestValidationError):
@@ -90,13 +104,13 @@ async def _answer_error(request: Request, error: Exception) -> Response:
     if isinstance(error, KbqaError):  # uvicorn logs all others
         log_problem(error, problem, visit.request_id)
     if request.method == "GET" and read_accept(request).get("text/html", 0.0) > 0:
-        return await pages.show_problem(request.app.state.service, visit, problem)
+        return await show_problem(request.app.state.service, visit, problem)
     record = problem.to_dict(visit.request_id)
     headers = dict(getattr(error, "headers", None) or {})
     if problem.retry_after is not None:
         headers["Retry-After"] = str(problem.retry_after)
     if request.url.path.startswith("/v1/"):
-        record = openai_chat.openai_error(problem)
+        record = openai_error(problem)
         return Response(json.dumps(record), problem.status, headers, "application/json")
     return Response(json.dumps(record, ensure_ascii=False), problem.status, headers, MEDIA_TYPE)
 

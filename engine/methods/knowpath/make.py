@@ -3,14 +3,13 @@
 from dataclasses import asdict
 
 from kbqa.engine.deciding.method import WalkingMethod
+from kbqa.engine.method import MethodMaker
 from kbqa.engine.methods.knowpath.method import LIMITS, answer_question
 from kbqa.engine.methods.knowpath.settings import KnowpathSettings
 from kbqa.engine.resources import Resources
 
-SETTINGS = KnowpathSettings
 
-
-def make(resources: Resources, settings: KnowpathSettings) -> WalkingMethod:
+def _make(resources: Resources, settings: KnowpathSettings) -> WalkingMethod:
     """Make KnowPath ready to answer.
 
     Raises:
@@ -28,3 +27,6 @@ def make(resources: Resources, settings: KnowpathSettings) -> WalkingMethod:
         {**asdict(settings), **LIMITS},
         lambda session: answer_question(session, settings, embedder),
     )
+
+
+KNOWPATH = MethodMaker(KnowpathSettings, _make)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.linking.model import LinkingModel
-from kbqa.engine.method import ChooserName
+from kbqa.engine.method import ChooserName, MethodMaker
 from kbqa.engine.methods.router.method import RouterKgqa
 from kbqa.engine.methods.router.repair import Repairer, RepairSettings
 from kbqa.engine.methods.router.routing import Routing
@@ -29,15 +29,13 @@ from kbqa.sparql.errors import InputError, ModelError
 if TYPE_CHECKING:
     from kbqa.engine.retrieval.suggesting import RelationSuggester
 
-SETTINGS = RouterSettings
-
 logger = logging.getLogger(__name__)
 
 CALLS_A_REPAIR = 2.5
 """On average: a blueprint, and a choice for each of one or two steps."""
 
 
-def make(resources: Resources, settings: RouterSettings) -> RouterKgqa:
+def _make(resources: Resources, settings: RouterSettings) -> RouterKgqa:
     """Make RouterKGQA ready to answer: first what is quick to check, the small model last.
 
     Raises:
@@ -192,3 +190,6 @@ def _threshold(
     if general_calls is None:
         return unsure_below
     return min(unsure_below, policy.confidence.threshold(general_calls / CALLS_A_REPAIR))
+
+
+ROUTER = MethodMaker(RouterSettings, _make)

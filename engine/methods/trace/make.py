@@ -3,14 +3,13 @@
 from dataclasses import asdict
 
 from kbqa.engine.deciding.method import WalkingMethod
+from kbqa.engine.method import MethodMaker
 from kbqa.engine.methods.trace.method import LIMITS, answer_question
 from kbqa.engine.methods.trace.settings import TraceSettings
 from kbqa.engine.resources import Resources
 
-SETTINGS = TraceSettings
 
-
-def make(resources: Resources, settings: TraceSettings) -> WalkingMethod:
+def _make(resources: Resources, settings: TraceSettings) -> WalkingMethod:
     """Make TRACE ready to answer.
 
     Raises:
@@ -32,3 +31,6 @@ def make(resources: Resources, settings: TraceSettings) -> WalkingMethod:
         decided,
         lambda session: answer_question(session, walkers, settings, embedder),
     )
+
+
+TRACE = MethodMaker(TraceSettings, _make)
