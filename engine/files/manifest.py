@@ -17,7 +17,7 @@ from kbqa.engine.files.json_file import read_json
 from kbqa.engine.files.provenance import git_revision, package_versions
 from kbqa.sparql.errors import InputError, KbqaError
 
-SCHEMA_VERSION = 1
+MANIFEST_VERSION = 1
 
 _PACKAGES = (
     "pyoxigraph",
@@ -157,7 +157,7 @@ def _check_replaceable(path: Path, manifest: BinaryIO) -> None:
 
 def _write(output: Path, manifest: BinaryIO, record: Mapping[str, object]) -> None:
     about_kbqa = {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": MANIFEST_VERSION,
         "kbqa": version("kbqa"),
         "git": git_revision(),
         "python": platform.python_version(),
@@ -176,7 +176,7 @@ def _check_settings(output: Path, settings: Mapping[str, object]) -> None:
         manifest_path(output),
         dict[str, object],
         lambda problem: _not_resumable(output, problem),
-        schema_version=SCHEMA_VERSION,
+        schema_version=MANIFEST_VERSION,
     )
     check_same_settings(output, found, settings, InputError)
 

@@ -75,7 +75,7 @@ class CrossEncoder:
                 folder / SETTINGS_FILE, AdapterSettings, ModelError, schema_version=SCHEMA_VERSION
             )
             merged = merge_adapter(weights, adapter, settings.scale)
-            return cls(merged, tokenizer, adapter_revision(folder))
+            return cls(merged, tokenizer, reader_revision(folder))
         except (OSError, ValueError, KeyError, SafetensorError, ModelError) as error:
             raise ModelError(f"the judge in {folder} cannot be loaded: {error}") from error
 
@@ -87,7 +87,7 @@ class CrossEncoder:
         return [float(score) for score in scores[:, 0]]
 
 
-def adapter_revision(folder: Path) -> str:
+def reader_revision(folder: Path) -> str:
     """Hash an adapter and its scale, to tell it from others.
 
     Raises:

@@ -28,7 +28,7 @@ from kbqa.engine.running.cross_encoder import (
     SCHEMA_VERSION,
     SETTINGS_FILE,
     AdapterSettings,
-    adapter_revision,
+    reader_revision,
 )
 from kbqa.engine.writing.models.base_models import quiet_transformers
 from kbqa.engine.writing.models.precision import mixed_precision
@@ -121,7 +121,7 @@ def train_reading(
     if start is not None:
         network.load(start)
     # Who goes on from an adapter draws other candidates than it was trained with.
-    seed = config.seed if start is None else f"{config.seed} {adapter_revision(start)}"
+    seed = config.seed if start is None else f"{config.seed} {reader_revision(start)}"
     rng = random.Random(seed)
     steps = config.epochs * math.ceil(len(questions) / config.questions_a_step)
     optimizer = torch.optim.AdamW(network.trained(), config.learning_rate, weight_decay=0.01)

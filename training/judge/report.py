@@ -23,9 +23,9 @@ from kbqa.engine.evaluation.scores.calibration import (
 )
 from kbqa.engine.files.provenance import git_revision, hardware, package_versions
 from kbqa.engine.running.asker import ASKER_FOLDER
-from kbqa.engine.running.cross_encoder import adapter_revision
+from kbqa.engine.running.cross_encoder import reader_revision
 from kbqa.engine.running.reading import READER_FOLDER
-from kbqa.engine.writing.models.adapter_files import adapter_revision as weights_revision
+from kbqa.engine.writing.models.adapter_files import adapter_revision
 from kbqa.engine.writing.models.base_models import SMOLLM2
 from kbqa.engine.writing.models.precision import fastest_precision
 from kbqa.training.data.data_record import data_lines, data_record
@@ -79,7 +79,7 @@ def write_reports(
     """
     judged = list(read_judged(output / FEATURES_FILE))
     asker = _asker_revision(output)
-    former = None if start is None else adapter_revision(start / READER_FOLDER)
+    former = None if start is None else reader_revision(start / READER_FOLDER)
     record: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "kbqa": version("kbqa"),
@@ -98,7 +98,7 @@ def write_reports(
         "precedents": precedents,
         "beams": {use: [data_file(path)._asdict() for path in of] for use, of in beams.items()},
         "result": {
-            "reader": adapter_revision(output / READER_FOLDER),
+            "reader": reader_revision(output / READER_FOLDER),
             **measure(judged, config.seed),
         },
         "result_without_asker": asker and measure(list(map(without_asker, judged)), config.seed),
@@ -111,7 +111,7 @@ def write_reports(
 
 def _asker_revision(judge: Path) -> str | None:
     folder = judge / ASKER_FOLDER
-    return weights_revision(folder) if folder.is_dir() else None
+    return adapter_revision(folder) if folder.is_dir() else None
 
 
 def measure(judged: Sequence[Judged], seed: int) -> dict[str, object]:

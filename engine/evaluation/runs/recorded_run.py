@@ -7,7 +7,7 @@ from pathlib import Path
 from kbqa.engine.evaluation.runs.rows import Row, read_row
 from kbqa.engine.files.json_file import read_json
 from kbqa.engine.files.json_lines import read_rows
-from kbqa.engine.files.manifest import SCHEMA_VERSION, manifest_path
+from kbqa.engine.files.manifest import MANIFEST_VERSION, manifest_path
 from kbqa.sparql.errors import InputError
 
 _UNUSED = ("evidence", "linked", "sparql")
@@ -141,7 +141,7 @@ def _manifest(run: Path) -> Mapping[str, object]:
         )
 
     path = manifest_path(run)
-    manifest = read_json(path, dict[str, object], not_a_run, schema_version=SCHEMA_VERSION)
+    manifest = read_json(path, dict[str, object], not_a_run, schema_version=MANIFEST_VERSION)
     if not isinstance(manifest.get("gold_entities"), bool):
         raise not_a_run(f"{path} does not say whether entities were given")
     return _with_method(manifest)

@@ -14,8 +14,8 @@ from kbqa.engine.running.cross_encoder import (
     SCHEMA_VERSION,
     SETTINGS_FILE,
     CrossEncoder,
-    adapter_revision,
     merge_adapter,
+    reader_revision,
 )
 from kbqa.sparql.errors import ModelError
 
@@ -134,10 +134,10 @@ def test_a_tensor_that_nobody_can_place_is_refused(
 
 def test_another_scale_is_another_revision(folder: Path, tmp_path: Path) -> None:
     other = Path(shutil.copytree(folder, tmp_path / "other"))
-    assert adapter_revision(other) == adapter_revision(folder)
+    assert reader_revision(other) == reader_revision(folder)
     settings = {"schema_version": SCHEMA_VERSION, "scale": 1.0}
     (other / SETTINGS_FILE).write_text(json.dumps(settings))
-    assert adapter_revision(other) != adapter_revision(folder)
+    assert reader_revision(other) != reader_revision(folder)
 
 
 def test_a_broken_adapter_is_named(folder: Path, tmp_path: Path) -> None:
