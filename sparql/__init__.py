@@ -4,7 +4,7 @@ crp.py      what a constraint-aware reasoning path (CRP) is
 forms/      its text forms, read and written, and its description in English
 compiler/   CRP → SPARQL
 convert/    SPARQL → CRP
-relax.py    a CRP's constraints, dropped step by step;  crp_match.py   two CRPs compared
+relax.py    a CRP's constraints, dropped step by step
 queries/    the SPARQL of others: repaired, checked, limited;  and the queries that explore a graph
 terms.py    ids and literals;  errors.py   the one tree of errors
 

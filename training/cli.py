@@ -12,7 +12,7 @@ from kbqa.kb.commands.options import GraphChoice, graph_options, json_option
 from kbqa.kb.commands.text import print_json, print_note, print_result
 from kbqa.kb.graph import Graph
 from kbqa.training.data.choice import DataChoice
-from kbqa.training.data.training_set import ExampleSet, Fold, Split
+from kbqa.training.data.training_set import Fold, Split
 from kbqa.training.options import (
     FoldNumber,
     SetWeight,
@@ -23,14 +23,14 @@ from kbqa.training.options import (
     is_given,
     output_option,
     preset_help,
+    print_counts,
     stage_options,
+    write_reports,
 )
 from kbqa.training.writer.config import Stage, TrainingConfig
 from kbqa.training.writer.grpo.config import GrpoConfig
-from kbqa.training.writer.loop import TrainingResult
 from kbqa.training.writer.report.training_log import TrainingProgress
-
-_NAMED_ROWS = 3
+from kbqa.training.writer.run_folder import TrainingResult
 
 
 @click.command("train-crp", epilog=preset_help())
@@ -176,36 +176,6 @@ def _opened(graph: GraphChoice) -> Iterator[Graph | None]:
         return
     with closing(graph.open()) as opened:
         yield opened
-
-
-def write_reports(output: Path, split: Split, stage: Stage = "sft") -> None:
-    """Write what a run's folder has besides the adapter, its manifest and its log."""
-    from kbqa.training.data.data_record import write_untrained
-    from kbqa.training.writer.report.card import write_model_card
-    from kbqa.training.writer.report.training_log import draw_curves
-
-    write_untrained(output, split)
-    try:
-        draw_curves(output, stage)
-    except ImportError:
-        print_note(
-            "no curves drawn. To draw them: pip install 'kbqa[plots]', and run this command again"
-        )
-    write_model_card(output)
-
-
-def print_counts(gathered: ExampleSet) -> None:
-    """Print how many examples there are, and which rows were left out and why."""
-    print_note(f"{len(gathered.examples):,} examples")
-    print_left_out(gathered)
-
-
-def print_left_out(gathered: ExampleSet) -> None:
-    """Print which rows were left out and why."""
-    for reason, count in gathered.skipped.most_common():
-        rows = gathered.skipped_rows.get(reason, [])
-        named = f" ({', '.join(rows[:_NAMED_ROWS])}{', …' if count > _NAMED_ROWS else ''})"
-        print_note(f"  left out {count:,}: {reason}{named if rows else ''}")
 
 
 def _print_progress(progress: TrainingProgress) -> None:

@@ -14,8 +14,9 @@ from kbqa.engine.config import check_key
 from kbqa.engine.writing.models.adapter_files import adapter_config
 from kbqa.engine.writing.prompt import PROMPT_FILE, load_prompt_format
 from kbqa.kb.commands.options import GraphChoice
+from kbqa.kb.commands.text import print_note
 from kbqa.sparql.errors import ModelError
-from kbqa.training.data.training_set import Fold
+from kbqa.training.data.training_set import ExampleSet, Fold, Split
 from kbqa.training.writer.config import (
     FULL_LEARNING_RATE,
     PRESETS,
@@ -24,6 +25,8 @@ from kbqa.training.writer.config import (
     TrainingConfig,
 )
 from kbqa.training.writer.grpo.config import GRPO_DEFAULTS, GrpoConfig
+
+_NAMED_ROWS = 3
 
 Command = Callable[..., None]
 
@@ -314,3 +317,33 @@ def _shown(value: object) -> str:
     if isinstance(value, tuple):
         return ",".join(map(str, value))
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def write_reports(output: Path, split: Split, stage: Stage = "sft") -> None:
+    """Write what a run's folder has besides the adapter, its manifest and its log."""
+    from kbqa.training.data.data_record import write_untrained
+    from kbqa.training.writer.report.card import write_model_card
+    from kbqa.training.writer.report.training_log import draw_curves
+
+    write_untrained(output, split)
+    try:
+        draw_curves(output, stage)
+    except ImportError:
+        print_note(
+            "no curves drawn. To draw them: pip install 'kbqa[plots]', and run this command again"
+        )
+    write_model_card(output)
+
+
+def print_counts(gathered: ExampleSet) -> None:
+    """Print how many examples there are, and which rows were left out and why."""
+    print_note(f"{len(gathered.examples):,} examples")
+    print_left_out(gathered)
+
+
+def print_left_out(gathered: ExampleSet) -> None:
+    """Print which rows were left out and why."""
+    for reason, count in gathered.skipped.most_common():
+        rows = gathered.skipped_rows.get(reason, [])
+        named = f" ({', '.join(rows[:_NAMED_ROWS])}{', …' if count > _NAMED_ROWS else ''})"
+        print_note(f"  left out {count:,}: {reason}{named if rows else ''}")

@@ -1,6 +1,6 @@
 """The linker's model: weights of a linear ranker, and tables of which words go together.
 
-`kbqa.training.linker.linking` counts and fits it. It ships with kbqa as readable JSON: the weight
+`tools.fit.linking` counts and fits it. It ships with kbqa as readable JSON: the weight
 of each feature, the words in names of topics, and the words of a question that go with types and
 relations. It contains words, types and relations, but no entities.
 """

@@ -41,9 +41,9 @@ from kbqa.engine.writing.beam_files import read_beams
 from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.open import open_graph
 from kbqa.sparql.crp import Crp
-from kbqa.sparql.crp_match import NO_MATCH, CrpMatch, match_crps
 from kbqa.sparql.errors import CrpSyntaxError, InputError
 from kbqa.sparql.forms import read_crp
+from tools.crp_match import NO_MATCH, CrpMatch, match_crps
 from tools.score.shared.run_beams import (
     BeamRunner,
     beam_options,

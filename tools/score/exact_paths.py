@@ -23,10 +23,10 @@ from kbqa.engine.files.json_lines import read_rows
 from kbqa.engine.questions.conversion import Unconverted
 from kbqa.engine.writing.beam_files import read_beams
 from kbqa.sparql.crp import Crp, Entity
-from kbqa.sparql.crp_match import match_crps
 from kbqa.sparql.errors import CrpSyntaxError
 from kbqa.sparql.forms import read_crp
 from kbqa.training.data.targets import row_targets, write_target
+from tools.crp_match import match_crps
 
 _SMALL = 10
 

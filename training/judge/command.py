@@ -12,12 +12,12 @@ from kbqa.engine.commands.run_options import check_output
 from kbqa.kb.commands.options import GraphChoice, graph_options, json_option
 from kbqa.kb.commands.text import print_json, print_note, print_result
 from kbqa.sparql.errors import InputError
-from kbqa.training.cli import print_left_out
 from kbqa.training.options import (
     check_composed,
     composed_option,
     exclude_option,
     output_option,
+    print_left_out,
 )
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ import click
 from kbqa.engine.commands.run_options import check_output
 from kbqa.kb.commands.options import GraphChoice, graph_options, json_option
 from kbqa.kb.commands.text import print_json, print_note, print_result
-from kbqa.training.cli import print_counts
-from kbqa.training.options import exclude_option, output_option
+from kbqa.training.options import exclude_option, output_option, print_counts
 from kbqa.training.retriever.config import CHOSEN_BY, RetrieverConfig
 
 if TYPE_CHECKING:

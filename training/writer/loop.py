@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kbqa.engine.writing.backends.next_token_logits import NextTokenLogits
 from kbqa.engine.writing.prompt import CHATML, PLAIN, PromptFormat
@@ -22,7 +22,7 @@ from kbqa.training.writer.config import TrainingConfig
 from kbqa.training.writer.loss import TargetLoss
 from kbqa.training.writer.processes import Processes
 from kbqa.training.writer.report.training_log import TrainingProgress
-from kbqa.training.writer.run_folder import BestState, RunFolder, TrainingCheckpoint
+from kbqa.training.writer.run_folder import BestState, RunFolder, TrainingCheckpoint, TrainingResult
 from kbqa.training.writer.trained_model import load_trained_model
 from kbqa.training.writer.validation import Validation, Validator
 
@@ -34,40 +34,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _REPORT_STEPS = 10
-
-
-class TrainingResult(NamedTuple):
-    """What a run came to.
-
-    Attributes:
-        adapter: The folder of the adapter, in PEFT layout, or of the whole model.
-        steps: Steps done.
-        best_step: The step whose weights are written.
-        stopped_early: Whether the run stopped because validations no longer improved.
-        train_examples: Examples trained on, without those that are too long.
-        too_long: Set and id of the examples that are too long.
-        trained_tokens: Tokens of prompts and targets in all steps, without padding.
-        trainable_parameters: Their number.
-        base_revision: Commit of the base model, or the SHA-256 of its weights; None if unknown.
-        valid_loss: Mean loss per target token of the written weights on the held-out examples,
-            natural log; None if nothing is held out.
-        valid_main_path: Share of the questions asked whose main path they write exactly; None if
-            no question is asked.
-        seconds: Wall time, including that of the processes that this one resumed.
-    """
-
-    adapter: Path
-    steps: int
-    best_step: int
-    stopped_early: bool
-    train_examples: int
-    too_long: tuple[str, ...]
-    trained_tokens: int
-    trainable_parameters: int
-    base_revision: str | None
-    valid_loss: float | None
-    valid_main_path: float | None
-    seconds: float
 
 
 class TrainingLoop:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Any, NamedTuple, NotRequired, TypedDict
 
 from kbqa.engine.files.manifest import check_same_settings, lock
 from kbqa.kb.durable import write_safely
@@ -258,3 +258,65 @@ def _logged_until(step: int, text: str, path: Path) -> Iterator[str]:
             ) from None
         if is_wanted:
             yield line
+
+
+class TrainingResult(NamedTuple):
+    """What a run came to.
+
+    Attributes:
+        adapter: The folder of the adapter, in PEFT layout, or of the whole model.
+        steps: Steps done.
+        best_step: The step whose weights are written.
+        stopped_early: Whether the run stopped because validations no longer improved.
+        train_examples: Examples trained on, without those that are too long.
+        too_long: Set and id of the examples that are too long.
+        trained_tokens: Tokens of prompts and targets in all steps, without padding.
+        trainable_parameters: Their number.
+        base_revision: Commit of the base model, or the SHA-256 of its weights; None if unknown.
+        valid_loss: Mean loss per target token of the written weights on the held-out examples,
+            natural log; None if nothing is held out.
+        valid_main_path: Share of the questions asked whose main path they write exactly; None if
+            no question is asked.
+        seconds: Wall time, including that of the processes that this one resumed.
+    """
+
+    adapter: Path
+    steps: int
+    best_step: int
+    stopped_early: bool
+    train_examples: int
+    too_long: tuple[str, ...]
+    trained_tokens: int
+    trainable_parameters: int
+    base_revision: str | None
+    valid_loss: float | None
+    valid_main_path: float | None
+    seconds: float
+
+
+class RewardResult(NamedTuple):
+    """What a run came to.
+
+    Attributes:
+        adapter: The folder of the adapter, in PEFT layout.
+        steps: Steps done.
+        best_step: The step whose weights are written; 0 if none were better than the start.
+        stopped_early: Whether the run stopped because validations no longer improved.
+        train_questions: Questions trained on.
+        trainable_parameters: Their number.
+        base_revision: Commit of the base model, or the SHA-256 of its weights; None if unknown.
+        start_f1: Mean F1 of the start on the held-out questions; None if nothing is held out.
+        valid_f1: The same of the written weights.
+        seconds: Wall time, including that of the processes that this one resumed.
+    """
+
+    adapter: Path
+    steps: int
+    best_step: int
+    stopped_early: bool
+    train_questions: int
+    trainable_parameters: int
+    base_revision: str | None
+    start_f1: float | None
+    valid_f1: float | None
+    seconds: float

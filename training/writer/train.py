@@ -18,10 +18,10 @@ from kbqa.engine.writing.models.precision import Precision, fastest_precision
 from kbqa.sparql.errors import TrainingError
 from kbqa.training.data.training_set import Split
 from kbqa.training.writer.config import TrainingConfig
-from kbqa.training.writer.loop import TrainingLoop, TrainingResult
+from kbqa.training.writer.loop import TrainingLoop
 from kbqa.training.writer.processes import Processes
 from kbqa.training.writer.report.training_log import TrainingProgress
-from kbqa.training.writer.run_folder import RunFolder
+from kbqa.training.writer.run_folder import RunFolder, TrainingResult
 
 __all__ = ["TrainingConfig", "TrainingProgress", "TrainingResult", "train_adapter"]
 

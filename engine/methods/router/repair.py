@@ -11,7 +11,7 @@ Source: RouterKGQA §3.3.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.exploring.bounded_graph import BoundedGraph
@@ -29,11 +29,12 @@ from kbqa.engine.methods.router.search.path_search import (
     ScoredPath,
     SearchWidths,
 )
-from kbqa.engine.methods.router.settings import Stop
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema.graph_schema import GraphSchema
 from kbqa.sparql.crp import Crp, Entity
 from kbqa.sparql.forms.english import describe_dropped
+
+Stop = Literal["model", "blueprint", "judge"]
 
 MAX_DEPTH = 4
 """Hops that are searched at most, and one more if the last leads through a mediator.

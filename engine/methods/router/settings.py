@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
+from kbqa.engine.methods.router.repair import Stop
 from kbqa.engine.running.reading import SHIPPED_JUDGE
 from kbqa.sparql.crp import Kind
 from kbqa.sparql.errors import InputError
 
 RepairedBy = Literal["off", "embedder", "llm"]
 Route = Literal["reachability", "confidence"]
-Stop = Literal["model", "blueprint", "judge"]
 CandidateOrder = Literal["confidence", "full-first", "beam-first"]
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from kbqa.sparql.convert.from_sparql import crp_from_sparql
 from kbqa.sparql.convert.s_expression import sparql_from_s_expression
-from kbqa.sparql.crp_match import match_crps
 from kbqa.sparql.errors import CrpConversionError, QuerySyntaxError
 from kbqa.sparql.forms import read_crp
+from tools.crp_match import match_crps
 
 
 @pytest.mark.parametrize(

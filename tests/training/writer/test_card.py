@@ -10,11 +10,10 @@ from kbqa.engine.questions.question_sets import read_questions
 from kbqa.training.data.data_record import write_untrained
 from kbqa.training.data.training_set import DataFile, Example, ExampleSet, Split
 from kbqa.training.writer.config import TrainingConfig
-from kbqa.training.writer.loop import TrainingResult
 from kbqa.training.writer.report.card import Measured, write_model_card
 from kbqa.training.writer.report.manifest import MANIFEST_FILE, write_training_manifest
 from kbqa.training.writer.report.training_log import TrainingProgress, draw_curves
-from kbqa.training.writer.run_folder import LOG_FILE
+from kbqa.training.writer.run_folder import LOG_FILE, TrainingResult
 
 pytest.importorskip("peft", reason="needs the lm extra")
 

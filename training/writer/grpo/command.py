@@ -12,18 +12,19 @@ from kbqa.engine.writing.prompt import load_prompt_format
 from kbqa.kb.commands.options import GraphChoice
 from kbqa.kb.commands.text import print_json, print_note, print_result
 from kbqa.kb.names.search import open_names
-from kbqa.training.cli import print_left_out, write_reports
 from kbqa.training.data.choice import DataChoice
 from kbqa.training.data.training_set import Split, example_key
+from kbqa.training.options import print_left_out, write_reports
 from kbqa.training.writer.config import TrainingConfig
 from kbqa.training.writer.grpo.config import GrpoConfig
-from kbqa.training.writer.grpo.loop import RewardResult, RewardSplit
+from kbqa.training.writer.grpo.loop import RewardSplit
 from kbqa.training.writer.grpo.questions import GoldFinder, find_questions
 from kbqa.training.writer.grpo.reward import RewardFunction
 from kbqa.training.writer.grpo.rollouts import check_rollouts
 from kbqa.training.writer.grpo.train import check_processes, train_by_reward
 from kbqa.training.writer.report.manifest import write_reward_manifest
 from kbqa.training.writer.report.training_log import RewardProgress
+from kbqa.training.writer.run_folder import RewardResult
 
 
 def train_on_graph(

@@ -27,7 +27,7 @@ from kbqa.training.writer.grpo.policy import DrawnGroup, WriterPolicy
 from kbqa.training.writer.grpo.reward import RewardFunction
 from kbqa.training.writer.loop import learning_rate
 from kbqa.training.writer.report.training_log import RewardProgress, read_reward_log
-from kbqa.training.writer.run_folder import RunFolder
+from kbqa.training.writer.run_folder import RewardResult, RunFolder
 
 if TYPE_CHECKING:
     import torch
@@ -44,34 +44,6 @@ class RewardSplit(NamedTuple):
 
     train: tuple[Question, ...]
     valid: tuple[Question, ...]
-
-
-class RewardResult(NamedTuple):
-    """What a run came to.
-
-    Attributes:
-        adapter: The folder of the adapter, in PEFT layout.
-        steps: Steps done.
-        best_step: The step whose weights are written; 0 if none were better than the start.
-        stopped_early: Whether the run stopped because validations no longer improved.
-        train_questions: Questions trained on.
-        trainable_parameters: Their number.
-        base_revision: Commit of the base model, or the SHA-256 of its weights; None if unknown.
-        start_f1: Mean F1 of the start on the held-out questions; None if nothing is held out.
-        valid_f1: The same of the written weights.
-        seconds: Wall time, including that of the processes that this one resumed.
-    """
-
-    adapter: Path
-    steps: int
-    best_step: int
-    stopped_early: bool
-    train_questions: int
-    trainable_parameters: int
-    base_revision: str | None
-    start_f1: float | None
-    valid_f1: float | None
-    seconds: float
 
 
 class _Learnt(NamedTuple):

@@ -18,11 +18,11 @@ from kbqa.engine.writing.models.precision import Precision, fastest_precision
 from kbqa.sparql.errors import TrainingError
 from kbqa.training.writer.config import TrainingConfig
 from kbqa.training.writer.grpo.config import GrpoConfig
-from kbqa.training.writer.grpo.loop import RewardLoop, RewardResult, RewardSplit
+from kbqa.training.writer.grpo.loop import RewardLoop, RewardSplit
 from kbqa.training.writer.grpo.reward import RewardFunction
 from kbqa.training.writer.processes import Processes
 from kbqa.training.writer.report.training_log import RewardProgress
-from kbqa.training.writer.run_folder import RunFolder
+from kbqa.training.writer.run_folder import RewardResult, RunFolder
 
 _SCHEMA_VERSION = 1
 

@@ -16,9 +16,8 @@ from kbqa.engine.writing.models.precision import fastest_precision
 from kbqa.training.data.data_record import data_record
 from kbqa.training.data.training_set import ExampleSet, Split
 from kbqa.training.writer.config import Stage, TrainingConfig
-from kbqa.training.writer.grpo.loop import RewardResult
-from kbqa.training.writer.loop import TrainingResult
 from kbqa.training.writer.processes import Processes
+from kbqa.training.writer.run_folder import RewardResult, TrainingResult
 
 MANIFEST_FILE = "training_manifest.json"
 SCHEMA_VERSION = 1

@@ -16,11 +16,12 @@ from kbqa.engine.questions.question_sets import Question
 from kbqa.sparql.errors import InputError, ModelError
 from kbqa.training.writer.config import TrainingConfig
 from kbqa.training.writer.grpo.config import GrpoConfig
-from kbqa.training.writer.grpo.loop import RewardResult, RewardSplit
+from kbqa.training.writer.grpo.loop import RewardSplit
 from kbqa.training.writer.grpo.policy import WriterPolicy
 from kbqa.training.writer.grpo.rollouts import check_rollouts
 from kbqa.training.writer.grpo.train import train_by_reward
 from kbqa.training.writer.report.training_log import RewardProgress
+from kbqa.training.writer.run_folder import RewardResult
 
 torch = pytest.importorskip("torch", reason="needs the lm extra")
 pytest.importorskip("openai", reason="needs the llm extra")

@@ -14,10 +14,10 @@ from kbqa.engine.writing.prompt import load_prompt_format
 from kbqa.sparql.errors import TrainingError
 from kbqa.training.writer.config import TrainingConfig
 from kbqa.training.writer.grpo.config import GrpoConfig
-from kbqa.training.writer.grpo.loop import RewardResult, RewardSplit
+from kbqa.training.writer.grpo.loop import RewardSplit
 from kbqa.training.writer.grpo.train import train_by_reward
 from kbqa.training.writer.report.training_log import RewardProgress
-from kbqa.training.writer.run_folder import LOG_FILE
+from kbqa.training.writer.run_folder import LOG_FILE, RewardResult
 
 torch = pytest.importorskip("torch", reason="needs the lm extra")
 pytestmark = pytest.mark.usefixtures("one_thread", "float32")

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from strategies import crps
 
-from kbqa.sparql.crp_match import CrpMatch, match_crps
 from kbqa.sparql.forms import parse_crp, parse_routerkgqa
+from tools.crp_match import CrpMatch, match_crps
 
 GOLD = """Main Path:
  Kenya -[a , b]-> ?y

@@ -10,7 +10,7 @@ from kbqa.kb.open import open_graph
 from kbqa.sparql.errors import InputError
 from kbqa.training.linker.conditional_logit import ChoiceSet, fit_weights
 from kbqa.training.linker.examples import LinkingExample, linking_example, read_linking_examples
-from kbqa.training.linker.linking import train_linking_model
+from tools.fit.linking import train_linking_model
 
 QUERY = """SELECT ?x {
     ns:m.0a ns:people.person.place_of_birth ?y . ?y ns:location.location.containedby ns:m.0b }"""
