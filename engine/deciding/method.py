@@ -21,7 +21,7 @@ class WalkingMethod:
         answer_in: Answers the question of a session; called by any number of threads.
     """
 
-    general_calls = None
+    general_calls: float | None = None
 
     def __init__(
         self,

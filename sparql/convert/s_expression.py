@@ -17,7 +17,7 @@ from typing import TypeAlias
 from kbqa.sparql.errors import CrpConversionError, QuerySyntaxError
 from kbqa.sparql.terms import is_mid
 
-Expression: TypeAlias = "str | tuple[Expression, ...]"
+SExpression: TypeAlias = "str | tuple[SExpression, ...]"
 
 _TOKEN = re.compile(r"[()]|[^\s()]+")
 _COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">="}
@@ -67,7 +67,7 @@ class _Writer:
     def variable(self) -> str:
         return f"?y{next(self._numbers)}"
 
-    def members(self, of: Expression, node: str) -> list[str]:
+    def members(self, of: SExpression, node: str) -> list[str]:
         """Write what makes a node a member of a set."""
         match of:
             case str():
@@ -88,7 +88,7 @@ class _Writer:
                 return [*self.step(relation, node, value), test]
         raise CrpConversionError("s-expression", f"{' '.join(map(str, of))} cannot be read")
 
-    def step(self, relation: Expression, start: str, end: str) -> list[str]:
+    def step(self, relation: SExpression, start: str, end: str) -> list[str]:
         """Write a relation, or a chain of relations, between two nodes."""
         match relation:
             case str():
@@ -103,7 +103,7 @@ class _Writer:
         )
 
 
-def _term(text: Expression) -> str | None:
+def _term(text: SExpression) -> str | None:
     """Return an entity or a literal as a term; None for anything else."""
     if not isinstance(text, str):
         return None
@@ -121,7 +121,7 @@ def _id(text: str) -> str:
     return text
 
 
-def _read(text: str) -> Expression:
+def _read(text: str) -> SExpression:
     tokens = iter(_TOKEN.findall(text))
     tree = _expression(next(tokens, ""), tokens)
     if next(tokens, None) is not None:
@@ -129,14 +129,14 @@ def _read(text: str) -> Expression:
     return tree
 
 
-def _expression(token: str, tokens: Iterator[str], depth: int = 0) -> Expression:
+def _expression(token: str, tokens: Iterator[str], depth: int = 0) -> SExpression:
     if depth > _DEEPEST:
         raise QuerySyntaxError(f"not an s-expression: more than {_DEEPEST} brackets in each other")
     if token != "(":
         if token in ("", ")"):
             raise QuerySyntaxError("not an s-expression: a bracket or a word is missing")
         return token
-    inner: list[Expression] = []
+    inner: list[SExpression] = []
     while (token := next(tokens, "")) != ")":
         inner.append(_expression(token, tokens, depth + 1))
     return tuple(inner)
