@@ -68,13 +68,32 @@ HEAVY = SERVERS | {
 TYPE_CIRCLES = [{"kbqa.kb.graph", "kbqa.kb.names.search", "kbqa.kb.schema.properties"}]
 """Modules that name each other's types, but import each other for the type checker alone."""
 
-TWICE = dict.fromkeys(
-    (
-        "Asked Choice Line Prompt Read Reports Scored Subgraph Verdict Walk Word _Gold _Group "
-        "_Logprobs _Message _Model _Record _Search _Writer"
-    ).split(),
-    2,
-) | {"Candidate": 3, "Progress": 3, "Step": 3, "_Choice": 3, "_Question": 6}
+TWICE = {
+    "Asked": 2,
+    "Candidate": 3,
+    "Choice": 2,
+    "Line": 2,
+    "Progress": 3,
+    "Prompt": 2,
+    "Read": 2,
+    "Reports": 2,
+    "Scored": 2,
+    "Step": 3,
+    "Subgraph": 2,
+    "Verdict": 2,
+    "Walk": 2,
+    "Word": 2,
+    "_Choice": 3,
+    "_Gold": 2,
+    "_Group": 2,
+    "_Logprobs": 2,
+    "_Message": 2,
+    "_Model": 2,
+    "_Question": 6,
+    "_Record": 2,
+    "_Search": 2,
+    "_Writer": 2,
+}
 """Classes that share a name, and how many do. No name is added."""
 
 LIMITS = {
@@ -83,7 +102,7 @@ LIMITS = {
     "lines of docstrings, per cent": 21.5,
     "product files with one importer": 108,
     "most files that name a kind of constraint": 20,
-    "tools lines": 16_300,
+    "tools lines": 16_200,
 }
 """How large the house may be: lower a limit when its figure falls."""
 
