@@ -99,6 +99,9 @@ def test_blocks_say_where_they_stand(tmp_path: Path) -> None:
         assert block.data.endswith(b"\n")
         assert len(block.data) < SMALL_BYTES + len(LINE)
     assert blocks[-1].bytes_read == dump.stat().st_size == dump_size_bytes(str(dump))
+    with closing(DumpReader(str(dump))) as reader:
+        [whole] = reader.blocks()
+    assert (whole.first_line, whole.data, whole.end) == (1, TEXT, len(TEXT))
 
 
 @pytest.mark.parametrize("packed", PACKED.values(), ids=PACKED)
