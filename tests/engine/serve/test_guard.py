@@ -148,6 +148,11 @@ def test_another_site_may_link_to_a_page_but_not_embed_it(path, wanted, status) 
 def test_bodies_have_their_type(path, kind, status) -> None:
     response = Client(Access()).send("POST", path, content=b"{}", headers={"Content-Type": kind})
     assert response.status_code == status
+    if status == 415:
+        allowed = "application/json"
+        if path == "/sparql":
+            allowed = "application/sparql-query or application/x-www-form-urlencoded"
+        assert response.json()["detail"] == f"Send the body as {allowed}."
 
 
 async def _endless():
@@ -161,6 +166,20 @@ def test_large_bodies_are_refused(body) -> None:
     headers = {"Content-Type": "application/json"}
     response = Client(Access()).send("POST", "/api/v1/ask", content=content, headers=headers)
     assert (response.status_code, response.json()["code"]) == (413, "too-large")
+
+
+@pytest.mark.parametrize(("size", "status"), [(64_000, 200), (64_001, 413)])
+@pytest.mark.parametrize("is_declared", [True, False], ids=["declared", "in pieces"])
+def test_a_body_may_have_64_000_bytes(size, status, is_declared) -> None:
+    async def pieces():
+        yield b"x" * 1000
+        yield b"x" * (size - 1000)
+
+    content = b"x" * size if is_declared else pieces()
+    headers = {"Content-Type": "application/json"}
+    response = Client(Access()).send("POST", "/api/v1/ask", content=content, headers=headers)
+    assert response.status_code == status
+    assert status == 413 or response.text == f"127.0.0.1 {size} known=True foreign=False"
 
 
 @pytest.mark.parametrize("host", ["localhost", "evil.example"])
@@ -247,8 +266,8 @@ def test_one_address_does_not_use_up_the_allowance_of_another() -> None:
 
     assert [ask("10.0.0.1") for _ in range(3)] == [200, 200, 429]
     assert [ask("10.0.0.2") for _ in range(3)] == [200, 200, 429]
-    assert [ask(f"2001:db8::{n}") for n in range(3)] == [200, 200, 429]  # all of one network
-    assert ask("2001:db8:0:1::1") == 200
+    assert [ask(f"2001:db8::{n}") for n in (0, 1, "ffff:ffff:ffff:ffff")] == [200, 200, 429]
+    assert ask("2001:db8:0:1::1") == 200  # another network
     assert ask("::ffff:10.0.0.1") == 429
 
 
@@ -272,10 +291,49 @@ def test_the_table_of_clients_shrinks_and_forgets_nobody_who_is_limited(monkeypa
     assert len(rates) == 500
 
 
-async def _told(scope: dict[str, Any], *messages: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return what a guarded application sends, given messages of which the last never comes."""
+def test_full_buckets_are_forgotten_when_the_table_has_doubled_and_no_others(monkeypatch) -> None:
+    monkeypatch.setattr("kbqa.engine.serve.access.rates._MOST_CLIENTS", 10)
+    now = 0.0
+    rates = RateLimiter(lambda: now)
+
+    def remembered_after(clients: range, a_minute: float = 2) -> list[int]:
+        sizes = []
+        for client in clients:
+            assert rates.take(str(client), a_minute) == 0
+            sizes.append(len(rates))
+        return sizes
+
+    assert remembered_after(range(9)) == list(range(1, 10))
+    now = 29.75
+    assert remembered_after(range(9, 22)) == list(range(10, 23))  # nobody was full when it had 11
+    now = 30.0
+    assert remembered_after(range(22, 23)) == [14]  # 23, of whom the first nine are full
+    now = 60.0
+    assert remembered_after(range(23, 37)) == list(range(15, 29))  # fourteen are full
+    assert remembered_after(range(37, 38)) == [15]
+    now = 3600.0
+    assert remembered_after(range(38, 54)) == [*range(16, 31), 16]
+
+
+def test_a_client_of_less_than_one_request_a_minute_is_forgotten_when_it_may_ask(
+    monkeypatch,
+) -> None:
+    monkeypatch.setattr("kbqa.engine.serve.access.rates._MOST_CLIENTS", 0)
+    now = 0.0
+    rates = RateLimiter(lambda: now)
+    assert [rates.take("seldom", 0.5) for _ in range(2)] == [0, 120]
+    now = 119.5
+    assert [rates.take(f"other {n}", 60) for n in range(2)] == [0, 0]
+    assert len(rates) == 3
+    assert rates.take("seldom", 0.5) == pytest.approx(0.5)
+    now = 120.0
+    assert [rates.take(f"third {n}", 60) for n in range(4)] == [0, 0, 0, 0]
+    assert len(rates) == 6
+
+
+async def _told(scope: dict[str, Any], coming: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return what a guarded application sends. It takes the coming messages; then none comes."""
     sent: list[dict[str, Any]] = []
-    coming = list(messages)
 
     async def receive() -> dict[str, Any]:
         return coming.pop(0) if coming else await asyncio.Future()
@@ -288,7 +346,7 @@ async def _told(scope: dict[str, Any], *messages: dict[str, Any]) -> list[dict[s
     return sent
 
 
-POST = {
+POST: dict[str, Any] = {
     "type": "http",
     "method": "POST",
     "path": "/api/v1/ask",
@@ -299,20 +357,42 @@ POST = {
 
 def test_there_are_no_websockets() -> None:
     scope = {"type": "websocket", "path": "/", "headers": [(b"host", b"localhost")]}
-    [closed] = asyncio.run(_told(scope, {"type": "websocket.connect"}))
+    [closed] = asyncio.run(_told(scope, [{"type": "websocket.connect"}]))
     assert closed == {"type": "websocket.close", "code": 1008}
 
 
 def test_a_message_that_does_not_say_so_is_the_last_of_its_body() -> None:
-    begun, body = asyncio.run(_told(dict(POST), {"type": "http.request", "body": b"{}"}))
+    begun, body = asyncio.run(_told(dict(POST), [{"type": "http.request", "body": b"{}"}]))
     assert begun["status"] == 200
     assert body["body"].startswith(b"local 2 ")
+
+
+def test_an_application_gets_the_body_in_one_piece_and_then_hears_that_the_client_left() -> None:
+    heard: list[dict[str, Any]] = []
+
+    async def listen(scope, receive, send) -> None:
+        heard.extend([await receive(), await receive()])
+
+    pieces = [
+        {"type": "http.request", "body": b"[1,", "more_body": True},
+        {"type": "http.request", "body": b"2]", "more_body": False},
+        {"type": "http.disconnect"},
+    ]
+
+    async def receive() -> dict[str, Any]:
+        return pieces.pop(0)
+
+    async def send(message: dict[str, Any]) -> None: ...
+
+    asyncio.run(Guard(listen, Access(), Observer())(dict(POST), receive, send))
+    whole = {"type": "http.request", "body": b"[1,2]", "more_body": False}
+    assert heard == [whole, {"type": "http.disconnect"}]
 
 
 def test_a_connection_is_closed_where_the_rest_of_a_body_is_not_read(monkeypatch) -> None:
     monkeypatch.setattr("kbqa.engine.serve.access.guard.BODY_TIMEOUT_S", 0.01)
     unfinished = {"type": "http.request", "body": b"{", "more_body": True}
-    begun, _ = asyncio.run(_told(dict(POST), unfinished))
+    begun, _ = asyncio.run(_told(dict(POST), [unfinished]))
     assert begun["status"] == 408
     assert (b"connection", b"close") in begun["headers"]
     typed = {"Content-Type": "application/json"}
@@ -327,6 +407,26 @@ def test_a_connection_is_closed_where_the_rest_of_a_body_is_not_read(monkeypatch
     ]
     assert [each.status_code for each in others] == [421, 403, 415, 200, 429]
     assert not any("connection" in each.headers for each in others)
+
+
+@pytest.mark.parametrize("is_declared", [True, False])
+def test_the_rest_of_a_large_body_is_read_so_that_its_sender_hears_why(is_declared) -> None:
+    def body(pieces: int) -> list[dict[str, Any]]:
+        piece = {"type": "http.request", "body": b"x" * 50_000, "more_body": True}
+        return [*[piece] * (pieces - 1), {"type": "http.request", "body": b"x" * 50_000}]
+
+    headers = [*POST["headers"], (b"content-length", b"150000")] if is_declared else POST["headers"]
+    next_request = {"type": "http.request", "body": b"{}"}
+    coming = [*body(3), next_request]
+    begun, _ = asyncio.run(_told({**POST, "headers": headers}, coming))
+    assert begun["status"] == 413
+    assert coming == [next_request]
+    coming = body(100)
+    begun, _ = asyncio.run(_told({**POST, "headers": headers}, coming))
+    assert begun["status"] == 413
+    assert len(coming) == (80 if is_declared else 78)  # a megabyte was dropped, and not five
+    begun, _ = asyncio.run(_told({**POST, "headers": headers}, body(100)[:3]))
+    assert begun["status"] == 413  # the sender stopped
 
 
 def test_the_first_fault_of_a_file_of_keys_is_told(tmp_path) -> None:

@@ -221,6 +221,17 @@ REPAIRED = [
             (r"\xe9", "é", ("Python escape",), f"defect-07-{escape[1:]}-beside-a-fault"),
         )
     ),
+    kept(r'"\U00010000\U000FFFFF"', id="defect-07-first-and-last-long-escapes-of-a-plane"),
+    mended(
+        r'"\uD800\uDC00"', '"\U00010000"', "surrogate pair", id="defect-07-first-surrogate-pair"
+    ),
+    mended(r'"\udbff\udfff"', '"\U0010ffff"', "surrogate pair", id="defect-07-last-surrogate-pair"),
+    mended(
+        r"<http://a/\uD83D\uDE00>",
+        "<http://a/😀>",
+        "surrogate pair",
+        id="defect-13-surrogate-pair-in-iri",
+    ),
     kept(r"<http://a/\u0021>", id="defect-13-escaped-exclamation-mark-in-iri"),
     mended(
         r"<http://a/\u0020>",
@@ -266,7 +277,11 @@ REJECTED = [
     pytest.param(triple(r'"\ud83d"'), "lone surrogate", id="defect-07-lone-surrogate"),
     pytest.param(triple(r'"\uD800"'), "lone surrogate", id="defect-07-first-surrogate"),
     pytest.param(triple(r'"\uDFFF"'), "lone surrogate", id="defect-07-last-surrogate"),
+    pytest.param(triple(r'"\U0000D800"'), "lone surrogate", id="defect-07-long-first-surrogate"),
     pytest.param(triple(r'"\U0000DFFF"'), "lone surrogate", id="defect-07-long-last-surrogate"),
+    pytest.param(triple(r'"\uDBFF\uDBFF"'), "lone surrogate", id="defect-07-two-high-surrogates"),
+    pytest.param(triple(r'"\uDC00\uD800"'), "lone surrogate", id="defect-07-low-surrogate-first"),
+    pytest.param(triple(r'"\uDBFF\uE000"'), "lone surrogate", id="defect-07-high-and-no-surrogate"),
     pytest.param(triple(r"<http://a/\udc00>"), "lone surrogate", id="defect-07-surrogate-in-iri"),
     pytest.param(triple(r'"Jos\xc3\xa9"'), "ambiguous escape", id="defect-07-python-bytes"),
     pytest.param(triple('"say "hi" there"'), "text after a literal", id="defect-07-raw-quote"),
@@ -280,6 +295,9 @@ REJECTED = [
     pytest.param(f"{S}\t{P}\t{O}\t.\t.", "not a triple", id="defect-10-two-dots"),
     pytest.param(triple(subject="4"), "not a triple", id="defect-10-number-as-subject"),
     pytest.param(f"{S}\t{P}\t{O}\t{O}\t.", "more than three terms", id="defect-10-quad"),
+    pytest.param(
+        f'{S}\t{P}\t"x"\t{O}\t.', "more than three terms", id="defect-10-quad-of-a-literal"
+    ),
     pytest.param(triple(subject='"x"'), "literal as subject", id="defect-10-literal-subject"),
     pytest.param(triple(predicate='"x"'), "literal as predicate", id="defect-10-literal-predicate"),
     # A blank node of a shard that is loaded again would come in a second time.

@@ -99,6 +99,9 @@ def test_blocks_say_where_they_stand(tmp_path: Path) -> None:
         assert block.data.endswith(b"\n")
         assert len(block.data) < SMALL_BYTES + len(LINE)
     assert blocks[-1].bytes_read == dump.stat().st_size == dump_size_bytes(str(dump))
+    with closing(DumpReader(str(dump))) as reader:
+        [whole] = reader.blocks()
+    assert (whole.first_line, whole.data, whole.end) == (1, TEXT, len(TEXT))
 
 
 @pytest.mark.parametrize("packed", PACKED.values(), ids=PACKED)
@@ -131,6 +134,16 @@ def test_a_block_ends_with_a_line_however_long(tmp_path: Path) -> None:
     dump.write_bytes(LINE % 1 + long_line + LINE % 2)
     blocks = blocks_of(dump, 1000)
     assert [lines_in(block) for block in blocks] == [[LINE % 1, long_line], [LINE % 2]]
+
+
+@pytest.mark.parametrize(("size", "lines"), [(-1, [1, 1, 1]), (0, [1, 1, 1]), (1, [2, 1])])
+def test_a_block_ends_with_the_line_that_reaches_its_size(
+    tmp_path: Path, size: int, lines: list[int]
+) -> None:
+    dump = tmp_path / "dump"
+    dump.write_bytes(b"".join(LINE % number for number in range(3)))
+    blocks = blocks_of(dump, len(LINE % 0) + size)
+    assert [len(lines_in(block)) for block in blocks] == lines
 
 
 def test_what_has_no_lines_is_refused_before_it_fills_the_memory(tmp_path: Path) -> None:
@@ -233,6 +246,44 @@ def test_rdf_that_is_not_a_freebase_dump_is_not_loaded_in_silence(
     dump = tmp_path / "dump"
     dump.write_bytes(content)
     with pytest.raises(DumpError, match=message):
+        lines_of(dump)
+
+
+OTHER = b"<http://example.org/s>\t<http://example.org/p>\t<http://example.org/o>\t.\n"
+
+
+@pytest.mark.parametrize("number", [1, 500])
+def test_a_dump_of_which_half_is_of_freebase_is_loaded(tmp_path: Path, number: int) -> None:
+    dump = tmp_path / "dump"
+    dump.write_bytes(OTHER * number + LINE % 1 * number)
+    assert len(lines_of(dump)) == 2 * number
+
+
+@pytest.mark.parametrize("own", [499, 5000])
+def test_the_first_thousand_lines_decide_whether_it_is_a_dump(tmp_path: Path, own: int) -> None:
+    dump = tmp_path / "dump"
+    dump.write_bytes(OTHER * 501 + LINE % 1 * own)
+    with pytest.raises(DumpError, match="499 of its first 1,000 triples"):
+        lines_of(dump)
+
+
+def test_a_dump_with_as_many_triples_as_turtle_lists_is_loaded(tmp_path: Path) -> None:
+    dump = tmp_path / "dump"
+    a_list = b"ns:m.0a ns:b ns:c;\n"
+    dump.write_bytes(LINE % 1 + a_list)
+    assert len(lines_of(dump)) == 2
+    dump.write_bytes(LINE % 1 + a_list * 2)
+    with pytest.raises(DumpError, match=r"line 2: not N-Triples .* It seems to be Turtle"):
+        lines_of(dump)
+
+
+def test_a_data_set_is_named_if_most_subjects_are_its_own(tmp_path: Path) -> None:
+    dump = tmp_path / "dump"
+    dump.write_bytes(OTHER + DBPEDIA)
+    with pytest.raises(DumpError, match="It seems to be DBpedia"):
+        lines_of(dump)
+    dump.write_bytes(OTHER * 2 + DBPEDIA)
+    with pytest.raises(DumpError, match="It seems to be RDF about something else"):
         lines_of(dump)
 
 

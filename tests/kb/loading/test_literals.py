@@ -10,3 +10,5 @@ def test_a_literal_is_taken_apart() -> None:
 
 def test_escapes_are_read() -> None:
     assert unescape(r"\t\b\n\r\f\"\'\\ \u00e9\U0001F600") == "\t\b\n\r\f\"'\\ é😀"
+    assert unescape(r"\u0000\uFFFF\U00000000\U0010FFFF") == "\x00\uffff\x00\U0010ffff"
+    assert unescape(r"\\u0041 \\\u0041") == r"\u0041 \A"

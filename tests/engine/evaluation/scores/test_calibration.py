@@ -60,10 +60,12 @@ def test_confidences_that_separate_right_from_wrong():
     assert separate([0.1], [0.9]) == 0.0
     assert separate([0.5, 0.5], [0.5]) == 0.5
     assert separate([], [0.5]) is None
-    pairs = [(0.9, 1.0), (0.5, 0.5), (0.6, 0.4)]
-    assert separate_right(pairs) == separate_right(iter(pairs)) == 0.5
+    assert separate([0.4, 0.6, 0.6], [0.7, 0.1, 0.6, 0.5]) == 0.5
+    pairs = [(0.9, 1.0), (0.5, 0.5), (0.6, 0.4), (0.1, 0.0)]
+    assert separate_right(pairs) == separate_right(iter(pairs)) == 0.75
 
 
 def test_the_brier_score_is_the_mean_squared_distance():
     assert brier_score([(1.0, 0.0), (0.0, 0.0)]) == 0.5
     assert brier_score([(0.7, 0.7)]) == 0.0
+    assert brier_score([(0.5, 0.0), (0.5, 1.0), (1.0, 1.0)]) == 0.1667

@@ -72,6 +72,7 @@ def test_wins_losses_and_ties_are_all_questions(values):
 
 def test_scores_that_differ_in_the_last_digit_are_alike():
     assert count_signs([0.1 + 0.2], [0.3]) == Signs(0, 0, 1)
+    assert count_signs([0.3, 0.3, 0.3, 1.0], [0.3001, 0.2999, 0.4, 0.0]) == Signs(2, 2, 0)
 
 
 @given(pairs)
@@ -99,6 +100,11 @@ def test_the_interval_is_about_as_wide_as_theory_says():
     mean = paired_bootstrap([0.0] * 400, [1.0, -1.0] * 200)
     assert mean.low == pytest.approx(-1.96 * 0.05, abs=0.01)
     assert mean.high == pytest.approx(1.96 * 0.05, abs=0.01)
+
+
+def test_the_interval_of_a_difference_is_drawn_as_that_of_a_mean():
+    second = [at**2 / 99**2 for at in range(100)]
+    assert paired_bootstrap([0.0] * 100, second) == bootstrap_mean(second)
 
 
 def test_runs_of_other_lengths_are_refused():
