@@ -72,9 +72,7 @@ ASKED = (
 )
 
 _SECONDS = re.compile(r'"seconds": ?(?:\{[^{}]*\}|[0-9.]+)')
-_OF_REQUEST = re.compile(
-    r'"(request_id|id|created|eta_s)": ?("[0-9a-f]{8,}"|"chatcmpl-\w+"|[0-9.]+)'
-)
+_OF_REQUEST = re.compile(r'"(request_id|id|created|eta_s)": ?("(?:q_)?[0-9a-f]{8,}"|[0-9.]+)')
 _FRACTION = re.compile(r'"(?:[^"\\]|\\.)*"|-?\d+\.\d+(?:[eE]-?\d+)?|-?\d+[eE]-?\d+')
 
 
