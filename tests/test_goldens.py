@@ -17,7 +17,7 @@ backend. A run is only resumed with the adapter, judge and demo graph that it be
 change, make `default` again.
 
 Of benchmark questions only hashes are kept: `pytest -m slow tests/test_goldens.py` writes paths for
-a hundred of each test half, which takes minutes.
+a hundred of each test half, which takes minutes. A few may differ between processors.
 """
 
 import asyncio
@@ -54,6 +54,9 @@ IS_WRITING = bool(os.environ.get("KBQA_WRITE_GOLDENS"))
 
 COMPUTED = 0.01
 """How much a number may differ that a model computed."""
+
+NEAR_TIES = 3
+"""For how many of a hundred benchmark questions other paths may be written."""
 
 CAPITAL, IS_CAPITAL = "what is the capital of Kenya?", "Is Nairobi the capital of Kenya?"
 OPENVINO = ("--backend", "openvino")
@@ -424,7 +427,19 @@ def test_paths_written_for_benchmark_questions(
     for row in map(json.loads, beams.read_text("utf-8").splitlines()):
         logprobs = [round(path.pop("logprob"), 2) for path in row["crps"]]
         hashed.append({"id": row["id"], "sha256": _sha256(row["crps"]), "logprobs": logprobs})
-    check(f"beams.{name}.jsonl", "".join(f"{json.dumps(each)}\n" for each in hashed), 2 * COMPUTED)
+    golden = GOLDENS / f"beams.{name}.jsonl"
+    if IS_WRITING:
+        golden.write_text("".join(f"{json.dumps(each)}\n" for each in hashed), "utf-8")
+    wanted = list(map(json.loads, golden.read_text("utf-8").splitlines()))
+    assert [each["id"] for each in hashed] == [each["id"] for each in wanted]
+    changed = [one for one, other in zip(hashed, wanted, strict=True) if not _is_same(one, other)]
+    # Where two paths are nearly as likely, a processor's last digit decides between them.
+    assert len(changed) <= NEAR_TIES, changed
+
+
+def _is_same(row: dict[str, Any], golden: dict[str, Any]) -> bool:
+    near = pytest.approx(golden["logprobs"], rel=0, abs=2 * COMPUTED)
+    return row["sha256"] == golden["sha256"] and row["logprobs"] == near
 
 
 def _sha256(record: object) -> str:
