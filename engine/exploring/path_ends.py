@@ -12,7 +12,7 @@ from itertools import islice
 from kbqa.engine.exploring.neighbourhood import Directions
 from kbqa.kb.graph import Direction, Graph
 from kbqa.sparql.crp import Hop
-from kbqa.sparql.terms import Term
+from kbqa.sparql.terms import Term, is_well_formed
 
 MAX_NODES = 200
 """The most nodes of a path's end that are looked up."""
@@ -78,8 +78,9 @@ class PathEnds:
             self._ends[(start,), tuple(hops)] = sorted(islice(ends, MAX_NODES), key=str)
 
     def nodes(self, starts: Sequence[str], hops: Sequence[Hop]) -> list[str]:
-        """Find the entities at a path's end; see `terms`."""
-        return [end for end in self.terms(starts, hops) if isinstance(end, str)]
+        """Find the entities at a path's end that a query can name; see `terms`."""
+        ends = self.terms(starts, hops)
+        return [end for end in ends if isinstance(end, str) and is_well_formed(end)]
 
     def hops(
         self, starts: Sequence[str], hops: Sequence[Hop], directions: Directions = "both"

@@ -41,6 +41,9 @@ MEDIA_TYPE = "application/problem+json"
 _Record = TypeVar("_Record")
 
 _OPTIONS = re.compile(r",? or raise KBQA_\w+|(?<=\.) Raise --[a-z-]+(?:, or (?P<other>\w)|\.)")
+_SERVERS_WORDS = re.compile(r"(?<=refuses the query with HTTP status \d{3}): .*", re.DOTALL)
+"""What an endpoint says of its own failure may hold its addresses and folders."""
+
 _LINE = re.compile(r"\bline (\d+)")
 _BUSY_TITLES = {
     "queue-full": "Too many questions are waiting",
@@ -166,7 +169,8 @@ def for_clients(record: _Record, graph: str) -> _Record:
     def changed(value: Any) -> Any:
         match value:
             case str():
-                return _OPTIONS.sub(_without_option, named.sub("the graph", value))
+                told = _SERVERS_WORDS.sub("", named.sub("the graph", value))
+                return _OPTIONS.sub(_without_option, told)
             case tuple() | list():
                 items = [changed(each) for each in value]
                 if all(map(operator.is_, items, value)):

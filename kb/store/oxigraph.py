@@ -34,7 +34,7 @@ from kbqa.kb.store.statistics import Statistics
 from kbqa.kb.store.worker import QueryWorkers
 from kbqa.sparql.errors import InputError, StoreError
 from kbqa.sparql.queries.templates import NAME, TYPE, relations_query
-from kbqa.sparql.terms import Term, full_iri, iri, resource_id, term_order
+from kbqa.sparql.terms import Term, full_iri, iri, is_well_formed, resource_id, term_order
 
 if TYPE_CHECKING:
     from kbqa.kb.names.index import NameIndex
@@ -162,6 +162,9 @@ class OxigraphStore:
         listed = self._open.statistics.hub_relations(entity, direction, limit)
         if listed is not None:
             return sorted(listed)
+        # A dump may hold IRIs that Oxigraph stores and cannot be asked for, such as <http://x/[1]>.
+        if not is_well_formed(entity):
+            return []
         # SPARQL takes half the time of iterating here, because it removes duplicates in Rust.
         solutions = self._open.store.query(relations_query(entity, direction, limit))
         assert isinstance(solutions, pyoxigraph.QuerySolutions)
@@ -316,6 +319,8 @@ class OxigraphStore:
     def _telling_edges(self, entity: str, direction: Direction, most: int) -> dict[str, list[Term]]:
         """List the edges of an entity that are not bookkeeping, at most so many."""
         edges: defaultdict[str, list[Term]] = defaultdict(list)
+        if not is_well_formed(entity):
+            return edges
         is_out, node, default = direction == "out", NamedNode(full_iri(entity)), DefaultGraph()
         subject, object_ = (node, None) if is_out else (None, node)
         for quad in self._open.store.quads_for_pattern(subject, None, object_, default):
@@ -333,6 +338,8 @@ class OxigraphStore:
         return edges
 
     def _ends(self, entity: str, relation: str, direction: Direction) -> Iterator[Term]:
+        if not (is_well_formed(entity) and is_well_formed(relation)):
+            return iter(())
         node = NamedNode(full_iri(entity))
         edge = NamedNode(full_iri(relation))
         default = DefaultGraph()

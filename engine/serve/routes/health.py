@@ -7,6 +7,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import JSONResponse
 
 from kbqa.engine.serve.metrics import Metrics
+from kbqa.engine.serve.problems import for_clients
 from kbqa.engine.serve.records import InfoRecord
 from kbqa.engine.serve.routes.parts import TheService
 from kbqa.engine.serve.settings import MAX_HOPS, MAX_PATH, MAX_QUERY, MAX_QUESTION, MAX_ROWS
@@ -57,7 +58,7 @@ async def info(service: TheService) -> InfoRecord:
         state=service.state,
         method=None if engine is None else engine.method.name,
         model=None if engine is None else engine.resources.generator_name,
-        graph=dict(identity.settings),
+        graph=for_clients(dict(identity.settings), service.graph.description),
         limits={
             "question_bytes": MAX_QUESTION,
             "path_characters": MAX_PATH,

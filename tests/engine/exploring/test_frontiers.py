@@ -1,10 +1,15 @@
+from pathlib import Path
+
 import pytest
 
 from kbqa.engine.exploring.frontiers import Frontiers, RelationPath
 from kbqa.engine.exploring.path_ends import MAX_ASKED, MAX_NODES
 from kbqa.kb.graph import Graph
+from kbqa.kb.loading.load import load_freebase
+from kbqa.kb.open import open_graph
 from kbqa.kb.schema.graph_schema import GraphSchema
 from kbqa.sparql.crp import Entity, Hop
+from kbqa.sparql.terms import full_iri
 
 JAMAICA = RelationPath(Entity("Jamaica", "m.03_r3"))
 CURRENCY = Hop("location.country.currency_used")
@@ -70,3 +75,16 @@ def test_many_nodes_take_no_more_searches_than_one(demo: Graph, kenya: Entity) -
     assert MAX_ASKED < len(frontiers.nodes(places)) <= MAX_NODES
     assert Hop("location.location.containedby") in frontiers.hops(places)
     assert frontiers.queries == 4
+
+
+def test_an_answer_that_no_query_can_name_is_not_walked_on_from(tmp_path: Path) -> None:
+    dump, trailers = tmp_path / "film.nt", Hop("film.film.trailers")
+    edge = f"<{full_iri('m.01')}>\t<{full_iri(trailers.relation)}>\t<http://x.org/w?a[]=1>\t.\n"
+    dump.write_text(edge, encoding="utf-8")
+    load_freebase([dump], tmp_path / "store")
+    with open_graph(tmp_path / "store") as graph:
+        frontiers = Frontiers(graph, GraphSchema(graph))
+        path = RelationPath(Entity("Jaws", "m.01")).then(trailers)
+        assert frontiers.has_answer(path)
+        assert frontiers.nodes(path) == []
+        assert frontiers.hops(path) == []

@@ -215,6 +215,11 @@ def test_an_answer_does_not_say_where_the_graph_is(running, small_store) -> None
         ("store slice", "no slice: store slice is closed", "no slice: the graph is closed"),
         ("endpoint http://a/q", "http://a/q is down", "the graph is down"),
         ("endpoints http://a/q, http://b/", "endpoint http://b/ is down", "the graph is down"),
+        (
+            "endpoint http://a/q",
+            "endpoint http://a/q refuses the query with HTTP status 500: no space in /var/lib\nb",
+            "the graph refuses the query with HTTP status 500",
+        ),
         ("store /d", "No answer within 3 s. Raise --deadline.", "No answer within 3 s."),
         ("store /d", "Add a LIMIT, or raise KBQA_QUERY_MEMORY_GB.", "Add a LIMIT."),
         ("store /d", "Late. Raise --timeout, or ask for less.", "Late. Ask for less."),

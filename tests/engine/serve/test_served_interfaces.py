@@ -6,6 +6,7 @@ import pytest
 
 from kbqa.engine.answer import Answer, AnswerEntity
 from kbqa.engine.serve.asking.served import Served
+from kbqa.kb.graph import GraphIdentity
 
 MONEY = "what is jamaican money called?"
 
@@ -75,6 +76,14 @@ def test_the_server_says_what_it_is(server) -> None:
     assert str(server.service.graph.directory) not in json.dumps(info)
     ready = server.client.get("/readyz")
     assert (ready.status_code, ready.json()) == (200, {"model": "ready", "graph": "up"})
+
+
+def test_the_server_does_not_say_where_its_endpoint_is(server, monkeypatch) -> None:
+    description = server.service.graph.description
+    identity = GraphIdentity({"store": None, "endpoint": description}, {})
+    monkeypatch.setattr(server.service.graph, "identity", lambda: identity)
+    info = server.client.get("/api/v1/info").json()
+    assert info["graph"] == {"store": None, "endpoint": "the graph"}
 
 
 def chat(server, **body):

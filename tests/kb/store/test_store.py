@@ -51,6 +51,24 @@ def test_store_whose_triples_are_gone(copy: Path) -> None:
         OxigraphStore.open(copy)
 
 
+@pytest.mark.parametrize(
+    "node", ["http://x.org/w?a[]=1", "http://x.org/50%", "http://x.org/\u009b"]
+)
+def test_a_node_that_no_query_can_name_has_no_edges(node: str, tmp_path: Path) -> None:
+    dump = tmp_path / "film.nt"
+    trailer = f"<{full_iri('m.01')}>\t<{full_iri('film.film.trailers')}>\t<{node}>\t.\n"
+    dump.write_text(trailer, encoding="utf-8")
+    load_freebase([dump], tmp_path / "store")
+    with OxigraphStore.open(tmp_path / "store") as graph:
+        (found,) = graph.neighbours("m.01", "film.film.trailers", "out")
+        assert found == node
+        assert graph.frontier_relations([found, "m.01"], "out") == ["film.film.trailers"]
+        assert graph.frontier_neighbours([found], "film.film.trailers", "in") == []
+        assert graph.relations_of_each([found], "in") == {found: []}
+        assert graph.edges([found], "in") == {found: {}}
+        assert (graph.labels([found]), graph.types(found)) == ({}, [])
+
+
 def test_two_readers_at_once(small_store: Path) -> None:
     first, second = OxigraphStore.open(small_store), OxigraphStore.open(small_store)
     assert first.types("m.03_r3") == second.types("m.03_r3")
