@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import Literal, Protocol
 
 from kbqa.engine.answer import Answer
 from kbqa.engine.chat.counted_chat import CountedChat
@@ -20,9 +20,6 @@ from kbqa.engine.writing.generate import Candidate, Progress
 from kbqa.kb.graph import Graph
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import DeadlineExceeded
-
-if TYPE_CHECKING:
-    from kbqa.engine.resources import Resources
 
 Watcher = Callable[[str], object]
 """Called with the name of each stage as it begins, such as ``link``, ``write`` or ``execute``."""
@@ -218,18 +215,3 @@ class Method(Protocol):
             GraphError: The graph does not answer at all.
             DeadlineExceeded: The question's deadline has passed.
         """
-
-
-class MethodMaker(NamedTuple):
-    """How a method is made; it stands in the method's module under the method's name.
-
-    Attributes:
-        settings: A frozen dataclass, whose fields are the method's settings.
-        make: Makes the method ready to answer, from what it works with and its settings. It raises
-            `InputError` if the settings contradict each other or what there is to work with,
-            `ModelError` if a model is missing or broken, and `GraphError` if the graph does not
-            answer.
-    """
-
-    settings: type[Any]
-    make: Callable[["Resources", Any], Method]

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbqa.engine.answer import UNSURE_BELOW
 from kbqa.engine.chat.model import ChatModel
 from kbqa.engine.linking.linker import Linker
-from kbqa.engine.method import ChooserName
+from kbqa.engine.method import ChooserName, Method
 from kbqa.engine.writing.generate import DEFAULT_BEAMS, Generator, NoPaths
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
 from kbqa.kb.names.search import open_names
@@ -113,3 +113,18 @@ class Resources:
     def close(self) -> None:
         """Close the graph's names, but not the graph."""
         self.names.close()
+
+
+class MethodMaker(NamedTuple):
+    """How a method is made; it stands in the method's module under the method's name.
+
+    Attributes:
+        settings: A frozen dataclass, whose fields are the method's settings.
+        make: Makes the method ready to answer, from what it works with and its settings. It raises
+            `InputError` if the settings contradict each other or what there is to work with,
+            `ModelError` if a model is missing or broken, and `GraphError` if the graph does not
+            answer.
+    """
+
+    settings: type[Any]
+    make: Callable[[Resources, Any], Method]

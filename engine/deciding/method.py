@@ -6,8 +6,8 @@ from typing import Any
 
 from kbqa.engine.answer import Answer
 from kbqa.engine.deciding.session import Session, Walkers
-from kbqa.engine.method import Asked, MethodMaker
-from kbqa.engine.resources import Resources
+from kbqa.engine.method import Asked
+from kbqa.engine.resources import MethodMaker, Resources
 from kbqa.engine.writing.generate import Candidate, Progress
 
 

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from kbqa.engine.method import MethodMaker
 from kbqa.engine.methods.direct import DirectSettings, make_direct
+from kbqa.engine.resources import MethodMaker
 
 IO = MethodMaker(DirectSettings, partial(make_direct, name="io", reason=False))

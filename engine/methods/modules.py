@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import cast
 
-from kbqa.engine.method import Method, MethodMaker
+from kbqa.engine.method import Method
 from kbqa.engine.methods import METHODS
 from kbqa.engine.methods.settings import read_settings
-from kbqa.engine.resources import Resources
+from kbqa.engine.resources import MethodMaker, Resources
 from kbqa.sparql.errors import InputError
 
 

@@ -19,8 +19,8 @@ from kbqa.sparql.errors import ModelError
 
 if TYPE_CHECKING:
     import numpy as np
-    from numpy.typing import NDArray
     import tokenizers
+    from numpy.typing import NDArray
 
     Floats = NDArray[np.float32]
     Weights = Mapping[str, Floats]
@@ -52,7 +52,9 @@ class CrossEncoder:
         revision: Identifies the weights, for manifests.
     """
 
-    def __init__(self, weights: "Weights", tokenizer: "tokenizers.Tokenizer", revision: str = "") -> None:
+    def __init__(
+        self, weights: "Weights", tokenizer: "tokenizers.Tokenizer", revision: str = ""
+    ) -> None:
         tokenizer.enable_truncation(MAX_TOKENS, strategy="longest_first")
         # The adapter is trained with this activation.
         self._bert, self._head = Bert(weights, tokenizer, tanh_gelu), linear(weights, "head")

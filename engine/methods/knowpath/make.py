@@ -3,10 +3,9 @@
 from dataclasses import asdict
 
 from kbqa.engine.deciding.method import WalkingMethod
-from kbqa.engine.method import MethodMaker
 from kbqa.engine.methods.knowpath.method import LIMITS, answer_question
 from kbqa.engine.methods.knowpath.settings import KnowpathSettings
-from kbqa.engine.resources import Resources
+from kbqa.engine.resources import MethodMaker, Resources
 
 
 def _make(resources: Resources, settings: KnowpathSettings) -> WalkingMethod:

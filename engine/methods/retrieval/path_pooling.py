@@ -4,9 +4,8 @@ Source: Path Pooling, algorithm 2.
 """
 
 from kbqa.engine.deciding.method import WalkingMethod
-from kbqa.engine.method import MethodMaker
 from kbqa.engine.methods.retrieval.settings import PathPoolingSettings
-from kbqa.engine.resources import Resources
+from kbqa.engine.resources import MethodMaker, Resources
 from kbqa.engine.writing.models.base_models import require_embedding_packages
 
 

@@ -4,9 +4,8 @@ Source: SubgraphRAG (Li et al. 2025).
 """
 
 from kbqa.engine.deciding.method import WalkingMethod
-from kbqa.engine.method import MethodMaker
 from kbqa.engine.methods.retrieval.settings import SubgraphSettings
-from kbqa.engine.resources import Resources
+from kbqa.engine.resources import MethodMaker, Resources
 from kbqa.engine.writing.models.base_models import require_embedding_packages
 
 

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.linking.model import LinkingModel
-from kbqa.engine.method import ChooserName, MethodMaker
+from kbqa.engine.method import ChooserName
 from kbqa.engine.methods.router.method import RouterKgqa
 from kbqa.engine.methods.router.repair import Repairer, RepairSettings
 from kbqa.engine.methods.router.routing import Routing
 from kbqa.engine.methods.router.search.path_search import SearchWidths
 from kbqa.engine.methods.router.search.pool import PathPool
 from kbqa.engine.methods.router.settings import RepairedBy, RouterSettings
-from kbqa.engine.resources import Resources
+from kbqa.engine.resources import MethodMaker, Resources
 from kbqa.engine.running.asker import Asker
 from kbqa.engine.running.confidence import SHIPPED_CONFIDENCE, ConfidenceModel
 from kbqa.engine.running.cross_encoder import CrossEncoder

@@ -10,8 +10,7 @@ from pyoxigraph import Store
 from recorded_progress import RecordedProgress
 
 from kbqa.kb.loading.emit_shards import emit_shards
-from kbqa.kb.loading.job import cores
-from kbqa.kb.loading.job import LoadSettings
+from kbqa.kb.loading.job import LoadSettings, cores
 from kbqa.kb.loading.load import load_freebase
 from kbqa.kb.loading.rules import FilterRules, profile
 from kbqa.kb.names.index import NameIndex
