@@ -1,6 +1,7 @@
 """Methods: from a question to an answer. One file or folder each; this is the table of them.
 
-The module of a method has its `kbqa.engine.resources.MethodMaker` under the method's name in capitals.
+The module of a method has a `kbqa.engine.resources.MethodMaker` under the method's name, in
+capitals.
 """
 
 from typing import NamedTuple
