@@ -71,10 +71,12 @@ _TEXTS = st.one_of(
     st.text(max_size=8), st.sampled_from([text for text in HOSTILE if text != "\ud800"])
 )
 _HOPS = st.builds(Hop, _RELATIONS, st.booleans())
-_LITERALS = st.builds(
-    LiteralTerm,
-    st.one_of(_TEXTS, st.sampled_from(["1980", "1980-05", "-0044-03-15", "12", "-1.5e3"])),
-    _DATATYPES,
+_VALUE_TEXTS = st.sampled_from(["1980", "1980-05", "-0044-03-15", "12", "-1.5e3", "012"])
+_CODES = st.sampled_from(["012", "007"]).map(LiteralTerm)
+_LITERALS = st.one_of(
+    st.builds(LiteralTerm, st.one_of(_TEXTS, _VALUE_TEXTS), _DATATYPES),
+    st.builds(LiteralTerm, _VALUE_TEXTS, _DATATYPES),
+    _CODES,
 )
 
 
@@ -175,10 +177,28 @@ class _Builder:
         ats = st.one_of(
             st.sampled_from(positions), st.sampled_from(positions), self._parts.entities
         )
-        return tuple(
+        drawn = [
             self._constraint(self._draw(ats), depth)
             for _ in range(self._draw(st.integers(0, most)))
-        )
+        ]
+        if self._labels and not self._draw(st.integers(0, 15)):
+            drawn += self._negated_reference(self._draw(st.sampled_from(positions)))
+        return tuple(drawn)
+
+    def _negated_reference(self, at: int) -> Iterator[Constraint]:
+        """A branch with a label, and a negated one that refers to it, alone or within another."""
+        label = self._labels.pop()
+        self._used.add(label)
+        first, second, third = (self._draw(self._parts.hops) for _ in range(3))
+        yield Constraint(at, (first,), None, label=label)
+        is_nested = self._draw(st.booleans())
+        place = 1 if is_nested else at
+        negated = Constraint(place, (second,), IsNode(NodeRef(label)), negated=True)
+        if not is_nested:
+            yield negated
+            return
+        test = self._draw(st.builds(IsEntity, self._parts.entities))
+        yield Constraint(at, (third,), None, (Constraint(1, (), test), negated))
 
     def _constraint(self, at: int | Entity, depth: int, longest: int = 2) -> Constraint:
         draw = self._draw
@@ -238,6 +258,8 @@ class _Builder:
 
     def _filled(self, constraint: Constraint, visible: set[int | str]) -> Constraint:
         test = constraint.test
+        if isinstance(test, IsNode) and test.other != _HOLE:
+            return constraint  # by `_negated_reference`
         match test:
             case IsNode() | IsNotNode() | Compare(value=NodeRef()) if not visible:
                 test = TextEquals("nothing to be seen")
@@ -283,7 +305,9 @@ ANY = Parts(
     languages=GROUNDED.languages,
 )
 _FORWARD = st.builds(Hop, _RELATIONS)
-_PLAIN_VALUES = st.sampled_from(["1980", "2010-12-31", "2010-05", "-0044", "12", "-1.5", "a) "])
+_PLAIN_VALUES = st.sampled_from(
+    ["1980", "2010-12-31", "2010-05", "-0044", "12", "-1.5", "012", "a) "]
+)
 _VALUES = st.one_of(
     st.builds(LiteralTerm, _PLAIN_VALUES),
     st.builds(LiteralTerm, st.from_regex(r"[0-9]{1,5}", fullmatch=True), st.just("integer")),

@@ -174,6 +174,57 @@ def test_an_order_counts_as_a_constraint() -> None:
     assert [each["constraints"] for each in describe_tried([tried, ordered])] == [0.0, 2.0]
 
 
+def test_each_figure_has_the_value_that_the_model_is_fitted_on() -> None:
+    ordered = replace(CRP, constraints=(CONSTRAINT,), order=Order(1, (Hop("a.d"),), True))
+    written = replace(
+        _tried(-2.0, "m.1", "m.2", dropped=1, level="entity", topic_score=0.25, mentioned=2),
+        grounding=Grounding(ordered, ("Zorblax",), {}),
+    )
+    searched = replace(
+        _tried(0.0, "m.3", topic_score=0.5), candidate=Candidate("text", 0.0, 1, rank=3)
+    )
+    narrowed = replace(searched, candidate=Candidate("text", 0.0, 1, rank=4, narrows=True))
+    first, second, third = map(dict, describe_tried([written, searched, narrowed]))
+    assert first == {
+        "logprob": -2.0,
+        "token_logprob": -0.2,
+        "share": 1.0,
+        "support": 0.0,
+        "hops": 1.0,
+        "constraints": 2.0,
+        "dropped": 1.0,
+        "level entity": 1.0,
+        "answers": math.log(2),
+        "many answers": 0.0,
+        "topic": 0.25,
+        "mentioned": 2.0,
+        "replaced": 1.0,
+    }
+    same = {
+        "searched": 1.0,
+        "share": 0.0,
+        "support": 0.0,
+        "hops": 1.0,
+        "constraints": 0.0,
+        "dropped": 0.0,
+        "level full": 1.0,
+        "answers": 0.0,
+        "many answers": 0.0,
+        "topic": 0.5,
+        "mentioned": 0.0,
+        "replaced": 0.0,
+    }
+    assert second == {**same, "rank": 3.0, "narrows": 0.0}
+    assert third == {**same, "rank": 4.0, "narrows": 1.0}
+
+
+@pytest.mark.parametrize(("answers", "many"), [(1, 0.0), (20, 0.0), (21, 1.0)])
+def test_more_than_twenty_answers_are_many(answers: int, many: float) -> None:
+    [features] = describe_tried([_tried(-1.0, *(f"m.{at}" for at in range(answers)))])
+    assert features["many answers"] == many
+    assert features["answers"] == pytest.approx(math.log(answers))
+
+
 def test_a_share_of_the_questions_stays_below_the_threshold() -> None:
     model = ConfidenceModel(0.0, {}, spread=[0.1, 0.4, 0.6, 0.9])
     assert [model.threshold(share) for share in (0.0, 0.5, 0.74, 1.0)] == [0.1, 0.6, 0.6, 0.9]

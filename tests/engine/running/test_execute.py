@@ -1,3 +1,5 @@
+import itertools
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from kbqa.engine.running.outcome import Outcome, PathRunner
 from kbqa.engine.running.reach import find_break
 from kbqa.engine.running.tried import Execution, Tried
 from kbqa.engine.writing.generate import Candidate
-from kbqa.kb.graph import Graph
+from kbqa.kb.graph import Graph, Table
 from kbqa.kb.loading.load import load_freebase
 from kbqa.kb.loading.rules import profile
 from kbqa.kb.names.search import open_names
@@ -403,3 +405,48 @@ def test_a_relaxed_query_that_fails_is_told(graph: Graph, monkeypatch: pytest.Mo
     monkeypatch.setattr(PathRunner, "run", fail)
     [tried] = _execute(graph, _lines(SIBLINGS, NAMED.format("X"))).tried
     assert (tried.fate, tried.problem, tried.table) == ("failed", "the graph is tired", None)
+
+
+def test_the_default_policy_is_the_documented_one() -> None:
+    plain = Policy(confidence=None, order="full-first", by_class=False, without=frozenset())
+    assert Policy() == plain == DEFAULT_POLICY
+
+
+@pytest.mark.parametrize(
+    ("text", "queries"),
+    [
+        (MONEY, 1),
+        (_lines(POPULATION, MOST.format("DESC", 1)), 1),
+        (_lines(SIBLINGS, NAMED.format("X")), 2),
+        (_lines(SIBLINGS, MALE, JAMAICAN), 2),
+    ],
+    ids=["in full", "ordered", "relaxed once", "with one of two"],
+)
+def test_no_query_is_run_twice_nor_in_vain(
+    small_store: Path, monkeypatch: pytest.MonkeyPatch, text: str, queries: int
+) -> None:
+    ran: list[str] = []
+    with closing(open_graph(small_store)) as graph:  # names are looked up beside it
+        select = graph.select
+
+        def selected(query: str, timeout_s: float, limit: int | None = None) -> Table:
+            ran.append(query)
+            return select(query, timeout_s=timeout_s, limit=limit)
+
+        monkeypatch.setattr(graph, "select", selected)
+        assert answering(_execute(graph, text)).terms
+    assert len(ran) == len(set(ran)) == queries
+
+
+def test_paths_are_not_looked_into_after_the_time_of_one_query(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look at the clock takes a tenth of a second, so that 9 s are soon over."""
+    looks = itertools.count()
+    start = time.monotonic()
+    moneys = [MONEY.replace("currency used", f"money {at}") for at in range(60)]
+    monkeypatch.setattr(time, "monotonic", lambda: start + next(looks) / 10)
+    *_, last = tried = _execute(graph, *moneys, timeout_s=9).tried
+    assert tried[0].problem is not None
+    assert tried[0].problem.startswith("breaks at hop 1")
+    assert (last.fate, last.problem) == ("unreachable", None)

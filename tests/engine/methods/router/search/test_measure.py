@@ -80,3 +80,35 @@ def test_constraints_that_share_a_label_are_not_carried_over(demo: Graph) -> Non
     path = f"{NEIGHBOURS}\n?x -> location.location.area ?a\nsmallest ?a"
     tried = _tried(demo, "which neighbour of Kenya has the most people?", path)
     assert any(each.candidate.text.endswith(f"largest ?x {PEOPLE}") for each in tried)
+
+
+@pytest.mark.parametrize(
+    ("question", "end"),
+    [
+        ("who was the first governor of Avonia?", "smallest"),
+        ("who was the latest governor of Avonia?", "largest"),
+    ],
+)
+def test_the_mediator_before_the_answer_is_measured_as_well(
+    officials: Graph, question: str, end: str
+) -> None:
+    path = "Avonia -> government.jurisdiction.officials -> government.position_held.holder"
+    added = [each for each in _tried(officials, question, path) if each.candidate.narrows]
+    lines = [each.candidate.text.partition("\n")[2] for each in added]
+    assert f"{end} ?1 -> government.position_held.from" in lines
+
+
+def test_of_two_answers_one_may_be_asked_for(demo: Graph) -> None:
+    """Switzerland and Liechtenstein."""
+    question = "which country that uses the Swiss Franc has the largest area?"
+    written, *others = _tried(demo, question, "Swiss Franc -> finance.currency.countries_used")
+    assert len(written.terms) == 2
+    assert written.crp is not None
+    [largest] = [
+        each
+        for each in others
+        if each.crp is not None
+        and each.crp.path == written.crp.path
+        and each.candidate.text.endswith("largest ?x -> location.location.area")
+    ]
+    assert len(largest.terms) == 1

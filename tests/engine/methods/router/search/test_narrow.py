@@ -85,8 +85,74 @@ def test_hubs_are_found_from_the_nodes_of_the_path(
         ("which languages are spoken in Kenya?", LANGUAGES),
         ("is Swahili a language of Kenya?", f"{LANGUAGES}\n?x = Swahili\nask"),
         ("what languages of Kenya are spoken in Oslo?", LANGUAGES),
+        ("do the languages of Kenya and of Tanzania differ?", f"{LANGUAGES}\nask"),
+        (
+            "which languages of Kenya are spoken in Tanzania?",
+            "Kenya (-> location.country.languages_spoken | -> location.country.official_language)",
+        ),
     ],
-    ids=["nothing is passed over", "yes or no", "no node is related"],
+    ids=["nothing is passed over", "yes or no", "no node is related", "yes or no of two", "a fork"],
 )
 def test_other_paths_get_no_condition(demo: Graph, question: str, path: str) -> None:
     assert not _narrowed(demo, question, path)
+
+
+def test_every_node_of_a_path_may_have_the_condition(demo: Graph) -> None:
+    question = "which languages are spoken in the countries that border Kenya and Sudan?"
+    assert _narrowed(demo, question, f"{NEIGHBOURS} -> location.country.languages_spoken") == [
+        "?x -> language.human_language.countries_spoken_in = Sudan",
+        "?2 <- location.adjoining_relationship.adjoins -> "
+        "location.adjoining_relationship.adjoins = Sudan",
+    ]
+
+
+GOVERNORS = "Avonia -> government.jurisdiction.officials -> government.position_held.holder"
+
+
+@pytest.mark.parametrize(
+    ("question", "conditions"),
+    [
+        (
+            "which governor of Avonia was in the Harbour Party?",
+            [
+                "?x -> people.person.party = Harbour Party",
+            ],
+        ),
+        (
+            "which governor of Avonia came in 1940?",
+            [
+                "?x <- government.position_held.holder -> government.position_held.from = 1940",
+                "?1 -> government.position_held.from = 1940",
+            ],
+        ),
+        (
+            'which governor of Avonia is called "AR"?',
+            ['?x -> government.politician.initials reads "AR"'],
+        ),
+        (
+            "which governor of Avonia had 18 terms?",
+            ["?x -> government.politician.terms = 18"],
+        ),
+        ("which governor of Avonia has 13 children?", []),
+    ],
+    ids=["the shortest way", "a date, typed", "a text in English", "a number", "all have it"],
+)
+def test_conditions_are_exactly_those_that_narrow(
+    officials: Graph, question: str, conditions: Sequence[str]
+) -> None:
+    assert _narrowed(officials, question, GOVERNORS) == conditions
+
+
+@pytest.mark.parametrize(
+    ("question", "conditions"),
+    [
+        ("which governor of Avonia had 12 terms?", ["?x -> government.politician.terms = 12"]),
+        ("which governor of Avonia has 13 children?", []),
+    ],
+)
+def test_a_value_with_too_many_edges_is_looked_for_at_the_nodes_of_the_path(
+    officials: Graph, monkeypatch: pytest.MonkeyPatch, question: str, conditions: Sequence[str]
+) -> None:
+    """Seven and eight nodes have these values: half of them must not pass for all."""
+    monkeypatch.setattr(narrow, "_MAX_EDGES", 6)
+    assert _narrowed(officials, question, GOVERNORS) == conditions

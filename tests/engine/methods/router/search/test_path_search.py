@@ -122,3 +122,7 @@ def test_where_any_length_will_do_a_hop_has_its_price(search, kenya: Entity) -> 
 def test_what_words_asked_for_in_training_counts(search, kenya: Entity) -> None:
     steps = search("dough?", asked={CURRENCY[0].relation: 0.5})
     assert hops(steps.extend([RelationPath(kenya)]))[0] == CURRENCY
+
+
+def test_the_default_widths_are_the_papers() -> None:
+    assert SearchWidths() == SearchWidths(relations=4, candidates=10, beam=3)
