@@ -179,7 +179,7 @@ _FOLLOWS_UP = re.compile(r"(?:and|so|but|what about|how about)\b")
 _QUESTION_WORD = re.compile(r"\b(?:who|which|what|where|when|how) (?!about\b)")
 _WITHOUT_ANTECEDENT = re.compile(
     r"\b(?:his|her|hers|him|he|she|those|these|(?<!do )they|them|the two|which other"
-    r"|(?:in|of|at) (?:that|this))\b"
+    r"|(?:in|of|at) (?:that|this)(?! (?:has|have|had|is|are|was|were)\b))\b"
     r"|(?<!is )(?<!are )(?<!was )(?<!were )\bthere\b"
     r"|^(?:(?!\b(?:which|what(?! (?:is|are|was|were)\b)|whose)\b).)*\b(?:it|its|their)\b"
 )
@@ -228,7 +228,7 @@ def _is_named(read: _Read, entity: Entity) -> bool:
 _ASKS_WHY = re.compile(r"(?:(?:and|so|but) )?(?:why|how come)\b")
 _ASKS_HOW = re.compile(
     r"(?:(?:and|so|but) )?how (?:to|do|does|did|is|are|was|were|can|could|should|would|will|has"
-    r"|have|had)\b(?!.*\b(?:classif\w+|categori\w+|describe|called|named|living)\b)"
+    r"|have|had)\b(?!.*\b(?:classif\w+|categori\w+|describe|called|named|refer|living)\b)"
 )
 _REASONS = re.compile(r"cause|reason|motiv|purpose")
 _MANNERS = re.compile(

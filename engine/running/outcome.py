@@ -176,7 +176,9 @@ def without_ways_back(crp: Crp, full: Crp, schema: GraphSchema) -> Crp:
         if constraint.negated or isinstance(constraint.at, Entity) or len(constraint.hops) != 2:
             continue
         if isinstance(constraint.test, IsEntity) and _may_return(constraint.hops, schema):
-            added.append(Constraint(constraint.at, (), IsNotEntity(constraint.test.entity)))
+            entity = constraint.test.entity
+            if entity.mid is not None:  # A name that is nobody's leads nowhere.
+                added.append(Constraint(constraint.at, (), IsNotEntity(entity)))
     if crp.form == "ask" and crp.order is not None:  # Tests of the answer come after the order.
         added = [each for each in added if each.at != crp.answer]
     return replace(crp, constraints=(*crp.constraints, *added)) if added else crp

@@ -268,6 +268,13 @@ def test_a_country_is_not_among_its_own_neighbours(
     assert listed(demo, text) == expected
 
 
+def test_a_neighbour_whom_nobody_knows_is_left_out(demo: Graph) -> None:
+    text = (
+        f"Lisbon <- location.country.capital {OF_ITS_NEIGHBOURS}\n?x {OF_ITS_NEIGHBOURS} = Theaurt"
+    )
+    assert listed(demo, text) == {"Spain"}
+
+
 def test_a_neighbour_is_not_asked_for_to_itself(demo: Graph) -> None:
     schema = GraphSchema(demo)
     for text, yes in (
