@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from kbqa.engine.answer import UNSURE_BELOW, Answer
-from kbqa.engine.chat.counted_chat import CountedChat
+from kbqa.engine.asked import Asked, Budget, ChooserName, Clock, Method, Watcher
+from kbqa.engine.chat.cache import CountedChat
 from kbqa.engine.chat.model import ChatModel
 from kbqa.engine.linking.ground import name_topics
 from kbqa.engine.linking.linker import LinkedEntity
-from kbqa.engine.method import Asked, Budget, ChooserName, Clock, Method, Watcher
 from kbqa.engine.methods import DEFAULT_METHOD
-from kbqa.engine.methods.modules import make_method
-from kbqa.engine.questions.language import with_topic
+from kbqa.engine.methods.options import make_method
+from kbqa.engine.questions.question_sets import with_topic
 from kbqa.engine.resources import Resources
-from kbqa.engine.running.given import read_given, run_given
+from kbqa.engine.running.run import read_given, run_given
 from kbqa.engine.writing.generate import DEFAULT_BEAMS, Candidate, Generator, NoPaths, Progress
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
 from kbqa.sparql.crp import Crp, Entity

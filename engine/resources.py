@@ -5,9 +5,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbqa.engine.answer import UNSURE_BELOW
+from kbqa.engine.asked import ChooserName, Method
 from kbqa.engine.chat.model import ChatModel
 from kbqa.engine.linking.linker import Linker
-from kbqa.engine.method import ChooserName, Method
 from kbqa.engine.writing.generate import DEFAULT_BEAMS, Generator, NoPaths
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
 from kbqa.kb.names.search import open_names

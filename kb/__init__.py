@@ -6,6 +6,6 @@ finds entities by name.
 
 from kbqa.kb.graph import Direction, Graph, Table
 from kbqa.kb.open import open_graph
-from kbqa.kb.schema.properties import Property, Schema
+from kbqa.kb.schema import Property, Schema
 
 __all__ = ["Direction", "Graph", "Property", "Schema", "Table", "open_graph"]

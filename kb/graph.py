@@ -1,18 +1,25 @@
-"""The graph as the engine sees it: one protocol for every kind of graph."""
+"""The graph as the engine sees it: one protocol for every kind of graph.
 
+A query of any origin is prepared for a graph here, which tells where one does not parse.
+"""
+
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, Self, TypeAlias
 
-from kbqa.kb.table_html import table_html
+from kbqa.kb.small_files import table_html
+from kbqa.sparql.dialect import check_read_only, repair_query
+from kbqa.sparql.errors import QueryRefused, QuerySyntaxError
 from kbqa.sparql.terms import LiteralTerm, Term
 
 if TYPE_CHECKING:
     import polars
 
     from kbqa.kb.names.search import Names
-    from kbqa.kb.schema.properties import Schema
+    from kbqa.kb.schema import Schema
+
 
 Direction = Literal["out", "in"]
 
@@ -190,7 +197,7 @@ class Graph(Protocol):
         """Map entities to all edges that leave or enter them, if they have at most `limit`.
 
         An entity with more edges is missing from the result. Bookkeeping relations do not count
-        and are left out; see `kbqa.kb.schema.telling`. Relations are sorted, and what each leads
+        and are left out; see `kbqa.kb.schema`. Relations are sorted, and what each leads
         to is sorted by `term_order`.
         """
 
@@ -201,7 +208,7 @@ class Graph(Protocol):
         """List the types of an entity, sorted."""
 
     def all_relations(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> set[str]:
-        """Collect the relations of the whole graph; see `kbqa.kb.schema.properties`."""
+        """Collect the relations of the whole graph; see `kbqa.kb.schema`."""
 
     def schema(self) -> "Schema | None":
         """Read the whole schema, or return None if it can only be asked for piece by piece."""
@@ -224,3 +231,39 @@ class Graph(Protocol):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None: ...
+
+
+_POSITION = re.compile(r"error at (\d+):(\d+)")
+
+
+def prepare_query(text: str, form: Literal["select", "ask"]) -> str:
+    """Repair a query's dialect, and check that it only reads and has the expected form.
+
+    Raises:
+        QuerySyntaxError: The text does not begin like a query.
+        QueryRefused: It is of another form, an update, or uses SERVICE or FROM.
+    """
+    found = check_read_only(text)
+    if found != form:
+        raise QueryRefused(f"expected a {form.upper()} query, got {found.upper()}")
+    return repair_query(text)
+
+
+def syntax_error(query: str, message: str) -> QuerySyntaxError:
+    """Return an error that says where a query stops parsing, not all that could follow there.
+
+    >>> print(syntax_error("SELECT ?x {", "error at 1:12: expected one of ..."))
+    the query does not parse: line 1, after 'SELECT ?x {'
+
+    Args:
+        query: The query as it was parsed.
+        message: Oxigraph's message; another message is passed on.
+    """
+    position = _POSITION.search(message)
+    lines = query.split("\n")  # as Oxigraph counts them, not at U+0085 or U+2028
+    if position is None or int(position[1]) > len(lines):
+        return QuerySyntaxError(f"the query does not parse: {message}")
+    before = lines[int(position[1]) - 1][: int(position[2]) - 1]
+    shown = before if len(before) <= 60 else "…" + before[-59:]
+    where = f"after {shown!r}" if shown.strip() else "at its beginning"
+    return QuerySyntaxError(f"the query does not parse: line {position[1]}, {where}")

@@ -1,11 +1,30 @@
-"""Open the graph that the user chose."""
+"""Open the graph that the user chose.
 
+The demo graph: what kbqa asks if the user names neither a store nor an endpoint.
+
+It ships as triples (kb/demo/SOURCES.md lists their sources and licences) and is loaded into a store
+in the user's cache at first use.
+
+The folder for what kbqa builds once and can always build again.
+"""
+
+import fcntl
+import hashlib
+import json
 import logging
-from collections.abc import Sequence
+import os
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import platformdirs
 
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, RESULT_BYTES, Graph
-from kbqa.sparql.errors import InputError
+from kbqa.kb.layout import SCHEMA_VERSION, StoreLayout
+from kbqa.sparql.errors import InputError, StoreError
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +45,7 @@ def open_graph(
     Args:
         store: Directory that `kbqa load-freebase` wrote.
         endpoint: URL of a SPARQL 1.1 endpoint, or of several that hold copies of one graph; see
-            `kbqa.kb.endpoint.copies`. Nothing is sent yet.
+            `kbqa.kb.protocol`. Nothing is sent yet.
         timeout_s: Seconds for each search operation of an endpoint; a store's need no limit.
         workers: Queries that a store runs at once; an endpoint decides for itself.
         low_priority: For queries of other people, such as a server's clients: see
@@ -39,12 +58,11 @@ def open_graph(
     if store is not None and endpoint is not None:
         raise InputError("choose one graph: --store or --endpoint, not both")
     if endpoint is not None:
-        from kbqa.kb.endpoint.sparql_endpoint import SparqlEndpoint
+        from kbqa.kb.endpoint import SparqlEndpoint
 
         most = RESULT_BYTES if low_priority else None
         return _logged(SparqlEndpoint(endpoint, timeout_s, max_body_bytes=most))
-    from kbqa.kb.demo_graph import demo_store_directory
-    from kbqa.kb.store.oxigraph import OxigraphStore
+    from kbqa.kb.store import OxigraphStore
 
     directory = demo_store_directory() if store is None else Path(store)
     return _logged(OxigraphStore.open(directory, workers, low_priority=low_priority))
@@ -53,3 +71,148 @@ def open_graph(
 def _logged(graph: Graph) -> Graph:
     logger.info("the graph is %s", graph.description)
     return graph
+
+
+_UNLOCKED_S = 5.0
+"""A folder that nobody holds is left over once it is so old: its maker locks it at once."""
+
+
+def cache_directory() -> Path:
+    """Return the cache folder, which need not exist yet.
+
+    It is ``KBQA_CACHE`` if that is set and not empty, else ``kbqa`` in the user's cache folder.
+    A writer writes to a temporary name and renames it, and the name depends on everything that can
+    change the content.
+    """
+    configured = os.environ.get("KBQA_CACHE")
+    return Path(configured) if configured else Path(platformdirs.user_cache_dir("kbqa"))
+
+
+@contextmanager
+def building_folder(directory: Path) -> Iterator[Path]:
+    """Make an empty folder beside one that is to be built in it and moved to its place.
+
+    What is not moved is removed at the end, and so are the folders of processes that were killed.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    for other in directory.parent.glob(f"{directory.name}.*"):
+        if _is_left_over(other):
+            shutil.rmtree(other, ignore_errors=True)
+    prefix = f"{directory.name}."
+    with TemporaryDirectory(
+        prefix=prefix, dir=directory.parent, ignore_cleanup_errors=True
+    ) as folder:
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            with suppress(OSError):  # a network drive may have no locks
+                fcntl.flock(descriptor, fcntl.LOCK_SH)
+            yield Path(folder)
+        finally:
+            os.close(descriptor)
+
+
+def _is_left_over(folder: Path) -> bool:
+    """Whether the process that built in a folder has ended."""
+    try:
+        if time.time() - folder.stat().st_mtime < _UNLOCKED_S:
+            return False
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
+
+
+def sync(folder: Path) -> None:
+    """Write what a folder holds to the disk, so that a power cut does not empty its files."""
+    for path in [*folder.rglob("*"), folder]:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+DEMO_DUMP = Path(__file__).with_name("demo") / "demo.nt.xz"
+"""The shipped triples."""
+
+_SIZES = "sizes.json"
+"""In the store's folder: each of its files with its size, by which damage shows at once."""
+
+
+def demo_store_directory() -> Path:
+    """Return the store of the demo graph, and build it first if it is missing or damaged.
+
+    The name of the folder holds the hash of the triples and the version of the store's layout, so
+    that a new kbqa finds its own. Processes may build it at the same time: each builds under its
+    own name, and the first to finish wins.
+
+    Raises:
+        DumpError: The shipped file is damaged.
+        StoreError: The cache folder cannot be written.
+    """
+    digest = hashlib.sha256(DEMO_DUMP.read_bytes()).hexdigest()[:12]
+    directory = cache_directory() / f"demo-{digest}-{SCHEMA_VERSION}"
+    if not _is_whole(directory):
+        try:
+            _build(directory)
+        except OSError as error:
+            raise StoreError(
+                f"the demo graph cannot be built in {directory.parent} ({error.strerror}). Set "
+                "KBQA_CACHE to a folder that can be written, or name a graph by --store or "
+                "--endpoint."
+            ) from error
+    return directory
+
+
+def _build(directory: Path) -> None:
+    from kbqa.kb.loading.load import load_freebase
+
+    if directory.exists():
+        logger.warning("the demo graph's store in %s is damaged and is built again", directory)
+    logger.info("building the demo graph's store, once, in %s", directory)
+    with building_folder(directory) as building:
+        load_freebase([DEMO_DUMP], building)
+        (building / _SIZES).write_text(json.dumps(_sizes(building)), encoding="utf-8")
+        # Another process may have been first, and its store is as good.
+        if not _is_whole(directory):
+            _replace(directory, building)
+
+
+def _replace(directory: Path, built: Path) -> None:
+    """Move a finished store into its place, and what was there out of it."""
+    if directory.exists():
+        damaged = built.with_name(f"{built.name}.damaged")
+        directory.rename(damaged)
+        shutil.rmtree(damaged, ignore_errors=True)
+    try:
+        built.rename(directory)
+    except OSError:
+        if not _is_whole(directory):
+            raise
+
+
+def _is_whole(directory: Path) -> bool:
+    """Whether every file is there and has the size that it was built with."""
+    try:
+        expected = json.loads((directory / _SIZES).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return StoreLayout(directory).is_finished and expected == _sizes(directory)
+
+
+def _sizes(directory: Path) -> Mapping[str, int]:
+    """Map the files that no reader changes to their sizes."""
+    return {
+        path.relative_to(directory).as_posix(): path.stat().st_size
+        for path in sorted(directory.rglob("*"))
+        if path.is_file() and not path.name.startswith(("LOG", "LOCK", _SIZES))
+    }

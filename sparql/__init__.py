@@ -16,7 +16,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kbqa.sparql.compiler.compile import compile_crp as compile_crp
+    from kbqa.sparql.compile import compile_crp as compile_crp
     from kbqa.sparql.convert.from_sparql import crp_from_sparql as crp_from_sparql
     from kbqa.sparql.crp import Compare as Compare
     from kbqa.sparql.crp import Constraint as Constraint
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from kbqa.sparql.crp import IsNotEntity as IsNotEntity
     from kbqa.sparql.crp import Order as Order
     from kbqa.sparql.crp import TextEquals as TextEquals
+    from kbqa.sparql.dialect import check_read_only as check_read_only
+    from kbqa.sparql.dialect import repair_query as repair_query
+    from kbqa.sparql.english import describe_crp as describe_crp
     from kbqa.sparql.errors import KbqaError as KbqaError
     from kbqa.sparql.forms import parse_crp as parse_crp
     from kbqa.sparql.forms import parse_routerkgqa as parse_routerkgqa
     from kbqa.sparql.forms import read_crp as read_crp
     from kbqa.sparql.forms import render_crp as render_crp
     from kbqa.sparql.forms import render_routerkgqa as render_routerkgqa
-    from kbqa.sparql.forms.english import describe_crp as describe_crp
-    from kbqa.sparql.queries.dialect import check_read_only as check_read_only
-    from kbqa.sparql.queries.dialect import repair_query as repair_query
     from kbqa.sparql.relax import Relaxation as Relaxation
     from kbqa.sparql.relax import relaxations as relaxations
     from kbqa.sparql.terms import LiteralTerm as LiteralTerm
@@ -57,17 +57,17 @@ _HOMES = {
     "Relaxation": "kbqa.sparql.relax",
     "Term": "kbqa.sparql.terms",
     "TextEquals": "kbqa.sparql.crp",
-    "check_read_only": "kbqa.sparql.queries.dialect",
-    "compile_crp": "kbqa.sparql.compiler.compile",
+    "check_read_only": "kbqa.sparql.dialect",
+    "compile_crp": "kbqa.sparql.compile",
     "crp_from_sparql": "kbqa.sparql.convert.from_sparql",
-    "describe_crp": "kbqa.sparql.forms.english",
+    "describe_crp": "kbqa.sparql.english",
     "parse_crp": "kbqa.sparql.forms",
     "parse_routerkgqa": "kbqa.sparql.forms",
     "read_crp": "kbqa.sparql.forms",
     "relaxations": "kbqa.sparql.relax",
     "render_crp": "kbqa.sparql.forms",
     "render_routerkgqa": "kbqa.sparql.forms",
-    "repair_query": "kbqa.sparql.queries.dialect",
+    "repair_query": "kbqa.sparql.dialect",
 }
 
 __all__ = list(_HOMES)

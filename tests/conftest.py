@@ -13,11 +13,10 @@ from pyoxigraph import Store
 
 from kbqa.engine.chat.model import DEFAULT_MAX_TOKENS, Message, Reply, Usage
 from kbqa.engine.writing.generate import Candidate, Progress, Request
-from kbqa.kb.demo_graph import demo_store_directory
 from kbqa.kb.graph import Graph
 from kbqa.kb.loading.load import load_freebase
 from kbqa.kb.loading.rules import profile
-from kbqa.kb.open import open_graph
+from kbqa.kb.open import demo_store_directory, open_graph
 from tools.graph_servers import MissingServer, oxigraph_server, virtuoso_server
 
 # A busy machine is not a failure.

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from kbqa.engine.evaluation.scores.metrics import score_best
+from kbqa.engine.evaluation.scores import score_best
 
 MadeRow = dict[str, Any]
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from kbqa.sparql.crp import (
     AnyOf,
+    BranchNode,
     Compare,
     Constraint,
     Crp,
@@ -27,7 +28,6 @@ from kbqa.sparql.crp import (
     changed_constraints,
     changed_step,
 )
-from kbqa.sparql.forms.tree import BranchNode
 from kbqa.sparql.terms import LiteralTerm
 
 # Texts that would change a query or a CRP's text if they were pasted into it.

@@ -41,10 +41,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kbqa.engine.cli import main
-from kbqa.engine.running.candidate_text import candidate_text, path_words
+from kbqa.engine.running.judge import candidate_text, path_words
 from kbqa.kb.loading.load import load_freebase
 from kbqa.kb.open import open_graph
-from kbqa.kb.schema.graph_schema import GraphSchema
+from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.forms import read_crp
 
 GOLDENS = Path(__file__).with_name("goldens")
@@ -283,8 +283,9 @@ def test_predictions_of_an_earlier_run(benchmark: str) -> None:
 
 def test_earlier_runs_are_compared() -> None:
     default, confidence = RUNS / "default.jsonl", RUNS / "confidence.jsonl"
-    check("compare.md", run("compare", default, confidence, "--markdown"))
-    check("compare.json", run("compare", confidence, default, "--json"))
+    for end, runs in (("md", (default, confidence)), ("json", (confidence, default))):
+        compared = run("compare", *runs, "--markdown" if end == "md" else "--json")
+        check(f"compare.{end}", compared.replace(str(RUNS), "RUNS"))
 
 
 KENYA = "m.d38q4d_7"

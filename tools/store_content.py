@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pyoxigraph
 
-from kbqa.kb.store.layout import StoreLayout
+from kbqa.kb.layout import StoreLayout
 
 _DIGEST_BYTES = 16
 

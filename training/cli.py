@@ -6,14 +6,21 @@ from pathlib import Path
 
 import click
 
-from kbqa.engine.commands.run_options import check_output
-from kbqa.engine.writing.constraints.decoding import CONSTRAINED_FORMS
-from kbqa.kb.commands.options import GraphChoice, graph_options, json_option
-from kbqa.kb.commands.text import print_json, print_note, print_result
+from kbqa.engine.commands.options import check_output
+from kbqa.engine.writing.steering import CONSTRAINED_FORMS
+from kbqa.kb.commands.options import (
+    GraphChoice,
+    graph_options,
+    json_option,
+    print_json,
+    print_note,
+    print_result,
+)
 from kbqa.kb.graph import Graph
-from kbqa.training.data.choice import DataChoice
+from kbqa.training.config import GrpoConfig, Stage, TrainingConfig
 from kbqa.training.data.training_set import Fold, Split
 from kbqa.training.options import (
+    DataChoice,
     FoldNumber,
     SetWeight,
     check_composed,
@@ -27,10 +34,7 @@ from kbqa.training.options import (
     stage_options,
     write_reports,
 )
-from kbqa.training.writer.config import Stage, TrainingConfig
-from kbqa.training.writer.grpo.config import GrpoConfig
-from kbqa.training.writer.report.training_log import TrainingProgress
-from kbqa.training.writer.run_folder import TrainingResult
+from kbqa.training.run import TrainingProgress, TrainingResult
 
 
 @click.command("train-crp", epilog=preset_help())
@@ -103,7 +107,7 @@ def train_crp(
     those with the highest F1 on them. To train on several GPUs, start one process for each:
     `torchrun --nproc-per-node 4 -m kbqa.engine.cli train-crp --accumulate 4 …`
     """
-    from kbqa.engine.writing.models.base_models import base_model, require_lm_extra
+    from kbqa.engine.writing.checkpoint import base_model, require_lm_extra
 
     if not files and not demo_questions:
         raise click.UsageError("nothing to train on: give --data FILE or --demo-questions N")
@@ -129,7 +133,7 @@ def train_crp(
         fold,
     )
     if stage == "grpo":
-        from kbqa.training.writer.grpo.command import train_on_graph
+        from kbqa.training.grpo.train import train_on_graph
 
         train_on_graph(data, output, config, grpo, graph, as_json)
     else:
@@ -139,9 +143,9 @@ def train_crp(
 def _train_on_paths(
     data: DataChoice, output: Path, config: TrainingConfig, graph: GraphChoice, as_json: bool
 ) -> None:
-    from kbqa.training.writer.processes import Processes
-    from kbqa.training.writer.report.manifest import write_training_manifest
-    from kbqa.training.writer.train import train_adapter
+    from kbqa.training.card import write_training_manifest
+    from kbqa.training.run import Processes
+    from kbqa.training.writer import train_adapter
 
     is_main = Processes.from_environment().is_main
     with _opened(graph) as opened:
@@ -162,7 +166,7 @@ def _train_on_paths(
 def _suggest(split: Split, graph: Graph, count: int) -> Split:
     from tqdm import tqdm
 
-    from kbqa.training.data.suggested import suggest_relations
+    from kbqa.training.data.training_set import suggest_relations
 
     with tqdm(desc="suggesting relations", unit="question", disable=None) as bar:
         return suggest_relations(split, graph, count, bar.update)

@@ -1,8 +1,12 @@
-"""Options of the training commands, and those of `kbqa train-crp` that are settings of the run."""
+"""Options of the training commands, and those of `kbqa train-crp` that are settings of the run.
+
+The question sets that the user chose for training, not yet read.
+"""
 
 import functools
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -10,21 +14,32 @@ import click
 from click.core import ParameterSource
 from pydantic import TypeAdapter
 
-from kbqa.engine.config import check_key
-from kbqa.engine.writing.models.adapter_files import adapter_config
-from kbqa.engine.writing.prompt import PROMPT_FILE, load_prompt_format
-from kbqa.kb.commands.options import GraphChoice
-from kbqa.kb.commands.text import print_note
-from kbqa.sparql.errors import ModelError
-from kbqa.training.data.training_set import ExampleSet, Fold, Split
-from kbqa.training.writer.config import (
+from kbqa.engine.cli import check_key
+from kbqa.engine.writing.checkpoint import adapter_config
+from kbqa.engine.writing.generate import PROMPT_FILE, load_prompt_format
+from kbqa.kb.commands.options import GraphChoice, print_note
+from kbqa.kb.graph import Graph
+from kbqa.sparql.errors import InputError, ModelError
+from kbqa.training.composed import add_composed
+from kbqa.training.config import (
     FULL_LEARNING_RATE,
+    GRPO_DEFAULTS,
     PRESETS,
+    GrpoConfig,
     Preset,
     Stage,
     TrainingConfig,
 )
-from kbqa.training.writer.grpo.config import GRPO_DEFAULTS, GrpoConfig
+from kbqa.training.data.targets import TargetForm
+from kbqa.training.data.training_set import (
+    ExampleSet,
+    Fold,
+    Split,
+    draw_mixture,
+    leave_out_fold,
+    load_examples,
+    split_examples,
+)
 
 _NAMED_ROWS = 3
 
@@ -321,9 +336,9 @@ def _shown(value: object) -> str:
 
 def write_reports(output: Path, split: Split, stage: Stage = "sft") -> None:
     """Write what a run's folder has besides the adapter, its manifest and its log."""
-    from kbqa.training.data.data_record import write_untrained
-    from kbqa.training.writer.report.card import write_model_card
-    from kbqa.training.writer.report.training_log import draw_curves
+    from kbqa.training.card import write_model_card
+    from kbqa.training.data.training_set import write_untrained
+    from kbqa.training.run import draw_curves
 
     write_untrained(output, split)
     try:
@@ -347,3 +362,87 @@ def print_left_out(gathered: ExampleSet) -> None:
         rows = gathered.skipped_rows.get(reason, [])
         named = f" ({', '.join(rows[:_NAMED_ROWS])}{', …' if count > _NAMED_ROWS else ''})"
         print_note(f"  left out {count:,}: {reason}{named if rows else ''}")
+
+
+@dataclass(frozen=True, slots=True)
+class DataChoice:
+    """The question sets that the user chose.
+
+    Attributes:
+        files: Question sets.
+        scored: Test sets to keep out of training.
+        demo_questions: How many questions on the demo graph to add at most.
+        composed_questions: How many to compose of those of the files and of facts of the graph.
+        seed: Decides which questions on the demo graph and which part of a set are taken.
+        weights: How often to take the examples of a set, by its name; once if it is missing.
+        valid_size: Questions of each set to hold out.
+        fold: Families that are left out as well; none if it is None.
+    """
+
+    files: tuple[Path, ...]
+    scored: tuple[Path, ...]
+    demo_questions: int
+    composed_questions: int
+    seed: int
+    weights: Mapping[str, float] = field(default_factory=dict)
+    valid_size: int = 0
+    fold: Fold | None = None
+
+    def load(self, form: TargetForm, graph: Graph | None) -> ExampleSet:
+        """Read the examples; see `load_examples`.
+
+        Args:
+            form: The text form of the targets.
+            graph: Names entities that a file does not name. Without it, nothing is composed.
+
+        Raises:
+            InputError: A file is missing or unreadable, or names few of its entities and there is
+                no graph to name them.
+            GraphError: The graph does not answer.
+        """
+        gathered = load_examples(
+            self.files,
+            demo_questions=self.demo_questions,
+            seed=self.seed,
+            form=form,
+            names=None if graph is None else graph.labels,
+            scored=self.scored,
+        )
+        if self.composed_questions and graph is not None:
+            add_composed(
+                gathered,
+                self.files,
+                graph,
+                count=self.composed_questions,
+                seed=self.seed,
+                form=form,
+                scored=self.scored,
+            )
+        return gathered
+
+    def split(self, gathered: ExampleSet) -> Split:
+        """Hold out questions, and leave out those of the fold, which are counted."""
+        split = split_examples(gathered.examples, self.valid_size)
+        if self.fold is not None:
+            split = leave_out_fold(split, self.fold)
+        for example in split.in_fold:
+            gathered.skip(example.source, example.id, f"in fold {self.fold}")
+        return split
+
+    def weigh(self, split: Split, gathered: ExampleSet) -> Split:
+        """Weigh the sets that are trained on, and count the examples that are not drawn.
+
+        Raises:
+            InputError: A weight is for a set that is not there.
+        """
+        counts = Counter(example.source for example in split.train)
+        if unknown := self.weights.keys() - counts.keys():
+            raise InputError(
+                f"--weight {min(unknown)}: there is no such set, only {', '.join(sorted(counts))}"
+            )
+        train = draw_mixture(split.train, self.weights, self.seed)
+        for source, count in counts.items():
+            left_out = count - len({each.id for each in train if each.source == source})
+            if left_out:
+                gathered.skipped[f"{source}: not drawn"] = left_out
+        return split._replace(train=train)

@@ -1,13 +1,29 @@
 """The general language model as the engine sees it: messages in, a counted reply out.
 
 `ChatModel` is the seam: behind it is a server that speaks OpenAI's protocol
-(`kbqa.engine.chat.openai_chat`), or in tests a script.
+(`kbqa.engine.chat.openai`), or in tests a script.
+
+What the tokens of general models cost.
+
+A short table, for the figures of the paper and of similar runs; users can give their own prices. A
+model with open weights has the price of companies that host it, even if the user serves it: costs
+stay comparable, and the cost of electricity need not be guessed.
+
+Stop before more is spent on a general model than the user allows.
+
+Share a number of general calls among the questions of a run, in their order.
+
+Which questions may call depends on the order of the questions alone, and not on how many are
+answered at once. So a run gives the same rows with any concurrency, and when it is resumed.
 """
 
 import re
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Final, Literal, Protocol
+
+from kbqa.sparql.errors import InputError, SpendingLimitReached
 
 DEFAULT_MAX_TOKENS = 512
 """Most tokens of a reply: a blueprint or a choice among paths takes under a hundred."""
@@ -135,3 +151,176 @@ class ChatModel(Protocol):
             SpendingLimitReached: What may be spent is spent; nothing was asked.
             DeadlineExceeded: The deadline passed.
         """
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """The price of a million tokens.
+
+    Attributes:
+        input_usd: Of prompts.
+        output_usd: Of replies.
+        source: Who says so, and when.
+    """
+
+    input_usd: float
+    output_usd: float
+    source: str = "the user"
+
+    def cost_usd(self, input_tokens: int, output_tokens: int) -> float | None:
+        """Compute what tokens cost; None if the server counted none and they are not free.
+
+        >>> Price(0.15, 0.60).cost_usd(1_000_000, 500_000)
+        0.45
+        >>> Price(0.15, 0.60).cost_usd(0, 0)
+        """
+        is_free = self.input_usd == self.output_usd == 0
+        if input_tokens == 0 and not is_free:  # Every prompt has some.
+            return None
+        return (input_tokens * self.input_usd + output_tokens * self.output_usd) / 1e6
+
+
+_OPENAI = "OpenAI on 2026-02-14, by RouterKGQA's Table 2"
+_HOSTS = "Artificial Analysis on 2026-02-14, by RouterKGQA's Table 2"
+
+PRICES = {
+    "gpt-4o-mini": Price(0.15, 0.60, _OPENAI),
+    "llama-2-7b": Price(0.05, 0.25, _HOSTS),
+    "llama-3.1-8b": Price(0.10, 0.10, _HOSTS),
+}
+"""By the model's name in lower case, without what `find_price` leaves out."""
+
+# Whose it is or who offers it, what it was tuned for, its format, and the date of its version.
+_NOT_PRICED = re.compile(r"^.*/|\bmeta-|-(?:instruct|chat|hf|\d{4}-\d\d-\d\d)\b")
+
+
+def find_price(model: str) -> Price | None:
+    """Look up a model's price; None if the table does not have it.
+
+    >>> find_price("meta-llama/Llama-3.1-8B-Instruct").output_usd
+    0.1
+    >>> find_price("gpt-4o-mini-2024-07-18").output_usd
+    0.6
+    >>> find_price("gpt-4o-mini-audio-preview")
+    """
+    return PRICES.get(_NOT_PRICED.sub("", model.lower()))
+
+
+def parse_price(text: str) -> Price:
+    """Read a price as it is given on the command line.
+
+    >>> parse_price("0.15/0.60")
+    Price(input_usd=0.15, output_usd=0.6, source='the user')
+
+    Raises:
+        InputError: It is not two numbers with a slash between them.
+    """
+    number = r"\s*(\d+(?:\.\d*)?|\.\d+)\s*"
+    found = re.fullmatch(f"{number}/{number}", text)
+    if found is None:
+        raise InputError(
+            f"{text!r} is not a price: give the USD for a million input tokens and for a million "
+            "output tokens, such as 0.15/0.60"
+        )
+    return Price(float(found[1]), float(found[2]))
+
+
+class SpendingLimit:
+    """Counts what is spent, and refuses requests beyond the limit. Threads may share one.
+
+    Requests are counted when they are sent, so the limit on requests is never exceeded. Their cost
+    is known when they are answered, so the limit in USD is exceeded by at most the cost of the
+    requests that were under way when it was reached. Each object counts from zero, so a resumed run
+    starts from zero again. Cached replies cost nothing and are not counted.
+
+    Args:
+        usd: What the tokens may cost; None for no limit.
+        calls: Requests that may be sent, retries included; None for no limit.
+    """
+
+    def __init__(self, usd: float | None = None, calls: int | None = None) -> None:
+        self.usd, self.calls = usd, calls
+        self._lock = threading.Lock()
+        self._spent_usd, self._sent = 0.0, 0
+        self._is_known = True
+
+    def count_call(self) -> None:
+        """Count a request that is about to be sent.
+
+        Raises:
+            SpendingLimitReached: It must not be sent.
+        """
+        with self._lock:
+            if self.calls is not None and self._sent >= self.calls:
+                raise SpendingLimitReached(
+                    f"{self._sent} requests were sent to the general model, and no more are "
+                    f"allowed. {_NOTHING_IS_LOST} Raise --llm-calls."
+                )
+            if self.usd is not None and not self._is_known:
+                raise SpendingLimitReached(
+                    "the general model's server does not report how many tokens it uses, so the "
+                    f"limit of {self.usd:g} USD cannot be kept. {_NOTHING_IS_LOST} Use "
+                    "--llm-calls instead of --llm-limit."
+                )
+            if self.usd is not None and self._spent_usd >= self.usd:
+                raise SpendingLimitReached(
+                    f"{self._spent_usd:.4g} USD were spent on the general model, of "
+                    f"{self.usd:g} allowed. {_NOTHING_IS_LOST} Raise --llm-limit."
+                )
+            self._sent += 1
+
+    def add_cost(self, usd: float | None) -> None:
+        """Count what a request cost; None if that is not known."""
+        with self._lock:
+            if usd is None:
+                self._is_known = False
+            else:
+                self._spent_usd += usd
+
+
+_NOTHING_IS_LOST = "Its replies so far are kept."
+
+
+MOST_CALLS: Final = 10
+"""What a question is granted at most. No repair takes more: a blueprint, a choice and a judgement
+for each of four steps, and the last choice."""
+
+
+class RunBudget:
+    """The general calls that a run may take. Threads may share one.
+
+    A question may take what those before it leave. It only waits for them if what they may still
+    take decides how many calls are left for it. The questions must be begun in their order.
+
+    Args:
+        calls: How many the run may take.
+    """
+
+    def __init__(self, calls: int) -> None:
+        self._calls = calls
+        self._taken: dict[int, int] = {}
+        self._settled = threading.Condition()
+
+    def grant(self, place: int) -> int:
+        """Return how many calls a question may take; wait until that is known.
+
+        Args:
+            place: Of the question in the run, from 0.
+        """
+        with self._settled:
+            while True:
+                # Later questions have taken some only if there was enough for all before them, or
+                # if this one failed and is asked again.
+                left = self._calls - sum(self._taken.values())
+                if left <= 0:
+                    return 0
+                open_ = sum(at not in self._taken for at in range(place))
+                if not open_ or left >= (open_ + 1) * MOST_CALLS:
+                    return min(left, MOST_CALLS)
+                self._settled.wait()
+
+    def settle(self, place: int, calls: int) -> None:
+        """Note what a question took; it takes no more."""
+        with self._settled:
+            self._taken[place] = calls
+            self._settled.notify_all()

@@ -1,27 +1,45 @@
-"""The commands `kbqa crp …`: tools for reasoning paths, JSON Lines in and out."""
+"""The commands `kbqa crp …`: tools for reasoning paths, JSON Lines in and out.
+
+Run given CRPs on a graph, without a model.
+
+Grounding, linking and relaxation are those of `kbqa eval`. If all entities of a row's CRPs are
+given by their mids, its question is not linked.
+
+Tools for CRPs in JSON Lines: each takes a row and answers with one.
+
+If something is wrong with a row, that is the error of its answer, and the next row is answered.
+Tools that read a CRP accept both text forms; parts that could not be read are in `problems`.
+"""
 
 import gzip
+import json
+import logging
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kbqa.engine.commands.options import model_options, questions_option
-from kbqa.engine.commands.run_options import check_output
+from kbqa.engine.commands.options import check_output, model_options, questions_option
+from kbqa.engine.linking.linker import Linker
+from kbqa.engine.writing.generate import Candidate
 from kbqa.engine.writing.model_choice import ModelChoice
-from kbqa.kb.commands.options import GraphChoice, graph_options
-from kbqa.kb.commands.text import print_json
-from kbqa.sparql.errors import InputError
+from kbqa.kb.commands.options import GraphChoice, graph_options, print_json
+from kbqa.sparql.compile import compile_crp
+from kbqa.sparql.convert.from_sparql import crp_from_sparql
+from kbqa.sparql.english import describe_crp
+from kbqa.sparql.errors import InputError, KbqaError
+from kbqa.sparql.forms import read_crp, render_crp
 
 if TYPE_CHECKING:
-    from kbqa.engine.commands.crp_tools import RowTool
     from kbqa.engine.engine import Engine
     from kbqa.engine.writing.generate import Candidate, Request
+
 
 _rows_argument: Callable[[Callable[..., None]], Callable[..., None]] = click.argument(
     "file",
@@ -49,8 +67,6 @@ def from_sparql(file: Path) -> None:
     Reads {"id", "sparql"}, writes {"id", "crp", "sparql", "error"}: the path as text, and the query
     that it compiles to.
     """
-    from kbqa.engine.commands.crp_tools import CONVERT
-
     _answer_rows(file, CONVERT)
 
 
@@ -62,8 +78,6 @@ def compile_(file: Path) -> None:
     Reads {"id", "crp"}, writes {"id", "sparql", "problems", "error"}. The entities of a path must
     be given by their mids; `kbqa crp run` also looks up names.
     """
-    from kbqa.engine.commands.crp_tools import COMPILE
-
     _answer_rows(file, COMPILE)
 
 
@@ -74,8 +88,6 @@ def show(file: Path) -> None:
 
     Reads {"id", "crp"}, writes {"id", "text", "problems", "error"}.
     """
-    from kbqa.engine.commands.crp_tools import SHOW
-
     _answer_rows(file, SHOW)
 
 
@@ -100,7 +112,6 @@ def run(file: Path, graph: GraphChoice, gold_entities: bool, no_relax: bool) -> 
     """
     from kbqa.engine.commands.crp_run import CrpRunner
     from kbqa.engine.commands.options import check_answers
-    from kbqa.engine.linking.linker import Linker
     from kbqa.kb.names.search import open_names
 
     with closing(graph.open()) as opened, closing(open_names(opened, graph.timeout_s)) as names:
@@ -147,7 +158,7 @@ def generate(
 
     from kbqa.engine.engine import Engine
     from kbqa.engine.questions.question_sets import read_questions
-    from kbqa.engine.writing.beam_files import Write, write_beams
+    from kbqa.engine.writing.generate import Write, write_beams
 
     if not output.parent.is_dir():
         raise InputError(f"there is no folder {output.parent} for {output.name}")
@@ -184,7 +195,6 @@ def _write_linked(engine: "Engine", requests: Sequence["Request"]) -> list[Seque
 
 
 def _answer_rows(file: Path, tool: "RowTool") -> None:
-    from kbqa.engine.commands.crp_tools import answer_rows
 
     for row in answer_rows(_lines(file), tool):
         print_json(row)
@@ -200,3 +210,92 @@ def _lines(file: Path) -> Iterator[bytes]:
             yield from lines
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{file} cannot be read: {error}") from error
+
+
+logger = logging.getLogger(__name__)
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RowTool:
+    """A tool that answers rows.
+
+    Attributes:
+        blank: The answer, apart from its id and error, to a row that cannot be answered.
+        answer: Fills in the answer that it is given, which has the keys of `blank`. What it raises
+            becomes the answer's error.
+    """
+
+    blank: Mapping[str, object]
+    answer: Callable[[Row, dict[str, object]], None]
+
+
+def answer_rows(lines: Iterable[bytes], tool: RowTool) -> Iterator[Row]:
+    """Answer JSON Lines one by one, each as soon as it is read; empty lines are skipped.
+
+    Yields:
+        For each row its id (the line's number if it has none), the tool's answer, and `error`:
+        None, or the error's type and message.
+    """
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        answered: dict[str, object] = {"id": None, **tool.blank, "error": None}
+        try:
+            row = _read_row(line, number)
+            answered["id"] = row.get("id", str(number))
+            tool.answer(row, answered)
+        except Exception as error:  # whatever it is, the next row is answered
+            if not isinstance(error, KbqaError):
+                logger.warning("line %d failed", number, exc_info=True)
+            answered["error"] = f"{type(error).__name__}: {error}"
+        yield answered
+
+
+def row_text(row: Row, key: str) -> str:
+    """Return the text that a row has under a key.
+
+    Raises:
+        InputError: It has none.
+    """
+    if not isinstance(text := row.get(key), str):
+        raise InputError(f'"{key}" is {json.dumps(text)}, but must be a text')
+    return text
+
+
+def _read_row(line: bytes, number: int) -> Row:
+    try:
+        row = json.loads(line.decode("utf-8-sig"), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"line {number}: not JSON ({error})") from None
+    if not isinstance(row, dict):
+        raise InputError(f"line {number}: not a JSON object")
+    return row
+
+
+def _refuse_constant(constant: str) -> None:
+    raise ValueError(f"JSON has no {constant}")
+
+
+def _convert(row: Row, answered: dict[str, object]) -> None:
+    crp = crp_from_sparql(row_text(row, "sparql"))
+    answered["crp"] = render_crp(crp)
+    answered["sparql"] = compile_crp(crp)
+
+
+def _compile(row: Row, answered: dict[str, object]) -> None:
+    crp, problems = read_crp(row_text(row, "crp"))
+    answered["problems"] = problems
+    answered["sparql"] = compile_crp(crp)
+
+
+def _show(row: Row, answered: dict[str, object]) -> None:
+    crp, problems = read_crp(row_text(row, "crp"))
+    answered["problems"] = problems
+    answered["text"] = "\n".join(describe_crp(crp))
+
+
+CONVERT = RowTool({"crp": None, "sparql": None}, _convert)
+COMPILE = RowTool({"sparql": None, "problems": ()}, _compile)
+SHOW = RowTool({"text": None, "problems": ()}, _show)

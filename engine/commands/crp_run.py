@@ -9,21 +9,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from kbqa.engine.answer import term_text
-from kbqa.engine.commands.crp_tools import Row, RowTool
+from kbqa.engine.asked import Clock
+from kbqa.engine.commands.crp import Row, RowTool
 from kbqa.engine.linking.ground import Grounder, name_topics, ungrounded_entities
 from kbqa.engine.linking.linker import LinkedEntity, Linker
-from kbqa.engine.method import Clock
 from kbqa.engine.questions.question_sets import topic_entities
-from kbqa.engine.running.execute import Executor
-from kbqa.engine.running.tried import Execution, Tried
-from kbqa.engine.writing.crp_records import written_text
-from kbqa.engine.writing.generate import Candidate
+from kbqa.engine.running.confidence import Execution, Tried
+from kbqa.engine.running.run import Executor
+from kbqa.engine.writing.generate import Candidate, written_text
 from kbqa.kb.graph import Graph
 from kbqa.kb.names.search import Names
 from kbqa.sparql.crp import Entity
+from kbqa.sparql.english import describe_dropped
 from kbqa.sparql.errors import CrpSyntaxError, InputError
 from kbqa.sparql.forms import read_crp
-from kbqa.sparql.forms.english import describe_dropped
 
 
 @dataclass(frozen=True, slots=True)

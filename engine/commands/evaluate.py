@@ -1,23 +1,46 @@
-"""The command `kbqa eval`."""
+"""The command `kbqa eval`.
 
+The commands `kbqa report` and `kbqa compare`.
+
+The command `kbqa retrieve`.
+"""
+
+import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kbqa.engine.commands.chat_options import ChatChoice, chat_limits, chat_options
-from kbqa.engine.commands.methods import MethodChoice, method_options
 from kbqa.engine.commands.options import (
+    ChatChoice,
+    MethodChoice,
+    RunChoice,
+    chat_limits,
+    chat_options,
     deadline_option,
+    method_options,
     model_options,
     open_engine,
     questions_option,
+    run_options,
+    watched,
 )
-from kbqa.engine.commands.render import render_summary
-from kbqa.engine.commands.run_options import RunChoice, run_options, watched
+from kbqa.engine.commands.screen import render_summary
+from kbqa.engine.evaluation.scores import METRICS
 from kbqa.engine.writing.model_choice import ModelChoice
-from kbqa.kb.commands.options import GraphChoice, graph_options, json_option
-from kbqa.kb.commands.text import print_json, print_note, print_result
+from kbqa.kb.commands.options import (
+    GraphChoice,
+    graph_options,
+    json_option,
+    print_json,
+    print_note,
+    print_result,
+)
+
+if TYPE_CHECKING:
+    from kbqa.engine.evaluation.tables import Section
 
 
 @click.command("eval")
@@ -68,21 +91,20 @@ def evaluate(
     that the question set names, and exact match by category. Use --resume to continue an
     interrupted run.
     """
-    from kbqa.engine.evaluation.estimate import ESTIMATED_FROM, estimate_run
-    from kbqa.engine.evaluation.evaluate import EvaluationConfig
-    from kbqa.engine.evaluation.evaluate import evaluate as evaluate_set
-    from kbqa.engine.evaluation.progress import RunProgress
-    from kbqa.engine.evaluation.runs.run_settings import (
+    from kbqa.engine.evaluation.evaluate import (
+        EvaluationConfig,
+        RunProgress,
         record_beams,
         record_graph,
         record_method,
         record_model,
         record_questions,
     )
-    from kbqa.engine.files.manifest import discard
+    from kbqa.engine.evaluation.evaluate import evaluate as evaluate_set
+    from kbqa.engine.evaluation.statistics import ESTIMATED_FROM, estimate_run
+    from kbqa.engine.files import discard
     from kbqa.engine.questions.question_sets import gold_warning, sample_questions
-    from kbqa.engine.writing.beam_files import read_beams
-    from kbqa.engine.writing.generate import SavedBeams
+    from kbqa.engine.writing.generate import SavedBeams, read_beams
 
     questions = run.read(file)
     if warning := gold_warning(file, questions):
@@ -139,3 +161,114 @@ def evaluate(
             )
     entities = "gold" if run.gold_entities else "linked"
     print_result(render_summary(rows, entities=entities, as_json=as_json))
+
+
+_RUN = click.Path(path_type=Path, exists=True, dir_okay=False)
+_markdown_option = click.option(
+    "--markdown", "as_markdown", is_flag=True, help="Print Markdown instead of text."
+)
+
+
+@click.command()
+@click.argument("run", type=_RUN, metavar="RUN.jsonl")
+@json_option
+@_markdown_option
+@click.option(
+    "--names",
+    is_flag=True,
+    help="Also score the names of answers by the rules of BPC, and of ToG, PoG and KnowPath.",
+)
+@click.option(
+    "--plots",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Also draw PNG pictures into this folder: F1 by type, depth and constraints, and answers "
+    "by stage.",
+)
+@click.option(
+    "--predictions",
+    "form",
+    type=click.Choice(["webqsp", "cwq", "grailqa"]),
+    help="Print the answers instead, in the form that the benchmark's official script reads.",
+)
+def report(
+    run: Path,
+    as_json: bool,
+    as_markdown: bool,
+    names: bool,
+    plots: Path | None,
+    form: str | None,
+) -> None:
+    """Report on a run of `kbqa eval`, by any method.
+
+    RUN.jsonl is the file of its rows; its manifest must be next to it. Prints scores with 95 %
+    bootstrap intervals, for all scored questions and for each tier of evidence; scores of groups of
+    questions, by gold query, stage and origin; and what the run and its kinds of steps took.
+    """
+    from kbqa.engine.evaluation.report import make_report, report_sections
+    from kbqa.engine.evaluation.rows import read_run
+
+    _check_form(as_json, as_markdown)
+    if form is not None:
+        from kbqa.engine.evaluation.evaluate import FORMS
+
+        # In ASCII: the scripts open the file in whatever encoding the locale has.
+        print_result(json.dumps(FORMS[form](read_run(run).rows), indent=1))
+        return
+    made = make_report(read_run(run), names=names)
+    if plots is not None:
+        from kbqa.engine.evaluation.plots import draw_report
+
+        for picture in draw_report(made, plots):
+            print_note(f"drew {picture}")
+    _print(made.to_dict() if as_json else report_sections(made), as_markdown)
+
+
+@click.command()
+@click.argument("first", type=_RUN, metavar="A.jsonl")
+@click.argument("second", type=_RUN, metavar="B.jsonl")
+@click.option(
+    "--metric",
+    type=click.Choice(METRICS),
+    default="f1",
+    show_default=True,
+    help="Group and list questions by this metric.",
+)
+@click.option(
+    "--examples",
+    type=click.IntRange(0),
+    default=5,
+    show_default=True,
+    help="How many wins and losses to list; --json has all.",
+)
+@json_option
+@_markdown_option
+def compare(
+    first: Path, second: Path, metric: str, examples: int, as_json: bool, as_markdown: bool
+) -> None:
+    """Compare run B with run A, over the questions that both scored.
+
+    Prints the settings that differ. For each metric and tier of evidence: the difference B − A with
+    a paired 95 % bootstrap interval, wins, losses and ties, and the p-value of the exact sign test.
+    The same for one metric by groups of gold queries, and the questions that B wins and loses.
+    """
+    from kbqa.engine.evaluation.compare import compare_runs, compare_sections
+    from kbqa.engine.evaluation.rows import read_run
+
+    _check_form(as_json, as_markdown)
+    compared = compare_runs(read_run(first), read_run(second), metric)
+    _print(compared.to_dict() if as_json else compare_sections(compared, examples), as_markdown)
+
+
+def _check_form(as_json: bool, as_markdown: bool) -> None:
+    if as_json and as_markdown:
+        raise click.UsageError("choose one of --json and --markdown")
+
+
+def _print(content: "dict[str, Any] | Sequence[Section]", as_markdown: bool) -> None:
+    from kbqa.engine.evaluation.tables import render_markdown, render_text
+
+    if isinstance(content, dict):
+        print_json(content, indent=2)
+    else:
+        print_result((render_markdown if as_markdown else render_text)(content))

@@ -10,10 +10,15 @@ from kbqa.engine.commands.options import check_answers
 from kbqa.engine.linking.linker import LinkedEntity, Linker, explain_unlinked
 from kbqa.engine.linking.mentions import Mentions
 from kbqa.engine.questions.question_sets import asked_questions, read_questions
-from kbqa.kb.commands.options import GraphChoice, graph_options, json_option
-from kbqa.kb.commands.text import print_json, print_result
-from kbqa.kb.escaping import one_line
+from kbqa.kb.commands.options import (
+    GraphChoice,
+    graph_options,
+    json_option,
+    print_json,
+    print_result,
+)
 from kbqa.kb.names.search import Names, open_names
+from kbqa.kb.small_files import one_line
 from kbqa.sparql.errors import GraphError, InputError
 
 

@@ -6,14 +6,18 @@ from typing import get_args
 
 import click
 
-from kbqa.engine.commands.options import check_answers, questions_option
-from kbqa.engine.commands.run_options import RunChoice, run_options, watched
-from kbqa.engine.methods.settings import read_settings, split_settings
-from kbqa.engine.retrieval.pooling_settings import Mechanism, PoolingSettings, Shown
-from kbqa.engine.retrieval.scorer import ScorerName
-from kbqa.engine.writing.models.base_models import require_embedding_packages
-from kbqa.kb.commands.options import GraphChoice, graph_options
-from kbqa.kb.commands.text import print_note
+from kbqa.engine.commands.options import (
+    RunChoice,
+    check_answers,
+    questions_option,
+    run_options,
+    watched,
+)
+from kbqa.engine.methods.options import read_settings, split_settings
+from kbqa.engine.retrieval.pooling import Mechanism, PoolingSettings, Shown
+from kbqa.engine.retrieval.retriever import ScorerName
+from kbqa.engine.writing.checkpoint import require_embedding_packages
+from kbqa.kb.commands.options import GraphChoice, graph_options, print_note
 from kbqa.kb.names.search import open_names
 from kbqa.sparql.errors import InputError
 
@@ -91,10 +95,9 @@ def retrieve(
     output = run.checked_output()
     require_embedding_packages("retrieving triples")
 
-    from kbqa.engine.evaluation.progress import RetrievalProgress
+    from kbqa.engine.evaluation.evaluate import RetrievalProgress, record_graph, record_questions
     from kbqa.engine.evaluation.retrieve import QuestionRetrieval, RetrievalConfig, retrieve_set
-    from kbqa.engine.evaluation.runs.run_settings import record_graph, record_questions
-    from kbqa.engine.files.manifest import discard
+    from kbqa.engine.files import discard
 
     config = RetrievalConfig(
         triples,

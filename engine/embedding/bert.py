@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
     Weights = Mapping[str, Floats]
 
+
 MINILM = "all-MiniLM-L6-v2"
 
 Text: TypeAlias = str | tuple[str, str]

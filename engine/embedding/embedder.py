@@ -21,9 +21,9 @@ from kbqa.engine.embedding.bert import (
     load_minilm,
     minilm_folder,
 )
-from kbqa.engine.files.text_cache import TextCache
-from kbqa.engine.writing.models.base_models import check_hub_model, quiet_transformers
-from kbqa.kb.cache import cache_directory
+from kbqa.engine.files import TextCache
+from kbqa.engine.writing.checkpoint import check_hub_model, quiet_transformers
+from kbqa.kb.open import cache_directory
 from kbqa.sparql.errors import ModelError
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     Embeddings = NDArray[np.float32]
+
 
 _State: TypeAlias = tuple[tuple[str, int, int], ...]
 

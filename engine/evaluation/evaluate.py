@@ -9,27 +9,56 @@ depend only on the question file, because log-probabilities depend on what is wr
 resume, a batch with a missing row is written again as a whole.
 
 A method may limit the calls of the general model over a run. They are spent in the order of the
-questions (`kbqa.engine.chat.run_budget`).
+questions (`kbqa.engine.chat.model`).
+
+Add up a run's rows as they come, to show its progress.
+
+What the manifest of a run says of its questions, graph, models, candidates and method.
+
+`settings` decide the rows: a run is only resumed with the same. `notes` are worth knowing and may
+differ, such as where files are.
+
+Write a run's answers in the form that a benchmark's official script reads.
+
+- WebQSP's ``eval.py``: a list of ``{"QuestionId", "Answers": [mid or value, …]}``. Questions that
+  failed are left out, since the script takes an empty list for a precision of 1.
+- ComplexWebQuestions' ``eval_script.py``: a list of ``{"ID", "answer": name}``. It compares one
+  name, in lower case, with the gold names and aliases, and wants every question of the set.
+- GrailQA's ``evaluate.py``: a record ``{qid: {"logical_form", "answer": [mid or value, …]}}``.
+  kbqa writes no s-expressions, so logical forms are empty, and the script's exact match is 0.
+
+A boolean is written as ``true`` or ``false``, and a count as its number without what was counted.
 """
 
+import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from kbqa.engine.chat.model import Usage
-from kbqa.engine.chat.run_budget import RunBudget
+from kbqa.engine.answer import UNSURE_BELOW
+from kbqa.engine.asked import Asked, Clock, Method
+from kbqa.engine.chat.model import RunBudget, Usage
 from kbqa.engine.engine import Engine
-from kbqa.engine.evaluation.runs.row_file import take_over, write_rows
-from kbqa.engine.evaluation.runs.row_making import answered_row, failed_row, gold_shapes
-from kbqa.engine.evaluation.runs.rows import GoldShape, Row, read_row
-from kbqa.engine.files.manifest import claimed
-from kbqa.engine.method import Asked, Clock
+from kbqa.engine.evaluation.rows import (
+    GoldShape,
+    Row,
+    WrittenRow,
+    answered_row,
+    failed_row,
+    gold_shapes,
+    read_row,
+    take_over,
+    write_rows,
+)
+from kbqa.engine.files import claimed, file_sha256, manifest_path
 from kbqa.engine.questions.question_sets import Question
-from kbqa.engine.writing.generate import Candidate, write_apart
-from kbqa.sparql.errors import KbqaError, SpendingLimitReached
+from kbqa.engine.writing.generate import DEFAULT_ADAPTER, Candidate, write_apart
+from kbqa.engine.writing.model_choice import ModelChoice
+from kbqa.kb.graph import Graph
+from kbqa.sparql.errors import InputError, KbqaError, SpendingLimitReached
 
 logger = logging.getLogger(__name__)
 
@@ -225,3 +254,213 @@ def _write(engine: Engine, asked: Sequence[Asked]) -> list[Asked]:
         if "write" in done.clock.seconds:  # Not every method writes.
             each.clock.add("write", done.clock.seconds["write"])
     return [replace(done, clock=each.clock) for each, done in zip(asked, written, strict=True)]
+
+
+class RunProgress:
+    """How far a run is, and how good so far.
+
+    Args:
+        total: The questions of the run.
+    """
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._done = self._failed = self._scored = 0
+        self._f1 = self._hit = 0.0
+        self._general_calls = 0
+
+    def add(self, row: Row) -> None:
+        """Count a row."""
+        self._done += 1
+        if row.error is not None:
+            self._failed += 1
+        if row.scores is not None:
+            self._scored += 1
+            self._f1 += row.scores.f1
+            self._hit += row.scores.hit
+        if row.usage is not None:
+            self._general_calls += row.usage.general.calls
+
+    @property
+    def left(self) -> int:
+        """Questions that a resumed run would ask: those to come, and those that failed."""
+        return self._total - self._done + self._failed
+
+    def figures(self) -> dict[str, str]:
+        """Return means over the questions scored so far, and counts, as texts by name."""
+        return {
+            "n": str(self._scored),
+            "F1": f"{self._f1 / max(self._scored, 1):.3f}",
+            "hit": f"{self._hit / max(self._scored, 1):.3f}",
+            "errors": str(self._failed),
+            "general calls": f"{self._general_calls / max(self._done, 1):.2f}",
+        }
+
+
+class RetrievalProgress:
+    """How far a run is whose rows have no scores.
+
+    Args:
+        total: The questions of the run.
+
+    Attributes:
+        failed: Questions that failed.
+    """
+
+    def __init__(self, total: int) -> None:
+        self._total, self._done, self.failed = total, 0, 0
+
+    def add(self, row: WrittenRow) -> None:
+        """Count a row."""
+        self._done += 1
+        self.failed += row.error is not None
+
+    @property
+    def left(self) -> int:
+        """Questions that a resumed run would ask: those to come, and those that failed."""
+        return self._total - self._done + self.failed
+
+    def figures(self) -> dict[str, str]:
+        """Return counts, as texts by name."""
+        return {"errors": str(self.failed)}
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A part of a manifest: what decides the rows, and what does not."""
+
+    settings: Mapping[str, object]
+    notes: Mapping[str, object]
+
+    def __or__(self, other: "Recorded") -> "Recorded":
+        return Recorded({**self.settings, **other.settings}, {**self.notes, **other.notes})
+
+
+def record_questions(path: Path, sample: int | None, seed: int) -> Recorded:
+    """Record a question file by its content, and the sample that is drawn of it."""
+    settings = {
+        "questions_sha256": file_sha256(path),
+        "sample": sample,
+        "seed": None if sample is None else seed,
+    }
+    return Recorded(settings, {"questions": str(path)})
+
+
+def record_graph(graph: Graph, timeout_s: float) -> Recorded:
+    """Record a graph: a store by what it was loaded from, an endpoint by its URL.
+
+    Raises:
+        StoreError: The store's manifest cannot be read.
+    """
+    identity = graph.identity()
+    return Recorded({**identity.settings, "timeout_s": timeout_s}, identity.notes)
+
+
+def record_beams(path: Path | None) -> Recorded:
+    """Record a file of candidates that were written before, and what its own manifest tells.
+
+    Raises:
+        InputError: Its manifest is broken.
+    """
+    if path is None:
+        return Recorded({"beams_sha256": None}, {})
+    manifest, told = manifest_path(path), None
+    if manifest.is_file():
+        try:
+            told = json.loads(manifest.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise InputError(f"{manifest} cannot be read: {error}") from None
+    return Recorded(
+        {"beams_sha256": file_sha256(path)}, {"beams": str(path), "beams_manifest": told}
+    )
+
+
+def record_model(choice: ModelChoice, name: str | None) -> Recorded:
+    """Record the specialised model.
+
+    Args:
+        choice: What the user chose.
+        name: Of what was loaded, which tells the adapter's weights by their hash; None where
+            nothing was, because all candidates were written before.
+    """
+    if name is None:
+        return Recorded({"model": None, "n": None, "decoding": None}, {"adapter": None})
+    return Recorded(
+        {"model": name, "n": choice.n, "decoding": choice.decoding},
+        {"adapter": str(choice.adapter or DEFAULT_ADAPTER) if choice.server is None else None},
+    )
+
+
+def record_method(
+    method: Method,
+    deadline_s: float | None,
+    call_budget: int | None = None,
+    general_model: str | None = None,
+    unsure_below: float = UNSURE_BELOW,
+) -> Recorded:
+    """Record a method by its name and settings, and what a question may take.
+
+    Args:
+        method: The method.
+        deadline_s: Seconds for a question.
+        call_budget: Decisions for a question.
+        general_model: The general model's name; recorded if it takes the method's decisions.
+        unsure_below: The confidence below which an answer is a guess; the default is not recorded.
+    """
+    of_method = {"name": method.name, **method.settings()}
+    if of_method.get("chooser") == "llm":
+        of_method["general_model"] = general_model
+    settings: dict[str, object] = {"method": of_method}
+    if call_budget is not None:  # Older runs do not have it, and stay comparable without it.
+        settings["call_budget"] = call_budget
+    if unsure_below != UNSURE_BELOW:
+        settings["unsure_below"] = unsure_below
+    # A note: a run can be resumed with a longer deadline, for what had too little time.
+    return Recorded(settings, {"deadline_s": deadline_s})
+
+
+Predictions: TypeAlias = list[dict[str, Any]] | dict[str, Any]
+
+
+def webqsp_predictions(rows: Iterable[Row]) -> Predictions:
+    """Return a run's answers in WebQSP's form."""
+    answered = (row for row in rows if row.error is None)
+    return [{"QuestionId": row.id, "Answers": _values(row)} for row in answered]
+
+
+def cwq_predictions(rows: Iterable[Row]) -> Predictions:
+    """Return a run's first answers in the form of ComplexWebQuestions."""
+    return [{"ID": row.id, "answer": _first_name(row)} for row in rows]
+
+
+def grailqa_predictions(rows: Iterable[Row]) -> Predictions:
+    """Return a run's answers in GrailQA's form."""
+    return {row.id: {"logical_form": "", "answer": _values(row)} for row in rows}
+
+
+FORMS: Mapping[str, Callable[[Sequence[Row]], Predictions]] = {
+    "webqsp": webqsp_predictions,
+    "cwq": cwq_predictions,
+    "grailqa": grailqa_predictions,
+}
+
+
+def _values(row: Row) -> list[str]:
+    """Return what is compared with gold answers, each once, best first."""
+    special = _special(row)
+    return list(dict.fromkeys(row.predicted)) if special is None else [special]
+
+
+def _first_name(row: Row) -> str:
+    """Return the name of the first answer in lower case; empty without an answer."""
+    special = _special(row)
+    if special is None:
+        special = row.answers[0].name if row.answers else ""
+    return special.lower().strip()
+
+
+def _special(row: Row) -> str | None:
+    """Return a boolean or a count as a value; None for answers."""
+    if row.boolean is not None:
+        return str(row.boolean).lower()
+    return None if row.count is None else str(row.count)

@@ -14,25 +14,24 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from kbqa.engine.asked import Clock
 from kbqa.engine.embedding.embedder import Embedder
-from kbqa.engine.evaluation.runs.row_file import take_over, write_rows
-from kbqa.engine.files.manifest import claimed
-from kbqa.engine.linking.linker import Linker
-from kbqa.engine.linking.starts import starting_topics
-from kbqa.engine.method import Clock
+from kbqa.engine.evaluation.rows import take_over, write_rows
+from kbqa.engine.files import claimed
+from kbqa.engine.linking.linker import Linker, starting_topics
 from kbqa.engine.questions.question_sets import Question
-from kbqa.engine.retrieval.extraction import Caps
-from kbqa.engine.retrieval.pooling_settings import PoolingSettings, Shown
+from kbqa.engine.retrieval.pooling import PoolingSettings, Shown
 from kbqa.engine.retrieval.retrieval import (
     Retrieved,
     describe_scorer,
     make_scorer,
     retrieve,
 )
-from kbqa.engine.retrieval.scorer import ScorerName
+from kbqa.engine.retrieval.retriever import ScorerName
+from kbqa.engine.retrieval.subgraphs import Caps
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
 from kbqa.kb.names.search import Names, name_terms
-from kbqa.kb.schema.graph_schema import GraphSchema
+from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.errors import InputError, KbqaError
 
 logger = logging.getLogger(__name__)
@@ -79,7 +78,7 @@ class RetrievalRow(_Record):
         triples: Best first.
         seen: How many triples were scored; None if the question failed.
         truncated: Whether something around the topics was left out; None if the question failed.
-        cut: What was left out, in numbers: the fields of `kbqa.engine.retrieval.subgraph.Cut`.
+        cut: What was left out, in numbers: the fields of `kbqa.engine.retrieval.subgraphs.Cut`.
         seconds: Wall time by stage; only runs with timings have it.
         error: Why the question failed; None if it did not.
     """

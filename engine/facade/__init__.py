@@ -17,64 +17,64 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kbqa.engine.answer import Answer as Answer
+    from kbqa.engine.asked import Asked as Asked
+    from kbqa.engine.asked import Method as Method
     from kbqa.engine.chat.model import ChatModel as ChatModel
-    from kbqa.engine.chat.openai_chat import OpenAIChat as OpenAIChat
+    from kbqa.engine.chat.openai import OpenAIChat as OpenAIChat
     from kbqa.engine.embedding.embedder import Embedder as Embedder
     from kbqa.engine.engine import Engine as Engine
-    from kbqa.engine.method import Asked as Asked
-    from kbqa.engine.method import Method as Method
-    from kbqa.engine.methods.router.repair import Repairer as Repairer
+    from kbqa.engine.methods.repair import Repairer as Repairer
     from kbqa.engine.running.confidence import ConfidenceModel as ConfidenceModel
-    from kbqa.engine.running.execute import Policy as Policy
-    from kbqa.engine.writing.backends.openvino_generator import (
-        OpenVinoGenerator as OpenVinoGenerator,
-    )
-    from kbqa.engine.writing.backends.transformers_generator import (
-        TransformersGenerator as TransformersGenerator,
-    )
-    from kbqa.engine.writing.constraints.decoding import Decoding as Decoding
+    from kbqa.engine.running.run import Policy as Policy
     from kbqa.engine.writing.generate import Candidate as Candidate
     from kbqa.engine.writing.generate import Generator as Generator
     from kbqa.engine.writing.generate import Request as Request
+    from kbqa.engine.writing.openvino import (
+        OpenVinoGenerator as OpenVinoGenerator,
+    )
+    from kbqa.engine.writing.steering import Decoding as Decoding
+    from kbqa.engine.writing.transformers import (
+        TransformersGenerator as TransformersGenerator,
+    )
     from kbqa.kb.graph import Graph as Graph
     from kbqa.kb.open import open_graph as open_graph
-    from kbqa.sparql.compiler.compile import compile_crp as compile_crp
+    from kbqa.sparql.compile import compile_crp as compile_crp
     from kbqa.sparql.convert.from_sparql import crp_from_sparql as crp_from_sparql
     from kbqa.sparql.crp import Crp as Crp
     from kbqa.sparql.crp import CrpReading as CrpReading
+    from kbqa.sparql.english import describe_crp as describe_crp
     from kbqa.sparql.errors import KbqaError as KbqaError
     from kbqa.sparql.forms import parse_crp as parse_crp
     from kbqa.sparql.forms import parse_routerkgqa as parse_routerkgqa
     from kbqa.sparql.forms import read_crp as read_crp
     from kbqa.sparql.forms import render_crp as render_crp
     from kbqa.sparql.forms import render_routerkgqa as render_routerkgqa
-    from kbqa.sparql.forms.english import describe_crp as describe_crp
     from kbqa.sparql.relax import relaxations as relaxations
 
 _HOMES = {
     "Answer": "kbqa.engine.answer",
-    "Asked": "kbqa.engine.method",
+    "Asked": "kbqa.engine.asked",
     "Candidate": "kbqa.engine.writing.generate",
     "ChatModel": "kbqa.engine.chat.model",
     "ConfidenceModel": "kbqa.engine.running.confidence",
     "Crp": "kbqa.sparql.crp",
     "CrpReading": "kbqa.sparql.crp",
-    "Decoding": "kbqa.engine.writing.constraints.decoding",
+    "Decoding": "kbqa.engine.writing.steering",
     "Embedder": "kbqa.engine.embedding.embedder",
     "Engine": "kbqa.engine.engine",
     "Generator": "kbqa.engine.writing.generate",
     "Graph": "kbqa.kb.graph",
     "KbqaError": "kbqa.sparql.errors",
-    "Method": "kbqa.engine.method",
-    "OpenAIChat": "kbqa.engine.chat.openai_chat",
-    "Policy": "kbqa.engine.running.execute",
-    "Repairer": "kbqa.engine.methods.router.repair",
+    "Method": "kbqa.engine.asked",
+    "OpenAIChat": "kbqa.engine.chat.openai",
+    "Policy": "kbqa.engine.running.run",
+    "Repairer": "kbqa.engine.methods.repair",
     "Request": "kbqa.engine.writing.generate",
-    "OpenVinoGenerator": "kbqa.engine.writing.backends.openvino_generator",
-    "TransformersGenerator": "kbqa.engine.writing.backends.transformers_generator",
-    "compile_crp": "kbqa.sparql.compiler.compile",
+    "OpenVinoGenerator": "kbqa.engine.writing.openvino",
+    "TransformersGenerator": "kbqa.engine.writing.transformers",
+    "compile_crp": "kbqa.sparql.compile",
     "crp_from_sparql": "kbqa.sparql.convert.from_sparql",
-    "describe_crp": "kbqa.sparql.forms.english",
+    "describe_crp": "kbqa.sparql.english",
     "open_graph": "kbqa.kb.open",
     "parse_crp": "kbqa.sparql.forms",
     "parse_routerkgqa": "kbqa.sparql.forms",
@@ -86,11 +86,11 @@ _HOMES = {
 
 _RENAMED = {
     "Router": (
-        "kbqa.engine.methods.router.routing",
+        "kbqa.engine.methods.router",
         "Routing",
         "the settings of kbqa.Engine",
     ),
-    "Rules": ("kbqa.engine.running.execute", "Policy", "kbqa.Policy"),
+    "Rules": ("kbqa.engine.running.run", "Policy", "kbqa.Policy"),
 }
 """Names of older versions: where each is now, and what to use in its place."""
 

@@ -3,30 +3,328 @@
 Every run of words that is a name is kept, even if others overlap it; the linker ranks them
 (`kbqa.engine.linking.linker`). Misspelt names are looked up only if words look like a name but
 match no entity.
+
+The words of a question: which are function words, and which are marked as a name.
+
+Function words hold a sentence together and are hardly ever names: of the 57,000 function words in
+webqsp.train, cwq.dev and SimpleQuestions that are a name in the slice, six alone are the topic. But
+*is*, *in* and *do* are names of domains, *cup* and *all* are codes of currencies, and *It* is a
+novel. A question that means them marks them: by quotation marks, by capitals, by an article (*the
+who*), by a dot (*.is*), or by a word such as "code" before them.
+
+The linker's model: weights of a linear ranker, and tables of which words go together.
+
+`tools.fit.linking` counts and fits it. It ships with kbqa as readable JSON: the weight
+of each feature, the words in names of topics, and the words of a question that go with types and
+relations. It contains words, types and relations, but no entities.
 """
 
 import html
+import json
+import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import asdict, dataclass, field
 from itertools import groupby, islice
+from pathlib import Path
+from types import MappingProxyType
 from typing import Literal, NamedTuple, cast
 
-from kbqa.engine.linking.model import LinkingModel
-from kbqa.engine.linking.words import (
-    FUNCTION_WORDS,
-    Word,
-    are_marked,
-    capitals_mark_names,
-    follow_article,
-    is_code,
-    is_only_function_words,
-    tokenise,
-)
+from kbqa.engine.files import read_model_json
 from kbqa.kb.names.index import NameMatch, Span
 from kbqa.kb.names.keys import normalise, symbols
 from kbqa.kb.names.search import Names
 from kbqa.sparql.crp import Crp, Entity, IsEntity
+
+SHIPPED_MODEL = Path(__file__).with_name("linking_model.json")
+"""The model shipped with kbqa."""
+
+SCHEMA_VERSION = 1
+
+_UNSEEN_NAME = 2.0  # names are rare words, and most of them are in no training question
+_MOST_ODDS = 300.0  # log-odds; above 700 math.exp overflows
+_HARDLY = -3.0  # one time in twenty
+_NOTHING: Mapping[str, float] = MappingProxyType({})
+_ENDINGS = ("'s", "’s", "ing", "ies", "es", "ed", "s")
+
+
+def stem(word: str) -> str:
+    """Remove a common ending from a lower-case word, if three letters remain.
+
+    >>> [stem(word) for word in ("countries", "speaks", "kenya's", "is")]
+    ['countr', 'speak', 'kenya', 'is']
+    """
+    for ending in _ENDINGS:
+        if word.endswith(ending) and len(word) >= len(ending) + 3:
+            return word[: -len(ending)]
+    return word
+
+
+@dataclass(frozen=True, slots=True)
+class LinkingModel:
+    """Weights and tables; words are stems in lower case.
+
+    Attributes:
+        names: Words with the log-odds that they are part of a topic's name.
+        alone: Words with the log-odds that a topic has the word alone as its name.
+        types: Types of topics, each with the words that go with it outside the name: for each word
+            log p(word | type) - log p(word); values near 0 are left out.
+        relations: Relations that questions ask for, with their share of all.
+        asking: Words, each with the relations that it makes more or less likely: for each relation
+            log p(word | relation) - log p(word).
+        first: Weights of the features that need no look-up; they choose the finalists.
+        final: Weights of all features; they rank the finalists.
+        trained_on: Number of questions from each set.
+    """
+
+    names: Mapping[str, float]
+    types: Mapping[str, Mapping[str, float]]
+    relations: Mapping[str, float]
+    asking: Mapping[str, Mapping[str, float]]
+    alone: Mapping[str, float] = field(default_factory=dict)
+    first: Mapping[str, float] = field(default_factory=dict)
+    final: Mapping[str, float] = field(default_factory=dict)
+    trained_on: Mapping[str, int] = field(default_factory=dict)
+
+    def name_odds(self, word: str) -> float:
+        """Return the log-odds that a stem is part of a topic's name."""
+        return self.names.get(word, _UNSEEN_NAME)
+
+    def is_hardly_a_name(self, word: str) -> bool:
+        """Return whether a lower-case word is known from questions, hardly ever as a whole name."""
+        return self.alone.get(stem(word), 0.0) < _HARDLY
+
+    def is_ordinary(self, word: str) -> bool:
+        """Return whether a lower-case word is common in questions, mostly outside names."""
+        return self.name_odds(stem(word)) < 0
+
+    def is_known(self, word: str) -> bool:
+        """Return whether a lower-case word is in several training questions, so spelled right."""
+        return stem(word) in self.names
+
+    def type_agreement(self, types: Iterable[str], words: AbstractSet[str]) -> float:
+        """Return how well words fit types, as the mean over known types; 0 if none is known."""
+        tables = [self.types[type_] for type_ in types if type_ in self.types]
+        ratios = [table[word] for table in tables for word in table.keys() & words]
+        # fsum: words are unordered, and the result of sum depends on the order.
+        return math.fsum(ratios) / len(tables) if tables else 0.0
+
+    def asked_relations(self, words: Iterable[str]) -> dict[str, float]:
+        """Return the probability that words ask for each relation (naive Bayes)."""
+        raised: dict[str, float] = {}
+        for word in sorted(words):
+            for relation, ratio in self.asking.get(word, _NOTHING).items():
+                raised[relation] = raised.get(relation, 0.0) + ratio
+        powers = dict(self.relations)
+        for relation, ratio in raised.items():
+            if relation in powers:  # else it has no share
+                powers[relation] *= math.exp(min(ratio, _MOST_ODDS))
+        total = sum(powers.values()) or 1.0
+        return {relation: power / total for relation, power in powers.items()}
+
+    @classmethod
+    def load(cls, path: Path = SHIPPED_MODEL) -> "LinkingModel":
+        """Read a model written by `save`.
+
+        Raises:
+            ModelError: The file is missing or is not such a model.
+        """
+        return read_model_json(
+            path, cls, SHIPPED_MODEL, "the linking model", schema_version=SCHEMA_VERSION
+        )
+
+    def save(self, path: Path) -> None:
+        """Write the model as sorted JSON, one entry a line, rounded to four digits."""
+        parts = [f'"schema_version": {SCHEMA_VERSION}']
+        for name, table in asdict(self).items():
+            entries = ",\n".join(
+                f" {json.dumps(key, ensure_ascii=False)}: {_entry(table[key])}"
+                for key in sorted(table)
+            )
+            parts.append(f'"{name}": {{\n{entries}\n}}')
+        path.write_text("{" + ",\n".join(parts) + "}\n", encoding="utf-8")
+
+
+def softmax(scores: Sequence[float]) -> list[float]:
+    """Turn scores into probabilities: shares of their exponentials.
+
+    >>> softmax([0.0, 0.0])
+    [0.5, 0.5]
+    """
+    highest = max(scores, default=0.0)
+    powers = [math.exp(score - highest) for score in scores]
+    total = sum(powers)
+    return [power / total for power in powers]
+
+
+def _entry(value: float | Mapping[str, float]) -> str:
+    if isinstance(value, Mapping):
+        rounded = {key: round(value[key], 2) for key in sorted(value)}
+        return json.dumps(rounded, ensure_ascii=False)
+    return f"{value:.4g}"
+
+
+MAX_WORDS = 100
+"""Words of a question that are searched for names; later words are ignored."""
+
+FUNCTION_WORDS = frozenset(
+    """& a about after all also am an and any are as at be because been before being between but by
+    can could did do does during each every for from had has have he her him his how i if in into is
+    it its many me more most much my name names no nor not of off on one or our out over she should
+    since so some such than that the their them then there these they this those through to too
+    under until up us was we were what when where which while who whom whose why will with within
+    without would you your""".split()  # noqa: SIM905 – a list of a hundred words reads better as text
+)
+"""Lower-case words that do not identify an entity by themselves.
+
+Words of the closed classes that occur in questions: determiners, pronouns, prepositions,
+conjunctions, auxiliaries, question words and quantifiers, and "name".
+
+Source: R. Quirk et al. 1985, A Comprehensive Grammar of the English Language, section 2.35.
+"""
+
+_AFTER_THE = frozenset(
+    [
+        "all",
+        "any",
+        "every",
+        "many",
+        "me",
+        "more",
+        "most",
+        "much",
+        "name",
+        "names",
+        "no",
+        "one",
+        "some",
+        "such",
+        "too",
+    ]
+)
+"""Function words that follow "the" without being a name."""
+
+_ANNOUNCING = frozenset(
+    [
+        "abbreviated",
+        "abbreviation",
+        "acronym",
+        "called",
+        "code",
+        "codes",
+        "domain",
+        "entitled",
+        "initials",
+        "letters",
+        "named",
+        "symbol",
+        "tld",
+        "titled",
+    ]
+)
+"""Words that announce a name if one word follows."""
+
+_WORD = re.compile(r"[^\W_]+(?:['’.&-][^\W_]+)*(?:['’]s)?|&", re.UNICODE)
+_OPENING = ('"', "“", "”", "«", "‘", "'", "`")
+_CLOSING_MARKS = ('"', "“", "”", "»", "’", "'", "`")
+_SENTENCE_ENDS = (".", "?", "!", ":")
+_LEAST_TITLE = 3
+_LONGEST_CODE = 5
+_LONGEST_SMALL_CODE = 3
+
+
+class Word(NamedTuple):
+    """A word of a question, at characters ``start`` to ``end``."""
+
+    text: str
+    start: int
+    end: int
+
+
+def tokenise(text: str) -> list[Word]:
+    """Split a text into its first `MAX_WORDS` words; marks inside a word are part of it.
+
+    >>> [token.text for token in tokenise("Who's in AT&T's St. Mary-le-Bow?")]
+    ["Who's", 'in', "AT&T's", 'St', 'Mary-le-Bow']
+    """
+    tokens = []
+    for match in _WORD.finditer(text):
+        tokens.append(Word(match.group(), *match.span()))
+        if len(tokens) == MAX_WORDS:
+            break
+    return tokens
+
+
+def capitals_mark_names(words: Sequence[str]) -> bool:
+    """Return whether a question capitalises names and not other words."""
+    return any(
+        word[:1].isupper() and word.partition("'")[0] != "I" for word in words[1:]
+    ) and not all(word.isupper() for word in words)
+
+
+def is_only_function_words(words: Sequence[str]) -> bool:
+    """Return whether words are one or two function words; more may be a title by themselves.
+
+    >>> is_only_function_words(["the", "us"]), is_only_function_words(["being", "with", "you"])
+    (True, False)
+    """
+    return len(words) < _LEAST_TITLE and all(word.lower() in FUNCTION_WORDS for word in words)
+
+
+def is_code(name: str) -> bool:
+    """Return whether a name is written as codes are.
+
+    >>> [is_code(name) for name in ("CUP", "is", "Cup", "NATO members")]
+    [True, True, False, False]
+    """
+    most = _LONGEST_CODE if name.isupper() else _LONGEST_SMALL_CODE
+    return name.isalpha() and (name.isupper() or name.islower()) and 1 < len(name) <= most
+
+
+def are_marked(text: str, tokens: Sequence[Word], start: int, end: int) -> bool:
+    """Return whether a question marks tokens `start` to `end` (exclusive) as a name.
+
+    The marks are quotation marks, a dot before the word, capitals where its neighbours have none,
+    and a word such as "code" before the last word of the question.
+
+    >>> [are_marked(text, tokenise(text), 3, 4) for text in (
+    ...     "which domain is 'is'?", "which country has IS as domain?", "who plays in It today?",
+    ...     "whose domain is .is?", "country with code is", "what does it do?")]
+    [True, True, True, True, True, False]
+    """
+    first, last = tokens[start], tokens[end - 1]
+    before, after = text[: first.start], text[last.end :]
+    if before.endswith(_OPENING) and after.startswith(_CLOSING_MARKS):
+        return True
+    if before.endswith(" .") or before == ".":
+        return True
+    is_announced = start > 0 and tokens[start - 1].text.lower() in _ANNOUNCING
+    return (is_announced and end == len(tokens)) or _have_capitals(text, tokens, start, end)
+
+
+def follow_article(tokens: Sequence[Word], start: int, end: int) -> bool:
+    """Return whether function words follow "the" as only a name does: *the us*, not *the most*."""
+    words = [token.text.lower() for token in tokens[max(0, start - 1) : end]]
+    while len(words) > 1 and words[0] != "the":
+        words = words[1:]
+    return len(words) > 1 and words[1] not in _AFTER_THE
+
+
+def _have_capitals(text: str, tokens: Sequence[Word], start: int, end: int) -> bool:
+    """Return whether words have capitals that mark them and not their neighbours."""
+    words = [token.text for token in tokens]
+    run = words[start:end]
+    if not any(word.islower() for word in words):
+        return False
+    if all(word.isupper() and len(word) > 1 for word in run):
+        return True
+    begins_sentence = start == 0 or text[: tokens[start].start].rstrip().endswith(_SENTENCE_ENDS)
+    follows_name = start > 1 and words[start - 1][:1].isupper() and "'" not in words[start - 1]
+    leads_name = end < len(words) and words[end][:1].isupper()
+    is_capitalised = all(word[:1].isupper() and word != "I" for word in run)
+    return is_capitalised and not (begins_sentence or follows_name or leads_name)
+
 
 _TYPE_RELATION = "common.topic.notable_types"
 

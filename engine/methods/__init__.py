@@ -16,42 +16,42 @@ class LazyMethod(NamedTuple):
 
 METHODS = {
     "router": LazyMethod(
-        "kbqa.engine.methods.router.make",
+        "kbqa.engine.methods.router",
         "RouterKGQA: a small model writes paths, the graph runs them, repair finds what is missing",
     ),
     "bpc": LazyMethod(
-        "kbqa.engine.methods.bpc.make",
+        "kbqa.engine.methods.bpc",
         "Bounded Path Context: walks whose next hop is chosen by the last hops alone",
     ),
     "knowpath": LazyMethod(
-        "kbqa.engine.methods.knowpath.make",
+        "kbqa.engine.methods.knowpath",
         "KnowPath: the model's own paths guide it through a subgraph of each topic",
     ),
     "trace": LazyMethod(
-        "kbqa.engine.methods.trace.make",
+        "kbqa.engine.methods.trace",
         "TRACE: paths of relations are followed by narratives, and by what ended paths teach",
     ),
     "tog": LazyMethod(
-        "kbqa.engine.methods.tog.make",
+        "kbqa.engine.methods.tog",
         "Think-on-Graph: relations and entities are scored, and the best triples of each hop kept",
     ),
     "pog": LazyMethod(
-        "kbqa.engine.methods.pog.make",
+        "kbqa.engine.methods.pog",
         "Plan-on-Graph: sub-objectives, a memory and reversals steer walks of any width",
     ),
     "subgraph": LazyMethod(
-        "kbqa.engine.methods.retrieval.subgraph",
+        "kbqa.engine.methods.retrieval",
         "SubgraphRAG: the best triples around the topics are retrieved and read",
     ),
     "path-pooling": LazyMethod(
-        "kbqa.engine.methods.retrieval.path_pooling",
+        "kbqa.engine.methods.retrieval",
         "Path Pooling: as subgraph, with scores pooled along paths before triples are chosen",
     ),
     "io": LazyMethod(
-        "kbqa.engine.methods.io", "A floor: a language model answers at once, without the graph"
+        "kbqa.engine.methods.direct", "A floor: a language model answers at once, without the graph"
     ),
     "cot": LazyMethod(
-        "kbqa.engine.methods.cot",
+        "kbqa.engine.methods.direct",
         "A floor: a language model reasons and answers, without the graph",
     ),
 }

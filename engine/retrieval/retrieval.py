@@ -10,17 +10,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from kbqa.engine.answer import term_text
+from kbqa.engine.asked import Clock
 from kbqa.engine.embedding.embedder import Embedder
-from kbqa.engine.files.manifest import file_sha256
-from kbqa.engine.method import Clock
-from kbqa.engine.retrieval.extraction import extract
-from kbqa.engine.retrieval.pooling import Selected, select_triples
-from kbqa.engine.retrieval.pooling_settings import PoolingSettings, Shown
-from kbqa.engine.retrieval.retriever import ReadLabels, Retriever, cosine_scores
-from kbqa.engine.retrieval.scorer import SHIPPED_SCORER, ScorerName
-from kbqa.engine.retrieval.subgraph import Cut, Subgraph
+from kbqa.engine.files import file_sha256
+from kbqa.engine.retrieval.pooling import PoolingSettings, Selected, Shown, select_triples
+from kbqa.engine.retrieval.retriever import (
+    SHIPPED_SCORER,
+    ReadLabels,
+    Retriever,
+    ScorerName,
+    cosine_scores,
+)
+from kbqa.engine.retrieval.subgraphs import Cut, Subgraph, extract
 from kbqa.kb.graph import Graph
-from kbqa.kb.schema.graph_schema import GraphSchema
+from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import Hop
 from kbqa.sparql.errors import InputError
 from kbqa.sparql.terms import LiteralTerm, Term
@@ -28,6 +31,7 @@ from kbqa.sparql.terms import LiteralTerm, Term
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
 
 TripleScorer: TypeAlias = "Callable[[str, Subgraph], NDArray[np.float64]]"
 """From a question and a subgraph to a score for each triple, above 0 and at most 1."""

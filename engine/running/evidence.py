@@ -13,15 +13,14 @@ from kbqa.engine.answer import (
     WhyNot,
     term_text,
 )
-from kbqa.engine.method import Asked
-from kbqa.engine.running.tried import Tried
+from kbqa.engine.asked import Asked
+from kbqa.engine.running.confidence import Tried
 from kbqa.kb.graph import Graph
 from kbqa.kb.names.search import name_terms
-from kbqa.sparql.compiler.compile import compile_evidence
-from kbqa.sparql.compiler.patterns import TriplePattern
+from kbqa.sparql.compile import TriplePattern, compile_evidence
 from kbqa.sparql.crp import Crp
+from kbqa.sparql.english import Part, find_sentence
 from kbqa.sparql.errors import GraphError
-from kbqa.sparql.forms.english import Part, find_sentence
 from kbqa.sparql.relax import compared_entities
 from kbqa.sparql.terms import Term, resource_id
 

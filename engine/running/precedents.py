@@ -15,15 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from kbqa.engine.embedding.embedder import Embedder
-from kbqa.engine.files.manifest import file_sha256
+from kbqa.engine.files import file_sha256
 from kbqa.engine.linking.mentions import named_entities
-from kbqa.kb.schema.graph_schema import GraphSchema
+from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import Crp, Hop
 from kbqa.sparql.errors import ModelError
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
 
 PRECEDENTS_FILE = "precedents.safetensors"
 """In the folder of a judge."""

@@ -1,33 +1,44 @@
-"""The application: routes over the service, behind the guard."""
+"""The application: routes over the service, behind the guard.
+
+Run the application in uvicorn until a signal ends it, and let questions under way end first.
+"""
 
 import asyncio
 import json
+import logging
+import os
+import resource
+import signal
+import socket
+import threading
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
 from importlib.metadata import version
 
+import uvicorn
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
-from kbqa.engine.serve.access.guard import Access, App, Guard, Visit
-from kbqa.engine.serve.mcp_server.server import make_mcp_server, mcp_routes
-from kbqa.engine.serve.metrics import Metered, Metrics
-from kbqa.engine.serve.page.pages import STATIC, show_problem
-from kbqa.engine.serve.page.pages import router as page_routes
+from kbqa.engine.serve.guard import Access, App, Guard, Metered, Metrics, Visit
+from kbqa.engine.serve.mcp import make_mcp_server, mcp_routes
+from kbqa.engine.serve.pages import STATIC, show_problem
+from kbqa.engine.serve.pages import router as page_routes
 from kbqa.engine.serve.problems import MEDIA_TYPE, Problem, log_problem, problem_of
-from kbqa.engine.serve.routes.ask import router as ask_routes
-from kbqa.engine.serve.routes.docs import router as docs_routes
-from kbqa.engine.serve.routes.entities import router as entity_routes
-from kbqa.engine.serve.routes.health import router as health_routes
-from kbqa.engine.serve.routes.openai_chat import openai_error
-from kbqa.engine.serve.routes.openai_chat import router as openai_routes
-from kbqa.engine.serve.routes.parts import read_accept
-from kbqa.engine.serve.routes.sparql import router as sparql_routes
-from kbqa.engine.serve.service import Service
+from kbqa.engine.serve.protocols import openai_error
+from kbqa.engine.serve.protocols import openai_routes as openai_routes
+from kbqa.engine.serve.protocols import sparql_routes as sparql_routes
+from kbqa.engine.serve.routes import ask_routes as ask_routes
+from kbqa.engine.serve.routes import docs_routes as docs_routes
+from kbqa.engine.serve.routes import entity_routes as entity_routes
+from kbqa.engine.serve.routes import health_routes as health_routes
+from kbqa.engine.serve.routes import read_accept
+from kbqa.engine.serve.served import THREAD_PREFIX
+from kbqa.engine.serve.service import CLOSING_S, Service
+from kbqa.kb.commands.options import print_note
 from kbqa.sparql.errors import KbqaError
 
 DEFAULT_DATASET = "urn:kbqa:freebase"
@@ -136,3 +147,108 @@ async def _measure_lag(metrics: Metrics) -> None:
         due = time.monotonic() + _LAG_EVERY_S
         await asyncio.sleep(_LAG_EVERY_S)
         metrics.loop_lag.set(time.monotonic() - due)
+
+
+logger = logging.getLogger(__name__)
+
+GRACE_S = 12.0
+"""Seconds that questions under way may take after a signal; then whoever waits is told."""
+
+_OPEN_FILES = 65_536
+
+
+class _Server(uvicorn.Server):
+    """A server that refuses new questions from the first signal on."""
+
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+        super().__init__(config)
+        self._service = service
+        self._is_announced = False
+
+    async def on_tick(self, counter: int) -> bool:
+        if self._service.state == "ready" and not self._is_announced:
+            self._is_announced = True
+            print_note("Ready.")
+        return await super().on_tick(counter) or self._service.state == "failed"
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._service.stop()
+        giving_up = asyncio.get_running_loop().call_later(GRACE_S, self._service.give_up)
+        await super().shutdown(sockets)
+        giving_up.cancel()
+
+
+def run_server(app: App, service: Service, host: str, port: int, proxies: Sequence[str]) -> None:
+    """Listen and answer until SIGTERM or Ctrl-C.
+
+    Args:
+        app: The application.
+        service: What it answers with.
+        host: Address to listen on.
+        port: Port to listen on; 0 for any that is free.
+        proxies: Addresses of proxies whose X-Forwarded-For is believed.
+
+    Raises:
+        KbqaError: The address is taken, or the engine cannot be opened.
+    """
+    _raise_open_files()
+    listening = listen(host, port)
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,  # addresses hold questions
+        server_header=False,
+        proxy_headers=bool(proxies),
+        forwarded_allow_ips=list(proxies),
+        timeout_graceful_shutdown=int(GRACE_S + CLOSING_S),
+        lifespan="on",
+    )
+    name = f"[{host}]" if ":" in host else host
+    print_note(f"Listening on http://{name}:{listening.getsockname()[1]}/; loading the model.")
+    for number in (signal.SIGTERM, signal.SIGINT):
+        # uvicorn raises a signal again once it has stopped: that is no failure.
+        signal.signal(number, lambda *_: None)
+    _Server(config, service).run(sockets=[listening])
+    if service.failure is not None:
+        raise service.failure
+    _end_threads()
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Open the port; connections wait until the server runs.
+
+    Raises:
+        KbqaError: The address cannot be listened on.
+    """
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        raise KbqaError(f"cannot listen on {host!r}: it is not the name of a machine.") from None
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise KbqaError(
+            f"cannot listen on {host} port {port}: {error.strerror}. Choose another --port."
+        ) from None
+
+
+def _end_threads() -> None:
+    """Wait a little for threads that are still busy; Python itself would wait until they end."""
+    ends_at = time.monotonic() + CLOSING_S
+    busy = [each for each in threading.enumerate() if each.name.startswith(THREAD_PREFIX)]
+    for each in busy:
+        each.join(max(ends_at - time.monotonic(), 0.0))
+    if any(each.is_alive() for each in busy):
+        logger.info("leaving threads that are still busy")
+        logging.shutdown()
+        os._exit(0)
+
+
+def _raise_open_files() -> None:
+    """Allow as many connections as the system lets a process have."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
+    if soft < wanted:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

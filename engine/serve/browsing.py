@@ -18,15 +18,15 @@ from kbqa.engine.serve.records import (
     RelationRecord,
     RelationsRecord,
 )
-from kbqa.engine.serve.settings import MAX_HOPS
+from kbqa.engine.serve.served import MAX_HOPS
 from kbqa.kb.graph import Direction, Graph
 from kbqa.kb.names.search import Names, name_terms
-from kbqa.sparql.compiler.compile import compile_crp
+from kbqa.sparql.compile import compile_crp
 from kbqa.sparql.convert.from_sparql import crp_from_sparql
 from kbqa.sparql.crp import Crp, CrpReading
+from kbqa.sparql.english import describe_crp
 from kbqa.sparql.errors import InputError, QueryTimeout, UnlinkedName
 from kbqa.sparql.forms import read_crp, render_crp, render_routerkgqa
-from kbqa.sparql.forms.english import describe_crp
 from kbqa.sparql.terms import LiteralTerm, Term, iri, is_well_formed
 
 MAX_OFFSET = 10_000

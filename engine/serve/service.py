@@ -17,22 +17,27 @@ from functools import partial
 from threading import Thread
 from typing import Literal, TypeVar
 
-from kbqa.engine.answer import Answer
-from kbqa.engine.answer_lines import answer_lines, literal_forms
+from kbqa.engine.answer import Answer, answer_lines, literal_forms
 from kbqa.engine.engine import Engine
 from kbqa.engine.linking.linker import LinkedEntity
-from kbqa.engine.serve.asking.answer_cache import AnswerCache
-from kbqa.engine.serve.asking.batcher import Batcher
-from kbqa.engine.serve.asking.flight import Flight, Flights, Run
-from kbqa.engine.serve.asking.lane import THREAD_PREFIX, Lane
-from kbqa.engine.serve.asking.observer import Observer
-from kbqa.engine.serve.asking.served import Event, Served, Watch
+from kbqa.engine.serve.batching import Batcher, Flight, Flights, Run
 from kbqa.engine.serve.browsing import read_path
 from kbqa.engine.serve.problems import for_clients
-from kbqa.engine.serve.settings import MAX_QUESTION, Settings
+from kbqa.engine.serve.served import (
+    MAX_QUESTION,
+    THREAD_PREFIX,
+    AnswerCache,
+    Event,
+    Lane,
+    Observer,
+    Served,
+    Settings,
+    Watch,
+)
 from kbqa.kb.graph import Graph, Table
 from kbqa.kb.names.search import Names, open_names
 from kbqa.sparql.crp import Entity
+from kbqa.sparql.dialect import check_read_only
 from kbqa.sparql.errors import (
     BusyReason,
     DeadlineExceeded,
@@ -41,7 +46,6 @@ from kbqa.sparql.errors import (
     QueryTimeout,
     ServerBusy,
 )
-from kbqa.sparql.queries.dialect import check_read_only
 from kbqa.sparql.terms import is_mid
 
 logger = logging.getLogger(__name__)

@@ -4,19 +4,45 @@
 speaks OpenAI's protocol.
 
 Source: RouterKGQA §3.2; appendix A.1 for what the model was trained on.
+
+The prompt that a small model was trained with, which every later use must repeat.
+
+It is saved beside the adapter, so that training, every back end and other people's servers write
+the same bytes.
+
+CRPs as a model wrote them, in the JSON records of candidates.
+
+Files of candidates of a question set, for runs that start from them.
+
+Each row is written when it is ready, and the same call again resumes an incomplete file. A manifest
+beside the file records how it was made (`kbqa.engine.files`).
 """
 
+import json
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import ClassVar, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
+from kbqa.engine.files import claimed, drop_unfinished_line, file_sha256, read_rows
+from kbqa.engine.questions.question_sets import Question
 from kbqa.sparql.crp import Entity
-from kbqa.sparql.errors import EndpointDown, ModelError, PromptTooLong
+from kbqa.sparql.errors import (
+    AnsweringError,
+    CrpSyntaxError,
+    EndpointDown,
+    GraphError,
+    InputError,
+    KbqaError,
+    ModelError,
+    PromptTooLong,
+)
+from kbqa.sparql.forms import is_routerkgqa, read_crp, render_crp, render_routerkgqa
 
 DecodingLevel = Literal["none", "schema", "graph"]
-"""How far texts are constrained; `kbqa.engine.writing.constraints.decoding` has the meanings."""
+"""How far texts are constrained; `kbqa.engine.writing.steering` has the meanings."""
 
 LEVELS: tuple[DecodingLevel, ...] = ("none", "schema", "graph")
 DEFAULT_LEVEL: DecodingLevel = "graph"
@@ -239,3 +265,215 @@ class SavedBeams:
         if requests:
             raise ModelError(f"{self.name} holds no paths for {requests[0].question!r}")
         return []
+
+
+PROMPT_FILE = "kbqa_prompt.json"
+_SCHEMA_VERSION = 1
+_MAX_CHARACTERS = 1000  # The benchmarks' questions have under 200.
+
+
+@dataclass(frozen=True, slots=True)
+class PromptFormat:
+    """How a question is put to the model.
+
+    Attributes:
+        template: The whole prompt, with ``{question}`` where the question goes.
+        crp_format: The text form of the CRPs that the model writes.
+        relations: How many relations are suggested with a question, at most; 0 for none.
+    """
+
+    template: str
+    crp_format: str = "routerkgqa"
+    relations: int = 0
+
+    def render(self, question: str, relations: Sequence[str] = ()) -> str:
+        """Write the prompt of a question, with its white space collapsed and its length limited.
+
+        Args:
+            question: In natural language.
+            relations: To suggest, best first; those beyond the format's number are left out.
+        """
+        text = " ".join(question.split())[:_MAX_CHARACTERS]
+        if suggested := " ".join(relations[: self.relations]):
+            text += f"\nRelations: {suggested}"
+        return self.template.replace("{question}", text)
+
+    def save(self, directory: Path) -> None:
+        """Write the format into an adapter's folder."""
+        record = {"schema_version": _SCHEMA_VERSION, **asdict(self)}
+        (directory / PROMPT_FILE).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+
+
+# Without the default system turn of SmolLM2's own template: 22 tokens that say nothing.
+CHATML = PromptFormat("<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n")
+PLAIN = PromptFormat("Question: {question}\nReasoning path:\n")
+
+
+def load_prompt_format(directory: Path) -> PromptFormat:
+    """Read the format from an adapter's folder.
+
+    Raises:
+        ModelError: The file is missing or not of that form.
+    """
+    path = directory / PROMPT_FILE
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        template, crp_format = record["template"], record["crp_format"]
+        if not isinstance(template, str) or not isinstance(crp_format, str):
+            raise TypeError("template and crp_format must be texts")
+        relations = record.get("relations", 0)
+        if type(relations) is not int or relations < 0:
+            raise TypeError("relations must be a whole number, 0 or more")
+        return PromptFormat(template, crp_format, relations)
+    except FileNotFoundError:
+        raise ModelError(
+            f"{path} is missing: {directory} is not an adapter made by `kbqa train-crp`. "
+            "For another adapter, write that file as docs/model.md describes."
+        ) from None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ModelError(f"{path} cannot be read: {error!r}") from None
+
+
+def written_record(text: str) -> dict[str, str | None]:
+    """Make the record of a text that a model wrote.
+
+    Returns:
+        The text as it is, under ``routerkgqa``, or under ``crp`` if it is in our form. The other
+        key holds the other form of what can be read of it, or None if that form cannot express it.
+        A text that cannot be read at all is under ``routerkgqa``.
+    """
+    try:
+        crp = read_crp(text).crp
+    except CrpSyntaxError:
+        return {"crp": None, "routerkgqa": text}
+    if is_routerkgqa(text):
+        return {"crp": render_crp(crp), "routerkgqa": text}
+    return {"crp": text, "routerkgqa": render_routerkgqa(crp)}
+
+
+def written_text(record: Mapping[str, object]) -> str:
+    """Return the text of a CRP in a record: RouterKGQA's form, else ours.
+
+    Most models write RouterKGQA's form, and reading the original again shows what could not be
+    read.
+
+    Raises:
+        TypeError: The record holds no text.
+    """
+    for key in ("routerkgqa", "crp"):
+        if isinstance(text := record.get(key), str):
+            return text
+    raise TypeError("neither routerkgqa nor crp is a text")
+
+
+Write = Callable[[Sequence[Request]], Sequence[Sequence[Candidate]]]
+"""Writes the candidates of some questions, best first."""
+
+
+def write_beams(
+    generate: Write,
+    questions: Sequence[Question],
+    output: Path,
+    *,
+    source: Path,
+    settings: dict[str, object],
+    gold_entities: bool,
+    batch_size: int,
+    report: Callable[[int], object] = lambda done: None,
+) -> None:
+    """Write a row ``{"id", "crps": […], "seconds"}`` for each question.
+
+    A path is ``{"crp", "routerkgqa", "logprob", "tokens", "topics"}``. `seconds` is the wall time
+    of the question's batch, divided by its questions.
+
+    Args:
+        generate: Called with the questions of one batch.
+        questions: Those that `output` already holds are skipped.
+        output: JSON Lines.
+        source: The file that the questions are from.
+        settings: Other settings that decide the rows, for the manifest: model, candidates, graph.
+        gold_entities: Give the gold topics with the questions.
+        batch_size: Questions to generate for at once.
+        report: Called with the number of questions already written, and then with that of each
+            batch.
+
+    Raises:
+        InputError: `output` cannot be written, holds anything but beams made with these settings,
+            or another process is writing to it.
+        ModelError: The model failed.
+        GraphError: The graph failed for some questions; those have no row.
+        AnsweringError: Something else did.
+    """
+    settings = {
+        "questions_sha256": file_sha256(source),
+        "gold_entities": gold_entities,
+        **settings,
+    }
+    with claimed(output, settings, {"questions": str(source)}) as is_begun:
+        if is_begun:
+            drop_unfinished_line(output)
+        written = read_beams(output) if is_begun else {}
+        report(len(written))
+        # Questions of similar length share a batch: padding is wasted work.
+        unwritten = sorted(
+            (question for question in questions if question.id not in written),
+            key=lambda question: len(question.text),
+        )
+        failed: dict[str, Exception] = {}
+        with output.open("a", encoding="utf-8") as rows:
+            for at in range(0, len(unwritten), batch_size):
+                batch = unwritten[at : at + batch_size]
+                requests = [Request(q.text, q.topics if gold_entities else ()) for q in batch]
+                begun = time.perf_counter()
+                written_now = write_apart(generate, requests)
+                seconds = (time.perf_counter() - begun) / len(batch)
+                for question, candidates in zip(batch, written_now, strict=True):
+                    if isinstance(candidates, Exception):
+                        failed[question.id] = candidates
+                    else:
+                        rows.write(_line(question.id, candidates, seconds))
+                rows.flush()
+                report(len(batch))
+        if failed:
+            first, error = next(iter(failed.items()))
+            is_graph = all(isinstance(each, GraphError) for each in failed.values())
+            said = str(error) if isinstance(error, KbqaError) else repr(error)
+            raise (GraphError if is_graph else AnsweringError)(
+                f"{'the graph' if is_graph else 'writing'} failed for {len(failed)} of "
+                f"{len(questions)} questions, and nothing was written for these (the first is "
+                f"{first}: {said}). Run the same command to try them again."
+            )
+
+
+def read_beams(path: Path) -> dict[str, list[Candidate]]:
+    """Read the candidates that `kbqa crp generate` wrote.
+
+    Raises:
+        InputError: The file is missing or not of that form.
+    """
+    beams = {}
+    for number, row in read_rows(path):
+        try:
+            beams[str(row["id"])] = [_candidate(crp) for crp in row["crps"]]
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{path}, line {number}: not a row of beams ({error!r})") from None
+    return beams
+
+
+def _candidate(crp: Mapping[str, Any]) -> Candidate:
+    topics = tuple(map(str, crp.get("topics", ())))
+    return Candidate(written_text(crp), float(crp["logprob"]), int(crp.get("tokens", 1)), topics)
+
+
+def _line(id_: str, candidates: Sequence[Candidate], seconds: float) -> str:
+    crps = [
+        {
+            **written_record(candidate.text),
+            "logprob": round(candidate.logprob, 4),
+            "tokens": candidate.tokens,
+            "topics": candidate.topics,
+        }
+        for candidate in candidates
+    ]
+    row = {"id": id_, "crps": crps, "seconds": round(seconds, 4)}
+    return json.dumps(row, ensure_ascii=False) + "\n"

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from kbqa.engine.writing.generate import Generator
     from kbqa.kb.graph import Graph
 
+
 Backend = Literal["transformers", "openvino", "vllm", "server"]
 
 BEAM_BACKENDS: tuple[Backend, ...] = ("transformers", "openvino")
@@ -58,16 +59,16 @@ class ModelChoice:
             InputError: The server's URL or key is not valid.
             ModelError: The extra that the back end needs, the adapter or the base model is missing.
         """
-        from kbqa.engine.writing.generate import DEFAULT_ADAPTER
-        from kbqa.engine.writing.models.adapter_files import adapter_base
-        from kbqa.engine.writing.models.base_models import (
+        from kbqa.engine.writing.checkpoint import (
+            adapter_base,
             check_base_model,
             require_cpu_extra,
             require_lm_extra,
         )
+        from kbqa.engine.writing.generate import DEFAULT_ADAPTER
 
         if self.server is not None:
-            from kbqa.engine.chat.openai_server import SMALL_MODEL, check_server
+            from kbqa.engine.chat.server import SMALL_MODEL, check_server
 
             check_server(self.server, SMALL_MODEL)
             return
@@ -90,29 +91,29 @@ class ModelChoice:
                 or the server does not answer.
             GraphError: The graph does not answer.
         """
-        from kbqa.engine.writing.constraints.decoding import Decoding
+        from kbqa.engine.writing.checkpoint import adapter_base
         from kbqa.engine.writing.generate import DEFAULT_ADAPTER
-        from kbqa.engine.writing.models.adapter_files import adapter_base
+        from kbqa.engine.writing.steering import Decoding
 
         self.check()
         adapter = self.adapter or DEFAULT_ADAPTER
         decoding = Decoding(self.decoding, graph)
         if self.server is not None:
-            from kbqa.engine.writing.backends.server_generator import ServerGenerator
-            from kbqa.engine.writing.prompt import load_prompt_format
+            from kbqa.engine.writing.generate import load_prompt_format
+            from kbqa.engine.writing.server import ServerGenerator
 
             prompt = load_prompt_format(adapter)
             return ServerGenerator(self.server, prompt, self.served_model, decoding)
         backend = self.backend or default_backend(self.base or adapter_base(adapter))
         if backend == "vllm":
-            from kbqa.engine.writing.backends.vllm_generator import VllmGenerator
+            from kbqa.engine.writing.vllm import VllmGenerator
 
             return VllmGenerator.load(adapter, self.base, decoding)
         if backend == "openvino":
-            from kbqa.engine.writing.backends.openvino_generator import OpenVinoGenerator
+            from kbqa.engine.writing.openvino import OpenVinoGenerator
 
             return OpenVinoGenerator.load(adapter, self.base, decoding, self.threads)
-        from kbqa.engine.writing.backends.transformers_generator import TransformersGenerator
+        from kbqa.engine.writing.transformers import TransformersGenerator
 
         return TransformersGenerator.load(adapter, self.base, decoding, self.threads)
 
@@ -133,8 +134,8 @@ def default_backend(base: str) -> Backend:
 
 
 def _is_plain_llama(base: str) -> bool:
-    from kbqa.engine.writing.models.base_models import SMOLLM2
-    from kbqa.engine.writing.models.llama_graph import LlamaShape
+    from kbqa.engine.writing.checkpoint import SMOLLM2
+    from kbqa.engine.writing.llama_graph import LlamaShape
 
     if base.lower() == SMOLLM2:
         return True

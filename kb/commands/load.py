@@ -9,18 +9,26 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kbqa.kb.commands.options import GraphChoice, graph_options, json_option
-from kbqa.kb.commands.text import TEXT, is_terminal, print_json, print_note, print_result
-from kbqa.kb.loading.reading.dump import dump_size_bytes
+from kbqa.kb.commands.options import (
+    TEXT,
+    GraphChoice,
+    graph_options,
+    is_terminal,
+    json_option,
+    print_json,
+    print_note,
+    print_result,
+)
+from kbqa.kb.layout import LoadSummary, OutputSummary
+from kbqa.kb.loading.dump import dump_size_bytes
 from kbqa.kb.loading.rules import PROFILES, FilterRules, profile, read_rules
 from kbqa.kb.names.index import NameMatch
-from kbqa.kb.store.layout import LoadSummary, OutputSummary
 
 if TYPE_CHECKING:
     from tqdm import tqdm
 
-    from kbqa.kb.loading.forecast import Forecast
-    from kbqa.kb.loading.job import LoadStage, Progress
+    from kbqa.kb.loading.job import Forecast, LoadStage, Progress
+
 
 _STAGES: "Mapping[LoadStage, str]" = {
     "reading": "reading",
@@ -128,8 +136,8 @@ def load_freebase(
     directory = emit_shards or store
     if directory is None:
         raise click.UsageError("give a folder for the store: --store DIR.")
-    from kbqa.kb.loading.emit_shards import emit_shards as emit
     from kbqa.kb.loading.job import LoadSettings
+    from kbqa.kb.loading.load import emit_shards as emit
     from kbqa.kb.loading.load import load_freebase as load
 
     settings = LoadSettings(strict, shard_triples, loaders, not no_disk_check, not no_compact)
@@ -194,7 +202,7 @@ def _rules(name: str, file: Path | None, languages: Sequence[str]) -> FilterRule
 
 
 def _show(dumps: Sequence[str], rules: FilterRules, directory: Path) -> None:
-    from kbqa.kb.loading.forecast import forecast
+    from kbqa.kb.loading.job import forecast
 
     expected = forecast(dumps, directory, rules)
     print_result(f"{rules.to_toml()}\n# {_forecast_line(expected)}")

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
-from kbqa.kb.durable import write_safely
-from kbqa.kb.store.layout import NO_LINES, RUN_KINDS, LineCounts, StoreLayout
+from kbqa.kb.layout import NO_LINES, RUN_KINDS, LineCounts, StoreLayout
+from kbqa.kb.small_files import write_safely
 from kbqa.sparql.errors import DumpError, InputError
 
 SCHEMA_VERSION = 1

@@ -1,7 +1,7 @@
 """Rules for what a load leaves out: predicates, and texts in other languages.
 
 A profile is a ready set of rules. Users with other needs write a TOML file of rules.
-`kbqa.kb.loading.reading.filter_block` applies them.
+`kbqa.kb.loading.filter_block` applies them.
 """
 
 import json

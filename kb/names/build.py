@@ -10,9 +10,14 @@ from pathlib import Path
 
 import polars as pl
 
-from kbqa.kb.names.index import POPULARITY_MASK, name_weight
+from kbqa.kb.names.index import (
+    POPULARITY_MASK,
+    deletion_forms,
+    is_spelled,
+    name_weight,
+    word_errors,
+)
 from kbqa.kb.names.keys import normalise
-from kbqa.kb.names.spelling import deletion_forms, is_spelled, word_errors
 
 _CACHE_KIB = 64 << 10
 _HASH_BYTES = 256 << 10

@@ -1,20 +1,33 @@
 """Convert a SPARQL query to the CRP with the same meaning, or raise an error that says why not.
 
-The triples are a graph of variables and terms. `kbqa.sparql.convert.walk` chooses the topic entity
-and the main path; `kbqa.sparql.convert.branches` attaches the rest to it and cuts that into
-constraints. Nothing is dropped silently.
+The triples are a graph of variables and terms. `kbqa.sparql.convert.branches` chooses the topic
+entity and the main path, attaches the rest to it and cuts that into constraints. Nothing is dropped
+silently.
 
 `kbqa.sparql.convert.select` reads what the query asks for. Not converted: other sub-SELECTs and
 aggregates, arithmetic other than comparing a difference with zero, and anything that depends on
 SPARQL's scoping rules.
 
 Source: RouterKGQA, appendix B.
+
+Write an s-expression, the logical form of GrailQA and others, as SPARQL.
+
+    (ARGMAX (AND location.country (JOIN location.location.containedby m.02j9z)) geo.area)
+
+Read are ``AND``, ``JOIN`` with ``R`` for a relation backwards, ``COUNT``, ``ARGMAX`` and
+``ARGMIN``, and the comparisons ``lt``, ``le``, ``gt`` and ``ge``; ids are entities or classes.
+
+Source: Gu et al., Beyond I.I.D.: Three Levels of Generalization for Question Answering on Knowledge
+Bases, 2021, §3.1.
 """
 
+import re
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import count
+from typing import TypeAlias
 
-from kbqa.sparql.convert.branches import Branches
-from kbqa.sparql.convert.filters import strip_casts
+from kbqa.sparql.convert.branches import Branches, Walk, find_main_path
 from kbqa.sparql.convert.query_tree import (
     Call,
     Comparison,
@@ -22,12 +35,12 @@ from kbqa.sparql.convert.query_tree import (
     Or,
     Variable,
     mentioned_variables,
+    strip_casts,
 )
 from kbqa.sparql.convert.select import Ranking, SelectTree, parse_select
-from kbqa.sparql.convert.walk import Walk, find_main_path
 from kbqa.sparql.crp import MAX_ROWS, Crp, Entity, Order, check_depth
-from kbqa.sparql.errors import CrpConversionError
-from kbqa.sparql.terms import LiteralTerm
+from kbqa.sparql.errors import CrpConversionError, QuerySyntaxError
+from kbqa.sparql.terms import LiteralTerm, is_mid
 
 _MAX_TRIPLES = 100  # The benchmarks' queries have some twenty at most.
 
@@ -110,3 +123,128 @@ def _answer_language(expression: Expression, answer: Variable) -> str | None:
             return language
         case _:
             return None
+
+
+SExpression: TypeAlias = "str | tuple[SExpression, ...]"
+
+_TOKEN = re.compile(r"[()]|[^\s()]+")
+_COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+_ID = re.compile(r"[a-z_][\w.]*")
+_LITERAL = re.compile(r"([^^]+)\^\^http://www\.w3\.org/2001/XMLSchema#(\w+)")
+_ANYTHING = "common.topic"
+"""The class of every entity."""
+
+_ANSWER = "?x"
+_DEEPEST = 100
+"""Brackets in each other; GrailQA's expressions have under ten."""
+
+
+def sparql_from_s_expression(text: str) -> str:
+    """Write an s-expression as a query.
+
+    >>> sparql_from_s_expression("(JOIN (R location.country.capital) m.019rg5)")
+    'SELECT DISTINCT ?x WHERE { ns:m.019rg5 ns:location.country.capital ?x . }'
+
+    Raises:
+        QuerySyntaxError: The brackets do not match.
+        CrpConversionError: It has a function that is not read.
+    """
+    tree = _read(text)
+    writer = _Writer()
+    match tree:
+        case ("COUNT", of):
+            select, order = f"SELECT (COUNT(DISTINCT {_ANSWER}) AS ?count)", ""
+            triples = writer.members(of, _ANSWER)
+        case ("ARGMAX" | "ARGMIN" as function, of, relation):
+            value = writer.variable()
+            select = f"SELECT DISTINCT {_ANSWER}"
+            order = f" ORDER BY {'DESC' if function == 'ARGMAX' else 'ASC'}({value}) LIMIT 1"
+            triples = [*writer.members(of, _ANSWER), *writer.step(relation, _ANSWER, value)]
+        case _:
+            select, order = f"SELECT DISTINCT {_ANSWER}", ""
+            triples = writer.members(tree, _ANSWER)
+    return f"{select} WHERE {{ {' '.join(triples)} }}{order}"
+
+
+class _Writer:
+    """Writes the triples of expressions, with a new variable for each node."""
+
+    def __init__(self) -> None:
+        self._numbers = count(1)
+
+    def variable(self) -> str:
+        return f"?y{next(self._numbers)}"
+
+    def members(self, of: SExpression, node: str) -> list[str]:
+        """Write what makes a node a member of a set."""
+        match of:
+            case str():
+                if is_mid(of):
+                    return [f"VALUES {node} {{ ns:{of} }}"]
+                return [] if of == _ANYTHING else [f"{node} ns:type.object.type ns:{_id(of)} ."]
+            case ("AND", first, second):
+                return [*self.members(first, node), *self.members(second, node)]
+            case ("JOIN", relation, end):
+                term = _term(end)
+                if term is not None:
+                    return self.step(relation, node, term)
+                other = self.variable()
+                return [*self.step(relation, node, other), *self.members(end, other)]
+            case (str() as function, relation, str() as end) if function in _COMPARISONS:
+                value = self.variable()
+                test = f"FILTER ({value} {_COMPARISONS[function]} {_term(end)})"
+                return [*self.step(relation, node, value), test]
+        raise CrpConversionError("s-expression", f"{' '.join(map(str, of))} cannot be read")
+
+    def step(self, relation: SExpression, start: str, end: str) -> list[str]:
+        """Write a relation, or a chain of relations, between two nodes."""
+        match relation:
+            case str():
+                return [f"{start} ns:{_id(relation)} {end} ."]
+            case ("R", inner):
+                return self.step(inner, end, start)
+            case ("JOIN", first, second):
+                middle = self.variable()
+                return [*self.step(first, start, middle), *self.step(second, middle, end)]
+        raise CrpConversionError(
+            "s-expression", f"{' '.join(map(str, relation))} is not a relation"
+        )
+
+
+def _term(text: SExpression) -> str | None:
+    """Return an entity or a literal as a term; None for anything else."""
+    if not isinstance(text, str):
+        return None
+    if is_mid(text):
+        return f"ns:{text}"
+    literal = _LITERAL.fullmatch(text)
+    if literal is not None:
+        return f'"{literal[1]}"^^xsd:{literal[2]}'
+    return None if _ID.fullmatch(text) else f'"{text}"'
+
+
+def _id(text: str) -> str:
+    if _ID.fullmatch(text) is None:
+        raise CrpConversionError("s-expression", f"{text} is not an id")
+    return text
+
+
+def _read(text: str) -> SExpression:
+    tokens = iter(_TOKEN.findall(text))
+    tree = _expression(next(tokens, ""), tokens)
+    if next(tokens, None) is not None:
+        raise QuerySyntaxError(f"not an s-expression, there is more behind its end: {text}")
+    return tree
+
+
+def _expression(token: str, tokens: Iterator[str], depth: int = 0) -> SExpression:
+    if depth > _DEEPEST:
+        raise QuerySyntaxError(f"not an s-expression: more than {_DEEPEST} brackets in each other")
+    if token != "(":
+        if token in ("", ")"):
+            raise QuerySyntaxError("not an s-expression: a bracket or a word is missing")
+        return token
+    inner: list[SExpression] = []
+    while (token := next(tokens, "")) != ")":
+        inner.append(_expression(token, tokens, depth + 1))
+    return tuple(inner)

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from kbqa.sparql.convert.filters import strip_casts
 from kbqa.sparql.convert.query_tree import (
     Call,
     Comparison,
@@ -29,16 +28,18 @@ from kbqa.sparql.convert.query_tree import (
     read_group,
     read_node,
     read_values,
+    strip_casts,
     substitute,
     unwrap,
 )
 from kbqa.sparql.crp import Form
 from kbqa.sparql.errors import CrpConversionError
-from kbqa.sparql.queries.templates import NAME
+from kbqa.sparql.templates import NAME
 from kbqa.sparql.terms import LiteralTerm
 
 if TYPE_CHECKING:
     from rdflib.plugins.sparql.parserutils import CompValue
+
 
 _PAGE_ROWS = 1000
 """A limit of as many rows without an order bounds a page, and is no part of the question."""

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kbqa.engine.asked import Budget
 from kbqa.engine.engine import Engine
-from kbqa.engine.method import Budget
 from kbqa.engine.resources import Resources
 from kbqa.kb.graph import Graph
 from kbqa.sparql.errors import InputError

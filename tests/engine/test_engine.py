@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import pytest
 
 from kbqa.engine.answer import Answer
+from kbqa.engine.asked import Asked, Clock
 from kbqa.engine.engine import Engine
-from kbqa.engine.method import Asked, Clock
 from kbqa.engine.resources import Resources
 from kbqa.engine.writing.generate import Candidate, Progress
 from kbqa.kb.graph import Graph

@@ -313,4 +313,4 @@ def test_all_printing_is_by_the_functions_that_filter() -> None:
     folders = [ROOT / name for name in ("sparql", "kb", "engine", "training")]
     files = [file for folder in folders for file in folder.rglob("*.py")]
     printing = {file.name for file in files if "click.echo(" in file.read_text("utf-8")}
-    assert printing == {"screen.py", "text.py"}
+    assert printing == {"options.py", "screen.py"}

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from kbqa.kb.layout import StoreLayout
 from kbqa.kb.loading.load import load_freebase
-from kbqa.kb.store.layout import StoreLayout
 from kbqa.sparql.terms import FREEBASE_NS
 from tools.store_content import store_content
 

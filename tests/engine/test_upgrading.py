@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from kbqa.engine.chat.cached_chat import CachedChat
+from kbqa.engine.chat.cache import CachedChat
 from kbqa.engine.chat.model import Message
 from kbqa.engine.cli import main
-from kbqa.engine.evaluation.runs.rows import SCHEMA_VERSION
+from kbqa.engine.evaluation.rows import SCHEMA_VERSION
 from kbqa.kb.open import open_graph
 
 FILES = Path(__file__).with_name("from_0_1")

@@ -8,7 +8,7 @@ import pytest
 
 from kbqa.kb.graph import Graph, Neighbours
 from kbqa.kb.open import open_graph
-from kbqa.kb.schema.graph_schema import GraphSchema
+from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.errors import GraphError, QueryRefused, QuerySyntaxError, QueryTimeout
 from kbqa.sparql.terms import LiteralTerm
 

@@ -8,8 +8,6 @@ from multiprocessing import get_context
 
 import pytest
 
-import kbqa.training.retriever.gold
-import kbqa.training.writer.grpo.questions  # noqa: F401 – which have errors of their own
 from kbqa.sparql.errors import KbqaError, QueryTimeout
 
 MADE_WITH: dict[str, object] = {

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from kbqa.kb.demo_graph import demo_store_directory
-from kbqa.kb.open import open_graph
+from kbqa.kb.open import demo_store_directory, open_graph
 from kbqa.sparql.terms import LiteralTerm
 from tools.bench.failover import main
 from tools.graph_servers import MissingServer, haproxy

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from kbqa.kb.names.build import NameIndexBuilder
-from kbqa.kb.names.spelling import allowed_errors
+from kbqa.kb.names.index import allowed_errors
 from tools.bench.made_names import made_names
 from tools.bench.names import main, mistype
 

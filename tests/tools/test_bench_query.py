@@ -3,8 +3,8 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from kbqa.kb.loading.load import load_freebase
-from kbqa.kb.store.statistics import HUB_DEGREE
-from kbqa.sparql.queries.templates import NAME
+from kbqa.kb.store import HUB_DEGREE
+from kbqa.sparql.templates import NAME
 from kbqa.sparql.terms import iri
 from tools.bench.query import main
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from kbqa.engine.files.json_lines import read_rows
+from kbqa.engine.files import read_rows
 from tools.convert.published import main
 
 NAMES = {"m.0a": "Alpha", "m.0b": "Beta", "m.0c": None, "m.0d": "Delta"}

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from kbqa.engine.files.json_lines import read_rows
+from kbqa.engine.files import read_rows
 from tools.convert.fidelity import ENGINES, main, measure, open_engines, spread
 from tools.graph_servers import VIRTUOSO_IS_MISSING
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from kbqa.engine.files.json_lines import read_rows
+from kbqa.engine.files import read_rows
 from kbqa.kb.names.search import open_names
 from kbqa.kb.open import open_graph
 from tools.score.grounding import main

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kbqa.engine.methods.bpc.prompts import answer_prompt, relations_prompt
+from kbqa.engine.methods.bpc import answer_prompt, relations_prompt
 from tools.methods.histories import BlindChooser
 
 

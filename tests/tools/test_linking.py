@@ -8,8 +8,13 @@ from kbqa.engine.linking.linker import Linker
 from kbqa.kb.names.search import open_names
 from kbqa.kb.open import open_graph
 from kbqa.sparql.errors import InputError
-from kbqa.training.linker.conditional_logit import ChoiceSet, fit_weights
-from kbqa.training.linker.examples import LinkingExample, linking_example, read_linking_examples
+from kbqa.training.linker import (
+    ChoiceSet,
+    LinkingExample,
+    fit_weights,
+    linking_example,
+    read_linking_examples,
+)
 from tools.fit.linking import train_linking_model
 
 QUERY = """SELECT ?x {

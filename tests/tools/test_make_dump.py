@@ -8,9 +8,9 @@ import pyoxigraph
 import pytest
 from click.testing import CliRunner
 
+from kbqa.kb.loading.cleaning import Rejected, Repaired, Skipped, clean_line
 from kbqa.kb.loading.job import LoadSettings
 from kbqa.kb.loading.load import load_freebase
-from kbqa.kb.loading.reading.cleaning import Rejected, Repaired, Skipped, clean_line
 from kbqa.kb.loading.rules import FilterRules, profile
 from tools.make.dump import main
 from tools.make.generated.defects import DEFECTS

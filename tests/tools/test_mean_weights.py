@@ -9,8 +9,11 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the lm extra")
 from safetensors.torch import load_file, save_file  # noqa: E402
 
-from kbqa.engine.running.cross_encoder import CrossEncoder  # noqa: E402
-from kbqa.engine.running.reading import READER_FOLDER, SHIPPED_JUDGE  # noqa: E402
+from kbqa.engine.running.judge import (  # noqa: E402
+    READER_FOLDER,
+    SHIPPED_JUDGE,
+    CrossEncoder,
+)
 from kbqa.engine.writing.generate import DEFAULT_ADAPTER  # noqa: E402
 from kbqa.sparql.errors import InputError  # noqa: E402
 from tools.fit.mean_weights import average_weights  # noqa: E402

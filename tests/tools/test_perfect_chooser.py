@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from kbqa.engine.chat.openai_chat import OpenAIChat
-from kbqa.engine.exploring.frontiers import RelationPath
-from kbqa.engine.methods.router.prompts import (
+from kbqa.engine.chat.openai import OpenAIChat
+from kbqa.engine.graph_walk import RelationPath
+from kbqa.engine.methods.repair import (
     blueprint_prompt,
     choice_prompt,
     judge_prompt,
@@ -16,7 +16,7 @@ from kbqa.engine.methods.router.prompts import (
 )
 from kbqa.engine.questions.question_sets import Question
 from kbqa.kb.open import open_graph
-from kbqa.kb.schema.graph_schema import GraphSchema
+from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import Entity, Hop
 from tools.methods.perfect_chooser import MODEL, PerfectChooser, gold_paths, make_server
 

@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from kbqa.engine.methods.retrieval.prompts import follow_up, reading_prompt
-from kbqa.engine.methods.retrieval.reading import said_answers
+from kbqa.engine.methods.retrieval_prompts import follow_up, reading_prompt, said_answers
 from kbqa.engine.questions.question_sets import Question
 from kbqa.engine.retrieval.retrieval import RetrievedTriple
 from kbqa.kb.open import open_graph
-from kbqa.kb.schema.graph_schema import GraphSchema
+from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.terms import LiteralTerm, Term
 from tools.methods.perfect.reader import PerfectReader

@@ -6,24 +6,24 @@ from pathlib import Path
 import pytest
 
 from kbqa.engine.chat.model import Message
-from kbqa.engine.deciding.direct import direct_prompt
+from kbqa.engine.deciding.choosing import read_verdict as read_judgement
 from kbqa.engine.deciding.reading import read_choice, read_names, read_scores
-from kbqa.engine.deciding.verdicts import read_verdict as read_judgement
-from kbqa.engine.methods.bpc.prompts import (
+from kbqa.engine.methods import knowpath_prompts as knowpath
+from kbqa.engine.methods import pog_prompts as pog
+from kbqa.engine.methods import tog
+from kbqa.engine.methods import trace_prompts as trace
+from kbqa.engine.methods.bpc import (
     answer_prompt,
     check_prompt,
     entities_prompt,
     relations_prompt,
     written_history,
 )
-from kbqa.engine.methods.knowpath import prompts as knowpath
-from kbqa.engine.methods.knowpath.replies import Verdict, read_thought, read_verdict
-from kbqa.engine.methods.pog import prompts as pog
-from kbqa.engine.methods.tog import prompts as tog
-from kbqa.engine.methods.trace import prompts as trace
+from kbqa.engine.methods.direct import direct_prompt
+from kbqa.engine.methods.knowpath_prompts import Verdict, read_thought, read_verdict
 from kbqa.engine.questions.question_sets import Question
 from kbqa.kb.open import open_graph
-from kbqa.kb.schema.graph_schema import GraphSchema
+from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import Entity
 from tools.methods.perfect.rendered import Prompt
 from tools.methods.perfect_chooser import GoldKnowledge, PerfectChooser

@@ -3,7 +3,7 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from kbqa.engine.files.json_lines import read_rows
+from kbqa.engine.files import read_rows
 from kbqa.kb.names.search import open_names
 from kbqa.kb.open import open_graph
 from tools.score.linking import link_by_popularity, main

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from kbqa.engine.cli import COMMANDS
-from kbqa.engine.running.reading import SHIPPED_JUDGE
+from kbqa.engine.running.judge import SHIPPED_JUDGE
 from kbqa.kb.names.search import open_names
 from kbqa.kb.open import open_graph
 from kbqa.sparql.terms import iri

@@ -19,7 +19,7 @@ import tempfile
 import time
 from collections import defaultdict
 
-from kbqa.training.demo.questions import demo_examples
+from kbqa.training.demo import demo_examples
 
 QUESTION = "what is the largest city in Kenya?"
 KBQA = [sys.executable, "-m", "kbqa.engine.cli"]

@@ -20,10 +20,9 @@ from unittest.mock import patch
 import click
 
 from kbqa.engine.questions.question_sets import read_questions
-from kbqa.engine.writing.backends.transformers_generator import TransformersGenerator
-from kbqa.engine.writing.constraints.decoding import Decoding
-from kbqa.engine.writing.constraints.steering import SteeredText
 from kbqa.engine.writing.generate import DEFAULT_ADAPTER, LEVELS, DecodingLevel, Request
+from kbqa.engine.writing.steering import Decoding, SteeredText
+from kbqa.engine.writing.transformers import TransformersGenerator
 from kbqa.kb.open import open_graph
 
 

@@ -30,18 +30,23 @@ import click
 
 from kbqa.engine.engine import Engine
 from kbqa.engine.linking.linker import Linker
-from kbqa.engine.methods.modules import make_method
+from kbqa.engine.methods.options import make_method
 from kbqa.engine.questions.question_sets import Question, read_questions
 from kbqa.engine.resources import Resources
-from kbqa.engine.retrieval.suggesting import RelationSuggester
-from kbqa.engine.writing.beam_files import read_beams
-from kbqa.engine.writing.generate import DEFAULT_ADAPTER, DEFAULT_BEAMS, Candidate, Request
+from kbqa.engine.retrieval.retriever import RelationSuggester
+from kbqa.engine.writing.generate import (
+    DEFAULT_ADAPTER,
+    DEFAULT_BEAMS,
+    Candidate,
+    Request,
+    load_prompt_format,
+    read_beams,
+)
 from kbqa.engine.writing.model_choice import Backend, ModelChoice
-from kbqa.engine.writing.prompt import load_prompt_format
-from kbqa.kb.endpoint.protocol import QuerySender
 from kbqa.kb.graph import Graph
+from kbqa.kb.layout import StoreLayout
 from kbqa.kb.open import open_graph
-from kbqa.kb.store.layout import StoreLayout
+from kbqa.kb.protocol import QuerySender
 from tools.bench.measured_run import machine
 from tools.graph_servers import oxigraph_server, virtuoso_server
 

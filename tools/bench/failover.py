@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import click
 
-from kbqa.kb.store.layout import StoreLayout
+from kbqa.kb.layout import StoreLayout
 from tools.bench.measured_run import cpu_seconds
 from tools.graph_servers import OxigraphServer, haproxy, mortal_oxigraph_servers
 

@@ -30,9 +30,8 @@ from tempfile import TemporaryDirectory
 import click
 
 from kbqa.kb.names.build import NameIndexBuilder
-from kbqa.kb.names.index import NameIndex, NameMatch
+from kbqa.kb.names.index import NameIndex, NameMatch, allowed_errors
 from kbqa.kb.names.keys import normalise
-from kbqa.kb.names.spelling import allowed_errors
 from tools.bench.made_names import made_names
 from tools.bench.measured_run import machine
 

@@ -33,10 +33,10 @@ import click
 import pyoxigraph
 
 from kbqa.kb.graph import DEFAULT_LIMIT
-from kbqa.kb.schema.properties import Schema
-from kbqa.kb.store.layout import StoreLayout, read_manifest
-from kbqa.kb.store.oxigraph import OxigraphStore
-from kbqa.sparql.queries.templates import NAME, TYPE, neighbours_query, relations_query
+from kbqa.kb.layout import StoreLayout, read_manifest
+from kbqa.kb.schema import Schema
+from kbqa.kb.store import OxigraphStore
+from kbqa.sparql.templates import NAME, TYPE, neighbours_query, relations_query
 from kbqa.sparql.terms import full_iri, iri
 from tools.bench.measured_run import machine
 from tools.graph_servers import MissingServer, Virtuoso, empty_virtuoso

@@ -21,19 +21,12 @@ import click
 import torch
 
 from kbqa.engine.questions.question_sets import read_questions
-from kbqa.engine.writing.backends.batch_reader import BatchReader, ReadableModel
-from kbqa.engine.writing.backends.beam_search_generator import BeamSearchGenerator
-from kbqa.engine.writing.backends.next_token_logits import NextTokenLogits
-from kbqa.engine.writing.backends.openvino_generator import OpenVinoModel
-from kbqa.engine.writing.constraints.decoding import Decoding
-from kbqa.engine.writing.generate import DEFAULT_ADAPTER, Request
-from kbqa.engine.writing.models.adapter_files import adapter_base
-from kbqa.engine.writing.models.base_models import base_model
-from kbqa.engine.writing.models.merged_checkpoint import load_merged
-from kbqa.engine.writing.models.openvino_model import compile_model
-from kbqa.engine.writing.models.precision import fastest_precision
-from kbqa.engine.writing.prompt import load_prompt_format
-from kbqa.engine.writing.tokenizer import SavedTokenizer
+from kbqa.engine.writing.beam_search import BatchReader, BeamSearchGenerator, ReadableModel
+from kbqa.engine.writing.checkpoint import adapter_base, base_model, fastest_precision, load_merged
+from kbqa.engine.writing.generate import DEFAULT_ADAPTER, Request, load_prompt_format
+from kbqa.engine.writing.openvino import OpenVinoModel, compile_model
+from kbqa.engine.writing.steering import Decoding, SavedTokenizer
+from kbqa.engine.writing.transformers import NextTokenLogits
 from kbqa.kb.open import open_graph
 
 _RUNTIMES = ("transformers", "openvino")

@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
-from kbqa.training.demo.questions import demo_examples
+from kbqa.training.demo import demo_examples
 
 CLIENTS = (1, 2, 4, 8, 16, 32, 64)
 BATCHES = (1, 2, 4, 8, 16, 32)
@@ -341,8 +341,8 @@ def _apart(what: str, n: int) -> list[float]:
 def _alone(is_batches: bool, n: int) -> list[float]:
     """Return the seconds of each question, or of a question in batches of each size."""
     from kbqa.engine.engine import Engine
-    from kbqa.engine.writing.backends.transformers_generator import TransformersGenerator
-    from kbqa.engine.writing.constraints.decoding import Decoding
+    from kbqa.engine.writing.steering import Decoding
+    from kbqa.engine.writing.transformers import TransformersGenerator
     from kbqa.kb.open import open_graph
 
     questions, seconds = Questions(n), []

@@ -20,14 +20,14 @@ from typing import NamedTuple
 import click
 import pyoxigraph
 
-from kbqa.engine.deciding.trace import WalkTrace
+from kbqa.engine.deciding.session import WalkTrace
 from kbqa.engine.engine import Engine
-from kbqa.engine.methods.modules import make_method
+from kbqa.engine.methods.options import make_method
 from kbqa.engine.questions.question_sets import read_questions
 from kbqa.engine.resources import Resources
 from kbqa.kb.graph import Graph
+from kbqa.kb.layout import StoreLayout
 from kbqa.kb.open import open_graph
-from kbqa.kb.store.layout import StoreLayout
 from kbqa.sparql.crp import Entity
 from tools.bench.measured_run import machine
 from tools.bench.query import draw_entities

@@ -2,7 +2,7 @@
 
     python -m tools.bench.worker STORE [--entities 400] [--seed 1]
 
-A query in this process cannot be stopped. The worker (`kbqa.kb.store.worker`) is what kbqa uses.
+A query in this process cannot be stopped. The worker (`kbqa.kb.worker`) is what kbqa uses.
 The server has its own time limit and is asked over HTTP, as any endpoint is. Each query runs once
 to warm up and then three times, and the median counts. In the end a query that sorts all triples
 runs into the limit.
@@ -19,13 +19,13 @@ from random import Random
 import click
 import pyoxigraph
 
-from kbqa.kb.endpoint.sparql_endpoint import SparqlEndpoint
+from kbqa.kb.endpoint import SparqlEndpoint
 from kbqa.kb.graph import Graph
+from kbqa.kb.layout import StoreLayout, read_manifest
 from kbqa.kb.rows import term_from_oxigraph
-from kbqa.kb.store.layout import StoreLayout, read_manifest
-from kbqa.kb.store.oxigraph import OxigraphStore
+from kbqa.kb.store import OxigraphStore
 from kbqa.sparql.errors import QueryTimeout
-from kbqa.sparql.queries.templates import TYPE
+from kbqa.sparql.templates import TYPE
 from kbqa.sparql.terms import iri
 from tools.bench.measured_run import cpu_seconds, machine, memory_bytes, process_tree
 from tools.bench.query import draw_entities, median_ms

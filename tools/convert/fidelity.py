@@ -24,12 +24,12 @@ from typing import Any
 import click
 from tqdm import tqdm
 
-from kbqa.engine.files.json_lines import read_rows
+from kbqa.engine.files import read_rows
 from kbqa.kb.graph import Graph
+from kbqa.kb.layout import StoreLayout
 from kbqa.kb.loading.load import load_freebase
 from kbqa.kb.open import open_graph
-from kbqa.kb.store.layout import StoreLayout
-from kbqa.sparql.compiler.compile import compile_crp
+from kbqa.sparql.compile import compile_crp
 from kbqa.sparql.convert.from_sparql import crp_from_sparql
 from kbqa.sparql.errors import CrpConversionError, GraphError, InputError
 from kbqa.sparql.terms import LiteralTerm

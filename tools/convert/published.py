@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, TextIO
 import click
 from tqdm import tqdm
 
-from kbqa.engine.files.json_lines import read_rows
+from kbqa.engine.files import read_rows
 from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph
 from kbqa.sparql.convert.from_sparql import crp_from_sparql

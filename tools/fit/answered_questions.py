@@ -16,12 +16,12 @@ from pathlib import Path
 import click
 
 from kbqa.engine.answer import term_text
-from kbqa.engine.files.json_lines import read_rows
+from kbqa.engine.files import read_rows
 from kbqa.engine.questions.official import read_question_rows
 from kbqa.engine.questions.question_sets import Question, topic_entities
 from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph
-from kbqa.sparql.compiler.compile import compile_crp
+from kbqa.sparql.compile import compile_crp
 from kbqa.sparql.convert.from_sparql import crp_from_sparql
 from kbqa.sparql.errors import GraphError, InputError
 from kbqa.training.data.targets import row_query

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import click
 
-from kbqa.engine.evaluation.scores.by_kind import candidate_f1
+from kbqa.engine.evaluation.scores import candidate_f1
 from kbqa.engine.resources import Resources
 from kbqa.engine.running.confidence import describe_tried
-from kbqa.engine.writing.beam_files import read_beams
+from kbqa.engine.writing.generate import read_beams
 from kbqa.kb.open import open_graph
-from kbqa.training.judge.confidence import Judged, fit_confidence
+from kbqa.training.judge.reading import Judged, fit_confidence
 from tools.fit.answered_questions import FilePair, read_answered
 from tools.score.shared.run_beams import BeamRunner
 

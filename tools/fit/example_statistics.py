@@ -18,7 +18,7 @@ from kbqa.engine.questions.official import read_question_rows
 from kbqa.sparql.crp import Crp
 from kbqa.sparql.errors import InputError
 from kbqa.sparql.forms import read_crp
-from kbqa.sparql.queries.mentions import query_mentions
+from kbqa.sparql.templates import query_mentions
 from kbqa.training.data.targets import TargetForm
 from kbqa.training.data.training_set import Example, load_examples
 

@@ -12,15 +12,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 
-from kbqa.engine.linking.features import EntityCandidate, EntityFacts, Features, find_candidates
-from kbqa.engine.linking.linker import choose_finalists, final_features
-from kbqa.engine.linking.mentions import Mentions, find_mentions
-from kbqa.engine.linking.model import LinkingModel, stem
+from kbqa.engine.linking.linker import (
+    EntityCandidate,
+    EntityFacts,
+    Features,
+    choose_finalists,
+    final_features,
+    find_candidates,
+)
+from kbqa.engine.linking.mentions import LinkingModel, Mentions, find_mentions, stem
 from kbqa.kb.graph import Graph
 from kbqa.kb.names.search import Names
 from kbqa.sparql.errors import InputError
-from kbqa.training.linker.conditional_logit import ChoiceSet, fit_weights
-from kbqa.training.linker.examples import LinkingExample
+from kbqa.training.linker import ChoiceSet, LinkingExample, fit_weights
 
 _FOLDS = 4
 _LEAST_EXAMPLES = 50

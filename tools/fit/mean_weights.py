@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from kbqa.engine.writing.prompt import PROMPT_FILE
+from kbqa.engine.writing.generate import PROMPT_FILE
 from kbqa.sparql.errors import InputError
 
 

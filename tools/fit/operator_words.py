@@ -19,11 +19,11 @@ from typing import TypeAlias
 
 from kbqa.engine.questions.operators import find_objection, find_unaccounted
 from kbqa.kb.open import open_graph
-from kbqa.kb.schema.graph_schema import GraphSchema
-from kbqa.sparql.compiler.values import is_number
+from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import Compare, Constraint, Crp, Operator
 from kbqa.sparql.forms import read_crp
 from kbqa.sparql.terms import LiteralTerm
+from kbqa.sparql.values import is_number
 from kbqa.training.data.training_set import load_examples
 
 Pairs: TypeAlias = Sequence[tuple[str, Crp]]

@@ -10,7 +10,7 @@ import json
 import sys
 from pathlib import Path
 
-from kbqa.engine.files.json_lines import read_rows
+from kbqa.engine.files import read_rows
 
 
 def main() -> None:

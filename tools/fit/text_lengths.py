@@ -10,8 +10,8 @@ import argparse
 from pathlib import Path
 from statistics import fmean
 
-from kbqa.engine.files.json_lines import read_rows
-from kbqa.engine.writing.models.base_models import SMOLLM2, base_model, quiet_transformers
+from kbqa.engine.files import read_rows
+from kbqa.engine.writing.checkpoint import SMOLLM2, base_model, quiet_transformers
 from kbqa.sparql.errors import CrpSyntaxError
 from kbqa.sparql.forms import parse_routerkgqa, render_crp, render_routerkgqa
 

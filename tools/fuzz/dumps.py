@@ -11,9 +11,9 @@ from random import Random
 
 import zstandard
 
+from kbqa.kb.loading.dump import DumpReader
+from kbqa.kb.loading.filter_block import BlockFilter
 from kbqa.kb.loading.load import load_freebase
-from kbqa.kb.loading.reading.dump import DumpReader
-from kbqa.kb.loading.reading.filter_block import BlockFilter
 from kbqa.kb.loading.rules import profile
 from kbqa.kb.open import open_graph
 from kbqa.sparql.terms import LiteralTerm

@@ -10,11 +10,10 @@ from random import Random
 from typing import Any
 
 from kbqa.engine.chat.model import Message
-from kbqa.engine.chat.openai_chat import OpenAIChat
-from kbqa.engine.chat.retrying import Retrying
-from kbqa.engine.writing.backends.server_generator import ServerGenerator
-from kbqa.engine.writing.generate import Request
-from kbqa.engine.writing.prompt import PLAIN
+from kbqa.engine.chat.openai import OpenAIChat
+from kbqa.engine.chat.server import Retrying
+from kbqa.engine.writing.generate import PLAIN, Request
+from kbqa.engine.writing.server import ServerGenerator
 from kbqa.kb.open import open_graph
 from tools.fuzz.mutation import HOSTILE, mutated_bytes, mutated_json
 from tools.fuzz.trying import Try, reported

@@ -10,12 +10,10 @@ from typing import Any
 from urllib.parse import quote
 
 from kbqa.engine.engine import Engine
-from kbqa.engine.serve.access.guard import Access
-from kbqa.engine.serve.app import make_app
-from kbqa.engine.serve.metrics import Metrics
-from kbqa.engine.serve.server import listen
+from kbqa.engine.serve.app import listen, make_app
+from kbqa.engine.serve.guard import Access, Metrics
+from kbqa.engine.serve.served import Settings
 from kbqa.engine.serve.service import Service
-from kbqa.engine.serve.settings import Settings
 from kbqa.kb.open import open_graph
 from tools.fuzz.mutation import HOSTILE, mutated_bytes, mutated_json, mutated_text
 from tools.fuzz.scripted import ScriptedWriter

@@ -9,10 +9,11 @@ import pyoxigraph
 
 from kbqa.engine.engine import Engine
 from kbqa.kb.open import open_graph
-from kbqa.sparql.compiler.compile import compile_crp, compile_skeleton
-from kbqa.sparql.convert.from_sparql import crp_from_sparql
-from kbqa.sparql.convert.s_expression import sparql_from_s_expression
+from kbqa.sparql.compile import compile_crp, compile_skeleton
+from kbqa.sparql.convert.from_sparql import crp_from_sparql, sparql_from_s_expression
 from kbqa.sparql.crp import Crp
+from kbqa.sparql.dialect import check_read_only, repair_query
+from kbqa.sparql.english import describe_crp
 from kbqa.sparql.errors import KbqaError
 from kbqa.sparql.forms import (
     parse_crp,
@@ -22,8 +23,6 @@ from kbqa.sparql.forms import (
     render_extended,
     render_routerkgqa,
 )
-from kbqa.sparql.forms.english import describe_crp
-from kbqa.sparql.queries.dialect import check_read_only, repair_query
 from kbqa.sparql.relax import relaxations
 from tools.fuzz.mutation import HOSTILE, mutated_text
 from tools.fuzz.scripted import ScriptedWriter

@@ -27,12 +27,12 @@ kbqa is under the Apache License 2.0. `tools/make/licences.py` wrote this page.
 |---|---|---|---|
 | the adapter that writes paths | `engine/writing/adapter/` \
 | ours, for SmolLM2-135M-Instruct | Apache-2.0 |
-| the judge's reader | `engine/running/judge/reader/` \
+| the judge's reader | `engine/running/judge_model/reader/` \
 | ours, for all-MiniLM-L6-v2 | Apache-2.0 |
-| the judge's asker | `engine/running/judge/asker/` \
+| the judge's asker | `engine/running/judge_model/asker/` \
 | ours, for SmolLM2-135M-Instruct | Apache-2.0 |
 | what the judge remembers of training questions \
-| `engine/running/judge/precedents.safetensors` \
+| `engine/running/judge_model/precedents.safetensors` \
 | ours | Apache-2.0 |
 | small fitted models of linking, confidence and retrieval | `engine/` | ours | Apache-2.0 |
 | the demo graph | `kb/demo/` | [six sources](../kb/demo/SOURCES.md) | CC BY 4.0, \

@@ -31,7 +31,7 @@ from types import FrameType
 from typing import NamedTuple
 
 from kbqa.engine import cli
-from kbqa.engine.method import Asked
+from kbqa.engine.asked import Asked
 from kbqa.engine.writing.generate import Candidate
 
 QUESTION = "what is the capital of Kenya?"

@@ -29,15 +29,15 @@ import pyoxigraph
 from tqdm import tqdm
 
 from kbqa.engine.answer import MAX_ANSWERS, term_text
-from kbqa.engine.evaluation.scores.metrics import score_best
-from kbqa.engine.files.json_lines import read_rows
+from kbqa.engine.evaluation.scores import score_best
+from kbqa.engine.files import read_rows
 from kbqa.engine.questions.question_sets import Question, read_questions
 from kbqa.engine.running.evidence import Triple, find_matches
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
 from kbqa.kb.loading.load import load_freebase
 from kbqa.kb.open import open_graph
-from kbqa.kb.schema.graph_schema import GraphSchema
-from kbqa.sparql.compiler.compile import compile_crp
+from kbqa.kb.schema import GraphSchema
+from kbqa.sparql.compile import compile_crp
 from kbqa.sparql.convert.from_sparql import crp_from_sparql
 from kbqa.sparql.crp import Crp
 from kbqa.sparql.errors import GraphError, InputError

@@ -62,7 +62,7 @@ import click
 from pydantic import TypeAdapter, ValidationError
 from tqdm import tqdm
 
-from kbqa.engine.evaluation.scores.metrics import bootstrap_mean
+from kbqa.engine.evaluation.scores import bootstrap_mean
 from kbqa.engine.questions.question_sets import read_questions
 from kbqa.kb.open import open_graph
 from kbqa.sparql.errors import InputError

@@ -33,8 +33,7 @@ from typing import Any
 
 import click
 
-from kbqa.engine.files.json_lines import read_rows
-from kbqa.engine.files.manifest import manifest_path
+from kbqa.engine.files import manifest_path, read_rows
 from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph
 from kbqa.sparql.terms import iri, is_mid, quote

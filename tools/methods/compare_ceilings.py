@@ -16,8 +16,8 @@ from statistics import fmean
 
 import click
 
-from kbqa.engine.evaluation.runs.recorded_run import read_run
-from kbqa.engine.files.json_lines import read_rows
+from kbqa.engine.evaluation.rows import read_run
+from kbqa.engine.files import read_rows
 
 _DIGITS = 9
 

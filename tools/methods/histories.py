@@ -22,7 +22,7 @@ import click
 
 from kbqa.engine.cli import main as kbqa
 from kbqa.engine.embedding.embedder import Embedder, relation_words
-from kbqa.engine.files.json_lines import read_rows
+from kbqa.engine.files import read_rows
 from tools.methods.perfect.rendered import Prompt, read_path
 from tools.methods.perfect_chooser import make_server
 

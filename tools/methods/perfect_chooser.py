@@ -27,13 +27,13 @@ from threading import Lock
 
 import click
 
-from kbqa.engine.exploring.frontiers import RelationPath, relation_path
+from kbqa.engine.graph_walk import RelationPath, relation_path
 from kbqa.engine.linking.ground import name_topics
-from kbqa.engine.questions.conversion import convert_queries
+from kbqa.engine.questions.official import convert_queries
 from kbqa.engine.questions.question_sets import Question, read_questions
 from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph
-from kbqa.kb.schema.graph_schema import GraphSchema
+from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import Crp, Entity, Hop
 from tools.methods.perfect.known import Known, all_known
 from tools.methods.perfect.reach import GoldPath, Surroundings
@@ -92,7 +92,7 @@ class PerfectChooser:
         return self._routed(prompt)
 
     def _routed(self, prompt: str) -> str:
-        """Answer a prompt of `kbqa.engine.methods.router.prompts`."""
+        """Answer a prompt of `kbqa.engine.methods.repair`."""
         asked = _QUESTION.findall(prompt)
         question = asked[-1] if asked else ""
         paths = {

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import click
 
-from kbqa.engine.evaluation.runs.recorded_run import read_run
-from kbqa.engine.evaluation.scores.metrics import bootstrap_mean
+from kbqa.engine.evaluation.rows import read_run
+from kbqa.engine.evaluation.scores import bootstrap_mean
 from kbqa.sparql.errors import InputError
 
 _NAME = re.compile(r"(?P<method>\w+)\.(?P<chooser>\w+)\.(?P<budget>\d+)\.jsonl")

@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from kbqa.engine.files.json_lines import read_rows
+from kbqa.engine.files import read_rows
 
 
 @click.command(help=__doc__)

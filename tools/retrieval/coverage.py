@@ -27,16 +27,14 @@ import click
 from tqdm import tqdm
 
 from kbqa.engine.answer import term_text
-from kbqa.engine.evaluation.scores.metrics import bootstrap_mean, score
-from kbqa.engine.linking.linker import Linker
-from kbqa.engine.linking.starts import starting_topics
+from kbqa.engine.evaluation.scores import bootstrap_mean, score
+from kbqa.engine.linking.linker import Linker, starting_topics
 from kbqa.engine.questions.question_sets import Question, read_questions
-from kbqa.engine.retrieval.extraction import Caps, extract
-from kbqa.engine.retrieval.subgraph import Cut
+from kbqa.engine.retrieval.subgraphs import Caps, Cut, extract
 from kbqa.kb.graph import Graph
 from kbqa.kb.names.search import open_names
 from kbqa.kb.open import open_graph
-from kbqa.kb.schema.graph_schema import GraphSchema
+from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.errors import InputError
 from tools.bench.measured_run import machine
 

@@ -29,28 +29,24 @@ import click
 from tqdm import tqdm
 
 from kbqa.engine.embedding.embedder import Embedder
-from kbqa.engine.evaluation.scores.metrics import bootstrap_mean
-from kbqa.engine.evaluation.scores.significance import paired_bootstrap
-from kbqa.engine.files.json_lines import read_rows
-from kbqa.engine.linking.linker import Linker
-from kbqa.engine.linking.starts import starting_topics
-from kbqa.engine.methods.settings import read_settings
-from kbqa.engine.questions.conversion import Unconverted, convert_queries
+from kbqa.engine.evaluation.scores import bootstrap_mean
+from kbqa.engine.evaluation.statistics import paired_bootstrap
+from kbqa.engine.files import read_rows
+from kbqa.engine.linking.linker import Linker, starting_topics
+from kbqa.engine.methods.options import read_settings
+from kbqa.engine.questions.official import Unconverted, convert_queries
 from kbqa.engine.questions.question_sets import Question, read_questions, sample_questions
-from kbqa.engine.retrieval.extraction import Caps, extract
-from kbqa.engine.retrieval.pooling import select_triples
-from kbqa.engine.retrieval.pooling_settings import Mechanism, PoolingSettings
+from kbqa.engine.retrieval.pooling import Mechanism, PoolingSettings, select_triples
 from kbqa.engine.retrieval.retrieval import TripleScorer, make_scorer, number_facts
-from kbqa.engine.retrieval.subgraph import Subgraph
+from kbqa.engine.retrieval.subgraphs import Caps, Subgraph, extract
 from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph
-from kbqa.kb.schema.graph_schema import GraphSchema
+from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import Crp
 from kbqa.sparql.errors import InputError
-from kbqa.training.data.gold_topics import gold_topics
-from kbqa.training.retriever.gold import NoGold, find_gold
-from kbqa.training.retriever.labelled import label
-from kbqa.training.retriever.recall import CUTOFFS, Recalls, measure_recall
+from kbqa.training.data.targets import gold_topics
+from kbqa.training.retriever.examples import CUTOFFS, Recalls, measure_recall
+from kbqa.training.retriever.labels import NoGold, find_gold, label
 
 if TYPE_CHECKING:
     import numpy as np

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import click
 
-from kbqa.engine.retrieval.extraction import extract
+from kbqa.engine.retrieval.subgraphs import extract
 from kbqa.kb.loading.load import load_freebase
 from kbqa.kb.loading.rules import profile
 from kbqa.kb.open import open_graph
-from kbqa.kb.schema.graph_schema import GraphSchema
+from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.terms import FREEBASE_NS
 from tools.bench.measured_run import machine
 

@@ -22,9 +22,7 @@ import networkx
 import numpy as np
 from numpy.typing import NDArray
 
-from kbqa.engine.retrieval.kernels import LONGEST, WALKS
-from kbqa.engine.retrieval.pooling import pool
-from kbqa.engine.retrieval.pooling_settings import KernelName, PoolingSettings, Weight
+from kbqa.engine.retrieval.pooling import LONGEST, WALKS, KernelName, PoolingSettings, Weight, pool
 from tools.bench.measured_run import machine
 
 PAPER_MS: dict[KernelName, dict[int, float]] = {

@@ -17,16 +17,15 @@ import click
 import numpy as np
 from tqdm import tqdm
 
+from kbqa.engine.asked import Clock
 from kbqa.engine.embedding.embedder import Embedder
-from kbqa.engine.linking.linker import Linker
-from kbqa.engine.linking.starts import starting_topics
-from kbqa.engine.method import Clock
+from kbqa.engine.linking.linker import Linker, starting_topics
 from kbqa.engine.questions.question_sets import Question, read_questions, sample_questions
-from kbqa.engine.retrieval.pooling_settings import PoolingSettings
+from kbqa.engine.retrieval.pooling import PoolingSettings
 from kbqa.engine.retrieval.retrieval import make_scorer, retrieve
 from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph
-from kbqa.kb.schema.graph_schema import GraphSchema
+from kbqa.kb.schema import GraphSchema
 from tools.bench.measured_run import machine
 
 _WARM = 5

@@ -20,10 +20,9 @@ from pathlib import Path
 
 import click
 
-from kbqa.engine.evaluation.runs.recorded_run import read_run
-from kbqa.engine.evaluation.runs.rows import Row
-from kbqa.engine.evaluation.scores.calibration import RIGHT_F1, separate
-from kbqa.engine.evaluation.scores.metrics import bootstrap_mean, score_best
+from kbqa.engine.evaluation.rows import Row, read_run
+from kbqa.engine.evaluation.scores import bootstrap_mean, score_best
+from kbqa.engine.evaluation.statistics import RIGHT_F1, separate
 from kbqa.sparql.errors import InputError
 
 _KEPT = (0.99, 0.975, 0.95, 0.9, 0.8)

@@ -16,8 +16,7 @@ from typing import NamedTuple
 
 import click
 
-from kbqa.engine.writing.beam_files import read_beams
-from kbqa.engine.writing.generate import Candidate
+from kbqa.engine.writing.generate import Candidate, read_beams
 from kbqa.sparql.errors import InputError
 from tools.score.shared.shares import share_with_interval
 

@@ -30,15 +30,12 @@ from typing import TextIO
 
 import click
 
-from kbqa.engine.evaluation.scores.by_kind import candidate_f1
-from kbqa.engine.evaluation.scores.metrics import bootstrap_mean
-from kbqa.engine.files.json_lines import read_rows
+from kbqa.engine.evaluation.scores import bootstrap_mean, candidate_f1
+from kbqa.engine.files import read_rows
 from kbqa.engine.questions.question_sets import Question, read_questions
 from kbqa.engine.resources import Resources
-from kbqa.engine.running.confidence import ConfidenceModel
-from kbqa.engine.running.tried import Tried
-from kbqa.engine.writing.beam_files import read_beams
-from kbqa.engine.writing.generate import Candidate
+from kbqa.engine.running.confidence import ConfidenceModel, Tried
+from kbqa.engine.writing.generate import Candidate, read_beams
 from kbqa.kb.open import open_graph
 from kbqa.sparql.crp import Crp
 from kbqa.sparql.errors import CrpSyntaxError, InputError

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 
 import click
 
-from kbqa.engine.evaluation.reports.tables import MarkdownTable, markdown_table
-from kbqa.engine.evaluation.scores.metrics import bootstrap_mean
-from kbqa.engine.files.json_lines import read_rows
-from kbqa.engine.questions.conversion import Unconverted
-from kbqa.engine.writing.beam_files import read_beams
+from kbqa.engine.evaluation.scores import bootstrap_mean
+from kbqa.engine.evaluation.tables import MarkdownTable, markdown_table
+from kbqa.engine.files import read_rows
+from kbqa.engine.questions.official import Unconverted
+from kbqa.engine.writing.generate import read_beams
 from kbqa.sparql.crp import Crp, Entity
 from kbqa.sparql.errors import CrpSyntaxError
 from kbqa.sparql.forms import read_crp

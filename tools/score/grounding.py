@@ -25,10 +25,9 @@ from typing import Any, NamedTuple, TextIO
 import click
 from tqdm import tqdm
 
-from kbqa.engine.files.json_lines import read_rows
-from kbqa.engine.linking.ground import Grounder
+from kbqa.engine.files import read_rows
+from kbqa.engine.linking.ground import EntityMatch, Grounder
 from kbqa.engine.linking.linker import Linker
-from kbqa.engine.linking.matches import EntityMatch
 from kbqa.kb.graph import Graph
 from kbqa.kb.names.keys import normalise
 from kbqa.kb.names.search import Names, open_names
@@ -37,7 +36,7 @@ from kbqa.sparql.convert.from_sparql import crp_from_sparql
 from kbqa.sparql.crp import Crp, Entity
 from kbqa.sparql.errors import CrpSyntaxError, InputError
 from kbqa.sparql.forms import read_crp
-from kbqa.sparql.queries.mentions import query_mentions
+from kbqa.sparql.templates import query_mentions
 from tools.score.shared.shares import share_with_interval
 
 _WITHIN = 3

@@ -35,24 +35,27 @@ import click
 from tqdm import tqdm
 
 from kbqa.engine.answer import term_text
-from kbqa.engine.evaluation.scores.by_kind import candidate_f1, match_values
-from kbqa.engine.evaluation.scores.calibration import (
+from kbqa.engine.evaluation.scores import (
+    bootstrap_mean,
+    candidate_f1,
+    match_values,
+    normalise_answer,
+)
+from kbqa.engine.evaluation.statistics import (
     brier_score,
     calibrate,
     calibration_error,
     separate_right,
 )
-from kbqa.engine.evaluation.scores.metrics import bootstrap_mean, normalise_answer
 from kbqa.engine.questions.question_sets import Question, read_questions
 from kbqa.engine.resources import Resources
-from kbqa.engine.running.confidence import ASKED_LEAD, ConfidenceModel, answer_confidences
-from kbqa.engine.running.reading import SHIPPED_JUDGE
-from kbqa.engine.running.tried import Tried
-from kbqa.engine.writing.beam_files import read_beams
+from kbqa.engine.running.confidence import ASKED_LEAD, ConfidenceModel, Tried, answer_confidences
+from kbqa.engine.running.judge import SHIPPED_JUDGE
+from kbqa.engine.writing.generate import read_beams
 from kbqa.kb.open import open_graph
 from kbqa.sparql.errors import InputError
-from kbqa.training.judge.confidence import Judged, fit_confidence
 from kbqa.training.judge.pools import read_judged
+from kbqa.training.judge.reading import Judged, fit_confidence
 from tools.score.best_of import question_groups
 from tools.score.shared.groups import Scores, print_tables
 from tools.score.shared.judge_plot import Curve, draw_curves

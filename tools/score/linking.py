@@ -24,15 +24,14 @@ from typing import NamedTuple, TextIO
 import click
 
 from kbqa.engine.linking.linker import LinkedEntity, Linker
-from kbqa.engine.linking.model import SHIPPED_MODEL, LinkingModel
-from kbqa.engine.linking.words import FUNCTION_WORDS, tokenise
+from kbqa.engine.linking.mentions import FUNCTION_WORDS, SHIPPED_MODEL, LinkingModel, tokenise
 from kbqa.engine.questions.official import read_question_rows
 from kbqa.kb.graph import Graph
 from kbqa.kb.names.index import standing
 from kbqa.kb.names.search import Names, open_names
 from kbqa.kb.open import open_graph
 from kbqa.sparql.errors import InputError
-from kbqa.training.linker.examples import LinkingExample, linking_example
+from kbqa.training.linker import LinkingExample, linking_example
 from tools.score.shared.shares import share_with_interval
 
 _KEPT = 5

@@ -23,25 +23,24 @@ from pathlib import Path
 import click
 from tqdm import tqdm
 
+from kbqa.engine.asked import Asked
 from kbqa.engine.embedding.embedder import Embedder
-from kbqa.engine.evaluation.scores.metrics import bootstrap_mean
-from kbqa.engine.exploring.frontiers import RelationPath, relation_path
+from kbqa.engine.evaluation.scores import bootstrap_mean
+from kbqa.engine.graph_walk import RelationPath, relation_path
 from kbqa.engine.linking.ground import Grounder, name_topics
 from kbqa.engine.linking.linker import Linker
-from kbqa.engine.linking.model import LinkingModel
-from kbqa.engine.method import Asked
-from kbqa.engine.methods.router.repair import Repairer, RepairSettings
-from kbqa.engine.methods.router.routing import Routing
-from kbqa.engine.methods.router.search.path_search import SearchWidths
-from kbqa.engine.questions.conversion import convert_queries
+from kbqa.engine.linking.mentions import LinkingModel
+from kbqa.engine.methods.repair import Repairer, RepairSettings
+from kbqa.engine.methods.router import Routing
+from kbqa.engine.questions.official import convert_queries
 from kbqa.engine.questions.question_sets import Question, read_questions
-from kbqa.engine.running.execute import Executor
-from kbqa.engine.writing.beam_files import read_beams
-from kbqa.engine.writing.generate import Candidate
+from kbqa.engine.running.run import Executor
+from kbqa.engine.running.search import SearchWidths
+from kbqa.engine.writing.generate import Candidate, read_beams
 from kbqa.kb.graph import Graph
 from kbqa.kb.names.search import Names, open_names
 from kbqa.kb.open import open_graph
-from kbqa.kb.schema.graph_schema import GraphSchema
+from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import Crp, Entity, Hop
 from kbqa.sparql.errors import CrpSyntaxError, InputError
 from kbqa.sparql.forms import read_crp, render_crp

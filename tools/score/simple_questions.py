@@ -30,12 +30,12 @@ from tqdm import tqdm
 from kbqa.engine.questions.official import read_question_rows
 from kbqa.engine.questions.question_sets import Question, read_questions
 from kbqa.engine.resources import Resources
-from kbqa.engine.running.reading import SHIPPED_JUDGE
-from kbqa.engine.running.tried import Tried
-from kbqa.engine.writing.beam_files import read_beams
+from kbqa.engine.running.confidence import Tried
+from kbqa.engine.running.judge import SHIPPED_JUDGE
+from kbqa.engine.writing.generate import read_beams
 from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph
-from kbqa.kb.schema.graph_schema import GraphSchema
+from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import Hop
 from kbqa.sparql.errors import InputError
 from kbqa.sparql.terms import Term

@@ -15,11 +15,9 @@ from statistics import fmean
 
 import click
 
-from kbqa.engine.evaluation.reports.breakdowns import rows_by_tier
-from kbqa.engine.evaluation.runs.costs import measure_costs
-from kbqa.engine.evaluation.runs.recorded_run import RecordedRun, read_run
-from kbqa.engine.evaluation.runs.rows import Row
-from kbqa.engine.evaluation.scores.metrics import bootstrap_mean
+from kbqa.engine.evaluation.breakdowns import rows_by_tier
+from kbqa.engine.evaluation.rows import RecordedRun, Row, measure_costs, read_run
+from kbqa.engine.evaluation.scores import bootstrap_mean
 from kbqa.sparql.errors import InputError
 
 _COLUMNS = (

@@ -6,6 +6,8 @@ s-expression. Names come from the record, else from a graph, else from the comme
 Each meaning has one text. No question says in which language an answer should be, that a topic may
 be an answer, whether counted bindings must differ, or what a relation already implies: so no target
 says it either. The published texts do the same.
+
+The topic entities of a question that is trained on.
 """
 
 import re
@@ -13,9 +15,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
-from kbqa.engine.linking.mentions import mend_mojibake
-from kbqa.engine.questions.conversion import Unconverted, convert_queries
-from kbqa.sparql.convert.s_expression import sparql_from_s_expression
+from kbqa.engine.linking.mentions import mend_mojibake, named_entities
+from kbqa.engine.questions.official import Unconverted, convert_queries
+from kbqa.engine.questions.question_sets import topic_entities
+from kbqa.sparql.convert.from_sparql import sparql_from_s_expression
 from kbqa.sparql.crp import Constraint, Crp, Entity, Hop, IsEntity, IsNotEntity, TextEquals
 from kbqa.sparql.errors import CrpSyntaxError, InputError
 from kbqa.sparql.forms import parse_routerkgqa, render_crp, render_extended, render_routerkgqa
@@ -204,3 +207,11 @@ def _with_names(crp: Crp, names: Mapping[str, str]) -> Crp:
 def _text(row: _Row, field: str) -> str:
     """Return a text field of a record; empty if it has none."""
     return text if isinstance(text := row.get(field), str) else ""
+
+
+def gold_topics(row: Mapping[str, Any], crp: Crp) -> tuple[Entity, ...]:
+    """Return the topics that a record states, or else the entities that its query names."""
+    if stated := topic_entities(row):
+        return stated
+    names = {each.get("mid"): each.get("name") for each in row.get("entities_in_sparql") or ()}
+    return tuple(Entity(names.get(each.mid) or each.name, each.mid) for each in named_entities(crp))

@@ -6,25 +6,130 @@ stop a run.
 Split hygiene: rows marked `test_parent` are left out, because a test question was made from them,
 or they from one. If rows are not marked, as in the official files, the test sets themselves decide
 what is left out.
+
+What a manifest and a card tell about the questions of a training run.
+
+Keep test questions out of training, and the questions they were made from or made into.
+
+ComplexWebQuestions was made from WebQSP: each of its questions has a parent there, sometimes in the
+other half of the split. A model trained on one has seen half of the other.
+
+Draw a training mixture: how much of each question set an epoch has.
+
+Give training examples the relations that would be suggested for their questions.
+
+They are found from the linked entities, as they are when a question is asked.
 """
 
 import hashlib
+import itertools
+import json
 import random
 import re
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from kbqa.engine.files.manifest import file_sha256
+from kbqa.engine.files import file_sha256
+from kbqa.engine.linking.linker import likely_topics
 from kbqa.engine.linking.mentions import mend_mojibake
-from kbqa.engine.questions.conversion import Unconverted
-from kbqa.engine.questions.official import read_question_rows
+from kbqa.engine.questions.official import Unconverted, read_question_rows
+from kbqa.engine.resources import Resources
+from kbqa.engine.retrieval.retriever import RelationSuggester
+from kbqa.kb.graph import Graph
+from kbqa.kb.open import open_graph
 from kbqa.sparql.errors import InputError
-from kbqa.training.data.split_hygiene import RELATED, ScoredSets, parent_id, read_scored_sets
+from kbqa.sparql.forms import read_crp
+from kbqa.sparql.templates import query_mentions
 from kbqa.training.data.targets import UNNAMED, NameSource, TargetForm, row_targets, write_target
-from kbqa.training.demo.questions import demo_examples
+from kbqa.training.demo import demo_examples
+
+RELATED = "a test question was made from it, or it from one"
+ASKED = "asked in a test set"
+
+_WORD = re.compile(r"\w+")
+_CWQ_ID = re.compile(r"(WebQT(?:rn|est)-\d+)_[0-9a-f]{32}")
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredSets:
+    """What identifies the questions that a model will be scored on.
+
+    Attributes:
+        ids: Their ids, except plain numbers, which every file counts from the start.
+        parents: Ids of the questions that they were made from.
+        questions: Their words, from `question_words`.
+        facts: Each entity of their queries with each relation of the same query.
+    """
+
+    ids: frozenset[str] = frozenset()
+    parents: frozenset[str] = frozenset()
+    questions: frozenset[str] = frozenset()
+    facts: frozenset[tuple[str, str]] = frozenset()
+
+    def reason_against(self, row: Mapping[str, Any]) -> str | None:
+        """Return the reason why a row may not be trained on, or None if it may."""
+        row_id = str(row.get("id", ""))
+        if row_id in self.ids or question_words(str(row.get("question"))) in self.questions:
+            return ASKED
+        if row_id in self.parents or parent_id(row) in self.ids:
+            return RELATED
+        return None
+
+
+def read_scored_sets(paths: Iterable[Path]) -> ScoredSets:
+    """Read the question sets that a model will be scored on: ours, or official files.
+
+    Raises:
+        InputError: A file is missing, or not a question set.
+    """
+    rows = [row for path in paths for _, row in read_question_rows(path)]
+    return ScoredSets(
+        ids=frozenset(
+            id_ for row in rows if (id_ := str(row.get("id") or "")) and not id_.isdigit()
+        ),
+        parents=frozenset(parent for row in rows if (parent := parent_id(row))),
+        questions=frozenset(
+            question_words(question)
+            for row in rows
+            if isinstance(question := row.get("question"), str)
+        ),
+        facts=frozenset(fact for row in rows for fact in _facts(row)),
+    )
+
+
+def _facts(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    parses = [parse.get("Sparql") for parse in row.get("parses") or ()]
+    for query in filter(None, (row.get("sparql"), *parses)):
+        with suppress(InputError):
+            yield from itertools.product(*reversed(query_mentions(query)))
+
+
+def parent_id(row: Mapping[str, Any]) -> str | None:
+    """Return the id of the WebQSP question that a question of ComplexWebQuestions was made from.
+
+    If the row has no field for it, the id of the question begins with it.
+
+    >>> parent_id({"id": "WebQTest-12_5a1b6cf2df0c5a5cbbd2b62dd4f4de6a"})
+    'WebQTest-12'
+    """
+    if parent := row.get("webqsp_id"):
+        return str(parent)
+    match = _CWQ_ID.fullmatch(str(row.get("id", "")))
+    return match[1] if match else None
+
+
+def question_words(question: str) -> str:
+    """Reduce a question to its words, so that questions that differ only in spelling are equal.
+
+    >>> question_words("Where's  GoiÃ¡s?") == question_words("where s goiás")
+    True
+    """
+    return " ".join(_WORD.findall(mend_mojibake(question).casefold()))
+
 
 DEMO_SOURCE = "demo"
 """The source of questions on the demo graph."""
@@ -323,3 +428,178 @@ def source_name(path: Path) -> str:
 def data_file(path: Path) -> DataFile:
     """Identify a file by its name and content."""
     return DataFile(path.name, file_sha256(path))
+
+
+def data_record(
+    gathered: ExampleSet, split: Split, also_left_out: Mapping[str, tuple[str, ...]]
+) -> dict[str, object]:
+    """Record which questions were used, and which were left out and why.
+
+    Args:
+        gathered: The examples, and what was left out.
+        split: The examples that were trained on, and those held out.
+        also_left_out: Set and id of examples that the training itself left out, by reason.
+    """
+    return {
+        "files": [one._asdict() for one in gathered.files],
+        "scored": [one._asdict() for one in gathered.scored],
+        "sets": list(_sets(split)),
+        "left_out": [*_left_out(gathered), *_left_out_in_training(also_left_out)],
+    }
+
+
+def write_untrained(output: Path, split: Split) -> None:
+    """Write the questions that a model was not trained on to files in its run's folder.
+
+    What is fitted to it, such as the confidence model to what the writer writes, needs them. Each
+    set has `held_out.SET.jsonl`, and `fold.SET.jsonl` if a fold was left out. A row is
+    ``{"id", "question"}``, as `kbqa crp generate` reads it.
+    """
+    _write_questions(output, "held_out", split.valid)
+    _write_questions(output, "fold", split.in_fold)
+
+
+def _write_questions(output: Path, part: str, examples: Iterable[Example]) -> None:
+    sets: dict[str, dict[str, str]] = defaultdict(dict)
+    for example in examples:
+        sets[example.source][example.id] = example.question
+    for source, questions in sets.items():
+        rows = [
+            json.dumps({"id": row_id, "question": question}, ensure_ascii=False) + "\n"
+            for row_id, question in questions.items()
+        ]
+        (output / f"{part}.{source}.jsonl").write_text("".join(rows), encoding="utf-8")
+
+
+def data_lines(data: Mapping[str, Any]) -> Iterator[str]:
+    """Write a record of `data_record` in Markdown, for a card."""
+    yield "| question set | trained on | held out |"
+    yield "|---|---|---|"
+    for one in data["sets"]:
+        yield f"| {one['name']} | {one['trained_on']:,} | {one['held_out']:,} |"
+    yield from ("", "Left out, by reason:", "")
+    if not data["left_out"]:
+        yield "- none"
+    for one in data["left_out"]:
+        yield f"- {one['count']:,}: {one['reason']}"
+    yield ""
+    yield "Rows marked `test_parent` are never used: a test question was made from each of them, or"
+    yield "they from one. No training question is held out, or was made from one that is."
+    yield ""
+    for file in data["files"]:
+        yield f"- `{file['name']}`: SHA-256 {file['sha256']}"
+    for file in data["scored"]:
+        yield (
+            f"- test set `{file['name']}` (neither its questions nor related ones are used):"
+            f" SHA-256 {file['sha256']}"
+        )
+
+
+def _sets(split: Split) -> Iterator[Mapping[str, object]]:
+    train = Counter(example.source for example in split.train)
+    valid = Counter(example.source for example in split.valid)
+    for source in sorted({*train, *valid}):
+        yield {"name": source, "trained_on": train[source], "held_out": valid[source]}
+
+
+def _left_out(gathered: ExampleSet) -> Iterator[Mapping[str, object]]:
+    """Count the rows left out by reason, and name the first few."""
+    for reason, count in sorted(gathered.skipped.items()):
+        yield {"reason": reason, "count": count, "rows": gathered.skipped_rows.get(reason, [])}
+
+
+def _left_out_in_training(
+    also_left_out: Mapping[str, tuple[str, ...]],
+) -> Iterator[Mapping[str, object]]:
+    for reason, rows in also_left_out.items():
+        if rows:
+            yield {"reason": reason, "count": len(rows), "rows": list(rows[:NAMED_SKIPS])}
+
+
+def draw_mixture(
+    examples: Iterable[Example], weights: Mapping[str, float], seed: int
+) -> tuple[Example, ...]:
+    """Take each set's examples as often as its weight says.
+
+    Args:
+        examples: The examples of all sets.
+        weights: By the name of the set; 2 takes each example twice, 0.1 a tenth of the examples.
+            Sets without a weight are taken once.
+        seed: Decides which examples a part of a set has.
+
+    Returns:
+        Set after set. A part of a set has as many different relations as possible: one example of
+        each chain of relations, then a second one of each, and so on.
+    """
+    of_set: dict[str, list[Example]] = defaultdict(list)
+    for example in examples:
+        of_set[example.source].append(example)
+    drawn: list[Example] = []
+    for source, members in sorted(of_set.items()):
+        whole, part = divmod(round(weights.get(source, 1.0) * len(members)), len(members))
+        drawn += members * whole
+        drawn += _by_relations(members, f"{seed}/{source}")[:part] if part else ()
+    return tuple(drawn)
+
+
+def _by_relations(members: Sequence[Example], seed: str) -> list[Example]:
+    """Shuffle examples, and put the first of each chain of relations first, then the second."""
+    shuffled = list(members)
+    random.Random(seed).shuffle(shuffled)
+    seen: Counter[tuple[str, ...]] = Counter()
+    ranks = []
+    for example in shuffled:
+        relations = tuple(read_crp(example.target).crp.relations())
+        ranks.append(seen[relations])
+        seen[relations] += 1
+    order = sorted(range(len(shuffled)), key=lambda index: ranks[index])
+    return [shuffled[index] for index in order]
+
+
+Report = Callable[[int], object]
+"""Called with the number of questions that were looked up since the last call."""
+
+
+def suggest_relations(
+    split: Split, graph: Graph, count: int, report: Report = lambda done: None
+) -> Split:
+    """Find relations for the examples that are trained on and those that are held out.
+
+    Args:
+        split: The examples.
+        graph: What they are about; those on the demo graph are looked up there.
+        count: How many relations a question gets, at most.
+        report: Follows the search.
+
+    Raises:
+        ModelError: The retriever is missing or broken.
+        GraphError: The graph does not answer.
+    """
+    examples = (*split.train, *split.valid)
+    on_demo = {each.question for each in examples if each.source == DEMO_SOURCE}
+    found = _find({e.question for e in examples if e.source != DEMO_SOURCE}, graph, count, report)
+    found_on_demo = {}
+    if on_demo:
+        with closing(open_graph()) as demo:
+            found_on_demo = _find(on_demo, demo, count, report)
+
+    def suggest(some: Iterable[Example]) -> tuple[Example, ...]:
+        return tuple(
+            replace(e, relations=(found_on_demo if e.source == DEMO_SOURCE else found)[e.question])
+            for e in some
+        )
+
+    return split._replace(train=suggest(split.train), valid=suggest(split.valid))
+
+
+def _find(
+    questions: Iterable[str], graph: Graph, count: int, report: Report
+) -> dict[str, tuple[str, ...]]:
+    found = {}
+    suggester = RelationSuggester(graph, count)
+    with closing(Resources(graph)) as resources:
+        for question in sorted(questions):
+            topics = likely_topics(resources.linker.link(question))
+            found[question] = suggester.suggest(question, topics)
+            report(1)
+    return found

@@ -1,33 +1,94 @@
-"""The candidates of questions with gold, and how good they are: what a judge learns from.
+"""Train a judge from question sets and a graph, in a folder that can be resumed.
+
+A judge must learn from candidates that are like those it will see: written for questions that the
+writer does not know. So the confidence model is fitted to families of questions that the writer
+was held out from. They are few, but it has few weights. The cross-encoder needs thousands. It does
+not see how likely a path was for the writer, so it may read any question, even one that the writer
+knows: what another writer wrote for it that does not know it (`kbqa train-crp --leave-out-fold`),
+or its gold path, among those that a search of the graph finds. Only the held-out families are kept
+from it, and from the asker, which learns all others.
+
+Source: Wolpert 1992, stacked generalization; fitting the last model to held-out examples is
+blending.
+
+The candidates of questions with gold, and how good they are: what a judge learns from.
 
 Two files. ``pools`` has the texts that the cross-encoder reads, ``features`` what the confidence
 model weighs; the second can only be written when the first has trained a cross-encoder.
+
+Make paths that nearly answer a question, from its gold path.
+
+A writer often misses a condition or stops a hop too early. A judge that never sees the like next to
+the right path does not learn to tell them apart.
+
+Find the gold of the questions that a judge learns from, and divide them.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from shutil import copyfile, copytree
+from typing import Any, NamedTuple, TypeAlias
 
 from kbqa.engine.answer import term_text
+from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.engine import Engine
-from kbqa.engine.evaluation.scores.by_kind import candidate_f1
-from kbqa.engine.files.json_lines import drop_unfinished_line, read_rows
-from kbqa.engine.methods.router.method import RouterKgqa
-from kbqa.engine.methods.router.search.pool import PathPool
+from kbqa.engine.evaluation.scores import candidate_f1
+from kbqa.engine.files import drop_unfinished_line, read_rows
+from kbqa.engine.linking.mentions import LinkingModel
+from kbqa.engine.methods.router import RouterKgqa
 from kbqa.engine.questions.question_sets import Question
 from kbqa.engine.resources import Resources
-from kbqa.engine.running.confidence import describe_tried
-from kbqa.engine.running.execute import Policy
-from kbqa.engine.running.reading import CandidateReader, text_of
-from kbqa.engine.running.tried import Tried, with_first_answers
+from kbqa.engine.running.confidence import (
+    ConfidenceModel,
+    Tried,
+    describe_tried,
+    with_first_answers,
+)
+from kbqa.engine.running.judge import (
+    ASKER_FILES,
+    ASKER_FOLDER,
+    CONFIDENCE_FILE,
+    READER_FOLDER,
+    SETTINGS_FILE,
+    Asker,
+    CandidateReader,
+    CrossEncoder,
+    text_of,
+)
+from kbqa.engine.running.pool import PathPool
+from kbqa.engine.running.precedents import PRECEDENTS_FILE, Precedents
+from kbqa.engine.running.run import Policy
 from kbqa.engine.writing.generate import Candidate, NoPaths
-from kbqa.kb.schema.graph_schema import GraphSchema
+from kbqa.engine.writing.steering import Decoding
+from kbqa.kb.graph import Graph
+from kbqa.kb.schema import GraphSchema
+from kbqa.sparql.crp import Crp
 from kbqa.sparql.errors import EndpointDown, GraphError, InputError
-from kbqa.training.judge.confidence import Judged
-from kbqa.training.judge.reading import Read
+from kbqa.sparql.forms import read_crp, render_crp
+from kbqa.training.data.training_set import (
+    COMPOSED_SOURCE,
+    DEMO_SOURCE,
+    Example,
+    ExampleSet,
+    families_of,
+)
+from kbqa.training.grpo.questions import GoldFinder, find_questions
+from kbqa.training.judge.reading import (
+    Judged,
+    Read,
+    ReadingConfig,
+    Step,
+    fit_confidence,
+    train_asker,
+    train_reading,
+    without_asker,
+)
+from kbqa.training.run import TrainingProgress
 
 Pools: TypeAlias = Sequence[tuple[Question, Sequence[Candidate]]]
 """Questions with gold, each with what was written for it."""
@@ -155,3 +216,266 @@ def _explained(path: Path, number: int) -> Iterator[None]:
         yield
     except (LookupError, TypeError, ValueError) as error:
         raise InputError(f"{path}, line {number}: not a row of candidates ({error!r})") from None
+
+
+POOLS_FILE, FEATURES_FILE = "pools.jsonl", "features.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Reports:
+    """Called with the progress of a run.
+
+    Attributes:
+        begun: With what is begun.
+        pooled: With the number of questions whose candidates have been run since the last call.
+        trained: As the cross-encoder is trained.
+        asker_trained: As the asker is trained.
+    """
+
+    begun: Callable[[str], object] = lambda stage: None
+    pooled: Callable[[int], object] = lambda done: None
+    trained: Callable[[Step], None] = lambda step: None
+    asker_trained: Callable[[TrainingProgress], None] = lambda progress: None
+
+
+class Part(NamedTuple):
+    """Questions on one graph.
+
+    Attributes:
+        read: What the cross-encoder learns to read.
+        held_out: What the writer that will be judged wrote for questions that it does not know,
+            of none of the families in `read`.
+        resources: Graph, names and linker.
+        pool: Searches further candidates; None if only written ones count.
+    """
+
+    read: Pools
+    held_out: Pools
+    resources: Resources
+    pool: PathPool | None
+
+
+def train_judge(
+    parts: Sequence[Part],
+    precedents: Precedents,
+    asker_examples: Sequence[Example],
+    output: Path,
+    config: ReadingConfig,
+    fitted_on: str,
+    reports: Reports | None = None,
+    start: Path | None = None,
+) -> ConfidenceModel:
+    """Train cross-encoder and asker, and fit a confidence model to them, or resume this.
+
+    Args:
+        parts: The questions.
+        precedents: Questions that vote; of none of the families held out.
+        asker_examples: What the asker learns; of none of the families held out.
+        output: The folder: the cross-encoder in ``reader``, the asker in ``asker``, precedents and
+            model beside them.
+        config: How they are trained; one with 0 epochs is kept as it is in `start`.
+        fitted_on: Describes the held-out questions, for reports.
+        reports: Called with the progress.
+        start: Folder of the judge whose cross-encoder and asker to go on from; None for new ones.
+
+    Raises:
+        ModelError: The judge to go on from is missing or does not fit.
+        TrainingError: There is nothing to learn from.
+        GraphError: The graph does not answer.
+    """
+    reports = reports or Reports()
+    reports.begun("running the candidates")
+    texts, features = output / POOLS_FILE, output / FEATURES_FILE
+    for part in parts:
+        runner = PoolRunner(part.resources, part.pool)
+        write_rows(texts, part.read, runner.texts, reports.pooled)
+    if start is not None and not config.epochs:
+        copytree(start / READER_FOLDER, output / READER_FOLDER, dirs_exist_ok=True)
+        copyfile(start / PRECEDENTS_FILE, output / PRECEDENTS_FILE)
+    elif not (output / READER_FOLDER / SETTINGS_FILE).is_file():
+        reports.begun("training the cross-encoder")
+        former = None if start is None else start / READER_FOLDER
+        train_reading(
+            list(read_texts(texts)), output / READER_FOLDER, config, reports.trained, former
+        )
+    if config.epochs:
+        precedents.save(output)
+    _make_asker(asker_examples, output, config, start, reports)
+    encoder, asker = CrossEncoder.load(output / READER_FOLDER), Asker.of(output)
+    reports.begun("reading the candidates of held-out questions")
+    for part in parts:
+        reader = CandidateReader(encoder, precedents, GraphSchema(part.resources.graph), asker)
+        runner = PoolRunner(part.resources, part.pool, reader)
+        write_rows(features, part.held_out, runner.features, reports.pooled)
+    judged = list(read_judged(features))
+    model = fit_confidence(list(map(without_asker, judged)), fitted_on, config.seed)
+    model.save(output / CONFIDENCE_FILE)
+    if asker is not None:
+        model = fit_confidence(judged, fitted_on, config.seed)
+        model.save(output / ASKER_FOLDER / CONFIDENCE_FILE)
+    return model
+
+
+def _make_asker(
+    examples: Sequence[Example],
+    output: Path,
+    config: ReadingConfig,
+    start: Path | None,
+    reports: Reports,
+) -> None:
+    """Train an asker, or copy that of the judge to start from, unless it is there already."""
+    folder = output / ASKER_FOLDER
+    former = None if start is None or Asker.of(start) is None else start / ASKER_FOLDER
+    if (folder / ASKER_FILES[-1]).is_file():
+        return
+    if config.asker_epochs or former is not None:
+        (output / FEATURES_FILE).unlink(missing_ok=True)  # They are of a judge without an asker.
+    if config.asker_epochs:
+        reports.begun("training the asker")
+        train_asker(examples, folder, config, reports.asker_trained, former)
+    elif former is not None:
+        folder.mkdir(exist_ok=True)
+        for name in ASKER_FILES:
+            copyfile(former / name, folder / name)
+
+
+def near_misses(crp: Crp) -> Iterator[Crp]:
+    r"""Yield a CRP without each of its constraints, without its order, and a hop shorter.
+
+    >>> from kbqa.sparql.forms import read_crp, render_crp
+    >>> crp = read_crp("Kenya -> a.b -> a.c\n?x -> a.d = Peru\nlargest ?x -> a.e").crp
+    >>> for one in near_misses(crp):
+    ...     print(render_crp(one).replace("\n", "; "))
+    Kenya -> a.b -> a.c; largest ?x -> a.e
+    Kenya -> a.b -> a.c; ?x -> a.d = Peru
+    Kenya -> a.b
+    """
+    for change in _changes(crp):
+        try:
+            yield change()
+        except ValueError:  # A part that is left needs what was taken.
+            continue
+
+
+def _changes(crp: Crp) -> Iterator[Callable[[], Crp]]:
+    for at in range(len(crp.constraints)):
+        others = crp.constraints[:at] + crp.constraints[at + 1 :]
+        yield partial(replace, crp, constraints=others)
+    if crp.order is not None:
+        yield partial(replace, crp, order=None)
+    if len(crp.path) > 1:
+        kept = tuple(c for c in crp.constraints if isinstance(c.at, int) and c.at < crp.answer)
+        path = crp.path[:-1]
+        yield partial(replace, crp, path=path, constraints=kept, order=None, form="select")
+
+
+Beams = Mapping[str, Sequence[Candidate]]
+"""What was written, by the ids of questions."""
+
+_MADE_SOURCES = (COMPOSED_SOURCE, DEMO_SOURCE)
+
+
+class _Gold(NamedTuple):
+    id: str
+    question: Question
+    paths: Sequence[Candidate]
+
+
+def gather_parts(
+    examples: ExampleSet,
+    files: Sequence[Path],
+    written: Beams,
+    held_out: Beams,
+    resources: Sequence[Resources],
+) -> list[Part]:
+    """Divide the questions that have gold answers on a graph.
+
+    A question that is held out is read by nobody, nor is one of its family, or one that asks the
+    same. What is read is what was written for a question, or else its gold paths, and near misses
+    of these.
+
+    Args:
+        examples: The questions.
+        files: The question sets that they were read from.
+        written: What another writer wrote that does not know the questions.
+        held_out: What the writer that will be judged wrote for those that it does not know.
+        resources: Of the graph that the files are about, and then, if there are questions about
+            it, of the demo graph.
+
+    Raises:
+        InputError: A file is missing or unreadable.
+        GraphError: The graph does not answer.
+    """
+    on, *demo = resources
+    golds = [
+        [*_of_files(examples, files, on), *_of_paths(examples, COMPOSED_SOURCE, on)],
+        *(_of_paths(examples, DEMO_SOURCE, each) for each in demo),
+    ]
+    away = families_of(examples.examples, held_out)
+    embedder, asking = Embedder.load(), LinkingModel.load()
+    return [
+        Part(
+            [
+                (q, [*written.get(id_, paths), *_near_misses(paths)])
+                for id_, q, paths in gold
+                if id_ not in away
+            ],
+            [(q, held_out[id_]) for id_, q, _ in gold if id_ in held_out],
+            each,
+            PathPool(each.graph, embedder, asking),
+        )
+        for gold, each in zip(golds, resources, strict=True)
+    ]
+
+
+def find_precedents(examples: ExampleSet, held_out: Beams, graph: Graph) -> Precedents:
+    """Keep the questions on a graph that are of no family that is held out.
+
+    Args:
+        examples: The questions.
+        held_out: By the ids of the questions that are held out.
+        graph: Has the schema.
+
+    Raises:
+        GraphError: The graph does not answer.
+    """
+    away = families_of(examples.examples, held_out)
+    answered = [
+        (each.question, read_crp(each.target).crp)
+        for each in examples.examples
+        if each.id not in away and each.source not in _MADE_SOURCES
+    ]
+    return Precedents.of(Embedder.load(), GraphSchema(graph), answered)
+
+
+def _of_files(examples: ExampleSet, files: Sequence[Path], resources: Resources) -> list[_Gold]:
+    """Find the gold of questions by their gold queries, or as their records say."""
+    graph = resources.graph
+    finder = GoldFinder(graph, Decoding("graph", graph), "extended", resources.timeout_s)
+    asked = [each for each in examples.examples if each.source not in _MADE_SOURCES]
+    found = find_questions(asked, files, finder, examples)
+    paths = _gold_paths(asked)
+    return [_Gold(id_, question, paths[id_]) for (_, id_), question in sorted(found.items())]
+
+
+def _of_paths(examples: ExampleSet, source: str, resources: Resources) -> list[_Gold]:
+    """Find the gold of questions that were made with their paths, which lead to it."""
+    runner = PoolRunner(resources, None)
+    asked = [each for each in examples.examples if each.source == source]
+    texts = {each.id: each.question for each in asked}
+    paths = _gold_paths(asked)
+    found = {id_: runner.gold(f"{source} {id_}", texts[id_], paths[id_][0]) for id_ in paths}
+    return [_Gold(id_, question, paths[id_]) for id_, question in found.items() if question]
+
+
+def _gold_paths(examples: Iterable[Example]) -> dict[str, list[Candidate]]:
+    paths: dict[str, list[Candidate]] = defaultdict(list)
+    for example in examples:
+        paths[example.id].append(Candidate(example.target, logprob=0.0, tokens=1))
+    return paths
+
+
+def _near_misses(paths: Iterable[Candidate]) -> Iterator[Candidate]:
+    for path in paths:
+        for crp in near_misses(read_crp(path.text).crp):
+            yield Candidate(render_crp(crp), logprob=0.0, tokens=1)

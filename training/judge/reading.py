@@ -8,12 +8,28 @@ be if the graph lacked the facts.
 
 Source: Cao et al. 2007, ListNet; Hu et al. 2022, LoRA; Rajpurkar et al. 2018, SQuAD 2.0, for
 questions without an answer among those that have one.
+
+Fit the confidence model: a logistic regression of candidates' F1 on their outcomes.
+
+The language model must not have been trained on the questions, or its probabilities would be higher
+than they are in use. Only questions whose gold query has answers on the graph count: if the graph
+lacks the facts, no candidate can be right, and there is nothing to learn about which one is.
+
+Source: Platt 1999, "Probabilistic outputs for support vector machines".
+
+Train the asker: an adapter of SmolLM2-135M that asks the question of a path.
+
+It learns the writer's examples the other way round, from the path in words to the question, and so
+how likely a question is, given a path.
+
+Source: Sachan et al. 2022 (UPR), who rank passages by how likely the question is, given each.
 """
 
 import json
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,18 +37,25 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from kbqa.engine.embedding.bert import minilm_folder
-from kbqa.engine.files.json_file import read_json
-from kbqa.engine.running.cross_encoder import (
+from kbqa.engine.evaluation.statistics import calibrate
+from kbqa.engine.files import read_json
+from kbqa.engine.running.confidence import ASKED_LEAD, ConfidenceModel, Features
+from kbqa.engine.running.judge import (
     ADAPTER_FILE,
     MAX_TOKENS,
     SCHEMA_VERSION,
     SETTINGS_FILE,
     AdapterSettings,
+    path_words,
     reader_revision,
 )
-from kbqa.engine.writing.models.base_models import quiet_transformers
-from kbqa.engine.writing.models.precision import mixed_precision
+from kbqa.engine.writing.checkpoint import mixed_precision, quiet_transformers
 from kbqa.sparql.errors import ModelError, TrainingError
+from kbqa.sparql.forms import read_crp
+from kbqa.training.config import ALL_LAYERS, TrainingConfig
+from kbqa.training.data.training_set import Example, Split
+from kbqa.training.run import TrainingProgress
+from kbqa.training.writer import train_adapter
 
 if TYPE_CHECKING:
     import torch
@@ -269,3 +292,141 @@ def _rate(done: float, warmup: float) -> float:
     if done < warmup:
         return done / warmup
     return 0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * done))
+
+
+_L2 = 1.0  # on weights of features scaled to unit variance, in candidates
+_STEPS = 50
+_FOLDS = 5
+_HUNDREDTHS = 100
+
+
+class Judged(NamedTuple):
+    """The candidates of a question, without those that have no answers.
+
+    Attributes:
+        features: Features of each, from `kbqa.engine.running.confidence.describe_tried`.
+        f1: F1 of the answers of each against the gold answers.
+    """
+
+    features: Sequence[Features]
+    f1: Sequence[float]
+
+
+def without_asker(question: Judged) -> Judged:
+    """Leave out the features of a question's candidates that only an asker gives."""
+    return question._replace(
+        features=[
+            {name: value for name, value in each.items() if name != ASKED_LEAD}
+            for each in question.features
+        ]
+    )
+
+
+def fit_confidence(questions: Sequence[Judged], fitted_on: str, seed: int = 42) -> ConfidenceModel:
+    """Fit the model to all questions, and calibrate it by cross-validation.
+
+    Args:
+        questions: At least five, one for each fold.
+        fitted_on: Describes the questions, for reports.
+        seed: Decides the folds.
+
+    Raises:
+        ValueError: There are fewer than five questions.
+    """
+    if len(questions) < _FOLDS:
+        raise ValueError(
+            f"{len(questions)} questions are too few to fit the confidence model; "
+            f"it needs at least {_FOLDS}"
+        )
+    held_out: list[tuple[float, float]] = []
+    best: list[float] = []
+    for question, confidences in zip(questions, cross_validate(questions, seed), strict=True):
+        held_out += zip(confidences, question.f1, strict=True)
+        best.append(max(confidences, default=0.0))
+    best.sort()
+    spread = [best[at * len(best) // _HUNDREDTHS] for at in range(_HUNDREDTHS)]
+    model = _fit(questions)
+    return ConfidenceModel(model.bias, model.weights, fitted_on, calibrate(held_out), spread)
+
+
+def cross_validate(questions: Sequence[Judged], seed: int = 42) -> list[list[float]]:
+    """Compute the confidences of each question's candidates by a model fitted to other folds.
+
+    Args:
+        questions: At least five, one for each fold.
+        seed: Decides the folds.
+    """
+    order = random.Random(seed).sample(range(len(questions)), len(questions))
+    found: list[list[float]] = [[] for _ in questions]
+    for fold in range(_FOLDS):
+        model = _fit(questions[at] for place, at in enumerate(order) if place % _FOLDS != fold)
+        for at in order[fold::_FOLDS]:
+            found[at] = list(map(model.confidence, questions[at].features))
+    return found
+
+
+def _candidates(questions: Iterable[Judged]) -> list[tuple[Features, float]]:
+    return [pair for question in questions for pair in zip(*question, strict=True)]
+
+
+def _fit(questions: Iterable[Judged]) -> ConfidenceModel:
+    """Maximise the likelihood by Newton's method, with a small L2 penalty."""
+    import numpy as np
+
+    candidates = _candidates(questions)
+    names = sorted(set().union(*(features for features, _ in candidates)))
+    x = np.array([[features.get(name, 0.0) for name in names] for features, _ in candidates])
+    f1 = np.array([f1 for _, f1 in candidates])
+    mean, scale = x.mean(axis=0), x.std(axis=0) + 1e-6
+    x = np.column_stack([(x - mean) / scale, np.ones(len(x))])
+    penalty = np.diag([_L2] * len(names) + [0.0])
+    weights = np.zeros(x.shape[1])
+    for _ in range(_STEPS):
+        p = 1 / (1 + np.exp(-x @ weights))
+        gradient = x.T @ (p - f1) + penalty @ weights
+        hessian = (x * (p * (1 - p) + 1e-6)[:, None]).T @ x + penalty
+        weights -= np.linalg.solve(hessian, gradient)
+    slopes = weights[:-1] / scale
+    bias = float(weights[-1] - slopes @ mean)
+    return ConfidenceModel(bias, dict(zip(names, slopes.tolist(), strict=True)))
+
+
+def train_asker(
+    examples: Iterable[Example],
+    folder: Path,
+    config: ReadingConfig,
+    report: Callable[[TrainingProgress], None],
+    start: Path | None = None,
+) -> None:
+    """Train an asker, or resume this in the same folder.
+
+    Args:
+        examples: Questions with their paths; those that are very long are left out.
+        folder: Of the adapter.
+        config: Has the passes over them, and the seed that decides weights and order.
+        report: Called every ten steps.
+        start: Folder of an asker to go on from; None for a new one.
+
+    Raises:
+        ModelError: The base model is missing or broken, or the asker to start from does not fit.
+        TrainingError: The folder holds another run, or there is no example to learn from.
+    """
+    settings = TrainingConfig(
+        start="" if start is None else str(start),
+        epochs=config.asker_epochs,
+        batch_size=16,
+        lora_rank=8,
+        lora_alpha=16,
+        lora_targets=ALL_LAYERS,
+        max_length=160,
+        valid_generate=0,
+        patience=0,
+        seed=config.seed,
+    )
+    train_adapter(Split(tuple(map(_turn_round, examples)), ()), folder, settings, report)
+
+
+def _turn_round(example: Example) -> Example:
+    words = path_words(read_crp(example.target).crp)
+    question = " ".join(example.question.split())
+    return replace(example, question=words, target=question, relations=())

@@ -1,34 +1,96 @@
-"""Look up what is around the topics of training questions, label it, and keep it in a folder.
+"""The settings of a training run of the scorer.
+
+Look up what is around the topics of training questions, label it, and keep it in a folder.
 
 Half of the questions get their gold topics and half those that the linker finds, as drawn by their
 ids: otherwise the scorer would trust topics more than it may when entities are linked.
+
+What the scorer sees of labelled questions, and which of their triples a step takes.
+
+How much of what is right comes early in a ranking of triples.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from kbqa.engine.linking.linker import Linker
-from kbqa.engine.linking.starts import starting_topics
-from kbqa.engine.retrieval.extraction import Caps, extract
-from kbqa.engine.retrieval.retriever import node_texts
-from kbqa.kb.durable import write_safely
+from kbqa.engine.embedding.embedder import Embedder, relation_words
+from kbqa.engine.files import TextCache
+from kbqa.engine.linking.linker import Linker, starting_topics
+from kbqa.engine.retrieval.retriever import (
+    EntityText,
+    RelationInput,
+    Weights,
+    node_columns,
+    node_texts,
+    text_columns,
+)
+from kbqa.engine.retrieval.subgraphs import DISTANCE_ROUNDS as ROUNDS
+from kbqa.engine.retrieval.subgraphs import Caps, encode_distances, extract
 from kbqa.kb.graph import Graph
-from kbqa.kb.schema.graph_schema import GraphSchema
+from kbqa.kb.schema import GraphSchema
+from kbqa.kb.small_files import write_safely
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.forms import read_crp
 from kbqa.training.data.training_set import Example
-from kbqa.training.retriever.gold import NoGold, find_gold
-from kbqa.training.retriever.labelled import (
+from kbqa.training.retriever.labels import (
+    LabelKind,
     Labelled,
+    NoGold,
+    Queries,
+    find_gold,
     has_names,
     label,
     labelled_path,
+    load_labelled,
+    load_names,
     save_labelled,
 )
-from kbqa.training.retriever.queries import Queries
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float32]
+
+
+CHOSEN_BY = 50
+"""The weights with the best recall of gold facts among this many triples are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class RetrieverConfig:
+    """Everything except the examples that decides the result of a training run.
+
+    Attributes:
+        labels: Which triples are right.
+        rounds: Of averaging in the distance encoding; 0 for a scorer without it.
+        relation_input: What the scorer sees of a relation.
+        entity_text: What the scorer sees of the ends of a triple besides their distances.
+        epochs: The most passes over the examples.
+        patience: Stop after this many epochs without improvement.
+        negatives: The most wrong triples of a question in a step: half of them those whose
+            relation is most similar to the question, half drawn by chance.
+        batch_size: Questions in a step.
+        learning_rate: Of Adam.
+        hidden: Width of the hidden layer.
+        seed: Decides the initial weights, the order of the examples, and the draws.
+    """
+
+    labels: LabelKind = "gold"
+    rounds: int = ROUNDS
+    relation_input: RelationInput = "agreement"
+    entity_text: EntityText = "none"
+    epochs: int = 60
+    patience: int = 8
+    negatives: int = 500
+    batch_size: int = 4
+    learning_rate: float = 1e-3
+    hidden: int = 128
+    seed: int = 42
+
 
 TopicKind: TypeAlias = Literal["gold", "linked"]
 
@@ -124,3 +186,228 @@ def drawn_topics(seed: int, example: Example) -> TopicKind:
     """Draw where the topics of a question come from."""
     key = f"{seed}\0{example.source}\0{example.id}"
     return "linked" if hashlib.sha256(key.encode()).digest()[0] % 2 else "gold"
+
+
+_QUESTIONS_A_BATCH = 256
+_NAMES_A_BATCH = 4096
+_ALL = slice(None)
+
+
+class EmbeddedNames(NamedTuple):
+    """The names of the nodes of questions.
+
+    Attributes:
+        vectors: Of all names, each once; the first is zeros, for nodes without a name.
+        places: For the file of each question, the place of each of its nodes in `vectors`.
+    """
+
+    vectors: "NDArray[np.float16]"
+    places: "dict[Path, NDArray[np.int32]]"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Inputs:
+    """A labelled question as the scorer sees it.
+
+    Attributes:
+        labelled: The question.
+        vector: Of the question.
+        vectors: Of the relations of all questions.
+        places: The place of each of its relations in `vectors`.
+        distances: Of each node.
+        right: For each triple whether it is right.
+        names: The vectors of the names of all questions, in float16; the first is zeros. None for
+            a scorer that sees no names.
+        name_places: The place of each of its nodes in `names`.
+    """
+
+    labelled: Labelled
+    vector: "Floats"
+    vectors: "Floats"
+    places: "NDArray[np.int64]"
+    distances: "Floats"
+    right: "NDArray[np.bool_]"
+    names: "NDArray[np.float16] | None" = None
+    name_places: "NDArray[np.int32] | None" = None
+
+    @property
+    def words(self) -> "Floats":
+        """The vector of each relation."""
+        words: Floats = self.vectors[self.places]
+        return words
+
+    def node_columns(
+        self, kind: RelationInput, nodes: "NDArray[np.int64] | slice" = _ALL
+    ) -> "Floats":
+        """Return what the scorer sees of some nodes."""
+        import numpy as np
+
+        names = None
+        if self.names is not None and self.name_places is not None:
+            names = self.names[self.name_places[nodes]].astype(np.float32)
+        return node_columns(self.vector, self.distances[nodes], names, kind)
+
+    def score(self, weights: Weights, config: RetrieverConfig) -> "NDArray[np.float64]":
+        """Score all triples, as the retriever does."""
+        return weights.score(
+            self.vector,
+            text_columns(self.vector, self.words, config.relation_input),
+            self.node_columns(config.relation_input),
+            self.labelled.heads,
+            self.labelled.links,
+            self.labelled.tails,
+        )
+
+    def cosines(self) -> "NDArray[np.float64]":
+        """Compare the relation of each triple with the question."""
+        scores: NDArray[np.float64] = (self.words @ self.vector).astype(float)[self.labelled.links]
+        return scores
+
+    def draw(self, negatives: int, seed: Sequence[int]) -> "NDArray[np.int64]":
+        """Choose triples for a step: all right ones, the most similar wrong ones, and others."""
+        import numpy as np
+
+        right = np.flatnonzero(self.right)
+        wrong = np.flatnonzero(~self.right)
+        if len(wrong) > negatives:
+            ranked = wrong[np.argsort(-self.cosines()[wrong], kind="stable")]
+            near, others = ranked[: negatives // 2], ranked[negatives // 2 :]
+            drawn = np.random.default_rng(seed).choice(
+                others, negatives - len(near), replace=False, shuffle=False
+            )
+            wrong = np.concatenate([near, drawn])
+        return np.concatenate([right, wrong])
+
+
+def embed_names(
+    paths: Sequence[Path],
+    embedder: Embedder,
+    cache: TextCache,
+    report: Callable[[int, int], None] = lambda done, of: None,
+) -> EmbeddedNames:
+    """Embed the names of the nodes of questions, each name once.
+
+    Args:
+        paths: Files of labelled questions with names.
+        embedder: Embeds names.
+        cache: Where vectors are kept, in float16: embedding them takes long.
+        report: Called after each part with how many names are embedded, and of how many.
+    """
+    import numpy as np
+
+    place: dict[str | None, int] = {None: 0}
+    places = {
+        path: np.array(
+            [place.setdefault(name, len(place)) for name in load_names(path) or ()], dtype=np.int32
+        )
+        for path in paths
+    }
+    names = [name for name in place if name is not None]
+    vectors = np.zeros((len(place), embedder.embed(["a"]).shape[1]), dtype=np.float16)
+    # Of similar length together, because a batch takes as long as its longest text.
+    order = sorted(range(len(names)), key=lambda at: (len(names[at]), names[at]))
+    for start in range(0, len(order), _NAMES_A_BATCH):
+        batch = order[start : start + _NAMES_A_BATCH]
+        texts = [names[at] for at in batch]
+        kept = cache.read(texts)
+        if new := [text for text in texts if text not in kept]:
+            rows = embedder.embed(new).astype(np.float16)
+            made = {text: row.tobytes() for text, row in zip(new, rows, strict=True)}
+            cache.write(made)
+            kept |= made
+        for at, text in zip(batch, texts, strict=True):
+            vectors[at + 1] = np.frombuffer(kept[text], dtype=np.float16)
+        report(start + len(batch), len(order))
+    return EmbeddedNames(vectors, places)
+
+
+def make_inputs(
+    paths: Sequence[Path],
+    embedder: Embedder,
+    config: RetrieverConfig,
+    names: EmbeddedNames | None = None,
+) -> list[Inputs]:
+    """Read labelled questions, embed questions and relations, and encode distances.
+
+    Args:
+        paths: The files of the questions.
+        embedder: Embeds questions and relations.
+        config: Of the run.
+        names: Of their nodes, for a scorer that sees names.
+    """
+    import numpy as np
+
+    examples = [load_labelled(path) for path in paths]
+    relations = sorted({relation for each in examples for relation in each.relations})
+    vectors = embedder.recall([relation_words(relation) for relation in relations])
+    place = {relation: at for at, relation in enumerate(relations)}
+    made = []
+    for start in range(0, len(examples), _QUESTIONS_A_BATCH):
+        batch = examples[start : start + _QUESTIONS_A_BATCH]
+        questions = embedder.embed([each.question for each in batch])
+        files = paths[start : start + _QUESTIONS_A_BATCH]
+        for one, path, question in zip(batch, files, questions, strict=True):
+            made.append(
+                Inputs(
+                    labelled=one,
+                    vector=question,
+                    vectors=vectors,
+                    places=np.array([place[each] for each in one.relations], dtype=np.int64),
+                    distances=encode_distances(
+                        one.heads, one.tails, one.nodes, one.topics, config.rounds
+                    ),
+                    right=one.stated >= 0 if config.labels == "gold" else one.shortest,
+                    names=names.vectors if names else None,
+                    name_places=names.places[path] if names else None,
+                )
+            )
+    return made
+
+
+CUTOFFS = (10, 25, 50, 100, 200)
+"""How many triples are read."""
+
+
+class Recalls(NamedTuple):
+    """Measures of one question, for each number of triples read; all in [0, 1].
+
+    Attributes:
+        triples: The share of gold facts that these triples state.
+        path: 1 if they state all facts of one way in which the gold query matches, else 0.
+        answers: The share of answers that are an end of one of them.
+    """
+
+    triples: tuple[float, ...]
+    path: tuple[float, ...]
+    answers: tuple[float, ...]
+
+
+def measure_recall(
+    scores: "NDArray[np.float64]", labelled: Labelled, cutoffs: tuple[int, ...] = CUTOFFS
+) -> Recalls:
+    """Measure a ranking; of equal scores, the triple that comes first in the subgraph is first.
+
+    Args:
+        scores: Of each triple; the highest is read first.
+        labelled: What is right.
+        cutoffs: How many triples are read.
+    """
+    import numpy as np
+
+    rank = np.empty(len(scores))
+    rank[np.argsort(-scores, kind="stable")] = np.arange(len(scores))
+    # One more place, which -1 finds: the padding of `matches`, and answers out of sight.
+    of_fact = np.full(labelled.facts + 1, np.inf)
+    is_gold = labelled.stated >= 0
+    np.minimum.at(of_fact, labelled.stated[is_gold], rank[is_gold])
+    of_fact[-1] = -1
+    of_match = of_fact[labelled.matches].max(axis=1)
+    of_node = np.full(labelled.nodes + 1, np.inf)
+    np.minimum.at(of_node, labelled.heads, rank)
+    np.minimum.at(of_node, labelled.tails, rank)
+    of_answer = of_node[labelled.answers]
+    return Recalls(
+        tuple(float((of_fact[:-1] < cutoff).mean()) for cutoff in cutoffs),
+        tuple(float(of_match.min() < cutoff) for cutoff in cutoffs),
+        tuple(float((of_answer < cutoff).mean()) for cutoff in cutoffs),
+    )

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kbqa.engine.cli import main
-from kbqa.engine.files.manifest import claimed
+from kbqa.engine.files import claimed
 from kbqa.engine.writing.model_choice import ModelChoice
 from kbqa.sparql.errors import GraphError, ModelError, SpendingLimitReached
 
@@ -68,7 +68,7 @@ def _workers() -> set[str]:
         child
         for file in children
         for child in file.read_text().split()
-        if b"kb/store/worker_process.py" in Path(f"/proc/{child}/cmdline").read_bytes()
+        if b"kb/worker_process.py" in Path(f"/proc/{child}/cmdline").read_bytes()
     }
 
 

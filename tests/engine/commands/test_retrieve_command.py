@@ -9,9 +9,9 @@ from click.testing import CliRunner, Result
 
 from kbqa.engine.cli import main
 from kbqa.engine.engine import Engine
-from kbqa.engine.files.manifest import claimed
+from kbqa.engine.files import claimed
 from kbqa.kb.open import open_graph
-from kbqa.kb.store.oxigraph import OxigraphStore
+from kbqa.kb.store import OxigraphStore
 from kbqa.sparql.errors import QueryTimeout
 
 pytestmark = pytest.mark.usefixtures("embedder")

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbqa.engine.display.layout import Drawing, Edge, Node, lay_out
-from kbqa.engine.display.svg import draw_evidence
+from kbqa.engine.display.drawing import Drawing, Edge, Node, draw_evidence, lay_out
 
 KENYA = ("m.0kenya", "Kenya")
 NAIROBI = ("m.0nairobi", "Nairobi")

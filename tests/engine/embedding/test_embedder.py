@@ -11,7 +11,7 @@ import pytest
 
 from kbqa.engine.embedding.bert import MINILM
 from kbqa.engine.embedding.embedder import Embedder, relation_words
-from kbqa.engine.files.text_cache import TextCache
+from kbqa.engine.files import TextCache
 from kbqa.sparql.errors import ModelError
 
 if TYPE_CHECKING:

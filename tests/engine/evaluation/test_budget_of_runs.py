@@ -9,7 +9,7 @@ import pytest
 from kbqa.engine.chat.model import Message
 from kbqa.engine.engine import Engine
 from kbqa.engine.evaluation.evaluate import EvaluationConfig, evaluate
-from kbqa.engine.evaluation.runs.rows import Row
+from kbqa.engine.evaluation.rows import Row
 from kbqa.engine.questions.question_sets import read_questions
 from kbqa.kb.graph import Graph
 

@@ -1,18 +1,34 @@
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+from made_runs import make_failed_row, make_row, write_run
 
+from kbqa.engine.chat.model import ChatModel
+from kbqa.engine.cli import main
 from kbqa.engine.engine import Engine
-from kbqa.engine.evaluation.evaluate import EvaluationConfig, evaluate
-from kbqa.engine.evaluation.reports.breakdowns import score_tiers
-from kbqa.engine.evaluation.runs.rows import Row, read_row
+from kbqa.engine.evaluation.breakdowns import score_tiers
+from kbqa.engine.evaluation.evaluate import (
+    FORMS,
+    EvaluationConfig,
+    RunProgress,
+    evaluate,
+    record_beams,
+    record_graph,
+    record_method,
+    record_model,
+    record_questions,
+)
+from kbqa.engine.evaluation.rows import Row, read_row
+from kbqa.engine.evaluation.scores import METRICS
 from kbqa.engine.questions.question_sets import read_questions
-from kbqa.engine.writing.beam_files import read_beams
-from kbqa.engine.writing.generate import Candidate
+from kbqa.engine.writing.generate import Candidate, read_beams
+from kbqa.engine.writing.model_choice import ModelChoice
+from kbqa.kb.endpoint import SparqlEndpoint
 from kbqa.kb.graph import Graph
 from kbqa.sparql.errors import InputError, ModelError, SpendingLimitReached
 
@@ -353,3 +369,152 @@ def test_a_method_without_paths_has_rows_with_its_steps_and_no_time_for_writing(
     assert (row.decisions, row.queries) == (1, 0)
     assert row.scores is not None
     assert row.scores.f1 == 1.0
+
+
+def test_a_question_file_is_known_by_its_content(tmp_path: Path) -> None:
+    first, moved = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    for path in (first, moved):
+        path.write_text("{}")
+    a, b = (record_questions(path, None, 42) for path in (first, moved))
+    assert a.settings == b.settings
+    assert (a.notes, b.notes) == ({"questions": str(first)}, {"questions": str(moved)})
+    moved.write_text("{} ")
+    assert record_questions(moved, None, 42).settings != a.settings
+
+
+def test_a_seed_decides_only_where_a_sample_is_drawn(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.touch()
+    assert record_questions(path, None, 1) == record_questions(path, None, 2)
+    assert record_questions(path, 5, 1) != record_questions(path, 5, 2)
+
+
+def test_a_store_is_known_by_what_it_was_loaded_from(graph: Graph, small_store: Path) -> None:
+    recorded = record_graph(graph, 5.0)
+    assert recorded.settings["endpoint"] is None
+    store = recorded.settings["store"]
+    assert isinstance(store, dict)
+    assert set(store) == {"versions", "rules_sha256", "languages", "dumps_sha256"}
+    assert [len(digest) for digest in store["dumps_sha256"]] == [64]
+    assert recorded.notes["graph"] == f"store {small_store}"
+    json.dumps(recorded.notes)
+
+
+def test_an_endpoint_is_known_by_its_url() -> None:
+    recorded = record_graph(SparqlEndpoint("http://a/sparql"), 5.0)
+    assert recorded.settings == {
+        "store": None,
+        "endpoint": "endpoint http://a/sparql",
+        "timeout_s": 5.0,
+    }
+
+
+def test_candidates_are_told_with_what_made_them(tmp_path: Path) -> None:
+    path = tmp_path / "beams.jsonl"
+    path.write_text("{}\n")
+    assert record_beams(path).notes == {"beams": str(path), "beams_manifest": None}
+    (tmp_path / "beams.manifest.json").write_text('{"model": "a"}')
+    assert record_beams(path).notes["beams_manifest"] == {"model": "a"}
+    assert record_beams(None).settings == {"beams_sha256": None}
+    (tmp_path / "beams.manifest.json").write_text("{")
+    with pytest.raises(InputError, match="cannot be read"):
+        record_beams(path)
+
+
+def test_a_call_budget_is_recorded_where_there_is_one(graph: Graph, scripted) -> None:
+    with Engine(graph, scripted()) as engine:
+        limited = record_method(engine.method, None, 5).settings
+        free = record_method(engine.method, None).settings
+        other = record_method(engine.method, None, unsure_below=0.5).settings
+    assert limited == {**free, "call_budget": 5}
+    assert other == {**free, "unsure_below": 0.5}
+
+
+def test_the_general_model_is_recorded_where_it_decides(
+    graph: Graph, scripted_chat: Callable[[], ChatModel]
+) -> None:
+    for chooser, named in (("llm", "scripted chat"), ("random", None)):
+        with Engine(graph, chat=scripted_chat(), method="bpc", chooser=chooser) as engine:
+            recorded = record_method(engine.method, None, None, "scripted chat").settings["method"]
+        assert isinstance(recorded, dict)
+        assert recorded.get("general_model") == named
+
+
+def test_a_model_that_is_not_loaded_decides_nothing(tmp_path: Path) -> None:
+    choice = ModelChoice(None, tmp_path, 5, "schema")
+    recorded = record_model(choice, "model + adapter 0a1b") | record_beams(None)
+    assert recorded.settings == {
+        "model": "model + adapter 0a1b",
+        "n": 5,
+        "decoding": "schema",
+        "beams_sha256": None,
+    }
+    assert recorded.notes["adapter"] == str(tmp_path)
+    assert record_model(choice, None).settings == {"model": None, "n": None, "decoding": None}
+
+
+PREDICTED = [
+    make_row("a", ["m.1", "m.2", "m.1"]),
+    make_row("b", ["m.1", "m.2"], count=36),
+    make_row("c", boolean=False),
+    make_row("d"),
+    make_failed_row("e"),
+]
+VALUES = {"a": ["m.1", "m.2"], "b": ["36"], "c": ["false"], "d": []}
+EXPECTED = {
+    "webqsp": [{"QuestionId": id_, "Answers": values} for id_, values in VALUES.items()],
+    "cwq": [
+        {"ID": "a", "answer": "name of m.1"},
+        {"ID": "b", "answer": "36"},
+        {"ID": "c", "answer": "false"},
+        {"ID": "d", "answer": ""},
+        {"ID": "e", "answer": ""},
+    ],
+    "grailqa": {
+        id_: {"logical_form": "", "answer": values} for id_, values in {**VALUES, "e": []}.items()
+    },
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_answers_are_written_as_the_official_scripts_read_them(form: str, tmp_path: Path) -> None:
+    run = write_run(tmp_path, PREDICTED)
+    done = CliRunner().invoke(main, ["report", str(run), "--predictions", form])
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert json.loads(done.stdout) == EXPECTED[form]
+
+
+def test_names_are_in_lower_case_for_cwq(tmp_path: Path) -> None:
+    row = make_row("a", ["m.1"])
+    row["answers"][0]["name"] = " Genève "
+    run = write_run(tmp_path, [row])
+    done = CliRunner().invoke(main, ["report", str(run), "--predictions", "cwq"])
+    assert json.loads(done.stdout) == [{"ID": "a", "answer": "genève"}]
+
+
+def _row(f1: float | None, general_calls: int | None) -> Row:
+    if general_calls is None:
+        return Row.model_validate(make_failed_row("a"))
+    scores = None if f1 is None else {**dict.fromkeys(METRICS, 0.0), "f1": f1, "hit": float(f1 > 0)}
+    usage = {"general": {"calls": general_calls}}
+    return Row.model_validate(make_row("a", scores=scores, usage=usage))
+
+
+def test_nothing_is_known_before_the_first_row() -> None:
+    progress = RunProgress(3)
+    assert progress.left == 3
+    assert progress.figures()["F1"] == "0.000"
+
+
+def test_rows_are_added_up() -> None:
+    progress = RunProgress(6)
+    for row in (_row(0.5, 2), _row(1.0, 0), _row(None, 0), _row(0.0, None)):
+        progress.add(row)
+    assert progress.left == 3
+    assert progress.figures() == {
+        "n": "3",
+        "F1": "0.500",
+        "hit": "0.667",
+        "errors": "1",
+        "general calls": "0.50",
+    }

@@ -19,10 +19,9 @@ from misbehaving_server import Answer, MisbehavingServer
 from kbqa.engine.cli import main
 from kbqa.engine.engine import Engine
 from kbqa.engine.evaluation.evaluate import EvaluationConfig, evaluate
-from kbqa.engine.evaluation.runs.rows import Row, read_row
+from kbqa.engine.evaluation.rows import Row, read_row
 from kbqa.engine.questions.question_sets import read_questions
-from kbqa.engine.writing.beam_files import read_beams
-from kbqa.engine.writing.generate import SavedBeams
+from kbqa.engine.writing.generate import SavedBeams, read_beams
 from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph
 from tools.graph_servers import MissingServer, oxigraph_server
@@ -355,6 +354,6 @@ def _workers() -> list[int]:
     for file in Path(f"/proc/{os.getpid()}/task").glob("*/children"):
         for child in file.read_text().split():
             with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
-                if b"kb/store/worker_process.py" in Path(f"/proc/{child}/cmdline").read_bytes():
+                if b"kb/worker_process.py" in Path(f"/proc/{child}/cmdline").read_bytes():
                     found.append(int(child))
     return found

@@ -7,7 +7,7 @@ from kbqa.engine.linking.linker import Linker
 from kbqa.kb.loading.load import load_freebase
 from kbqa.kb.names.search import Names, open_names
 from kbqa.kb.open import open_graph
-from kbqa.kb.store.oxigraph import OxigraphStore
+from kbqa.kb.store import OxigraphStore
 from kbqa.sparql.errors import QueryTimeout
 
 

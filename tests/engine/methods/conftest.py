@@ -1,16 +1,21 @@
-"""Ask one question of a method over the small graph, with a scripted model, embedder or chance."""
+"""Ask one question of a method over the small graph, with a scripted model, embedder or chance.
+
+What tests of TRACE stand on.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from trace_script import AskTrace
 
 from kbqa.engine.answer import Answer
+from kbqa.engine.asked import ChooserName
 from kbqa.engine.chat.model import Message
+from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.engine import Engine
-from kbqa.engine.method import ChooserName
-from kbqa.engine.methods.modules import make_method
+from kbqa.engine.methods.options import make_method
 from kbqa.engine.resources import Resources
 from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph
@@ -54,3 +59,18 @@ def ask_by(small_graph: Graph, scripted_chat: Any) -> Callable[..., tuple[Answer
             return engine.ask(question, topics), chat
 
     return asking
+
+
+@pytest.fixture(scope="session")
+def ask_trace(embedder: Embedder, scripted_chat: Any) -> AskTrace:
+    """Ask a question of TRACE."""
+    return AskTrace(embedder, scripted_chat)
+
+
+@pytest.fixture(scope="module")
+def uganda(demo: Graph) -> Entity:
+    """Its mid is minted, so it is looked up."""
+    query = 'SELECT ?x { ?x ns:type.object.name "Uganda"@en . ?x ns:location.country.capital ?y }'
+    [[mid]] = demo.select(query).rows
+    assert isinstance(mid, str)
+    return Entity("Uganda", mid)

@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 
 from kbqa.engine.answer import Answer
-from kbqa.engine.deciding.answering import Said
-from kbqa.engine.deciding.direct import answer_directly
-from kbqa.engine.deciding.session import Found, Walkers
+from kbqa.engine.asked import Asked, Budget, ChooserName
+from kbqa.engine.deciding.session import Found, Said, Walkers
 from kbqa.engine.engine import Engine
-from kbqa.engine.exploring.walks import Walk
-from kbqa.engine.method import Asked, Budget, ChooserName
-from kbqa.engine.methods.modules import make_method
+from kbqa.engine.graph_walk import Walk
+from kbqa.engine.methods.direct import answer_directly
+from kbqa.engine.methods.options import make_method
 from kbqa.engine.resources import Resources
 from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from kbqa.engine.methods.settings import describe_settings, read_settings
-from kbqa.engine.retrieval.kernels import LONGEST, WALKS, find_kernels
-from kbqa.engine.retrieval.pooling import pool, select_triples
-from kbqa.engine.retrieval.pooling_settings import (
+from kbqa.engine.methods.options import describe_settings, read_settings
+from kbqa.engine.retrieval.pooling import (
+    LONGEST,
+    WALKS,
     KernelName,
     Mechanism,
     Pooling,
@@ -25,6 +25,9 @@ from kbqa.engine.retrieval.pooling_settings import (
     Smoothing,
     Sources,
     Weight,
+    find_kernels,
+    pool,
+    select_triples,
 )
 from kbqa.sparql.errors import InputError
 

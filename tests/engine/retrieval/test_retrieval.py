@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kbqa.engine.asked import Clock
 from kbqa.engine.embedding.embedder import Embedder
-from kbqa.engine.method import Clock
-from kbqa.engine.retrieval.pooling_settings import PoolingSettings
+from kbqa.engine.retrieval.pooling import PoolingSettings
 from kbqa.engine.retrieval.retrieval import (
     RetrievedTriple,
     TripleScorer,
@@ -15,9 +15,9 @@ from kbqa.engine.retrieval.retrieval import (
     number_facts,
     retrieve,
 )
-from kbqa.engine.retrieval.subgraph import Subgraph
+from kbqa.engine.retrieval.subgraphs import Subgraph
 from kbqa.kb.open import open_graph
-from kbqa.kb.schema.graph_schema import GraphSchema
+from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.terms import LiteralTerm
 
 pytest.importorskip("sentence_transformers", reason="needs the lm extra")

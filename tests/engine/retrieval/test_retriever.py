@@ -1,14 +1,42 @@
+"""Relations that are suggested to the writer."""
+
+import json
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kbqa.engine.embedding.embedder import Embedder, relation_words
-from kbqa.engine.files.json_file import read_json
-from kbqa.engine.retrieval.retriever import NameVectors, Retriever, cosine_scores, node_texts
-from kbqa.engine.retrieval.scorer import SCHEMA_VERSION, SHIPPED_SCORER, ScorerCard, Weights
-from kbqa.engine.retrieval.subgraph import Subgraph
+from kbqa.engine.files import read_json
+from kbqa.engine.linking.linker import Linker
+from kbqa.engine.retrieval.retriever import (
+    SCHEMA_VERSION,
+    SHIPPED_SCORER,
+    NameVectors,
+    RelationInput,
+    RelationSuggester,
+    Retriever,
+    ScorerCard,
+    Weights,
+    best_relations,
+    cosine_scores,
+    load_scorer,
+    node_columns,
+    node_texts,
+    save_scorer,
+    text_columns,
+)
+from kbqa.engine.retrieval.subgraphs import Subgraph
+from kbqa.kb.graph import Graph
+from kbqa.kb.names.search import open_names
+from kbqa.kb.open import open_graph
+from kbqa.kb.schema import GraphSchema
+from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import ModelError
 from kbqa.sparql.terms import LiteralTerm
 
@@ -158,3 +186,155 @@ def test_the_vectors_of_the_names_last_used_are_kept(embedder: Embedder) -> None
     vectors.recall(["b"])
     assert embedded == ["a", "b", "c", "b"]
     assert vectors.recall([]).shape == (0, 384)
+
+
+CARD = ScorerCard("some model", 1, "agreement", "gold", {"webqsp.train": 7}, {"a": "b"}, {"c": 0.5})
+DIMENSIONS, HIDDEN, DISTANCES = 4, 6, 6
+
+
+def random_weights(
+    seed: int, kind: RelationInput = "agreement", sees_names: bool = False
+) -> Weights:
+    of_text = DIMENSIONS if kind == "words" else 2 * DIMENSIONS + 1
+    of_node = DISTANCES + of_text + 1 if sees_names else DISTANCES
+    draw = np.random.default_rng(seed)
+    shapes = [(DIMENSIONS, HIDDEN), (of_text, HIDDEN), *[(of_node, HIDDEN)] * 2]
+    return Weights(*(draw.normal(size=s).astype(np.float32) for s in [*shapes, HIDDEN, HIDDEN, 1]))
+
+
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(0, 40),
+    st.sampled_from(["words", "agreement"]),
+    st.booleans(),
+)
+def test_the_factored_first_layer_is_the_plain_one(
+    seed: int, triples: int, kind: RelationInput, sees_names: bool
+) -> None:
+    draw = np.random.default_rng(seed)
+    question = draw.normal(size=DIMENSIONS).astype(np.float32)
+    words = draw.normal(size=(5, DIMENSIONS)).astype(np.float32)
+    distances = draw.random((7, DISTANCES), dtype=np.float32)
+    heads, tails = draw.integers(0, 7, (2, triples), dtype=np.int32)
+    links = draw.integers(0, 5, triples, dtype=np.int32)
+    weights = random_weights(seed, kind, sees_names)
+    names = draw.normal(size=(7, DIMENSIONS)).astype(np.float32) if sees_names else None
+    columns = text_columns(question, words, kind)
+    nodes = node_columns(question, distances, names, kind)
+    found = weights.score(question, columns, nodes, heads, links, tails)
+    first = np.concatenate([weights.question, weights.relation, weights.head, weights.tail])
+    for at, score in enumerate(found):
+        ends = (nodes[heads[at]], nodes[tails[at]])
+        seen = np.concatenate([question, columns[links[at]], *ends])
+        hidden = np.maximum(seen @ first + weights.bias, 0)
+        odds = float(hidden @ weights.output + weights.output_bias[0])
+        plain = 1 / (1 + np.exp(-odds))
+        assert score == pytest.approx(plain, abs=1e-5)
+    assert found.dtype == np.float64
+    assert ((found > 0) & (found < 1)).all()
+
+
+def test_the_agreement_of_a_relation_ends_with_the_cosine() -> None:
+    question = np.array([0.6, 0.8], dtype=np.float32)
+    words = np.array([[1, 0], [0.6, 0.8]], dtype=np.float32)
+    assert text_columns(question, words, "words") is words
+    assert text_columns(question, words, "agreement")[:, -1] == pytest.approx([0.6, 1])
+
+
+def test_a_node_without_a_name_is_marked() -> None:
+    question = np.array([0.6, 0.8], dtype=np.float32)
+    distances = np.array([[0.5], [0.25]], dtype=np.float32)
+    names = np.array([[1, 0], [0, 0]], dtype=np.float32)
+    assert node_columns(question, distances, None, "words") is distances
+    assert node_columns(question, distances, names, "words").tolist() == [
+        [0.5, 1, 0, 0],
+        [0.25, 0, 0, 1],
+    ]
+    found = node_columns(question, distances, names, "agreement")
+    assert found.dtype == np.float32
+    assert found[0].tolist() == pytest.approx([0.5, 1, 0, 0.6, 0, 0.6, 0])
+
+
+def test_the_card_of_a_first_scorer_says_that_it_sees_no_names(tmp_path: Path) -> None:
+    save_scorer(tmp_path / "some.json", random_weights(1), CARD)
+    record = json.loads((tmp_path / "some.json").read_text())
+    assert record.pop("entity_text") == "none"
+    (tmp_path / "some.json").write_text(json.dumps(record))
+    assert load_scorer(tmp_path / "some.json")[1].entity_text == "none"
+
+
+def test_an_unknown_kind_of_entity_text_is_an_error(tmp_path: Path) -> None:
+    save_scorer(tmp_path / "some.json", random_weights(1), CARD)
+    record = json.loads((tmp_path / "some.json").read_text()) | {"entity_text": "types"}
+    (tmp_path / "some.json").write_text(json.dumps(record))
+    with pytest.raises(ModelError, match=r"entity_text: .*'none' or 'name'"):
+        load_scorer(tmp_path / "some.json")
+
+
+def test_a_scorer_is_read_as_it_was_written_but_for_float16(tmp_path: Path) -> None:
+    weights = random_weights(1)
+    save_scorer(tmp_path / "some.json", weights, CARD)
+    found, card = load_scorer(tmp_path / "some.json")
+    assert card == CARD
+    for name in Weights.__slots__:
+        assert getattr(found, name) == pytest.approx(getattr(weights, name), rel=1e-3, abs=1e-6)
+        assert getattr(found, name).dtype == np.float32
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["some.json", "some.safetensors"]
+
+
+@pytest.mark.parametrize("broken", ["missing", "cut short", "other weights"])
+def test_a_scorer_without_its_weights_is_an_error(broken: str, tmp_path: Path) -> None:
+    from safetensors.numpy import save_file
+
+    save_scorer(tmp_path / "some.json", random_weights(1), CARD)
+    file = tmp_path / "some.safetensors"
+    if broken == "missing":
+        file.unlink()
+    elif broken == "cut short":
+        file.write_bytes(file.read_bytes()[:100])
+    else:
+        save_file({"question": np.zeros(3)}, file)
+    with pytest.raises(ModelError, match=r"cannot read the scorer: .*some\.safetensors"):
+        load_scorer(tmp_path / "some.json")
+
+
+def test_another_version_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "some.json").write_text(json.dumps({"schema_version": 99}))
+    with pytest.raises(ModelError, match="schema_version 99"):
+        load_scorer(tmp_path / "some.json")
+
+
+CAPITAL, USED = "location.country.capital", "location.country.currency_used"
+COUNTRIES_USED, GENDER = "finance.currency.countries_used", "people.person.gender"
+
+
+def test_a_relation_is_as_good_as_its_best_triple_and_comes_under_its_better_name(
+    small_store: Path,
+) -> None:
+    relations = (COUNTRIES_USED, CAPITAL, USED, GENDER)
+    links = np.array([0, 1, 1, 2, 3], dtype=np.int32)
+    ends = np.zeros(5, dtype=np.int32)
+    subgraph = Subgraph(("m.03_r3",), relations, ends, links, ends, topics=1)
+    scores = np.array([0.2, 0.1, 0.9, 0.3, 0.3])
+    with open_graph(small_store) as graph:
+        found = best_relations(subgraph, scores, GraphSchema(graph))
+    assert found == (CAPITAL, USED, GENDER)
+
+
+@pytest.mark.parametrize(
+    ("question", "wanted"),
+    [("what is the capital of jamaica?", CAPITAL), ("what money is used in jamaica?", USED)],
+)
+def test_what_the_question_asks_for_comes_first(demo: Graph, question: str, wanted: str) -> None:
+    with closing(open_names(demo)) as names:
+        best = Linker(demo, names).link(question)[0]
+    topics = [Entity(best.name, best.mid)]
+    first, *others = RelationSuggester(demo, 4).suggest(question, topics)
+    assert first == wanted
+    assert len(others) == 3
+
+
+def test_without_a_topic_nothing_is_suggested(demo: Graph) -> None:
+    suggester = RelationSuggester(demo, 4)
+    assert suggester.suggest("what is the capital?", []) == ()
+    assert suggester.suggest("what is the capital?", [Entity("Nowhere", "m.0nowhere")]) == ()

@@ -7,9 +7,9 @@ from kbqa.engine.running.evidence import PROVEN_ANSWERS, find_evidence
 from kbqa.kb.graph import Graph
 from kbqa.kb.names.search import open_names
 from kbqa.kb.open import open_graph
-from kbqa.sparql.compiler.compile import compile_crp
+from kbqa.sparql.compile import compile_crp
 from kbqa.sparql.crp import Compare, Constraint, Crp, Entity, Hop, IsEntity, Order
-from kbqa.sparql.forms.english import describe_crp
+from kbqa.sparql.english import describe_crp
 from kbqa.sparql.terms import LiteralTerm, Term
 
 JUSTIN, JAXON, JAMAICA = "m.06w2sn5", "m.0gxnnwq", "m.03_r3"

@@ -1,12 +1,14 @@
+"""Where a query starts: at the constraint that leaves the least to join."""
+
 from collections.abc import Iterator
 
 import pytest
 
-from kbqa.engine.running.join_start import choose_start
+from kbqa.engine.running.run import choose_start
 from kbqa.kb.graph import Graph
 from kbqa.kb.loading.load import load_freebase
 from kbqa.kb.open import open_graph
-from kbqa.sparql.compiler.compile import compile_crp
+from kbqa.sparql.compile import compile_crp
 from kbqa.sparql.crp import Constraint, Crp, Entity, Fork, Hop, IsEntity, Step, Way
 from kbqa.sparql.terms import iri
 

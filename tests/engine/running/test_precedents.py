@@ -12,7 +12,7 @@ from kbqa.engine.running.precedents import (
     without_names,
 )
 from kbqa.kb.graph import Graph
-from kbqa.kb.schema.graph_schema import GraphSchema
+from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import Crp
 from kbqa.sparql.errors import ModelError
 from kbqa.sparql.forms import read_crp

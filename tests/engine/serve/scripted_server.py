@@ -18,12 +18,10 @@ import httpx
 import uvicorn
 
 from kbqa.engine.engine import Engine
-from kbqa.engine.serve.access.guard import Access
-from kbqa.engine.serve.app import make_app
-from kbqa.engine.serve.metrics import Metrics
-from kbqa.engine.serve.server import run_server
+from kbqa.engine.serve.app import make_app, run_server
+from kbqa.engine.serve.guard import Access, Metrics
+from kbqa.engine.serve.served import Settings
 from kbqa.engine.serve.service import Service
-from kbqa.engine.serve.settings import Settings
 from kbqa.engine.writing.generate import Candidate, Progress, Request
 from kbqa.kb.open import open_graph
 

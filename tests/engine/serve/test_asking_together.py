@@ -18,7 +18,7 @@ httpx = pytest.importorskip("httpx", reason="needs the serve extra")
 @pytest.fixture
 def held(running, small_store):
     """A server whose model writes only when it is let, for a queue of two."""
-    from kbqa.engine.serve.settings import Settings
+    from kbqa.engine.serve.served import Settings
 
     with running(small_store, Settings(queue=2, batch_size=2, deadline_s=20)) as started:
         started.model.may_write.clear()
@@ -139,7 +139,7 @@ def test_one_who_never_reads_holds_up_nobody(held) -> None:
 
 
 def test_a_body_that_never_ends_is_given_up(held, monkeypatch) -> None:
-    from kbqa.engine.serve.access import guard
+    from kbqa.engine.serve import guard
 
     monkeypatch.setattr(guard, "BODY_TIMEOUT_S", 0.2)
     host, port = held.url.removeprefix("http://").split(":")

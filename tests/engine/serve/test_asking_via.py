@@ -14,9 +14,9 @@ import pytest
 from click.testing import CliRunner, Result
 from misbehaving_server import misbehaving_server
 
-from kbqa.engine.answer_lines import answer_lines, literal_forms
+from kbqa.engine.answer import answer_lines, literal_forms
 from kbqa.engine.cli import main
-from kbqa.engine.commands.terminal.screen import PAPER
+from kbqa.engine.commands.screen import PAPER
 
 MONEY = "what is jamaican money called?"
 CAPITAL = "capital of jamaica?"
@@ -215,7 +215,7 @@ def test_odd_letters_of_a_server_are_no_traceback(other_server, options, shown) 
 
 
 def test_a_server_that_says_nothing_is_left(other_server, monkeypatch) -> None:
-    monkeypatch.setattr("kbqa.engine.commands.serving.via._GRACE_S", 0.0)
+    monkeypatch.setattr("kbqa.engine.commands.serve._GRACE_S", 0.0)
     other_server.answers(b"", after_s=1.5)
     result = ask(MONEY, "--via", other_server.url, "--deadline", "0.5")
     assert result.exit_code == 1
@@ -223,7 +223,7 @@ def test_a_server_that_says_nothing_is_left(other_server, monkeypatch) -> None:
 
 
 def test_a_busy_server_says_when_to_come_back(running, small_store) -> None:
-    from kbqa.engine.serve.settings import Settings
+    from kbqa.engine.serve.served import Settings
 
     settings = Settings(queue=0, batch_size=1)
     with running(small_store, settings) as server, ThreadPoolExecutor() as pool:
@@ -241,8 +241,7 @@ def test_a_busy_server_says_when_to_come_back(running, small_store) -> None:
 def test_a_server_that_wants_a_key_gets_it_from_the_environment(
     running, small_store, tmp_path
 ) -> None:
-    from kbqa.engine.serve.access.api_keys import ApiKeys
-    from kbqa.engine.serve.access.guard import Access
+    from kbqa.engine.serve.guard import Access, ApiKeys
 
     file = tmp_path / "keys.toml"
     file.write_text(f'[me]\nsha256 = "{hashlib.sha256(KEY.encode()).hexdigest()}"\n')

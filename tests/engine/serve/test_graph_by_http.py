@@ -200,7 +200,7 @@ ENDLESS = "SELECT (COUNT(*) AS ?n) WHERE { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?
 
 
 def test_an_endless_query_is_stopped(running, small_store) -> None:
-    from kbqa.engine.serve.settings import Settings
+    from kbqa.engine.serve.served import Settings
 
     with running(small_store, Settings(query_timeout_s=1.5)) as started:
         began = time.monotonic()
@@ -224,7 +224,7 @@ ROUND_TRIPS = "Kenya" + " -> type.object.type <- type.object.type" * 3
 
 
 def test_a_slow_path_is_stopped_as_a_query_is_and_holds_up_no_question(running, demo_store) -> None:
-    from kbqa.engine.serve.settings import Settings
+    from kbqa.engine.serve.served import Settings
 
     with running(demo_store, Settings(query_timeout_s=6, answer_threads=1)) as started:
         answers = []
@@ -276,7 +276,7 @@ def query_processes() -> list[int]:
         with suppress(FileNotFoundError, ProcessLookupError):
             parent = stat.read_text().rpartition(")")[2].split()[1]
             command = (stat.parent / "cmdline").read_bytes()
-            if int(parent) == os.getpid() and b"kb/store/worker_process.py" in command:
+            if int(parent) == os.getpid() and b"kb/worker_process.py" in command:
                 found.append(int(stat.parent.name))
     return found
 

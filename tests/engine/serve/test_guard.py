@@ -9,10 +9,13 @@ import pytest
 
 httpx = pytest.importorskip("httpx", reason="needs the serve extra")
 
-from kbqa.engine.serve.access.api_keys import ApiKeys  # noqa: E402
-from kbqa.engine.serve.access.guard import Access, Guard  # noqa: E402
-from kbqa.engine.serve.access.rates import RateLimiter  # noqa: E402
-from kbqa.engine.serve.asking.observer import Observer  # noqa: E402
+from kbqa.engine.serve.guard import (  # noqa: E402
+    Access,
+    ApiKeys,
+    Guard,
+    RateLimiter,
+)
+from kbqa.engine.serve.served import Observer  # noqa: E402
 from kbqa.sparql.errors import InputError  # noqa: E402
 
 KEY = "correct horse battery staple"
@@ -246,7 +249,7 @@ def test_a_bucket_fills_by_and_by() -> None:
 @pytest.fixture
 def still(monkeypatch) -> None:
     """Let no time pass for the limits on rates."""
-    made = "kbqa.engine.serve.access.guard.RateLimiter"
+    made = "kbqa.engine.serve.guard.RateLimiter"
     monkeypatch.setattr(made, lambda: RateLimiter(lambda: 0.0))
 
 
@@ -272,7 +275,7 @@ def test_one_address_does_not_use_up_the_allowance_of_another() -> None:
 
 
 def test_the_table_of_clients_shrinks_and_forgets_nobody_who_is_limited(monkeypatch) -> None:
-    monkeypatch.setattr("kbqa.engine.serve.access.rates._MOST_CLIENTS", 10)
+    monkeypatch.setattr("kbqa.engine.serve.guard._MOST_CLIENTS", 10)
     now = 0.0
     rates = RateLimiter(lambda: now)
     assert [rates.take("often", 2) for _ in range(3)] == [0, 0, 30]
@@ -292,7 +295,7 @@ def test_the_table_of_clients_shrinks_and_forgets_nobody_who_is_limited(monkeypa
 
 
 def test_full_buckets_are_forgotten_when_the_table_has_doubled_and_no_others(monkeypatch) -> None:
-    monkeypatch.setattr("kbqa.engine.serve.access.rates._MOST_CLIENTS", 10)
+    monkeypatch.setattr("kbqa.engine.serve.guard._MOST_CLIENTS", 10)
     now = 0.0
     rates = RateLimiter(lambda: now)
 
@@ -318,7 +321,7 @@ def test_full_buckets_are_forgotten_when_the_table_has_doubled_and_no_others(mon
 def test_a_client_of_less_than_one_request_a_minute_is_forgotten_when_it_may_ask(
     monkeypatch,
 ) -> None:
-    monkeypatch.setattr("kbqa.engine.serve.access.rates._MOST_CLIENTS", 0)
+    monkeypatch.setattr("kbqa.engine.serve.guard._MOST_CLIENTS", 0)
     now = 0.0
     rates = RateLimiter(lambda: now)
     assert [rates.take("seldom", 0.5) for _ in range(2)] == [0, 120]
@@ -390,7 +393,7 @@ def test_an_application_gets_the_body_in_one_piece_and_then_hears_that_the_clien
 
 
 def test_a_connection_is_closed_where_the_rest_of_a_body_is_not_read(monkeypatch) -> None:
-    monkeypatch.setattr("kbqa.engine.serve.access.guard.BODY_TIMEOUT_S", 0.01)
+    monkeypatch.setattr("kbqa.engine.serve.guard.BODY_TIMEOUT_S", 0.01)
     unfinished = {"type": "http.request", "body": b"{", "more_body": True}
     begun, _ = asyncio.run(_told(dict(POST), [unfinished]))
     assert begun["status"] == 408

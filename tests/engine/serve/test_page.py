@@ -123,8 +123,8 @@ def test_no_answer_says_why_and_what_to_try(server: "Running") -> None:
 
 def test_written_and_searched_candidates_are_told_apart(demo: Graph, scripted) -> None:
     pytest.importorskip("jinja2", reason="needs the serve extra")
-    from kbqa.engine.serve.asking.served import Served
-    from kbqa.engine.serve.page.view import Asking, view_answer
+    from kbqa.engine.serve.served import Served
+    from kbqa.engine.serve.view import Asking, view_answer
 
     with Engine(demo, scripted([("Kenya -> location.country.capital", -0.5)])) as engine:
         answer = engine.ask("which currency is used in Kenya?")
@@ -266,8 +266,7 @@ def test_a_challenge_may_ask_at_the_root(server: "Running") -> None:
 
 
 def test_without_a_key_nothing_is_shown(small_store: Path, running) -> None:
-    from kbqa.engine.serve.access.api_keys import ApiKey, ApiKeys
-    from kbqa.engine.serve.access.guard import Access
+    from kbqa.engine.serve.guard import Access, ApiKey, ApiKeys
 
     keys = ApiKeys({"alice": ApiKey(sha256=hashlib.sha256(b"secret").hexdigest())})
     with running(small_store, access=Access(keys=keys)) as started:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from kbqa.engine.answer import Answer, AnswerEntity
-from kbqa.engine.serve.asking.served import Served
+from kbqa.engine.serve.served import Served
 from kbqa.kb.graph import GraphIdentity
 
 MONEY = "what is jamaican money called?"
@@ -112,7 +112,7 @@ def test_a_chat_is_answered(server) -> None:
 def test_a_chat_says_what_it_leaves_out_and_how_sure_it_is(
     found, confidence, truncated, said
 ) -> None:
-    chats = pytest.importorskip("kbqa.engine.serve.routes.openai_chat")
+    chats = pytest.importorskip("kbqa.engine.serve.protocols")
     entities = tuple(AnswerEntity(f"m.0{n}", f"A{n}") for n in range(found))
     trace = WrittenTrace()
     answer = Answer("who?", entities, trace, confidence=confidence, truncated=truncated)
@@ -122,7 +122,7 @@ def test_a_chat_says_what_it_leaves_out_and_how_sure_it_is(
 
 
 def test_a_chat_about_nothing_known_is_told_what_to_try() -> None:
-    chats = pytest.importorskip("kbqa.engine.serve.routes.openai_chat")
+    chats = pytest.importorskip("kbqa.engine.serve.protocols")
     answer = Answer("who?", (), WrittenTrace(), problem="nothing is named", reason="unlinked")
     said = chats.content_of(Served("q_1", answer, {}))
     assert said == "No answer: nothing is named. Use the name that the graph has."

@@ -89,7 +89,7 @@ def test_without_the_extra_the_command_says_what_to_install(monkeypatch) -> None
 
 def test_a_port_that_is_taken_is_named(httpx, server, small_store) -> None:
     port = server.url.rpartition(":")[2]
-    from kbqa.engine.serve.server import listen
+    from kbqa.engine.serve.app import listen
     from kbqa.sparql.errors import KbqaError
 
     with pytest.raises(KbqaError, match=f"cannot listen on 127.0.0.1 port {port}"):

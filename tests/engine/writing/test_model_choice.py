@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kbqa.engine.writing import model_choice
+from kbqa.engine.writing.checkpoint import SMOLLM2
 from kbqa.engine.writing.model_choice import ModelChoice, default_backend
-from kbqa.engine.writing.models.base_models import SMOLLM2
 from kbqa.sparql.errors import ModelError
 
 LLAMA = {

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kbqa.engine.writing.prompt import CHATML, PLAIN, PROMPT_FILE, load_prompt_format
+from kbqa.engine.writing.generate import CHATML, PLAIN, PROMPT_FILE, load_prompt_format
 from kbqa.sparql.errors import ModelError
 
 

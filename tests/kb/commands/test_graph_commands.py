@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kbqa.kb.commands.result_formats import format_rows
+from kbqa.kb.commands.graph import format_rows
 from kbqa.kb.graph import Table
 from kbqa.kb.open import open_graph
 from kbqa.sparql.terms import LiteralTerm

@@ -5,7 +5,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kbqa.kb.commands.load import entities, load_freebase
-from kbqa.kb.store.layout import read_manifest
+from kbqa.kb.layout import read_manifest
 from kbqa.sparql.errors import InputError
 from kbqa.sparql.terms import FREEBASE_NS
 

@@ -1,7 +1,6 @@
 """A progress that records its calls, and can stop a load at a certain point."""
 
-from kbqa.kb.loading.forecast import Forecast
-from kbqa.kb.loading.job import LoadStage
+from kbqa.kb.loading.job import Forecast, LoadStage
 
 
 class RecordedProgress:

@@ -1,7 +1,7 @@
 """The known defects of Freebase's dumps, by number, each with its line.
 
 Without a line to test: 1 (size and hash of the final dump), 21 (benchmarks of other
-dumps), 22 (artefacts of stores in gold answers; tests/sparql/compiler/test_values.py has dates).
+dumps), 22 (artefacts of stores in gold answers; tests/sparql/test_values.py has dates).
 Triples that are left out on purpose (15, 16, 18, 20) are also in tests/kb/loading/test_rules.py.
 """
 
@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyoxigraph import Literal, NamedNode, RdfFormat, Store, Triple, parse
 
-from kbqa.kb.endpoint.sparql_endpoint import SparqlEndpoint
-from kbqa.kb.loading.reading.cleaning import Rejected, Repaired, Skipped, clean_line
+from kbqa.kb.endpoint import SparqlEndpoint
+from kbqa.kb.loading.cleaning import Rejected, Repaired, Skipped, clean_line
 from kbqa.sparql import terms
 from tools.graph_servers import MissingServer, virtuoso_server
 

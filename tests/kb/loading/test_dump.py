@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from kbqa.kb.loading.reading.dump import BLOCK_BYTES, Block, DumpReader, dump_size_bytes
+from kbqa.kb.loading.dump import BLOCK_BYTES, Block, DumpReader, dump_size_bytes
 from kbqa.sparql.errors import DumpError, InputError
 
 LINE = b"<http://rdf.freebase.com/ns/m.0%d>\t<a:p>\t<a:o>\t.\n"

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kbqa.kb.loading.reading.cleaning import Rejected, Repaired, Skipped, clean_line
-from kbqa.kb.loading.reading.dump import Block
-from kbqa.kb.loading.reading.filter_block import BlockFilter, FilteredBlock
+from kbqa.kb.loading.cleaning import Rejected, Repaired, Skipped, clean_line
+from kbqa.kb.loading.dump import Block
+from kbqa.kb.loading.filter_block import BlockFilter, FilteredBlock
 from kbqa.kb.loading.rules import Drop, FilterRules, profile
 from kbqa.sparql.errors import DumpError
 from kbqa.sparql.terms import FREEBASE_NS

@@ -1,4 +1,4 @@
-from kbqa.kb.loading.reading.literals import literal_parts, unescape
+from kbqa.kb.loading.dump import literal_parts, unescape
 
 
 def test_a_literal_is_taken_apart() -> None:

@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
-from kbqa.kb.loading import forecast as load_forecast
-from kbqa.kb.loading.forecast import Forecast, check_disk, forecast, shard_size
-from kbqa.kb.loading.reading.dump import DumpReader
+from kbqa.kb.loading import job as load_forecast
+from kbqa.kb.loading.dump import DumpReader
+from kbqa.kb.loading.job import Forecast, check_disk, forecast, shard_size
 from kbqa.kb.loading.rules import profile
 from kbqa.sparql.errors import InputError
 

@@ -16,14 +16,13 @@ from pathlib import Path
 import pytest
 from recorded_progress import RecordedProgress
 
+from kbqa.kb.layout import StoreLayout, read_manifest
+from kbqa.kb.loading import store_writer
 from kbqa.kb.loading.checkpoint import discard, locked
-from kbqa.kb.loading.emit_shards import emit_shards
+from kbqa.kb.loading.dump import DumpReader
 from kbqa.kb.loading.job import LoadSettings, LoadStage
-from kbqa.kb.loading.load import load_freebase
-from kbqa.kb.loading.reading.dump import DumpReader
+from kbqa.kb.loading.load import emit_shards, load_freebase
 from kbqa.kb.loading.rules import profile
-from kbqa.kb.loading.writing import store_writer
-from kbqa.kb.store.layout import StoreLayout, read_manifest
 from kbqa.sparql.errors import DumpError, InputError, StoreError
 from kbqa.sparql.terms import FREEBASE_NS
 from tools.store_content import store_content
@@ -35,7 +34,7 @@ TIMEOUT_S = 60.0
 
 # The real command, with blocks so small that a small dump has many.
 COMMAND = f"""
-from kbqa.kb.loading.reading.dump import DumpReader
+from kbqa.kb.loading.dump import DumpReader
 DumpReader.blocks.__kwdefaults__["block_bytes"] = {BLOCK_BYTES}
 from kbqa.engine.cli import main
 main()

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbqa.kb.loading.reading.cleaning_terms import PREFIXES
+from kbqa.kb.loading.cleaning import PREFIXES
 from kbqa.kb.loading.rules import PROFILES, Drop, FilterRules, profile, read_rules
-from kbqa.kb.schema.properties import SchemaBuilder
+from kbqa.kb.schema import SchemaBuilder
 from kbqa.sparql.errors import InputError
 from kbqa.sparql.terms import FREEBASE_NS
 

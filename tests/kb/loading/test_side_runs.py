@@ -6,13 +6,14 @@ import pyoxigraph
 import pytest
 
 from kbqa.kb.graph import Direction
+from kbqa.kb.layout import StoreLayout
+from kbqa.kb.loading import shards as side_indexes
+from kbqa.kb.loading import shards as side_runs
 from kbqa.kb.loading.job import LoadSettings
 from kbqa.kb.loading.load import load_freebase
 from kbqa.kb.loading.rules import profile
-from kbqa.kb.loading.writing import side_indexes, side_runs
-from kbqa.kb.loading.writing.side_runs import merge_runs
-from kbqa.kb.store.layout import StoreLayout
-from kbqa.kb.store.statistics import Hub, HubRow, Statistics, count_hub_relations
+from kbqa.kb.loading.shards import merge_runs
+from kbqa.kb.store import Hub, HubRow, Statistics, count_hub_relations
 from kbqa.sparql.terms import FREEBASE_NS
 from tools.store_content import store_content
 

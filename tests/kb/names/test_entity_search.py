@@ -6,7 +6,7 @@ from typing import Any
 import pyoxigraph
 import pytest
 
-from kbqa.kb.endpoint.sparql_endpoint import SparqlEndpoint
+from kbqa.kb.endpoint import SparqlEndpoint
 from kbqa.kb.graph import Table
 from kbqa.kb.names.search import open_names
 from kbqa.kb.open import open_graph

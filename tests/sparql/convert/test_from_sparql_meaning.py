@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kbqa.sparql.compiler.compile import compile_crp
+from kbqa.sparql.compile import compile_crp
 from kbqa.sparql.convert.from_sparql import crp_from_sparql
+from kbqa.sparql.dialect import repair_query
 from kbqa.sparql.errors import CrpConversionError
-from kbqa.sparql.queries.dialect import repair_query
 from kbqa.sparql.terms import FREEBASE_NS, XSD_NS
 
 ENTITIES = [f"m.{letter}" for letter in "abcdefg"]

@@ -3,8 +3,7 @@ from random import Random
 import pytest
 from click.testing import CliRunner
 
-from kbqa.engine.retrieval.pooling import pool
-from kbqa.engine.retrieval.pooling_settings import KernelName, PoolingSettings
+from kbqa.engine.retrieval.pooling import KernelName, PoolingSettings, pool
 from tools.retrieval.time_pooling import PAPER_MS, made_triples, main, pool_with_networkx
 
 

@@ -3,9 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from kbqa.training.data.split_hygiene import ASKED
-from kbqa.training.data.training_set import DEMO_SOURCE, Example, load_examples
-from kbqa.training.demo.questions import demo_examples
+from kbqa.training.data.training_set import ASKED, DEMO_SOURCE, Example, load_examples
+from kbqa.training.demo import demo_examples
 
 SEED = 0
 

@@ -1,3 +1,5 @@
+"""Relations that are suggested with training examples."""
+
 import gzip
 import hashlib
 import json
@@ -9,18 +11,24 @@ from pathlib import Path
 
 import pytest
 
-from kbqa.engine.files.json_lines import read_rows
+from kbqa.engine.files import read_rows
 from kbqa.kb.open import open_graph
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import InputError
 from kbqa.sparql.forms import read_crp
-from kbqa.training.data.split_hygiene import ASKED, RELATED, read_scored_sets
 from kbqa.training.data.training_set import (
+    ASKED,
+    DEMO_SOURCE,
+    RELATED,
     Example,
     Fold,
+    Split,
+    draw_mixture,
     leave_out_fold,
     load_examples,
+    read_scored_sets,
     split_examples,
+    suggest_relations,
 )
 
 PUBLISHED = "Main Path:\n Kenya  -[location ,country , capital]->  ?x"
@@ -433,3 +441,51 @@ def test_without_marks_the_test_sets_tell_the_same(shared: Path, tmp_path: Path)
     # Marked and not found are those of the halves that are kept aside.
     assert found["webqsp.train"] == {(False, None): 2879, (True, RELATED): 207, (True, None): 12}
     assert found["cwq.dev"] == {(False, None): 2631, (True, RELATED): 457, (True, None): 431}
+
+
+def _example(question: str, source: str) -> Example:
+    return Example(f"{source} {question}", question, "Jamaica -> location.country.capital", source)
+
+
+def test_each_example_gets_those_of_its_own_graph(small_store: Path) -> None:
+    jamaica, peru = "what is the capital of jamaica?", "what is the capital of peru?"
+    split = Split(
+        (_example(jamaica, "set"), _example(jamaica, DEMO_SOURCE), _example(peru, "set")),
+        (_example(peru, DEMO_SOURCE),),
+    )
+    done: list[int] = []
+    with open_graph(small_store) as graph:
+        suggested = suggest_relations(split, graph, 3, done.append)
+    (small, demo, unknown), [held_out] = suggested.train, suggested.valid
+    assert sum(done) == 4
+    assert small.relations[0] == demo.relations[0] == "location.country.capital"
+    assert small.relations != demo.relations
+    assert (len(demo.relations), unknown.relations) == (3, ())
+    assert held_out.relations[0] == "location.country.capital"
+    assert [each.target for each in suggested.train] == [each.target for each in split.train]
+
+
+COMMON = [Example(f"c{n}", f"c{n}?", f"A{n} -> film.film.genre", "facts") for n in range(90)]
+RARE = [Example(f"r{n}", f"r{n}?", f"A{n} -> film.film.r{n}", "facts") for n in range(10)]
+OTHER = [Example("o", "o?", "A -> film.film.genre", "other")]
+ALL = [*COMMON, *RARE, *OTHER]
+
+
+def test_without_weights_every_example_is_taken_once() -> None:
+    assert Counter(draw_mixture(ALL, {}, seed=1)) == Counter(ALL)
+
+
+@pytest.mark.parametrize(("weight", "size"), [(0, 0), (0.15, 15), (1, 100), (2, 200), (2.5, 250)])
+def test_a_set_is_taken_as_often_as_its_weight_says(weight: float, size: int) -> None:
+    drawn = draw_mixture(ALL, {"facts": weight}, seed=1)
+    assert Counter(one.source for one in drawn) == Counter({"facts": size, "other": 1})
+
+
+def test_a_part_of_a_set_has_every_relation_that_it_can_have() -> None:
+    drawn = set(draw_mixture(ALL, {"facts": 0.15}, seed=1))
+    assert set(RARE) < drawn
+
+
+def test_the_seed_decides_what_is_drawn() -> None:
+    draws = [draw_mixture(ALL, {"facts": 0.15}, seed) for seed in (1, 1, 2)]
+    assert draws[0] == draws[1] != draws[2]

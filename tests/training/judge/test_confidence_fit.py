@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from kbqa.engine.evaluation.scores.calibration import calibrate
-from kbqa.training.judge.confidence import Judged, fit_confidence
+from kbqa.engine.evaluation.statistics import calibrate
+from kbqa.training.judge.reading import Judged, fit_confidence
 
 
 def _questions(n: int, seed: int = 1) -> list[Judged]:

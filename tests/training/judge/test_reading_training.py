@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kbqa.engine.running.cross_encoder import SCHEMA_VERSION, SETTINGS_FILE, CrossEncoder
+from kbqa.engine.running.judge import SCHEMA_VERSION, SETTINGS_FILE, CrossEncoder
 from kbqa.sparql.errors import ModelError, TrainingError
 from kbqa.training.judge.reading import Read, ReadingConfig, Step, train_reading
 

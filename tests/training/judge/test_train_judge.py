@@ -8,17 +8,22 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kbqa.engine.cli import main
-from kbqa.engine.running.asker import ASKER_FILES, ASKER_FOLDER
 from kbqa.engine.running.confidence import ASKED_LEAD, ConfidenceModel
-from kbqa.engine.running.cross_encoder import ADAPTER_FILE, CrossEncoder
+from kbqa.engine.running.judge import (
+    ADAPTER_FILE,
+    ASKER_FILES,
+    ASKER_FOLDER,
+    CONFIDENCE_FILE,
+    READER_FOLDER,
+    CrossEncoder,
+)
 from kbqa.engine.running.precedents import PRECEDENTS_FILE
-from kbqa.engine.running.reading import CONFIDENCE_FILE, READER_FOLDER
 from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph
 from kbqa.sparql.terms import iri
-from kbqa.training.judge.report import CARD_FILE, MANIFEST_FILE
-from kbqa.training.judge.run import POOLS_FILE
-from kbqa.training.writer.run_folder import RunFolder
+from kbqa.training.judge.command import CARD_FILE, MANIFEST_FILE
+from kbqa.training.judge.pools import POOLS_FILE
+from kbqa.training.run import RunFolder
 
 pytest.importorskip("torch", reason="needs the lm extra")
 

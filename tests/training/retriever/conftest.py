@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from kbqa.engine.retrieval.distances import encode_distances
-from kbqa.training.retriever.inputs import Inputs
-from kbqa.training.retriever.labelled import Labelled
+from kbqa.engine.retrieval.subgraphs import encode_distances
+from kbqa.training.retriever.examples import Inputs
+from kbqa.training.retriever.labels import Labelled
 
 DIMENSIONS, RELATIONS = 8, 6
 

@@ -6,21 +6,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbqa.engine.retrieval.subgraph import Subgraph
+from kbqa.engine.retrieval.subgraphs import Subgraph
 from kbqa.kb.graph import Graph
-from kbqa.kb.schema.graph_schema import GraphSchema
+from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import Constraint, Crp, Entity, Hop, IsEntity
 from kbqa.training.data.training_set import Example
-from kbqa.training.retriever.gold import Gold, NoGold, find_gold
-from kbqa.training.retriever.labelled import (
+from kbqa.training.retriever.labels import (
+    Gold,
+    NoGold,
+    find_gold,
     has_names,
     label,
     labelled_path,
     load_labelled,
     load_names,
+    on_shortest_paths,
     save_labelled,
 )
-from kbqa.training.retriever.labels import on_shortest_paths
 
 JAMAICA, DOLLAR, KINGSTON = "m.03_r3", "m.04xc2m", "m.03yl7"
 USED, USERS = "location.country.currency_used", "finance.currency.countries_used"

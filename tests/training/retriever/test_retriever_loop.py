@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from kbqa.engine.retrieval.scorer import Weights, text_columns
+from kbqa.engine.retrieval.retriever import Weights, text_columns
 from kbqa.sparql.errors import TrainingError
-from kbqa.training.retriever.config import RetrieverConfig
-from kbqa.training.retriever.inputs import Inputs
+from kbqa.training.retriever.examples import Inputs, RetrieverConfig, measure_recall
 from kbqa.training.retriever.loop import Epoch, TrainedScorer, train_scorer
-from kbqa.training.retriever.recall import measure_recall
-from kbqa.training.writer.run_folder import LOG_FILE, RunFolder
+from kbqa.training.run import LOG_FILE, RunFolder
 
 torch = pytest.importorskip("torch", reason="needs the lm extra")
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -114,7 +112,7 @@ def test_another_seed_gives_other_weights(made_up: list[Inputs], tmp_path: Path)
 
 
 def test_numpy_scores_as_torch_does(either: tuple[list[Inputs], RetrieverConfig]) -> None:
-    from kbqa.training.retriever.network import Network
+    from kbqa.training.retriever.loop import Network
 
     questions, config = either
     generator = torch.Generator().manual_seed(1)

@@ -10,12 +10,12 @@ from click.testing import CliRunner
 
 from kbqa.engine.cli import main
 from kbqa.engine.embedding.embedder import Embedder
-from kbqa.engine.retrieval.extraction import Caps, extract
 from kbqa.engine.retrieval.retriever import Retriever
+from kbqa.engine.retrieval.subgraphs import Caps, extract
 from kbqa.kb.graph import Graph
 from kbqa.kb.names.search import open_names
 from kbqa.kb.open import open_graph
-from kbqa.kb.schema.graph_schema import GraphSchema
+from kbqa.kb.schema import GraphSchema
 
 pytest.importorskip("sentence_transformers", reason="needs the lm extra")
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -26,7 +26,7 @@ from random import Random
 
 import click
 
-from kbqa.kb.store.layout import StoreLayout
+from kbqa.kb.layout import StoreLayout
 from tools.bench.measured_run import disk_bytes, machine, process_tree
 from tools.store_content import Content, store_content
 

@@ -7,7 +7,7 @@ in words and the limits of the estimate.
 import math
 from dataclasses import dataclass
 
-from kbqa.kb.loading.forecast import KEPT_SHARE
+from kbqa.kb.loading.job import KEPT_SHARE
 
 LINES = 3.13e9
 """L: lines of the final dump, as others report."""

@@ -8,7 +8,7 @@
 import sys
 from pathlib import Path
 
-from kbqa.kb.loading.writing.store_writer import StoreWriter
+from kbqa.kb.loading.store_writer import StoreWriter
 
 
 def main() -> None:

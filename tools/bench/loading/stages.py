@@ -18,10 +18,9 @@ from pathlib import Path
 
 import click
 
-from kbqa.kb.loading.forecast import Forecast
-from kbqa.kb.loading.job import LoadSettings, LoadStage
+from kbqa.kb.loading.dump import DumpReader
+from kbqa.kb.loading.job import Forecast, LoadSettings, LoadStage
 from kbqa.kb.loading.load import load_freebase
-from kbqa.kb.loading.reading.dump import DumpReader
 from tools.bench.loading.load_estimate import StageCosts, at_full_size, estimate
 from tools.bench.measured_run import cpu_seconds, machine, process_tree
 

@@ -19,8 +19,7 @@ from typing import NoReturn
 from kbqa.engine.engine import Engine
 from kbqa.engine.evaluation.evaluate import EvaluationConfig, evaluate
 from kbqa.engine.questions.question_sets import read_questions
-from kbqa.engine.writing.beam_files import read_beams, write_beams
-from kbqa.engine.writing.generate import SavedBeams
+from kbqa.engine.writing.generate import SavedBeams, read_beams, write_beams
 from kbqa.kb.loading.load import load_freebase
 from kbqa.kb.open import open_graph
 from tools.fuzz.scripted import ScriptedWriter
@@ -81,12 +80,10 @@ def server(folder: Path, model: bool) -> Iterator[None]:
 
 
 def _serve_script(below: Path) -> None:
-    from kbqa.engine.serve.access.guard import Access
-    from kbqa.engine.serve.app import make_app
-    from kbqa.engine.serve.metrics import Metrics
-    from kbqa.engine.serve.server import run_server
+    from kbqa.engine.serve.app import make_app, run_server
+    from kbqa.engine.serve.guard import Access, Metrics
+    from kbqa.engine.serve.served import Settings
     from kbqa.engine.serve.service import Service
-    from kbqa.engine.serve.settings import Settings
 
     store = small_store(below)
 

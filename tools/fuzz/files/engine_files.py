@@ -9,28 +9,29 @@ from pathlib import Path
 
 import click
 
-from kbqa.engine.chat.cached_chat import CachedChat
+from kbqa.engine.chat.cache import CachedChat
 from kbqa.engine.chat.model import Message, Reply, Usage
-from kbqa.engine.cli import COMMANDS, main
-from kbqa.engine.config import check_config, command_defaults, read_config
+from kbqa.engine.cli import COMMANDS, check_config, command_defaults, main, read_config
 from kbqa.engine.engine import Engine
-from kbqa.engine.evaluation.evaluate import EvaluationConfig, evaluate
-from kbqa.engine.evaluation.reports.report import make_report
+from kbqa.engine.evaluation.evaluate import EvaluationConfig, evaluate, record_beams
+from kbqa.engine.evaluation.report import make_report
 from kbqa.engine.evaluation.retrieve import read_retrieval_row
-from kbqa.engine.evaluation.runs.recorded_run import flatten_manifest, read_run
-from kbqa.engine.evaluation.runs.run_settings import record_beams
-from kbqa.engine.files.json_lines import read_rows
-from kbqa.engine.files.manifest import manifest_path
-from kbqa.engine.files.text_cache import TextCache
-from kbqa.engine.linking.model import LinkingModel
+from kbqa.engine.evaluation.rows import flatten_manifest, read_run
+from kbqa.engine.files import TextCache, manifest_path, read_rows
+from kbqa.engine.linking.mentions import LinkingModel
 from kbqa.engine.questions.question_sets import Question, read_questions
-from kbqa.engine.retrieval.scorer import SHIPPED_SCORER, load_scorer
+from kbqa.engine.retrieval.retriever import SHIPPED_SCORER, load_scorer
 from kbqa.engine.running.confidence import SHIPPED_CONFIDENCE, ConfidenceModel
-from kbqa.engine.serve.access.api_keys import ApiKeys
-from kbqa.engine.writing.beam_files import read_beams, write_beams
-from kbqa.engine.writing.generate import SavedBeams
-from kbqa.engine.writing.models.adapter_files import adapter_config
-from kbqa.engine.writing.prompt import CHATML, PROMPT_FILE, load_prompt_format
+from kbqa.engine.serve.guard import ApiKeys
+from kbqa.engine.writing.checkpoint import adapter_config
+from kbqa.engine.writing.generate import (
+    CHATML,
+    PROMPT_FILE,
+    SavedBeams,
+    load_prompt_format,
+    read_beams,
+    write_beams,
+)
 from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph
 from tools.fuzz.files.format import Format

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from kbqa.training.judge.pools import read_judged, read_texts
-from kbqa.training.retriever.labelled import Labelled, load_labelled, load_names, save_labelled
-from kbqa.training.writer.run_folder import LOG_FILE, RunFolder
+from kbqa.training.retriever.labels import Labelled, load_labelled, load_names, save_labelled
+from kbqa.training.run import LOG_FILE, RunFolder
 from tools.fuzz.files.format import Format
 
 _STEP = {"step": 1, "epoch": 0.5, "loss": 1.5}

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from kbqa.kb.graph import Graph
 from kbqa.kb.names.search import name_terms
-from kbqa.kb.schema.graph_schema import GraphSchema
+from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import Hop
 from kbqa.sparql.terms import Term
 from tools.methods.perfect.reach import GoldPath, Reach, State, Surroundings

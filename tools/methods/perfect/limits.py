@@ -7,7 +7,7 @@ from functools import cache
 from typing import Literal, NamedTuple
 
 from kbqa.engine.embedding.embedder import Embedder
-from kbqa.engine.evaluation.scores.metrics import normalise_answer, score, score_best
+from kbqa.engine.evaluation.scores import normalise_answer, score, score_best
 from kbqa.sparql.crp import Hop
 from kbqa.sparql.terms import LiteralTerm, Term
 from tools.methods.perfect.reach import (

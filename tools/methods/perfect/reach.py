@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from kbqa.engine.evaluation.scores.metrics import normalise_answer
-from kbqa.engine.questions.conversion import Unconverted, convert_queries
+from kbqa.engine.evaluation.scores import normalise_answer
+from kbqa.engine.questions.official import Unconverted, convert_queries
 from kbqa.engine.questions.question_sets import Question
 from kbqa.kb.graph import Direction, Graph
-from kbqa.kb.schema.graph_schema import GraphSchema
+from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import Crp, Hop
 from kbqa.sparql.terms import LiteralTerm, Term, is_well_formed
 

@@ -15,14 +15,14 @@ from pathlib import Path
 
 import click
 
-from kbqa.engine.evaluation.reports.tables import Cell, MarkdownTable, markdown_table
-from kbqa.engine.evaluation.scores.metrics import bootstrap_mean
+from kbqa.engine.evaluation.scores import bootstrap_mean
+from kbqa.engine.evaluation.tables import Cell, MarkdownTable, markdown_table
 from kbqa.engine.questions.question_sets import Question
 from kbqa.kb.graph import Graph
-from kbqa.kb.schema.graph_schema import GraphSchema
+from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.errors import InputError
 from kbqa.sparql.forms import read_crp
-from kbqa.sparql.queries.mentions import query_mentions
+from kbqa.sparql.templates import query_mentions
 from kbqa.training.data.training_set import load_examples
 from tools.score.shared.shares import paired_difference
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from kbqa.engine.evaluation.scores.metrics import Mean
+from kbqa.engine.evaluation.scores import Mean
 from kbqa.sparql.errors import InputError
 
 # Colours that colour-blind readers can distinguish: Okabe and Ito 2008.

@@ -7,17 +7,14 @@ from typing import Any
 
 import click
 
+from kbqa.engine.asked import Asked
 from kbqa.engine.linking.ground import name_topics
-from kbqa.engine.method import Asked
-from kbqa.engine.methods.router.make import make_pool, make_reader
-from kbqa.engine.methods.router.method import RouterKgqa
-from kbqa.engine.methods.router.settings import RouterSettings
+from kbqa.engine.methods.router import RouterKgqa, RouterSettings, make_pool, make_reader
 from kbqa.engine.questions.question_sets import Question
 from kbqa.engine.resources import Resources
-from kbqa.engine.running.confidence import SHIPPED_CONFIDENCE, ConfidenceModel, rank_tried
-from kbqa.engine.running.execute import Policy
-from kbqa.engine.running.reading import confidence_file
-from kbqa.engine.running.tried import Tried
+from kbqa.engine.running.confidence import SHIPPED_CONFIDENCE, ConfidenceModel, Tried, rank_tried
+from kbqa.engine.running.judge import confidence_file
+from kbqa.engine.running.run import Policy
 from kbqa.engine.writing.generate import Candidate, NoPaths
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)

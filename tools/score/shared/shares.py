@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from math import sqrt
 
-from kbqa.engine.evaluation.scores.significance import count_signs, paired_bootstrap, sign_test
+from kbqa.engine.evaluation.statistics import count_signs, paired_bootstrap, sign_test
 
 _Z = 1.959964  # of the normal distribution, for 95 %
 

@@ -15,7 +15,7 @@ from urllib.parse import urlencode
 import pytest
 from watched_page import CAPITAL_PATH, HOSTILE, HUB_EDGES, LARGEST, UNREACHABLE, Writer
 
-from kbqa.kb.escaping import printable
+from kbqa.kb.small_files import printable
 from kbqa.sparql.errors import ModelError
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright")
@@ -107,7 +107,7 @@ def test_a_failing_model_is_a_problem_that_can_be_tried_again(server, visit, wri
 
 
 def test_a_full_queue_counts_down_until_asking_again(ask_demo, visit) -> None:
-    from kbqa.engine.serve.settings import Settings
+    from kbqa.engine.serve.served import Settings
 
     writer = Writer()
     with ask_demo(writer, settings=Settings(queue=0, batch_size=1)) as full, held(writer):
@@ -184,8 +184,7 @@ def test_the_page_waits_for_the_model_and_then_asks(demo_store, running, visit, 
 
 
 def test_a_key_is_asked_for_and_used(ask_demo, visit) -> None:
-    from kbqa.engine.serve.access.api_keys import ApiKey, ApiKeys
-    from kbqa.engine.serve.access.guard import Access
+    from kbqa.engine.serve.guard import Access, ApiKey, ApiKeys
 
     keys = ApiKeys({"alice": ApiKey(sha256=hashlib.sha256(b"secret").hexdigest())})
     with ask_demo(Writer(), access=Access(keys=keys)) as locked:

@@ -1,0 +1,333 @@
+"""Keep the replies of a general model, so that nothing is paid for twice.
+
+Each reply is a file, written to the disk before it is used: a process that is killed loses no
+reply, and a damaged file is one reply. (`TextCache` would not do: if its file fails it gives up and
+removes it, which is right only for what can be computed again for free.) If the disk is full or
+cannot be written, there is a warning, and the reply is used. Only the user can read the files:
+replies may quote questions, and questions may be private.
+
+Count what one question takes of a general model that all questions share.
+
+Stand in for a general model: prompts are counted, and nothing is sent.
+
+For estimates of what a run will take, before anything is spent.
+"""
+
+import hashlib
+import json
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, Literal
+from weakref import WeakValueDictionary
+
+from pydantic import BaseModel, NonNegativeInt, ValidationError
+
+from kbqa.engine.chat.model import (
+    DEFAULT_MAX_TOKENS,
+    ChatModel,
+    Message,
+    Price,
+    Reply,
+    Usage,
+    without_reasoning,
+)
+from kbqa.engine.deadline import held
+from kbqa.kb.open import cache_directory
+from kbqa.kb.small_files import write_safely
+
+SCHEMA_VERSION: Final = 1
+
+logger = logging.getLogger(__name__)
+
+
+class CachedChat:
+    """A general model that is asked the same question only once. Threads may share it.
+
+    A name under which a server offers ever newer versions, such as ``gpt-4o-mini``, counts as one
+    model. To ask a newer version, name it, or turn the cache off.
+
+    Args:
+        model: Asked if a reply is not in the cache.
+        identity: The model and where it is served, as `OpenAIChat.identity`.
+        price: Today's price of its tokens, for the cost of cached replies; None if unknown.
+        directory: Where replies are kept; by default ``chat`` in kbqa's cache folder.
+    """
+
+    def __init__(
+        self,
+        model: ChatModel,
+        identity: Mapping[str, str],
+        price: Price | None = None,
+        directory: Path | None = None,
+    ) -> None:
+        self._model, self._identity, self._price = model, dict(identity), price
+        self._directory = directory or cache_directory() / "chat"
+        self._guard = threading.Lock()
+        self._locks: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
+        self._warned: set[str] = set()
+
+    @property
+    def name(self) -> str:
+        """The name of the model that is asked."""
+        return self._model.name
+
+    def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        max_tokens: int = DEFAULT_MAX_TOKENS,
+        temperature: float = 0.0,
+        seed: int | None = None,
+        ends_at: float | None = None,
+    ) -> Reply:
+        """Return the reply from the cache, or ask; see `ChatModel.complete`."""
+        key = self._key(messages, max_tokens, temperature, seed)
+        # What a server wrote that takes no temperature is kept as such.
+        without = self._path(self._key(messages, max_tokens, None, seed))
+        with held(self._lock(key), ends_at, self.name):
+            kept = self._read(self._path(key)) or self._read(without)
+            if kept is not None:
+                return kept
+            reply = self._model.complete(
+                messages,
+                max_tokens=max_tokens,
+                temperature=temperature,
+                seed=seed,
+                ends_at=ends_at,
+            )
+            self._write(self._path(key) if reply.at_temperature else without, reply)
+        return reply
+
+    def _path(self, key: str) -> Path:
+        return self._directory / key[:2] / f"{key[2:]}.json"
+
+    def _key(
+        self,
+        messages: Sequence[Message],
+        max_tokens: int,
+        temperature: float | None,
+        seed: int | None,
+    ) -> str:
+        # As it was when every call was at temperature 0, so that those replies are still found.
+        warmth = None if temperature is None else float(temperature) or 0
+        sampling = {"temperature": warmth, "seed": seed}
+        request = {
+            "schema_version": SCHEMA_VERSION,
+            "model": {**self._identity, **sampling},
+            "messages": [[message.role, message.content] for message in messages],
+            "max_tokens": max_tokens,
+        }
+        canonical = json.dumps(request, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+    def _lock(self, key: str) -> threading.Lock:
+        """Return the lock of a question: one thread asks it, the others wait for its reply."""
+        with self._guard:
+            return self._locks.setdefault(key, threading.Lock())
+
+    def _read(self, path: Path) -> Reply | None:
+        try:
+            kept = _Kept.model_validate_json(path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self._warn("cannot be read from the cache, so the model is asked", path, str(error))
+            return None
+        except ValidationError:
+            self._warn("is damaged in the cache, so the model is asked", path, "not as written")
+            return None
+        cost_usd = None
+        if self._price is not None:
+            cost_usd = self._price.cost_usd(kept.input_tokens, kept.output_tokens)
+        return Reply(
+            kept.text,
+            Usage(
+                calls=1,
+                cached_calls=1,
+                input_tokens=kept.input_tokens,
+                output_tokens=kept.output_tokens,
+                cost_usd=cost_usd,
+            ),
+            kept.is_truncated,
+        )
+
+    def _write(self, path: Path, reply: Reply) -> None:
+        kept = _Kept(
+            schema_version=SCHEMA_VERSION,
+            text=reply.text,
+            input_tokens=reply.usage.input_tokens,
+            output_tokens=reply.usage.output_tokens,
+            is_truncated=reply.is_truncated,
+        )
+        try:
+            _make_private(self._directory)
+            _make_private(path.parent)
+            write_safely(path, json.dumps(kept.model_dump()) + "\n")
+            path.chmod(0o600)
+        except OSError as error:
+            self._warn("cannot be cached", path, str(error))
+
+    def _warn(self, what: str, path: Path, why: str) -> None:
+        """Warn once of each problem: a full disk is full for every later reply, too."""
+        level = logging.DEBUG if what in self._warned else logging.WARNING
+        logger.log(level, "a reply of %s %s (%s): %s", self.name, what, path, why)
+        self._warned.add(what)
+
+
+def _make_private(directory: Path) -> None:
+    """Make a folder that only the user may enter; one of an older version is closed to others."""
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if directory.stat().st_mode & 0o077:
+        directory.chmod(0o700)
+
+
+class _Kept(BaseModel):
+    schema_version: Literal[1]
+    text: str
+    input_tokens: NonNegativeInt
+    output_tokens: NonNegativeInt
+    is_truncated: bool = False  # Files of older versions do not say.
+
+
+LETTERS_A_TOKEN: Final = 4
+"""As of English text. Names of relations have fewer, so tokens are rather more than estimated."""
+
+
+class StandIn:
+    """Replies ``none`` to everything. Any number of threads may ask it.
+
+    A prompt has a token for each four letters, and a reply as many as it may have at most.
+
+    Args:
+        name: Of the model that it stands in for.
+        price: Of that model's tokens; None if it is not known.
+    """
+
+    def __init__(self, name: str, price: Price | None = None) -> None:
+        self._name, self._price = name, price
+
+    @property
+    def name(self) -> str:
+        """The name of the model that it stands in for."""
+        return self._name
+
+    def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        max_tokens: int = DEFAULT_MAX_TOKENS,
+        temperature: float = 0.0,
+        seed: int | None = None,
+        ends_at: float | None = None,
+    ) -> Reply:
+        """Count a prompt."""
+        letters = sum(len(message.content) for message in messages)
+        taken = -(-letters // LETTERS_A_TOKEN), max_tokens
+        cost_usd = None if self._price is None else self._price.cost_usd(*taken)
+        return Reply("none", Usage(1, 0, *taken, cost_usd=cost_usd))
+
+
+_MOST_THREADS: Final = 64  # Far over what `--llm-concurrency` usually lets through at once.
+
+
+class CountedChat:
+    """A general model that adds up the usage of its replies; each question has its own.
+
+    Replies are passed on without the model's reasoning.
+
+    A call that fails is not counted, though some of its tries may have been paid for;
+    `SpendingLimit` counts those.
+
+    Args:
+        model: The model that is asked.
+        ends_at: When the question's deadline passes, as `time.monotonic` counts; calls end then.
+    """
+
+    def __init__(self, model: ChatModel, ends_at: float | None = None) -> None:
+        self._model, self._ends_at = model, ends_at
+        self._lock = threading.Lock()
+        self._usage = Usage()
+
+    @property
+    def name(self) -> str:
+        """The name of the model that is counted."""
+        return self._model.name
+
+    @property
+    def is_stand_in(self) -> bool:
+        """Whether prompts are only counted, for an estimate."""
+        return isinstance(self._model, StandIn)
+
+    @property
+    def usage(self) -> Usage:
+        """The usage of all replies so far."""
+        return self._usage
+
+    def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        max_tokens: int = DEFAULT_MAX_TOKENS,
+        temperature: float = 0.0,
+        seed: int | None = None,
+        ends_at: float | None = None,
+    ) -> Reply:
+        """Ask the model, and count its reply; see `ChatModel.complete`."""
+        logger.debug("asking %s: %s", self.name, messages[-1].content)
+        ends = [end for end in (ends_at, self._ends_at) if end is not None]
+        reply = self._model.complete(
+            messages,
+            max_tokens=max_tokens,
+            temperature=temperature,
+            seed=seed,
+            ends_at=min(ends, default=None),
+        )
+        self._count([reply])
+        return _read(reply)
+
+    def complete_all(
+        self,
+        conversations: Sequence[Sequence[Message]],
+        *,
+        max_tokens: int = DEFAULT_MAX_TOKENS,
+        temperature: float = 0.0,
+        seed: int | None = None,
+    ) -> list[Reply]:
+        """Continue several conversations at once, as far as the model takes requests at once.
+
+        Returns:
+            The replies, in the order of the conversations.
+
+        Raises:
+            ModelError: Some failed; the first of them, once all have ended. The others are counted.
+            DeadlineExceeded: The deadline passed.
+        """
+
+        def ask(messages: Sequence[Message]) -> Reply:
+            return self._model.complete(
+                messages,
+                max_tokens=max_tokens,
+                temperature=temperature,
+                seed=seed,
+                ends_at=self._ends_at,
+            )
+
+        logger.debug("asking %s %d prompts at once", self.name, len(conversations))
+        with ThreadPoolExecutor(min(max(len(conversations), 1), _MOST_THREADS)) as pool:
+            asked = [pool.submit(ask, messages) for messages in conversations]
+        self._count([each.result() for each in asked if each.exception() is None])
+        return [_read(each.result()) for each in asked]
+
+    def _count(self, replies: Sequence[Reply]) -> None:
+        """Add what replies took, in their order: sums of floats then do not depend on threads."""
+        with self._lock:
+            for reply in replies:
+                self._usage += reply.usage
+
+
+def _read(reply: Reply) -> Reply:
+    return replace(reply, text=without_reasoning(reply.text))

@@ -1,0 +1,313 @@
+"""A general model behind any server that speaks OpenAI's protocol: OpenAI's own, vLLM's, others.
+
+One call may take several requests. This adds to a single request (`OpenAIServer`): retries, a limit
+on concurrent requests, the spending limit and the counting.
+
+The wire form of a conversation and of its answer, in OpenAI's protocol.
+
+Servers differ, so an answer needs no more than a text; wrong token counts do not spoil it.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, Field, NonNegativeInt, ValidationError
+
+from kbqa.engine.chat.model import (
+    DEFAULT_CONCURRENCY,
+    DEFAULT_MAX_TOKENS,
+    DEFAULT_TIMEOUT_S,
+    Message,
+    Price,
+    Reply,
+    SpendingLimit,
+    Usage,
+    find_price,
+    without_reasoning,
+)
+from kbqa.engine.chat.server import (
+    OPENAI_URL,
+    OpenAIServer,
+    RequestFailed,
+    Retrying,
+    describe_offer,
+)
+from kbqa.engine.deadline import held
+from kbqa.sparql.errors import InputError, ModelError
+
+if TYPE_CHECKING:
+    from openai import OpenAI
+    from openai.types.chat import ChatCompletionMessageParam
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What a server answered.
+
+    Attributes:
+        text: May be blank.
+        finish_reason: Why the text ends, in the server's words.
+        input_tokens: As the server counted them; 0 if it does not say.
+        output_tokens: As the server counted them; 0 if it does not say.
+    """
+
+    text: str
+    finish_reason: str
+    input_tokens: int
+    output_tokens: int
+
+
+def complete_chat(
+    server: OpenAIServer,
+    model: str,
+    messages: Sequence[Message],
+    *,
+    max_tokens: int,
+    temperature: float = 0.0,
+    seed: int | None = None,
+    ends_at: float | None = None,
+    refused: AbstractSet[str] = frozenset(),
+) -> Completion:
+    """Ask a server to continue a conversation, once, without the parameters that it refused.
+
+    Raises:
+        RequestFailed: No answer came, or none that is a chat completion.
+    """
+    from openai import omit
+
+    # OpenAI's newer models refuse the older name, other servers may not know the newer one.
+    names = ("max_tokens", "max_completion_tokens")
+    limit_name = next(
+        name for name in (names[::-1] if server.url == OPENAI_URL else names) if name not in refused
+    )
+
+    def request(client: "OpenAI") -> bytes:
+        response = client.chat.completions.with_raw_response.create(
+            model=model,
+            messages=[_write_message(message) for message in messages],
+            max_tokens=max_tokens if limit_name == "max_tokens" else omit,
+            max_completion_tokens=max_tokens if limit_name != "max_tokens" else omit,
+            temperature=omit if "temperature" in refused else temperature,
+            seed=omit if seed is None or "seed" in refused else seed,
+        )
+        return response.content
+
+    answer = server.send(request, _Answer, model=model, ends_at=ends_at)
+    choice, tokens = answer.choices[0], _read_tokens(answer.usage)
+    return Completion(
+        text=choice.message.content or "",
+        finish_reason=choice.finish_reason or "no reason given",
+        input_tokens=tokens.prompt_tokens,
+        output_tokens=tokens.completion_tokens,
+    )
+
+
+def _write_message(message: Message) -> "ChatCompletionMessageParam":
+    # JSON can hold half a surrogate pair, which UTF-8 cannot: the client would fail.
+    content = message.content.encode(errors="replace").decode()
+    match message.role:
+        case "system":
+            return {"role": "system", "content": content}
+        case "user":
+            return {"role": "user", "content": content}
+        case "assistant":
+            return {"role": "assistant", "content": content}
+
+
+class _Message(BaseModel):
+    content: str | None = None
+
+
+class _Choice(BaseModel):
+    message: _Message
+    finish_reason: str | None = None
+
+
+class _Answer(BaseModel):
+    """A chat completion."""
+
+    choices: list[_Choice] = Field(min_length=1)
+    usage: object = None
+
+
+class _Tokens(BaseModel):
+    prompt_tokens: NonNegativeInt = 0
+    completion_tokens: NonNegativeInt = 0
+
+
+def _read_tokens(usage: object) -> _Tokens:
+    try:
+        return _Tokens.model_validate(usage)
+    except ValidationError:
+        return _Tokens()
+
+
+_EITHER_LIMIT = frozenset({"max_tokens", "max_completion_tokens"})
+
+logger = logging.getLogger(__name__)
+
+
+class OpenAIChat:
+    """A general model that a server offers. Any number of threads may ask it.
+
+    If the server refuses a parameter, such as a temperature that reasoning models do not take, the
+    request is sent again without it, and later ones are sent without it from the start.
+
+    Tokens are counted as the server counts them, those of failed tries included. If it does not
+    count them, none are counted and the cost is unknown. They are never guessed.
+
+    Args:
+        url: The API's root, such as ``http://127.0.0.1:8000/v1``.
+        model: Its name on the server. None if the server offers only one, and is asked for it.
+        price: Of its tokens; by default what `find_price` knows.
+        limit: What may be spent; by default anything.
+        concurrency: Most requests at once. A pause between tries does not count as one.
+        timeout_s: Seconds for one request, from the connection to the last byte of the answer.
+        retrying: How often and when a failed request is sent again.
+
+    The server's key is read from the environment variable KBQA_LLM_KEY, for OpenAI's own server
+    also from OPENAI_API_KEY. A server without keys needs none.
+
+    Attributes:
+        price: Of its tokens; None if it is not known.
+
+    Raises:
+        InputError: The URL or the key is not valid, or the limit is in USD and the price unknown.
+        ModelError: The `llm` extra is missing, or no model is named and the server offers several.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        model: str | None = None,
+        *,
+        price: Price | None = None,
+        limit: SpendingLimit | None = None,
+        concurrency: int = DEFAULT_CONCURRENCY,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        retrying: Retrying | None = None,
+    ) -> None:
+        self._limit = limit or SpendingLimit()
+        self._server = OpenAIServer(url, timeout_s)
+        self._model = self._only_model() if model is None else model
+        self.price = price or find_price(self._model)
+        if self._limit.usd is not None and self.price is None:
+            raise InputError(
+                f"a limit in USD needs the price of {self._model}: give it with --llm-price, or "
+                "limit the requests with --llm-calls"
+            )
+        self._refused: frozenset[str] = frozenset()
+        self._slots = threading.BoundedSemaphore(concurrency)
+        self._retrying = retrying or Retrying()
+
+    @property
+    def name(self) -> str:
+        """The model and its server, for reports."""
+        return f"{self._model} at {self._server.url}"
+
+    @property
+    def identity(self) -> Mapping[str, str]:
+        """Everything besides a call's own arguments that can change its reply."""
+        return {"model": self._model, "url": self._server.url}
+
+    def complete(
+        self,
+        messages: Sequence[Message],
+        *,
+        max_tokens: int = DEFAULT_MAX_TOKENS,
+        temperature: float = 0.0,
+        seed: int | None = None,
+        ends_at: float | None = None,
+    ) -> Reply:
+        """Continue a conversation; see `ChatModel.complete`."""
+        logger.debug("asking %s: %s", self.name, messages)
+        started = time.perf_counter()
+        usage, refused = Usage(calls=1), self._refused
+
+        def ask() -> Completion:
+            nonlocal usage, refused
+            refused = self._refused
+            try:
+                with held(self._slots, ends_at, self.name):
+                    self._limit.count_call()
+                    completion = complete_chat(
+                        self._server,
+                        self._model,
+                        messages,
+                        max_tokens=max_tokens,
+                        temperature=temperature,
+                        seed=seed,
+                        ends_at=ends_at,
+                        refused=refused,
+                    )
+                    taken = self._usage(completion)
+                    self._limit.add_cost(taken.cost_usd)  # Before the next request gets the slot.
+            except RequestFailed as failure:
+                if not self._can_do_without(failure.parameter, refused):
+                    raise
+                return ask()
+            usage += taken
+            self._check_text(completion, max_tokens)
+            return completion
+
+        completion = self._retrying.call(ask, self.name, ends_at)
+        logger.debug("%s replied: %s", self.name, completion.text)
+        usage = replace(usage, seconds=time.perf_counter() - started)
+        is_truncated = completion.finish_reason == "length"
+        return Reply(completion.text, usage, is_truncated, "temperature" not in refused)
+
+    def _can_do_without(self, parameter: str | None, refused: frozenset[str]) -> bool:
+        """Note that a parameter is refused, beside those that the request was sent without."""
+        if parameter is None or parameter in refused or refused | {parameter} >= _EITHER_LIMIT:
+            return False
+        if parameter not in self._refused:
+            self._refused |= {parameter}
+            logger.warning(
+                "%s does not take %s; it is asked without%s",
+                self.name,
+                parameter,
+                ", so its replies may differ from run to run" * (parameter == "temperature"),
+            )
+        return True
+
+    def _usage(self, completion: Completion) -> Usage:
+        taken = completion.input_tokens, completion.output_tokens
+        cost_usd = None if self.price is None else self.price.cost_usd(*taken)
+        return Usage(input_tokens=taken[0], output_tokens=taken[1], cost_usd=cost_usd)
+
+    def _check_text(self, completion: Completion, max_tokens: int) -> None:
+        if without_reasoning(completion.text).strip():
+            return
+        if completion.finish_reason == "length":
+            # Reasoning models do this, and would again.
+            raise RequestFailed(
+                f"{self.name} used all of its {max_tokens} tokens without writing any text",
+                "Use a model that does not reason before it writes.",
+                may_pass=False,
+            )
+        if completion.text.strip():
+            raise RequestFailed(
+                f"{self.name} wrote its reasoning and no reply",
+                "Use a model that does not reason before it writes.",
+                may_pass=False,
+            )
+        raise RequestFailed(
+            f"{self.name} sent an empty text ({completion.finish_reason})", may_pass=True
+        )
+
+    def _only_model(self) -> str:
+        try:
+            offered = self._server.models()
+        except RequestFailed as failure:
+            raise ModelError(f"{failure}. {failure.advice}".rstrip()) from None
+        if len(offered) != 1:
+            raise ModelError(
+                f"which model of {self._server.url}? {describe_offer(offered)} "
+                "Choose one with --llm-model."
+            )
+        return next(iter(offered))

@@ -1,0 +1,450 @@
+"""The command `kbqa mcp`.
+
+The command `kbqa serve`.
+
+Ask a running `kbqa serve` instead of loading a model: `kbqa ask --via URL`.
+
+The server renders the answer as lines without knowing the terminal, which colours and wraps them
+here. It keeps to itself where its graph lies.
+"""
+
+import http.client
+import json
+import os
+import sys
+import time
+import urllib.request
+from collections.abc import Mapping, Sequence
+from contextlib import closing, redirect_stdout
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NoReturn, cast, get_args
+from urllib.parse import urlsplit
+
+import click
+
+from kbqa.engine.answer import MAX_ANSWERS, Line, ShownAnswer, Status, Style, last_lines
+from kbqa.engine.cli import CONFIG_FILE, is_from_file
+from kbqa.engine.commands.options import (
+    ChatChoice,
+    MethodChoice,
+    chat_options,
+    method_options,
+    model_options,
+    open_engine,
+)
+from kbqa.engine.signals import held_signals
+from kbqa.engine.writing.model_choice import ModelChoice
+from kbqa.kb.commands.options import SECONDS, GraphChoice, graph_options
+from kbqa.kb.connections import Address, Connections, Response, read_address
+from kbqa.sparql.crp import Entity
+from kbqa.sparql.errors import (
+    AnsweringError,
+    BusyReason,
+    DeadlineExceeded,
+    GraphError,
+    InputError,
+    KbqaError,
+    QueryTooLarge,
+    ServerBusy,
+    ServerError,
+)
+
+
+@click.command()
+@graph_options
+@click.option(
+    "--deadline",
+    "deadline_s",
+    type=SECONDS,
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Give up a question after this time in all.",
+)
+@method_options
+@chat_options
+@model_options
+def mcp(
+    graph: GraphChoice,
+    deadline_s: float,
+    method: MethodChoice,
+    chat: ChatChoice,
+    model: ModelChoice,
+) -> None:
+    """Let a language model ask, by the Model Context Protocol on standard input and output.
+
+    Assistants start this command themselves: add it to their settings. `kbqa serve` offers the
+    same over HTTP, at /mcp.
+    """
+    if find_spec("mcp") is None:
+        raise InputError("kbqa mcp needs the extra `mcp`: pip install 'kbqa[mcp]'")
+    chat.check()
+    # Standard output belongs to the protocol; later the server keeps everything else from it.
+    with redirect_stdout(sys.stderr):
+        with held_signals():
+            from kbqa.engine.serve.mcp import make_mcp_server
+            from kbqa.engine.serve.served import Observer, Settings
+            from kbqa.engine.serve.service import Service
+
+        settings = Settings(deadline_s=deadline_s)
+        aside = graph.open(workers=settings.query_workers + 1, low_priority=True)
+    with closing(aside):
+        opened = partial(open_engine, graph, model, chat, method)
+        service = Service(opened, aside, settings, Observer())
+        make_mcp_server(service, is_local=True).run("stdio")
+
+
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8080,
+    show_default=True,
+    help="0: any free one.",
+)
+@click.option(
+    "--allowed-host",
+    "hosts",
+    multiple=True,
+    metavar="NAME",
+    help="Name that clients call the server by, such as kbqa.example.org; repeatable.",
+)
+@click.option(
+    "--api-keys",
+    "keys_file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Let only those ask who have a key of this TOML file.",
+)
+@click.option("--public", is_flag=True, help="Let anybody ask who reaches --host.")
+@click.option(
+    "--rate",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="N",
+    help="Requests a minute of one client.  [default: 120 with --public, else any number]",
+)
+@click.option(
+    "--trusted-proxy",
+    "proxies",
+    multiple=True,
+    metavar="ADDRESS",
+    help="Proxy whose X-Forwarded-For names the client; repeatable.",
+)
+@graph_options
+@click.option(
+    "--deadline",
+    "deadline_s",
+    type=SECONDS,
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Give up a question after this time in all.",
+)
+@click.option(
+    "--query-timeout",
+    "query_timeout_s",
+    type=SECONDS,
+    default=10.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Stop a query or path of a client after this time.",
+)
+@click.option(
+    "--queue",
+    type=click.IntRange(1),
+    default=12,
+    show_default=True,
+    help="Questions that may wait; more are refused.",
+)
+@click.option(
+    "--batch-size",
+    type=click.IntRange(1),
+    default=8,
+    show_default=True,
+    help="Questions that the small model writes for at once.",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(1),
+    default=2,
+    show_default=True,
+    help="Queries of questions that run at once; each is a process.",
+)
+@click.option("--openai", is_flag=True, help="Offer OpenAI's chat protocol below /v1.")
+@click.option("--dataset", metavar="URI", help="What TEXT2SPARQL is to call the graph.")
+@method_options
+@chat_options
+@model_options
+def serve(
+    host: str,
+    port: int,
+    hosts: tuple[str, ...],
+    keys_file: Path | None,
+    public: bool,
+    rate: float | None,
+    proxies: tuple[str, ...],
+    graph: GraphChoice,
+    deadline_s: float,
+    query_timeout_s: float,
+    queue: int,
+    batch_size: int,
+    workers: int,
+    openai: bool,
+    dataset: str | None,
+    method: MethodChoice,
+    chat: ChatChoice,
+    model: ModelChoice,
+) -> None:
+    """Answer questions over HTTP: a page, a JSON interface, SPARQL and MCP.
+
+    The server listens at once, and answers when the model is loaded. It listens on this machine
+    only, unless --host says otherwise; then it needs --api-keys or --public.
+    """
+    is_local = host in _LOOPBACK
+    _refuse_opening_by_file(is_local)
+    if not is_local and keys_file is None and not public:
+        raise InputError(
+            f"--host {host} lets other machines in: add --api-keys FILE, or --public to let "
+            "anybody ask"
+        )
+    _require_extra()
+    from kbqa.engine.serve.app import DEFAULT_DATASET, make_app, run_server
+    from kbqa.engine.serve.guard import Access, ApiKeys, Metrics
+    from kbqa.engine.serve.served import Settings
+    from kbqa.engine.serve.service import Service
+
+    settings = Settings(
+        queue=queue,
+        batch_size=batch_size,
+        deadline_s=deadline_s,
+        query_timeout_s=query_timeout_s,
+        unsure_below=method.unsure_below,
+    )
+    access = Access(
+        hosts=frozenset(name.lower() for name in hosts),
+        allows_addresses=not is_local,
+        keys=None if keys_file is None else ApiKeys.read(keys_file),
+        rate=rate if rate is not None else (120.0 if public else None),
+    )
+    chat.check()
+    with closing(graph.open(workers=settings.query_workers + 1, low_priority=True)) as aside:
+        metrics = Metrics()
+        opened = partial(open_engine, graph, model, chat, method, workers=workers)
+        service = Service(opened, aside, settings, metrics)
+        app = make_app(service, metrics, access, openai=openai, dataset=dataset or DEFAULT_DATASET)
+        run_server(app, service, host, port, proxies)
+
+
+def _refuse_opening_by_file(is_local: bool) -> None:
+    """Let only the command line and the environment open the server to others."""
+    opening = ("public", "hosts", *(() if is_local else ("host",)))
+    for parameter in click.get_current_context().command.params:
+        if parameter.name in opening and is_from_file(parameter.name):
+            raise InputError(
+                f"{CONFIG_FILE} in the working folder would open the server to others. "
+                f"Use {parameter.opts[0]} or {parameter.envvar} to do so."
+            )
+
+
+def _require_extra() -> None:
+    from importlib.util import find_spec
+
+    for package in ("fastapi", "uvicorn", "jinja2", "prometheus_client", "mcp"):
+        if find_spec(package) is None:
+            raise InputError(
+                f"kbqa serve needs the extra `serve`, as {package} is missing: "
+                "pip install 'kbqa[serve]'"
+            )
+
+
+KEY_VARIABLE = "KBQA_VIA_KEY"
+
+_LONGEST_S = 3600.0
+"""The longest time limit that the server takes."""
+
+_GRACE_S = 5.0
+"""How much longer than its time limit a server is waited for."""
+
+_EXAMPLE = "http://127.0.0.1:8080"
+
+
+class ServedEngine:
+    """The engine of a running `kbqa serve`.
+
+    Args:
+        url: Where it listens. The key, if it wants one, is read from `KEY_VARIABLE`.
+
+    Raises:
+        InputError: The URL or the key cannot be one.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._address = _read_url(url)
+        self._connections = Connections(self._address)
+        self._headers = {
+            "Content-Type": "application/json",
+            "Accept": "application/json",
+            "User-Agent": "kbqa",
+        }
+        self._key = _read_key()
+        if self._key:
+            self._headers["Authorization"] = f"Bearer {self._key}"
+
+    @property
+    def url(self) -> str:
+        """Where it is, for messages."""
+        return self._address.shown
+
+    def ask(
+        self,
+        question: str,
+        topics: Sequence[Entity] = (),
+        *,
+        deadline_s: float | None = None,
+        with_lines: bool,
+    ) -> ShownAnswer:
+        """Answer a question.
+
+        Args:
+            question: In natural language.
+            topics: What it is about, if that is known; each has a mid.
+            deadline_s: Seconds that it may take; None for the server's own limit.
+            with_lines: Return the lines too.
+
+        Raises:
+            InputError: The server refuses the question.
+            ServerBusy: It has too much to do, or is starting or stopping.
+            DeadlineExceeded: No answer came in time.
+            GraphError: Its graph does not answer.
+            AnsweringError: It failed at this question.
+            ServerError: It cannot be reached, wants a key, or is no `kbqa serve`.
+        """
+        limit_s = min(deadline_s or _LONGEST_S, _LONGEST_S)
+        body = {
+            "question": question,
+            "topics": [topic.mid for topic in topics],
+            "max_answers": MAX_ANSWERS,
+            "lines": with_lines,
+        }
+        if deadline_s is not None:
+            body["timeout_s"] = limit_s
+        response = self._send("/api/v1/ask", body, limit_s)
+        record = _object(response.body)
+        if response.status != http.HTTPStatus.OK:
+            self._refuse(response, record)
+        try:
+            sent = record.pop("lines", [])
+            lines = [_line(each) for each in sent]
+            if with_lines:
+                lines += last_lines(f"the one of {self.url}", record["seconds"])
+            # What the server adds to the record of `kbqa ask`.
+            del record["id"], record["trace"]["batch_size"], record["trace"]["cached"]
+            if record["status"] in get_args(Status):
+                return ShownAnswer(record, lines)
+        except (AttributeError, KeyError, TypeError, ValueError):
+            pass  # it is another kind of record
+        raise self._no_kbqa()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._connections.close()
+
+    def _send(self, path: str, body: Mapping[str, object], limit_s: float) -> Response:
+        url = self._address.url.rstrip("/") + path
+        request = urllib.request.Request(url, json.dumps(body).encode(), self._headers)
+        try:
+            return self._connections.send(request, time.monotonic() + limit_s + _GRACE_S)
+        except TimeoutError:
+            raise DeadlineExceeded(f"no answer from {self.url} within {limit_s:g} s") from None
+        except http.client.HTTPException:
+            raise self._no_kbqa() from None
+        except QueryTooLarge as error:
+            raise ServerError(str(error)) from None
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise ServerError(
+                f"no server can be reached at {self.url}: {reason}. "
+                "Start one with `kbqa serve`, or correct --via or KBQA_VIA."
+            ) from error
+
+    def _refuse(self, response: Response, problem: Mapping[str, Any]) -> NoReturn:
+        """Raise what a response that is no answer means, as `kbqa.engine.serve.problems` has it."""
+        detail, code = problem.get("detail"), problem.get("code")
+        if not isinstance(detail, str) or not isinstance(code, str):
+            raise self._no_kbqa(response)
+        if response.status == http.HTTPStatus.UNAUTHORIZED:
+            known = f"does not know the key in {KEY_VARIABLE}"
+            wanted = f"wants a key. Set {KEY_VARIABLE}"
+            raise ServerError(f"{self.url} {known if self._key else wanted}")
+        raise _error(response.status, code, f"{self.url}: {detail}", problem.get("retry_after_s"))
+
+    def _no_kbqa(self, response: Response | None = None) -> ServerError:
+        status = "" if response is None else f" (HTTP status {response.status})"
+        return ServerError(
+            f"{self.url} does not answer as a `kbqa serve` of this version does{status}. "
+            "Is it another server, or another version of kbqa?"
+        )
+
+
+def _error(status: int, code: str, message: str, retry_after_s: object) -> KbqaError:
+    match status:
+        case 429 | 503 if code in ("queue-full", "starting", "stopping", "too-fast"):
+            seconds = retry_after_s if isinstance(retry_after_s, int) else 1
+            text = f"{message.removesuffix(' Try again later.')} Try again in {seconds} s."
+            return ServerBusy(cast(BusyReason, code), text, seconds)
+        case 400 | 413 | 415 | 422:
+            return InputError(message)
+        case 504 if code == "deadline":
+            return DeadlineExceeded(message)
+        case 502 | 503 | 504:
+            return GraphError(message)
+        case 500:
+            return AnsweringError(message)
+        case _:
+            return ServerError(message)
+
+
+def _line(sent: Mapping[str, Any]) -> Line:
+    line = Line(sent["text"], sent["style"], bool(sent["wraps"]))
+    if not isinstance(line.text, str) or line.style not in (None, *get_args(Style)):
+        raise ValueError(line)
+    return line
+
+
+def _object(body: bytes) -> dict[str, Any]:
+    """Read a JSON object; anything else is an empty one."""
+    try:
+        found = json.loads(body)
+        json.dumps(found, allow_nan=False)  # it is printed, and NaN is no JSON
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _read_url(url: str) -> Address:
+    try:
+        parts = urlsplit(url)
+        is_plain = parts.username is None and not parts.query and not parts.fragment
+        is_served = parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:
+        is_plain = is_served = False
+    if not is_served:
+        raise InputError(f"--via is the address of a `kbqa serve`, such as {_EXAMPLE}, not {url!r}")
+    if not is_plain:
+        raise InputError(
+            f"--via is only an address, such as {_EXAMPLE}. A key is read from {KEY_VARIABLE}."
+        )
+    return read_address(url)
+
+
+def _read_key() -> str:
+    key = os.environ.get(KEY_VARIABLE, "").strip()
+    if not key.isascii() or not key.isprintable() or " " in key:
+        raise InputError(f"{KEY_VARIABLE} holds blanks or characters that no key has")
+    return key

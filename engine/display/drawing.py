@@ -1,0 +1,541 @@
+"""Lay out the evidence of an answer as boxes and arrows, with their places in pixels.
+
+Nodes stand in columns by their hops from the topic. What the constraints demand hangs to the right
+of the node that it is about, below the path.
+
+Write the drawing of an answer's evidence as SVG, to stand in an HTML page.
+
+It has no script, no style attribute and no id, so a strict content security policy allows it and
+several can stand on one page. Presentation attributes make it readable without a style sheet, in
+the colour of the text around it. Classes are there for a page that has one:
+
+- ``node`` with ``topic``, ``answer``, ``entity``, ``mediator``, ``value`` or ``more``;
+- ``edge`` and ``label``, with ``constraint`` if they prove a constraint.
+
+``data-part`` on edges and labels is the index of the sentence that they prove. ``data-node`` counts
+the nodes; an edge's ``data-subject`` and ``data-object`` point to them.
+"""
+
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple
+
+from kbqa.engine.display.evidence_graph import (
+    MORE,
+    Arrow,
+    EvidenceGraph,
+    Key,
+    NodeKind,
+    mean,
+    read_evidence,
+)
+from kbqa.kb.small_files import html_line, html_tooltip_name
+from kbqa.sparql.terms import is_mid
+
+_BOX_HEIGHT = 30.0
+_DOT_SIZE = 14.0
+_ROW_GAP = 18.0
+_MARGIN = 12.0
+_NARROWEST_GAP = 56.0
+_LABEL_HEIGHT = 16.0
+_NAME_UNIT = 7.3
+_BOLD_UNIT = 8.2
+_RELATION_UNIT = 6.3
+"""Pixels of a usual letter of a name, of a bold one, and of a relation. Fonts differ, so all are
+generous."""
+_LONGEST = 28
+_PARALLEL = 8.0
+_BULGE = 46.0
+_SAG = 40.0
+
+
+class Point(NamedTuple):
+    """A place in the drawing, in pixels."""
+
+    x: float
+    y: float
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A box, or the dot of a mediator.
+
+    Attributes:
+        term: The id of an entity, or the text of a literal.
+        name: In full.
+        label: As written into the box; a long name is cut.
+        kind: What it is.
+        left: Where the box begins.
+        middle: The height at which arrows meet it.
+        width: Of the box or dot.
+        height: Of the box or dot.
+    """
+
+    term: str
+    name: str
+    label: str
+    kind: NodeKind
+    left: float
+    middle: float
+    width: float
+    height: float
+
+    @property
+    def right(self) -> float:
+        """Where the box ends."""
+        return self.left + self.width
+
+    @property
+    def low(self) -> float:
+        """Its lowest point."""
+        return self.middle + self.height / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """The arrow of a triple.
+
+    Attributes:
+        subject: Index of the node that it leaves.
+        relation: In full.
+        object: Index of the node that it points to.
+        part: Index of the sentence of the path that the triple proves; None if that is not known.
+        is_constraint: Whether that is a constraint.
+        curve: The four points of a cubic Bézier curve, from the subject to the object.
+    """
+
+    subject: int
+    relation: str
+    object: int
+    part: int | None
+    is_constraint: bool
+    curve: tuple[Point, Point, Point, Point]
+
+    @property
+    def middle(self) -> Point:
+        """The point half way along the curve."""
+        a, b, c, d = self.curve
+        return Point((a.x + 3 * (b.x + c.x) + d.x) / 8, (a.y + 3 * (b.y + c.y) + d.y) / 8)
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """The name of a relation, written once for arrows that share it and one end.
+
+    Attributes:
+        text: The last part of the relation's id; if long, it is cut.
+        relation: In full.
+        part: Of its arrows.
+        at: The middle of the text.
+    """
+
+    text: str
+    relation: str
+    part: int | None
+    at: Point
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """The evidence of an answer, laid out.
+
+    Attributes:
+        nodes: From left to right, each column from top to bottom.
+        edges: One for each triple that is drawn.
+        labels: The names of the relations.
+        top: The height of its upper border, which may be negative.
+        width: In pixels.
+        height: In pixels.
+        hidden_triples: How many triples are not drawn.
+    """
+
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...]
+    labels: tuple[Label, ...]
+    top: float
+    width: float
+    height: float
+    hidden_triples: int
+
+
+def lay_out(record: Mapping[str, Any]) -> Drawing | None:
+    """Lay out the evidence of an answer's record, of any method.
+
+    At most ten answers are drawn, and the triples that lead to them. A node counts the others.
+
+    Args:
+        record: As `Answer.to_dict` returns it.
+
+    Returns:
+        The drawing; None if there is no evidence.
+    """
+    graph = read_evidence(record)
+    if graph is None:
+        return None
+    boxes = {key: _box(graph, key) for keys in graph.columns for key in keys}
+    gaps = list(_gaps(graph))
+    widths = [max(boxes[key].width for key in keys) for keys in graph.columns]
+    steps = [width + gap for width, gap in zip(widths, gaps, strict=True)]
+    lefts = list(accumulate(steps, initial=_MARGIN))
+    heights = _heights(graph, boxes)
+    nodes: dict[Key, Node] = {}
+    for left, width, keys in zip(lefts, widths, graph.columns, strict=False):
+        for key in keys:
+            box = boxes[key]
+            indent = (width - box.width) / 2
+            nodes[key] = Node(
+                key[-1],
+                graph.names[key],
+                box.label,
+                graph.kinds[key],
+                left + indent,
+                heights[key],
+                box.width,
+                box.height,
+            )
+    edges = _edges(graph, nodes)
+    labels = _labels(graph, edges)
+    highs = [*(node.middle - node.height / 2 for node in nodes.values())]
+    highs += [label.at.y - _LABEL_HEIGHT for label in labels]
+    lows = [*(node.low for node in nodes.values()), *(edge.middle.y for edge in edges)]
+    lows += [label.at.y + _LABEL_HEIGHT / 2 for label in labels]
+    top = min(highs) - _MARGIN
+    return Drawing(
+        tuple(nodes.values()),
+        tuple(edges),
+        tuple(labels),
+        top,
+        lefts[-1] + _MARGIN,
+        max(lows) + _MARGIN - top,
+        graph.hidden_triples,
+    )
+
+
+def cut(text: str, longest: int) -> str:
+    """Cut a text to so many usual letters; wide characters count twice.
+
+    >>> cut("Nairobi", 7), cut("Nairobi County", 7)
+    ('Nairobi', 'Nairob…')
+    """
+    text = " ".join(text[: 4 * longest].split()) if len(text) > longest else text
+    if _units(text) <= longest:
+        return text
+    units = list(accumulate(map(_units, text)))
+    kept = sum(unit < longest for unit in units)
+    return text[:kept].rstrip() + "…"
+
+
+def _units(text: str) -> int:
+    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)
+
+
+def _relation_label(relation: str) -> str:
+    return cut(relation.rpartition(".")[2] or relation, _LONGEST)
+
+
+class _Box(NamedTuple):
+    label: str
+    width: float
+    height: float
+
+
+def _box(graph: EvidenceGraph, key: Key) -> _Box:
+    if graph.kinds[key] == "mediator":
+        return _Box("", _DOT_SIZE, _DOT_SIZE)
+    label = cut(graph.names[key], _LONGEST)
+    unit = _BOLD_UNIT if graph.kinds[key] in ("topic", "answer") else _NAME_UNIT
+    return _Box(label, max(_units(label), 2) * unit + 18, _BOX_HEIGHT)
+
+
+def _column_of(graph: EvidenceGraph) -> dict[Key, int]:
+    return {key: column for column, keys in enumerate(graph.columns) for key in keys}
+
+
+def _gaps(graph: EvidenceGraph) -> Iterator[float]:
+    """Return the room to the right of each column, for the arrows and their labels."""
+    column = _column_of(graph)
+    labels: dict[int, float] = defaultdict(float)
+    for each in graph.arrows:
+        gap = min(column[each.subject], column[each.object])
+        width = _units(_relation_label(each.relation)) * _RELATION_UNIT + 36
+        labels[gap] = max(labels[gap], width, _NARROWEST_GAP)
+    for number in range(len(graph.columns)):
+        is_last = number == len(graph.columns) - 1
+        yield labels.get(number, 0.0 if is_last else _NARROWEST_GAP)
+
+
+def _heights(graph: EvidenceGraph, boxes: Mapping[Key, _Box]) -> dict[Key, float]:
+    """Place the tallest column, and every other near what its nodes are joined to there."""
+    neighbours: dict[Key, list[Key]] = defaultdict(list)
+    for each in graph.arrows:
+        neighbours[each.subject].append(each.object)
+        neighbours[each.object].append(each.subject)
+    tallest = max(range(len(graph.columns)), key=lambda c: len(graph.columns[c]))
+    heights: dict[Key, float] = {}
+    for column in [*range(tallest, -1, -1), *range(tallest + 1, len(graph.columns))]:
+        keys = graph.columns[column]
+        near = [mean([heights[n] for n in neighbours[key] if n in heights]) for key in keys]
+        wanted = [0.0 if height is None else height for height in near]
+        if MORE in keys and column != tallest:  # It belongs right below what stands above it.
+            wanted[-1] = wanted[-2] if len(wanted) > 1 else 0.0
+        sizes = [boxes[key].height + _ROW_GAP for key in keys]
+        heights.update(zip(keys, _spread(wanted, sizes), strict=True))
+    return heights
+
+
+def _spread(wanted: Sequence[float], sizes: Sequence[float]) -> list[float]:
+    """Place things in order, each as near to where it is wanted as the sizes allow.
+
+    This is the isotonic regression of the wanted places: neighbours that collide are pooled.
+
+    >>> _spread([0.0, 0.0, 50.0], [10.0, 10.0, 10.0])
+    [-5.0, 5.0, 50.0]
+    """
+    room = list(accumulate(((a + b) / 2 for a, b in pairwise(sizes)), initial=0.0))
+    blocks: list[tuple[float, int]] = []
+    for place, taken in zip(wanted, room, strict=True):
+        total, n = place - taken, 1
+        while blocks and blocks[-1][0] / blocks[-1][1] > total / n:
+            before, m = blocks.pop()
+            total, n = total + before, n + m
+        blocks.append((total, n))
+    means = [total / n for total, n in blocks for _ in range(n)]
+    return [mean + taken for mean, taken in zip(means, room, strict=True)]
+
+
+def _edges(graph: EvidenceGraph, nodes: Mapping[Key, Node]) -> list[Edge]:
+    column, index = _column_of(graph), {key: number for number, key in enumerate(nodes)}
+    floor = max(node.low for node in nodes.values())
+    pairs = Counter(frozenset(each.ends) for each in graph.arrows)
+    drawn: Counter[frozenset[Key]] = Counter()
+    edges = []
+    for each in graph.arrows:
+        pair = frozenset(each.ends)
+        offset = (drawn[pair] - (pairs[pair] - 1) / 2) * min(_PARALLEL, 24 / pairs[pair])
+        drawn[pair] += 1
+        left, right = sorted(each.ends, key=column.__getitem__)
+        curve = _curve(nodes[left], nodes[right], column[right] - column[left], offset, floor)
+        if each.subject != left:
+            curve = curve[::-1]
+        edges.append(
+            Edge(
+                index[each.subject],
+                each.relation,
+                index[each.object],
+                each.part,
+                each.is_constraint,
+                curve,
+            )
+        )
+    return edges
+
+
+def _curve(
+    left: Node, right: Node, columns: int, offset: float, floor: float
+) -> tuple[Point, Point, Point, Point]:
+    """Lead an arrow from a node to one that stands so many columns to the right of it."""
+    start = Point(left.right, left.middle + offset)
+    if columns == 0:  # Around the right side; a node's arrow to itself needs two ends.
+        apart = 6.0 if left is right else 0.0
+        start = Point(start.x, start.y - apart)
+        end = Point(right.right, right.middle + offset + apart)
+        bulge = max(start.x, end.x) + _BULGE + abs(offset)
+        return start, Point(bulge, start.y), Point(bulge, end.y), end
+    end = Point(right.left, right.middle + offset)
+    if columns == 1:
+        middle = (start.x + end.x) / 2
+        return start, Point(middle, start.y), Point(middle, end.y), end
+    low = floor + _SAG + offset  # Below the columns between.
+    return start, Point(start.x + _BULGE, low), Point(end.x - _BULGE, low), end
+
+
+def _labels(graph: EvidenceGraph, edges: Sequence[Edge]) -> list[Label]:
+    """Write each relation once for arrows that share it and an end, near their middle."""
+    column = _column_of(graph)
+    gaps: dict[int, list[tuple[Arrow, Edge]]] = defaultdict(list)
+    for arrow, edge in zip(graph.arrows, edges, strict=True):
+        gaps[min(column[arrow.subject], column[arrow.object])].append((arrow, edge))
+    labels = []
+    for _, drawn in sorted(gaps.items()):
+        groups = sorted(_groups(drawn), key=lambda group: _middle(group).y)
+        wanted = [_middle(group) for group in groups]
+        ys = _spread([point.y for point in wanted], [_LABEL_HEIGHT] * len(groups))
+        for group, point, y in zip(groups, wanted, ys, strict=True):
+            relation, part = group[0].relation, group[0].part
+            labels.append(Label(_relation_label(relation), relation, part, Point(point.x, y)))
+    return labels
+
+
+def _groups(drawn: Sequence[tuple[Arrow, Edge]]) -> Iterator[list[Edge]]:
+    """Group arrows that share a relation and an end: first the subject, then the object."""
+    by_subject: dict[tuple[Key, str, int | None], list[tuple[Arrow, Edge]]] = defaultdict(list)
+    for arrow, edge in drawn:
+        by_subject[arrow.subject, arrow.relation, arrow.part].append((arrow, edge))
+    by_object: dict[tuple[Key, str, int | None], list[Edge]] = defaultdict(list)
+    for group in by_subject.values():
+        if len(group) > 1:
+            yield [edge for _, edge in group]
+        else:
+            [(arrow, edge)] = group
+            by_object[arrow.object, arrow.relation, arrow.part].append(edge)
+    yield from by_object.values()
+
+
+def _middle(edges: Sequence[Edge]) -> Point:
+    """Return the middle of the middles of arrows."""
+    xs, ys = [edge.middle.x for edge in edges], [edge.middle.y for edge in edges]
+    return Point(sum(xs) / len(xs), sum(ys) / len(ys))
+
+
+_ARROW = 7.0
+_KINDS = {
+    "topic": "topic",
+    "answer": "answer",
+    "entity": "entity",
+    "mediator": "entity without a name",
+    "value": "value",
+}
+# A label's halo is the colour of what it stands on, or nothing where that is not known.
+_GROUND = "var(--kbqa-ground, var(--jp-layout-color0, transparent))"
+
+
+def draw_evidence(
+    record: Mapping[str, Any], entity_url: Callable[[str], str] | None = None
+) -> str | None:
+    """Draw the evidence of an answer's record as an ``<svg>`` element.
+
+    Args:
+        record: As `Answer.to_dict` returns it, of any method.
+        entity_url: Returns the address of an entity's page by its mid; None for no links.
+
+    Returns:
+        The element; None if there is no evidence.
+    """
+    drawing = lay_out(record)
+    return None if drawing is None else "\n".join(_lines(drawing, entity_url))
+
+
+def _lines(drawing: Drawing, entity_url: Callable[[str], str] | None) -> Iterator[str]:
+    width, height = round(drawing.width), round(drawing.height)
+    drawn = [node for node in drawing.nodes if node.kind != "more"]
+    count = f"{_count(len(drawn), 'node')} and {_count(len(drawing.edges), 'triple')}"
+    yield (
+        f'<svg class="evidence" xmlns="http://www.w3.org/2000/svg" role="group" '
+        f'aria-label="Evidence as a graph: {count}" width="{width}" height="{height}" '
+        f'viewBox="0 {_n(drawing.top)} {width} {height}" fill="none" stroke="currentColor" '
+        f'font-family="system-ui, sans-serif" font-size="13">'
+    )
+    for edge in drawing.edges:
+        yield _edge(edge, drawing)
+    for label in drawing.labels:
+        yield _label(label)
+    for number, node in enumerate(drawing.nodes):
+        yield _node(number, node, entity_url)
+    yield "</svg>"
+
+
+def _edge(edge: Edge, drawing: Drawing) -> str:
+    subject, object_ = drawing.nodes[edge.subject], drawing.nodes[edge.object]
+    start, first, second, tip = edge.curve
+    # Every curve meets its end sideways or, below the columns, steeply; the head follows it.
+    head, base = _arrow_head(second, tip)
+    dashes = ' stroke-dasharray="5 4"' if edge.is_constraint else ""
+    ends = [html_tooltip_name(subject.name), html_tooltip_name(object_.name)]
+    title = f" {html_line(edge.relation)} ".join(ends)
+    return (
+        f'<g class="{_classes("edge", edge.is_constraint)}" aria-hidden="true"{_part(edge.part)} '
+        f'data-subject="{edge.subject}" data-object="{edge.object}">'
+        f"<title>{title}</title>"
+        f'<path d="M{_p(start)}C{_p(first)} {_p(second)} {_p(base)}" stroke-width="1.4" '
+        f'stroke-opacity="0.65"{dashes}/>'
+        f'<path d="{head}" fill="currentColor" stroke="none"/></g>'
+    )
+
+
+def _arrow_head(before: Point, tip: Point) -> tuple[str, Point]:
+    """Return a triangle that points to the tip, and the middle of its base."""
+    x, y = tip.x - before.x, tip.y - before.y
+    length = (x * x + y * y) ** 0.5 or 1.0
+    x, y = x / length * _ARROW, y / length * _ARROW
+    base = Point(tip.x - x, tip.y - y)
+    left, right = Point(base.x - y / 2, base.y + x / 2), Point(base.x + y / 2, base.y - x / 2)
+    return f"M{_p(tip)}L{_p(left)} {_p(right)}Z", base
+
+
+def _label(label: Label) -> str:
+    return (
+        f'<text class="{_classes("label", bool(label.part))}" aria-hidden="true"'
+        f'{_part(label.part)} x="{_n(label.at.x)}" y="{_n(label.at.y + 4)}" font-size="11.5" '
+        f'text-anchor="middle" fill="currentColor" stroke="{_GROUND}" stroke-width="4" '
+        f'stroke-linejoin="round" paint-order="stroke"><title>{html_line(label.relation)}</title>'
+        f"{html_line(label.text)}</text>"
+    )
+
+
+def _node(number: int, node: Node, entity_url: Callable[[str], str] | None) -> str:
+    says = html_tooltip_name(node.name)
+    if node.kind == "more":
+        says = f"{html_line(node.name)} answers that are not drawn"
+    elif is_mid(node.term) and node.name != node.term:
+        says += f" ({html_line(node.term)})"
+    spoken = f"{says}, {_KINDS[node.kind]}" if node.kind in _KINDS else says
+    inner = f"<title>{says}</title>{_shape(node)}"
+    if node.label:
+        x, y = node.left + node.width / 2, node.middle + 4.5
+        weight = ' font-weight="600"' if node.kind in ("topic", "answer") else ""
+        inner += (
+            f'<text x="{_n(x)}" y="{_n(y)}" text-anchor="middle" fill="currentColor" '
+            f'stroke="none"{weight}>{html_line(node.label)}</text>'
+        )
+    attributes = f'class="node {node.kind}" data-node="{number}"'
+    if entity_url is not None and is_mid(node.term):
+        url = html_line(entity_url(node.term))
+        return f'<a {attributes} href="{url}" aria-label="{spoken}">{inner}</a>'
+    return f'<g {attributes} role="img" aria-label="{spoken}">{inner}</g>'
+
+
+def _shape(node: Node) -> str:
+    """Draw what tells the kind without colour: a pill, a heavy box, a box, a dot, a plain box."""
+    top, line = node.middle - node.height / 2, 'stroke-width="1.2"'
+    match node.kind:
+        case "mediator":
+            x, r = _n(node.left + node.width / 2), _n(node.width / 2 - 1)
+            return f'<circle cx="{x}" cy="{_n(node.middle)}" r="{r}" fill="currentColor"/>'
+        case "more":
+            return ""
+        case "topic":
+            radius, line = node.height / 2, 'stroke-width="1.8"'
+        case "answer":
+            radius, line = 5.0, 'stroke-width="2.6"'
+        case "value":
+            radius, line = 0.0, 'stroke-width="1.2" stroke-dasharray="2 3"'
+        case _:
+            radius = 5.0
+    return (
+        f'<rect x="{_n(node.left)}" y="{_n(top)}" width="{_n(node.width)}" '
+        f'height="{_n(node.height)}" rx="{_n(radius)}" fill="currentColor" fill-opacity="0.06" '
+        f"{line}/>"
+    )
+
+
+def _part(part: int | None) -> str:
+    return "" if part is None else f' data-part="{part}"'
+
+
+def _classes(name: str, is_constraint: bool) -> str:
+    return f"{name} constraint" if is_constraint else name
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n} {noun}{'' if n == 1 else 's'}"
+
+
+def _p(point: Point) -> str:
+    return f"{_n(point.x)},{_n(point.y)}"
+
+
+def _n(number: float) -> str:
+    return f"{number:.1f}".removesuffix(".0")

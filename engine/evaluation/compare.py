@@ -1,0 +1,461 @@
+"""Compare two runs, question by question, over the questions that both scored.
+
+`compare_runs` measures, and `compare_sections` puts that into words.
+
+Compare the manifests of two runs: which settings differ, and which other facts.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from kbqa.engine.evaluation.breakdowns import group_by_gold, rows_by_tier
+from kbqa.engine.evaluation.rows import RecordedRun, Row, setting_text
+from kbqa.engine.evaluation.scores import METRICS, Mean, normalise_answer
+from kbqa.engine.evaluation.statistics import (
+    Signs,
+    count_signs,
+    paired_bootstrap,
+    sign_test,
+)
+from kbqa.engine.evaluation.tables import (
+    BREAKDOWN_NAMES,
+    DEFINITIONS,
+    METRIC_NAMES,
+    MarkdownTable,
+    Section,
+    shorten_setting,
+)
+from kbqa.sparql.errors import InputError
+
+# What does not change a method's answer to a question that both runs have.
+_NOTES = {
+    "schema_version",
+    "kbqa",
+    "git",
+    "python",
+    "packages",
+    "questions",
+    "questions_sha256",
+    "question_count",
+    "sample",
+    "seed",
+    "timings",
+    "graph",
+    "store_summary",
+    "beams",
+    "beams_manifest",
+    "adapter",
+}
+
+_FOLLOWS = {"embedder": "chooser", "general_model": "chooser", "hop_cost": "chooser"}
+"""Settings that only one of two runs has where another setting differs, which says it all."""
+
+_OF_ALL_METHODS = ("chooser", "embedder", "general_model", "seed")
+"""Settings of a method that mean the same for others."""
+
+
+class Change(NamedTuple):
+    """A value that differs: in A and in B, as text; None if there is none."""
+
+    a: str | None
+    b: str | None
+
+
+def compare_manifests(
+    a: Mapping[str, object], b: Mapping[str, object]
+) -> tuple[dict[str, Change], dict[str, Change]]:
+    """Return the settings that differ, by path, and the notes, such as versions and files.
+
+    The settings of one method are compared one by one. Those of two different methods are one
+    difference, but for what means the same in all methods, such as who chooses.
+
+    >>> a = {"n": 5, "method": {"name": "router", "order": "confidence", "without": []}}
+    >>> b = {"n": 5, "method": {"name": "router", "order": "beam", "without": []}, "git": "0b1"}
+    >>> compare_manifests(a, b)[0]
+    {'method.order': Change(a='confidence', b='beam')}
+    >>> compare_manifests(a, {"n": 5, "method": {"name": "io"}})[0]
+    {'method': Change(a='router (order confidence, without none)', b='io')}
+    """
+    changes = {name: list(_changes(name, a, b)) for name in dict.fromkeys((*a, *b))}
+    settings = (pair for name, pairs in changes.items() if name not in _NOTES for pair in pairs)
+    notes = (pair for name, pairs in changes.items() if name in _NOTES for pair in pairs)
+    return dict(settings), dict(notes)
+
+
+def _changes(
+    name: str, a: Mapping[str, object], b: Mapping[str, object]
+) -> Iterator[tuple[str, Change]]:
+    old, new = a.get(name), b.get(name)
+    if old == new or _follows(name, a, b):
+        return
+    if not (isinstance(old, dict) and isinstance(new, dict)):
+        yield name, Change(*(None if one is None else setting_text(one) for one in (old, new)))
+        return
+    inner = list(dict.fromkeys((*old, *new)))
+    if old.get("name") != new.get("name"):
+        yield name, Change(setting_text(old), setting_text(new))
+        inner = [each for each in _OF_ALL_METHODS if each in old and each in new]
+    for each in inner:
+        yield from ((f"{name}.{below}", change) for below, change in _changes(each, old, new))
+
+
+def _follows(name: str, a: Mapping[str, object], b: Mapping[str, object]) -> bool:
+    """Return whether a setting differs only because one run has no use for it."""
+    leader = _FOLLOWS.get(name)
+    if leader is None or a.get(leader) == b.get(leader):
+        return False
+    return None in (a.get(name), b.get(name))
+
+
+SCHEMA_VERSION = 1
+
+_SHOWN_IDS = 3
+_SHOWN_ANSWERS = 5
+_HEADER = ("A", "B", "B − A, 95 % interval", "wins", "losses", "ties", "p")
+_STATISTICS = (
+    "Interval: paired bootstrap over questions, 1,000 resamples, seed 42. Wins, losses and ties: "
+    "questions on which B scores higher, lower and the same. p: two-sided exact sign test over "
+    "wins and losses, for each line by itself."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How the second run (B) differs from the first (A) in one metric.
+
+    Attributes:
+        a: Mean of A.
+        b: Mean of B.
+        difference: B − A with its paired bootstrap interval.
+        signs: Questions on which B scores higher, lower, and the same.
+        p_value: Of the two-sided exact sign test.
+    """
+
+    a: float
+    b: float
+    difference: Mean
+    signs: Signs
+    p_value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One question in both runs.
+
+    Attributes:
+        a: Its row in the first.
+        b: Its row in the second.
+        change: B − A in the metric by which questions are listed.
+    """
+
+    a: Row
+    b: Row
+    change: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunComparison:
+    """How two runs differ.
+
+    Attributes:
+        a: The first run's file.
+        b: The second's.
+        common: How many questions both scored.
+        only_a: How many only the first scored.
+        only_b: How many only the second scored.
+        warnings: What makes the comparison less than fair.
+        settings: Settings that differ, by path, such as ``method.history``.
+        notes: Other facts of the manifests that differ, such as versions and files.
+        differences: By tier (``all`` first) and metric.
+        metric: By which questions are grouped and listed.
+        breakdowns: Differences in that metric by groups of gold queries; see
+            `breakdowns.group_by_gold`.
+        wins: Questions on which B scores higher, the largest change first.
+        losses: Questions on which B scores lower, the largest change first.
+        ties: Questions on which both score the same.
+        names: Of entities, as far as the runs name them.
+    """
+
+    a: str
+    b: str
+    common: int
+    only_a: int
+    only_b: int
+    warnings: Sequence[str]
+    settings: Mapping[str, Change]
+    notes: Mapping[str, Change]
+    differences: Mapping[str, Mapping[str, Difference]]
+    metric: str
+    breakdowns: Mapping[str, Mapping[str, Difference]]
+    wins: Sequence[Pair]
+    losses: Sequence[Pair]
+    ties: Sequence[Pair]
+    names: Mapping[str, str]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as a JSON record, with all questions."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "definitions": dict(DEFINITIONS),
+            "a": self.a,
+            "b": self.b,
+            "common": self.common,
+            "only_a": self.only_a,
+            "only_b": self.only_b,
+            "warnings": list(self.warnings),
+            "settings": {name: change._asdict() for name, change in self.settings.items()},
+            "notes": {name: change._asdict() for name, change in self.notes.items()},
+            "tiers": _records(self.differences),
+            "metric": self.metric,
+            "breakdowns": _records(self.breakdowns),
+            "ties": [self._pair(pair) for pair in self.ties],
+            "wins": [self._pair(pair) for pair in self.wins],
+            "losses": [self._pair(pair) for pair in self.losses],
+        }
+
+    def gold_names(self, pair: Pair) -> list[list[str]]:
+        """Return the names of a question's gold answers, by parse; ids if no run has the name.
+
+        Parses with the same answers are listed once.
+        """
+        if pair.a.kind not in (None, "answers"):
+            return [[_special_gold(pair.a)]]
+        golds = dict.fromkeys(map(frozenset, pair.a.gold))
+        return [sorted(self.names.get(one, one) for one in gold) for gold in golds]
+
+    def _pair(self, pair: Pair) -> dict[str, object]:
+        return {
+            "id": pair.a.id,
+            "question": pair.a.question,
+            "tier": pair.a.tier,
+            "change": pair.change,
+            "a": _said(pair.a),
+            "b": _said(pair.b),
+            "gold": self.gold_names(pair),
+        }
+
+
+def compare_runs(a: RecordedRun, b: RecordedRun, metric: str = "f1") -> RunComparison:
+    """Compare two runs over the questions that both scored.
+
+    Args:
+        a: The run that is compared with.
+        b: The run that is compared.
+        metric: By which questions are grouped and listed, of `METRICS`.
+
+    Raises:
+        InputError: They scored no question in common, or the same id with different gold answers.
+    """
+    rows_a, rows_b = _scored(a), _scored(b)
+    common = [id_ for id_ in rows_a if id_ in rows_b]
+    if not common:
+        raise InputError(f"{a.path} and {b.path} have no scored question in common")
+    _check_gold(a, b, [id_ for id_ in common if _gold(rows_a[id_]) != _gold(rows_b[id_])])
+    pairs = [
+        Pair(rows_a[id_], rows_b[id_], _score(rows_b[id_], metric) - _score(rows_a[id_], metric))
+        for id_ in common
+    ]
+    compared = [pair.a for pair in pairs]
+    differences = {
+        tier: {name: _difference(rows, rows_b, name) for name in METRICS}
+        for tier, rows in rows_by_tier(compared).items()
+    }
+    signs = differences["all"][metric].signs
+    ranked = sorted(pairs, key=lambda pair: -pair.change)
+    settings, notes = compare_manifests(a.manifest, b.manifest)
+    return RunComparison(
+        a=str(a.path),
+        b=str(b.path),
+        common=len(common),
+        only_a=len(rows_a) - len(common),
+        only_b=len(rows_b) - len(common),
+        warnings=list(_warnings(a, b, settings)),
+        settings=settings,
+        notes=notes,
+        differences=differences,
+        metric=metric,
+        breakdowns={
+            way: {name: _difference(rows, rows_b, metric) for name, rows in groups.items()}
+            for way, groups in group_by_gold(compared).items()
+        },
+        wins=ranked[: signs.wins],
+        losses=ranked[: -signs.losses - 1 : -1],
+        ties=ranked[signs.wins : len(ranked) - signs.losses],
+        names={answer.key: answer.name for row in (*a.rows, *b.rows) for answer in row.answers},
+    )
+
+
+def compare_sections(comparison: RunComparison, examples: int) -> list[Section]:
+    """Put a comparison into words, with at most `examples` wins and as many losses."""
+    return list(_sections(comparison, examples))
+
+
+def _scored(run: RecordedRun) -> dict[str, Row]:
+    return {row.id: row for row in run.rows if row.scores is not None}
+
+
+def _gold(row: Row) -> tuple[object, ...]:
+    sets = frozenset(frozenset(map(normalise_answer, gold)) for gold in row.gold)
+    return sets, row.gold_boolean, row.gold_count, row.gold_unanswerable
+
+
+def _special_gold(row: Row) -> str:
+    """Return the gold of a question whose gold is no set of answers, as text."""
+    if row.gold_unanswerable:
+        return "no answer"
+    return _special_answer(row.gold_boolean, row.gold_count)
+
+
+def _check_gold(a: RecordedRun, b: RecordedRun, different: Sequence[str]) -> None:
+    if different:
+        more = ", …" if len(different) > _SHOWN_IDS else ""
+        raise InputError(
+            f"{a.path} and {b.path} are runs of different question sets: the gold answers of "
+            f"{len(different)} questions differ ({', '.join(different[:_SHOWN_IDS])}{more})"
+        )
+
+
+def _score(row: Row, metric: str) -> float:
+    assert row.scores is not None
+    value: float = getattr(row.scores, metric)
+    return value
+
+
+def _difference(rows: Sequence[Row], others: Mapping[str, Row], metric: str) -> Difference:
+    a = [_score(row, metric) for row in rows]
+    b = [_score(others[row.id], metric) for row in rows]
+    signs = count_signs(a, b)
+    return Difference(
+        a=sum(a) / len(a),
+        b=sum(b) / len(b),
+        difference=paired_bootstrap(a, b),
+        signs=signs,
+        p_value=sign_test(signs.wins, signs.losses),
+    )
+
+
+def _warnings(a: RecordedRun, b: RecordedRun, settings: Mapping[str, Change]) -> Iterator[str]:
+    if len(settings) > 1:
+        yield (
+            f"{len(settings)} settings differ ({', '.join(settings)}), so the difference in scores "
+            "cannot be attributed to one of them."
+        )
+    if a.entities != b.entities:
+        yield (
+            f"A was given {a.entities} entities and B {b.entities} ones: "
+            "the difference includes the cost of linking."
+        )
+    for name, run in (("A", a), ("B", b)):
+        failed = sum(row.error is not None for row in run.rows)
+        if failed:
+            yield (
+                f"{failed} questions of {name} failed and score 0; "
+                "`kbqa eval --resume` asks them again."
+            )
+
+
+def _records(
+    differences: Mapping[str, Mapping[str, Difference]],
+) -> dict[str, dict[str, dict[str, object]]]:
+    return {
+        group: {
+            name: {**asdict(one), "signs": one.signs._asdict()} for name, one in members.items()
+        }
+        for group, members in differences.items()
+    }
+
+
+def _sections(comparison: RunComparison, examples: int) -> Iterator[Section]:
+    yield _heading(comparison)
+    yield _changed("Settings that differ", comparison.settings)
+    if comparison.notes:
+        yield _changed("Also different", comparison.notes)
+    for tier, differences in comparison.differences.items():
+        yield _tier(tier, differences)
+    for way, differences in comparison.breakdowns.items():
+        yield _breakdown(way, comparison.metric, differences)
+    wins, losses = comparison.wins[:examples], comparison.losses[:examples]
+    counts = (
+        f"B scores higher on {len(comparison.wins):,} questions, lower on "
+        f"{len(comparison.losses):,}, and the same on {len(comparison.ties):,}. "
+        f"Shown: {len(wins):,} wins and {len(losses):,} losses, the largest changes first."
+    )
+    yield Section(f"Questions by {METRIC_NAMES[comparison.metric]}", notes=[counts])
+    for pair in (*wins, *losses):
+        yield _example(comparison, pair)
+
+
+def _heading(comparison: RunComparison) -> Section:
+    counts = (
+        f"{comparison.common:,} questions that both scored; {comparison.only_a:,} that only A "
+        f"scored and {comparison.only_b:,} that only B scored are left out"
+    )
+    facts = [("A", comparison.a), ("B", comparison.b), ("compared", counts)]
+    facts += [("warning", warning) for warning in comparison.warnings]
+    title = f"Run {Path(comparison.b).stem} (B) against {Path(comparison.a).stem} (A)"
+    return Section(title, facts, depth=1)
+
+
+def _changed(title: str, changes: Mapping[str, Change]) -> Section:
+    if not changes:
+        return Section(title, notes=["None: both runs have the same settings."])
+    facts = []
+    for label, change in changes.items():
+        a, b = (shorten_setting(label, text or "none") for text in change)
+        facts.append((label, f"{a} → {b}"))
+    return Section(title, facts)
+
+
+def _tier(tier: str, differences: Mapping[str, Difference]) -> Section:
+    n = next(iter(differences.values())).difference.n
+    rows = [(METRIC_NAMES[metric], *_cells(one)) for metric, one in differences.items()]
+    return Section(
+        f"Tier {tier}, n = {n:,}",
+        table=MarkdownTable(("", *_HEADER), rows),
+        notes=[_STATISTICS] if tier == "all" else [],
+    )
+
+
+def _breakdown(way: str, metric: str, differences: Mapping[str, Difference]) -> Section:
+    rows = [(name, f"{one.difference.n:,}", *_cells(one)) for name, one in differences.items()]
+    title = f"{METRIC_NAMES[metric]} by {BREAKDOWN_NAMES[way]}"
+    return Section(title, table=MarkdownTable(("", "n", *_HEADER), rows))
+
+
+def _cells(one: Difference) -> tuple[str, ...]:
+    signs = map("{:,}".format, one.signs)
+    p = "< 0.001" if one.p_value < 0.001 else f"{one.p_value:.3f}"
+    return f"{one.a:.3f}", f"{one.b:.3f}", f"{one.difference:+z.3f}", *signs, p
+
+
+def _example(comparison: RunComparison, pair: Pair) -> Section:
+    golds = [_listed(names) for names in comparison.gold_names(pair)]
+    facts = [("A", _answers(pair.a)), ("B", _answers(pair.b)), ("gold", ", or: ".join(golds))]
+    title = f"{'Win' if pair.change > 0 else 'Loss'} {pair.change:+z.3f}, {pair.a.id}"
+    return Section(f"{title}: {pair.a.question}", facts, depth=3)
+
+
+def _answers(row: Row) -> str:
+    if row.error is not None:
+        return f"failed: {row.error}"
+    return _listed(_said(row))
+
+
+def _said(row: Row) -> list[str]:
+    """Return what a row answers, as texts: yes or no, a number, or names."""
+    if row.boolean is not None or row.count is not None:
+        return [_special_answer(row.boolean, row.count)]
+    return [answer.name for answer in row.answers]
+
+
+def _special_answer(boolean: bool | None, count: int | None) -> str:
+    if boolean is not None:
+        return "yes" if boolean else "no"
+    return f"{count:,}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f", … ({len(names):,} in all)" if len(names) > _SHOWN_ANSWERS else ""
+    return ", ".join(names[:_SHOWN_ANSWERS]) + more or "nothing"

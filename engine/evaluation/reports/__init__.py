@@ -1,1 +1,0 @@
-"""Reports and comparisons of runs."""

@@ -1,0 +1,737 @@
+"""The row of a question in a run: its answers, their scores, and what they cost.
+
+`Row` is what `kbqa eval` writes (`kbqa.engine.evaluation.rows`) and what reports read.
+Any method's answers fit: what only one method knows is in its trace.
+
+Make the row of a question from what a method answered, or from its failure.
+
+The file of a run's rows: each is in it whole or not at all, however the run ends.
+
+Summarise what a run took: calls, tokens, queries, seconds and money.
+
+Read a run that `kbqa eval` wrote: its rows, and the manifest next to them.
+"""
+
+import json
+import math
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean, median
+from types import TracebackType
+from typing import Annotated, Any, Protocol, TypeVar, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, ValidationError
+
+from kbqa.engine.answer import Answer, term_text
+from kbqa.engine.chat.model import Usage
+from kbqa.engine.evaluation.scores import WRONG, Predicted, Scores, score_answer
+from kbqa.engine.files import (
+    MANIFEST_VERSION,
+    drop_unfinished_line,
+    manifest_path,
+    read_json,
+    read_rows,
+)
+from kbqa.engine.questions.official import GoldKind, convert_queries, gold_kind
+from kbqa.engine.questions.question_sets import Question
+from kbqa.engine.writing.generate import Candidate
+from kbqa.sparql.crp import Crp
+from kbqa.sparql.errors import InputError, OutputError
+from kbqa.sparql.relax import Level, leaves
+
+SCHEMA_VERSION = 3
+READ_VERSIONS = (2, SCHEMA_VERSION)
+"""The versions that can be read. Version 2, of the time when there was one method, has the fields
+of the trace in the row itself."""
+
+Count = Annotated[int, Field(ge=0)]
+
+_LEVELS: tuple[Level, ...] = get_args(Level)
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class GoldShape(_Record):
+    """The shape of a gold query, taken from the CRP that means the same.
+
+    Attributes:
+        hops: Steps of its main path.
+        constraints: How many it has, at any depth, its ordering included.
+        ordered: It keeps the first or last of its answers.
+    """
+
+    hops: Count
+    constraints: Count
+    ordered: bool
+
+
+class RowAnswer(_Record):
+    """An answer: an entity's mid or a literal's text, its name, and where it comes from.
+
+    `confidence` says how sure it is, if the method knows.
+    """
+
+    mid: str | None = None
+    value: str | None = None
+    name: str
+    origin: str = "graph"
+    confidence: float | None = None
+
+    @property
+    def key(self) -> str:
+        """What is compared with the gold answers."""
+        return self.mid or self.value or ""
+
+
+class WriterUsage(_Record):
+    """What the small model wrote for a question."""
+
+    calls: int
+    output_tokens: int = 0
+
+
+class GeneralUsage(_Record):
+    """What general models took; only runs with timings have the last two."""
+
+    calls: int
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float | None = None
+    cached_calls: int | None = None
+    seconds: float | None = None
+
+
+class RowUsage(_Record):
+    """What was asked of the models for a question."""
+
+    specialised: WriterUsage | None = None
+    general: GeneralUsage
+
+
+class Row(_Record):
+    """A question's row. Fields that the file does not have are None or empty.
+
+    The fields from `answers` to `seconds` are those of `Answer`. `gold_names` are the names of each
+    set of `gold`, if the question set has them; older rows do not have them. The fields from
+    `category` to `gold_unanswerable` are those of `Question`. A failed question has no costs if
+    they are not known.
+    """
+
+    schema_version: int
+    id: str
+    question: str
+    tier: str | None = None
+    type: str | None = None
+    gold: tuple[tuple[str, ...], ...]
+    gold_names: tuple[tuple[str, ...], ...] = ()
+    category: str | None = None
+    generalization: str | None = None
+    function: str | None = None
+    gold_boolean: StrictBool | None = None
+    gold_count: Count | None = None
+    gold_unanswerable: bool = False
+    gold_shape: GoldShape | None = None
+    answers: tuple[RowAnswer, ...]
+    boolean: StrictBool | None = None
+    count: Count | None = None
+    not_understood: tuple[str, ...] = ()
+    status: str | None = None
+    confidence: float | None = None
+    truncated: bool = False
+    problem: str | None = None
+    reason: str | None = None
+    stage: str | None = None
+    sparql: str | None = None
+    evidence: tuple[object, ...] = ()
+    linked: tuple[object, ...] = ()
+    trace: Mapping[str, object] | None = None
+    usage: RowUsage | None = None
+    seconds: Mapping[str, float] | None = None
+    scores: Scores | None
+    calls: int | None = None
+    tokens: int | None = None
+    cost_usd: float | None = None
+    error: str | None
+
+    @property
+    def kind(self) -> GoldKind | None:
+        """Which kind of gold its question has; None if it has none."""
+        return gold_kind(self.gold, self.gold_boolean, self.gold_count, self.gold_unanswerable)
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the question got an answer of any kind."""
+        return bool(self.answers) or self.boolean is not None or self.count is not None
+
+    @property
+    def predicted(self) -> tuple[str, ...]:
+        """The answers as they are compared with the gold ones, best first."""
+        return tuple(answer.key for answer in self.answers)
+
+    @property
+    def origin(self) -> str | None:
+        """Where the answers come from, such as ``graph`` or ``graph + text``; None without any."""
+        return " + ".join(sorted({answer.origin for answer in self.answers})) or None
+
+    @property
+    def level(self) -> Level | None:
+        """How far the path that answers was relaxed; None if the method does not relax paths."""
+        level = (self.trace or {}).get("level")
+        return next((each for each in _LEVELS if each == level), None)
+
+    @property
+    def queries(self) -> int | None:
+        """How many lookups in the graph a walking method took; None for others."""
+        return self._counted("queries")
+
+    @property
+    def decisions(self) -> int | None:
+        """How many decisions a walking method took, by any chooser; None for other methods."""
+        return self._counted("decisions")
+
+    @property
+    def repair_queries(self) -> int | None:
+        """How many queries a repair took; None if there was none."""
+        repair = (self.trace or {}).get("repair")
+        queries = repair.get("queries") if isinstance(repair, dict) else None
+        return queries if isinstance(queries, int) else None
+
+    def _counted(self, name: str) -> int | None:
+        """Return a count of the trace; None if it has none of that name."""
+        count = (self.trace or {}).get(name)
+        return count if isinstance(count, int) else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the row as a JSON record, without the fields that were not set."""
+        return self.model_dump(exclude_unset=True)
+
+
+def read_row(record: Mapping[str, object], place: str) -> Row:
+    """Read a row.
+
+    Args:
+        record: Of JSON.
+        place: Where it is, for messages.
+
+    Raises:
+        InputError: It is not a row, or one of a version that cannot be read.
+    """
+    version = record.get("schema_version")
+    if version not in READ_VERSIONS:
+        if version is None or not {"id", "scores"} <= record.keys():
+            raise InputError(f"{place} is not a row of `kbqa eval`")
+        raise InputError(
+            f"{place} is a row of schema_version {version}, and this kbqa reads "
+            f"{' and '.join(map(str, READ_VERSIONS))}. Run `kbqa eval` again."
+        )
+    if version == 2:
+        trace = {name: record.get(name) for name in ("level", "repair")}
+        record = {**record, "trace": trace}
+    try:
+        return Row.model_validate(record)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        field = ".".join(map(str, first["loc"]))
+        raise InputError(f"{place} is not a row of `kbqa eval`: {field}: {first['msg']}") from None
+
+
+_NO_CALLS = Usage()
+
+
+def gold_shapes(questions: Iterable[Question]) -> dict[str, GoldShape]:
+    """Return the shapes of gold queries by the question's id; absent if no CRP means the same."""
+    queries = {question.id: question.sparql for question in questions if question.sparql}
+    crps = convert_queries(queries.values())
+    return {
+        id_: GoldShape(
+            hops=len(crp.path),
+            constraints=sum(1 for _ in leaves(crp)),
+            ordered=crp.order is not None,
+        )
+        for id_, query in queries.items()
+        if isinstance(crp := crps[query], Crp)
+    }
+
+
+def answered_row(
+    question: Question,
+    answer: Answer,
+    candidates: Sequence[Candidate],
+    shape: GoldShape | None,
+    *,
+    timings: bool,
+) -> Row:
+    """Make the row of a question that a method answered, or found no answer to.
+
+    Args:
+        question: With its gold answers.
+        answer: What the method returned.
+        candidates: What the small model wrote for it; none if it was not asked.
+        shape: Of its gold query, if that is known.
+        timings: Include what differs from run to run: the seconds of each stage and of general
+            models, and how many replies came from the cache.
+    """
+    record = answer.to_dict()
+    if not timings:
+        del record["seconds"]
+    texts = [term_text(each.term) for each in answer.answers]
+    predicted = Predicted(texts, answer.boolean, answer.count, record.get("status"))
+    scores = score_answer(predicted, question)
+    costs = _costs(candidates, answer.usage, timings)
+    head = _head(question, shape)
+    return Row.model_validate({**head, **record, "scores": scores, **costs, "error": None})
+
+
+def failed_row(
+    question: Question,
+    error: Exception,
+    shape: GoldShape | None,
+    candidates: Sequence[Candidate] | None = None,
+    general: Usage = _NO_CALLS,
+    *,
+    timings: bool = True,
+) -> Row:
+    """Make the row of a question that failed: it scores 0.
+
+    Args:
+        question: As it was asked.
+        error: Why it failed.
+        shape: As for `answered_row`.
+        candidates: What the small model had written for it; None if that failed, so that its cost
+            is not known.
+        general: What was asked of the general model before.
+        timings: As for `answered_row`.
+    """
+    if candidates is None:
+        costs: dict[str, Any] = dict.fromkeys(("calls", "tokens", "usage", "cost_usd"))
+    else:
+        costs = _costs(candidates, general, timings)
+    return Row.model_validate(
+        {
+            **_head(question, shape),
+            "answers": (),
+            "scores": None if question.kind is None else WRONG,
+            "stage": None,
+            "trace": None,
+            **costs,
+            "error": f"{type(error).__name__}: {error}",
+        }
+    )
+
+
+def _head(question: Question, shape: GoldShape | None) -> dict[str, Any]:
+    names = [sorted(each) for each in question.gold_names]
+    others = {
+        "category": question.category,
+        "generalization": question.generalization,
+        "function": question.function,
+        "gold_boolean": question.boolean,
+        "gold_count": question.count,
+        "gold_unanswerable": question.unanswerable or None,
+    }
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "id": question.id,
+        "question": question.text,
+        "tier": question.tier,
+        "type": question.type,
+        "gold": [sorted(gold) for gold in question.golds],
+        **({"gold_names": names} if names else {}),
+        **{name: value for name, value in others.items() if value is not None},
+        "gold_shape": shape,
+    }
+
+
+def _costs(candidates: Sequence[Candidate], general: Usage, timings: bool) -> dict[str, Any]:
+    """Return what a question took of both models."""
+    calls, tokens = int(bool(candidates)), sum(candidate.tokens for candidate in candidates)
+    of_general = asdict(general)
+    if timings:
+        of_general["seconds"] = round(general.seconds, 6)
+    else:
+        del of_general["cached_calls"], of_general["seconds"]
+    return {
+        "calls": calls + general.calls,
+        "tokens": tokens + general.input_tokens + general.output_tokens,
+        "usage": {
+            "specialised": {"calls": calls, "output_tokens": tokens},
+            "general": of_general,
+        },
+        "cost_usd": general.cost_usd,
+    }
+
+
+class WrittenRow(Protocol):
+    """The row of a question, in any kind of run."""
+
+    @property
+    def id(self) -> str:
+        """The question's."""
+
+    @property
+    def error(self) -> str | None:
+        """Why the question failed; None if it did not."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as a JSON record."""
+
+
+_R = TypeVar("_R", bound=WrittenRow)
+
+
+class RowFile:
+    """Appends rows to a JSON Lines file. One thread at a time.
+
+    Raises:
+        InputError: The file cannot be opened for writing.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            # Unbuffered: what a full disk has refused must not be tried again on closing.
+            self._file = path.open("ab", buffering=0)
+        except OSError as error:
+            raise InputError(f"{path} cannot be written: {error}") from error
+
+    def append(self, row: WrittenRow) -> None:
+        """Write a row; one that cannot be written whole is removed again.
+
+        Raises:
+            OutputError: It cannot be written.
+        """
+        # Not where the last write ended: what it left of a row may have been removed since.
+        end = self._file.seek(0, os.SEEK_END)
+        left = memoryview(_line(row.to_dict()))
+        try:
+            while left:
+                left = left[self._file.write(left) :]
+        except OSError as error:
+            self._file.truncate(end)
+            raise OutputError(f"{self._path} cannot be written: {error}") from error
+
+    def __enter__(self) -> "RowFile":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._file.close()
+
+
+def write_rows(
+    path: Path,
+    jobs: Iterable[Callable[[], _R]],
+    report: Callable[[_R], object],
+    *,
+    concurrency: int,
+) -> None:
+    """Make rows and append each to a file, in the order in which they are done.
+
+    On any error, the rows of jobs in progress are written first if possible.
+
+    Args:
+        path: The file.
+        jobs: Each makes a row, in any thread. The next job is taken, in this thread, once fewer
+            than `concurrency` are running.
+        report: Called with each row that was written; by one thread at a time.
+        concurrency: Jobs to run at once.
+
+    Raises:
+        InputError: The file cannot be opened for writing.
+        OutputError: A row cannot be written.
+    """
+    with RowFile(path) as file, ThreadPoolExecutor(concurrency) as pool:
+        writing = threading.Lock()
+
+        def write(job: Callable[[], _R]) -> None:
+            row = job()
+            with writing:
+                file.append(row)
+                report(row)
+
+        running: set[Future[None]] = set()
+        for job in jobs:
+            running.add(pool.submit(write, job))
+            running = _wait(running, concurrency - 1)
+        _wait(running, 0)
+
+
+def take_over(path: Path, read: Callable[[Mapping[str, object], str], _R]) -> dict[str, _R]:
+    """Read the rows that a resumed run keeps, by id, and remove all else from the file.
+
+    Removed are rows of questions that failed, and a last line that was being written when the run
+    was killed.
+
+    Args:
+        path: The file.
+        read: Reads a row from a record and its place, which is for messages.
+
+    Raises:
+        InputError: The file is broken elsewhere than at its end.
+        OutputError: It cannot be written.
+    """
+    drop_unfinished_line(path)
+    records = list(read_rows(path))
+    kept = [(record, read(record, f"{path}, line {n}")) for n, record in records]
+    kept = [(record, row) for record, row in kept if row.error is None]
+    if len(kept) < len(records):
+        partial = path.with_name(f"{path.name}.partial")
+        try:
+            partial.write_bytes(b"".join(_line(record) for record, _ in kept))
+            partial.replace(path)
+        except OSError as error:
+            partial.unlink(missing_ok=True)
+            raise OutputError(f"{path} cannot be written: {error}") from error
+    return {row.id: row for _, row in kept}
+
+
+def _wait(running: set[Future[None]], at_most: int) -> set[Future[None]]:
+    """Wait until at most this many are running; raise what one of the others raised."""
+    while len(running) > at_most:
+        done, running = wait(running, return_when=FIRST_COMPLETED)
+        for future in done:
+            future.result()
+    return running
+
+
+def _line(record: Mapping[str, object]) -> bytes:
+    # Half of a surrogate pair, which a JSON text may hold, has no UTF-8, so it stays an escape.
+    return (json.dumps(record, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
+
+
+_PER = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """How much the questions take for which this is known.
+
+    Attributes:
+        mean: Of a question.
+        median: Of a question.
+        p95: The least value that 95 % of the questions do not exceed.
+        total: Of all questions.
+        n: How many questions there are.
+    """
+
+    mean: float
+    median: float
+    p95: float
+    total: float
+    n: int
+
+
+def spread(values: Sequence[float]) -> Spread | None:
+    """Summarise values; None if there are none.
+
+    >>> spread([1, 2, 3, 10])
+    Spread(mean=4.0, median=2.5, p95=10, total=16, n=4)
+    """
+    if not values:
+        return None
+    ranked = sorted(values)
+    p95 = ranked[math.ceil(0.95 * len(ranked)) - 1]
+    return Spread(fmean(ranked), median(ranked), p95, sum(ranked), len(ranked))
+
+
+def measure_costs(rows: Sequence[Row]) -> dict[str, Spread]:
+    """Measure what questions took, including those that failed.
+
+    Returns:
+        ``calls`` (of all models), ``general_calls`` (of the general model alone, paid or from the
+        cache), ``cached_calls``, ``decisions`` (of a walking method, by any chooser), ``tokens``
+        (written by the small model, in and out of the general one), ``queries`` (of a walking
+        method), ``queries of a repair``, ``seconds``, and ``seconds of`` each stage. What is known
+        of no row is absent.
+    """
+    general = [row.usage.general for row in rows if row.usage is not None]
+    values: dict[str, Sequence[float]] = {
+        "calls": [row.calls for row in rows if row.calls is not None],
+        "general_calls": [usage.calls for usage in general],
+        "cached_calls": [usage.cached_calls for usage in general if usage.cached_calls is not None],
+        "decisions": [row.decisions for row in rows if row.decisions is not None],
+        "tokens": [row.tokens for row in rows if row.tokens is not None],
+        "queries": [row.queries for row in rows if row.queries is not None],
+        "queries of a repair": [
+            row.repair_queries for row in rows if row.repair_queries is not None
+        ],
+        "seconds": [sum(row.seconds.values()) for row in rows if row.seconds],
+    }
+    stages: dict[str, list[float]] = {}
+    for row in rows:
+        for stage, seconds in (row.seconds or {}).items():
+            stages.setdefault(stage, []).append(seconds)
+    values |= {f"seconds of {stage}": seconds for stage, seconds in stages.items()}
+    found = {name: spread(list_) for name, list_ in values.items()}
+    return {name: one for name, one in found.items() if one is not None}
+
+
+def cost_per_10_000(rows: Sequence[Row]) -> float | None:
+    """Compute the US dollars of general models for 10,000 questions.
+
+    None if it is not known: a row that asked one has no cost, or no row has a cost.
+    """
+    known = [row.cost_usd for row in rows if row.cost_usd is not None]
+    unknown = any(row.cost_usd is None and row.usage and row.usage.general.calls for row in rows)
+    return fmean(known) * _PER if known and not unknown else None
+
+
+_UNUSED = ("evidence", "linked", "sparql")
+_USED_OF_TRACE = ("level", "repair", "stop", "queries", "decisions")
+_USED_OF_STEP = (
+    "kind",
+    "hidden",
+    "clipped",
+    "unread",
+    "is_truncated",
+    "no_decision",
+    "input_tokens",
+    "output_tokens",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedRun:
+    """A run as it is on disk.
+
+    Attributes:
+        path: The file of its rows.
+        manifest: What made it.
+        rows: In the file's order; no two have the same id.
+    """
+
+    path: Path
+    manifest: Mapping[str, object]
+    rows: tuple[Row, ...]
+
+    @property
+    def name(self) -> str:
+        """The file's name without its ending."""
+        return self.path.stem
+
+    @property
+    def entities(self) -> str:
+        """Whether the questions' entities were given: ``gold`` or ``linked``."""
+        return "gold" if self.manifest["gold_entities"] else "linked"
+
+    @property
+    def method(self) -> str | None:
+        """The name of the method; None if the manifest does not say."""
+        method = self.manifest.get("method")
+        return str(method["name"]) if isinstance(method, dict) and "name" in method else None
+
+    @property
+    def question_count(self) -> int | None:
+        """How many questions were asked; None if the manifest does not say, as older ones."""
+        count = self.manifest.get("question_count")
+        return count if isinstance(count, int) else None
+
+
+def flatten_manifest(manifest: Mapping[str, object]) -> dict[str, str]:
+    """Return a manifest as labels and texts, with the labels of nested ones joined.
+
+    Null values are left out.
+
+    >>> flatten_manifest({"n": 5, "beams": None, "store": {"languages": ["en"], "is_full": False}})
+    {'n': '5', 'store, languages': 'en', 'store, is full': 'no'}
+    """
+    flat: dict[str, str] = {}
+    for key, value in manifest.items():
+        label = key.replace("_", " ")
+        if isinstance(value, dict):
+            inner = flatten_manifest(value)
+            flat |= {f"{label}, {name}": text for name, text in inner.items()}
+        elif value is not None:
+            flat[label] = setting_text(value)
+    return flat
+
+
+def setting_text(value: object) -> str:
+    """Return the value of a setting as reports show it.
+
+    >>> setting_text({"name": "router", "write": True, "without": [], "repair": None})
+    'router (write yes, without none, repair none)'
+    """
+    if isinstance(value, dict):
+        name = value.get("name")
+        rest = [f"{key} {setting_text(each)}" for key, each in value.items() if key != "name"]
+        inner = ", ".join(rest).replace("_", " ")
+        if name is None:
+            return inner or "none"
+        return f"{name} ({inner})" if inner else str(name)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(map(setting_text, value)) or "none"
+    return "none" if value is None else str(value)
+
+
+def read_run(path: Path) -> RecordedRun:
+    """Read a run.
+
+    Raises:
+        InputError: The file is missing, or it is not a run that this kbqa reads; a line is broken,
+            or two lines have the same question; or the manifest is missing or broken.
+    """
+    rows: dict[str, Row] = {}
+    for number, record in read_rows(path):
+        row = read_row(_used(record), f"{path}, line {number}")
+        if row.id in rows:
+            raise InputError(f"{path}, line {number}: a second row of question {row.id!r}")
+        rows[row.id] = row
+    if not rows:
+        raise InputError(f"{path} has no rows")
+    return RecordedRun(path, _manifest(path), tuple(rows.values()))
+
+
+def _used(record: Mapping[str, object]) -> Mapping[str, object]:
+    """Return what reports use of a row; whole rows would take several times the memory."""
+    used = {name: value for name, value in record.items() if name not in _UNUSED}
+    if isinstance(trace := record.get("trace"), dict):
+        kept = {name: trace[name] for name in _USED_OF_TRACE if name in trace}
+        if isinstance(steps := trace.get("steps"), list):
+            kept["steps"] = [_used_of_step(step) for step in steps if isinstance(step, dict)]
+        used["trace"] = kept
+    return used
+
+
+def _used_of_step(step: Mapping[str, object]) -> Mapping[str, object]:
+    return {name: step[name] for name in _USED_OF_STEP if name in step}
+
+
+def _manifest(run: Path) -> Mapping[str, object]:
+    def not_a_run(problem: str) -> InputError:
+        return InputError(
+            f"{run} is not a run of `kbqa eval`: {problem}. "
+            "The manifest must be in the same folder as the rows."
+        )
+
+    path = manifest_path(run)
+    manifest = read_json(path, dict[str, object], not_a_run, schema_version=MANIFEST_VERSION)
+    if not isinstance(manifest.get("gold_entities"), bool):
+        raise not_a_run(f"{path} does not say whether entities were given")
+    return _with_method(manifest)
+
+
+def _with_method(manifest: Mapping[str, object]) -> Mapping[str, object]:
+    """Return a manifest with the settings of its method in one record, as new manifests have it."""
+    if not isinstance(manifest.get("method"), str):
+        return manifest
+    rest = dict(manifest)
+    names = ("order", "confidence_model", "without", "repair")
+    settings = {name: rest.pop(name) for name in names if name in rest}
+    repair = settings.get("repair")
+    if isinstance(repair, dict) and "policy" in repair:
+        settings["repair"] = {("route" if n == "policy" else n): repair[n] for n in repair}
+    rest["method"] = {"name": "router", "write": manifest["method"] != "general", **settings}
+    return rest

@@ -1,1 +1,0 @@
-"""The rows of a run, and what made them."""

@@ -1,1 +1,0 @@
-"""What the graph holds around entities."""

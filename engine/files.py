@@ -1,0 +1,474 @@
+"""Read JSON files that may not be what they should.
+
+Read JSON Lines files, and repair one whose writer was killed.
+
+Manifests: what made a file of rows, written next to it, so that only the same run resumes it.
+
+The manifest of ``run.jsonl`` is ``run.manifest.json``.
+
+The code and the machine that made a result, for manifests.
+
+Cache on disk what was computed from texts: their vectors, the CRPs of queries.
+
+The file is SQLite, because several processes add texts at once; if a file were rewritten and
+renamed, only the last writer's texts would remain. Texts are read when they are needed, so opening
+takes no time. A broken cache only costs time, so no method raises: unreadable values are computed
+again.
+"""
+
+import fcntl
+import functools
+import gzip
+import hashlib
+import importlib.metadata
+import json
+import logging
+import os
+import platform
+import sqlite3
+import subprocess
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, TypeAlias, TypeVar
+
+from kbqa.sparql.errors import InputError, KbqaError, ModelError
+
+_T = TypeVar("_T")
+
+
+def read_json(
+    path: Path, type_: type[_T], error: Callable[[str], KbqaError], *, schema_version: int
+) -> _T:
+    """Read a JSON file of one type, such as a dataclass; unknown fields are ignored.
+
+    Args:
+        path: The file.
+        type_: What it holds.
+        error: Makes the error that is raised from what is wrong, a sentence that begins with the
+            path; the class of an error will do.
+        schema_version: The ``schema_version`` that the file must have.
+
+    Raises:
+        KbqaError: What `error` makes: the file is missing or unreadable, or it is of another type
+            or version.
+    """
+    # Takes 40 ms, and many commands read no such file.
+    from pydantic import TypeAdapter, ValidationError
+    from pydantic_core import from_json
+
+    try:
+        record = from_json(path.read_bytes(), allow_inf_nan=False)
+    except FileNotFoundError:
+        raise error(f"{path} is missing") from None
+    except (OSError, ValueError) as reason:
+        raise error(f"{path} cannot be read: {reason}") from reason
+    if not isinstance(record, dict):
+        raise error(f"{path} cannot be read: it is not a JSON object")
+    found = record.pop("schema_version", None)
+    if found != schema_version:
+        raise error(
+            f"{path} has schema_version {found}, and this kbqa reads version {schema_version}"
+        )
+    try:
+        return TypeAdapter(type_).validate_python(record)
+    except ValidationError as invalid:
+        first = invalid.errors(include_url=False, include_input=False)[0]
+        field = ".".join(map(str, first["loc"]))
+        raise error(f"{path} cannot be read: {field}: {first['msg']}") from invalid
+
+
+def read_model_json(
+    path: Path, type_: type[_T], shipped: Path, name: str, *, schema_version: int
+) -> _T:
+    """Read a dataclass from the JSON file of a model.
+
+    The one that ships with kbqa is read without checking it: `read_json` would delay each question
+    on the command line by 60 ms, for pydantic, and tests check the files that ship.
+
+    Args:
+        path: The file.
+        type_: What it holds.
+        shipped: The file that ships with kbqa.
+        name: Of the model, for errors: ``the linking model``.
+        schema_version: The ``schema_version`` that the file must have.
+
+    Raises:
+        ModelError: As `read_json`.
+    """
+    if path == shipped:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        del record["schema_version"]
+        return type_(**record)
+
+    def error(problem: str) -> ModelError:
+        return ModelError(f"cannot read {name}: {problem}")
+
+    return read_json(path, type_, error, schema_version=schema_version)
+
+
+BadRow: TypeAlias = Callable[[int, str], None]
+"""Called with the number of an unusable record and what is wrong with it."""
+
+
+def read_rows(path: Path, bad: BadRow | None = None) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Read the records of a JSON Lines file, gzipped or not, each with its line number.
+
+    Args:
+        path: The file.
+        bad: Called with each line that is not a JSON object; without it, the first one raises.
+
+    Raises:
+        InputError: The file is missing or unreadable, or a line is not a JSON object.
+    """
+    opener = gzip.open if path.suffix == ".gz" else open
+    number = 0
+    try:
+        with opener(path, "rt", encoding="utf-8-sig") as lines:
+            for number, line in enumerate(lines, 1):
+                if not line.strip():
+                    continue
+                try:
+                    row = _object(line)
+                except ValueError as error:
+                    if bad is None:
+                        raise InputError(f"{path}, line {number}: {error}") from None
+                    bad(number, str(error))
+                    continue
+                yield number, row
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}") from None
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
+        raise InputError(f"{path}, after line {number}, cannot be read: {error}") from None
+
+
+def _object(line: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"not JSON ({error})") from None
+    if not isinstance(row, dict):
+        raise ValueError("not a JSON object")
+    return row
+
+
+def drop_unfinished_line(path: Path) -> None:
+    """Remove an unfinished last line, left by a process that was killed.
+
+    Raises:
+        InputError: The file cannot be changed.
+    """
+    try:
+        with path.open("r+b") as file:
+            file.truncate(file.read().rfind(b"\n") + 1)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error}") from error
+
+
+def git_revision() -> str | None:
+    """Return the commit of the checkout that this code runs from; None if it is installed."""
+    root = Path(__file__).resolve().parents[1]
+    if not (root / ".git").exists():  # installed, maybe in a folder of somebody's checkout
+        return None
+    try:
+        done = subprocess.run(
+            ["git", "rev-parse", "HEAD"],
+            cwd=root,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return done.stdout.strip()
+
+
+def package_versions(names: Iterable[str]) -> dict[str, str | None]:
+    """Return the installed versions of packages; None for one that is not installed."""
+    return {name: _installed_version(name) for name in names}
+
+
+@functools.cache
+def _installed_version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def hardware() -> dict[str, object]:
+    """Describe the processor, its cores and the GPUs that torch finds."""
+    import torch
+
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "gpus": [torch.cuda.get_device_name(at) for at in range(torch.cuda.device_count())],
+    }
+
+
+def _processor() -> str:
+    """Return the processor's name; Linux has a better one than Python."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+MANIFEST_VERSION = 1
+
+_PACKAGES = (
+    "pyoxigraph",
+    "numpy",
+    "scipy",
+    "torch",
+    "transformers",
+    "peft",
+    "vllm",
+    "sentence-transformers",
+    "openai",
+)
+_ABSENT = object()
+_BEGINNING = b'{\n  "schema_version": '
+"""How a manifest begins; a kill may leave less of it."""
+
+
+@contextmanager
+def claimed(
+    output: Path, settings: Mapping[str, object], notes: Mapping[str, object]
+) -> Iterator[bool]:
+    """Reserve a file of rows for this process, and check or write its manifest.
+
+    Args:
+        output: The file of rows, which need not exist.
+        settings: What determines the rows.
+        notes: Other facts about the run; they may differ when it is resumed.
+
+    Yields:
+        Whether `output` has rows of a run with these settings, to be resumed.
+
+    Raises:
+        InputError: Another process is writing to `output`, it cannot be written, it is not a run
+            with these settings, or another file has the name of its manifest.
+    """
+    path = manifest_path(output)
+    if output.is_file() and not path.is_file():
+        raise _not_resumable(output, f"{path} is missing")
+    # The lock is on the manifest, so take it before anything is written there.
+    with _locked(output, "a+b") as manifest:
+        is_begun = output.is_file()
+        if is_begun:
+            _check_settings(output, settings)
+        else:
+            _check_replaceable(path, manifest)
+            _write(output, manifest, {**notes, **settings})
+        yield is_begun
+
+
+def discard(output: Path) -> None:
+    """Delete the rows of a run, so that another can begin.
+
+    Raises:
+        InputError: Another process is writing to `output`, or another file has the name of its
+            manifest.
+    """
+    if manifest_path(output).is_file():
+        with _locked(output, "rb") as manifest:
+            _check_replaceable(manifest_path(output), manifest)
+            output.unlink(missing_ok=True)
+    else:
+        output.unlink(missing_ok=True)
+
+
+def manifest_path(output: Path) -> Path:
+    """Return the path of the manifest of a file of rows."""
+    return output.with_suffix(".manifest.json")
+
+
+def lock(opened: BinaryIO | int, output: Path, error: type[KbqaError]) -> None:
+    """Lock an open file or folder until it is closed.
+
+    Args:
+        opened: The file, or the descriptor of a folder.
+        output: What the lock protects, for the message.
+        error: What to raise if another process holds the lock.
+    """
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise error(
+            f"another process is writing to {output}. Wait for it to end, or stop it."
+        ) from None
+
+
+def check_same_settings(
+    output: Path,
+    found: Mapping[str, object],
+    settings: Mapping[str, object],
+    error: type[KbqaError],
+) -> None:
+    """Raise an error that names the settings of a run that differ from those found in its output.
+
+    Args:
+        output: Where the run writes to.
+        found: Settings as read from JSON; others than those of the run do not matter.
+        settings: The settings of the run.
+        error: What to raise.
+    """
+    # As JSON, in which a tuple is a list.
+    wanted = json.loads(json.dumps(settings))
+    changed = sorted(key for key in wanted if found.get(key, _ABSENT) != wanted[key])
+    if changed:
+        raise error(
+            f"{output} holds a run with other settings ({', '.join(changed)}). "
+            "Resume it with the same settings, or choose another --output."
+        )
+
+
+def file_sha256(path: Path) -> str:
+    """Hash a file's bytes, in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def _locked(output: Path, mode: Literal["rb", "a+b"]) -> Iterator[BinaryIO]:
+    try:
+        file = manifest_path(output).open(mode)
+    except OSError as error:
+        raise InputError(f"{output} cannot be written: {error}") from error
+    with file:
+        lock(file, output, InputError)
+        yield file
+
+
+def _check_replaceable(path: Path, manifest: BinaryIO) -> None:
+    """Refuse to write over a file that only has the name of a manifest."""
+    manifest.seek(0)
+    beginning = manifest.read(len(_BEGINNING))
+    if not _BEGINNING.startswith(beginning):
+        raise InputError(
+            f"{path} is not a manifest of kbqa, and would be replaced by one. "
+            "Choose another --output."
+        )
+
+
+def _write(output: Path, manifest: BinaryIO, record: Mapping[str, object]) -> None:
+    about_kbqa = {
+        "schema_version": MANIFEST_VERSION,
+        "kbqa": version("kbqa"),
+        "git": git_revision(),
+        "python": platform.python_version(),
+        "packages": package_versions(_PACKAGES),
+    }
+    try:
+        manifest.truncate(0)
+        manifest.write(json.dumps({**about_kbqa, **record}, indent=2).encode() + b"\n")
+        manifest.flush()
+    except OSError as error:
+        raise InputError(f"{output} cannot be written: {error}") from error
+
+
+def _check_settings(output: Path, settings: Mapping[str, object]) -> None:
+    found = read_json(
+        manifest_path(output),
+        dict[str, object],
+        lambda problem: _not_resumable(output, problem),
+        schema_version=MANIFEST_VERSION,
+    )
+    check_same_settings(output, found, settings, InputError)
+
+
+def _not_resumable(output: Path, reason: str) -> InputError:
+    return InputError(
+        f"{output} is not a resumable run: {reason}. "
+        "Choose another --output, or replace it with --overwrite."
+    )
+
+
+logger = logging.getLogger(__name__)
+
+_LOCK_TIMEOUT_S = 10.0
+_TEXTS_A_QUERY = 500
+_BROKEN = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+# The second, if SQLite quotes damaged text in its own message.
+_ERRORS = (sqlite3.Error, UnicodeDecodeError, OSError)
+_PRIMARY_CODE = 0xFF  # The other bits of an error's code are details.
+
+
+class TextCache:
+    """Bytes computed from texts. Any number of threads and processes may use one file.
+
+    A file holds one kind of value, computed in one way; everything that can change the values is
+    part of its name.
+    """
+
+    def __init__(self, path: Path, kind: str) -> None:
+        """Set up a cache without opening the file.
+
+        Args:
+            path: The file, which need not exist.
+            kind: What is cached, in the plural, for the log: ``"embeddings"``.
+        """
+        self._path = path
+        self._kind = kind
+        self._is_usable = True
+
+    def read(self, texts: Sequence[str]) -> dict[str, bytes]:
+        """Return the cached values of those texts that have one."""
+        found: dict[str, bytes] = {}
+        if not self._is_usable or not self._path.is_file():
+            return found
+        try:
+            with closing(self._connect()) as connection:
+                for start in range(0, len(texts), _TEXTS_A_QUERY):
+                    asked = texts[start : start + _TEXTS_A_QUERY]
+                    places = ",".join("?" * len(asked))
+                    query = f"SELECT text, made FROM made_of WHERE text IN ({places})"
+                    found.update(connection.execute(query, asked))
+        except _ERRORS as error:
+            self._give_up(error)
+        return found
+
+    def write(self, made: Mapping[str, bytes]) -> None:
+        """Cache a value for each text that has none."""
+        if not self._is_usable:
+            return
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with closing(self._connect()) as connection, connection:
+                connection.executemany("INSERT OR IGNORE INTO made_of VALUES (?, ?)", made.items())
+        except _ERRORS as error:
+            self._give_up(error)
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self._path, timeout=_LOCK_TIMEOUT_S)
+        try:
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS made_of (text TEXT PRIMARY KEY, made BLOB NOT NULL)"
+            )
+        except _ERRORS:
+            connection.close()
+            raise
+        return connection
+
+    def _give_up(self, error: Exception) -> None:
+        """Remove a damaged file, to be created again, or stop using one that fails otherwise."""
+        # Errors raised by the Python module itself have no code.
+        code: int = getattr(error, "sqlite_errorcode", 0)
+        if code & _PRIMARY_CODE in _BROKEN or isinstance(error, UnicodeDecodeError):
+            logger.warning("%s is damaged (%s) and will be rebuilt", self._path, error)
+            try:
+                # Also its journal, which SQLite would replay into the new file.
+                for path in (self._path, Path(f"{self._path}-journal")):
+                    path.unlink(missing_ok=True)
+                return
+            except OSError as reason:
+                error = reason
+        self._is_usable = False
+        logger.warning("%s are not cached: %s cannot be used: %s", self._kind, self._path, error)

@@ -1,1 +1,0 @@
-"""JSON Lines files and the manifests beside them."""

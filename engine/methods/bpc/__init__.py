@@ -1,1 +1,0 @@
-"""Bounded Path Context: walk the graph while the model sees only the last hops of each path."""

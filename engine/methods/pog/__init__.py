@@ -1,1 +1,0 @@
-"""Plan-on-Graph: sub-objectives, a memory and reversals steer walks of any width."""

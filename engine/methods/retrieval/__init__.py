@@ -1,1 +1,0 @@
-"""Methods that retrieve triples and have them read: `subgraph` and `path-pooling`."""

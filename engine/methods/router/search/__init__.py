@@ -1,1 +1,0 @@
-"""Searching the graph for paths: as further candidates, and to repair what was written."""

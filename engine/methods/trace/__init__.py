@@ -1,1 +1,0 @@
-"""TRACE: trajectories of relations, guided by narratives and by priors from those that ended."""

@@ -1,0 +1,806 @@
+"""Run candidate paths on the graph and choose the one that answers.
+
+A candidate's readings are tried in the grounder's order. The first whose main path exists and whose
+whole query has answers counts. If none has, its first reachable reading is relaxed step by step. If
+no candidate answers even so, the unreachable ones are described by where they break. A query that
+fails costs its candidate, not the question; only a graph that is gone ends it.
+
+`kbqa.engine.running.run` says how counts and yes/no questions are read. These, and comparisons
+of named entities, are not relaxed. If nothing satisfies such a path, but its main path exists, it
+may still say 0 or no. That answers only if no candidate has more to show.
+
+The policy decides which candidate answers. With a confidence model every candidate is run, and the
+one whose answers are likeliest to be right wins; among its answers, those that other candidates
+lead to as well are surer, and come first. Without one, candidates are trusted in their order.
+``full-first``, as in the paper's code: the first that answers in full wins, and only if none does
+are they relaxed, one after the other. ``beam-first``: a better candidate that must be relaxed wins
+over a worse one that answers in full.
+
+With the graph's schema, candidates that cannot answer the question, whatever they find, are left
+out (`find_objection`), and no step over a mediator leads back (`PathRunner`). Neither is the
+paper's.
+
+Source: RouterKGQA §3.2 (reachability) and §3.4 (execution).
+
+Run one grounded path and read what it says: answers, a count, or yes or no.
+
+The graph holds what is known, not what is false, so what is missing is read with care:
+
+- A count is the number of different answers. They are listed as well, as its proof.
+- A yes/no question is answered yes if an answer of its path passes the tests that are asked. It is
+  answered no if none does although the path has answers: these show what the graph says instead.
+  Without any, nothing is known, and the path has no answer. "Is Lima the capital of Kenya" is
+  answered no because the graph has another capital of Kenya.
+- If nothing satisfies a path that counts, or one that asks only whether there is anything, its main
+  path decides. If that exists, the answer is 0 or no: the graph knows the neighbours of Kenya, and
+  none of them uses the euro. If it does not exist, there is no answer: where the graph has no moons
+  of Venus, it may just not know them.
+- A comparison of named entities needs a value of each of them.
+- Where the schema says which nodes are mediators, no step over one leads back to where it came
+  from: a country is not among its own neighbours, and "which countries border both Italy and
+  Austria" does not list Austria.
+
+Source: beyond RouterKGQA, whose paths only list answers.
+
+Check whether a CRP's main path exists in the graph and, if not, at which hop it breaks.
+
+Source: RouterKGQA §3.2, "Reachability verification".
+
+Choose where a query's execution begins, by how many neighbours its entities have.
+
+Oxigraph keeps no statistics. Of two patterns that each name an entity it begins with the first one
+written, though a type may have a million entities and a film director twenty films. It follows a
+constraint of several hops away from the answers, though a country contains more places than an
+airline has airports. So a CRP whose topic is a hub, or that has such constraints, begins at the
+constraint that the fewest nodes can satisfy.
+
+Run a path that a person wrote, whatever the engine's method is, with its proof.
+
+The path is grounded, run and relaxed as a candidate of the small model is, but it is taken at its
+word: its names are looked up, and nothing that the question is about stands in for them.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any, Literal
+
+from kbqa.engine.answer import MAX_ANSWERS, Answer, WhyNot
+from kbqa.engine.asked import Asked, Clock
+from kbqa.engine.linking.ground import Grounder, Grounding, ungrounded_entities
+from kbqa.engine.questions.operators import find_objection, find_unaccounted
+from kbqa.engine.running.confidence import (
+    ConfidenceModel,
+    Execution,
+    Fate,
+    Tried,
+    answer_confidences,
+    describe_found,
+    path_record,
+    rank_tried,
+    with_names,
+)
+from kbqa.engine.running.evidence import prove_answer
+from kbqa.engine.writing.generate import Candidate
+from kbqa.kb.graph import Direction, Graph, Table
+from kbqa.kb.names.keys import normalise
+from kbqa.kb.names.search import Names
+from kbqa.kb.rows import read_count
+from kbqa.kb.schema import GraphSchema
+from kbqa.sparql.compile import compile_crp, compile_skeleton, compile_skeleton_prefixes
+from kbqa.sparql.crp import (
+    Constraint,
+    Crp,
+    CrpReading,
+    Entity,
+    Hop,
+    IsEntity,
+    IsNotEntity,
+    IsNotNode,
+    Kind,
+    NodeRef,
+    Order,
+    Step,
+    path_relations,
+)
+from kbqa.sparql.errors import EndpointDown, GraphError, InputError, MalformedResult, QueryTimeout
+from kbqa.sparql.forms import read_crp, render_crp
+from kbqa.sparql.relax import Relaxation, compared_entities, drop_kinds, relaxations
+from kbqa.sparql.templates import starts_query
+from kbqa.sparql.terms import LiteralTerm, Term, has_scheme, is_mid
+from kbqa.sparql.values import is_number
+
+_HUB = 200
+"""From this many neighbours it pays to look for a better start than the topic."""
+
+_FEW = 50
+"""A constraint that at most this many nodes can satisfy is a good start."""
+
+_TIMEOUT_S = 1.0
+"""Seconds to look at a constraint of several hops; more is not worth it."""
+
+
+def choose_start(graph: Graph, crp: Crp) -> Constraint | None:
+    """Choose the constraint at which to begin; None if the topic will do.
+
+    Args:
+        graph: Asked for up to 200 nodes: those next to the topic and to entities of constraints,
+            and those from which constraints of several hops can be satisfied.
+        crp: Grounded.
+
+    Raises:
+        GraphError: The graph does not answer.
+    """
+    first = crp.path[0]
+    if not isinstance(first, Hop):
+        return None
+    candidates = [constraint for constraint in crp.constraints if _is_required(constraint)]
+    is_hub = bool(candidates) and _neighbours(graph, crp.topic, first) == _HUB
+    sizes = [
+        (_starts(graph, constraint), at)
+        for at, constraint in enumerate(candidates)
+        if is_hub or len(constraint.hops) > 1
+    ]
+    size, at = min(sizes, default=(_HUB, 0))
+    return candidates[at] if size <= _FEW else None
+
+
+def _is_required(constraint: Constraint) -> bool:
+    return (
+        isinstance(constraint.test, IsEntity)
+        and bool(constraint.hops)
+        and isinstance(constraint.at, int)
+        and not (constraint.optional or constraint.negated)
+    )
+
+
+def _starts(graph: Graph, constraint: Constraint) -> int:
+    """Count the nodes that satisfy a constraint, up to `_HUB`."""
+    assert isinstance(constraint.test, IsEntity)
+    entity, hops = constraint.test.entity, constraint.hops
+    if len(hops) == 1:
+        return _neighbours(graph, entity, Hop(hops[0].relation, not hops[0].inverse))
+    assert entity.mid is not None
+    query = starts_query(hops, entity.mid, _HUB)
+    try:
+        return len(graph.select(query, timeout_s=_TIMEOUT_S).rows)
+    except QueryTimeout:
+        return _HUB
+
+
+def _neighbours(graph: Graph, entity: Entity, hop: Hop) -> int:
+    direction: Direction = "in" if hop.inverse else "out"
+    assert entity.mid is not None
+    return len(graph.neighbours(entity.mid, hop.relation, direction, limit=_HUB))
+
+
+_NOTHING = Table(("x",), ())
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a path says.
+
+    Attributes:
+        sparql: The query that says it.
+        table: The answers, in one column. For a count, what is counted; for yes, the answers that
+            pass; for no, those of which none does.
+        boolean: Yes or no; None if the path does not ask.
+        count: How many; None if the path does not count.
+    """
+
+    sparql: str
+    table: Table
+    boolean: bool | None = None
+    count: int | None = None
+
+
+class PathRunner:
+    """Runs the grounded paths of one question; the module's docstring says how they are read.
+
+    Args:
+        graph: The graph.
+        limit_s: Returns the seconds that the next query may take.
+        schema: Of the graph; None to take steps as they are written.
+    """
+
+    def __init__(
+        self, graph: Graph, limit_s: Callable[[], float], schema: GraphSchema | None = None
+    ) -> None:
+        self._graph, self._limit_s, self._schema = graph, limit_s, schema
+
+    def run(self, crp: Crp, full: Crp | None = None) -> Outcome | None:
+        """Run a path; None if nothing satisfies it, or if an entity to be compared has no value.
+
+        Args:
+            crp: Grounded.
+            full: The same before it was relaxed. Where nothing borders both Gambia and Senegal, it
+                lists what borders one of them, but still neither of the two.
+
+        Raises:
+            InputError: A part of the path cannot be written in a query.
+            GraphError: The graph does not answer.
+        """
+        if self._schema is not None:
+            crp = without_ways_back(crp, full or crp, self._schema)
+        if crp.form == "ask":
+            return self._ask(crp)
+        listed = replace(crp, form="select")
+        start = choose_start(self._graph, listed)
+        listing = compile_crp(listed, start)
+        table = self._select(listing)
+        if not table.rows:
+            return None
+        if crp.form == "select":
+            return None if self.without_value(crp) else Outcome(listing, table)
+        sparql = compile_crp(crp, start)
+        is_listed = crp.form == "count" and not table.truncated
+        return Outcome(sparql, table, count=len(table.rows) if is_listed else self._count(sparql))
+
+    def run_unsatisfied(self, crp: Crp) -> Outcome | None:
+        """Read a path that nothing satisfies but whose main path exists: 0, no, or None."""
+        if crp.form in ("count", "count bindings"):
+            return Outcome(compile_crp(crp), _NOTHING, count=0)
+        if crp.form == "ask" and not crp.asked and crp.order is None:
+            return Outcome(compile_crp(crp), _NOTHING, boolean=False)
+        return None
+
+    def without_value(self, crp: Crp) -> list[Entity]:
+        """Return which of the entities that a path compares have no value by which to compare them.
+
+        Raises:
+            InputError: A part of the path cannot be written in a query.
+            GraphError: The graph does not answer.
+        """
+        compared = compared_entities(crp) if crp.form == "select" else ()
+        if crp.order is None or not compared:
+            return []
+        every = replace(crp, order=replace(crp.order, limit=len(compared), offset=0))
+        ranked = {row[0] for row in self._select(compile_crp(every)).rows}
+        return [entity for entity in compared if entity.mid not in ranked]
+
+    def _ask(self, crp: Crp) -> Outcome | None:
+        presupposed = crp.presupposed()
+        if crp.order is not None:
+            # The tests come after the order, so the query itself has to say whether one passes.
+            table, sparql = self._select(compile_crp(presupposed)), compile_crp(crp)
+            if not table.rows:
+                return None
+            return Outcome(sparql, table, self._graph.ask(sparql, timeout_s=self._limit_s()))
+        passing = replace(crp, form="select")
+        start = choose_start(self._graph, passing)
+        table, sparql = self._select(compile_crp(passing, start)), compile_crp(crp, start)
+        if table.rows:
+            return Outcome(sparql, table, boolean=True)
+        if not crp.asked:
+            return None
+        table = self._select(compile_crp(presupposed, choose_start(self._graph, presupposed)))
+        return Outcome(sparql, table, boolean=False) if table.rows else None
+
+    def _select(self, sparql: str) -> Table:
+        table = self._graph.select(sparql, timeout_s=self._limit_s(), limit=MAX_ANSWERS)
+        # Virtuoso's groups repeat floats, as its DISTINCT does.
+        return replace(table, rows=tuple(dict.fromkeys(table.rows)))
+
+    def _count(self, sparql: str) -> int:
+        rows = self._graph.select(sparql, timeout_s=self._limit_s()).rows
+        if (count := read_count(rows)) is None:
+            raise MalformedResult(f"the graph counted {str(rows)[:200]}, which is not a number")
+        return count
+
+
+def without_ways_back(crp: Crp, full: Crp, schema: GraphSchema) -> Crp:
+    """Return a path none of whose steps over a mediator leads back to where it came from.
+
+    What it must not lead back to in its conditions is that of `full`, before it was relaxed.
+
+    Raises:
+        GraphError: The graph does not answer.
+    """
+    added: list[Constraint] = []
+    for at in range(2, len(crp.path) + 1):
+        if at == crp.answer and at - 2 == (crp.differs_from or 0):
+            continue  # The path itself says whether its answer may be this node.
+        if _may_return(crp.path[at - 2 : at], schema):
+            added.append(Constraint(at, (), IsNotNode(NodeRef(at - 2))))
+    for constraint in full.constraints:
+        if constraint.negated or isinstance(constraint.at, Entity) or len(constraint.hops) != 2:
+            continue
+        if isinstance(constraint.test, IsEntity) and _may_return(constraint.hops, schema):
+            entity = constraint.test.entity
+            if entity.mid is not None:  # A name that is nobody's leads nowhere.
+                added.append(Constraint(constraint.at, (), IsNotEntity(entity)))
+    if crp.form == "ask" and crp.order is not None:  # Tests of the answer come after the order.
+        added = [each for each in added if each.at != crp.answer]
+    return replace(crp, constraints=(*crp.constraints, *added)) if added else crp
+
+
+def _may_return(steps: Sequence[Step], schema: GraphSchema) -> bool:
+    """Return whether two steps cross a mediator that may tie a node to others of its own type."""
+    first, second = steps
+    if not isinstance(first, Hop) or not isinstance(second, Hop):
+        return False
+    return schema.leads_to_mediator(first) and schema.start(first) == schema.end(second)
+
+
+def describe_without_value(entities: Sequence[Entity], order: Order) -> str:
+    """Say that entities cannot be compared, for people."""
+    value = " then ".join(hop.relation for hop in order.hops) or "value"
+    names = " or ".join(map(str, entities))
+    return f"the graph has no {value} of {names} to compare"
+
+
+def is_reachable(graph: Graph, crp: Crp, timeout_s: float) -> bool:
+    """Return whether a CRP's main path exists, whatever its constraints.
+
+    Raises:
+        UnlinkedName: The topic is not grounded.
+        InputError: A relation or id is one that no query can hold.
+        GraphError: The graph does not answer.
+    """
+    return graph.ask(compile_skeleton(crp), timeout_s=timeout_s)
+
+
+def find_break(graph: Graph, crp: Crp, timeout_s: float) -> str:
+    """Describe where an unreachable main path breaks, as in ``breaks at hop 2: …``.
+
+    Args:
+        graph: The graph in which it is not reachable.
+        crp: With a grounded topic and relations that a query can hold.
+        timeout_s: Seconds for all queries together, at most one a hop.
+    """
+    ends_at = time.monotonic() + timeout_s
+    try:
+        for hop, query in enumerate(compile_skeleton_prefixes(crp), 1):
+            left_s = max(ends_at - time.monotonic(), 0.001)
+            if not graph.ask(query, timeout_s=left_s):
+                start = str(crp.topic) if hop == 1 else "there"
+                return f"breaks at hop {hop}: {_step(crp.path[hop - 1])} leads nowhere from {start}"
+    except GraphError as error:
+        return f"where it breaks could not be found: {error}"
+    return f"leads to nothing but {_excluded(crp)}"
+
+
+def _step(step: Step) -> str:
+    if isinstance(step, Hop):
+        return f"{step.relation} backwards" if step.inverse else step.relation
+    return f"a fork of {', '.join(path_relations((step,)))}"
+
+
+def _excluded(crp: Crp) -> str:
+    """Name what the answers must not be: nothing else can be wrong with a whole path."""
+    excluded = []
+    if crp.differs_from is not None:
+        excluded.append(str(crp.topic) if crp.differs_from == 0 else "a node of its own way")
+    if crp.answer_language is not None:
+        excluded.append("texts in other languages")
+    return " and ".join(excluded)
+
+
+_TYPE = "type.object.type"
+_MOST_CLASSES = 100
+
+TrustOrder = Literal["full-first", "beam-first"]
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How candidates are run, and which of them answers.
+
+    Attributes:
+        confidence: Chooses among them; see the module's docstring.
+        order: How they are trusted without it.
+        by_class: Relax strings, and then numbers, only all at once, as the paper does.
+        without: Classes of constraints that are left out, for ablations.
+    """
+
+    confidence: ConfidenceModel | None = None
+    order: TrustOrder = "full-first"
+    by_class: bool = False
+    without: frozenset[Kind] = frozenset()
+
+
+DEFAULT_POLICY = Policy()
+
+
+class Executor:
+    """Runs the candidates of one question.
+
+    Args:
+        graph: The graph.
+        grounder: Of the question.
+        clock: Times the stages, and bounds queries by the question's deadline.
+        timeout_s: Seconds for each query.
+        policy: Which candidate answers, and how they are run.
+        question: As asked, to find the words that a candidate does not account for; None if there
+            is no question.
+        schema: Of the graph; None to run and keep candidates as they are written.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        grounder: Grounder,
+        clock: Clock,
+        timeout_s: float,
+        policy: Policy = DEFAULT_POLICY,
+        question: str | None = None,
+        schema: GraphSchema | None = None,
+    ) -> None:
+        self._graph, self._grounder, self._clock = graph, grounder, clock
+        self._timeout_s, self._policy, self._question = timeout_s, policy, question
+        self._schema = schema
+        self._runner = PathRunner(graph, lambda: clock.bound(timeout_s), schema)
+
+    def execute(self, candidates: Sequence[Candidate], *, relax: bool = True) -> Execution:
+        """Find the candidate that answers; the module's docstring says which that is.
+
+        Args:
+            candidates: Best first.
+            relax: Drop constraints if nothing satisfies all of them.
+
+        Raises:
+            EndpointDown: Nothing answers at the graph's endpoint.
+            DeadlineExceeded: The question's deadline has passed.
+        """
+        if self._policy.confidence is not None:
+            return self.choose(self.run_all(candidates, relax=relax), self._policy.confidence)
+        return self._first(candidates, relax)
+
+    def run_all(self, candidates: Sequence[Candidate], *, relax: bool = True) -> list[Tried]:
+        """Run every candidate, relaxed if need be. Raises as `execute` does."""
+        tried = map(self._try, candidates)
+        ran = [self._relax(each) for each in tried] if relax else list(tried)
+        return [self._leave_out_unfit(each) for each in ran]
+
+    def choose(self, tried: Sequence[Tried], model: ConfidenceModel) -> Execution:
+        """Choose the candidate whose answers are likeliest to be right, of those that were run.
+
+        Raises as `execute` does, if none has answers and it is looked up where they break.
+        """
+        confidences = model.judge(tried)
+        tried = [replace(t, confidence=c) for t, c in zip(tried, confidences, strict=True)]
+        best = next((at for at in rank_tried(tried) if tried[at].table is not None), None)
+        if best is None:
+            return Execution(tuple(self._with_breaks(tried)))
+        tried[best] = _ranked(tried[best], tried)
+        return Execution(tuple(tried), best)
+
+    def _first(self, candidates: Sequence[Candidate], relax: bool) -> Execution:
+        tried: list[Tried] = []
+        for candidate in candidates:
+            tried.append(self._try(candidate))
+            if relax and self._policy.order == "beam-first":
+                tried[-1] = self._relax(tried[-1])
+            if tried[-1].terms:
+                return Execution(tuple(tried), len(tried) - 1)
+        for at in range(len(tried)) if relax else ():
+            tried[at] = self._relax(tried[at])
+            if tried[at].terms:
+                return Execution(tuple(tried), at)
+        said = (at for at, each in enumerate(tried) if each.table is not None)  # 0 or no
+        if (best := next(said, None)) is not None:
+            return Execution(tuple(tried), best)
+        return Execution(tuple(self._with_breaks(tried)))
+
+    def _try(self, candidate: Candidate) -> Tried:
+        """Ground a candidate and run its reachable readings in full, until one answers."""
+        tried = Tried(candidate)
+        try:
+            crp, problems = read_crp(candidate.text)
+            crp = drop_kinds(crp, self._policy.without)
+            readings = map(self._with_shared_class, self._readings(crp, candidate))
+            if (best := next(readings, None)) is None:
+                return replace(tried, problem=f"no entity for {crp.topic}")
+            tried = replace(tried, fate="unreachable")
+            for reading in self._reachable(chain([best], readings), candidate):
+                tried = replace(
+                    tried,
+                    fate="reachable",
+                    readings=tried.readings + 1,
+                    grounding=tried.grounding or reading,
+                )
+                if reading.unlinked:
+                    break  # The other readings hold the same unknown names.
+                full = next(relaxations(reading.crp))
+                ran = self._run(tried, reading, full)
+                if ran.table is not None:
+                    return _with_problems(ran, problems)
+            tried = replace(tried, grounding=tried.grounding or best)
+            return self._unsatisfied(tried, problems)
+        except EndpointDown:
+            raise
+        except InputError as error:
+            fate: Fate = "failed" if tried.grounding else "unreadable"
+            return replace(tried, fate=fate, problem=str(error))
+        except GraphError as error:
+            return replace(tried, fate="failed", problem=str(error))
+
+    def _relax(self, tried: Tried) -> Tried:
+        """Relax a reachable candidate without answers until it has some."""
+        grounding = tried.grounding
+        if grounding is None or tried.table is not None or tried.fate == "unreachable":
+            return tried
+        for relaxation in _relaxed(grounding, self._policy.by_class):
+            try:
+                tried = self._run(tried, grounding, relaxation)
+            except EndpointDown:
+                raise
+            except (GraphError, InputError) as error:
+                tried = replace(tried, fate="failed", problem=str(error))
+            if tried.table is not None:
+                break
+        return tried
+
+    def _readings(self, crp: Crp, candidate: Candidate) -> Iterator[Grounding]:
+        readings = self._grounder.ground(crp, candidate.topics)
+        while True:
+            with self._clock.stage("ground"):
+                reading = next(readings, None)
+            if reading is None:
+                return
+            yield reading
+
+    def _with_shared_class(self, reading: Grounding) -> Grounding:
+        """Compare named entities by a class that they share: a writer may name another one."""
+        crp = reading.crp
+        mids = [entity.mid for entity in compared_entities(crp) if entity.mid is not None]
+        if self._schema is None or not mids or crp.path != (Hop(_TYPE, inverse=True),):
+            return reading
+        classes = [set(self._graph.neighbours(mid, _TYPE, "out", _MOST_CLASSES)) for mid in mids]
+        shared = sorted(str(each) for each in set.intersection(*classes))
+        if not shared or crp.topic.mid in shared:
+            return reading
+        return replace(reading, crp=replace(crp, topic=Entity(mid=shared[0])))
+
+    def _reachable(
+        self, readings: Iterable[Grounding], candidate: Candidate
+    ) -> Iterator[Grounding]:
+        """Yield readings whose main path exists; a stand-in only if no topic's before it does.
+
+        A path that was walked from a topic while it was written exists; the graph is not asked
+        again.
+        """
+        exists: dict[Entity, bool] = {}
+        for reading in readings:
+            topic = reading.crp.topic
+            if topic.mid in candidate.topics:
+                exists[topic] = True
+            if topic not in exists:
+                if reading.stands_in and any(exists.values()):
+                    continue
+                with self._clock.stage("reach"):
+                    timeout_s = self._clock.bound(self._timeout_s)
+                    exists[topic] = is_reachable(self._graph, reading.crp, timeout_s)
+            if exists[topic]:
+                yield reading
+
+    def _with_breaks(self, tried: Sequence[Tried]) -> Iterator[Tried]:
+        """Say of unreachable candidates where they break, within the time of one query."""
+        ends_at = time.monotonic() + self._timeout_s
+        with self._clock.stage("reach"):
+            for each in tried:
+                left_s = ends_at - time.monotonic()
+                if each.grounding is not None and each.fate == "unreachable" and left_s > 0:
+                    where = find_break(self._graph, each.grounding.crp, self._clock.bound(left_s))
+                    problem = "; ".join(filter(None, (where, each.problem)))
+                    yield replace(each, problem=problem)
+                else:
+                    yield each
+
+    def _run(self, tried: Tried, grounding: Grounding, relaxation: Relaxation) -> Tried:
+        """Run the query of a reading, relaxed or not; unchanged if it has no answer."""
+        with self._clock.stage("execute"):
+            outcome = self._runner.run(relaxation.crp, grounding.crp)
+        return tried if outcome is None else self._read(tried, grounding, relaxation, outcome)
+
+    def _leave_out_unfit(self, tried: Tried) -> Tried:
+        """Leave out what a candidate found if it answers another question."""
+        if tried.relaxation is None or self._question is None or self._schema is None:
+            return tried
+        crp = tried.relaxation.crp
+        mentions = self._grounder.mentions(crp)
+        given = self._grounder.given
+        why = find_objection(self._question, crp, self._schema, mentions, given)
+        if why is None:
+            return tried
+        return replace(tried, fate="unfit", problem=why, table=None, boolean=None, count=None)
+
+    def _unsatisfied(self, tried: Tried, problems: Sequence[str]) -> Tried:
+        """Read a candidate that nothing satisfies in full: as 0 or no, or say what is missing."""
+        grounding = tried.grounding
+        if grounding is not None and tried.fate == "reachable" and not grounding.unlinked:
+            crp = grounding.crp
+            with self._clock.stage("execute"):
+                outcome = self._runner.run_unsatisfied(crp)
+                missing = self._runner.without_value(crp)
+            if outcome is not None:
+                tried = self._read(tried, grounding, next(relaxations(crp)), outcome)
+            if missing and crp.order is not None:
+                problems = (*problems, describe_without_value(missing, crp.order))
+        return _with_problems(tried, problems)
+
+    def _read(
+        self, tried: Tried, grounding: Grounding, relaxation: Relaxation, outcome: Outcome
+    ) -> Tried:
+        """Note what a reading says."""
+        terms = [row[0] for row in outcome.table.rows]
+        are_numbers = bool(terms) and all(map(_is_number, terms))
+        return replace(
+            tried,
+            grounding=grounding,
+            relaxation=relaxation,
+            sparql=outcome.sparql,
+            table=outcome.table,
+            boolean=outcome.boolean,
+            count=outcome.count,
+            topic_score=self._topic_score(grounding.crp.topic),
+            mentioned=self._grounder.count_mentioned(relaxation.crp),
+            not_understood=self._not_understood(relaxation.crp, are_numbers=are_numbers),
+        )
+
+    def _not_understood(self, crp: Crp, *, are_numbers: bool) -> tuple[str, ...]:
+        """List the operator words of the question that a path does not account for."""
+        if self._question is None:
+            return ()
+        mentions = self._grounder.mentions(crp)
+        return find_unaccounted(self._question, crp, mentions, are_numbers=are_numbers)
+
+    def _topic_score(self, topic: Entity) -> float:
+        """Return how likely the question is about a topic; the linker knows nothing of classes."""
+        is_class = topic.mid is not None and not (is_mid(topic.mid) or has_scheme(topic.mid))
+        return 1.0 if is_class else self._grounder.topic_score(topic)
+
+
+def _is_number(term: Term | None) -> bool:
+    """Return whether an answer is a number."""
+    return isinstance(term, LiteralTerm) and is_number(term)
+
+
+def _ranked(best: Tried, tried: Sequence[Tried]) -> Tried:
+    """Say how sure each answer is, and put the surest first, unless the query orders them."""
+    table, relaxation = best.table, best.relaxation
+    assert table is not None
+    assert relaxation is not None
+    if best.boolean is not None:
+        return best
+    confidences = answer_confidences(tried)
+
+    def rank(row: tuple[Term | None, ...]) -> float:
+        return 0.0 if row[0] is None else -confidences.get(row[0], 0.0)
+
+    if relaxation.crp.order is None:
+        table = replace(table, rows=tuple(sorted(table.rows, key=rank)))
+    sure = confidences if best.count is None else {}
+    return replace(best, table=table, answer_confidences=sure)
+
+
+def _with_problems(tried: Tried, problems: Iterable[str]) -> Tried:
+    """Add what was wrong in reading a candidate, and with the names of the reading that counts."""
+    assert tried.grounding is not None
+    unknown = (f"no entity is called {name!r}" for name in tried.grounding.unlinked)
+    return replace(
+        tried, problem="; ".join((*problems, *tried.grounding.replaced, *unknown)) or None
+    )
+
+
+def _relaxed(grounding: Grounding, by_class: bool) -> Iterator[Relaxation]:
+    """Yield the relaxed forms in which every entity is grounded."""
+    steps = relaxations(grounding.crp, grounding.trust, by_class=by_class)
+    next(steps)
+    for step in steps:
+        if not ungrounded_entities(step.crp):
+            yield step
+
+
+@dataclass(frozen=True, slots=True)
+class GivenTrace:
+    """How a path that a person wrote fared."""
+
+    tried: Tried
+
+    @property
+    def _found(self) -> Tried | None:
+        return None if self.tried.table is None else self.tried
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON record, with the path as the only candidate."""
+        return {
+            **path_record(self._found),
+            "beam": None if self._found is None else 0,
+            "beams": [self.tried.to_dict("given")],
+        }
+
+    def describe(self) -> list[str]:
+        """Return the path in English, and how far it was relaxed."""
+        return list(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        if self._found is None or self._found.relaxation is None:
+            yield "The path as it was read:"
+            yield from (f"  {line}" for line in self.tried.candidate.text.splitlines())
+            return
+        yield from describe_found(self._found, "Of the path that was given")
+        yield f"The path was given, relaxation: {self._found.relaxation.level}."
+
+
+def read_given(path: str | Crp) -> CrpReading:
+    """Read a path in either text form, or take a CRP as it is.
+
+    Raises:
+        CrpSyntaxError: The text cannot be read.
+    """
+    return CrpReading(path, ()) if isinstance(path, Crp) else read_crp(path)
+
+
+def run_given(
+    asked: Asked, reading: CrpReading, graph: Graph, names: Names, timeout_s: float, *, relax: bool
+) -> Answer:
+    """Run a path and return what it says, with its proof.
+
+    Args:
+        asked: The question, which may be empty. Where several entities have a name of the path, it
+            means one of the given ones, or else the one that the question is likely about.
+        reading: The path.
+        graph: Where it is run.
+        names: The graph's names.
+        timeout_s: Seconds for each query.
+        relax: Drop constraints if nothing satisfies all of them.
+
+    Raises:
+        EndpointDown: Nothing answers at the graph's endpoint.
+        DeadlineExceeded: The question's deadline has passed.
+    """
+    graph = asked.bounded(graph)
+    given = {normalise(entity.name): entity.mid for entity in asked.given if entity.name}
+
+    def chosen(entity: Entity) -> Entity:
+        return entity if entity.mid else replace(entity, mid=given.get(normalise(str(entity))))
+
+    crp = reading.crp.with_entities(chosen)
+    written = {normalise(str(entity)) for entity in crp.entities()}
+    linked = [e for e in asked.linked if written & {normalise(e.name), normalise(e.mention)}]
+    grounder = Grounder(graph, names, linked)
+    executor = Executor(graph, grounder, asked.clock, timeout_s, question=asked.question)
+    # What a person writes has no probability.
+    candidate = Candidate(render_crp(crp), logprob=0.0, tokens=0)
+    execution = with_names(graph, executor.execute([candidate], relax=relax))
+    [tried] = execution.tried
+    tried = replace(tried, problem=_joined(*reading.problems, tried.problem))
+    trace = GivenTrace(tried)
+    if execution.answering is None:
+        why_not = _why_not(tried)
+        return Answer(
+            question=asked.question,
+            answers=(),
+            trace=trace,
+            linked=asked.linked,
+            problem=why_not.problem,
+            reason=why_not.reason,
+            seconds=asked.clock.seconds,
+        )
+    answer = prove_answer(asked, graph, tried, trace, "given", timeout_s)
+    return replace(answer, problem=_joined(tried.problem, answer.problem))
+
+
+def _joined(*problems: str | None) -> str | None:
+    return "; ".join(filter(None, problems)) or None
+
+
+def _why_not(tried: Tried) -> WhyNot:
+    """Say why a path has no answer."""
+    why = f": {tried.problem}" if tried.problem else ""
+    match tried.fate:
+        case "failed":
+            return WhyNot("graph", f"the graph could not run the path{why}")
+        case "reachable":
+            return WhyNot("empty", f"the path exists, but nothing on it leads to an answer{why}")
+        case "unfit":
+            return WhyNot("unfit", f"the path answers another question{why}")
+        case "unreachable":
+            return WhyNot("unreachable", f"the graph has no such path{why}")
+        case "unlinked":
+            return WhyNot("unlinked", f"the path cannot start{why}")
+        case "unreadable":
+            return WhyNot("unreadable", f"the path cannot be written as a query{why}")

@@ -1,0 +1,263 @@
+"""Beam search over relation paths, guided by what the question asks and by what the graph holds.
+
+A step of the search takes each path of the beam and appends the relations that its end has in the
+graph and that are most similar to any step of the blueprint. The paths most similar to the question
+stay. If a relation leads to a mediator, which is no answer and whose relation alone says little,
+the path continues at once to what is behind it. The caller chooses which paths make the next beam.
+
+Departures from the paper: relations are followed in both directions. Of two names for one edge, a
+relation and its reverse, one is kept. A path is compared with the question without its mention of
+the topic, whose name would attract relations of its own, and by the sum of its relations' vectors.
+What the words asked for in training questions counts too (`LinkingModel.asked_relations`).
+
+Source: RouterKGQA §3.3, "Beam search over relation paths", equations 5 to 11.
+
+Where a search of the graph starts, and what it compares paths with.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from kbqa.engine.asked import Asked
+from kbqa.engine.embedding.embedder import Embedder, relation_words
+from kbqa.engine.graph_walk import Frontiers, RelationPath
+from kbqa.engine.linking.linker import MAX_STARTS, LinkedEntity, starting_topics
+from kbqa.engine.questions.operators import find_values
+from kbqa.kb.schema import GraphSchema
+from kbqa.sparql.crp import Compare, Crp, Entity, Hop, TextEquals
+from kbqa.sparql.terms import LiteralTerm
+
+HOP_COST = 0.05
+"""Of a cosine; see `Guide.hop_cost`. On held-out questions 0.03 to 0.1 made no difference."""
+
+_ASKED_WEIGHT, _ASKED_FLOOR = 0.05, 1e-3
+"""A relation asked for less than once in 1,000 counts little; 0.02 to 0.1 made no difference."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchWidths:
+    """How much is kept; the defaults are the paper's.
+
+    Attributes:
+        relations: Of each path's end, for each step of the blueprint (x).
+        candidates: Paths of a step (y), which a general model is shown.
+        beam: Paths that the next step starts from (w).
+
+    Source: RouterKGQA §4.1.
+    """
+
+    relations: int = 4
+    candidates: int = 10
+    beam: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Guide:
+    """What paths are compared with.
+
+    Attributes:
+        question: The question without its mention of the topic.
+        steps: The blueprint, a phrase a step; at least one.
+        asked: How likely the question's words ask for a relation, in [0, 1]; 0 if it is absent.
+        hop_cost: Score penalty per hop; similarity alone favours long paths.
+    """
+
+    question: str
+    steps: tuple[str, ...]
+    asked: Mapping[str, float] = field(default_factory=dict)
+    hop_cost: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredPath:
+    """A path with its score: a cosine with the question, and the weight of its relations."""
+
+    path: RelationPath
+    score: float
+
+
+class PathSearch:
+    """Searches the paths of one question.
+
+    Args:
+        frontiers: Of the question.
+        schema: Of the graph.
+        embedder: Compares texts.
+        guide: What the question asks.
+        widths: How much is kept.
+    """
+
+    def __init__(
+        self,
+        frontiers: Frontiers,
+        schema: GraphSchema,
+        embedder: Embedder,
+        guide: Guide,
+        widths: SearchWidths,
+    ) -> None:
+        self._frontiers, self._schema, self._embedder = frontiers, schema, embedder
+        self._guide, self.widths = guide, widths
+
+    def extend(self, beam: Sequence[RelationPath]) -> list[ScoredPath]:
+        """Take one step of the search: append to each path of the beam what continues it.
+
+        Returns:
+            The longer paths, most similar to the question first. Each leads to something in the
+            graph, by one hop more, or by two if the first leads to a mediator.
+
+        Raises:
+            GraphError: The graph does not answer.
+        """
+        longer = [path for each in beam for path in self._expanded(each)]
+        return self.score([path for path in longer if self._frontiers.has_answer(path)])
+
+    def score(self, paths: Sequence[RelationPath]) -> list[ScoredPath]:
+        """Compare paths with the question and sort them, the most similar first."""
+        if not paths:
+            return []
+        texts = [[relation_words(hop.relation) for hop in path.hops] for path in paths]
+        cosines = self._embedder.sum_similarity(self._guide.question, texts)
+        scores = (
+            cosine
+            + max(self._worth(hop) for hop in path.hops)
+            - self._guide.hop_cost * len(path.hops)
+            for path, cosine in zip(paths, cosines, strict=True)
+        )
+        return sorted(map(ScoredPath, paths, scores), key=lambda each: -each.score)
+
+    def best(
+        self, paths: Iterable[ScoredPath], known: Sequence[RelationPath] = ()
+    ) -> list[ScoredPath]:
+        """Choose the candidates, best first; of paths that mean the same, the best one.
+
+        Args:
+            paths: To choose from.
+            known: Paths that are candidates whatever their score.
+        """
+        kept = self._distinct(self.score(known))
+        others = self._distinct(paths)
+        room = max(self.widths.candidates - len(kept), 0)
+        new = [others[edges] for edges in others if edges not in kept][:room]
+        return sorted((*kept.values(), *new), key=lambda each: -each.score)
+
+    def _distinct(self, paths: Iterable[ScoredPath]) -> dict[RelationPath, ScoredPath]:
+        distinct: dict[RelationPath, ScoredPath] = {}
+        for each in sorted(paths, key=lambda each: -each.score):
+            edges = RelationPath(each.path.topic, self._schema.canonical(each.path.hops))
+            distinct.setdefault(edges, each)
+        return distinct
+
+    def _expanded(self, path: RelationPath) -> Iterator[RelationPath]:
+        for hop in self._select(self._frontiers.hops(path)):
+            longer = path.then(hop)
+            if self._frontiers.ends_at_mediator(longer):
+                for onward in self._select(self._frontiers.hops(longer)):
+                    yield longer.then(onward)
+            else:
+                yield longer
+
+    def _select(self, hops: Sequence[Hop]) -> list[Hop]:
+        """Keep the hops most like each step of the blueprint: the paper's equation 9."""
+        if not hops:
+            return []
+        edges = self._schema.canonical(hops)
+        texts = [relation_words(hop.relation) for hop in hops]
+        kept: dict[Hop, None] = {}
+        for step in self._guide.steps:
+            cosines = self._embedder.similarity(step, texts)
+            scores = [c + self._worth(hop) for hop, c in zip(hops, cosines, strict=True)]
+            best: dict[Hop, Hop] = {}
+            for at in sorted(range(len(hops)), key=lambda at: -scores[at]):
+                best.setdefault(edges[at], hops[at])
+            kept.update(dict.fromkeys(list(best.values())[: self.widths.relations]))
+        return list(kept)
+
+    def _worth(self, hop: Hop) -> float:
+        """Return how much a relation counts for what the question asks, from 0 to 0.35."""
+        likely = self._guide.asked.get(hop.relation, 0.0)
+        return _ASKED_WEIGHT * math.log(1 + likely / _ASKED_FLOOR)
+
+
+_EACH_MENTION = 2
+
+
+def search_topics(asked: Asked, readings: Sequence[Crp]) -> list[Entity]:
+    """Return the entities that a search starts from, best first.
+
+    Args:
+        asked: The question.
+        readings: Grounded CRPs; their topics come before the given and the linked entities.
+    """
+    return list(dict.fromkeys(_topics(readings, asked.given, asked.linked)))[:MAX_STARTS]
+
+
+def without_mentions(asked: Asked, topics: Sequence[Entity]) -> str:
+    """Return the question without the words that name these entities."""
+    return _without(asked.question, [_mention(topic, asked.linked) for topic in topics])
+
+
+def unnamed_entities(asked: Asked, crp: Crp) -> Iterator[Entity]:
+    """Yield linked entities whose words name no entity of a CRP, two for the same words at most.
+
+    Args:
+        asked: The question.
+        crp: Grounded.
+    """
+    named = list(crp.entities())
+    rest = without_mentions(asked, named)
+    mids = {entity.mid for entity in named}
+    seen: Counter[str] = Counter()
+    for linked in asked.linked:
+        seen[linked.mention] += linked.mid not in mids
+        is_unnamed = linked.mid not in mids and _words(linked.mention).search(rest) is not None
+        if is_unnamed and seen[linked.mention] <= _EACH_MENTION:
+            yield Entity(linked.name, linked.mid)
+
+
+def unnamed_values(asked: Asked, crp: Crp) -> list[LiteralTerm]:
+    """List the numbers, dates and codes of a question that a CRP does not compare with."""
+    words = without_mentions(asked, list(crp.entities()))
+    said = set()
+    for each in crp.all_constraints():
+        match each.test:
+            case TextEquals(text) | Compare(_, LiteralTerm(text)):
+                said.add(text)
+    return [value for value in find_values(words) if value.text not in said]
+
+
+def _topics(
+    readings: Sequence[Crp], given: Sequence[Entity], linked: Sequence[LinkedEntity]
+) -> Iterator[Entity]:
+    """Yield what a question may be about: as the paths say it, then as it is given or linked."""
+    names = {entity.mid: entity.name for entity in given}
+    names.update((entity.mid, entity.name) for entity in linked)
+    mids = [crp.topic.mid for crp in readings]
+    mids += [entity.mid for entity in starting_topics(given, linked)]
+    for mid in mids:
+        if mid is not None:
+            yield Entity(names.get(mid), mid)
+
+
+def _mention(topic: Entity, linked: Sequence[LinkedEntity]) -> str:
+    """Find the words that name a topic: as the linker saw them, or its name."""
+    mentions = (entity.mention for entity in linked if entity.mid == topic.mid)
+    return next(mentions, topic.name or "")
+
+
+def _without(question: str, mentions: Sequence[str]) -> str:
+    """Cut the mentions out of a question, each once; where nothing would remain, it stays whole.
+
+    >>> _without("what language is used in the US by most people?", ["us"])
+    'what language is used in the by most people?'
+    """
+    rest = question
+    for mention in filter(None, mentions):
+        rest = _words(mention).sub(" ", rest, count=1)
+    return " ".join(rest.split()) if any(map(str.isalpha, rest)) else question
+
+
+def _words(mention: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<!\w){re.escape(mention)}(?!\w)", re.IGNORECASE)

@@ -1,1 +1,0 @@
-"""Who may send requests: hosts, origins, keys, rates and sizes."""

@@ -1,1 +1,0 @@
-"""A question on its way through the server: queue, batches, threads, cache."""

@@ -1,0 +1,586 @@
+r"""Turn away what must not reach the routes: wrong hosts and origins, no key, too fast, too large.
+
+Pure ASGI: it sees every request, those to mounted applications too, and hides no disconnect.
+
+- The Host must be one of the server's own names, or another site could point its own name here (DNS
+  rebinding) and read the answers.
+- Requests that a browser sends for another site are refused; only pages may be linked to, and they
+  are told (`Visit.is_foreign`) so that they ask nothing by themselves.
+- What a request asks for decides, not its address alone: TEXT2SPARQL at ``/`` is no page.
+- Bodies are read here, whole, within limits of size and time.
+
+API keys: a file of names, SHA-256 sums and rates; the keys themselves are nowhere.
+
+    [alice]
+    sha256 = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b"
+    requests_a_minute = 60
+
+A new key, and its sum:
+
+    openssl rand -hex 32 | tee key | tr -d '\n' | sha256sum
+
+Limit how many requests each client may send: a bucket of tokens that fills by and by.
+
+Metrics for Prometheus, in a registry of the server's own.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import ipaddress
+import json
+import re
+import secrets
+import time
+import tomllib
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import parse_qsl
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+)
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from kbqa.engine.serve.problems import MEDIA_TYPE, Problem
+from kbqa.engine.serve.served import CacheResult, Observer, Served
+from kbqa.sparql.errors import InputError
+
+
+class ApiKey(BaseModel):
+    """Whose key it is not saying, its sum and its rate."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    requests_a_minute: Annotated[float, Field(gt=0)] | None = None
+    """None for the server's own rate."""
+
+
+_FILE: TypeAdapter[dict[str, ApiKey]] = TypeAdapter(dict[str, ApiKey])
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKeys:
+    """Who may ask, by name."""
+
+    by_name: Mapping[str, ApiKey]
+
+    @classmethod
+    def read(cls, file: Path) -> "ApiKeys":
+        """Read a file of keys.
+
+        Raises:
+            InputError: It cannot be read, or holds no valid keys.
+        """
+        try:
+            keys = _FILE.validate_python(tomllib.loads(file.read_text(encoding="utf-8-sig")))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as error:
+            raise InputError(f"the API keys in {file} cannot be read: {error}") from None
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"]))
+            raise InputError(
+                f"the API keys in {file} are not valid: {where}: {first['msg']}. A key is a table "
+                '[name] with sha256 = "…" and, if you like, requests_a_minute = N.'
+            ) from None
+        if not keys:
+            raise InputError(f"{file} holds no API keys; nobody could ask")
+        return cls(keys)
+
+    def owner(self, key: str) -> str | None:
+        """Return the name of a key, or None if it is not known. Takes the same time for any."""
+        found = None
+        digest = hashlib.sha256(key.encode()).hexdigest()
+        for name, known in self.by_name.items():
+            if hmac.compare_digest(known.sha256, digest):
+                found = name
+        return found
+
+
+_MOST_CLIENTS = 10_000
+
+
+class RateLimiter:
+    """The buckets of all clients. Each holds as many tokens as a minute brings, but at least one.
+
+    Args:
+        clock: Seconds, as `time.monotonic` counts.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._buckets: dict[str, tuple[float, float, float]] = {}
+        """How many tokens each had, when, and how many a minute brings."""
+        self._most = _MOST_CLIENTS
+
+    def take(self, client: str, a_minute: float) -> float:
+        """Take a token of a client's bucket.
+
+        Returns:
+            The seconds until there will be one; 0 if there was one.
+        """
+        now = self._clock()
+        most = max(a_minute, 1.0)
+        left, seen_at, _ = self._buckets.get(client, (most, now, a_minute))
+        left = min(most, left + (now - seen_at) * a_minute / 60)
+        if left < 1:
+            return (1 - left) * 60 / a_minute
+        self._buckets[client] = left - 1, now, a_minute
+        if len(self._buckets) > self._most:
+            self._forget_full(now)
+        return 0.0
+
+    def __len__(self) -> int:
+        """Return how many clients are remembered."""
+        return len(self._buckets)
+
+    def _forget_full(self, now: float) -> None:
+        """Forget full buckets, and look again only when there are twice as many as are left."""
+        self._buckets = {
+            client: (left, seen_at, a_minute)
+            for client, (left, seen_at, a_minute) in self._buckets.items()
+            if left + (now - seen_at) * a_minute / 60 < max(a_minute, 1.0)
+        }
+        self._most = max(_MOST_CLIENTS, 2 * len(self._buckets))
+
+
+Message = MutableMapping[str, Any]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+Headers = Sequence[tuple[bytes, bytes]]
+
+MAX_BODY_BYTES = 64_000
+_DROPPED_BYTES, _DROP_S = 1_000_000, 0.5
+"""How much of a body that is too large is read, and for how many seconds, before it is refused."""
+
+BODY_TIMEOUT_S = 20.0
+"""Seconds until the whole body must have come."""
+
+_SECURITY: Headers = [
+    (
+        b"content-security-policy",
+        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+        b"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; "
+        b"require-trusted-types-for 'script'; trusted-types kbqa",
+    ),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+]
+
+_HOST = re.compile(r"(?:\[(?P<address>[^\[\]]+)\]|(?P<name>[^:\[\]]+))(?::\d*)?")
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+_PAGES = ("/entity/", "/static/")
+_OPEN = frozenset({"/", "/docs", "/openapi.json", "/healthz", "/readyz"})
+"""Paths that need no key, besides the pages: they show no more than that there is a server."""
+
+_TEXT2SPARQL = frozenset({"dataset", "question"})
+"""Parameters that make ``/`` TEXT2SPARQL, as some register it; its own route answers then."""
+
+_UNLIMITED = ("/static/", "/healthz", "/readyz", "/metrics")
+_BODY_TYPES: Mapping[str, frozenset[str]] = {
+    "/sparql": frozenset({"application/x-www-form-urlencoded", "application/sparql-query"})
+}
+_JSON = frozenset({"application/json"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """Who may send requests.
+
+    Attributes:
+        hosts: Names that the server goes by, besides this machine's own.
+        allows_addresses: Whether an IP address may stand in its place. No other site can make its
+            name an address, so this opens nothing.
+        keys: Who may ask; None if anybody may.
+        rate: Requests a minute of a client whose key does not say; None for any number.
+    """
+
+    hosts: frozenset[str] = field(default_factory=frozenset)
+    allows_addresses: bool = False
+    keys: ApiKeys | None = None
+    rate: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """What the guard knows of a request; ``scope["state"]["visit"]`` holds it.
+
+    Attributes:
+        request_id: For the log, and in the response.
+        client: The name of the key, or else the address; of IPv6 its network of 64 bits, as a
+            client has all of its addresses.
+        is_known: It may ask: it has shown a key, or needs none.
+        is_foreign: A link or form of another site led here.
+    """
+
+    request_id: str
+    client: str
+    is_known: bool = True
+    is_foreign: bool = False
+
+
+class _Refused(Exception):
+    """A request is turned away."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.detail)
+        self.problem = problem
+
+
+class Guard:
+    """Turns away what must not reach an application.
+
+    Args:
+        app: The application.
+        access: Who may send requests.
+        observer: Hears what is turned away.
+    """
+
+    def __init__(self, app: App, access: Access, observer: Observer) -> None:
+        self._app, self._access, self._observer = app, access, observer
+        self._rates = RateLimiter()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or answer it with a problem."""
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":  # there are no WebSockets
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        request_id = secrets.token_hex(8)
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *_headers(scope["path"], request_id)]
+            await send(message)
+
+        try:
+            visit = self._admit(scope, request_id)
+            body = await _read_body(scope, receive)
+        except _Refused as refused:
+            self._observer.rejected(refused.problem.code)
+            await send_problem(send_guarded, refused.problem, request_id)
+            return
+        if body is None:  # the client left
+            return
+        scope.setdefault("state", {})["visit"] = visit
+        await self._app(scope, _replay(body, receive), send_guarded)
+
+    def _admit(self, scope: Scope, request_id: str) -> Visit:
+        headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+        if scope["path"] == "/" and _parameters(scope) >= _TEXT2SPARQL:
+            scope["path"], scope["raw_path"] = "/text2sparql", b"/text2sparql"
+        path = scope["path"]
+        host = headers.get(b"host", "")
+        if not self._is_own(host):
+            raise _Refused(_WRONG_HOST)
+        is_page = scope["method"] in ("GET", "HEAD") and _is_page(path)
+        is_foreign = _is_foreign(headers, host)
+        # A link opens a document; an image or a frame of another site does not.
+        is_link = is_page and headers.get(b"sec-fetch-dest", "document") == "document"
+        if is_foreign and not is_link:
+            raise _Refused(_CROSS_SITE)
+        _check_type(scope["method"], path, headers.get(b"content-type", ""))
+        client = _client_at((scope.get("client") or ("local", 0))[0])
+        a_minute = self._access.rate
+        is_known = True
+        if self._access.keys is not None:
+            scheme, _, key = headers.get(b"authorization", "").partition(" ")
+            owner = self._access.keys.owner(key.strip()) if scheme.lower() == "bearer" else None
+            is_known = owner is not None
+            if owner is not None:
+                client = owner
+                a_minute = self._access.keys.by_name[owner].requests_a_minute or a_minute
+            elif not (path in _OPEN or is_page):
+                raise _Refused(_NO_KEY)
+        if a_minute is not None and not path.startswith(_UNLIMITED):
+            wait_s = self._rates.take(client, a_minute)
+            if wait_s > 0:
+                raise _Refused(_too_fast(a_minute, wait_s))
+        return Visit(request_id, client, is_known, is_foreign)
+
+    def _is_own(self, host: str) -> bool:
+        name = _without_port(host).lower()
+        if name in _LOOPBACK or name in self._access.hosts:
+            return True
+        return self._access.allows_addresses and _is_address(name)
+
+
+async def send_problem(send: Send, problem: Problem, request_id: str) -> None:
+    """Answer a request with a problem."""
+    body = json.dumps(problem.to_dict(request_id), ensure_ascii=False).encode()
+    headers = [
+        (b"content-type", MEDIA_TYPE.encode()),
+        (b"content-length", str(len(body)).encode()),
+    ]
+    if problem.retry_after is not None:
+        headers.append((b"retry-after", str(problem.retry_after).encode()))
+    if problem.status == 401:
+        headers.append((b"www-authenticate", b'Bearer realm="kbqa"'))
+    if problem.status in (408, 413):
+        headers.append((b"connection", b"close"))  # the rest of the body is not read
+    await send({"type": "http.response.start", "status": problem.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _headers(path: str, request_id: str) -> Headers:
+    own = [*_SECURITY, (b"x-request-id", request_id.encode())]
+    # Browsers ask whether a script is still the same: a new kbqa has new ones at the old addresses.
+    is_kept = path.startswith("/static/")
+    own.append((b"cache-control", b"no-cache" if is_kept else b"no-store"))
+    return own
+
+
+def _parameters(scope: Scope) -> set[str]:
+    query = scope.get("query_string", b"").decode("latin-1")
+    return {name for name, _ in parse_qsl(query, keep_blank_values=True)}
+
+
+def _is_page(path: str) -> bool:
+    return path in ("/", "/docs") or path.startswith(_PAGES)
+
+
+def _is_foreign(headers: Mapping[bytes, str], host: str) -> bool:
+    """Whether a browser sends the request for another site; others send neither header."""
+    origin = headers.get(b"origin")
+    if origin is not None and origin.lower() not in (f"http://{host}", f"https://{host}"):
+        return True
+    # `same-site` is another port or sub-domain: not this page either.
+    return headers.get(b"sec-fetch-site", "none") not in ("none", "same-origin")
+
+
+def _check_type(method: str, path: str, content_type: str) -> None:
+    """Check a body's type: a plain form of another site can send some without asking."""
+    if method not in ("POST", "PUT", "PATCH"):
+        return
+    allowed = _BODY_TYPES.get(path, _JSON)
+    if content_type.partition(";")[0].strip().lower() not in allowed:
+        detail = f"Send the body as {' or '.join(sorted(allowed))}."
+        raise _Refused(Problem(415, "content-type", "Wrong type of body", detail))
+
+
+async def _read_body(scope: Scope, receive: Receive) -> bytes | None:
+    """Read the whole body; None if the client left before its end."""
+    declared = dict(scope["headers"]).get(b"content-length", b"0")
+    if declared.isdigit() and int(declared) > MAX_BODY_BYTES:
+        await _drop_rest(receive)
+        raise _Refused(_TOO_LARGE)
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_TIMEOUT_S):
+            while (message := await receive())["type"] == "http.request":
+                body += message.get("body", b"")
+                if len(body) > MAX_BODY_BYTES:
+                    await _drop_rest(receive)
+                    raise _Refused(_TOO_LARGE)
+                if not message.get("more_body", False):
+                    return bytes(body)
+    except TimeoutError:
+        raise _Refused(_TOO_SLOW) from None
+    return None
+
+
+async def _drop_rest(receive: Receive) -> None:
+    """Read on for a moment: a client that still sends would see a reset and not the answer."""
+    left = _DROPPED_BYTES
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_DROP_S):
+            while left > 0 and (message := await receive()).get("more_body", False):
+                left -= len(message.get("body", b""))
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """Return what hands out a body that was read, and then what else comes: the disconnect."""
+    is_read = False
+
+    async def replay() -> Message:
+        nonlocal is_read
+        if is_read:
+            return await receive()
+        is_read = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replay
+
+
+def _without_port(host: str) -> str:
+    """Return the name of a Host header: ``[::1]:8080`` is ``::1``; empty if it is malformed."""
+    found = _HOST.fullmatch(host)
+    return "" if found is None else found["address"] or found["name"] or ""
+
+
+def _client_at(address: str) -> str:
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(found, ipaddress.IPv4Address):
+        return address
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(ipaddress.IPv6Network((int(found) >> 64 << 64, 64)))
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _too_fast(a_minute: float, wait_s: float) -> Problem:
+    detail = f"{a_minute:g} requests a minute are allowed."
+    return Problem(429, "too-fast", "Too many requests", detail, retry_after_s=wait_s)
+
+
+_WRONG_HOST = Problem(
+    421,
+    "wrong-host",
+    "Not the name of this server",
+    "The Host of the request is not a name of this server. Its operator can add one with "
+    "--allowed-host.",
+)
+_CROSS_SITE = Problem(
+    403, "cross-site", "Sent by another site", "Requests of other sites' pages are refused."
+)
+_NO_KEY = Problem(
+    401, "no-key", "A key is needed", "Send a key that the server knows: Authorization: Bearer KEY."
+)
+_TOO_LARGE = Problem(
+    413, "too-large", "The body is too large", f"Bodies may have {MAX_BODY_BYTES:,} bytes."
+)
+_TOO_SLOW = Problem(
+    408, "too-slow", "The body did not come", f"It must come within {BODY_TIMEOUT_S:g} s."
+)
+
+
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+
+
+class Metrics(Observer):
+    """Counts and measures what the server does."""
+
+    def __init__(self) -> None:
+        self._registry = registry = CollectorRegistry()
+        self._requests = Counter(
+            "kbqa_requests", "Requests, by route.", ["route", "status"], registry=registry
+        )
+        self._request_seconds = Histogram(
+            "kbqa_request_seconds",
+            "Seconds until the end of the response.",
+            ["route"],
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self._stage_seconds = Histogram(
+            "kbqa_stage_seconds",
+            "Seconds of each stage of a question; `queue` is all waiting.",
+            ["stage"],
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self.queue_depth = Gauge(
+            "kbqa_queue_depth", "Questions that wait for the model.", registry=registry
+        )
+        self.loop_lag = Gauge(
+            "kbqa_loop_lag_seconds", "How late the event loop was lately.", registry=registry
+        )
+        self._batch_size = Histogram(
+            "kbqa_batch_size",
+            "Questions that were written for at once.",
+            buckets=(1, 2, 4, 8, 16, 32, 64),
+            registry=registry,
+        )
+        self._answers = Counter(
+            "kbqa_answers",
+            "Answers that were worked out, by status and relaxation.",
+            ["status", "level"],
+            registry=registry,
+        )
+        self._confidence = Histogram(
+            "kbqa_confidence",
+            "Confidence of answers.",
+            buckets=[n / 10 for n in range(1, 11)],
+            registry=registry,
+        )
+        self._cache = Counter(
+            "kbqa_cache", "Where answers came from.", ["result"], registry=registry
+        )
+        self._rejected = Counter(
+            "kbqa_rejected", "Requests that were turned away.", ["reason"], registry=registry
+        )
+
+    def text(self) -> bytes:
+        """Return all metrics in the format of Prometheus."""
+        return generate_latest(self._registry)
+
+    def requested(self, route: str, status: int, seconds: float) -> None:
+        """Count a request by the template of its route."""
+        self._requests.labels(route, str(status)).inc()
+        self._request_seconds.labels(route).observe(seconds)
+
+    def answered(self, served: Served) -> None:
+        """Count an answer that was worked out."""
+        level = served.answer.trace.to_dict().get("level") or "none"
+        self._answers.labels(served.status, level).inc()
+        if served.answer.confidence is not None:
+            self._confidence.observe(served.answer.confidence)
+        for stage, seconds in served.seconds.items():
+            self._stage_seconds.labels(stage).observe(seconds)
+
+    def looked_in_cache(self, result: CacheResult) -> None:
+        """Count where an answer comes from."""
+        self._cache.labels(result).inc()
+
+    def wrote(self, batch_size: int, seconds: float) -> None:
+        """Measure a batch of the small model."""
+        self._batch_size.observe(batch_size)
+
+    def rejected(self, reason: str) -> None:
+        """Count a request that was turned away."""
+        self._rejected.labels(reason).inc()
+
+
+class Metered:
+    """Counts the requests of an application and times them; pure ASGI.
+
+    Args:
+        app: The application.
+        metrics: Where they are counted.
+    """
+
+    def __init__(self, app: App, metrics: Metrics) -> None:
+        self._app, self._metrics = app, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began, status = time.monotonic(), 500
+
+        async def send_counted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_counted)
+        finally:
+            # Paths of no route are one label: anybody can make up any number of them.
+            route = getattr(scope.get("route"), "path", "none")
+            self._metrics.requested(route, status, time.monotonic() - began)

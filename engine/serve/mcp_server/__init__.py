@@ -1,1 +1,0 @@
-"""kbqa for language models: tools, resources and a prompt over the Model Context Protocol."""

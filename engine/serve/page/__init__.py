@@ -1,1 +1,0 @@
-"""The page: everything that kbqa knows of an answer, to look at and to change."""

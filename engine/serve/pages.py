@@ -1,0 +1,339 @@
+"""The routes of the page. Every state of it is an address, rendered whole by the server.
+
+With JavaScript, the page asks by `POST /page/ask` and `POST /page/path`, which stream progress and
+then the same HTML that the server would have rendered.
+
+Complete a path that somebody types: the relations that the graph has where the text ends.
+
+Only kbqa's own text form is completed, and no alternatives in brackets.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable, Coroutine, Mapping
+from functools import cache, partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.responses import HTMLResponse, StreamingResponse
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from kbqa.engine.graph_walk import PathEnds
+from kbqa.engine.serve.browsing import (
+    MAX_OFFSET,
+    check_hops,
+    describe_entity,
+    list_neighbours,
+    list_relations,
+)
+from kbqa.engine.serve.guard import Visit
+from kbqa.engine.serve.problems import Problem, log_problem, problem_of
+from kbqa.engine.serve.records import (
+    AskBody,
+    NeighboursRecord,
+    PathBody,
+    RelationRecord,
+    RunPathBody,
+)
+from kbqa.engine.serve.routes import CLIENT_LEFT, TheService, TheVisit, stream_answer, until_gone
+from kbqa.engine.serve.served import MAX_QUESTION, Served, Watch
+from kbqa.engine.serve.service import Service
+from kbqa.engine.serve.view import Asking, entity_url, page_url, view_answer
+from kbqa.kb.graph import Direction, Graph
+from kbqa.kb.names.search import Names
+from kbqa.kb.open import DEMO_DUMP
+from kbqa.kb.small_files import printable
+from kbqa.sparql.crp import Hop
+from kbqa.sparql.errors import KbqaError, ServerBusy
+from kbqa.sparql.terms import is_mid
+
+MAX_RELATIONS = 20
+_MEANT = 3
+_HOP = re.compile(r"(->|<-)\s*([\w.]+)")
+_OPEN_HOP = re.compile(r"(?P<before>.*?)(?P<arrow>->|<-)\s*(?P<begun>[\w.]*)$")
+_NODE = re.compile(r"\?(x|\d+)\s*$")
+_ENTITY = re.compile(r"\[?(?P<name>[^\]]*?)\]?\s*(?:\((?P<mid>[^()\s]+)\))?$")
+_ID = re.compile(r"(?:ns:)?([mg]\.[0-9a-z_]+)")
+
+
+def complete_relation(graph: Graph, names: Names, *, text: str) -> list[str]:
+    """List the relations that may follow the last arrow of a text.
+
+    Args:
+        graph: The graph.
+        names: Its names.
+        text: A path up to the cursor.
+
+    Returns:
+        Those that begin like what is typed come first, then those that hold it. Empty if the text
+        does not end in a hop, or starts from what the graph does not have.
+
+    Raises:
+        InputError: The path has too many hops.
+        GraphError: The graph does not answer.
+    """
+    lines = text.split("\n")
+    found = _last_hop(lines[-1])
+    if found is None:
+        return []
+    start, done, arrow, begun = found
+    node = _NODE.search(start)
+    if node is None:
+        starts, hops = _entities(start, names), done
+    else:
+        path_start, path = _hops(lines[0])
+        passed = path if node[1] == "x" else path[: int(node[1])]
+        starts, hops = _entities(path_start, names), [*passed, *done]
+    check_hops(len(hops))
+    ends = PathEnds(graph).hops(starts, hops)
+    is_inverse = arrow == "<-"
+    relations = [hop.relation for hop in ends if hop.inverse == is_inverse]
+    wanted = [each for each in dict.fromkeys(relations) if begun.lower() in each]
+    return sorted(wanted, key=lambda each: not each.startswith(begun.lower()))[:MAX_RELATIONS]
+
+
+def _last_hop(line: str) -> tuple[str, list[Hop], str, str] | None:
+    """Split a line at its last arrow: its start, the hops before, the arrow, and what follows."""
+    last = max(line.rfind("->"), line.rfind("<-"))
+    found = _OPEN_HOP.match(line[last:]) if last >= 0 else None
+    if found is None:
+        return None
+    start, hops = _hops(line[:last])
+    return start, hops, found["arrow"], found["begun"]
+
+
+def _hops(line: str) -> tuple[str, list[Hop]]:
+    """Split a line into what it starts from and its hops."""
+    hops = [Hop(relation, arrow == "<-") for arrow, relation in _HOP.findall(line)]
+    return re.split("->|<-", line, maxsplit=1)[0].strip(), hops
+
+
+def _entities(text: str, names: Names) -> list[str]:
+    """Return the ids that the start of a path may mean, best first."""
+    known = _ID.fullmatch(text)
+    if known is not None:
+        return [known[1]]
+    entity = _ENTITY.fullmatch(text)
+    if entity is None:
+        return []
+    if entity["mid"]:
+        return [entity["mid"].removeprefix("ns:")]
+    return [match.mid for match in names.lookup(entity["name"], _MEANT)] if entity["name"] else []
+
+
+router = APIRouter(include_in_schema=False)
+
+STATIC = Path(__file__).with_name("static")
+"""Style sheet, scripts and icon, which the application serves at ``/static/``."""
+
+NEIGHBOURS = 20
+_TEMPLATES = Environment(
+    loader=PackageLoader("kbqa.engine.serve", "templates"),
+    autoescape=True,
+    # Markup, which is another type, is made here and holds what it needs.
+    finalize=lambda shown: printable(shown) if type(shown) is str else shown,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_TEMPLATES.globals |= {"page_url": page_url, "entity_url": entity_url, "is_mid": is_mid}
+_EXAMPLES = (
+    "what is the largest city in Kenya?",
+    "which countries border Peru?",
+    "how many countries use the euro?",
+    "does France border Spain?",
+    "what languages are spoken in Switzerland?",
+    "what is the melting point of tungsten?",
+)
+"""Questions that the demo graph answers."""
+
+
+class GraphWords(NamedTuple):
+    """What the page says of the graph."""
+
+    name: str
+    triples: int | None
+    examples: tuple[str, ...]
+
+
+class Topic(NamedTuple):
+    """An entity that the user chose."""
+
+    mid: str
+    name: str
+
+
+@router.get("/", response_model=None)
+async def home(
+    request: Request,
+    service: TheService,
+    visit: TheVisit,
+    q: str = "",
+    topic: Annotated[list[str], Query()] = [],  # noqa: B006 - FastAPI copies defaults
+    path: str = "",
+) -> Response:
+    """Show the page; with a question or a path, also its answer."""
+    asking = Asking(" ".join(q.split()), tuple(dict.fromkeys(topic[:20])), path)
+    show = partial(_show, "home.html", service, visit, asking)
+    # A link of another site must not make the server work: the field is filled, no more.
+    if asking.is_empty or visit.is_foreign or not visit.is_known:
+        return await show()
+    try:
+        served = await until_gone(request, _ask(service, visit, asking, None))
+    except Exception as error:  # noqa: BLE001 - every error is a page
+        return await show(problem=_problem(error, service, visit))
+    if served is None:
+        return Response(status_code=CLIENT_LEFT)
+    return await show(view=view_answer(served, asking))
+
+
+@router.get("/entity/{mid}", response_model=None)
+async def entity(
+    mid: str,
+    service: TheService,
+    visit: TheVisit,
+    relation: str = "",
+    direction: Direction = "out",
+    offset: Annotated[int, Query(ge=0, le=MAX_OFFSET)] = 0,
+) -> Response:
+    """Show an entity: its relations with counts, and what one of them leads to."""
+    show = partial(_show, "entity.html", service, visit, Asking(), mid=mid)
+    if not visit.is_known:
+        return await show(found=None)
+    try:
+        found = await service.look_up(partial(describe_entity, mid=mid))
+        relations = await service.look_up(partial(list_relations, mid=mid))
+        ends: NeighboursRecord | None = None
+        if relation:
+            find = partial(
+                list_neighbours,
+                mid=mid,
+                relation=relation,
+                direction=direction,
+                limit=NEIGHBOURS,
+                offset=offset,
+            )
+            ends = await service.look_up(find)
+    except Exception as error:  # noqa: BLE001 - every error is a page
+        return await show(found=None, problem=_problem(error, service, visit))
+    domains = _by_domain(relations.relations)
+    return await show(found=found, domains=domains, cut=relations.truncated, ends=ends)
+
+
+@router.post("/page/ask")
+async def ask(body: AskBody, service: TheService, visit: TheVisit) -> StreamingResponse:
+    """Answer a question for the page's script."""
+    asking = Asking(" ".join(body.question.split()), tuple(body.topics))
+    return await _stream(service, visit, asking)
+
+
+@router.post("/page/path")
+async def path(body: RunPathBody, service: TheService, visit: TheVisit) -> StreamingResponse:
+    """Run a path for the page's script."""
+    asking = Asking(" ".join(body.question.split()), tuple(body.topics), body.path)
+    return await _stream(service, visit, asking)
+
+
+@router.post("/page/relations")
+async def relations(body: PathBody, service: TheService) -> list[str]:
+    """List the relations that may follow in a path that is being typed."""
+    return await service.look_up(partial(complete_relation, text=body.path))
+
+
+def _ask(
+    service: Service, visit: Visit, asking: Asking, watch: Watch | None
+) -> Coroutine[Any, Any, Served]:
+    if asking.path.strip():
+        return service.run_path(
+            asking.path, asking.question, asking.topics, client=visit.client, watch=watch
+        )
+    return service.ask(asking.question, asking.topics, watch=watch)
+
+
+async def _stream(service: Service, visit: Visit, asking: Asking) -> StreamingResponse:
+    def to_record(served: Served) -> Mapping[str, Any]:
+        view = view_answer(served, asking)
+        html = _TEMPLATES.get_template("answer.html").render(view=view)
+        return {"html": html, "spoken": view.spoken, "url": asking.url}
+
+    ask: Callable[[Watch], Coroutine[Any, Any, Served]] = partial(_ask, service, visit, asking)
+    return await stream_answer(ask, to_record, visit.request_id, service.graph.description)
+
+
+async def _show(
+    template: str,
+    service: Service,
+    visit: Visit,
+    asking: Asking,
+    *,
+    problem: Problem | None = None,
+    **shown: object,
+) -> HTMLResponse:
+    """Render a whole page."""
+    graph, topics = None, [Topic(mid, mid) for mid in asking.topics]
+    if visit.is_known:
+        try:
+            graph = await service.look_up(lambda graph, _: _graph_words(graph))
+            topics = await service.look_up(lambda graph, _: _named(graph, asking.topics))
+        except KbqaError as error:
+            problem = problem or _problem(error, service, visit)
+    html = _TEMPLATES.get_template(template).render(
+        version=version("kbqa"),
+        graph=graph,
+        topics=topics,
+        asking=asking,
+        state=service.state,
+        needs_key=not visit.is_known,
+        is_foreign=visit.is_foreign,
+        problem=problem,
+        request_id=visit.request_id,
+        max_question=MAX_QUESTION,
+        **{"view": None, **shown},
+    )
+    headers = {}
+    if problem is not None and problem.retry_after is not None:
+        headers["Retry-After"] = str(problem.retry_after)
+    return HTMLResponse(html, 200 if problem is None else problem.status, headers)
+
+
+async def show_problem(service: Service, visit: Visit, problem: Problem) -> HTMLResponse:
+    """Show people what is wrong with an address that they opened."""
+    return await _show("home.html", service, visit, Asking(), problem=problem)
+
+
+def _problem(error: Exception, service: Service, visit: Visit) -> Problem:
+    problem = problem_of(error, service.graph.description)
+    if not isinstance(error, ServerBusy):
+        log_problem(error, problem, visit.request_id)
+    return problem
+
+
+def _graph_words(graph: Graph) -> GraphWords:
+    """Say what the graph is, without where it is."""
+    identity = graph.identity()
+    store, summary = identity.settings.get("store"), identity.notes.get("store_summary")
+    triples = summary.get("kept") if isinstance(summary, Mapping) else None
+    is_demo = isinstance(store, Mapping) and store.get("dumps_sha256") == [_demo_sha256()]
+    name = "the demo graph" if is_demo else "a SPARQL endpoint" if store is None else "a store"
+    return GraphWords(name, triples, _EXAMPLES if is_demo else ())
+
+
+@cache
+def _demo_sha256() -> str:
+    return hashlib.sha256(DEMO_DUMP.read_bytes()).hexdigest()
+
+
+def _named(graph: Graph, mids: tuple[str, ...]) -> list[Topic]:
+    labels = graph.labels([mid for mid in mids if is_mid(mid)])
+    return [Topic(mid, labels.get(mid, mid)) for mid in mids]
+
+
+def _by_domain(relations: list[RelationRecord]) -> dict[str, list[RelationRecord]]:
+    """Group relations by the first part of their ids; bookkeeping comes last."""
+    domains: dict[str, list[RelationRecord]] = {}
+    last = ("type", "common", "freebase", "kg", "base", "user")
+    for each in sorted(relations, key=lambda each: (each.relation.split(".")[0] in last,)):
+        domains.setdefault(each.relation.partition(".")[0], []).append(each)
+    return domains

@@ -1,0 +1,336 @@
+"""What the templates show of an answer: its record, cut and joined as a page wants it."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
+
+from markupsafe import Markup
+
+from kbqa.engine.display.drawing import draw_evidence
+from kbqa.engine.display.notebook import ORIGIN_NOTES
+from kbqa.engine.serve.served import Served
+
+_FATES = {
+    "unreadable": "could not be read",
+    "unlinked": "starts from a name that the graph does not have",
+    "unreachable": "breaks: the graph has no such way",
+    "failed": "the graph did not answer",
+    "unfit": "answers another question",
+}
+_SOURCES = {
+    "writer": "Written by the model.",
+    "search": "Found by searching the graph.",
+    "repair": "Found by a repair.",
+}
+_ADVICE = {
+    "no-question": "Ask a question in English, such as “what is the capital of Kenya?”.",
+    "unlinked": "Use the name that the graph has, or add the entity yourself, above.",
+    "none-written": "Word the question differently, or write a path below.",
+    "unreadable": "Word the question differently, or write a path below.",
+    "unreachable": "Choose another entity above, or edit a path below: the graph may call "
+    "what you ask for something else. Browse the entity to see what the graph has.",
+    "unfit": "Say in full what you ask, and about what.",
+    "empty": "Ask for less, or edit the path below and leave a condition out.",
+    "graph": "Ask again in a moment, or ask for less.",
+    "calls": "Ask something simpler; the operator limits the calls of the language model.",
+    "unnamed": "Word the question differently.",
+}
+_DEFAULT_ADVICE = "Word the question differently, choose another entity, or edit a path below."
+_RELATION = re.compile(r"[a-z0-9_]+(?:\.[a-z0-9_]+)+", re.IGNORECASE)
+_MID = re.compile(r"\b[mg]\.[0-9a-z_]+")
+_OTHERS = 5
+_BAR_WIDTH = 400
+
+
+class Word(NamedTuple):
+    """Some words of the question, and the number of the mention that they are, from 1 on."""
+
+    text: str
+    mention: int | None = None
+
+
+class Choice(NamedTuple):
+    """An entity that words of the question may mean, and the address that asks about it."""
+
+    mid: str
+    name: str
+    score: float
+    url: str
+
+
+class Mention(NamedTuple):
+    """Words of the question, the entity they were taken for, if any was, and others."""
+
+    text: str
+    taken: Choice | None
+    others: tuple[Choice, ...]
+
+
+class Line(NamedTuple):
+    """A line of the query, and the sentences of the path that it is from, as ``0 2``."""
+
+    text: str
+    parts: str
+
+
+class Candidate(NamedTuple):
+    """A path that was considered."""
+
+    words: tuple[str, ...]
+    text: str
+    source: str
+    confidence: float | None
+    fate: str
+    found: str
+    is_best: bool
+    url: str | None
+
+
+class Stage(NamedTuple):
+    """A stage of the question, and its place in a bar."""
+
+    name: str
+    seconds: float
+    x: float
+    width: float
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """What was asked.
+
+    Attributes:
+        question: In the words of the user.
+        topics: Mids that the user chose.
+        path: A path that the user wrote; empty if the model was to write one.
+    """
+
+    question: str = ""
+    topics: tuple[str, ...] = ()
+    path: str = ""
+
+    @property
+    def url(self) -> str:
+        """The address of the page that asks this."""
+        return page_url(self.question, self.topics, self.path)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is asked."""
+        return not self.question.strip() and not self.path.strip()
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerView:
+    """An answer as the templates show it.
+
+    Attributes:
+        asking: What was asked.
+        record: The record of the answer.
+        words: The question, with its mentions.
+        mentions: What they were taken for.
+        sentences: The path that answers; empty if the method has none.
+        how: How the answers were found, where there is no path.
+        dropped: Conditions that nothing satisfied.
+        advice: What to try if there is no answer.
+        notes: What is to be said of answers by their origin.
+        drawing: The evidence as SVG; None if there is none.
+        editable: The path to begin with when one is edited.
+        lines: The query.
+        candidates: The paths that were considered, best first.
+        stages: Where the time went.
+        seconds: In all.
+        spoken: The answer for a screen reader, in a sentence.
+    """
+
+    asking: Asking
+    record: Mapping[str, Any]
+    words: tuple[Word, ...]
+    mentions: tuple[Mention, ...]
+    sentences: tuple[str, ...]
+    how: tuple[str, ...]
+    dropped: tuple[str, ...]
+    advice: str
+    notes: Mapping[str, str]
+    drawing: Markup | None
+    editable: str
+    lines: tuple[Line, ...]
+    candidates: tuple[Candidate, ...]
+    stages: tuple[Stage, ...]
+    seconds: float
+    spoken: str
+
+    @property
+    def dropped_besides(self) -> tuple[str, ...]:
+        """What was dropped and is no sentence of its own."""
+        return tuple(each for each in self.dropped if each not in self.sentences)
+
+
+def view_answer(served: Served, asking: Asking) -> AnswerView:
+    """Prepare an answer for the templates.
+
+    Args:
+        served: The answer.
+        asking: What was asked.
+    """
+    record = served.to_dict()
+    trace = record["trace"]
+    sentences = tuple(trace.get("crp_words") or ())
+    drawing = draw_evidence(record, entity_url)
+    words, mentions = _mentions(record, asking)
+    return AnswerView(
+        asking=asking,
+        record=record,
+        words=tuple(words),
+        mentions=mentions,
+        sentences=sentences,
+        how=() if sentences or trace.get("beams") else tuple(served.answer.trace.describe()),
+        dropped=tuple(trace.get("dropped") or ()),
+        advice=_ADVICE.get(record["reason"] or "", _DEFAULT_ADVICE),
+        notes=ORIGIN_NOTES,
+        # Everything in it is escaped; see `kbqa.engine.display.drawing`.
+        drawing=None if drawing is None else Markup(drawing),
+        editable=next(filter(None, (trace.get("crp"), asking.path, *_readable(trace))), ""),
+        lines=tuple(_lines(record["sparql"] or "", sentences)),
+        candidates=tuple(_candidates(trace, asking)),
+        stages=tuple(_stages(record["seconds"])),
+        seconds=sum(record["seconds"].values()),
+        spoken=_spoken(record),
+    )
+
+
+def page_url(question: str, topics: Sequence[str] = (), path: str = "") -> str:
+    """Return the address of the page that asks a question or runs a path."""
+    fields = [("q", question), *(("topic", mid) for mid in topics), ("path", path)]
+    given = [(name, value) for name, value in fields if value]
+    return f"/?{urlencode(given)}" if given else "/"
+
+
+def entity_url(mid: str) -> str:
+    """Return the address of an entity's page."""
+    return f"/entity/{quote(mid, safe='')}"
+
+
+def _mentions(record: Mapping[str, Any], asking: Asking) -> tuple[list[Word], tuple[Mention, ...]]:
+    """Mark the words of the question that were taken for entities, and list what else they mean."""
+    question = asking.question
+    by_words: dict[str, list[Mapping[str, Any]]] = {}
+    for each in record["linked"]:
+        by_words.setdefault(each["mention"].casefold(), []).append(each)
+    # Where nothing answered, the likeliest entity is the one that the model wrote about.
+    used = _used(record["trace"]) or {each["mid"] for each in record["linked"][:1]}
+    spans: list[tuple[int, int, str]] = []
+    for mention in sorted(by_words, key=len, reverse=True):
+        pattern = re.escape(mention).replace(r"\ ", r"\s+")
+        found = re.search(rf"(?<!\w){pattern}(?!\w)", question, re.IGNORECASE)
+        if found and all(found.end() <= start or end <= found.start() for start, end, _ in spans):
+            spans.append((*found.span(), mention))
+    words: list[Word] = []
+    mentions: list[Mention] = []
+    end = 0
+    for start, stop, mention in sorted(spans):
+        words.append(Word(question[end:start]))
+        words.append(Word(question[start:stop], len(mentions) + 1))
+        mentions.append(_mention(question[start:stop], by_words[mention], used, asking))
+        end = stop
+    words.append(Word(question[end:]))
+    return [word for word in words if word.text], tuple(mentions)
+
+
+def _mention(
+    words: str, linked: Sequence[Mapping[str, Any]], used: set[str], asking: Asking
+) -> Mention:
+    mids = {each["mid"] for each in linked}
+    kept = [mid for mid in asking.topics if mid not in mids]
+    choices = [
+        Choice(
+            each["mid"],
+            each["name"],
+            each["score"],
+            page_url(asking.question, [*kept, each["mid"]]),
+        )
+        for each in linked
+    ]
+    taken = next((choice for choice in choices if choice.mid in used), None)
+    others = [choice for choice in choices if choice is not taken]
+    return Mention(words, taken, tuple(others[:_OTHERS]))
+
+
+def _used(trace: Mapping[str, Any]) -> set[str]:
+    """Return the mids that the path has, or that walks began with."""
+    walks = {walk["topic"] for walk in trace.get("walks", ())}
+    return walks | set(_MID.findall(trace.get("crp") or ""))
+
+
+def _lines(query: str, sentences: Sequence[str]) -> Iterator[Line]:
+    """Join each line of the query to the sentences that have its relations or its order."""
+    relations = [set(_RELATION.findall(sentence)) for sentence in sentences]
+    ordering = [n for n, sentence in enumerate(sentences) if sentence.startswith("Take the ")]
+    for line in query.splitlines():
+        found = {each.rpartition("/")[2] for each in re.findall(r"<([^<>]*)>", line)}
+        found |= {each.rpartition(":")[2] for each in re.findall(r"\b\w*:[\w.]+", line)}
+        parts = [n for n, known in enumerate(relations) if known & found]
+        if not parts and line.lstrip().startswith(("ORDER BY", "LIMIT", "OFFSET")):
+            parts = ordering
+        yield Line(line, " ".join(map(str, parts)))
+
+
+def _readable(trace: Mapping[str, Any]) -> Iterator[str | None]:
+    return (beam.get("crp") for beam in trace.get("beams") or ())
+
+
+def _candidates(trace: Mapping[str, Any], asking: Asking) -> Iterator[Candidate]:
+    """List the candidates, each with its source if not all have the same."""
+    beams = trace.get("beams") or ()
+    is_mixed = len({beam["source"] for beam in beams}) > 1
+    for number, beam in enumerate(beams):
+        text = beam.get("crp") or beam.get("routerkgqa") or ""
+        is_readable = beam["fate"] != "unreadable"
+        yield Candidate(
+            words=tuple(beam.get("crp_words") or ()),
+            text=text,
+            source=_SOURCES[beam["source"]] if is_mixed else "",
+            confidence=beam.get("confidence"),
+            fate=_FATES.get(beam["fate"], ""),
+            found=_found(beam),
+            is_best=number == trace.get("beam"),
+            url=page_url(asking.question, asking.topics, text) if is_readable else None,
+        )
+
+
+def _found(beam: Mapping[str, Any]) -> str:
+    """Write what a candidate found, as far as that is known."""
+    if beam.get("boolean") is not None:
+        return "yes" if beam["boolean"] else "no"
+    names, n = beam.get("first_answers") or (), beam.get("answer_count")
+    if not names:
+        return "" if n is None else "nothing" if n == 0 else f"{n:,}"
+    hidden = (n or 0) - len(names)
+    return ", ".join(names) + (f" and {hidden:,} more" if hidden > 0 else "")
+
+
+def _stages(seconds: Mapping[str, float]) -> Iterator[Stage]:
+    total, x = sum(seconds.values()) or 1.0, 0.0
+    for name, spent in seconds.items():
+        width = spent / total * _BAR_WIDTH
+        yield Stage(name, spent, round(x, 1), round(width, 1))
+        x += width
+
+
+def _spoken(record: Mapping[str, Any]) -> str:
+    if record["status"] == "none":
+        return f"No answer: {record['problem'].removesuffix('.')}."
+    if record.get("boolean") is not None:
+        said = "Yes" if record["boolean"] else "No"
+    elif record.get("count") is not None:
+        said = f"{record['count']:,}"
+    else:
+        names = [each["name"][:100] for each in record["answers"][:3]]
+        hidden = len(record["answers"]) - len(names)
+        said = ", ".join(names) + (f" and {hidden} more" if hidden else "")
+    is_guess = record["status"] == "unsure"
+    opening = f"Not sure: {record['doubt']}. Best guess" if is_guess else "Answer"
+    sure = record["confidence"]
+    return f"{opening}: {said}." + ("" if sure is None else f" Confidence {sure:.2f}.")

@@ -1,1 +1,0 @@
-"""What runs the small language model."""

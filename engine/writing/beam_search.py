@@ -1,0 +1,535 @@
+"""Beam search for many questions at once, exact in the sum of log-probabilities.
+
+A text's score is the log-probability of all its tokens, so it only falls as the text grows. A beam
+below the n-th best finished text can be dropped, and a question without beams is done. Questions
+and beams that are done leave the batch, so the cost depends on the beams that are left and not on
+the longest text of the batch. All beams share one key-value cache.
+
+If a text is steered, only the tokens that its state allows are considered. They keep the
+probabilities that the model gives them, which are not renormalised over the allowed tokens. Tokens
+without an alternative are not searched for; the model reads several of them at a time.
+
+Let a language model read many texts side by side, each at its own pace, with one cache.
+
+Each text is a row of the batch. Between readings, rows can be dropped, repeated and reordered, and
+each can be given a different number of tokens: a block is padded on its left, and the padding stays
+masked.
+
+Write CRPs by beam search with a causal language model that runs in this process.
+"""
+
+import threading
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from heapq import nlargest
+from itertools import accumulate
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from kbqa.engine.deadline import check_deadline, held
+from kbqa.engine.writing.generate import (
+    DEFAULT_BEAMS,
+    MAX_NEW_TOKENS,
+    Candidate,
+    Progress,
+    PromptFormat,
+    Request,
+    best_distinct,
+)
+from kbqa.engine.writing.grammar import Steps, start
+from kbqa.engine.writing.steering import Decoding, Pieces, SteeredText, Tokenizer, walked_topics
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Integers = NDArray[np.int64]
+
+
+_PAD = 0  # any token: it is masked
+
+
+class Likely(NamedTuple):
+    """A token that may follow, and its log-probability, natural log."""
+
+    token: int
+    logprob: float
+
+
+class NextTokens(Protocol):
+    """What may follow each of some tokens, valid until the next reading."""
+
+    def logprobs(self, rows: Sequence[int], tokens: Sequence[int]) -> list[float]:
+        """Return the log-probability of each token in its row."""
+
+    def likeliest(self, row: int, count: int) -> list[Likely]:
+        """Return the likeliest tokens of a row, best first."""
+
+
+class Reading(Protocol):
+    """A causal language model with the cache of what it has read so far."""
+
+    def keep(self, rows: "Integers") -> None:
+        """Keep some rows of the cache, renumbered in this order; one may occur more than once."""
+
+    def read(
+        self,
+        tokens: "Integers",
+        mask: "Integers",
+        positions: "Integers",
+        wanted: "NDArray[np.bool_]",
+    ) -> NextTokens:
+        """Read tokens in every row, and add them to the cache.
+
+        Args:
+            tokens: Shape (rows, tokens).
+            mask: 1 for each token of what was read before and of `tokens`, 0 for padding, shape
+                (rows, all tokens).
+            positions: Of `tokens` in their texts, in the same shape.
+            wanted: True for each of `tokens` of which the next token is wanted.
+
+        Returns:
+            What may follow the tokens wanted, text after text.
+        """
+
+
+class ReadableModel(Protocol):
+    """A causal language model in evaluation mode."""
+
+    def begin(self) -> Reading:
+        """Begin to read, with an empty cache."""
+
+
+class BatchReader:
+    """Reads prompts, and then the texts that continue them.
+
+    Args:
+        model: A causal language model.
+        prompts: The tokens of each prompt, at least one.
+    """
+
+    def __init__(self, model: ReadableModel, prompts: Sequence[Sequence[int]]) -> None:
+        self._reading = model.begin()
+        self._prompts, self._mask = _padded(prompts)
+
+    def read_prompts(self) -> NextTokens:
+        """Read the prompts; return what may follow each."""
+        import numpy as np
+
+        last = np.zeros(self._mask.shape, np.bool_)
+        last[:, -1] = True
+        return self._read(self._prompts, last)
+
+    def read(
+        self, rows: Sequence[int], blocks: Sequence[Sequence[int]], *, only_last: bool = False
+    ) -> NextTokens:
+        """Keep some of the rows, renumbered in this order, and read a block of tokens in each.
+
+        Args:
+            rows: The rows to keep; one may occur more than once.
+            blocks: At least one token for each of them.
+            only_last: Return only what follows the last token of each block.
+
+        Returns:
+            What may follow each token read, block after block.
+        """
+        import numpy as np
+
+        if list(rows) != list(range(len(self._mask))):
+            kept = np.array(rows)
+            self._reading.keep(kept)
+            self._mask = self._mask[kept]
+        tokens, is_token = _padded(blocks)
+        self._mask = np.concatenate([self._mask, is_token], axis=1)
+        wanted = is_token.astype(np.bool_)
+        if only_last:
+            wanted[:, :-1] = False
+        return self._read(tokens, wanted)
+
+    def _read(self, tokens: "Integers", wanted: "NDArray[np.bool_]") -> NextTokens:
+        """Read tokens in every row; their mask is the end of the rows' masks."""
+        positions = (self._mask.cumsum(axis=1) - 1).clip(min=0)[:, -tokens.shape[1] :]
+        return self._reading.read(tokens, self._mask, positions, wanted)
+
+
+def read_continuation(
+    model: ReadableModel, prompts: Sequence[Sequence[int]], text: Sequence[int]
+) -> list[list[float]]:
+    """Read one text after each of some prompts; return the log-probabilities of its tokens.
+
+    Args:
+        model: A causal language model.
+        prompts: The tokens of each, at least one.
+        text: At least one token.
+    """
+    import numpy as np
+
+    tokens, mask = _padded([[*prompt, *text[:-1]] for prompt in prompts])
+    wanted = np.zeros(tokens.shape, np.bool_)
+    wanted[:, -len(text) :] = True
+    positions = (mask.cumsum(axis=1) - 1).clip(min=0)
+    found = model.begin().read(tokens, mask, positions, wanted)
+    flat = found.logprobs(range(len(prompts) * len(text)), list(text) * len(prompts))
+    return [flat[at : at + len(text)] for at in range(0, len(flat), len(text))]
+
+
+def _padded(texts: Sequence[Sequence[int]]) -> "tuple[Integers, Integers]":
+    """Return texts padded on their left, shape (texts, tokens), and 1 where a token is."""
+    import numpy as np
+
+    width = max(map(len, texts))
+    tokens = np.full((len(texts), width), _PAD, np.int64)
+    is_token = np.zeros((len(texts), width), np.int64)
+    for row, text in enumerate(texts):
+        tokens[row, width - len(text) :] = text
+        is_token[row, width - len(text) :] = 1
+    return tokens, is_token
+
+
+HOPELESS = 6.0
+"""A beam this many nats below its question's best is dropped: e^-6 is 0.0025. Among five candidates
+for each of 196 held-out questions of webqsp.train, no right main path was more than 5 below."""
+
+_BLOCK_TOKENS = 64
+"""Tokens that the model reads at a time, padding included, but at least one for each beam. On a CPU
+this many cost hardly more than one for each of five beams."""
+
+CONSIDERED = 32
+"""Number of likeliest tokens to consider if the state does not list the tokens that it allows."""
+
+
+class State(Protocol):
+    """The state of a text: which tokens may follow, and which states they lead to."""
+
+    @property
+    def tokens(self) -> Sequence[int] | None:
+        """The tokens that may follow; None if only `follow` decides."""
+
+    def follow(self, token: int) -> "State | None":
+        """Return the state after a token, end of text included; None if it may not follow."""
+
+
+class Unsteered:
+    """The state of a text that may continue in any way."""
+
+    tokens: Sequence[int] | None = None
+
+    def follow(self, token: int) -> "Unsteered":
+        """Return the same state."""
+        return self
+
+
+class Hypothesis(NamedTuple):
+    """A finished text: its tokens without end of text, and its log-probability with it."""
+
+    tokens: tuple[int, ...]
+    logprob: float
+
+
+class Beam(NamedTuple):
+    """An unfinished text.
+
+    Attributes:
+        tokens: The text.
+        unread: How many of its last tokens the model has not read yet.
+        logprob: Of its tokens up to the first unread one, that one included.
+        state: Its state after its last token.
+        row: The row of the batch in which it is read.
+    """
+
+    tokens: tuple[int, ...]
+    unread: int
+    logprob: float
+    state: State
+    row: int
+
+
+class ForcedRun(NamedTuple):
+    """The tokens that must follow a text, end of text not included, and the state after them.
+
+    The state is None if the text cannot be finished.
+    """
+
+    tokens: tuple[int, ...]
+    state: State | None
+
+
+def forced_run(state: State | None, end: int) -> ForcedRun:
+    """Follow a text as long as only one token may follow."""
+    tokens: list[int] = []
+    while state is not None and state.tokens is not None and len(state.tokens) == 1:
+        [token] = state.tokens
+        if token == end:
+            break
+        tokens.append(token)
+        state = state.follow(token)
+    is_dead_end = state is None or state.tokens == ()
+    return ForcedRun(tuple(tokens), None if is_dead_end else state)
+
+
+class _Option(NamedTuple):
+    """A beam and a token that may follow it, or None for a beam that is not fully read yet."""
+
+    logprob: float
+    beam: Beam
+    token: int | None
+
+
+@dataclass(slots=True)
+class _Search:
+    """The beams of one question."""
+
+    n: int
+    end: int
+    max_tokens: int
+    beams: list[Beam]
+    finished: list[Hypothesis] = field(default_factory=list)
+
+    def advance(self, options: list[_Option]) -> None:
+        """Keep the n likeliest continuations of the beams, and the finished texts above them."""
+        self.beams = []
+        given_up = 0  # too long; less likely beams do not take their place
+        for option in sorted(options, key=lambda option: -option.logprob):
+            if len(self.beams) + given_up == self.n:
+                break
+            if option.token == self.end:
+                if option.beam.state.follow(self.end) is not None:
+                    self.finished.append(Hypothesis(option.beam.tokens, option.logprob))
+            elif (beam := self._follow(option)) is not None:
+                if len(beam.tokens) < self.max_tokens:
+                    self.beams.append(beam)
+                else:
+                    given_up += 1
+        self._prune()
+
+    def give_up(self) -> None:
+        """Forget the beams and what was found."""
+        self.beams, self.finished = [], []
+
+    def _follow(self, option: _Option) -> Beam | None:
+        """Add a token to a beam, and all those that must follow it."""
+        beam, token = option.beam, option.token
+        if token is None:
+            return beam
+        forced, state = forced_run(beam.state.follow(token), self.end)
+        if state is None:
+            return None
+        added = (token, *forced)
+        return Beam((*beam.tokens, *added), len(added), option.logprob, state, beam.row)
+
+    def _prune(self) -> None:
+        self.finished = sorted(self.finished, key=lambda hypothesis: -hypothesis.logprob)[: self.n]
+        logprobs = [text.logprob for text in self.finished] + [beam.logprob for beam in self.beams]
+        floor = max(logprobs, default=0.0) - HOPELESS
+        if len(self.finished) == self.n:
+            floor = max(floor, self.finished[-1].logprob)
+        self.beams = [beam for beam in self.beams if beam.logprob > floor]
+
+
+def beam_search(
+    model: ReadableModel,
+    prompts: Sequence[Sequence[int]],
+    *,
+    n: int,
+    end: int,
+    max_new_tokens: int,
+    starts: Sequence[State] | None = None,
+    ends_at: float | None = None,
+    done: Callable[[int, Sequence[Hypothesis]], object] | None = None,
+    is_wanted: Callable[[int], bool] | None = None,
+) -> list[list[Hypothesis]]:
+    """Find up to n likeliest texts for each prompt.
+
+    Args:
+        model: A causal language model.
+        prompts: The tokens of each prompt.
+        n: Number of beams, and most texts to return; 1 is greedy search.
+        end: The end-of-text token.
+        max_new_tokens: Texts that are not finished by then are dropped.
+        starts: The state in which the texts of each prompt begin; unsteered by default.
+        ends_at: When the caller's deadline passes; it is checked between steps.
+        done: Called with a prompt's number and texts as soon as its search is over.
+        is_wanted: Asked between steps whether a prompt, by its number, is still wanted; if not, its
+            search is given up.
+
+    Returns:
+        The texts for each prompt, best first; fewer than n if the others are hopeless, and none if
+        the search was given up.
+
+    Raises:
+        DeadlineExceeded: The deadline passed.
+    """
+    states = starts if starts is not None else [Unsteered()] * len(prompts)
+    searches = [
+        _Search(n, end, max_new_tokens, [Beam((), 0, 0.0, state, row)])
+        for row, state in enumerate(states)
+    ]
+    reader = BatchReader(model, prompts)
+    going_on = dict(enumerate(searches))
+    following = reader.read_prompts()
+    for row, search in enumerate(searches):
+        search.advance(list(_options(search.beams[0], following, row, n)))
+    while True:
+        for row in [row for row, search in going_on.items() if not search.beams]:
+            search = going_on.pop(row)
+            if done is not None:
+                done(row, search.finished)
+        if is_wanted is not None:
+            for row in [row for row in going_on if not is_wanted(row)]:
+                going_on.pop(row).give_up()
+        if not going_on:
+            return [search.finished for search in searches]
+        check_deadline(ends_at, "writing paths")
+        _read_on(going_on.values(), reader, n)
+
+
+def _read_on(searches: Collection[_Search], reader: BatchReader, n: int) -> None:
+    """Let the model read a block of every beam, and extend the beams that are now fully read."""
+    beams = [beam for search in searches for beam in search.beams]
+    width = max(1, _BLOCK_TOKENS // len(beams))
+    blocks = [beam.tokens[len(beam.tokens) - beam.unread :][:width] for beam in beams]
+    following = reader.read([beam.row for beam in beams], blocks)
+    ends = list(accumulate(map(len, blocks)))
+    forced = _forced(beams, blocks, following)
+    row = 0
+    for search in searches:
+        options: list[_Option] = []
+        for beam in search.beams:
+            unread = beam.unread - len(blocks[row])
+            read = beam._replace(unread=unread, logprob=beam.logprob + forced[row], row=row)
+            if unread:
+                options.append(_Option(read.logprob, read, None))
+            else:
+                options += _options(read, following, ends[row] - 1, n)
+            row += 1
+        search.advance(options)
+
+
+def _forced(
+    beams: Sequence[Beam], blocks: Sequence[Sequence[int]], following: NextTokens
+) -> list[float]:
+    """Sum for each beam the log-probabilities of the tokens that follow those in its block."""
+    rows: list[int] = []
+    at: list[int] = []
+    tokens: list[int] = []
+    position = 0
+    for row, (beam, block) in enumerate(zip(beams, blocks, strict=True)):
+        forced = beam.tokens[len(beam.tokens) - beam.unread + 1 :][: len(block)]
+        rows += [row] * len(forced)
+        at += range(position, position + len(forced))
+        tokens += forced
+        position += len(block)
+    sums = [0.0] * len(beams)
+    for row, logprob in zip(rows, following.logprobs(at, tokens), strict=True):
+        sums[row] += logprob
+    return sums
+
+
+def _options(beam: Beam, following: NextTokens, row: int, n: int) -> Iterator[_Option]:
+    """Yield the likeliest tokens that may follow a beam, as many as the search can use."""
+    allowed = beam.state.tokens
+    if allowed is None:
+        likely = following.likeliest(row, max(n + 1, CONSIDERED))
+    else:
+        logprobs = following.logprobs([row] * len(allowed), allowed)
+        listed = map(Likely, allowed, logprobs)
+        likely = nlargest(n + 1, listed, key=lambda option: option.logprob)
+    for token, logprob in likely:
+        yield _Option(beam.logprob + logprob, beam, token)
+
+
+class BeamSearchGenerator:
+    """A causal language model, its tokenizer and what constrains its texts.
+
+    Args:
+        model: The model; one thread at a time reads with it.
+        tokenizer: Its tokenizer.
+        prompt: The prompt that it was trained with.
+        name: What it is called in reports.
+        decoding: How far its texts are constrained.
+    """
+
+    def __init__(
+        self,
+        model: ReadableModel,
+        tokenizer: Tokenizer,
+        prompt: PromptFormat,
+        name: str,
+        decoding: Decoding,
+    ) -> None:
+        self._model, self._tokenizer = model, tokenizer
+        self._prompt, self._name = prompt, name
+        self._decoding = decoding
+        # Tokenizers and the tries of `Pieces` are not safe for several threads at once.
+        self._lock = threading.Lock()
+        self._pieces = None if decoding.level == "none" else Pieces(tokenizer)
+
+    @property
+    def name(self) -> str:
+        """The model, adapter, hash of its weights and level of decoding, for reports."""
+        return self._name
+
+    @property
+    def suggested_relations(self) -> int:
+        """How many relations its prompts suggest, at most."""
+        return self._prompt.relations
+
+    def generate(
+        self,
+        requests: Sequence[Request],
+        n: int = DEFAULT_BEAMS,
+        *,
+        ends_at: float | None = None,
+        progress: Progress | None = None,
+    ) -> list[list[Candidate]]:
+        """Write up to n candidates for each request by beam search; see `Generator.generate`."""
+        if not requests:
+            return []
+        with held(self._lock, ends_at, self._name):
+            return self._generate(requests, n, ends_at, progress)
+
+    def _generate(
+        self,
+        requests: Sequence[Request],
+        n: int,
+        ends_at: float | None,
+        progress: Progress | None,
+    ) -> list[list[Candidate]]:
+        prompts = [
+            self._tokenizer.encode(
+                self._prompt.render(request.question, request.relations), add_special_tokens=False
+            )
+            for request in requests
+        ]
+        form = self._prompt.crp_format
+        steps = [self._decoding.steps(request, form) for request in requests]
+        written: list[list[Candidate]] = [[] for _ in requests]
+
+        def take(row: int, texts: Sequence[Hypothesis]) -> None:
+            written[row] = [
+                replace(candidate, topics=walked_topics(steps[row], candidate.text))
+                for candidate in best_distinct(map(self._candidate, texts), n)
+            ]
+            if progress is not None:
+                progress.written(row, written[row])
+
+        beam_search(
+            self._model,
+            prompts,
+            n=n,
+            end=self._tokenizer.eos_token_id,
+            max_new_tokens=MAX_NEW_TOKENS,
+            ends_at=ends_at,
+            starts=[self._start(walk) for walk in steps],
+            done=take,
+            is_wanted=None if progress is None else progress.is_wanted,
+        )
+        return written
+
+    def _start(self, steps: Steps | None) -> State:
+        if steps is None or self._pieces is None:
+            return Unsteered()
+        return SteeredText.begin(self._pieces, start(steps))
+
+    def _candidate(self, hypothesis: Hypothesis) -> Candidate:
+        text = self._tokenizer.decode(hypothesis.tokens, skip_special_tokens=True)
+        return Candidate(text, hypothesis.logprob, len(hypothesis.tokens) + 1)

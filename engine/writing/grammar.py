@@ -1,0 +1,545 @@
+"""What may follow what in RouterKGQA's text form of a CRP or its extension, piece by piece.
+
+For any text that can still become a CRP, the grammar gives the ways to continue: one of several
+texts, or free text of some form, such as a name. It knows nothing of tokens. Its pieces begin with
+a blank or a line break, because there every tokenizer begins a new token.
+
+`parse_routerkgqa` reads every text in this grammar without problems. Which relations a path may
+take, and where it may start, is decided by `Steps`.
+
+Source: RouterKGQA §3.1 and the published data; the grammar covers all but 29 of its 8,220 texts.
+
+Where a main path can go in the graph, from the nodes that it has reached so far.
+
+Nothing is enumerated beforehand. What a path reaches is looked up when a model has written it, and
+kept until its question is done.
+
+Source: none of the papers; RouterKGQA verifies a path after it is written (§3.2).
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from kbqa.engine.graph_walk import PathEnds
+from kbqa.kb.graph import Graph
+from kbqa.kb.names.keys import decode_name
+from kbqa.sparql.crp import Entity, Hop
+from kbqa.sparql.forms import relation_id, relation_text
+from kbqa.sparql.terms import LiteralTerm, Term, is_well_formed
+
+MAX_HOPS = 6
+"""Hops of a main path; the published ones have five at most."""
+
+_TITLE = "Main Path:"
+_HEADERS = (
+    "\nEntity Restrictions:",
+    "\nNumeric Restrictions:",
+    "\nString Restrictions:",
+    "\nFurther Restrictions:",  # in the extended form only
+)
+_ENTITY, _NUMERIC, _STRING, _FURTHER = range(4)
+ANSWER, _PIVOT = "?x", "?c"
+INNER = (_PIVOT, "?y", "?k", "?z", "?y2", "?k2", "?y3", "?k3")
+"""Names of the nodes before the answer of a main path."""
+MAX_LIMIT = 20
+_MAX_FREE = 200  # characters of a name or a filter
+
+_ARROW = re.compile(
+    r" -\[(?P<inverse>R\[)?(?P<relation>\w+(?: \w+)*(?: , \w+(?: \w+)*)+)\](?(1)\])->"
+)
+_VARIABLE = re.compile(r" \?[a-z]+\d*")
+_FILTER_START = "\n  FILTER ("
+_OPERATOR = r"(?:<=|>=|<|>|=)"
+_NUMERIC_FILTER = re.compile(
+    rf"\n  FILTER \((?:(?P<plain>\?\w+) {_OPERATOR} \"[-+0-9.:TZ]+\""
+    rf"|xsd:integer\((?P<cast>\?\w+)\) {_OPERATOR} [0-9]+)\)"
+)
+_TEST = re.compile(
+    r"\n  (?P<variable>\?\w+) (?:!?= [^?\s][^\n]*|(?:<=|>=|!=|<|>|=) (?P<other>\?\w+))"
+)
+_TEST_START = re.compile(r"\n(?: (?: (?:\?(?:\w+(?: (?:[<>!]?=?(?: [^\n]*)?)?)?)?)?)?)?")
+_STRING_FILTER = re.compile(
+    r"\n  FILTER \((?:str\((?P<cast>\?\w+)\)|(?P<plain>\?\w+)) = \"[^\n]+\"\)"
+)
+
+
+class TextSet:
+    """Texts of which one may follow. A set equals only itself, so work on it can be cached.
+
+    Attributes:
+        texts: All of them.
+        ends_line: Whether each of them is always followed by a line break.
+    """
+
+    __slots__ = ("__weakref__", "ends_line", "texts")
+
+    def __init__(self, texts: Sequence[str], *, ends_line: bool = False) -> None:
+        self.texts, self.ends_line = texts, ends_line
+
+
+class OneOf(NamedTuple):
+    """One of several texts may follow, and then the options that `then` returns for it."""
+
+    texts: TextSet
+    then: Callable[[str], "Options"]
+
+
+class Region(NamedTuple):
+    """Free text may follow.
+
+    Attributes:
+        goes_on: Whether the text so far can still become complete.
+        is_done: Whether it is complete; it may still continue.
+        then: Returns what may follow a complete text.
+    """
+
+    goes_on: Callable[[str], bool]
+    is_done: Callable[[str], bool]
+    then: Callable[[str], "Options"]
+
+
+class Options(NamedTuple):
+    """What may follow: any of these."""
+
+    choices: tuple[OneOf, ...] = ()
+    region: Region | None = None
+    may_end: bool = False
+
+
+class Steps(Protocol):
+    """Where paths may lead."""
+
+    @property
+    def is_extended(self) -> bool:
+        """Whether paths are written in the extended form."""
+
+    def topics(self) -> Sequence[TextSet] | None:
+        """Return what main paths may start from, as `topic_line` writes it: names, classes.
+
+        None means any name.
+        """
+
+    def others(self) -> TextSet | None:
+        """Return the names that triples outside the main path may start from; None means any."""
+
+    def hops(self, topic: str, path: tuple[Hop, ...]) -> TextSet:
+        """Return the arrows that may continue a main path, as `arrow` writes them."""
+
+    def may_end(self, topic: str, path: tuple[Hop, ...], pivot: int) -> bool:
+        """Return whether a main path may end, at the answers.
+
+        Args:
+            topic: The name that it starts from.
+            path: Its hops.
+            pivot: How many of them lead to the node that no answer may be: ``?c``, else the topic.
+        """
+
+    def may_go_on(self, topic: str, path: tuple[Hop, ...]) -> bool:
+        """Return whether a main path may have another hop."""
+
+    def restrictions(self) -> TextSet:
+        """Return the arrows of constraints; only the extended form has inverse ones."""
+
+
+def arrow(hop: Hop) -> str:
+    """Write a hop as it appears between two nodes.
+
+    >>> arrow(Hop("film.actor.film", inverse=True))
+    ' -[R[film , actor , film]]->'
+    """
+    text = relation_text(hop.relation)
+    return f" -[R[{text}]]->" if hop.inverse else f" -[{text}]->"
+
+
+def is_sayable(relation: str) -> bool:
+    """Return whether a relation can be written in words and read again.
+
+    >>> is_sayable("film.actor.film"), is_sayable("http://example.org/p.q")
+    (True, False)
+    """
+    text = arrow(Hop(relation))
+    is_read = _ARROW.fullmatch(text) is not None and _read_arrow(text).relation == relation
+    return is_read and is_well_formed(relation)
+
+
+def topic_line(name: str) -> str:
+    """Write the beginning of the main path's first line: the name of the topic."""
+    return f"\n {name}"
+
+
+def start(steps: Steps) -> Options:
+    """Return how a CRP may begin."""
+    return Options((OneOf(_TITLES, lambda _: _topic(steps)),))
+
+
+_TITLES = TextSet((_TITLE,), ends_line=True)
+_SECTIONS = {
+    (first, last): TextSet(_HEADERS[first:last], ends_line=True)
+    for last in (_FURTHER, len(_HEADERS))
+    for first in range(last)
+}
+_ABOUT_ALL = TextSet(["\n  count", "\n  ask"])
+"""Lines of the extended form about all answers."""
+
+_ABOUT_ORDERED = TextSet(
+    [
+        *("\n  ask", "\n  with ties", "\n  by number"),
+        *(f"\n  after {n}" for n in range(1, MAX_LIMIT)),
+    ]
+)
+"""The same about answers that are in an order."""
+
+_LIMITS = TextSet([f"\n  LIMIT {n}" for n in range(1, MAX_LIMIT + 1)])
+
+
+class _Known(NamedTuple):
+    """What the lines so far say that decides how a text may go on."""
+
+    names: tuple[str, ...]
+    """Of nodes."""
+    is_ordered: bool = False
+
+
+def _topic(steps: Steps) -> Options:
+    def then(name: str) -> Options:
+        return _hop(steps, name.strip(), (), ())
+
+    if (topics := steps.topics()) is not None:
+        return Options(tuple(OneOf(texts, then) for texts in topics))
+    return Options(region=Region(_may_be_topic, _is_topic, then))
+
+
+def _hop(steps: Steps, topic: str, path: tuple[Hop, ...], used: tuple[str, ...]) -> Options:
+    def then(text: str) -> Options:
+        return _node(steps, topic, (*path, _read_arrow(text)), used)
+
+    return _arrow_options(steps.hops(topic, path), then)
+
+
+def _node(steps: Steps, topic: str, path: tuple[Hop, ...], used: tuple[str, ...]) -> Options:
+    """Return what may name the node that a path has reached: the answer, or an inner node."""
+
+    def then(text: str) -> Options:
+        name = text[1:]
+        if name == ANSWER:
+            return _after_line(steps, _Known((*used, name)), 0)
+        line = TextSet((f"\n {name}",))
+        return Options((OneOf(line, lambda _: _hop(steps, topic, path, (*used, name))),))
+
+    pivot = used.index(_PIVOT) + 1 if _PIVOT in used else 0
+    names = [ANSWER] if steps.may_end(topic, path, pivot) else []
+    if len(path) < MAX_HOPS and steps.may_go_on(topic, path):
+        names += [name for name in INNER if name not in used]
+    return Options((OneOf(TextSet([f" {name}" for name in names]), then),) if names else ())
+
+
+def _after_line(steps: Steps, known: _Known, section: int) -> Options:
+    """Return what may follow the main path, if `section` is 0, or a section that may end."""
+
+    def then(header: str) -> Options:
+        return _line(steps, known, _HEADERS.index(header), None)
+
+    last = len(_HEADERS) if steps.is_extended else _FURTHER
+    if section == last:
+        return Options(may_end=True)
+    return Options((OneOf(_SECTIONS[section, last], then),), may_end=True)
+
+
+def _line(steps: Steps, known: _Known, section: int, pending: str | None) -> Options:
+    """Begin a line of a section; a pending variable must begin it."""
+    subjects = known.names if pending is None else (pending,)
+
+    def restrict(_: str) -> Options:
+        return _restriction(steps, known, section)
+
+    def order(_: str) -> Options:
+        ordered = known._replace(is_ordered=True)
+        return Options((OneOf(_LIMITS, lambda _: _next_line(steps, ordered, section)),))
+
+    choices = [OneOf(TextSet([f"\n {name}" for name in subjects]), restrict)]
+    if section == _ENTITY:
+        return Options(tuple(choices))
+    if section == _FURTHER:
+        return _further_line(steps, known, choices)
+    if section == _NUMERIC:
+        orders = [f"\n  ORDER BY {way}({name})" for name in subjects for way in ("DESC", "ASC")]
+        choices.append(OneOf(TextSet(orders, ends_line=True), order))
+
+    def is_filter(text: str) -> bool:
+        pattern = _NUMERIC_FILTER if section == _NUMERIC else _STRING_FILTER
+        match = pattern.fullmatch(text)
+        return match is not None and (match["plain"] or match["cast"]) in subjects
+
+    region = Region(_may_be_filter, is_filter, lambda _: _next_line(steps, known, section))
+    return Options(tuple(choices), region)
+
+
+def _further_line(steps: Steps, known: _Known, choices: list[OneOf]) -> Options:
+    """Begin a line of the section that only the extended form has."""
+
+    def after(_: str) -> Options:
+        return _next_line(steps, known, _FURTHER)
+
+    def restrict(_: str) -> Options:
+        return _restriction(steps, known, _FURTHER)
+
+    def is_test(text: str) -> bool:
+        match = _TEST.fullmatch(text)
+        if match is None or match["variable"] not in known.names or text != text.rstrip():
+            return False
+        return match["other"] is None or match["other"] in known.names
+
+    choices.append(OneOf(TextSet([f"\n  no {name}" for name in known.names]), restrict))
+    choices.append(OneOf(_ABOUT_ORDERED if known.is_ordered else _ABOUT_ALL, after))
+    region = Region(_may_be_test, is_test, after)
+    if (others := steps.others()) is not None:
+        choices.append(OneOf(others, restrict))
+    else:
+        region = Region(
+            lambda text: _may_be_test(text) or _may_be_topic(text),
+            lambda text: is_test(text) or _is_topic(text),
+            lambda text: after(text) if is_test(text) else restrict(text),
+        )
+    return Options(tuple(choices), region)
+
+
+def _next_line(steps: Steps, known: _Known, section: int) -> Options:
+    """Return what may follow a line that may end its section."""
+    line = _line(steps, known, section, None)
+    after = _after_line(steps, known, section + 1)
+    return Options((*line.choices, *after.choices), line.region, may_end=True)
+
+
+def _restriction(steps: Steps, known: _Known, section: int) -> Options:
+    def then(text: str) -> Options:
+        name = text[1:]
+        if name.startswith("?"):
+            more = known._replace(names=(*known.names, name))
+            if section == _FURTHER:
+                return _next_line(steps, more, section)
+            return _line(steps, more, section, name)
+        return _next_line(steps, known, section)
+
+    def is_object(text: str) -> bool:
+        if text.startswith(" ?"):
+            return _VARIABLE.fullmatch(text) is not None and text[1:] not in known.names
+        return section in (_ENTITY, _FURTHER) and _is_name(text)
+
+    region = Region(_may_be_object, is_object, then)
+    return _arrow_options(steps.restrictions(), lambda _: Options(region=region))
+
+
+def _arrow_options(texts: TextSet, then: Callable[[str], Options]) -> Options:
+    return Options((OneOf(texts, then),) if texts.texts else ())
+
+
+def _read_arrow(text: str) -> Hop:
+    match = _ARROW.fullmatch(text)
+    assert match is not None
+    return Hop(relation_id(match["relation"]), inverse=match["inverse"] is not None)
+
+
+def _may_be_object(text: str) -> bool:
+    return (
+        text[:1] == " "
+        and text[1:2] != " "
+        and "\n" not in text
+        and " -[" not in text
+        and len(text) < _MAX_FREE
+    )
+
+
+def _may_be_topic(text: str) -> bool:
+    name = text[1:]
+    return text[:1] == "\n" and (not name or (_may_be_object(name) and name[1:2] != "?"))
+
+
+def _is_topic(text: str) -> bool:
+    return _may_be_topic(text) and _is_name(text[1:])
+
+
+def _is_name(text: str) -> bool:
+    return len(text) > 1 and text == f" {text.strip()}" and "\ufffd" not in text
+
+
+def _may_be_test(text: str) -> bool:
+    return _TEST_START.fullmatch(text) is not None and "\ufffd" not in text[:-1]
+
+
+def _may_be_filter(text: str) -> bool:
+    if not text.startswith(_FILTER_START):
+        return _FILTER_START.startswith(text)
+    return "\n" not in text[1:] and len(text) < _MAX_FREE
+
+
+_DESCRIBES = "type."
+"""The prefix of relations for names and types. They occur in 4 of the 6,617 main paths of
+webqsp.train and cwq.dev, and nearly every node has them."""
+
+_AT_ONCE = 20
+"""Nodes of a path that are followed together; mostly the first of them leads to an answer."""
+
+_MEMBERS = TextSet([arrow(Hop("type.object.type", inverse=True))])
+
+
+class KnownRelations:
+    """Paths may take any relation of a graph, and start from any name.
+
+    Args:
+        relations: Their ids; those that cannot be written in words are left out.
+        is_extended: Paths are written in the extended form.
+    """
+
+    def __init__(self, relations: Iterable[str], *, is_extended: bool = False) -> None:
+        self.is_extended = is_extended
+        sayable = list(filter(is_sayable, relations))
+        self._forward = TextSet([arrow(Hop(relation)) for relation in sayable])
+        self._both = TextSet(
+            [arrow(Hop(relation, inverse)) for relation in sayable for inverse in (False, True)]
+        )
+        domains = sorted({relation.rpartition(".")[0] for relation in sayable})
+        self.classes = TextSet([topic_line(relation_text(one)) for one in domains if "." in one])
+        """The classes that relations belong to, as topics."""
+
+    def topics(self) -> Sequence[TextSet] | None:
+        """Any name or class."""
+        return None
+
+    def others(self) -> TextSet | None:
+        """Any name."""
+        return None
+
+    def hops(self, topic: str, path: tuple[Hop, ...]) -> TextSet:
+        """Any relation of the graph, in both directions."""
+        return self._both
+
+    def may_end(self, topic: str, path: tuple[Hop, ...], pivot: int) -> bool:
+        """Anywhere."""
+        return True
+
+    def may_go_on(self, topic: str, path: tuple[Hop, ...]) -> bool:
+        """Anywhere."""
+        return True
+
+    def restrictions(self) -> TextSet:
+        """Any relation of the graph."""
+        return self._both if self.is_extended else self._forward
+
+
+class PathWalk:
+    """The main paths of one question may go where the graph leads from its topics.
+
+    A path that is walked to its end exists: some node is at its end. A path through a hub may be
+    missed if only few of its many nodes have the next relation. No path follows names or types, but
+    in the extended form one may start from a class: it goes to the members, and is not walked.
+
+    Args:
+        graph: Asked for the neighbours of each node on a path that is walked.
+        topics: Where paths may start, each with its mid and name.
+        known: All relations of the graph, for constraints.
+    """
+
+    def __init__(self, graph: Graph, topics: Sequence[Entity], known: KnownRelations) -> None:
+        self._ends, self._known = PathEnds(graph), known
+        self._starts = _mids_by_name(topics)
+        hops = self._ends.hops_of_each([mid for mids in self._starts.values() for mid in mids])
+        self._hops: dict[tuple[str, tuple[Hop, ...]], TextSet] = {
+            (name, ()): _arrows(hop for mid in mids for hop in hops[mid])
+            for name, mids in self._starts.items()
+        }
+        self._topics = TextSet(
+            [topic_line(name) for name in self._starts if self.hops(name, ()).texts]
+        )
+
+    @property
+    def has_topics(self) -> bool:
+        """Whether a path can start from any topic, and its name can be written."""
+        return bool(self._topics.texts)
+
+    @property
+    def is_extended(self) -> bool:
+        """Whether paths are written in the extended form."""
+        return self._known.is_extended
+
+    def topics(self) -> Sequence[TextSet] | None:
+        """The names of the topics, and in the extended form all classes."""
+        return (self._topics, self._known.classes) if self.is_extended else (self._topics,)
+
+    def others(self) -> TextSet | None:
+        """The names of the topics."""
+        return self._topics
+
+    def hops(self, topic: str, path: tuple[Hop, ...]) -> TextSet:
+        """The relations of the nodes at a path's end."""
+        if topic not in self._starts:
+            return self._known.hops(topic, path) if path else _MEMBERS
+        key = (topic, path)
+        if key not in self._hops:
+            self._hops[key] = _arrows(self._ends.hops(self._starts[topic], path))
+        return self._hops[key]
+
+    def may_end(self, topic: str, path: tuple[Hop, ...], pivot: int) -> bool:
+        """Return whether the path leads to anything that may be an answer."""
+        if topic not in self._starts:
+            return True
+        return self._leads_to_answer(self._entities(topic, path[:pivot]), path[pivot:])
+
+    def may_go_on(self, topic: str, path: tuple[Hop, ...]) -> bool:
+        """Return whether the path leads to an entity."""
+        return topic not in self._starts or bool(self._entities(topic, path))
+
+    def restrictions(self) -> TextSet:
+        """Any relation of the graph."""
+        return self._known.restrictions()
+
+    def mids(self, topic: str, path: tuple[Hop, ...], pivot: int) -> tuple[str, ...]:
+        """Return the topics of a name from which a path that may end leads to an answer."""
+        starts = self._starts.get(topic, ())
+        if len(starts) < 2:
+            return tuple(starts)  # it was walked, so it leads there
+        self._ends.fetch_each(starts, path[:pivot] or path)
+        return tuple(
+            mid
+            for mid in starts
+            if self._leads_to_answer(self._ends.nodes([mid], path[:pivot]), path[pivot:])
+        )
+
+    def _leads_to_answer(self, nodes: Sequence[str], path: tuple[Hop, ...]) -> bool:
+        for at in range(0, len(nodes), _AT_ONCE):
+            some = nodes[at : at + _AT_ONCE]
+            self._ends.fetch_each(some, path)
+            ends = ((node, end) for node in some for end in self._ends.terms([node], path))
+            if any(end != node and _may_answer(end) for node, end in ends):
+                return True
+        return False
+
+    def _entities(self, topic: str, path: tuple[Hop, ...]) -> list[str]:
+        return self._ends.nodes(self._starts[topic], path)
+
+
+def _may_answer(end: Term) -> bool:
+    """Return whether queries keep a node: of texts in a language, they keep only English ones."""
+    language = end.language if isinstance(end, LiteralTerm) else None
+    return language is None or language.lower().split("-")[0] == "en"
+
+
+def _leads_on(relation: str) -> bool:
+    return is_sayable(relation) and not relation.startswith(_DESCRIBES)
+
+
+def _arrows(hops: Iterable[Hop]) -> TextSet:
+    return TextSet(sorted({arrow(hop) for hop in hops if _leads_on(hop.relation)}))
+
+
+def _mids_by_name(topics: Sequence[Entity]) -> Mapping[str, list[str]]:
+    starts: dict[str, list[str]] = {}
+    for topic in topics:
+        name = decode_name(topic.name or "")
+        if topic.mid is not None and _is_writable(name):
+            starts.setdefault(name, []).append(topic.mid)
+    return starts
+
+
+def _is_writable(name: str) -> bool:
+    return name == name.strip() != "" and "\n" not in name and "-[" not in name and name[0] != "?"

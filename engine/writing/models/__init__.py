@@ -1,1 +1,0 @@
-"""Base models and adapters on disk."""

@@ -1,0 +1,382 @@
+"""Steer a text token by token along a grammar of pieces (`crp_grammar`).
+
+A text may be at several places of the grammar at once: within one of several fixed texts, and
+within free text that may end after any of its tokens. Only the tokens that the tokenizer itself
+would write are allowed, so there is one way to write each text. This needs a tokenizer that begins
+a new token where a piece begins, as tokenizers do that split texts into words first.
+
+How far the writing of CRPs is constrained, and by what.
+
+Level ``none`` allows any text. Level ``schema`` allows only CRPs, and in them only relations of the
+graph. Level ``graph`` also makes main paths start from the question's topics, and take at each step
+a relation that leads on from the nodes reached so far. So every main path exists in the graph, and
+nothing is made up. If the topics of a question are not known, ``graph`` is ``schema``.
+
+The tokenizer of a language model, of which writing needs little.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Literal, Protocol
+from weakref import WeakKeyDictionary
+
+from kbqa.engine.writing.generate import DecodingLevel, PromptFormat, Request
+from kbqa.engine.writing.grammar import (
+    KnownRelations,
+    OneOf,
+    Options,
+    PathWalk,
+    Region,
+    Steps,
+    TextSet,
+)
+from kbqa.kb.graph import Graph
+from kbqa.kb.schema import list_relations
+from kbqa.sparql.crp import Hop
+from kbqa.sparql.errors import CrpSyntaxError, ModelError
+from kbqa.sparql.forms import parse_routerkgqa
+
+
+class Tokenizer(Protocol):
+    """A tokenizer under the names that transformers gives its own."""
+
+    @property
+    def eos_token_id(self) -> int:
+        """The token that ends a text."""
+
+    @property
+    def all_special_ids(self) -> Sequence[int]:
+        """The tokens that have no text."""
+
+    def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
+        """Return the tokens of a text."""
+
+    def decode(self, tokens: Sequence[int], *, skip_special_tokens: bool = False) -> str:
+        """Return the text of tokens."""
+
+
+class SavedTokenizer:
+    """A `Tokenizer` from the folder of a model, without transformers.
+
+    Args:
+        folder: It has ``tokenizer.json`` and ``tokenizer_config.json``.
+
+    Raises:
+        ModelError: A file is missing or broken.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        import tokenizers
+
+        try:
+            self._tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+            config = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+            end = config["eos_token"]
+            token = self._tokenizer.token_to_id(end if isinstance(end, str) else end["content"])
+        except Exception as error:  # tokenizers raises no narrower one
+            raise ModelError(f"the tokenizer in {folder} cannot be read: {error!r}") from error
+        if token is None:
+            raise ModelError(f"the tokenizer in {folder} has no token {end!r}, which ends texts")
+        self.eos_token_id: int = token
+        added = self._tokenizer.get_added_tokens_decoder()
+        self.all_special_ids = [number for number, token in added.items() if token.special]
+
+    def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
+        """Return the tokens of a text."""
+        return list(self._tokenizer.encode(text, add_special_tokens=add_special_tokens).ids)
+
+    def decode(self, tokens: Sequence[int], *, skip_special_tokens: bool = False) -> str:
+        """Return the text of tokens."""
+        return self._tokenizer.decode(list(tokens), skip_special_tokens=skip_special_tokens)
+
+
+# What may come before a piece: nothing, a text, or a line break. Some tokenizers put a space before
+# the first word of a text.
+_START, _TEXT, _LINE = "", "a", "a\n"
+
+_PIECES = (
+    "Main Path:",
+    "\n Señor O'Neil (film, 1990)",
+    " -[R[film , performance , sort of]]->",
+    " ?k2",
+    "\n ?k2",
+    " -[people , person , sibling s]->",
+    " ?x",
+    "\nNumeric Restrictions:",
+    "\n ?x",
+    " -[topic server , population number]->",
+    " ?sk0",
+    "\n  FILTER (xsd:integer(?sk0) <= 12)",
+    "\n  ORDER BY DESC(?sk0)",
+    "\n  LIMIT 10",
+)
+
+
+@dataclass(slots=True)
+class TrieNode:
+    """A place within some texts.
+
+    Attributes:
+        children: Where each token that may follow leads.
+        text: The text that ends here, if one does.
+        newline: Whether its last token includes the line break after it.
+    """
+
+    children: "dict[int, TrieNode]" = field(default_factory=dict)
+    text: str | None = None
+    newline: bool = False
+
+
+class Pieces:
+    """The pieces of a grammar in the tokens of one tokenizer.
+
+    Some tokenizers, such as those of GPT-4, Llama 3 and Qwen, have tokens for a punctuation mark
+    together with the line break after it. With these, a piece may end in such a token, and the next
+    piece begins after its line break.
+
+    Args:
+        tokenizer: The tokenizer of the steered model.
+
+    Raises:
+        ModelError: The tokenizer does not begin a new token where a piece begins.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._special = frozenset(tokenizer.all_special_ids)
+        self._tokens: dict[tuple[str, str], tuple[int, ...]] = {}
+        self._tries: WeakKeyDictionary[TextSet, dict[str, TrieNode]] = WeakKeyDictionary()
+        self.end: int = tokenizer.eos_token_id
+        self.merges_newlines = self._merges(")")
+        if not self._splits_at_pieces():
+            raise ModelError(
+                "the model's tokenizer does not split a reasoning path where its parts begin, so "
+                "the model's texts cannot be constrained. Use --decoding none."
+            )
+
+    def open(self, options: Options, before: str = _TEXT) -> "Iterator[_InText | _InRegion]":
+        """Yield the places where a text may be if it may continue in these ways.
+
+        Args:
+            options: What may follow.
+            before: What comes before it; a line break is the one that the next piece begins with.
+        """
+        for choice in options.choices:
+            yield _InText(self._trie(choice.texts, before), choice)
+        if options.region is not None:
+            yield _InRegion("\n" if before == _LINE else "", (), options.region)
+
+    def text(self, tokens: Sequence[int]) -> str:
+        """Write tokens as text, without tidying it; a space at its beginning is kept."""
+        tokens = (*self._encode(_TEXT, _START), *tokens)
+        return self._tokenizer.decode(tokens).removeprefix(_TEXT)
+
+    def is_special(self, token: int) -> bool:
+        """Return whether a token has no text."""
+        return token in self._special
+
+    def _trie(self, texts: TextSet, before: str) -> TrieNode:
+        """Return the trie of some texts; it is built once."""
+        tries = self._tries.setdefault(texts, {})
+        if before not in tries:
+            root = tries[before] = TrieNode()
+            for text in texts.texts:
+                if before == _LINE and not text.startswith("\n"):
+                    continue
+                body = text[1:] if before == _LINE else text
+                newline = texts.ends_line and self._merges(text)
+                node = root
+                for token in self._encode(f"{body}\n" if newline else body, before):
+                    node = node.children.setdefault(token, TrieNode())
+                node.text, node.newline = text, newline
+        return tries[before]
+
+    def _merges(self, text: str) -> bool:
+        """Return whether a text's last token includes the line break after it."""
+        separate = (*self._encode(text), *self._encode("\n"))
+        return self._encode(f"{text}\n") != separate
+
+    def _splits_at_pieces(self) -> bool:
+        text, split, before = "".join(_PIECES), list[int](), _START
+        for piece, following in pairwise((*_PIECES, "")):
+            body = piece[1:] if before == _LINE else piece
+            merges = following.startswith("\n") and self._merges(piece)
+            split += self._encode(f"{body}\n" if merges else body, before)
+            before = _LINE if merges else _TEXT
+        return tuple(split) == self._encode(text, _START) and self.text(split).strip() == text
+
+    def _encode(self, text: str, before: str = _TEXT) -> tuple[int, ...]:
+        """Return the tokens of a text when it follows another."""
+        key = (text, before)
+        if key not in self._tokens:
+            start = self._tokenizer.encode(before, add_special_tokens=False) if before else []
+            whole = self._tokenizer.encode(before + text, add_special_tokens=False)
+            self._tokens[key] = tuple(whole[len(start) :])
+        return self._tokens[key]
+
+
+@dataclass(frozen=True, slots=True)
+class _InText:
+    """Within one of the texts of a choice."""
+
+    node: TrieNode
+    choice: OneOf
+
+
+@dataclass(frozen=True, slots=True)
+class _InRegion:
+    """Within free text; `written` is a line break that an earlier token included, or empty."""
+
+    written: str
+    tokens: tuple[int, ...]
+    region: Region
+
+
+class SteeredText:
+    """A `beam_search.State`: the places where a text may be in its grammar."""
+
+    __slots__ = ("_may_end", "_pieces", "_places", "tokens")
+
+    def __init__(
+        self, pieces: Pieces, places: Sequence[_InText | _InRegion], may_end: bool
+    ) -> None:
+        self._pieces, self._places, self._may_end = pieces, places, may_end
+        self.tokens = self._listed()
+
+    @classmethod
+    def begin(cls, pieces: Pieces, options: Options) -> "SteeredText":
+        """Return the state before the first token of a text."""
+        return cls(pieces, list(pieces.open(options, _START)), options.may_end)
+
+    def follow(self, token: int) -> "SteeredText | None":
+        """Return the state after a token; None if the token may not follow."""
+        if token == self._pieces.end:
+            return SteeredText(self._pieces, (), may_end=False) if self._may_end else None
+        following = _Following(self._pieces)
+        for place in self._places:
+            if isinstance(place, _InText):
+                following.go_on_in_text(place, token)
+            elif not self._pieces.is_special(token):
+                following.go_on_in_region(place, token)
+        if not following.places and not following.may_end:
+            return None
+        return SteeredText(self._pieces, following.places, following.may_end)
+
+    def _listed(self) -> Sequence[int] | None:
+        """List the tokens that may follow; None if free text may follow."""
+        tokens = dict.fromkeys([self._pieces.end] if self._may_end else [])
+        for place in self._places:
+            if isinstance(place, _InRegion):
+                return None
+            tokens.update(dict.fromkeys(place.node.children))
+        return tuple(tokens)
+
+
+@dataclass(slots=True)
+class _Following:
+    """Collects the places where a text may be after a token."""
+
+    pieces: Pieces
+    places: list[_InText | _InRegion] = field(default_factory=list)
+    may_end: bool = False
+
+    def go_on_in_text(self, place: _InText, token: int) -> None:
+        node = place.node.children.get(token)
+        if node is None:
+            return
+        if node.children:
+            self.places.append(_InText(node, place.choice))
+        if node.text is not None:
+            self._open(place.choice.then(node.text), _LINE if node.newline else _TEXT)
+
+    def go_on_in_region(self, place: _InRegion, token: int) -> None:
+        tokens, region = (*place.tokens, token), place.region
+        text = place.written + self.pieces.text(tokens)
+        if region.goes_on(text):
+            self.places.append(_InRegion(place.written, tokens, region))
+        if region.is_done(text):
+            self._open(region.then(text))
+        elif self.pieces.merges_newlines and text.endswith("\n") and region.is_done(text[:-1]):
+            self._open(region.then(text[:-1]), _LINE)
+
+    def _open(self, options: Options, before: str = _TEXT) -> None:
+        self.places += self.pieces.open(options, before)
+        self.may_end = self.may_end or (options.may_end and before != _LINE)
+
+
+CONSTRAINED_FORMS: tuple[Literal["routerkgqa", "extended"], ...] = ("routerkgqa", "extended")
+"""The text forms that can be constrained."""
+
+
+class Decoding:
+    """A level, with the graph that it needs.
+
+    Args:
+        level: See the module's docstring.
+        graph: For the levels ``schema`` and ``graph``.
+
+    Raises:
+        ValueError: The level needs a graph, and there is none.
+        GraphError: The graph does not answer, or holds no relation.
+    """
+
+    def __init__(self, level: DecodingLevel = "none", graph: Graph | None = None) -> None:
+        self.level = level
+        self.graph = graph
+        self.relations: Sequence[str] = ()
+        """Ids of the relations that paths may take; none at level ``none``."""
+        if level != "none":
+            if graph is None:
+                raise ValueError(f"decoding by {level} needs a graph")
+            self.relations = list_relations(graph)
+        self._known = {
+            is_extended: KnownRelations(self.relations, is_extended=is_extended)
+            for is_extended in (False, True)
+        }
+
+    def steps(self, request: Request, crp_format: str = "routerkgqa") -> Steps | None:
+        """Return where the paths of a request may lead; None if its texts are not constrained."""
+        if self.level == "none" or self.graph is None:
+            return None
+        known = self._known[crp_format == "extended"]
+        if self.level == "graph":
+            walk = PathWalk(self.graph, request.topics, known)
+            if walk.has_topics:
+                return walk
+        return known
+
+
+def check_form(prompt: PromptFormat) -> None:
+    """Check that what a model writes can be constrained.
+
+    Raises:
+        ModelError: It writes another text form.
+    """
+    if prompt.crp_format not in CONSTRAINED_FORMS:
+        raise ModelError(
+            f"the adapter writes paths in the form {prompt.crp_format!r}, which cannot be "
+            "constrained. Use --decoding none."
+        )
+
+
+def walked_topics(steps: Steps | None, text: str) -> tuple[str, ...]:
+    """Return the mids from which a text's main path leads to answers.
+
+    None if it was not walked, or cannot be read: a count with an order, say, which only the whole
+    text shows.
+
+    Args:
+        steps: What constrained the text.
+        text: A CRP in RouterKGQA's form or its extension.
+    """
+    if not isinstance(steps, PathWalk):
+        return ()
+    try:
+        crp = parse_routerkgqa(text).crp
+    except CrpSyntaxError:
+        return ()
+    hops = tuple(step for step in crp.path if isinstance(step, Hop))
+    return steps.mids(str(crp.topic), hops, crp.differs_from or 0)

@@ -1,0 +1,543 @@
+"""Write CRPs with vLLM in this process: many questions at once, fast, on a GPU or a CPU.
+
+vLLM needs its own versions of torch and transformers, so it is usually installed in a separate
+environment. The adapter is merged, or added at run time; see
+`kbqa.engine.writing.checkpoint`. At level ``schema`` a grammar constrains what the
+model writes, at level ``graph`` a logits processor. It shares the open graph and what is known of
+each question's paths, so then vLLM's engine runs in this process, too, and not in one of its own.
+
+Steer the texts of a batch that something else samples, by masking its logits.
+
+vLLM chooses the tokens, and moves texts between the rows of its batch while they come and go. Here
+each row knows how its text may go on. Of the logits of the next token only some of those that may
+follow are left; `Keep` says which. They keep their values, so that log-probabilities that are read
+before the masking are the model's own.
+
+``best`` is the greedy form of `beam_search`: the text is that of one beam.
+"""
+
+import importlib.util
+import json
+import logging
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from kbqa.engine.deadline import check_deadline, held
+from kbqa.engine.writing.beam_search import CONSIDERED, HOPELESS, State, forced_run
+from kbqa.engine.writing.checkpoint import (
+    Precision,
+    adapter_base,
+    adapter_revision,
+    base_model,
+    fastest_precision,
+    is_whole_model,
+    merged_checkpoint,
+)
+from kbqa.engine.writing.ebnf import decoding_grammar
+from kbqa.engine.writing.generate import (
+    DEFAULT_ADAPTER,
+    DEFAULT_BEAMS,
+    DEFAULT_SEED,
+    MAX_NEW_TOKENS,
+    TEMPERATURE,
+    Candidate,
+    Progress,
+    PromptFormat,
+    Request,
+    best_distinct,
+    load_prompt_format,
+)
+from kbqa.engine.writing.grammar import Steps, start
+from kbqa.engine.writing.steering import Decoding, Pieces, SteeredText, Tokenizer, walked_topics
+from kbqa.sparql.errors import DeadlineExceeded, GraphError, ModelError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from vllm import LLM, CompletionOutput, SamplingParams
+    from vllm.lora.request import LoRARequest
+    from vllm.v1.sample.logits_processor import LogitsProcessor
+
+
+ROW = "kbqa_row"
+"""The argument of a request to an engine in this process: the number of the text's start."""
+
+Keep = Literal["best", "likely", "all"]
+"""Which of the tokens that may follow are left: the likeliest from which the text can be finished;
+those among them that are not hopeless beside it; or all, dead ends included, of free text those
+among the `CONSIDERED` likeliest. ``all`` is what training by reward draws from."""
+
+logger = logging.getLogger(__name__)
+
+
+def dead_end_token(tokenizer: Tokenizer) -> int:
+    """Return a token that no steered text holds, to write where a text cannot go on.
+
+    Raises:
+        ModelError: The tokenizer has no special token but the end of text.
+    """
+    special = set(tokenizer.all_special_ids) - {tokenizer.eos_token_id}
+    if not special:
+        raise ModelError(
+            "the model's tokenizer has no special token but the end of text, so vLLM cannot "
+            "follow the graph. Use --decoding schema."
+        )
+    return min(special)
+
+
+@dataclass(slots=True)
+class _Row:
+    """A text of the batch: its state after `read` of its tokens, None if it cannot go on."""
+
+    state: State | None
+    tokens: Sequence[int]
+    keep: Keep
+    read: int = 0
+
+
+class _Likely(NamedTuple):
+    token: int
+    logit: float
+
+
+class SteeredRows:
+    """The texts of a batch that are steered, by the number of their row.
+
+    Args:
+        end: The end-of-text token.
+        dead_end: What a text that cannot go on gets as each further token; see `dead_end_token`.
+            So the text is not taken for a finished one.
+
+    Attributes:
+        ends_at: When a deadline passes, as `time.monotonic` counts. From then on no text goes on.
+        failure: Why a text cannot go on: the graph failed, or the deadline passed. None if neither.
+    """
+
+    def __init__(self, end: int, dead_end: int) -> None:
+        self._end, self._dead_end = end, dead_end
+        self._rows: dict[int, _Row] = {}
+        self.ends_at: float | None = None
+        self.failure: GraphError | DeadlineExceeded | None = None
+
+    def put(self, at: int, start: State | None, tokens: Sequence[int], keep: Keep) -> None:
+        """Steer the text of a row from now on.
+
+        Args:
+            at: The row.
+            start: The state before its first token; None if the text cannot be begun.
+            tokens: The tokens written so far. The sampler appends to this list.
+            keep: Which of the tokens that may follow are left.
+        """
+        self._rows[at] = _Row(start, tokens, keep)
+
+    def drop(self, at: int) -> None:
+        """Steer the text of a row no more, if it was steered."""
+        self._rows.pop(at, None)
+
+    def move(self, source: int, target: int, *, swap: bool) -> None:
+        """Move a text to another row, or swap two of them. Either row may not be steered."""
+        moved, replaced = self._rows.pop(source, None), self._rows.pop(target, None)
+        if moved is not None:
+            self._rows[target] = moved
+        if swap and replaced is not None:
+            self._rows[source] = replaced
+
+    def mask(self, logits: "Tensor") -> None:
+        """Set the logits of all tokens that may not follow to minus infinity, in place.
+
+        Args:
+            logits: Of the next tokens, in shape (rows, vocabulary). The tokens before them must be
+                known by now.
+        """
+        for at, row in self._rows.items():
+            kept = self._kept(row, logits[at]) or [self._dead_end]
+            values = logits[at, kept].clone()
+            logits[at] = float("-inf")
+            logits[at, kept] = values
+
+    def _kept(self, row: _Row, logits: "Tensor") -> list[int]:
+        """Return the tokens that may follow; none if the text cannot go on."""
+        try:
+            _read_on(row)
+            if row.state is None:
+                return []
+            check_deadline(self.ends_at, "writing paths")
+            return list(self._following(row, row.state, logits))
+        except (GraphError, DeadlineExceeded) as error:  # raised, it would end vLLM's engine
+            logger.warning("A path is given up: %s", error)
+            row.state, self.failure = None, error
+            return []
+
+    def _following(self, row: _Row, state: State, logits: "Tensor") -> Iterator[int]:
+        """Yield the tokens that are left of those that may follow.
+
+        Whether a token leads on may take a query, so it is only asked of tokens that may be taken.
+        """
+        if state.tokens is not None and len(state.tokens) == 1:
+            yield from state.tokens  # within a run of tokens that was found to lead on
+            return
+        if row.keep == "all":
+            yield from (one.token for one in _likeliest(state, logits) if _follows(state, one))
+            return
+        best: float | None = None
+        for token, logit in _likeliest(state, logits):
+            if best is not None and logit < best - HOPELESS:
+                return
+            if self._leads_on(state, token):
+                yield token
+                if row.keep == "best":
+                    return
+                if best is None:
+                    best = logit
+
+    def _leads_on(self, state: State, token: int) -> bool:
+        following = state.follow(token)
+        if token == self._end:
+            return following is not None
+        return forced_run(following, self._end).state is not None
+
+
+def _read_on(row: _Row) -> None:
+    """Follow the tokens that were sampled since the last step."""
+    while row.state is not None and row.read < len(row.tokens):
+        row.state = row.state.follow(row.tokens[row.read])
+        row.read += 1
+
+
+def _follows(state: State, likely: _Likely) -> bool:
+    return state.tokens is not None or state.follow(likely.token) is not None
+
+
+def _likeliest(state: State, logits: "Tensor") -> Iterator[_Likely]:
+    """Yield the tokens that may follow, the likeliest first; of free text, the first of all."""
+    if state.tokens is None:
+        top = logits.topk(min(CONSIDERED, len(logits)))
+        return map(_Likely, top.indices.tolist(), top.values.tolist())
+    if not state.tokens:
+        return iter(())
+    listed = logits[list(state.tokens)].sort(descending=True, stable=True)
+    tokens = [state.tokens[at] for at in listed.indices.tolist()]
+    return map(_Likely, tokens, listed.values.tolist())
+
+
+Search = Literal["sample", "beam"]
+
+_CONTEXT = 4608  # tokens: the longest question that `PromptFormat` lets through, and its CRP
+_MAX_LOGPROBS = 100  # vLLM's beam search asks for two a beam
+_CPU_CACHE_BYTES = 2 << 30  # of keys and values; vLLM would take half of the memory
+_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # that vLLM supports
+
+
+class _Written(NamedTuple):
+    """A text written for a row's prompt: its tokens and their log-probability, end included."""
+
+    row: int
+    text: str
+    tokens: Sequence[int]
+    logprob: float
+
+
+class _Steering:
+    """What makes an engine in this process follow the graph, with the texts that it now writes."""
+
+    def __init__(self, decoding: Decoding, prompt: PromptFormat, model: str) -> None:
+        from transformers import AutoTokenizer
+
+        tokenizer = AutoTokenizer.from_pretrained(model)
+        self._decoding, self._form = decoding, prompt.crp_format
+        self._pieces = Pieces(tokenizer)
+        self.dead_end = dead_end_token(tokenizer)
+        self.rows = SteeredRows(tokenizer.eos_token_id, self.dead_end)
+        self.starts: dict[int, State] = {}
+
+    def begin(self, requests: Sequence[Request], ends_at: float | None) -> list[Steps]:
+        """Forget the texts before, and return where the paths of these requests may lead."""
+        found = [self._decoding.steps(request, self._form) for request in requests]
+        steps = [one for one in found if one is not None]  # at level graph, all
+        self.rows.failure, self.rows.ends_at = None, ends_at
+        self.starts.clear()
+        self.starts.update(
+            (row, SteeredText.begin(self._pieces, start(one))) for row, one in enumerate(steps)
+        )
+        return steps
+
+
+class VllmGenerator:
+    """A causal language model with a LoRA adapter under vLLM."""
+
+    def __init__(
+        self,
+        llm: "LLM",
+        prompt: PromptFormat,
+        name: str,
+        lora: "LoRARequest | None",
+        search: Search,
+        seed: int,
+        grammar: str | None,
+        steering: _Steering | None,
+    ) -> None:
+        self._llm, self._prompt, self._name = llm, prompt, name
+        self._lora, self._search, self._seed = lora, search, seed
+        self._grammar, self._steering = grammar, steering
+        self._lock = threading.Lock()
+
+    @classmethod
+    def load(
+        cls,
+        adapter: Path = DEFAULT_ADAPTER,
+        base: str | None = None,
+        decoding: Decoding | None = None,
+        *,
+        merge: bool = True,
+        search: Search = "sample",
+        seed: int = DEFAULT_SEED,
+    ) -> "VllmGenerator":
+        """Load an adapter and the base model that it names, and start vLLM's engine.
+
+        Args:
+            adapter: Folder that `kbqa train-crp` wrote; the shipped one by default.
+            base: Base model to use instead of the one that the adapter names.
+            decoding: How far its texts are constrained; not at all by default.
+            merge: Merge the adapter, once. If not, vLLM adds it at run time, from its own files,
+                which suits large models on a GPU.
+            search: ``beam`` always continues to the longest text allowed, so it is slow on a CPU.
+            seed: Seed of the samples.
+
+        Raises:
+            ModelError: vLLM, the base model or the adapter is missing or broken, or what it writes
+                cannot be constrained as asked.
+        """
+        if importlib.util.find_spec("vllm") is None:
+            raise ModelError("vLLM is not installed. Install: pip install 'kbqa[vllm]'")
+        # Find faults of the adapter here: later they would end vLLM's engine.
+        base = base or adapter_base(adapter)
+        prompt, revision = load_prompt_format(adapter), adapter_revision(adapter)
+        decoding = decoding or Decoding()
+        grammar = decoding_grammar(decoding, prompt)
+        if decoding.level != "none" and search == "beam":
+            raise ModelError(
+                "vLLM's beam search cannot be constrained here. Sample, or use --decoding none."
+            )
+        precision = _precision()
+        is_merged = merge or is_whole_model(adapter)
+        model = str(merged_checkpoint(adapter, base, precision)) if is_merged else base_model(base)
+        steering = _Steering(decoding, prompt, model) if decoding.level == "graph" else None
+        llm = _start(model, precision, None if is_merged else _vllm_rank(adapter), steering)
+        lora = None if is_merged else _lora_request(adapter)
+        name = f"{base} + {adapter.resolve().name} {revision}, decoding {decoding.level}"
+        return cls(llm, prompt, name, lora, search, seed, grammar, steering)
+
+    @property
+    def name(self) -> str:
+        """The model, adapter, hash of its weights and level of decoding, for reports."""
+        return self._name
+
+    @property
+    def suggested_relations(self) -> int:
+        """How many relations its prompts suggest, at most."""
+        return self._prompt.relations
+
+    def generate(
+        self,
+        requests: Sequence[Request],
+        n: int = DEFAULT_BEAMS,
+        *,
+        ends_at: float | None = None,
+        progress: Progress | None = None,
+    ) -> list[list[Candidate]]:
+        """Write up to n candidates for each request; see `Generator.generate`.
+
+        Sampling takes the greedy text and, if n is above 1, n samples. Of the tokens that the graph
+        allows, samples are drawn from those that beam search would consider, too. The deadline is
+        checked before and between vLLM's calls, and only at level ``graph`` within them.
+        """
+        if not requests:
+            return []
+        with held(self._lock, ends_at, self._name):
+            return self._generate(requests, n, ends_at)
+
+    def _generate(
+        self, requests: Sequence[Request], n: int, ends_at: float | None
+    ) -> list[list[Candidate]]:
+        check_deadline(ends_at, "writing paths")
+        tokenizer = self._llm.get_tokenizer()
+        prompts = [
+            tokenizer.encode(
+                self._prompt.render(request.question, request.relations), add_special_tokens=False
+            )
+            for request in requests
+        ]
+        from vllm.exceptions import VLLMError
+
+        try:
+            if self._search == "beam":
+                return self._beams(prompts, n)
+            return self._samples(requests, prompts, n, ends_at)
+        except (VLLMError, ValueError) as error:
+            raise ModelError(f"vLLM failed: {' '.join(str(error).split())}") from error
+
+    def _samples(
+        self,
+        requests: Sequence[Request],
+        prompts: Sequence[list[int]],
+        n: int,
+        ends_at: float | None,
+    ) -> list[list[Candidate]]:
+        steps: Sequence[Steps | None] = [None] * len(requests)
+        if self._steering is not None:
+            steps = self._steering.begin(requests, ends_at)
+        ways = [(1, 0.0), (n, TEMPERATURE)] if n > 1 else [(1, 0.0)]
+        outputs = self._llm.generate(
+            [{"prompt_token_ids": prompt} for prompt in prompts for _ in ways],
+            [self._sampling(row, *way) for row in range(len(prompts)) for way in ways],
+            use_tqdm=False,
+            lora_request=self._lora,
+        )
+        written = [
+            _Written(number // len(ways), text.text, text.token_ids, text.cumulative_logprob)
+            for number, output in enumerate(outputs)
+            for text in output.outputs
+            if self._is_finished(text) and text.cumulative_logprob is not None
+        ]
+        if self._steering is not None and self._steering.rows.failure is not None:
+            raise self._steering.rows.failure
+        if self._grammar is not None:
+            check_deadline(ends_at, "writing paths")
+            written = self._scored(prompts, written)
+        found: list[list[Candidate]] = [[] for _ in prompts]
+        for text in written:
+            topics = walked_topics(steps[text.row], text.text)
+            candidate = Candidate(text.text, text.logprob, len(text.tokens), topics)
+            found[text.row].append(candidate)
+        return [best_distinct(candidates, n) for candidates in found]
+
+    def _is_finished(self, text: "CompletionOutput") -> bool:
+        is_dead_end = self._steering is not None and text.stop_reason == self._steering.dead_end
+        return text.finish_reason == "stop" and not is_dead_end
+
+    def _sampling(self, row: int, n: int, temperature: float) -> "SamplingParams":
+        from vllm import SamplingParams
+        from vllm.sampling_params import StructuredOutputsParams
+
+        steering = self._steering
+        return SamplingParams(
+            n=n,
+            temperature=temperature,
+            seed=self._seed,
+            max_tokens=MAX_NEW_TOKENS,
+            logprobs=0,
+            structured_outputs=self._grammar and StructuredOutputsParams(grammar=self._grammar),
+            stop_token_ids=None if steering is None else [steering.dead_end],
+            extra_args=None if steering is None else {ROW: row},
+        )
+
+    def _scored(
+        self, prompts: Sequence[list[int]], written: Sequence["_Written"]
+    ) -> list["_Written"]:
+        """Read texts once more for the model's own log-probabilities.
+
+        With a grammar, vLLM's own are relative to what the grammar allows, whatever its
+        `logprobs_mode`: the ranking would favour texts that the model would not have written.
+        Those under a logits processor are the model's: vLLM computes them before it masks.
+        """
+        from vllm import SamplingParams
+
+        outputs = self._llm.generate(
+            [{"prompt_token_ids": [*prompts[text.row], *text.tokens]} for text in written],
+            SamplingParams(max_tokens=1, prompt_logprobs=0),
+            use_tqdm=False,
+            lora_request=self._lora,
+        )
+        scored = []
+        for text, output in zip(written, outputs, strict=True):
+            read = output.prompt_logprobs[len(prompts[text.row]) :]
+            steps = zip(text.tokens, read, strict=True)
+            logprob = sum(step[token].logprob for token, step in steps)
+            scored.append(text._replace(logprob=logprob))
+        return scored
+
+    def _beams(self, prompts: Sequence[list[int]], n: int) -> list[list[Candidate]]:
+        from vllm.sampling_params import BeamSearchParams
+
+        tokenizer = self._llm.get_tokenizer()
+        outputs = self._llm.beam_search(
+            [{"prompt_token_ids": prompt} for prompt in prompts],
+            BeamSearchParams(beam_width=n, max_tokens=MAX_NEW_TOKENS),
+            lora_request=self._lora,
+        )
+        found = []
+        for prompt, output in zip(prompts, outputs, strict=True):
+            candidates = []
+            for beam in output.sequences:
+                *tokens, last = beam.tokens[len(prompt) :]
+                if last == tokenizer.eos_token_id:
+                    text = tokenizer.decode(tokens, skip_special_tokens=True)
+                    candidates.append(Candidate(text, beam.cum_logprob, len(tokens) + 1))
+            found.append(best_distinct(candidates, n))
+        return found
+
+
+def _precision() -> Precision:
+    import torch
+
+    return fastest_precision("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def _start(model: str, precision: Precision, rank: int | None, steering: _Steering | None) -> "LLM":
+    """Start the engine; a rank is the largest of the adapters to be added at run time."""
+    # vLLM writes its log to standard output, which is for results, and reports its use to its
+    # makers. Both are settled when it is imported.
+    os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+    if steering is not None:
+        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # the engine, in this process
+        os.environ["VLLM_USE_V2_MODEL_RUNNER"] = "0"  # its logits processors have another interface
+    import torch
+    from transformers import AutoConfig
+    from vllm import LLM
+    from vllm.exceptions import VLLMError
+
+    on_cpu = not torch.cuda.is_available()
+    try:
+        context = min(_CONTEXT, AutoConfig.from_pretrained(model).max_position_embeddings)
+        return LLM(
+            model=model,
+            dtype=precision,
+            max_model_len=context,
+            max_logprobs=_MAX_LOGPROBS,
+            enforce_eager=on_cpu,  # compiling takes longer there than it saves
+            kv_cache_memory_bytes=_CPU_CACHE_BYTES if on_cpu else None,
+            enable_lora=rank is not None,
+            max_lora_rank=rank or _RANKS[0],
+            logits_processors=_logits_processors(steering),
+        )
+    except (OSError, ValueError, RuntimeError, VLLMError) as error:
+        raise ModelError(f"vLLM cannot load {model}: {' '.join(str(error).split())}") from error
+
+
+def _logits_processors(steering: _Steering | None) -> "list[type[LogitsProcessor]] | None":
+    if steering is None:
+        return None
+    from kbqa.engine.writing.vllm_steering import in_process
+
+    return [in_process(steering.rows, steering.starts)]
+
+
+def _lora_request(adapter: Path) -> "LoRARequest":
+    from vllm.lora.request import LoRARequest
+
+    return LoRARequest(adapter.resolve().name, 1, str(adapter.resolve()))
+
+
+def _vllm_rank(adapter: Path) -> int:
+    """Read an adapter's rank, rounded up to one that vLLM supports."""
+    path = adapter / "adapter_config.json"
+    try:
+        rank = int(json.loads(path.read_text(encoding="utf-8"))["r"])
+        return next(known for known in _RANKS if known >= rank)
+    except (KeyError, TypeError, ValueError, StopIteration) as error:
+        raise ModelError(f"{path} has no rank that vLLM supports: {error!r}") from None

@@ -1,0 +1,453 @@
+"""A graph behind a SPARQL 1.1 endpoint, or behind several that hold copies, asked by POST.
+
+The search operations are the same as those of an embedded store, as queries. How the server may
+fail, and which error each failure becomes, is in `kbqa.kb.protocol`.
+
+Many servers cut results at a number of rows, most of them silently. So a result of a suspicious
+size, smaller than what was asked for, counts as whole only when a second query, for one row beyond
+it, has come back empty.
+
+Fetch what is around many entities with few requests.
+
+Entities are asked for together, in a VALUES list. If that gives more rows than may be fetched at
+once, those with many are asked for apart, and the others in two halves.
+"""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar, cast
+
+from kbqa.kb.connections import read_address
+from kbqa.kb.graph import (
+    DEFAULT_LIMIT,
+    DEFAULT_TIMEOUT_S,
+    Direction,
+    Edges,
+    GraphIdentity,
+    Neighbours,
+    Table,
+    prepare_query,
+)
+from kbqa.kb.protocol import Copies, EndpointReply, QuerySender, describe_copies
+from kbqa.kb.rows import pick_label, read_count, rows_from_json, sorted_edges
+from kbqa.kb.schema import KEPT, LEFT_OUT, is_telling
+from kbqa.sparql.dialect import cap_rows, is_distinct, row_beyond, row_limit
+from kbqa.sparql.errors import EndpointError, InputError, MalformedResult, ResultTruncated
+from kbqa.sparql.templates import (
+    edges_query,
+    first_neighbours_query,
+    frontier_neighbours_query,
+    frontier_relations_query,
+    labels_query,
+    neighbour_count_query,
+    neighbours_of_each_query,
+    neighbours_query,
+    relations_of_each_query,
+    relations_query,
+    types_query,
+)
+from kbqa.sparql.terms import LiteralTerm, Term, iri, is_well_formed, term_order
+
+if TYPE_CHECKING:
+    from kbqa.kb.names.search import EndpointNames
+
+
+_BATCH = 50
+"""Entities that are asked for together: they seldom have more than one entity may have."""
+
+_ROWS_EACH = 10
+"""Rows for each entity that a request may always fetch."""
+
+_Key = TypeVar("_Key", bound=tuple[str, ...])
+_Item = TypeVar("_Item")
+
+Rows: TypeAlias = Sequence[tuple[Term | None, ...]]
+Fetch: TypeAlias = Callable[[str, int], Rows]
+"""Runs a query for so many columns and returns all its rows; raises `ResultTruncated` if the server
+keeps some back."""
+
+Search: TypeAlias = Callable[[Sequence[_Key], int], str]
+"""Writes the query for some keys and a limit on rows. A row is a key and a term."""
+
+
+def fetch_each(
+    fetch: Fetch, keys: Iterable[_Key], search: Search[_Key], limit: int
+) -> dict[_Key, list[Term]]:
+    """Fetch the terms of each key, at most `limit` of them.
+
+    Raises:
+        ResultTruncated: A server keeps back terms of one key.
+        GraphError: It does not answer.
+    """
+    wanted = list(dict.fromkeys(keys))
+    found: dict[_Key, list[Term]] = {}
+    for start in range(0, len(wanted), _BATCH):
+        found |= _each(fetch, wanted[start : start + _BATCH], search, limit)
+    return found
+
+
+def fetch_edges(
+    fetch: Fetch, entities: Iterable[str], direction: Direction, limit: int
+) -> dict[str, Edges]:
+    """Fetch the edges of entities; those with more than `limit` are missing from the result.
+
+    Raises:
+        ResultTruncated: A server keeps back edges of one entity.
+        GraphError: It does not answer.
+    """
+    wanted = list(dict.fromkeys(entities))
+    found: dict[str, Edges] = {}
+    for start in range(0, len(wanted), _BATCH):
+        found |= _edges(fetch, wanted[start : start + _BATCH], direction, limit)
+    return found
+
+
+def once(found: Iterable[_Item]) -> tuple[_Item, ...]:
+    """Return what was found, each once: Virtuoso's DISTINCT repeats rows that hold floats."""
+    return tuple(dict.fromkeys(found))
+
+
+def _each(
+    fetch: Fetch, keys: Sequence[_Key], search: Search[_Key], limit: int
+) -> dict[_Key, list[Term]]:
+    most = limit if len(keys) == 1 else max(2 * limit, _ROWS_EACH * len(keys))
+
+    def halves() -> dict[_Key, list[Term]]:
+        half = len(keys) // 2
+        first = _each(fetch, keys[:half], search, limit)
+        return first | _each(fetch, keys[half:], search, limit)
+
+    try:
+        rows = fetch(search(keys, most + 1), len(keys[0]) + 1)
+    except ResultTruncated:
+        if len(keys) == 1:
+            raise
+        return halves()
+    found: dict[_Key, list[Term]] = {key: [] for key in keys}
+    for *start, term in rows:
+        key = cast(_Key, tuple(map(str, start)))
+        if term is not None and key in found:
+            found[key].append(term)
+    if len(keys) == 1 or len(rows) <= most:
+        return {key: list(once(terms))[:limit] for key, terms in found.items()}
+    full = {key: list(once(terms))[:limit] for key, terms in found.items() if len(terms) >= limit}
+    if not full:
+        return halves()
+    left = [key for key in keys if key not in full]
+    return full | _each(fetch, left, search, limit) if left else full
+
+
+def _edges(
+    fetch: Fetch, entities: Sequence[str], direction: Direction, limit: int
+) -> dict[str, Edges]:
+    most = limit if len(entities) == 1 else 2 * limit
+
+    def halves() -> dict[str, Edges]:
+        half = len(entities) // 2
+        first = _edges(fetch, entities[:half], direction, limit)
+        return first | _edges(fetch, entities[half:], direction, limit)
+
+    try:
+        rows = fetch(edges_query(entities, direction, LEFT_OUT, KEPT, most + 1), 3)
+    except ResultTruncated:
+        if len(entities) == 1:
+            raise
+        return halves()
+    counts = Counter(str(node) for node, _, _ in rows)
+    few = [entity for entity in entities if counts[entity] <= limit]
+    if len(rows) > most:
+        if len(few) < len(entities):
+            return _edges(fetch, few, direction, limit) if few else {}
+        return halves()
+    found: dict[str, dict[str, list[Term]]] = {entity: {} for entity in few}
+    for node, relation, end in once(rows):
+        if end is not None and str(node) in found and is_telling(str(relation)):
+            found[str(node)].setdefault(str(relation), []).append(end)
+    return {entity: sorted_edges(edges) for entity, edges in found.items()}
+
+
+logger = logging.getLogger(__name__)
+
+_LABEL_BATCH = 500
+"""Entities in one VALUES list: few enough for any server's limit on the length of a query."""
+
+_ROUND = 1000
+"""Servers' limits on rows are its multiples: 10,000 is Virtuoso's and that of public endpoints."""
+
+# The schema is small, and every endpoint answers at once.
+_PROPERTIES = f"SELECT DISTINCT ?r {{ ?r {iri('type.property.schema')} ?type }}"
+_USED = "SELECT DISTINCT ?r { ?s ?r ?o }"
+
+_VIRTUOSO_ASK = "__ASK_RETVAL"
+"""The only column of Virtuoso 7's answer to ASK: one row for yes, none for no."""
+
+
+class SparqlEndpoint:
+    """A `Graph` behind a URL, or behind the URLs of several copies of it.
+
+    Args:
+        url: The endpoint's query URL. It may hold a user and password: ``http://ann:pw@host/``.
+            If several are given, the first that works is asked; see `kbqa.kb.protocol`.
+        timeout_s: Seconds for each search operation; `select` and `ask` take their own.
+        max_body_bytes: The largest answer that is read; None for 268 MB.
+
+    Raises:
+        InputError: There is no URL, or one is not an HTTP URL.
+    """
+
+    def __init__(
+        self,
+        url: str | Sequence[str],
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        *,
+        max_body_bytes: int | None = None,
+    ) -> None:
+        self._addresses = [read_address(each) for each in ([url] if isinstance(url, str) else url)]
+        if not self._addresses:
+            raise InputError("there is no URL of an endpoint")
+        is_one = len(self._addresses) == 1
+        self._sender = (
+            QuerySender(self._addresses[0], max_body_bytes)
+            if is_one
+            else Copies(self._addresses, max_body_bytes)
+        )
+        self._timeout_s = timeout_s
+        self._is_closed = False
+
+    @property
+    def description(self) -> str:
+        """The graph in a few words: ``endpoint http://localhost:7878/query``."""
+        return describe_copies(self._addresses)
+
+    def identity(self) -> GraphIdentity:
+        """Return the URLs, sorted: what the endpoint holds is not known."""
+        return GraphIdentity(
+            {"store": None, "endpoint": self.description},
+            {"graph": self.description, "store_summary": None},
+        )
+
+    def select(
+        self, query: str, *, timeout_s: float = DEFAULT_TIMEOUT_S, limit: int | None = None
+    ) -> Table:
+        """Run a SELECT query; see `Graph.select`."""
+        text = prepare_query(query, "select")
+        # One row more than asked for shows whether there are more.
+        text = text if limit is None else cap_rows(text, limit + 1)
+        table = self._table(text, timeout_s, limit)
+        return replace(table, rows=once(table.rows)) if is_distinct(text) else table
+
+    def ask(self, query: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> bool:
+        """Run an ASK query; see `Graph.ask`."""
+        answer = self._post(prepare_query(query, "ask"), timeout_s)
+        if isinstance(boolean := answer.json.get("boolean"), bool):
+            return boolean
+        table = self._read_table(answer)
+        if table.variables != (_VIRTUOSO_ASK,):
+            raise self._malformed("an ASK query with rows")
+        return bool(table.rows)
+
+    def relations(
+        self, entity: str, direction: Direction, limit: int = DEFAULT_LIMIT
+    ) -> Sequence[str]:
+        """List the distinct relations of an entity; see `Graph.relations`."""
+        return self._relations(self._column(relations_query(entity, direction, limit)))
+
+    def neighbours(
+        self, entity: str, relation: str, direction: Direction, limit: int = DEFAULT_LIMIT
+    ) -> Sequence[Term]:
+        """List what one relation leads to; see `Graph.neighbours`."""
+        return self._column(neighbours_query(entity, relation, direction, limit))
+
+    def first_neighbours(
+        self, entity: str, relation: str, direction: Direction, limit: int = DEFAULT_LIMIT
+    ) -> Neighbours:
+        """List the first of what one relation leads to; see `Graph.first_neighbours`."""
+        found: Sequence[Term] = self.neighbours(entity, relation, direction, limit + 1)
+        total = len(found)
+        if total > limit:
+            found = self._column(first_neighbours_query(entity, relation, direction, limit))
+            total = self._count(neighbour_count_query(entity, relation, direction))
+        return Neighbours(tuple(sorted(found, key=term_order)[:limit]), max(total - limit, 0))
+
+    def frontier_relations(
+        self, entities: Sequence[str], direction: Direction, limit: int = DEFAULT_LIMIT
+    ) -> Sequence[str]:
+        """List the distinct relations of any of some entities; see `Graph.frontier_relations`."""
+        if not entities:
+            return []
+        return self._relations(self._column(frontier_relations_query(entities, direction, limit)))
+
+    def frontier_neighbours(
+        self,
+        entities: Sequence[str],
+        relation: str,
+        direction: Direction,
+        limit: int = DEFAULT_LIMIT,
+    ) -> Sequence[Term]:
+        """List what one relation leads to from any; see `Graph.frontier_neighbours`."""
+        if not entities:
+            return []
+        return self._column(frontier_neighbours_query(entities, relation, direction, limit))
+
+    def relations_of_each(
+        self, entities: Iterable[str], direction: Direction, limit: int = DEFAULT_LIMIT
+    ) -> Mapping[str, Sequence[str]]:
+        """Map each entity to its relations; see `Graph.relations_of_each`."""
+
+        def query(keys: Sequence[tuple[str]], limit: int) -> str:
+            return relations_of_each_query([entity for (entity,) in keys], direction, limit)
+
+        found = fetch_each(self._rows, [(entity,) for entity in entities], query, limit)
+        return {entity: self._relations(terms) for (entity,), terms in found.items()}
+
+    def neighbours_of_each(
+        self,
+        starts: Iterable[tuple[str, str]],
+        direction: Direction,
+        limit: int = DEFAULT_LIMIT,
+    ) -> Mapping[tuple[str, str], Sequence[Term]]:
+        """Map each entity with a relation to its ends; see `Graph.neighbours_of_each`."""
+
+        def query(keys: Sequence[tuple[str, str]], limit: int) -> str:
+            return neighbours_of_each_query(keys, direction, limit)
+
+        return fetch_each(self._rows, starts, query, limit)
+
+    def edges(
+        self, entities: Iterable[str], direction: Direction, limit: int = DEFAULT_LIMIT
+    ) -> Mapping[str, Edges]:
+        """Map entities to their edges; see `Graph.edges`."""
+        return fetch_edges(self._rows, entities, direction, limit)
+
+    def labels(self, mids: Iterable[str]) -> Mapping[str, str]:
+        """Map each mid that has a name to it; see `Graph.labels`."""
+        # An endpoint may hold IRIs that no query can ask for.
+        wanted = list(filter(is_well_formed, dict.fromkeys(mids)))
+        names: dict[str, list[Term]] = {}
+        for start in range(0, len(wanted), _LABEL_BATCH):
+            for mid, name in self._names(wanted[start : start + _LABEL_BATCH]):
+                if isinstance(mid, str) and name is not None:
+                    names.setdefault(mid, []).append(name)
+        labels = {mid: pick_label(names.get(mid, ())) for mid in wanted}
+        return {mid: label for mid, label in labels.items() if label is not None}
+
+    def types(self, mid: str) -> Sequence[str]:
+        """List the types of an entity; see `Graph.types`."""
+        return sorted(term for term in self._column(types_query(mid)) if isinstance(term, str))
+
+    def all_relations(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> set[str]:
+        """Collect the properties that the schema states, or else every relation of a triple."""
+        return self._resources(_PROPERTIES, timeout_s) or self._resources(_USED, timeout_s)
+
+    def schema(self) -> None:
+        """Return None: of thousands of properties only a few are ever needed."""
+
+    def names(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> "EndpointNames":
+        """Return the names of entities, by equality of labels."""
+        from kbqa.kb.names.search import EndpointNames
+
+        return EndpointNames(self, timeout_s)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._is_closed = True
+        self._sender.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _resources(self, query: str, timeout_s: float) -> set[str]:
+        rows = self._rows(query, 1, timeout_s)
+        return {row[0] for row in rows if isinstance(row[0], str)}
+
+    def _post(self, query: str, timeout_s: float) -> EndpointReply:
+        if self._is_closed:
+            raise EndpointError(f"{self.description} was closed. Open it again to ask it.")
+        logger.debug("asking %s: %s", self.description, query)
+        return self._sender.post(query, timeout_s)
+
+    def _names(self, mids: Sequence[str]) -> Rows:
+        """Fetch all names, in two halves if they are more than the server sends."""
+        try:
+            return self._rows(labels_query(mids), 2)
+        except ResultTruncated:
+            if len(mids) == 1:
+                raise
+            half = len(mids) // 2
+            return (*self._names(mids[:half]), *self._names(mids[half:]))
+
+    def _column(self, query: str) -> list[Term]:
+        return list(once(row[0] for row in self._rows(query, 1) if row[0] is not None))
+
+    def _relations(self, terms: Iterable[Term]) -> list[str]:
+        return sorted(map(self._iri, terms))
+
+    def _iri(self, term: Term | None) -> str:
+        """Return what must be an IRI."""
+        if isinstance(term, str) and not term.startswith("_:"):
+            return term
+        shown = repr(term.text) if isinstance(term, LiteralTerm) else term or "nothing"
+        raise self._malformed(f"with {shown[:200]} where an IRI must be")
+
+    def _count(self, query: str) -> int:
+        """Run a query for one number."""
+        rows = self._rows(query, 1)
+        if (count := read_count(rows)) is None:
+            raise self._malformed(f"with {str(rows)[:200]}, not with a count")
+        return count
+
+    def _rows(self, query: str, columns: int, timeout_s: float | None = None) -> Rows:
+        """Run a query of kbqa's own, and check that each column that it asks for came.
+
+        Only in the last column may be literals.
+        """
+        table = self._table(query, self._timeout_s if timeout_s is None else timeout_s, None)
+        if len(table.variables) != columns:
+            raise self._malformed(
+                f"with {len(table.variables)} columns, and the query asks for {columns}. "
+                "Does a cache stand before it?"
+            )
+        for *nodes, _ in table.rows:
+            for node in nodes:
+                self._iri(node)
+        return table.rows
+
+    def _table(self, query: str, timeout_s: float, limit: int | None) -> Table:
+        """Run a query that asks for one row more than the limit, and cut that off."""
+        deadline = time.monotonic() + timeout_s
+        answer = self._post(query, timeout_s)
+        table = self._read_table(answer)
+        count, asked = len(table.rows), row_limit(query)
+        is_truncated = limit is not None and count > limit
+        is_less = count > 0 and not is_truncated and (asked is None or count < asked)
+        if is_less and (count == answer.max_rows or count % _ROUND == 0):
+            left_s = max(deadline - time.monotonic(), 0.001)
+            beyond = self._post(row_beyond(query, count), left_s)
+            if self._read_table(beyond).rows:
+                if limit is None or count < limit:
+                    raise ResultTruncated(query, count, self.description)
+                is_truncated = True
+        return Table(table.variables, table.rows[:limit], is_truncated)
+
+    def _read_table(self, answer: EndpointReply) -> Table:
+        try:
+            return Table(*rows_from_json(answer.json))
+        except ValueError as error:
+            raise self._malformed(f"with {error}") from error
+
+    def _malformed(self, words: str) -> MalformedResult:
+        for address in self._addresses:
+            words = address.hide(words)
+        return MalformedResult(f"{self.description} answered {words}")

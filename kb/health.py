@@ -1,0 +1,385 @@
+"""Check an embedded store and report what is wrong with it; nothing is changed or repaired.
+
+The checks read a sample, so that they take a second on a store of any size: damage outside
+the sample is not found.
+
+Check whether a store's load has finished; if not, how far it is and how to resume it.
+
+The result of a check, and what to do about it.
+"""
+
+import fcntl
+import shlex
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Literal
+
+import pyoxigraph
+
+from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
+from kbqa.kb.layout import LoadSummary, Manifest, StoreLayout, read_manifest
+from kbqa.kb.loading.checkpoint import Checkpoint, read_checkpoint
+from kbqa.kb.names.index import NameIndex
+from kbqa.kb.schema import Schema
+from kbqa.kb.store import OxigraphStore, Statistics
+from kbqa.sparql.errors import DumpError, GraphError, KbqaError, StoreError
+from kbqa.sparql.templates import NAME
+from kbqa.sparql.terms import FREEBASE_NS, full_iri, has_scheme, is_mid, resource_id
+
+Status = Literal["ok", "warning", "problem"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a check found.
+
+    Attributes:
+        check: What was checked, in a word.
+        status: A warning lets kbqa work; a problem does not.
+        finding: What is the case.
+        advice: What to do about it; empty if nothing needs to be done.
+    """
+
+    check: str
+    status: Status
+    finding: str
+    advice: str = ""
+
+
+def ok(check: str, finding: str) -> Finding:
+    """Build a finding that nothing is wrong."""
+    return Finding(check, "ok", finding)
+
+
+def warning(check: str, finding: str, advice: str) -> Finding:
+    """Build a finding of something that kbqa works with, but not well."""
+    return Finding(check, "warning", finding, advice)
+
+
+def problem(check: str, finding: str, advice: str) -> Finding:
+    """Build a finding of something that keeps kbqa from working."""
+    return Finding(check, "problem", finding, advice)
+
+
+def from_error(check: str, error: KbqaError, advice: str = "") -> Finding:
+    """Turn an error into a problem; `advice` is used if the error gives none."""
+    finding, _, last = str(error).rpartition(". ")
+    return problem(check, finding, last) if finding else problem(check, last, advice)
+
+
+def check_load(layout: StoreLayout) -> Finding | None:
+    """Report an unfinished store, or a store that is being replaced.
+
+    Returns:
+        None for a finished store that no load is replacing.
+    """
+    directory = layout.directory
+    command = f"kbqa load-freebase DUMP --store {shlex.quote(str(directory))}"
+    if not directory.is_dir():
+        what = "is a file" if directory.exists() else "does not exist"
+        return problem("store", f"{directory} {what}", f"Create a store: `{command}`.")
+    if layout.building.exists():
+        return _unfinished(layout, command)
+    if not layout.is_finished:
+        what = "holds no finished store" if any(directory.iterdir()) else "is empty"
+        return problem("store", f"{directory} {what}", f"Create a store: `{command}`.")
+    return None
+
+
+def is_held(path: Path, lock: Callable[[int, int], object]) -> bool:
+    """Return whether another process holds an exclusive lock on a file.
+
+    Args:
+        path: The file; a missing file is not held.
+        lock: How that process locks it: `fcntl.flock`, or `fcntl.lockf` as RocksDB does.
+    """
+    try:
+        with path.open("rb") as file:
+            lock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
+def _unfinished(layout: StoreLayout, command: str) -> Finding:
+    work = StoreLayout(layout.building)
+    try:
+        state = read_checkpoint(work.checkpoint) if work.checkpoint.exists() else None
+        progress = "nothing is complete yet" if state is None else _progress(state)
+    except DumpError as error:
+        state, progress = None, str(error)
+    if is_held(work.lock, fcntl.flock):
+        advice = "Wait until it ends, or use another store meanwhile."
+        if layout.is_finished:
+            return warning("load", f"the store is being replaced: {progress}", advice)
+        return problem("load", f"the store is being loaded: {progress}", advice)
+    if state is not None:
+        dumps = shlex.join(name for name, _ in state.plan.dumps)
+        command = command.replace("DUMP", dumps)
+    if layout.is_finished:
+        return warning(
+            "load",
+            f"a load to replace the store has not finished: {progress}",
+            f"Resume it: `{command} --overwrite`, with the options that it had. "
+            f"Or discard it: delete {layout.building}.",
+        )
+    return problem(
+        "load",
+        f"the load has not finished: {progress}",
+        f"Resume it with the command that started it: `{command}`, with the options that it had.",
+    )
+
+
+def _progress(state: Checkpoint) -> str:
+    if state.is_built:
+        return "all parts are built, but not all moved into place"
+    read = "all" if state.is_read else f"{len(state.dumps)}"
+    dumps = f"{read} of {len(state.plan.dumps)} dumps"
+    return (
+        f"{state.counts.read:,} lines are read, {dumps} to the end, "
+        f"and {state.triples_loaded:,} triples are in the store"
+    )
+
+
+FINAL_DUMP_BYTES = 32_191_685_487
+"""Size of freebase-rdf-2015-08-09-00-01.gz, the last dump that Google made."""
+
+FINAL_DUMP_SHA256 = "b3d21c80dc512c8ed3c37279516340ef7a77027d593932c7c3fb22d40dfd47f4"
+"""Of the same file, as reported by others who hold it."""
+
+_OFFICIAL_NAME = "freebase-rdf"
+_MANY_REJECTED = 0.01
+_SAMPLE_TRIPLES = 2000
+_SAMPLE_ENTITIES = 20
+_SLOW_S = 1.0
+_SQLITE_HEADER_BYTES = 100
+
+
+def check_store(directory: Path, timeout_s: float = DEFAULT_TIMEOUT_S) -> Iterator[Finding]:
+    """Check a store, the checks first on which others depend.
+
+    Args:
+        directory: The folder that `kbqa load-freebase` was given.
+        timeout_s: Seconds for a query that goes through the store's query process.
+    """
+    layout = StoreLayout(directory)
+    unfinished = check_load(layout)
+    if unfinished is not None:
+        yield unfinished
+    if not layout.is_finished:
+        return
+    try:
+        manifest = read_manifest(directory)
+        graph = OxigraphStore.open(directory)
+    except StoreError as error:
+        yield from_error("store", error, _reload(layout))
+        return
+    with closing(graph):
+        summary = manifest.summary
+        yield ok(
+            "store",
+            f"{graph.description}: {summary.kept:,} triples, {summary.entities:,} entities, "
+            f"loaded by kbqa {manifest.versions['kbqa']}",
+        )
+        yield _check_files(layout, manifest)
+        yield _check_dump(manifest)
+        yield _check_lines(layout, summary)
+        if is_held(layout.graph / "LOCK", fcntl.lockf):
+            yield warning(
+                "lock",
+                "another process has the store open for writing",
+                "Results may mix old and new data until it ends: wait.",
+            )
+        yield from _check_graph(layout, graph, timeout_s)
+        yield _check_names(layout, manifest)
+        yield _check_schema(layout)
+        yield _check_statistics(layout)
+
+
+def _check_files(layout: StoreLayout, manifest: Manifest) -> Finding:
+    """Compare the files' size with what the load left."""
+    size_bytes = sum(path.stat().st_size for path in _files(layout))
+    expected = manifest.summary.size_bytes
+    finding = f"{size_bytes / 1e6:,.1f} MB on disk"
+    if size_bytes < 0.9 * expected:
+        return problem(
+            "files",
+            f"{finding}, where the load left {expected / 1e6:,.1f} MB: files are missing or cut",
+            _reload(layout),
+        )
+    return ok("files", finding)
+
+
+def _files(layout: StoreLayout) -> Iterator[Path]:
+    for path in layout.directory.rglob("*"):
+        if path.is_file() and layout.building not in path.parents:
+            yield path
+
+
+def _check_dump(manifest: Manifest) -> Finding:
+    dumps = manifest.dumps
+    if any(dump.sha256 == FINAL_DUMP_SHA256 for dump in dumps):
+        return ok("dump", "loaded from the final dump of 2015-08-09")
+    named = ", ".join(Path(dump.name).name for dump in dumps)
+    if any(dump.size_bytes == FINAL_DUMP_BYTES for dump in dumps):
+        return problem(
+            "dump",
+            f"{named} has the size of the final dump, but not its SHA-256",
+            f"It is damaged: fetch it again; `sha256sum` should say {FINAL_DUMP_SHA256}.",
+        )
+    for dump in dumps:
+        if Path(dump.name).name.startswith(_OFFICIAL_NAME):
+            return warning(
+                "dump",
+                f"{named} has {dump.size_bytes:,} bytes, the final dump {FINAL_DUMP_BYTES:,}",
+                "It is cut short, or of another date: the benchmarks were made on the final dump, "
+                "freebase-rdf-2015-08-09-00-01.gz.",
+            )
+    return ok(
+        "dump",
+        f"loaded from {named}, not from the final dump: scores on it are no scores on Freebase",
+    )
+
+
+def _check_lines(layout: StoreLayout, summary: LoadSummary) -> Finding:
+    rejected = sum(summary.rejected.values())
+    finding = f"{summary.read:,} lines were read, {rejected:,} rejected"
+    if rejected > _MANY_REJECTED * summary.read:
+        return warning(
+            "lines", finding, f"{layout.rejects} holds them with reasons: is the dump damaged?"
+        )
+    return ok("lines", finding)
+
+
+def _check_graph(layout: StoreLayout, graph: Graph, timeout_s: float) -> Iterator[Finding]:
+    """Read a sample of the triples, and ask about the entities in it."""
+    try:
+        store = pyoxigraph.Store.read_only(str(layout.graph))
+        # Oxigraph orders nodes by a hash: the first triples are as good as drawn at random.
+        triples = store.quads_for_pattern(None, None, None, pyoxigraph.DefaultGraph())
+        subjects = [
+            resource_id(quad.subject.value)
+            for quad in islice(triples, _SAMPLE_TRIPLES)
+            if isinstance(quad.subject, pyoxigraph.NamedNode)
+        ]
+        yield _check_vocabulary(layout, subjects)
+        started = time.monotonic()
+        mids = sorted(filter(is_mid, set(subjects)))[:_SAMPLE_ENTITIES]
+        for mid in mids:
+            if not graph.relations(mid, "out", 1):
+                yield problem("queries", f"{mid} is in the store and is not found", _reload(layout))
+                return
+        graph.ask("ASK { ?s ?p ?o }", timeout_s=timeout_s)
+        yield _speed("queries", f"{len(mids) + 1} of a sample answer", time.monotonic() - started)
+    except (OSError, RuntimeError) as error:  # pyoxigraph's for damage is the latter
+        yield problem("queries", f"the triples cannot be read: {error}", _reload(layout))
+    except GraphError as error:
+        yield from_error("queries", error, _reload(layout))
+
+
+def _speed(check: str, finding: str, seconds: float) -> Finding:
+    report = f"{finding} in {seconds:.2f} s"
+    if seconds > _SLOW_S:
+        return warning(
+            check, report, "The disk may be slow, or the machine busy. A local SSD works best."
+        )
+    return ok(check, report)
+
+
+def _check_vocabulary(layout: StoreLayout, subjects: list[str]) -> Finding:
+    """Check that the triples are Freebase's, whose ids `resource_id` makes short."""
+    foreign = [subject for subject in subjects if has_scheme(subject)]
+    if 2 * len(foreign) > len(subjects):
+        return problem(
+            "vocabulary",
+            f"{len(foreign)} of {len(subjects)} triples are not about Freebase's entities, "
+            f"such as {foreign[0]}",
+            f"The dump was not Freebase's, whose ids begin with {FREEBASE_NS}. {_reload(layout)}",
+        )
+    return ok("vocabulary", "the ids are Freebase's")
+
+
+def _check_names(layout: StoreLayout, manifest: Manifest) -> Finding:
+    """Look names that the graph states up in the index."""
+    if not manifest.summary.names:
+        return problem(
+            "names",
+            "the store holds no names, so no question can be linked",
+            f"The dump states none in {', '.join(manifest.languages)}. {_reload(layout)}",
+        )
+    try:
+        with layout.names.open("rb") as file:
+            header = file.read(_SQLITE_HEADER_BYTES)
+        # Offsets 16 and 28 of SQLite's file format: the page size, and the number of pages.
+        page_bytes = int.from_bytes(header[16:18]) or 1
+        pages = int.from_bytes(header[28:32])
+        if layout.names.stat().st_size < pages * (65536 if page_bytes == 1 else page_bytes):
+            return problem("names", f"{layout.names} is cut short", _reload(layout))
+        with closing(NameIndex.open(layout.names)) as names:
+            stated = _stated_names(layout, manifest)
+            missing = [name for name in stated if not names.lookup(name, 1)]
+    except StoreError as error:
+        return from_error("names", error)
+    except (OSError, sqlite3.Error) as error:
+        return problem("names", f"the name index cannot be read: {error}", _reload(layout))
+    if 2 * len(missing) > len(stated):
+        return problem(
+            "names",
+            f"{len(missing)} of {len(stated)} names in the graph are not in the index, "
+            f"such as {missing[0]!r}",
+            f"The index belongs to another load. {_reload(layout)}",
+        )
+    return ok("names", f"{manifest.summary.names:,} names and aliases")
+
+
+def _stated_names(layout: StoreLayout, manifest: Manifest) -> list[str]:
+    store = pyoxigraph.Store.read_only(str(layout.graph))
+    name = pyoxigraph.NamedNode(full_iri(NAME))
+    return [
+        quad.object.value
+        for quad in islice(store.quads_for_pattern(None, name, None), _SAMPLE_TRIPLES)
+        if isinstance(quad.object, pyoxigraph.Literal)
+        and isinstance(quad.subject, pyoxigraph.NamedNode)
+        and is_mid(resource_id(quad.subject.value))
+        and _is_indexed(quad.object.language, manifest)
+        and quad.object.value.strip()
+    ][:_SAMPLE_ENTITIES]
+
+
+def _is_indexed(language: str | None, manifest: Manifest) -> bool:
+    return language is None or language.partition("-")[0] in manifest.languages
+
+
+def _check_schema(layout: StoreLayout) -> Finding:
+    try:
+        schema = Schema.open(layout.schema)
+    except StoreError as error:
+        return from_error("schema", error)
+    if not schema.properties:
+        return warning(
+            "schema",
+            "the store holds no schema",
+            "The dump states no type.property.*: was it cut short, or filtered before?",
+        )
+    return ok("schema", f"{len(schema.properties):,} properties")
+
+
+def _check_statistics(layout: StoreLayout) -> Finding:
+    try:
+        with closing(Statistics.open(layout.statistics)) as statistics:
+            return ok("statistics", f"{len(statistics.relations()):,} relations are counted")
+    except StoreError as error:
+        return from_error("statistics", error)
+    except sqlite3.Error as error:
+        return problem("statistics", f"the counts cannot be read: {error}", _reload(layout))
+
+
+def _reload(layout: StoreLayout) -> str:
+    return f"Load again: `kbqa load-freebase DUMP --store {layout.directory} --overwrite`."

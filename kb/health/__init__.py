@@ -1,1 +1,0 @@
-"""What is wrong with a store or an endpoint."""

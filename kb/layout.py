@@ -1,0 +1,271 @@
+"""Where a store keeps its parts on disk, and the manifest that marks it as finished.
+
+A store is a directory. It is written under `StoreLayout.building` and its parts are then moved into
+place, the manifest last: a directory without a manifest is not a store, whatever else it holds.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import cast
+
+from kbqa.kb.small_files import write_safely
+from kbqa.sparql.errors import StoreError
+
+SCHEMA_VERSION = 3
+"""Version of the layout and of every file in it; a store of another version is loaded again."""
+
+RUN_KINDS = ("nodes", "edges", "noted")
+"""What each shard leaves for the side indexes; see `kbqa.kb.loading.shards`."""
+
+_DUMP_SUFFIXES = frozenset({".nt", ".nq", ".ttl", ".gz", ".xz", ".bz2", ".zst"})
+
+
+@dataclass(frozen=True, slots=True)
+class LineCounts:
+    """What a load did with the lines it read; ``read = kept + filtered + rejected``.
+
+    Attributes:
+        read: Lines of the dumps.
+        kept: Triples written, repetitions included.
+        filtered: Lines left out on purpose, by reason.
+        rejected: Lines that are not triples, by reason.
+        mended: Lines with repaired defects, by defect; they count as kept or filtered.
+    """
+
+    read: int
+    kept: int
+    filtered: Mapping[str, int]
+    rejected: Mapping[str, int]
+    mended: Mapping[str, int]
+
+    def __add__(self, other: "LineCounts") -> "LineCounts":
+        """Return the counts of both."""
+        return LineCounts(
+            self.read + other.read,
+            self.kept + other.kept,
+            dict(Counter(self.filtered) + Counter(other.filtered)),
+            dict(Counter(self.rejected) + Counter(other.rejected)),
+            dict(Counter(self.mended) + Counter(other.mended)),
+        )
+
+    def reject(self, lines: int, reason: str) -> "LineCounts":
+        """Return the counts with some of the kept lines rejected instead."""
+        return self + LineCounts(0, -lines, {}, {reason: lines}, {}) if lines else self
+
+
+NO_LINES = LineCounts(0, 0, {}, {}, {})
+
+
+@dataclass(frozen=True, slots=True)
+class OutputSummary(LineCounts):
+    """The counts of a finished load into shards.
+
+    Attributes:
+        seconds: Time spent, over all runs of a load that was resumed.
+        size_bytes: Size of the output on disk.
+    """
+
+    seconds: float
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSummary(OutputSummary):
+    """The counts of a finished load into a store.
+
+    Attributes:
+        entities: Distinct machine ids among the triples, mediators included.
+        names: Names and aliases in the index.
+        properties: Properties in the schema.
+        hubs: Nodes whose relations are listed, counted once in each direction.
+    """
+
+    entities: int
+    names: int
+    properties: int
+    hubs: int
+
+
+@dataclass(frozen=True, slots=True)
+class DumpFile:
+    """A file that a store was loaded from.
+
+    Attributes:
+        name: As the user gave it; ``-`` is standard input.
+        size_bytes: Its size on disk, compressed or not.
+        sha256: Of those bytes, in hexadecimal.
+    """
+
+    name: str
+    size_bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a finished store was built from.
+
+    Attributes:
+        versions: The versions of kbqa and pyoxigraph that loaded it.
+        rules: What the load left out, as `kbqa.kb.loading.rules` writes it.
+        languages: The languages of its name index.
+        dumps: What it was loaded from, in order.
+        summary: The counts of the load.
+    """
+
+    versions: Mapping[str, str]
+    rules: str
+    languages: tuple[str, ...]
+    dumps: tuple[DumpFile, ...]
+    summary: LoadSummary
+
+
+@dataclass(frozen=True, slots=True)
+class StoreLayout:
+    """The paths inside a store's directory."""
+
+    directory: Path
+
+    @property
+    def graph(self) -> Path:
+        """The pyoxigraph store."""
+        return self.directory / "graph"
+
+    @property
+    def names(self) -> Path:
+        """The name index, SQLite."""
+        return self.directory / "names.sqlite"
+
+    @property
+    def schema(self) -> Path:
+        """The schema, JSON."""
+        return self.directory / "schema.json"
+
+    @property
+    def statistics(self) -> Path:
+        """The counts and the hubs' relations, SQLite."""
+        return self.directory / "statistics.sqlite"
+
+    @property
+    def rejects(self) -> Path:
+        """The lines that are not triples, with reasons; tab-separated values."""
+        return self.directory / "rejects.tsv"
+
+    @property
+    def manifest(self) -> Path:
+        """The manifest, written last."""
+        return self.directory / "manifest.json"
+
+    @property
+    def building(self) -> Path:
+        """The folder that a load works in, with the same layout; deleted when it has ended."""
+        return self.directory / "building"
+
+    @property
+    def checkpoint(self) -> Path:
+        """The progress of the load that works in this folder, JSON."""
+        return self.directory / "checkpoint.json"
+
+    @property
+    def lock(self) -> Path:
+        """Held by the load that works in this folder."""
+        return self.directory / "lock"
+
+    @property
+    def runs(self) -> Path:
+        """What the side indexes are built from."""
+        return self.directory / "runs"
+
+    def shard(self, number: int) -> Path:
+        """A shard of the load that works in this folder: plain N-Triples."""
+        return self.directory / f"shard-{number:05}.nt"
+
+    def run(self, shard: int, kind: str) -> Path:
+        """A run of a shard, of one of `RUN_KINDS`; Parquet."""
+        return self.runs / f"{shard:05}.{kind}.parquet"
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether a load has finished here."""
+        return self.manifest.is_file()
+
+
+def write_manifest(path: Path, manifest: Manifest) -> None:
+    """Write a manifest whole or not at all, even in a crash."""
+    fields = {"schema_version": SCHEMA_VERSION, **asdict(manifest)}
+    write_safely(path, json.dumps(fields, indent=2) + "\n")
+
+
+def read_manifest(directory: Path) -> Manifest:
+    """Read the manifest of a finished store.
+
+    Raises:
+        StoreError: There is no such directory, no finished store in it, or one of another version.
+    """
+    return parse_manifest(directory, check_manifest(directory))
+
+
+def parse_manifest(directory: Path, fields: Mapping[str, object]) -> Manifest:
+    """Read a manifest from what `check_manifest` returned.
+
+    Raises:
+        StoreError: Something is missing in it.
+    """
+    from pydantic import TypeAdapter
+
+    known = {name: value for name, value in fields.items() if name != "schema_version"}
+    try:
+        return TypeAdapter(Manifest).validate_python(known)
+    except ValueError as error:
+        raise _unreadable(StoreLayout(directory).manifest, error) from error
+
+
+def check_manifest(directory: Path) -> dict[str, object]:
+    """Check that a directory holds a finished store of this version, and return its fields.
+
+    Opening a store needs no more; pydantic alone takes as long to import as a query does.
+
+    Raises:
+        StoreError: It does not.
+    """
+    layout = StoreLayout(directory)
+    if directory.is_file():
+        raise StoreError(_not_a_folder(directory))
+    if not directory.is_dir():
+        raise StoreError(
+            f"there is no store at {directory}. Make one with "
+            f"`kbqa load-freebase DUMP --store {directory}`."
+        )
+    if not layout.is_finished:
+        state = "the load has not finished" if layout.building.exists() else "it holds no manifest"
+        raise StoreError(
+            f"{directory} is not a finished store: {state}. "
+            f"Run `kbqa load-freebase DUMP --store {directory}` to its end."
+        )
+    try:
+        fields = json.loads(layout.manifest.read_text(encoding="utf-8"))
+        version = fields["schema_version"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise _unreadable(layout.manifest, error) from error
+    if version != SCHEMA_VERSION:
+        raise StoreError(
+            f"{directory} has version {version} of the store format, and this kbqa reads version "
+            f"{SCHEMA_VERSION}. Load the store again with --overwrite."
+        )
+    return cast(dict[str, object], fields)
+
+
+def _not_a_folder(path: Path) -> str:
+    if not _DUMP_SUFFIXES.isdisjoint(path.suffixes):
+        return (
+            f"{path} is a dump, not a store. Load it with "
+            f"`kbqa load-freebase {path} --store DIR`, then use --store DIR."
+        )
+    return f"{path} is a file, not a store. A store is a folder that `kbqa load-freebase` wrote."
+
+
+def _unreadable(path: Path, error: Exception) -> StoreError:
+    return StoreError(f"{path} cannot be read ({error}). Load the store again.")

@@ -1,1 +1,0 @@
-"""Reading, cleaning and filtering the lines of a dump."""

@@ -1,0 +1,519 @@
+"""Fill shards: dumps → blocks → filtered blocks → files of N-Triples.
+
+Several threads filter blocks (polars does not hold the interpreter lock). The blocks are put
+together in the order of the dumps, so that the shards do not depend on the number of threads.
+A shard has at most half a million triples (`kbqa.kb.loading.job.shard_size`). What happens to
+it then is up to the caller and its `ShardSink`.
+
+Build the files beside a store from the runs of a load: names, schema, statistics.
+
+The runs: small sorted files of each shard for the side indexes, merged range by range.
+
+Each shard has three: the number of triples with each node, the relations of these triples, and the
+triples for names and schema. All are sorted by a hash of the node's IRI, so that a range of hashes
+can be read from all of them without the rest. Memory holds one range, whatever the size of the
+dump.
+
+The hash is polars' own, and stable within one version of polars; a load resumes only with the same
+version. Two of 100 million nodes share a hash with probability 3 in 10,000; they would
+count as one.
+"""
+
+import os
+from collections import Counter, deque
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import polars as pl
+from pyoxigraph import Store
+
+from kbqa.kb.layout import NO_LINES, RUN_KINDS, LineCounts, StoreLayout
+from kbqa.kb.loading.checkpoint import Checkpoint, Position, ReadDump
+from kbqa.kb.loading.dump import DumpReader, literal_parts, unescape
+from kbqa.kb.loading.filter_block import ALIAS, BlockFilter, BlockTables, FilteredBlock, RejectsFile
+from kbqa.kb.loading.rules import FilterRules
+from kbqa.kb.names.build import NameIndexBuilder
+from kbqa.kb.schema import SchemaBuilder
+from kbqa.kb.store import (
+    HUB_DEGREE,
+    Hub,
+    add_hub_relations,
+    count_hub_relations,
+    write_statistics,
+)
+from kbqa.sparql.errors import DumpError
+from kbqa.sparql.templates import NAME
+from kbqa.sparql.terms import resource_id
+
+_FEW_EDGES = 8
+"""A node with fewer edges in a shard is hardly a hub: its relations are not written."""
+
+_RANGE_ROWS = 1_000_000
+_GROUP_ROWS = 65_536
+_HASHES = 1 << 64
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRange:
+    """All nodes in a range of hashes.
+
+    Attributes:
+        nodes: ``key``, ``node`` (id), ``out`` and ``in`` (triples that leave and enter it).
+        noted: ``key``, ``subject`` and ``predicate`` (ids), ``object`` (as in the dump): in the
+            order of the dump for each subject.
+        hubs: ``node``, ``direction`` (``out``, ``in``), ``degree`` (edges that way): nodes with
+            many edges in one direction.
+        hub_relations: ``node``, ``direction``, ``edges``, ``relation`` (id): the relations of those
+            hubs whose edges are all in the runs.
+    """
+
+    nodes: pl.DataFrame
+    noted: pl.DataFrame
+    hubs: pl.DataFrame
+    hub_relations: pl.DataFrame
+
+
+def write_run(work: StoreLayout, shard: int, tables: Sequence[BlockTables]) -> int:
+    """Write the runs of a shard.
+
+    Returns:
+        The number of distinct nodes.
+    """
+    counted = pl.concat([block.nodes for block in tables], how="diagonal").lazy()
+    nodes = _run_sum(counted).sort("key").collect()
+    _write(nodes, work.run(shard, "nodes"))
+    _write(_edges(tables, nodes), work.run(shard, "edges"))
+    noted = pl.concat([block.noted for block in tables]).sort("key", maintain_order=True)
+    _write(noted, work.run(shard, "noted"))
+    return nodes.height
+
+
+def merge_runs(directory: Path, rows: int, hub_degree: int) -> Iterator[NodeRange]:
+    """Merge the runs of all shards.
+
+    Args:
+        directory: Where the runs are.
+        rows: Rows of their node counts, all together.
+        hub_degree: Edges in one direction that make a hub.
+
+    Raises:
+        DumpError: The runs are damaged.
+    """
+    # Sorted lists of files: the order of the shards is the order of the dump.
+    files = {kind: sorted(directory.glob(f"*.{kind}.parquet")) for kind in RUN_KINDS}
+    try:
+        yield from _merged(files, rows, hub_degree)
+    except pl.exceptions.PolarsError as error:
+        raise DumpError(
+            f"the files in {directory} are damaged ({error}). "
+            f"Delete {directory.parent} to start again."
+        ) from error
+
+
+def _merged(files: Mapping[str, list[Path]], rows: int, hub_degree: int) -> Iterator[NodeRange]:
+    for is_inside in _ranges(rows):
+        # Not glob: the name of the store's folder may hold a bracket or a star.
+        runs = (pl.scan_parquet(files[kind], glob=False) for kind in RUN_KINDS)
+        nodes, edges, noted = (run.filter(is_inside) for run in runs)
+        summed = _run_sum(nodes).collect()
+        large = summed.filter(pl.max_horizontal("out", "in") >= hub_degree)
+        hubs = _by_direction(large, "degree").filter(pl.col("degree") >= hub_degree)
+        yield NodeRange(
+            summed,
+            noted.collect().sort("key", maintain_order=True),
+            hubs.select("node", "direction", "degree"),
+            _hub_relations(edges, hubs),
+        )
+
+
+def _hub_relations(edges: pl.LazyFrame, hubs: pl.DataFrame) -> pl.DataFrame:
+    noted = edges.join(hubs.lazy(), on="key", how="semi")
+    summed = noted.group_by("key", "relation").agg(pl.col("out", "in").sum()).collect()
+    is_complete = pl.col("edges").sum().over("key", "direction") == pl.col("degree")
+    return (
+        _by_direction(summed, "edges")
+        .join(hubs, on=["key", "direction"])
+        .filter(is_complete)
+        .select("node", "direction", "edges", "relation")
+    )
+
+
+def _edges(tables: Sequence[BlockTables], nodes: pl.DataFrame) -> pl.DataFrame:
+    """Sum the edges of a shard's larger nodes by relation."""
+    large = nodes.filter(pl.max_horizontal("out", "in") >= _FEW_EDGES)
+    relations = pl.concat([block.relations for block in tables]).unique("code")
+    return (
+        pl.concat([block.edges for block in tables], how="diagonal")
+        .join(large, on="key", how="semi")
+        .group_by("key", "code")
+        .agg(pl.col("out", "in").sum())
+        .join(relations, on="code")
+        .select("key", pl.col("id").alias("relation"), "out", "in")
+        .sort("key")
+    )
+
+
+def _by_direction(table: pl.DataFrame, value: str) -> pl.DataFrame:
+    """Turn the columns ``out`` and ``in`` into rows."""
+    rows = table.unpivot(
+        on=["out", "in"],
+        index=[name for name in table.columns if name not in ("out", "in")],
+        variable_name="direction",
+        value_name=value,
+    )
+    return rows.filter(pl.col(value) > 0)
+
+
+def _ranges(rows: int) -> Iterator[pl.Expr]:
+    parts = -(-rows // _RANGE_ROWS)
+    for part in range(parts):
+        low, high = (_HASHES * bound // parts for bound in (part, part + 1))
+        yield pl.col("key").is_between(pl.lit(low, pl.UInt64), pl.lit(high - 1, pl.UInt64))
+
+
+def _run_sum(nodes: pl.LazyFrame) -> pl.LazyFrame:
+    return nodes.group_by("key").agg(pl.col("node").first(), pl.col("out", "in").sum())
+
+
+def _write(table: pl.DataFrame, path: Path) -> None:
+    with path.open("wb") as file:
+        try:
+            table.write_parquet(file, compression="lz4", row_group_size=_GROUP_ROWS)
+        except pl.exceptions.ComputeError as error:
+            raise OSError(str(error)) from error  # polars raises this if the disk is full.
+        file.flush()
+        os.fsync(file.fileno())
+
+
+class TakenShard(NamedTuple):
+    """A shard that the sink has taken for good.
+
+    Attributes:
+        path: The file, as it was submitted.
+        refused: Lines of it that the sink left out, by line number, 1-based.
+    """
+
+    path: Path
+    refused: dict[int, str]
+
+
+class ShardSink(Protocol):
+    """Takes complete shards: files of N-Triples, which the sink reads and does not delete."""
+
+    @property
+    def pending(self) -> int:
+        """Number of shards that were submitted and not yet returned by `take`."""
+
+    def submit(self, shard: Path) -> None:
+        """Queue a shard."""
+
+    def take(self, *, wait: bool) -> TakenShard | None:
+        """Return a shard that was taken; None if there is none (yet, unless `wait` is set)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """A complete shard, written to disk with its run (`kbqa.kb.loading.shards`).
+
+    Attributes:
+        path: The file.
+        size_bytes: Its size.
+        counts: Counts of the lines that it was filled from.
+        relations: Its triples of each relation.
+        types: Its statements that an entity has a type, by type.
+        node_rows: Distinct nodes in it.
+        position: How far the dumps were read for it.
+        dumps: The dumps that were read to their end for it.
+        rejects_bytes: Size of the file of rejected lines up to there.
+    """
+
+    path: Path
+    size_bytes: int
+    counts: LineCounts
+    relations: Counter[str]
+    types: Counter[str]
+    node_rows: int
+    position: Position
+    dumps: list[ReadDump]
+    rejects_bytes: int
+
+
+class Step(NamedTuple):
+    """One more block is filtered.
+
+    Attributes:
+        bytes_read: Bytes read of all dumps, as they are on disk.
+        shard: The shard that the block completes, if it does.
+        dumps: With the last step, when no line is left: all dumps. Before, None.
+    """
+
+    bytes_read: int
+    shard: Shard | None = None
+    dumps: list[ReadDump] | None = None
+
+
+def fill_shards(
+    dumps: Sequence[str],
+    work: StoreLayout,
+    start: Checkpoint,
+    block_filter: BlockFilter,
+    shard_triples: int,
+    threads: int,
+) -> Generator[Step]:
+    """Read the rest of the dumps into shards.
+
+    Args:
+        dumps: Paths, or ``-`` for standard input.
+        work: The folder in which the load works.
+        start: The state of the load; read at the beginning and not changed.
+        block_filter: Filters the lines.
+        shard_triples: Triples after which a shard is complete.
+        threads: Blocks filtered at the same time.
+
+    Raises:
+        DumpError: A dump cannot be read.
+    """
+    number, position, read_dumps = start.shards, start.position, list(start.dumps)
+    bytes_read = sum(dump.size_bytes for dump in read_dumps)
+    rejects = RejectsFile(work.rejects, start.rejects_bytes)
+    shard = _OpenShard(work, number)
+    try:
+        with closing(_filtered(dumps, position, read_dumps, block_filter, threads)) as blocks:
+            for position, bytes_read, block in blocks:
+                shard.add(block)
+                rejects.add(dumps[position.dump], block.rejected)
+                if shard.counts.kept < shard_triples:
+                    yield Step(bytes_read)
+                    continue
+                # The reader is some blocks ahead, and may have ended this dump already.
+                yield Step(bytes_read, shard.finish(position, read_dumps[: position.dump], rejects))
+                number += 1
+                shard = _OpenShard(work, number)
+        last = shard.finish(position, read_dumps, rejects) if shard.counts.read else None
+        yield Step(bytes_read, last, read_dumps)
+    finally:
+        shard.close()
+        rejects.close()
+
+
+class _OpenShard:
+    """A shard that is being filled."""
+
+    def __init__(self, work: StoreLayout, number: int) -> None:
+        self.counts = NO_LINES
+        self._path = work.shard(number)
+        self._work = work
+        self._number = number
+        self._tables: list[BlockTables] = []
+        self._file = self._path.open("wb")
+
+    def add(self, block: FilteredBlock) -> None:
+        self._file.write(block.content)
+        self._tables.append(block.tables)
+        self.counts += block.counts
+
+    def finish(self, position: Position, dumps: list[ReadDump], rejects: RejectsFile) -> Shard:
+        """Have everything on disk."""
+        size_bytes = self._file.tell()
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        return Shard(
+            self._path,
+            size_bytes,
+            self.counts,
+            _sum(tables.relations for tables in self._tables),
+            _sum(tables.types for tables in self._tables),
+            write_run(self._work, self._number, self._tables),
+            position,
+            dumps,
+            rejects.sync(),
+        )
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _Filtered(NamedTuple):
+    """A filtered block, and how far the dumps are read with it."""
+
+    position: Position
+    bytes_read: int
+    block: FilteredBlock
+
+
+class _Submitted(NamedTuple):
+    """A block that is being filtered; its position does not count its own lines yet."""
+
+    position: Position
+    bytes_read: int
+    block: Future[FilteredBlock]
+
+    def result(self) -> _Filtered:
+        dump, end, lines_before = self.position
+        block = self.block.result()
+        position = Position(dump, end, lines_before + block.counts.read)
+        return _Filtered(position, self.bytes_read, block)
+
+
+def _filtered(
+    dumps: Sequence[str],
+    start: Position,
+    read_dumps: list[ReadDump],
+    block_filter: BlockFilter,
+    threads: int,
+) -> Generator[_Filtered]:
+    """Filter blocks in threads, a few at a time, and yield them in order."""
+    waiting: deque[_Submitted] = deque()
+    pool = ThreadPoolExecutor(threads)
+    try:
+        for submitted in _submit_blocks(dumps, start, read_dumps, block_filter, pool):
+            waiting.append(submitted)
+            if len(waiting) > threads + 1:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _submit_blocks(
+    dumps: Sequence[str],
+    start: Position,
+    read_dumps: list[ReadDump],
+    block_filter: BlockFilter,
+    pool: ThreadPoolExecutor,
+) -> Iterator[_Submitted]:
+    """Submit each block, and add each dump to `read_dumps` when it is read to its end."""
+    before = sum(dump.size_bytes for dump in read_dumps)
+    for index in range(len(read_dumps), len(dumps)):
+        skip = start if index == start.dump else Position(index)
+        with closing(DumpReader(dumps[index])) as reader:
+            for block in reader.blocks(skip_bytes=skip.end, skip_lines=skip.lines):
+                position = Position(index, block.end, block.first_line - 1)
+                future = pool.submit(block_filter, block)
+                yield _Submitted(position, before + block.bytes_read, future)
+            read_dumps.append(ReadDump(reader.sha256, reader.size_bytes))
+        before += read_dumps[-1].size_bytes
+
+
+def _sum(counted: Iterable[pl.DataFrame]) -> Counter[str]:
+    summed = pl.concat(counted).group_by("id").agg(pl.col("count").sum())
+    return Counter(dict(summed.iter_rows()))
+
+
+_INDEXED_WITHOUT_CHOICE = ("en",)
+_MID = r"^[mg]\."
+_TEXT = r'^"(?P<text>(?s:.*))"(?:@(?P<tag>[A-Za-z0-9-]+))?$'
+
+
+class IndexedRuns(NamedTuple):
+    """What `index_runs` found in the runs.
+
+    Attributes:
+        entities: Distinct machine ids among the triples, mediators included.
+        names: Names and aliases in the index.
+        properties: Properties of the schema.
+        hubs: Nodes with many edges, counted once in each direction.
+        scattered: Hubs whose relations are left to `index_hubs`.
+    """
+
+    entities: int
+    names: int
+    properties: int
+    hubs: int
+    scattered: list[Hub]
+
+
+def index_languages(rules: FilterRules) -> tuple[str, ...]:
+    """Return the languages of the name index: those that are kept, or English if all are."""
+    return rules.languages or _INDEXED_WITHOUT_CHOICE
+
+
+def index_runs(work: StoreLayout, state: Checkpoint, rules: FilterRules) -> IndexedRuns:
+    """Write the name index, the schema and the statistics; replace those that are there.
+
+    Args:
+        work: The folder in which a load works; the runs of all shards are there.
+        state: The state of the load.
+        rules: The rules that it filtered by.
+
+    Raises:
+        OSError, sqlite3.Error: A file cannot be written.
+    """
+    languages = frozenset(index_languages(rules))
+    write_statistics(work.statistics, state.relations, state.types.items())
+    names = NameIndexBuilder(work.names)
+    schema = SchemaBuilder()
+    entities = hubs = 0
+    scattered: list[Hub] = []
+    try:
+        for part in merge_runs(work.runs, state.node_rows, HUB_DEGREE):
+            names.add(_names(part, languages))
+            _note_schema(schema, part, languages)
+            entities += part.nodes.filter(pl.col("node").str.contains(_MID)).height
+            hubs += part.hubs.height
+            add_hub_relations(work.statistics, part.hub_relations.iter_rows())
+            rest = part.hubs.join(part.hub_relations, on=["node", "direction"], how="anti")
+            scattered += [Hub(*row) for row in rest.iter_rows()]
+        names_count = names.finish()
+    finally:
+        names.close()
+    built = schema.build()
+    built.save(work.schema)
+    return IndexedRuns(entities, names_count, len(built.properties), hubs, scattered)
+
+
+def index_hubs(work: StoreLayout, hubs: Sequence[Hub], threads: int) -> None:
+    """Ask the complete store for the relations of hubs, and add them to the statistics.
+
+    Args:
+        work: The folder in which a load works.
+        hubs: The hubs that `index_runs` left.
+        threads: Hubs that are looked up at the same time.
+
+    Raises:
+        OSError, sqlite3.Error: A file cannot be read or written.
+    """
+    store = Store.read_only(str(work.graph))
+    add_hub_relations(work.statistics, count_hub_relations(store, hubs, threads))
+
+
+def _names(part: NodeRange, languages: frozenset[str]) -> pl.DataFrame:
+    """Select the names and aliases, as `NameIndexBuilder.add` takes them."""
+    is_name = pl.col("predicate").is_in([NAME, ALIAS])
+    popularity = part.nodes.select("key", popularity=pl.col("out") + pl.col("in"))
+    parts = pl.col("object").str.extract_groups(_TEXT).struct
+    named = part.noted.filter(is_name & pl.col("subject").str.contains(_MID)).with_columns(
+        parts.field("text"), parts.field("tag"), is_alias=pl.col("predicate") == ALIAS
+    )
+    foreign = [tag for tag in named["tag"].unique() if tag and not _is_chosen(tag, languages)]
+    chosen = named.filter(
+        pl.col("text").is_not_null() & ~pl.col("tag").is_in(foreign).fill_null(False)
+    ).join(popularity, on="key", maintain_order="left")
+    texts = [unescape(text) if "\\" in text else text for text in chosen["text"]]
+    return chosen.select(
+        pl.col("subject").alias("mid"),
+        "popularity",
+        pl.Series("text", texts, pl.String),
+        "is_alias",
+    ).filter(pl.col("text").str.strip_chars() != "")
+
+
+def _note_schema(schema: SchemaBuilder, part: NodeRange, languages: frozenset[str]) -> None:
+    is_schema = (pl.col("predicate") != ALIAS) & ~pl.col("subject").str.contains(_MID)
+    rows = part.noted.filter(is_schema).select("subject", "predicate", "object").iter_rows()
+    for subject, predicate, term in rows:
+        literal = literal_parts(term.encode())
+        if literal is None:
+            schema.add(subject, predicate, resource_id(term[1:-1]))
+        elif _is_chosen(literal.language, languages):
+            schema.add(subject, predicate, literal.text)
+
+
+def _is_chosen(language: str | None, languages: frozenset[str]) -> bool:
+    return language is None or language.lower().partition("-")[0] in languages

@@ -1,1 +1,0 @@
-"""Writing shards, the store and its indexes."""

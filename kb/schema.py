@@ -1,0 +1,499 @@
+"""What a graph's schema states about given relations: where they lead, and their reverse.
+
+A store has its schema in a file. An endpoint's schema has thousands of properties, so only those
+of the relations that are asked about are fetched, once each.
+
+Freebase's schema: what each property leads from and to, and which types are mediators.
+
+Ask a graph which of many entities, relations and literals it holds, a batch a query.
+
+Write literals for people to read: numbers with separators and units, dates in words.
+
+The schema says what a literal is: the expected type of its relation, such as ``type.int``, else the
+literal's own datatype. Texts and codes stay as they are. A unit is what the relation's
+``type.property.unit`` says, by its abbreviation or else its name.
+
+Which relations say something about the world.
+"""
+
+import json
+import re
+import threading
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from decimal import Decimal
+from itertools import islice
+from pathlib import Path
+from types import MappingProxyType
+from typing import TypeVar
+
+from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
+from kbqa.kb.layout import SCHEMA_VERSION
+from kbqa.sparql.crp import Hop
+from kbqa.sparql.errors import GraphError, StoreError
+from kbqa.sparql.terms import LiteralTerm, iri, is_well_formed, sparql_term
+from kbqa.sparql.values import equal_literals
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """A property of the schema.
+
+    Attributes:
+        id: ``people.person.place_of_birth``.
+        domain: The type whose entities carry it: ``people.person``.
+        expected_type: The type of its values, or None where the graph does not say.
+        reverse: The property that says the same in the other direction, if there is one.
+        is_unique: An entity has at most one value.
+        name: What people call it, if the graph says so: ``Place of birth``.
+    """
+
+    id: str
+    domain: str
+    expected_type: str | None
+    reverse: str | None
+    is_unique: bool
+    name: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    properties: list[Property]
+    mediators: list[str]
+
+
+class Schema:
+    """The properties and mediator types of a graph."""
+
+    def __init__(self, properties: Mapping[str, Property], mediators: frozenset[str]) -> None:
+        self._properties = MappingProxyType(dict(properties))
+        self._mediators = mediators
+
+    @property
+    def properties(self) -> Mapping[str, Property]:
+        """Every property by its id."""
+        return self._properties
+
+    @property
+    def mediators(self) -> frozenset[str]:
+        """The types whose entities only tie others together (Freebase's CVTs)."""
+        return self._mediators
+
+    def property(self, property_id: str) -> Property | None:
+        """Return a property, or None where the graph states no schema for it."""
+        return self._properties.get(property_id)
+
+    def is_mediator(self, type_id: str) -> bool:
+        """Return whether the entities of a type only tie others together."""
+        return type_id in self._mediators
+
+    @classmethod
+    def open(cls, path: Path) -> "Schema":
+        """Read a schema that `save` wrote.
+
+        Raises:
+            StoreError: The file is missing or cannot be read.
+        """
+        from pydantic import TypeAdapter
+
+        try:
+            file = TypeAdapter(_File).validate_json(path.read_bytes())
+        except (OSError, ValueError) as error:
+            raise StoreError(f"{path} holds no schema ({error}). Load the store again.") from error
+        return cls({entry.id: entry for entry in file.properties}, frozenset(file.mediators))
+
+    def save(self, path: Path) -> None:
+        """Write the schema as JSON, sorted, a property on each line."""
+        names = [field.name for field in fields(Property)]
+        properties = ",\n".join(
+            json.dumps({name: getattr(self._properties[key], name) for name in names})
+            for key in sorted(self._properties)
+        )
+        path.write_text(
+            f'{{"schema_version": {SCHEMA_VERSION},\n'
+            f'"mediators": {json.dumps(sorted(self._mediators))},\n'
+            f'"properties": [\n{properties}\n]}}\n',
+            encoding="utf-8",
+        )
+
+
+class SchemaBuilder:
+    """Gathers a schema from the triples that state it, in any order."""
+
+    PREDICATES = frozenset(
+        {
+            "freebase.type_hints.mediator",
+            "type.object.name",
+            "type.property.expected_type",
+            "type.property.master_property",
+            "type.property.reverse_property",
+            "type.property.schema",
+            "type.property.unique",
+        }
+    )
+    """The predicates that `add` takes."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, dict[str, str]] = {}
+        self._mediators: set[str] = set()
+
+    def add(self, subject: str, predicate: str, value: str) -> None:
+        """Take one statement; of several values of a property's field the first counts.
+
+        Args:
+            subject: A schema id.
+            predicate: One of `PREDICATES`.
+            value: An id, or a literal's text; of names only English ones should come.
+        """
+        if predicate == "freebase.type_hints.mediator":
+            if value == "true":
+                self._mediators.add(subject)
+        else:
+            self._values.setdefault(predicate, {}).setdefault(subject, value)
+
+    def build(self) -> Schema:
+        """Put the statements together. Something with only a name is not a property."""
+        of = {predicate: self._values.get(predicate, {}) for predicate in self.PREDICATES}
+        reverse = of["type.property.master_property"] | of["type.property.reverse_property"]
+        # The dump states some pairs on one side only.
+        for stated, other in sorted(reverse.items()):
+            reverse.setdefault(other, stated)
+        ids = {
+            subject
+            for predicate, values in of.items()
+            if predicate.startswith("type.property.")
+            for subject in values
+        }
+        properties = {
+            property_id: Property(
+                id=property_id,
+                domain=of["type.property.schema"].get(property_id)
+                or property_id.rpartition(".")[0],
+                expected_type=of["type.property.expected_type"].get(property_id),
+                reverse=reverse.get(property_id),
+                is_unique=of["type.property.unique"].get(property_id) == "true",
+                name=of["type.object.name"].get(property_id),
+            )
+            for property_id in ids
+        }
+        return Schema(properties, frozenset(self._mediators))
+
+
+def list_relations(graph: Graph, timeout_s: float = DEFAULT_TIMEOUT_S) -> list[str]:
+    """List a graph's relations, sorted.
+
+    For a store they are those that a triple has, from its statistics, and the other relations of
+    the same types that the schema states. For an endpoint they are the properties that its schema
+    states; only if it states none is every triple read.
+
+    Raises:
+        GraphError: The graph does not answer, or holds no relation.
+    """
+    found = graph.all_relations(timeout_s)
+    if not found:
+        raise GraphError(f"{graph.description} holds no relation")
+    return sorted(found)
+
+
+_BATCH = 500
+_FIELDS = sorted(SchemaBuilder.PREDICATES - {"freebase.type_hints.mediator", "type.object.name"})
+_MEDIATORS = f"SELECT ?type ?is {{ ?type {iri('freebase.type_hints.mediator')} ?is }}"
+
+
+class GraphSchema:
+    """The schema of a graph, fetched as it is needed. Any number of threads may use one.
+
+    Args:
+        graph: The graph.
+        timeout_s: Seconds for each query that an endpoint is asked.
+
+    Raises:
+        StoreError: The store's file of the schema is missing or broken.
+    """
+
+    def __init__(self, graph: Graph, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        self._graph, self._timeout_s = graph, timeout_s
+        self._builder = SchemaBuilder()
+        self._met: set[str] = set()
+        self._lock = threading.Lock()
+        self._schema = graph.schema()
+        self._is_whole = self._schema is not None
+
+    def of(self, relations: Iterable[str]) -> Schema:
+        """Return a schema that holds what the graph states about these relations.
+
+        Raises:
+            GraphError: The endpoint does not answer.
+        """
+        with self._lock:
+            new = [] if self._is_whole else sorted(set(relations) - self._met)
+            if self._schema is None:
+                self._learn(_MEDIATORS, "freebase.type_hints.mediator")
+            for start in range(0, len(new), _BATCH):
+                self._learn(_query(new[start : start + _BATCH]))
+            if self._schema is None or new:
+                self._met.update(new)
+                self._schema = self._builder.build()
+            return self._schema
+
+    def leads_to_mediator(self, hop: Hop) -> bool:
+        """Return whether a hop ends at mediators, entities that tie others together."""
+        end = self.end(hop)
+        return end is not None and self.of([hop.relation]).is_mediator(end)
+
+    def start(self, hop: Hop) -> str | None:
+        """Return the type of the nodes that a hop leaves; None if the graph does not say."""
+        return self.end(Hop(hop.relation, not hop.inverse))
+
+    def end(self, hop: Hop) -> str | None:
+        """Return the type of the nodes that a hop leads to; None if the graph does not say."""
+        stated = self.of([hop.relation]).property(hop.relation)
+        if stated is None:
+            return None
+        return stated.domain if hop.inverse else stated.expected_type
+
+    def canonical(self, hops: Iterable[Hop]) -> tuple[Hop, ...]:
+        """Choose always the same one of a hop's two names: a relation, or its reverse backwards.
+
+        The dump holds both relations of a pair, so both lead to the same entities.
+        """
+        hops = tuple(hops)
+        schema = self.of([hop.relation for hop in hops])
+        return tuple(_canonical(schema, hop) for hop in hops)
+
+    def _learn(self, query: str, field: str | None = None) -> None:
+        for row in self._graph.select(query, timeout_s=self._timeout_s).rows:
+            *subject, value = row
+            predicate = field or str(subject[1])
+            if value is not None:
+                text = value.text if isinstance(value, LiteralTerm) else value
+                self._builder.add(str(subject[0]), predicate, text)
+
+
+def _canonical(schema: Schema, hop: Hop) -> Hop:
+    stated = schema.property(hop.relation)
+    if stated is None or stated.reverse is None:
+        return hop
+    return min(hop, Hop(stated.reverse, not hop.inverse), key=lambda each: each.relation)
+
+
+def _query(relations: list[str]) -> str:
+    subjects, fields = (" ".join(map(iri, each)) for each in (relations, _FIELDS))
+    return (
+        f"SELECT ?relation ?field ?value {{ VALUES ?relation {{ {subjects} }} "
+        f"VALUES ?field {{ {fields} }} ?relation ?field ?value }}"
+    )
+
+
+_T = TypeVar("_T")
+
+_PRESENCE_BATCH = 250
+"""Terms in one VALUES list: few enough for any server's limit on the length of a query."""
+
+# EXISTS stops at the first triple, where a join would walk through all of a hub's.
+_ENTITY = "EXISTS { ?x ?p ?o } || EXISTS { ?s ?q ?x }"
+_RELATION = "EXISTS { ?s ?x ?o }"
+_OBJECT = "EXISTS { ?s ?p ?x }"
+
+
+def present_entities(
+    graph: Graph, entities: Collection[str], timeout_s: float = DEFAULT_TIMEOUT_S
+) -> set[str]:
+    """Select the entities of which the graph holds a triple, in either direction.
+
+    Args:
+        graph: Where to look.
+        entities: Their ids; what no query can hold, no graph holds.
+        timeout_s: Seconds for each batch.
+
+    Raises:
+        GraphError: The graph does not answer.
+    """
+    return _present_resources(graph, entities, _ENTITY, timeout_s)
+
+
+def present_relations(
+    graph: Graph, relations: Collection[str], timeout_s: float = DEFAULT_TIMEOUT_S
+) -> set[str]:
+    """Select the relations of which the graph holds a triple; see `present_entities`."""
+    return _present_resources(graph, relations, _RELATION, timeout_s)
+
+
+def present_texts(
+    graph: Graph, texts: Collection[str], timeout_s: float = DEFAULT_TIMEOUT_S
+) -> set[str]:
+    """Select the texts that a literal of the graph says; see `present_entities`.
+
+    A text means its value: ``1968`` is found if the graph holds a gYear, and ``12.0`` if it
+    holds 12. Of languages only English and none are looked for.
+    """
+    written = [(text, literal) for text in sorted(texts) for literal in _spellings(text)]
+    found: set[str] = set()
+    for batch in _batches(written):
+        literals = list(dict.fromkeys(literal for _, literal in batch))
+        # Engines write literals differently, so each is identified by a number.
+        rows = " ".join(f"({at} {sparql_term(literal)})" for at, literal in enumerate(literals))
+        query = f"SELECT DISTINCT ?at {{ VALUES (?at ?x) {{ {rows} }} FILTER ({_OBJECT}) }}"
+        held = {
+            literals[int(at.text)]
+            for (at,) in graph.select(query, timeout_s=timeout_s).rows
+            if isinstance(at, LiteralTerm)
+        }
+        found.update(text for text, literal in batch if literal in held)
+    return found
+
+
+def _present_resources(
+    graph: Graph, resources: Iterable[str], test: str, timeout_s: float
+) -> set[str]:
+    found: set[str] = set()
+    for batch in _batches(sorted(filter(is_well_formed, set(resources)))):
+        values = " ".join(map(sparql_term, batch))
+        query = f"SELECT DISTINCT ?x {{ VALUES ?x {{ {values} }} FILTER ({test}) }}"
+        rows = graph.select(query, timeout_s=timeout_s).rows
+        found.update(resource for (resource,) in rows if isinstance(resource, str))
+    return found
+
+
+def _spellings(text: str) -> Iterator[LiteralTerm]:
+    for literal in (*equal_literals(LiteralTerm(text)), LiteralTerm(text, language="en")):
+        if is_well_formed(literal):
+            yield literal
+
+
+def _batches(items: Iterable[_T]) -> Iterator[Sequence[_T]]:
+    left = iter(items)
+    while batch := list(islice(left, _PRESENCE_BATCH)):
+        yield batch
+
+
+_NUMBERS = {"type.int", "type.float", "integer", "int", "long", "float", "double", "decimal"}
+_DATES = {"type.datetime", "date", "dateTime", "gYear", "gYearMonth"}
+
+# A number with leading zeros is a code, such as 06037.
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,17})(?:\.\d{1,17})?(?:[eE][+-]?\d{1,2})?")
+_DATE = re.compile(r"(-?\d{4})(?:-(\d\d)(?:-(\d\d)(?:T([\d:.]+))?)?)?(?:Z|[+-]\d\d:\d\d)?")
+_MOST_DIGITS = 18
+_SEPARATED_FROM = 5
+"""Digits: a shorter number, which may be a year or a dialling code, reads well without."""
+
+MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LiteralForms:
+    """How the literals of some relations are written.
+
+    Attributes:
+        types: The expected type of each relation, where the graph states it.
+        units: The unit of each relation, where the graph states it.
+    """
+
+    types: Mapping[str, str] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
+
+    def write(self, literal: LiteralTerm, relation: str | None = None) -> str:
+        """Write a literal that a relation leads to.
+
+        >>> forms = LiteralForms({"a.b.area": "type.float"}, {"a.b.area": "km²"})
+        >>> forms.write(LiteralTerm("103000.0"), "a.b.area")
+        '103,000 km²'
+        >>> forms.write(LiteralTerm("1980-05-04", "date"))
+        '4 May 1980'
+        """
+        kind = self.types.get(relation or "", literal.datatype)
+        if kind in _NUMBERS:
+            unit = self.units.get(relation or "", "")
+            return f"{_number(literal.text)} {unit}".rstrip()
+        return _date(literal.text) if kind in _DATES else literal.text
+
+
+def read_literal_forms(
+    graph: Graph, relations: Iterable[str], timeout_s: float = DEFAULT_TIMEOUT_S
+) -> LiteralForms:
+    """Read from a graph how the literals of relations are written.
+
+    Raises:
+        GraphError: The graph does not answer.
+    """
+    wanted = sorted(set(relations))
+    if not wanted:
+        return LiteralForms()
+    schema = GraphSchema(graph, timeout_s).of(wanted)
+    stated = filter(None, map(schema.property, wanted))
+    types = {each.id: each.expected_type for each in stated if each.expected_type is not None}
+    units: dict[str, str] = {}
+    for relation, *texts in graph.select(_unit_query(wanted), timeout_s=timeout_s).rows:
+        text = next((each.text for each in texts if isinstance(each, LiteralTerm)), None)
+        if text is not None:
+            units.setdefault(str(relation), text)
+    return LiteralForms(types, units)
+
+
+def _unit_query(relations: Iterable[str]) -> str:
+    return (
+        f"SELECT ?relation ?short ?name {{ VALUES ?relation {{ {' '.join(map(iri, relations))} }} "
+        f"?relation {iri('type.property.unit')} ?unit "
+        f"OPTIONAL {{ ?unit {iri('freebase.unit_profile.abbreviation')} ?short }} "
+        f"OPTIONAL {{ ?unit {iri('type.object.name')} ?name FILTER (LANG(?name) = 'en') }} }}"
+    )
+
+
+def _number(text: str) -> str:
+    if _NUMBER.fullmatch(text) is None:
+        return text
+    number = Decimal(text)
+    if abs(number.adjusted()) > _MOST_DIGITS:
+        return text
+    whole, point, rest = f"{number:f}".partition(".")
+    rest = rest.rstrip("0")
+    if len(whole.lstrip("-")) >= _SEPARATED_FROM:
+        whole = f"{int(whole):,}"
+    return f"{whole}{point}{rest}" if rest else whole
+
+
+def _date(text: str) -> str:
+    match = _DATE.fullmatch(text)
+    if match is None:
+        return text
+    year, month, day, time = match.groups()
+    said = str(int(year)) if int(year) > 0 else f"{-int(year)} BC"
+    if month is None:
+        return said
+    if not 1 <= int(month) <= len(MONTHS):
+        return text
+    said = f"{MONTHS[int(month) - 1]} {said}"
+    if day is not None:
+        said = f"{int(day)} {said}"
+    return said if time is None else f"{said}, {time}"
+
+
+LEFT_OUT = (
+    "common.document.",
+    "common.image.",
+    "common.licensed_object.",
+    "common.topic.",
+    "common.webpage.",
+    "dataworld.",
+    "freebase.",
+    "owl#",
+    "pipeline.",
+    "rdf-schema#",
+    "type.",
+)
+"""What the ids of bookkeeping relations start with."""
+
+KEPT = ("common.topic.notable_types",)
+"""Relations that are no bookkeeping, though their ids start like it."""
+
+
+def is_telling(relation: str) -> bool:
+    """Return whether a relation is more than bookkeeping, a text, or a key of another database.
+
+    >>> is_telling("people.person.spouse_s"), is_telling("type.object.key")
+    (True, False)
+    """
+    return "." in relation and (relation in KEPT or not relation.startswith(LEFT_OUT))

@@ -1,1 +1,0 @@
-"""Relations, types, and what the schema says of them."""

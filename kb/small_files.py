@@ -1,0 +1,249 @@
+"""Write files so that a crash of the machine leaves the old content or the new, never half.
+
+Make other people's texts, such as names in a graph, safe to show anywhere.
+
+A control character can move a terminal's cursor, change its title or forge what it shows. A
+bidirectional one turns around what follows it. The rest is for HTML, SVG and prompts.
+
+Read the SQLite files that belong to a store; nothing is written through here.
+
+Write the rows of a query for a notebook.
+"""
+
+import json
+import os
+import re
+import secrets
+import threading
+from collections.abc import Iterator, Sequence
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kbqa.sparql.errors import StoreError
+from kbqa.sparql.terms import Term
+
+if TYPE_CHECKING:
+    import sqlite3
+
+
+def write_safely(path: Path, text: str) -> None:
+    """Replace a file's content as a whole, and sync it to the disk.
+
+    Several processes may write the same file at the same time: each writes under its own name, and
+    the last to finish wins.
+    """
+    unfinished = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        with unfinished.open("x", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+    sync(path.parent)
+
+
+def sync(path: Path) -> None:
+    """Wait until a file's content, or a directory's entries, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+_LONGEST = 300
+_LONGEST_IN_PROMPT = 200
+_JOINERS = "\u200c\u200d"  # they shape words of many scripts, and hide nothing
+# Control characters but tab and line feed, separators, bidirectional controls, lone surrogates.
+_UNPRINTABLE = re.compile(
+    "\r\n|[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+def printable(text: str) -> str:
+    r"""Return a text with what a terminal would obey replaced; tabs and line breaks stay.
+
+    >>> printable("Esc\x1b[2J\u202e\tand\r\nC1\x9b")
+    'Esc�[2J�\tand\nC1�'
+    """
+    return _UNPRINTABLE.sub(_replacement, text)
+
+
+def one_line(text: str) -> str:
+    r"""Return a printable text on one line.
+
+    >>> one_line("two\n lines\x00")
+    'two lines�'
+    """
+    return " ".join(printable(text).split())
+
+
+def json_text(value: object, indent: int | None = None) -> str:
+    r"""Write JSON with its letters as they are; what a terminal would obey is an escape.
+
+    >>> print(json_text(["é", "\x9b\u202e"]))
+    ["é", "\u009b\u202e"]
+    """
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
+
+
+def prompt_line(text: str) -> str:
+    r"""Write a name or a value for a prompt: printable, on one line, and cut if it is endless.
+
+    Otherwise a value of a megabyte would be paid for, and a line break in a name would forge lines.
+
+    >>> prompt_line("two\r\n lines\x00\u202e"), len(prompt_line("x" * 1_000_000))
+    ('two lines', 200)
+    """
+    if len(text) <= _LONGEST_IN_PROMPT and text.isascii() and text.isprintable():
+        return " ".join(text.split())
+    begun = text[: 10 * _LONGEST_IN_PROMPT]
+    shown = "".join(c for c in begun if c.isprintable() or c.isspace() or c in _JOINERS)
+    line = " ".join(shown.split())
+    is_whole = len(line) <= _LONGEST_IN_PROMPT and len(begun) == len(text)
+    return line if is_whole else f"{line[: _LONGEST_IN_PROMPT - 1]}…"
+
+
+def html_line(text: str) -> str:
+    """Write a text on one line, escaped for HTML and for an attribute's value.
+
+    >>> html_line('<img src="x">')
+    '&lt;img src=&quot;x&quot;&gt;'
+    """
+    return escape(one_line(text))
+
+
+def html_block(text: str) -> str:
+    """Write a text of several lines, escaped for HTML, with its blanks and line breaks."""
+    return escape(printable(text))
+
+
+def html_name(name: str) -> str:
+    """Write a name, escaped and with its writing direction to itself; what is endless is cut.
+
+    >>> html_name("Nairobi")
+    '<bdi>Nairobi</bdi>'
+    """
+    return f"<bdi>{html_line(_cut(name))}</bdi>"
+
+
+def html_tooltip_name(name: str) -> str:
+    """Do for a name in a tooltip or a label, which hold no elements, what `html_name` does."""
+    return f"\u2068{html_line(_cut(name))}\u2069"
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= _LONGEST else f"{name[:_LONGEST]}…"
+
+
+def _replacement(match: re.Match[str]) -> str:
+    found = match.group()
+    if found == "\r\n":
+        return "\n"
+    return " " if found.isspace() else "\N{REPLACEMENT CHARACTER}"
+
+
+class SqliteFile:
+    """A SQLite file that no process writes to any more. Any number of threads may use one object.
+
+    Args:
+        path: The file.
+        kind: What it is, for messages: ``name index``.
+        probe: A statement that fails on any other file; it should read no rows.
+
+    Raises:
+        StoreError: The file is missing, or is not of this kind.
+    """
+
+    def __init__(self, path: Path, kind: str, probe: str) -> None:
+        import sqlite3
+
+        self._path = path
+        self._kind = kind
+        # SQLite takes one statement at a time on a connection.
+        self._lock = threading.Lock()
+        self._is_closed = False
+        if not path.is_file():
+            raise StoreError(f"there is no {kind} at {path}. Load the store again.")
+        try:
+            # Immutable: no look at the file's lock at each query, a third of a short one's time.
+            self._connection = sqlite3.connect(
+                f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=False
+            )
+        except sqlite3.DatabaseError as error:
+            raise self._damage(error) from error
+        self._connection.row_factory = sqlite3.Row
+        # A view in place of a table may be endless, and SQLite has no time limit.
+        views = self.rows("SELECT name FROM sqlite_schema WHERE type = 'view'")
+        if views:
+            raise self._damage(f"it has the view {views[0]['name']}")
+        self.rows(probe)
+
+    def rows(self, sql: str, *parameters: str | int) -> "list[sqlite3.Row]":
+        """Run a statement and fetch all its rows.
+
+        Raises:
+            StoreError: The file is damaged, or was closed.
+        """
+        import sqlite3
+
+        with self._lock:
+            if self._is_closed:
+                raise StoreError(f"the {self._kind} {self._path} was closed. Open the graph again.")
+            try:
+                return self._connection.execute(sql, parameters).fetchall()
+            # The second, if SQLite quotes damaged text in its own message.
+            except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+                raise self._damage(error) from error
+
+    def close(self) -> None:
+        """Close the file."""
+        with self._lock:
+            self._is_closed = True
+            self._connection.close()
+
+    def _damage(self, error: Exception | str) -> StoreError:
+        return StoreError(f"{self._path} is no {self._kind} ({error}). Load the store again.")
+
+
+_SHOWN = 20
+
+
+def table_html(
+    variables: Sequence[str], rows: Sequence[Sequence[Term | None]], *, truncated: bool
+) -> str:
+    """Write the first rows as an HTML table, with what was left out.
+
+    Args:
+        variables: Names of the columns.
+        rows: All of them.
+        truncated: More exist than were fetched.
+    """
+    return "\n".join(_lines(variables, rows, truncated))
+
+
+def _lines(
+    variables: Sequence[str], rows: Sequence[Sequence[Term | None]], truncated: bool
+) -> Iterator[str]:
+    yield '<div class="kbqa-table"><table>'
+    yield f"<thead><tr>{''.join(f'<th>{html_line(name)}</th>' for name in variables)}</tr></thead>"
+    yield "<tbody>"
+    for row in rows[:_SHOWN]:
+        yield f"<tr>{''.join(f'<td>{_cell(term)}</td>' for term in row)}</tr>"
+    yield "</tbody></table>"
+    if len(rows) > _SHOWN:
+        yield f"<p>… and {len(rows) - _SHOWN:,} other rows</p>"
+    if truncated:
+        yield "<p>More exist than were fetched.</p>"
+    yield "</div>"
+
+
+def _cell(term: Term | None) -> str:
+    if term is None:
+        return ""
+    return html_name(term if isinstance(term, str) else term.text)

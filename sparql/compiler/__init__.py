@@ -1,1 +1,0 @@
-"""From reasoning paths to SPARQL."""

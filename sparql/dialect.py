@@ -1,0 +1,361 @@
+"""Repair SPARQL as people and models write it for Freebase, and allow only queries that read.
+
+The gold queries of WebQSP and CWQ were written for Virtuoso. `repair_query` turns them into
+SPARQL 1.1 that released Oxigraph parses, token by token, so that strings, IRIs and comments stay as
+they are:
+
+- a prefixed name becomes a full IRI: released Oxigraph rejects ``ns:people.person.gender``, legal
+  as it is. ``ns:``, ``fb:``, ``xsd:``, ``rdf:`` and ``rdfs:`` need no declaration;
+- the keywords ``OR`` and ``AND`` become ``||`` and ``&&``;
+- ``xsd:datetime`` becomes ``xsd:dateTime``;
+- blanks around the ``^^`` of a typed literal are removed: rdflib cannot read them.
+
+What parses but means something else on Oxigraph, such as comparisons of ill-typed dates, is not
+repaired: a query keeps its meaning. Queries that are not valid SPARQL at all (``HAVING COUNT(?c) =
+2`` without brackets) get the engine's own message.
+
+Read and change which rows a SELECT query asks for: DISTINCT, and LIMIT and OFFSET at its end.
+
+Those of sub-queries do not count. Nothing else of the query is read.
+
+Shorten the IRIs of a query to prefixed names, for people to read.
+
+Compiled queries name everything by full IRIs, since released Oxigraph rejects prefixed names with
+two dots. `repair_query` turns the names back into IRIs, so `kbqa sparql` reads what is shown.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Literal, NamedTuple, cast
+
+from kbqa.sparql.errors import QueryRefused, QuerySyntaxError
+from kbqa.sparql.terms import FREEBASE_NS, XSD_NS
+
+QueryForm = Literal["select", "ask", "construct", "describe"]
+
+KNOWN_PREFIXES = {
+    "ns": FREEBASE_NS,
+    "fb": FREEBASE_NS,
+    "xsd": XSD_NS,
+    "rdf": "http://www.w3.org/1999/02/22-rdf-syntax-ns#",
+    "rdfs": "http://www.w3.org/2000/01/rdf-schema#",
+}
+"""Prefixes that a query may use without declaring them."""
+
+_QUERY_FORMS = frozenset({"SELECT", "ASK", "CONSTRUCT", "DESCRIBE"})
+_UPDATE_FORMS = frozenset(
+    {"INSERT", "DELETE", "LOAD", "CLEAR", "DROP", "CREATE", "ADD", "MOVE", "COPY", "WITH"}
+)
+_OPERATORS = {"OR": "||", "AND": "&&"}
+_REFUSED_CLAUSES = {
+    "SERVICE": "SERVICE would send requests to other servers",
+    "FROM": "FROM would read another data set",
+}
+
+# Every repetition is possessive, so that no text takes more than linear time per token.
+_TOKEN = re.compile(
+    r"""
+      (?P<blank>\s++)
+    | (?P<comment>\#[^\n\r]*+)
+    | (?P<iri><[^\x00-\x20<>"{}|^`\\]*+(?:\\[uU][0-9A-Fa-f]++[^\x00-\x20<>"{}|^`\\]*+)*>)
+    | (?P<string>
+          \"\"\"(?:[^"\\]|\\.|"(?!""))*\"\"\"
+        | '''(?:[^'\\]|\\.|'(?!''))*'''
+        | "(?:[^"\\\n\r]|\\.)*"
+        | '(?:[^'\\\n\r]|\\.)*'
+      )
+    | (?P<variable>[?$]\w++)
+    | (?P<language>@[A-Za-z]++(?:-[A-Za-z0-9]++)*)
+    | (?P<node>_:[\w\-]++)
+    | (?P<prefixed>
+          (?P<prefix>(?:[^\W\d_][\w.\-]*+)?)
+          :
+          (?P<local>(?:\.*+(?:[\w:\-]|%[0-9A-Fa-f]{2}|\\[_~.\-!$&'()*+,;=/?\#@%]))*)
+      )
+    | (?P<word>[^\W\d_]\w*+)
+    | (?P<typed>\^\^)
+    | (?P<other>.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_REFUSED_WORD = re.compile("|".join(_REFUSED_CLAUSES), re.IGNORECASE)
+_MAX_DOUBTFUL = 100  # each may cost time in proportion to the query's length
+_ABSOLUTE_IRI = re.compile(r"<[A-Za-z][A-Za-z0-9+.\-]*://")
+_CODE_POINT = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U(00(?:0[0-9A-Fa-f]|10)[0-9A-Fa-f]{4}))")
+_LOCAL_ESCAPE = re.compile(r"\\(.)")
+
+
+class Token(NamedTuple):
+    """A piece of a query's text.
+
+    Attributes:
+        kind: The name of its group in the grammar of tokens: ``"iri"``, ``"word"``, ``"other"``, …
+        text: As written.
+        prefix: Of a prefixed name, else empty.
+        local: The rest of a prefixed name, else empty.
+    """
+
+    kind: str
+    text: str
+    prefix: str
+    local: str
+
+
+def repair_query(text: str) -> str:
+    """Rewrite a query into SPARQL 1.1 that Oxigraph parses; a repaired query stays as it is.
+
+    Line numbers are kept, so that the engine's error messages point into the user's text.
+
+    >>> repair_query("ASK { ns:m.0abc ns:people.person.gender ?x FILTER (?x = 1 OR ?x = 2) }")
+    ... # doctest: +NORMALIZE_WHITESPACE
+    'ASK { <http://rdf.freebase.com/ns/m.0abc>
+    <http://rdf.freebase.com/ns/people.person.gender> ?x FILTER (?x = 1 || ?x = 2) }'
+
+    Args:
+        text: Any text. The rest is passed on for the engine to check.
+    """
+    prefixes = dict(KNOWN_PREFIXES)
+    pieces: list[str] = []
+    declaring: str | None = None  # the prefix that waits for its IRI
+    last = ""  # the keyword just before, over blanks and comments
+    after_typed = False
+    for token in tokens(text):
+        kind, piece = token.kind, token.text
+        if kind == "blank":
+            if not after_typed:
+                pieces.append(piece)
+            continue
+        if kind == "comment":
+            pieces.append(piece)
+            continue
+        if kind == "prefixed":
+            if last == "PREFIX":
+                declaring = token.prefix
+            elif (namespace := prefixes.get(token.prefix)) is not None:
+                piece = _expand(namespace, token.local)
+        elif kind == "iri" and declaring is not None:
+            prefixes[declaring] = piece[1:-1]
+            declaring = None
+        elif kind == "word":
+            piece = _OPERATORS.get(piece.upper(), piece)
+        elif kind in ("typed", "language") and pieces and pieces[-1].isspace():
+            pieces.pop()
+        after_typed = kind == "typed"
+        last = piece.upper() if kind == "word" else ""
+        pieces.append(piece)
+    return "".join(pieces)
+
+
+def check_read_only(text: str) -> QueryForm:
+    """Return the form of a query, and refuse one that would write or reach outside its graph.
+
+    Only tokens count: ``SERVICE`` within a string is harmless. The engine checks the rest of the
+    syntax. Where engines disagree on what a token is, every reading is checked.
+
+    Raises:
+        QueryRefused: It is an update, or uses SERVICE, FROM or FROM NAMED.
+        QuerySyntaxError: It does not begin like a query.
+    """
+    for token in _tokens_of_all_readings(text):
+        # Oxigraph reads `FROM:x` as FROM and `:x`.
+        word = (token.prefix if token.kind == "prefixed" else token.text).upper()
+        if token.kind in ("word", "prefixed") and word in _REFUSED_CLAUSES:
+            raise QueryRefused(f"{_REFUSED_CLAUSES[word]}; kbqa queries a single graph")
+    words = (token.text for token in tokens(text) if token.kind == "word")
+    first = next((word for word in words if word.upper() not in ("PREFIX", "BASE")), None)
+    if first is None:
+        raise QuerySyntaxError("not a SPARQL query: it contains no SELECT or ASK")
+    if first.upper() in _UPDATE_FORMS:
+        raise QueryRefused(f"{first.upper()} would write to the graph; kbqa only reads")
+    if first.upper() not in _QUERY_FORMS:
+        raise QuerySyntaxError(
+            f"not a SPARQL query: it begins with {first!r}, not with SELECT or ASK"
+        )
+    return cast(QueryForm, first.lower())
+
+
+def tokens(text: str) -> Iterator[Token]:
+    """Split any text into tokens, including blanks and comments; joined they are the text again."""
+    return map(_token, _TOKEN.finditer(text))
+
+
+def _token(match: re.Match[str]) -> Token:
+    # lastgroup would name `local`, the last group that closed, for a prefixed name.
+    if match["prefixed"] is not None:
+        return Token("prefixed", match.group(), match["prefix"], match["local"])
+    return Token(cast(str, match.lastgroup), match.group(), "", "")
+
+
+def _tokens_of_all_readings(text: str) -> Iterator[Token]:
+    r"""Yield the tokens that an engine may see in a query, in no particular order.
+
+    Oxigraph reads the ``<`` of ``FILTER(?a<?b)SERVICE?s#>`` as less-than, where the SPARQL grammar
+    sees an IRI. And rdflib decodes ``S\u0045RVICE`` before it parses, as SPARQL 1.1 §19.2 says,
+    while released Oxigraph does not.
+    """
+    decoded = _CODE_POINT.sub(lambda match: chr(int(match[1] or match[2], 16)), text)
+    for reading in dict.fromkeys((text, decoded)):
+        if _REFUSED_WORD.search(reading) is None:
+            continue  # as nearly always, and much faster
+        starts, seen, doubtful = [0], set[int](), 0
+        while starts:
+            at = starts.pop()
+            while at < len(reading) and at not in seen:
+                seen.add(at)
+                match = cast(re.Match[str], _TOKEN.match(reading, at))  # it matches anywhere
+                token = _token(match)
+                yield token
+                if token.kind == "iri" and not _ABSOLUTE_IRI.match(token.text):
+                    starts.append(at + 1)
+                    doubtful += 1
+                at = match.end()
+            if doubtful > _MAX_DOUBTFUL:
+                raise QueryRefused(f"more than {_MAX_DOUBTFUL} relative IRIs; write them in full")
+
+
+def _expand(namespace: str, local: str) -> str:
+    name = _LOCAL_ESCAPE.sub(r"\1", local)
+    if name == "datetime" and namespace == XSD_NS:
+        name = "dateTime"
+    return f"<{namespace}{name}>"
+
+
+_NUMBER = re.compile(r"(?:\s|#[^\n\r]*+)*(\d++)")
+
+
+def cap_rows(query: str, limit: int) -> str:
+    r"""Add a LIMIT to a SELECT query that has none, if that is safe.
+
+    A query with a LIMIT, or with VALUES after its pattern, is returned unchanged: the caller must
+    cut its rows.
+
+    >>> cap_rows("SELECT ?x { { SELECT ?x { ?x ?y ?z } LIMIT 9 } }", 5)
+    'SELECT ?x { { SELECT ?x { ?x ?y ?z } LIMIT 9 } }\nLIMIT 5'
+    """
+    end = _read_end(query)
+    if end.limit is not None or end.values_at < len(query):
+        return query
+    return f"{query}\nLIMIT {limit}"
+
+
+def row_limit(query: str) -> int | None:
+    """Return how many rows a SELECT query asks for at most; None for all.
+
+    >>> row_limit("SELECT ?x { { SELECT ?x { ?x ?y ?z } LIMIT 9 } } LIMIT 5")
+    5
+    """
+    return _read_end(query).limit
+
+
+def is_distinct(query: str) -> bool:
+    """Return whether a SELECT query asks for each row once.
+
+    >>> is_distinct("SELECT DISTINCT * {}"), is_distinct("SELECT * { { SELECT DISTINCT * {} } }")
+    (True, False)
+    """
+    words = (token.text.upper() for token in tokens(query) if token.kind == "word")
+    return "SELECT" in words and next(words, "") == "DISTINCT"
+
+
+def row_beyond(query: str, count: int) -> str:
+    r"""Rewrite a SELECT query to ask for one row beyond its first `count` ones, in any order.
+
+    It has a row exactly if the query without its LIMIT has more than `count`.
+
+    >>> row_beyond("SELECT ?x { ?x ?y ?z } ORDER BY ?x LIMIT 900 OFFSET 5", 100)
+    'SELECT ?x { ?x ?y ?z } \nLIMIT 1 OFFSET 105\n'
+    """
+    end = _read_end(query)
+    body, values = query[: end.body_ends_at], query[end.values_at :]
+    return f"{body}\nLIMIT 1 OFFSET {end.offset + count}\n{values}"
+
+
+class _End(NamedTuple):
+    """What follows a query's pattern and its groups.
+
+    Attributes:
+        body_ends_at: Where ORDER BY, LIMIT, OFFSET or VALUES begin.
+        values_at: Where VALUES begins; the query's end if there is none.
+        limit: The number after LIMIT, if any.
+        offset: The number after OFFSET; 0 if there is none.
+    """
+
+    body_ends_at: int
+    values_at: int
+    limit: int | None
+    offset: int
+
+
+def _read_end(query: str) -> _End:
+    depth = at = offset = 0
+    body_ends_at = values_at = len(query)
+    limit: int | None = None
+    for token in tokens(query):
+        start, at = at, at + len(token.text)
+        if token.text in ("{", "}"):
+            depth += 1 if token.text == "{" else -1
+        if depth > 0 or token.kind != "word":
+            continue
+        word = token.text.upper()
+        if word in ("ORDER", "LIMIT", "OFFSET", "VALUES"):
+            body_ends_at = min(body_ends_at, start)
+        if word == "VALUES":
+            values_at = start
+        elif word in ("LIMIT", "OFFSET") and (number := _NUMBER.match(query, at)) is not None:
+            if word == "LIMIT":
+                limit = int(number[1])
+            else:
+                offset = int(number[1])
+    return _End(body_ends_at, values_at, limit, offset)
+
+
+# A part of what SPARQL 1.1 allows after the colon (§19.8, PN_LOCAL), without escapes.
+_LOCAL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.\-]*[A-Za-z0-9_\-])?")
+_CONTINUES_NAME = re.compile(r"[\w.:\-%\\]")
+_ENDS_IN_NAME = re.compile(r"[\w.:\-%\\?$]$")
+
+
+def prefix_query(query: str) -> str:
+    """Write a query with prefixed names, such as ``ns:m.0abc``, and declare their prefixes.
+
+    It means the same on every engine that reads SPARQL 1.1. A query that declares prefixes of its
+    own, or a base, stays as it is.
+
+    >>> print(prefix_query("ASK { <http://rdf.freebase.com/ns/m.0abc> ?y ?x }"))
+    PREFIX ns: <http://rdf.freebase.com/ns/>
+    ASK { ns:m.0abc ?y ?x }
+    """
+    pieces: list[str] = []
+    used: set[str] = set()
+    follows_name = False
+    for token in tokens(query):
+        if token.kind == "word" and token.text.upper() in ("PREFIX", "BASE"):
+            return query
+        prefix = _prefix(token.text) if token.kind == "iri" else None
+        piece = token.text
+        if prefix is not None:
+            used.add(prefix)
+            piece = _name(token.text, prefix)
+        before = pieces[-1] if pieces else ""
+        if (follows_name and _CONTINUES_NAME.match(piece)) or (
+            prefix is not None and _ENDS_IN_NAME.search(before)
+        ):
+            pieces.append(" ")
+        pieces.append(piece)
+        follows_name = prefix is not None
+    declarations = [f"PREFIX {prefix}: <{KNOWN_PREFIXES[prefix]}>\n" for prefix in sorted(used)]
+    return "".join([*declarations, *pieces])
+
+
+def _prefix(iri: str) -> str | None:
+    """Return the prefix of a name that is read as this IRI and no other; None if none is."""
+    for prefix, namespace in KNOWN_PREFIXES.items():
+        if iri.startswith(f"<{namespace}"):
+            is_local = _LOCAL.fullmatch(iri, len(namespace) + 1, len(iri) - 1) is not None
+            # `xsd:datetime` is read as `xsd:dateTime`.
+            return prefix if is_local and repair_query(_name(iri, prefix)) == iri else None
+    return None
+
+
+def _name(iri: str, prefix: str) -> str:
+    return f"{prefix}:{iri[1 + len(KNOWN_PREFIXES[prefix]) : -1]}"

@@ -1,0 +1,471 @@
+"""Read kbqa's own text form, leniently; `kbqa.sparql.forms` has the grammar.
+
+Each line is read by itself. Its reader records which labels the line defines, shows to other lines
+and refers to, because only all lines together decide whether these agree.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, TypeAlias, cast
+
+from kbqa.sparql.crp import (
+    MAX_DEPTH,
+    AnyOf,
+    Compare,
+    Constraint,
+    Crp,
+    CrpReading,
+    Entity,
+    Fork,
+    Form,
+    Hop,
+    IsEntity,
+    IsNode,
+    IsNotEntity,
+    IsNotNode,
+    NodeRef,
+    Operator,
+    Order,
+    Step,
+    Test,
+    TextEquals,
+    Way,
+    changed_constraints,
+    changed_step,
+)
+from kbqa.sparql.errors import CrpSyntaxError
+from kbqa.sparql.own_writer import Scanner, UnreadableError, word
+from kbqa.sparql.terms import LiteralTerm
+
+_MAX_LINES = 1000
+_OPERATOR = word("(<=|>=|!=|<|>|=)")
+_IS = word(r"is\b(\s++not\b)?")
+_READS = word(r"reads\b")
+_UNTAGGED = word(r"untagged\b")
+_NO = word(r"no\b")
+_NONE = word(r"none\b")
+_OR_NONE = word(r"or\s++none\b")
+_ORDER = word(
+    r"(largest|smallest|most|fewest)\b(?:\s++([0-9]++))?(?:\s++after\s++([0-9]++))?"
+    r"(\s++with\s++ties\b)?"
+)
+_DISTINCT = word(r"distinct\s++from\b")
+_ANY_LANGUAGE = word(r"any\s++language\b")
+_ANSWERS_IN = word(r"answers\s++in\b")
+_FORM = word(r"(ask|count)\b(\s++bindings\b)?")
+_POSITION = word(r"\?([0-9]++|x\b)")
+_LABEL = word(r"\?(?!x\b)_?([a-z][a-z0-9_]*+)")
+
+
+class _Distinct(NamedTuple):
+    """The line ``distinct from``: the node that the answers differ from, if any."""
+
+    node: int | None
+
+
+class _Language(NamedTuple):
+    """The line about the language of answers that are texts; None if any will do."""
+
+    tag: str | None
+
+
+class _Form(NamedTuple):
+    """The line that says what is returned, if it is not the answers."""
+
+    form: Form
+
+
+class _MainLine(NamedTuple):
+    """The first line."""
+
+    topic: Entity
+    path: tuple[Step, ...]
+
+
+_Statement: TypeAlias = Constraint | Order | _Distinct | _Language | _Form
+_ONLY_ONCE = (Order, _Distinct, _Language, _Form)
+
+
+@dataclass(slots=True)
+class _Scope:
+    """The labels in scope in a part of a line, and the references made there.
+
+    Attributes:
+        labels: The part's own labels.
+        references: Labels that the part refers to, its own or those around it.
+    """
+
+    labels: set[str] = field(default_factory=set)
+    references: set[str] = field(default_factory=set)
+
+    @property
+    def unresolved(self) -> set[str]:
+        """References to labels that are not the part's own."""
+        return self.references - self.labels
+
+
+def parse_crp(text: str) -> CrpReading:
+    r"""Read a CRP in kbqa's own text form.
+
+    A line is read as a whole or not at all. A label that nothing refers to is dropped.
+
+    >>> reading = parse_crp("Kenya -> location.country.capital\n?x ~> type.object.name")
+    >>> reading.crp.path
+    (Hop(relation='location.country.capital', inverse=False),)
+    >>> reading.problems
+    ("line 2: expected an arrow or a test, found '~> type.object.name'",)
+
+    Returns:
+        The CRP, and one problem for each line that is not in it.
+
+    Raises:
+        CrpSyntaxError: The main path, on the first line, cannot be read; or the text is too long.
+    """
+    # Not splitlines(): names hold U+0085, from UTF-8 read as Latin-1.
+    rows = [(n, row.strip()) for n, row in enumerate(text.split("\n"), 1) if row.strip()]
+    if not rows:
+        raise CrpSyntaxError("there is no main path: the text is empty")
+    if len(rows) > _MAX_LINES:
+        raise CrpSyntaxError(f"the text has {len(rows)} lines; a CRP has at most {_MAX_LINES}")
+    (number, first), *others = rows
+    problems: dict[int, str] = {}
+    main = _LineReader(first, -1)
+    try:
+        topic, path = main.main_line()
+    except ValueError as error:
+        raise CrpSyntaxError(str(error), number) from None
+    lines = _read_lines(others, len(path), problems)
+    lines = _without_repetitions(lines, main.labels, problems)
+    lines = _without_order_conflicts(lines, len(path), problems)
+    lines = _without_dangling(lines, problems)
+    used = main.used.union(*(line.reader.used for line in lines))
+
+    def labelled(constraint: Constraint) -> Constraint:
+        return constraint if constraint.label in used else replace(constraint, label=None)
+
+    statements = [line.statement for line in lines]
+    constraints = tuple(s for s in statements if isinstance(s, Constraint))
+    crp = Crp(
+        topic,
+        tuple(changed_step(step, labelled) for step in path),
+        changed_constraints(constraints, labelled),
+        next((s for s in statements if isinstance(s, Order)), None),
+        next((s.node for s in statements if isinstance(s, _Distinct)), 0),
+        next((s.tag for s in statements if isinstance(s, _Language)), "en"),
+        next((s.form for s in statements if isinstance(s, _Form)), "select"),
+    )
+    return CrpReading(crp, tuple(f"line {n}: {what}" for n, what in sorted(problems.items())))
+
+
+class _LineReader:
+    """Reads one line.
+
+    Args:
+        line: The line.
+        answer: Position of the answer; -1 on the first line, whose ways cannot refer to positions.
+
+    Attributes:
+        scope: The labels that other lines can refer to, and the references that the line makes.
+        labels: All labels in the line.
+        used: All references in the line.
+    """
+
+    def __init__(self, line: str, answer: int) -> None:
+        self._scanner = Scanner(line)
+        self._answer = answer
+        self._depth = 0
+        self.scope = _Scope()
+        self.labels: set[str] = set()
+        self.used: set[str] = set()
+
+    def main_line(self) -> _MainLine:
+        """Read the first line.
+
+        Raises:
+            ValueError: It cannot be read, or the model refuses what it says.
+        """
+        topic = self._scanner.topic()
+        path: list[Step] = []
+        while (step := self._step()) is not None:
+            path.append(step)
+        if not path:
+            raise self._scanner.unreadable("an arrow")
+        self._scanner.expect_end()
+        return _MainLine(topic, tuple(path))
+
+    def statement(self) -> _Statement:
+        """Read any other line.
+
+        Raises:
+            ValueError: It cannot be read, or the model refuses what it says.
+        """
+        statement = self._statement()
+        self._scanner.expect_end()
+        return statement
+
+    def _statement(self) -> _Statement:
+        scanner = self._scanner
+        if match := scanner.take(_ORDER):
+            return self._order(match)
+        if match := scanner.take(_FORM):
+            if match[1].lower() == "count":
+                return _Form("count bindings" if match[2] else "count")
+            return _Form("ask")
+        if scanner.take(_DISTINCT):
+            return _Distinct(None if scanner.take(_NONE) else self._position(self._answer - 1))
+        if scanner.take(_ANY_LANGUAGE):
+            return _Language(None)
+        if scanner.take(_ANSWERS_IN):
+            return _Language(scanner.language())
+        anchor = scanner.entity()
+        at = self._position(self._answer) if anchor is None else anchor
+        return self._branch(at, on_own_line=True)
+
+    def _order(self, match: re.Match[str]) -> Order:
+        word = match[1].lower()
+        return Order(
+            self._reference().node,
+            self._hops(),
+            descending=word in ("largest", "most"),
+            limit=int(match[2] or 1),
+            offset=int(match[3] or 0),
+            ties=match[4] is not None,
+            counted=word in ("most", "fewest"),
+        )
+
+    def _step(self) -> Step | None:
+        return self._scanner.hop() or (self._fork() if self._scanner.skip("(") else None)
+
+    def _hops(self) -> tuple[Hop, ...]:
+        return tuple(iter(self._scanner.hop, None))
+
+    def _fork(self) -> Fork:
+        ways = []
+        with self._deeper():
+            ways.append(self._way())
+            while self._scanner.skip("|"):
+                ways.append(self._way())
+            self._scanner.expect(")")
+        return Fork(tuple(ways))
+
+    def _way(self) -> Way:
+        steps: list[Step] = []
+        constraints: list[Constraint] = []
+        with self._inner_scope() as scope:
+            while True:
+                if self._scanner.skip("{"):
+                    with self._deeper():
+                        constraints += self._items(len(steps), in_way=True)
+                        self._scanner.expect("}")
+                elif (step := self._step()) is not None:
+                    steps.append(step)
+                else:
+                    break
+        if scope.unresolved:
+            raise UnreadableError(
+                f"a way cannot refer to ?{min(scope.unresolved)}, which is outside it"
+            )
+        return Way(tuple(steps), tuple(constraints))
+
+    def _items(self, at: int, in_way: bool = False) -> tuple[Constraint, ...]:
+        """Read constraints on one node; in a way, each may also name its node."""
+        items = [self._item(at, in_way)]
+        while self._scanner.skip(","):
+            items.append(self._item(at, in_way))
+        return tuple(items)
+
+    def _item(self, at: int, in_way: bool) -> Constraint:
+        subject: int | Entity = at
+        if in_way:
+            anchor = self._scanner.entity()
+            if anchor is not None:
+                subject = anchor
+            elif self._scanner.sees("?"):
+                subject = self._position(at)
+        return self._branch(subject)
+
+    def _branch(self, at: int | Entity, on_own_line: bool = False) -> Constraint:
+        if not self._scanner.take(_NO):
+            return self._affirmed(at, on_own_line)
+        with self._inner_scope() as scope:
+            constraint = self._affirmed(at, on_own_line)
+        self.scope.references |= scope.unresolved
+        return replace(constraint, negated=True)
+
+    def _affirmed(self, at: int | Entity, on_own_line: bool) -> Constraint:
+        hops = self._hops()
+        label = self._label()
+        test: Test | None = None
+        branches: tuple[Constraint, ...] = ()
+        if self._scanner.skip("{"):
+            first, *others = self._alternatives(len(hops))
+            if others:
+                test = AnyOf((first, *others))
+            else:
+                branches = first
+        elif label is None:
+            test = self._test(on_own_line)
+            if test is None and not hops:
+                raise self._scanner.unreadable("an arrow or a test")
+        optional = self._scanner.take(_OR_NONE) is not None
+        return Constraint(at, hops, test, branches, optional, label=label)
+
+    def _alternatives(self, at: int) -> list[tuple[Constraint, ...]]:
+        """Read the content of braces: one list of branches, or several alternatives."""
+        alternatives: list[tuple[Constraint, ...]] = []
+        scopes = []
+        with self._deeper():
+            while not alternatives or self._scanner.skip("|"):
+                with self._inner_scope() as scope:
+                    alternatives.append(self._items(at))
+                scopes.append(scope)
+            self._scanner.expect("}")
+        if len(scopes) == 1:  # Branches of one node are in scope everywhere around it.
+            self.scope.labels |= scopes[0].labels
+        for scope in scopes:
+            self.scope.references |= scope.unresolved
+        return alternatives
+
+    def _test(self, on_own_line: bool) -> Test | None:
+        scanner = self._scanner
+        if match := scanner.take(_OPERATOR):
+            return self._compared(cast(Operator, match[1]), on_own_line)
+        if match := scanner.take(_IS):
+            return IsNotNode(self._reference()) if match[1] else IsNode(self._reference())
+        if scanner.take(_READS):
+            text = scanner.quoted()
+            return TextEquals(text, "" if scanner.take(_UNTAGGED) else scanner.tag())
+        return None
+
+    def _compared(self, operator: Operator, on_own_line: bool) -> Test:
+        if self._scanner.sees("?"):
+            return Compare(operator, self._reference())
+        value = self._scanner.value(on_own_line)
+        if isinstance(value, LiteralTerm):
+            return Compare(operator, value)
+        if operator == "=":
+            return IsEntity(value)
+        if operator == "!=":
+            return IsNotEntity(value)
+        raise UnreadableError(f"expected a number or date after {operator}, found {str(value)!r}")
+
+    def _label(self) -> str | None:
+        match = self._scanner.take(_LABEL)
+        if match is None:
+            return None
+        label = match[1].lower()
+        if label in self.labels:
+            raise UnreadableError(f"two branches have the label ?{label}")
+        self.labels.add(label)
+        self.scope.labels.add(label)
+        return label
+
+    def _reference(self) -> NodeRef:
+        if (match := self._scanner.take(_LABEL)) is None:
+            return NodeRef(self._position(self._answer))
+        label = match[1].lower()
+        self.scope.references.add(label)
+        self.used.add(label)
+        return NodeRef(label)
+
+    def _position(self, last: int) -> int:
+        """Read a node's number, or ``?x``; `last` is the last number in scope."""
+        match = self._scanner.take(_POSITION)
+        if match is None:
+            raise self._scanner.unreadable("a node such as ?x")
+        position = self._answer if match[1] in "xX" else int(match[1])
+        if not 0 <= position <= last:
+            raise UnreadableError(f"?{match[1]} is not defined here")
+        return position
+
+    @contextmanager
+    def _inner_scope(self) -> Iterator[_Scope]:
+        """Use separate labels and references for a part of the line."""
+        around, self.scope = self.scope, _Scope()
+        yield self.scope
+        self.scope = around
+
+    @contextmanager
+    def _deeper(self) -> Iterator[None]:
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise UnreadableError(f"braces and parentheses are nested deeper than {MAX_DEPTH}")
+        yield
+        self._depth -= 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line that could be read by itself."""
+
+    number: int
+    reader: _LineReader
+    statement: _Statement
+
+
+def _read_lines(rows: list[tuple[int, str]], answer: int, problems: dict[int, str]) -> list[_Line]:
+    lines = []
+    for number, row in rows:
+        reader = _LineReader(row, answer)
+        try:
+            lines.append(_Line(number, reader, reader.statement()))
+        except ValueError as error:
+            problems[number] = str(error)
+    return lines
+
+
+def _without_repetitions(
+    lines: list[_Line], known: set[str], problems: dict[int, str]
+) -> list[_Line]:
+    """Keep the first of the lines that have the same label, or that may come only once."""
+    kept: list[_Line] = []
+    labels, seen = set(known), set[type]()
+    for line in lines:
+        kind = type(line.statement)
+        if twice := labels & line.reader.labels:
+            problems[line.number] = f"two branches have the label ?{min(twice)}"
+        elif kind in seen:
+            problems[line.number] = "an earlier line already says this in another way"
+        else:
+            kept.append(line)
+            labels |= line.reader.labels
+            seen |= {kind} & set(_ONLY_ONCE)
+    return kept
+
+
+def _without_order_conflicts(
+    lines: list[_Line], answer: int, problems: dict[int, str]
+) -> list[_Line]:
+    """Keep the lines that can stand beside an order, or beside a count."""
+    statements = [line.statement for line in lines]
+    form = next((s.form for s in statements if isinstance(s, _Form)), "select")
+    is_ordered = any(isinstance(s, Order) for s in statements)
+    kept = []
+    for line in lines:
+        match line.statement:
+            case Order() if form in ("count", "count bindings"):
+                problems[line.number] = "what is counted cannot be ordered as well"
+            case Constraint(at=at, hops=()) as test if (
+                form == "ask" and is_ordered and at == answer and tuple(test.references())
+            ):
+                problems[line.number] = "a test of ordered answers cannot name another node"
+            case _:
+                kept.append(line)
+    return kept
+
+
+def _without_dangling(lines: list[_Line], problems: dict[int, str]) -> list[_Line]:
+    """Keep the lines whose references are labels of lines that are kept."""
+    while True:
+        visible = {label for line in lines for label in line.reader.scope.labels}
+        kept = []
+        for line in lines:
+            if dangling := line.reader.scope.references - visible:
+                problems[line.number] = f"?{min(dangling)} is not defined here"
+            else:
+                kept.append(line)
+        if len(kept) == len(lines):
+            return kept
+        lines = kept

@@ -1,1 +1,0 @@
-"""SPARQL text: what may be run, templates, and limits on rows."""

@@ -1,0 +1,474 @@
+import json
+import resource
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from made_runs import make_failed_row, make_row, write_run
+
+from kbqa.engine.answer import Answer, AnswerEntity
+from kbqa.engine.chat.model import Usage
+from kbqa.engine.evaluation.rows import (
+    READ_VERSIONS,
+    SCHEMA_VERSION,
+    GoldShape,
+    Row,
+    RowFile,
+    answered_row,
+    cost_per_10_000,
+    failed_row,
+    flatten_manifest,
+    gold_shapes,
+    measure_costs,
+    read_row,
+    read_run,
+    spread,
+    take_over,
+)
+from kbqa.engine.evaluation.scores import METRICS
+from kbqa.engine.methods.router import RouterTrace
+from kbqa.engine.questions.question_sets import Question
+from kbqa.engine.writing.generate import Candidate
+from kbqa.sparql.errors import InputError, ModelError, OutputError
+from kbqa.sparql.terms import LiteralTerm
+
+QUESTION = Question("q", "what?", (), (frozenset({"m.1", "480"}),), "independent", "conjunction")
+ANSWER = Answer(
+    "what?",
+    (AnswerEntity("m.1", "One"), AnswerEntity(LiteralTerm("480"), "480")),
+    RouterTrace((), None),
+    seconds={"link": 0.5},
+)
+CANDIDATES = [Candidate("a", -1.0, 10), Candidate("b", -2.0, 4)]
+SHAPE = GoldShape(hops=2, constraints=1, ordered=False)
+
+
+def test_the_row_of_an_answer() -> None:
+    row = answered_row(QUESTION, ANSWER, CANDIDATES, SHAPE, timings=True).to_dict()
+    expected = {
+        "schema_version": 3,
+        "id": "q",
+        "question": "what?",
+        "tier": "independent",
+        "type": "conjunction",
+        "gold": (("480", "m.1"),),
+        "gold_shape": {"hops": 2, "constraints": 1, "ordered": False},
+        "answers": (
+            {"mid": "m.1", "name": "One", "origin": "graph"},
+            {"value": "480", "name": "480", "origin": "graph"},
+        ),
+        "calls": 1,
+        "tokens": 14,
+        "cost_usd": 0.0,
+        "seconds": {"link": 0.5},
+        "error": None,
+    }
+    assert {key: row[key] for key in expected} == expected
+    assert row["scores"]["f1"] == 1.0
+    assert row["usage"] == {
+        "specialised": {"calls": 1, "output_tokens": 14},
+        "general": {
+            "calls": 0,
+            "cached_calls": 0,
+            "input_tokens": 0,
+            "output_tokens": 0,
+            "cost_usd": 0.0,
+            "seconds": 0.0,
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [ANSWER, replace(ANSWER, boolean=False), replace(ANSWER, count=2)],
+    ids=["answers", "boolean", "count"],
+)
+def test_a_row_has_all_fields_of_an_answer(answer: Answer) -> None:
+    row = json.loads(
+        json.dumps(answered_row(QUESTION, answer, CANDIDATES, SHAPE, timings=True).to_dict())
+    )
+    record = answer.to_dict()
+    assert read_row(row, "line 1").to_dict().keys() == row.keys()
+    assert list(record) == [name for name in row if name in record]
+    assert {**row, "usage": None} == {**row, **record, "usage": None}
+
+
+def test_a_boolean_and_a_count_are_in_a_record_only_if_they_are_set() -> None:
+    assert {"boolean", "count"}.isdisjoint(ANSWER.to_dict())
+    assert list(replace(ANSWER, boolean=False).to_dict())[:3] == ["question", "answers", "boolean"]
+    assert replace(ANSWER, count=0).to_dict()["count"] == 0
+    assert replace(ANSWER, answers=(), count=0).is_answered
+    assert replace(ANSWER, answers=(), boolean=False).is_answered
+    assert not replace(ANSWER, answers=()).is_answered
+
+
+def test_a_row_has_the_names_of_the_gold_answers_if_the_set_has_them() -> None:
+    named = replace(QUESTION, gold_names=(("One", "480"),))
+    row = answered_row(named, ANSWER, CANDIDATES, SHAPE, timings=True).to_dict()
+    assert row["gold_names"] == (("480", "One"),)
+    assert failed_row(named, ModelError("broken"), None).gold_names == (("480", "One"),)
+    assert "gold_names" not in failed_row(QUESTION, ModelError("broken"), None).to_dict()
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "field"),
+    [
+        ({"boolean": True}, replace(ANSWER, answers=(), boolean=True), ("gold_boolean", True)),
+        ({"count": 2}, replace(ANSWER, count=2), ("gold_count", 2)),
+        ({"unanswerable": True}, replace(ANSWER, answers=()), ("gold_unanswerable", True)),
+    ],
+    ids=["boolean", "count", "unanswerable"],
+)
+def test_a_row_has_gold_of_other_kinds(
+    gold: dict[str, Any], answer: Answer, field: tuple[str, object]
+) -> None:
+    question = replace(QUESTION, golds=(), category="everyday", function="none", **gold)
+    row = answered_row(question, answer, [], None, timings=True)
+    assert row.scores is not None and row.scores.exact_match == 1.0
+    assert row.kind == question.kind
+    assert row.to_dict().items() >= {field, ("category", "everyday"), ("function", "none")}
+    assert {"gold_boolean", "gold_count", "gold_unanswerable"} & row.to_dict().keys() == {field[0]}
+    failed = failed_row(question, ModelError("broken"), None)
+    assert failed.scores is not None and failed.scores.f1 == 0.0
+    assert read_row(json.loads(json.dumps(row.to_dict())), "line 1") == row
+
+
+def test_a_row_says_what_general_models_took() -> None:
+    usage = Usage(2, 1, 100, 20, 1.5, 0.25)
+    answer = replace(ANSWER, stage="general", usage=usage)
+    row = answered_row(QUESTION, answer, CANDIDATES, SHAPE, timings=True).to_dict()
+    assert (row["stage"], row["calls"], row["tokens"], row["cost_usd"]) == ("general", 3, 134, 0.25)
+    assert row["usage"]["general"] == {
+        "calls": 2,
+        "cached_calls": 1,
+        "input_tokens": 100,
+        "output_tokens": 20,
+        "cost_usd": 0.25,
+        "seconds": 1.5,
+    }
+
+
+def test_a_model_that_was_not_asked_is_not_counted() -> None:
+    row = answered_row(QUESTION, ANSWER, [], None, timings=True).to_dict()
+    assert (row["calls"], row["tokens"]) == (0, 0)
+    assert row["usage"]["specialised"] == {"calls": 0, "output_tokens": 0}
+
+
+def test_a_failed_question_scores_0_and_its_costs_are_unknown() -> None:
+    row = failed_row(QUESTION, ModelError("broken"), None).to_dict()
+    assert row["error"] == "ModelError: broken"
+    assert set(row["scores"].values()) == {0.0}
+    assert (row["answers"], row["gold_shape"]) == ((), None)
+    unknown = ("stage", "trace", "calls", "tokens", "usage", "cost_usd")
+    assert [row[key] for key in unknown] == [None] * len(unknown)
+
+
+def test_a_question_that_failed_after_calls_took_these() -> None:
+    paid = Usage(calls=2, cached_calls=1, input_tokens=30, output_tokens=5, cost_usd=0.5)
+    row = failed_row(
+        QUESTION, ModelError("broken"), None, [Candidate("x", -1.0, 7)], paid
+    ).to_dict()
+    assert (row["calls"], row["tokens"], row["cost_usd"]) == (3, 42, 0.5)
+    assert row["usage"]["general"]["cached_calls"] == 1
+    assert row["error"] == "ModelError: broken"
+
+
+def test_what_has_no_gold_answers_is_not_scored() -> None:
+    question = replace(QUESTION, golds=())
+    assert failed_row(question, ModelError("broken"), None).scores is None
+    assert answered_row(question, ANSWER, [], None, timings=True).scores is None
+
+
+def test_without_timings_nothing_differs_from_run_to_run() -> None:
+    quick, slow = (
+        answered_row(
+            QUESTION,
+            replace(ANSWER, seconds={"link": s}, usage=Usage(2, cached, seconds=s)),
+            CANDIDATES,
+            None,
+            timings=False,
+        ).to_dict()
+        for s, cached in ((0.1, 2), (0.2, 0))
+    )
+    assert json.dumps(quick) == json.dumps(slow)
+    assert "cached_calls" not in quick["usage"]["general"]
+
+
+@pytest.mark.parametrize(
+    ("sparql", "shape"),
+    [
+        ("SELECT ?x { ns:m.0k ns:a.b.c ?x . FILTER (?x != ns:m.0k) }", (1, 0, False)),
+        ("SELECT ?x { ns:m.0k ns:a.b.c ?y . ?y ns:d.e.f ?x . ?x ns:g.h.i ns:m.1 }", (2, 1, False)),
+        ("SELECT ?x { ns:m.0k ns:a.b.c ?x . ?x ns:d.e.f ?v } ORDER BY ?v LIMIT 1", (1, 1, True)),
+        ("SELECT (SUM(?x) AS ?n) { ns:m.0k ns:a.b.c ?x }", None),
+        ("what?", None),
+        (None, None),
+    ],
+    ids=["hop", "constraint", "ordered", "not convertible", "no query", "none"],
+)
+def test_the_shape_of_a_gold_query(sparql: str | None, shape: tuple[int, int, bool] | None) -> None:
+    found = gold_shapes([replace(QUESTION, sparql=sparql)]).get("q")
+    assert (found and (found.hops, found.constraints, found.ordered)) == shape
+
+
+def test_a_run_is_read_back(tmp_path: Path) -> None:
+    rows = [
+        make_row("a", ["m.1", "m.2"], tier="independent", type="conjunction", confidence=0.5),
+        make_row("b", scores=None, gold=[]),
+        make_failed_row("c", "QueryTimeout: no result"),
+    ]
+    run = read_run(write_run(tmp_path, rows, "first", gold_entities=True, model="some"))
+    assert (run.name, run.entities, run.manifest["model"]) == ("first", "gold", "some")
+    answered, unscored, failed = run.rows
+    assert answered.predicted == ("m.1", "m.2")
+    assert answered.gold == (("m.1",),)
+    assert (answered.tier, answered.type, answered.confidence) == (
+        "independent",
+        "conjunction",
+        0.5,
+    )
+    assert answered.scores is not None and answered.scores.hit == 1.0
+    assert unscored.scores is None
+    assert (failed.error, failed.calls) == ("QueryTimeout: no result", None)
+
+
+@pytest.mark.parametrize("timings", [True, False], ids=["timed", "not timed"])
+def test_what_eval_writes_is_read(tmp_path: Path, timings: bool) -> None:
+    question = Question("q", "what?", (), (frozenset({"m.1", "480"}),), "annotated", "superlative")
+    answers = (AnswerEntity("m.1", "One"), AnswerEntity(LiteralTerm("480"), "480"))
+    answer = Answer("what?", answers, RouterTrace((), None), seconds={"link": 0.5})
+    shape = GoldShape(hops=2, constraints=1, ordered=True)
+    rows = [
+        answered_row(question, answer, [Candidate("a", -1.0, 7)], shape, timings=timings),
+        failed_row(Question("f", "?", (), (frozenset({"m.1"}),)), ModelError("out"), None),
+    ]
+    assert READ_VERSIONS[-1] == SCHEMA_VERSION
+    records = [row.to_dict() for row in rows]
+    assert [read_row(json.loads(json.dumps(record)), "") for record in records] == rows
+    first, second = read_run(write_run(tmp_path, records)).rows
+    assert first.predicted == ("m.1", "480")
+    assert first.gold_shape == shape
+    assert (first.tokens, first.seconds) == (7, {"link": 0.5} if timings else None)
+    assert second.error == "ModelError: out"
+
+
+def test_rows_of_the_version_before_there_were_methods_are_read(tmp_path: Path) -> None:
+    row = make_row("a", ["m.1"], level="entity")
+    old = {**row, **row.pop("trace"), "schema_version": 2}
+    [read] = read_run(write_run(tmp_path, [old])).rows
+    assert (read.level, read.repair_queries) == ("entity", 3)
+
+
+def test_what_no_report_uses_may_be_anything(tmp_path: Path) -> None:
+    row = make_row("a", ["m.1"], beams="nonsense", unheard_of={"x": [1]})
+    assert len(read_run(write_run(tmp_path, [row])).rows) == 1
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ([], "has no rows"),
+        (['{"id": "a", "crps": []}'], r"line 1 is not a row of `kbqa eval`"),
+        (["nonsense"], "line 1: not JSON"),
+        ([json.dumps(make_row("a"))[:-9]], "line 1: not JSON"),
+        (
+            [json.dumps(make_row("a", schema_version=1))],
+            "schema_version 1, and this kbqa reads 2 and 3",
+        ),
+        ([json.dumps(make_row("a", schema_version=4))], "line 1 is a row of schema_version 4"),
+        ([json.dumps(make_row("a", stage=4))], "line 1 is not a row of .*: stage: "),
+        ([json.dumps(make_row("a", gold_shape={"hops": -1}))], "gold_shape"),
+        ([json.dumps(make_row("a"))] * 2, "line 2: a second row of question 'a'"),
+    ],
+    ids=[
+        "empty",
+        "beams",
+        "no JSON",
+        "a line that was being written",
+        "the version before",
+        "a later version",
+        "a stage that is no text",
+        "a shape that cannot be",
+        "a question twice",
+    ],
+)
+def test_a_file_that_is_not_a_run_is_refused(
+    tmp_path: Path, lines: list[str], message: str
+) -> None:
+    path = write_run(tmp_path, [])
+    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    with pytest.raises(InputError, match=message):
+        read_run(path)
+
+
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no file"):
+        read_run(tmp_path / "none.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("manifest", "message"),
+    [
+        (None, "not a run of `kbqa eval`: .*run.manifest.json is missing. The manifest must be"),
+        ("nonsense", "cannot be read"),
+        ("[]", "is not a JSON object"),
+        ('{"schema_version": 1, "n": 5}', "does not say whether entities were given"),
+    ],
+    ids=["missing", "no JSON", "a list", "of beams"],
+)
+def test_a_run_without_its_manifest_is_refused(
+    tmp_path: Path, manifest: str | None, message: str
+) -> None:
+    path = write_run(tmp_path, [make_row("a")])
+    beside = tmp_path / "run.manifest.json"
+    if manifest is None:
+        beside.unlink()
+    else:
+        beside.write_text(manifest, encoding="utf-8")
+    with pytest.raises(InputError, match=message):
+        read_run(path)
+
+
+def test_manifests_are_laid_flat() -> None:
+    manifest = {
+        "timeout_s": 5.0,
+        "beams_sha256": None,
+        "store": {"dumps": [{"name": "x"}], "versions": {"kbqa": "1"}},
+    }
+    assert flatten_manifest(manifest) == {
+        "timeout s": "5.0",
+        "store, dumps": "x",
+        "store, versions, kbqa": "1",
+    }
+
+
+def _line(id_: str, error: str | None = None) -> Row:
+    scores = dict.fromkeys(METRICS, 0.0)
+    return Row(
+        schema_version=3, id=id_, question="?", gold=(), answers=(), scores=scores, error=error
+    )
+
+
+def _write(path: Path, *rows: Row) -> Path:
+    with RowFile(path) as file:
+        for row in rows:
+            file.append(row)
+    return path
+
+
+def test_rows_are_added_at_the_end(tmp_path: Path) -> None:
+    path = _write(tmp_path / "run.jsonl", _line("é"))
+    _write(path, _line("b"))
+    first, second = path.read_text("utf-8").splitlines()
+    assert '"id": "é"' in first and '"id": "b"' in second
+
+
+def test_half_a_character_stays_what_it_is(tmp_path: Path) -> None:
+    path = _write(tmp_path / "run.jsonl", _line("\ud83d"))
+    assert json.loads(path.read_bytes())["id"] == "\ud83d"
+    assert take_over(path, read_row) == {"\ud83d": _line("\ud83d")}
+
+
+def test_rows_that_do_not_fit_leave_nothing_behind(tmp_path: Path) -> None:
+    path = _write(tmp_path / "run.jsonl", _line("a"))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with RowFile(path) as file:
+        # A limit on the size of files stands in for a full disk, on which a short row still fits.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 400, before[1]))
+        try:
+            for _ in range(2):
+                with pytest.raises(OutputError, match="cannot be written"):
+                    file.append(_line("long" * 100))
+            file.append(_line("b"))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert take_over(path, read_row) == {"a": _line("a"), "b": _line("b")}
+
+
+def test_what_failed_and_what_is_not_whole_goes(tmp_path: Path) -> None:
+    path = _write(tmp_path / "run.jsonl", _line("a"), _line("b", "broken"), _line("c"))
+    with path.open("a") as file:
+        file.write('{"id": "d", "err')
+    assert take_over(path, read_row) == {"a": _line("a"), "c": _line("c")}
+    assert take_over(path, read_row) == {"a": _line("a"), "c": _line("c")}
+    assert len(path.read_text().splitlines()) == 2
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_run_that_is_broken_in_the_middle_is_left_alone(tmp_path: Path) -> None:
+    path = _write(tmp_path / "run.jsonl", _line("a"))
+    path.write_text("nonsense\n" + path.read_text())
+    before = path.read_bytes()
+    with pytest.raises(InputError, match="line 1: not JSON"):
+        take_over(path, read_row)
+    assert path.read_bytes() == before
+
+
+def test_a_file_that_cannot_be_opened_is_told(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be written"):
+        RowFile(tmp_path / "none" / "run.jsonl")
+
+
+def _row(id_: str, **changes: object) -> Row:
+    return Row.model_validate(make_row(id_, ["m.1"], **changes))
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=50))
+def test_a_spread_lies_within_its_values(values: list[float]) -> None:
+    found = spread(values)
+    assert found is not None and found.n == len(values)
+    for value in (found.mean, found.median, found.p95):
+        assert min(values) - 1e-6 <= value <= max(values) + 1e-6
+    assert sum(value <= found.p95 for value in values) >= 0.95 * len(values)
+    assert found.p95 in values
+
+
+@pytest.mark.parametrize(
+    ("values", "p95"), [([7.0], 7.0), (list(range(1, 21)), 19), (list(range(1, 101)), 95)]
+)
+def test_95_percent_do_not_exceed_p95(values: list[float], p95: float) -> None:
+    found = spread(values)
+    assert found is not None and found.p95 == p95
+
+
+def test_costs_of_questions_are_summarised() -> None:
+    general = {"general": {"calls": 3, "cached_calls": 1}}
+    rows = [
+        _row("a", seconds={"link": 1.0, "generate": 2.0}, repair={"queries": 10}),
+        _row(
+            "b", calls=4, tokens=500, usage=general, seconds={"link": 3.0}, repair={"queries": 20}
+        ),
+        _row("c", seconds=None, usage={"general": {"calls": 0}}, repair={"queries": 30}),
+        Row.model_validate(make_failed_row("d")),
+    ]
+    costs = measure_costs(rows)
+    assert {name: (one.mean, one.n) for name, one in costs.items()} == {
+        "calls": (2.0, 3),
+        "general_calls": (1.0, 3),
+        "cached_calls": (0.5, 2),
+        "tokens": (pytest.approx(700 / 3), 3),
+        "queries of a repair": (20.0, 3),
+        "seconds": (3.0, 2),
+        "seconds of link": (2.0, 2),
+        "seconds of generate": (2.0, 1),
+    }
+    assert costs["calls"].total == 6
+
+
+def test_walking_takes_decisions_and_queries() -> None:
+    trace = {"decisions": 4, "queries": 20, "stop": "depth"}
+    costs = measure_costs([_row("a", trace=trace), _row("b", trace={**trace, "queries": "?"})])
+    assert (costs["decisions"].total, costs["queries"].total, costs["queries"].n) == (8, 20, 1)
+
+
+def test_cost_is_known_only_if_prices_are() -> None:
+    rows = [_row("a", cost_usd=0.002), _row("b", cost_usd=0.0), _row("c", cost_usd=None)]
+    assert cost_per_10_000(rows) == pytest.approx(10.0)
+    assert cost_per_10_000(rows[2:]) is None
+
+
+def test_a_run_whose_costs_are_unknown_has_none() -> None:
+    assert measure_costs([Row.model_validate(make_failed_row("a"))]) == {}

@@ -1,8 +1,0 @@
-from kbqa.engine.methods.router.settings import RouterSettings
-from kbqa.engine.methods.settings import describe_settings, read_settings
-
-
-def test_each_default_that_is_listed_can_be_set() -> None:
-    for setting in describe_settings(RouterSettings):
-        given = {setting.name: setting.default}
-        assert read_settings(RouterSettings, given, "router") == RouterSettings()

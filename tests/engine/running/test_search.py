@@ -1,0 +1,128 @@
+from collections.abc import Mapping
+
+import pytest
+
+from kbqa.engine.embedding.embedder import Embedder
+from kbqa.engine.graph_walk import Frontiers, RelationPath
+from kbqa.engine.running.run import is_reachable
+from kbqa.engine.running.search import (
+    Guide,
+    PathSearch,
+    ScoredPath,
+    SearchWidths,
+)
+from kbqa.kb.graph import Graph
+from kbqa.kb.schema import GraphSchema
+from kbqa.sparql.crp import Crp, Entity, Hop
+
+CURRENCY = (Hop("location.country.currency_used"),)
+BORDERS = (
+    Hop("location.location.adjoin_s"),
+    Hop("location.adjoining_relationship.adjoins"),
+)
+
+
+@pytest.fixture
+def search(demo: Graph, embedder: Embedder):
+    """Make the search for a question."""
+
+    def make(
+        question: str,
+        *steps: str,
+        widths: SearchWidths = SearchWidths(),  # noqa: B008 – it is frozen
+        asked: Mapping[str, float] | None = None,
+        hop_cost: float = 0.0,
+    ) -> PathSearch:
+        schema = GraphSchema(demo)
+        guide = Guide(question, steps or (question,), asked or {}, hop_cost)
+        return PathSearch(Frontiers(demo, schema), schema, embedder, guide, widths)
+
+    return make
+
+
+def is_border(hop: Hop) -> bool:
+    """Tell whether a hop leads from a country to its borders, by either name."""
+    return hop in (BORDERS[0], Hop(BORDERS[1].relation, inverse=True))
+
+
+def is_neighbour(path: tuple[Hop, ...]) -> bool:
+    return len(path) == 2 and is_border(path[0]) and path[1] == BORDERS[1]
+
+
+def hops(found: list[ScoredPath]) -> list[tuple[Hop, ...]]:
+    return [each.path.hops for each in found]
+
+
+def test_the_path_that_is_most_like_the_question_comes_first(search, kenya: Entity) -> None:
+    found = search("which currency is used?").extend([RelationPath(kenya)])
+    assert found[0].path == RelationPath(kenya, CURRENCY)
+    assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
+
+
+def test_mediators_are_passed_through(search, kenya: Entity) -> None:
+    found = hops(search("adjoining?").extend([RelationPath(kenya)]))
+    assert any(is_neighbour(path) for path in found)
+    assert all(len(path) == 2 for path in found if is_border(path[0]))
+    assert {len(path) for path in found} == {1, 2}
+
+
+def test_the_blueprint_brings_in_what_the_question_does_not_say(search, kenya: Entity) -> None:
+    narrow = SearchWidths(relations=1)
+    question = "how large is it?"
+    without = search(question, widths=narrow).extend([RelationPath(kenya)])
+    steps = (question, "currency used in the country")
+    with_steps = search(question, *steps, widths=narrow).extend([RelationPath(kenya)])
+    assert CURRENCY not in hops(without)
+    assert CURRENCY in hops(with_steps)
+
+
+def test_of_two_names_of_an_edge_one_is_a_candidate(search, kenya: Entity) -> None:
+    steps = search("currency")
+    names = [CURRENCY, (Hop("finance.currency.countries_used", inverse=True),)]
+    scored = steps.score([RelationPath(kenya, path) for path in names])
+    assert len(scored) == 2
+    assert steps.best(scored) == scored[:1]
+
+
+def test_every_path_exists_and_there_are_not_too_many(search, demo: Graph, kenya: Entity) -> None:
+    widths = SearchWidths(relations=3, candidates=7)
+    steps = search("which airports does the capital have?", widths=widths)
+    first = steps.best(steps.extend([RelationPath(kenya)]))
+    second = steps.best(steps.extend([each.path for each in first[:3]]))
+    assert 0 < len(first) <= 7
+    assert 0 < len(second) <= 7
+    for each in (*first, *second):
+        assert is_reachable(demo, Crp(kenya, each.path.hops, answer_language=None), 10)
+
+
+def test_nothing_leads_from_nowhere(search) -> None:
+    nowhere = RelationPath(Entity("Nowhere", "m.0nowhere"))
+    assert search("which currency?").extend([nowhere]) == []
+    assert search("which currency?").best([]) == []
+
+
+def test_known_paths_are_candidates_whatever_they_are_like(search, kenya: Entity) -> None:
+    steps = search("which currency is used?", widths=SearchWidths(candidates=3))
+    found = steps.extend([RelationPath(kenya)])
+    known = [RelationPath(kenya, CURRENCY), RelationPath(kenya, BORDERS)]
+    candidates = steps.best(found, known)
+    assert len(candidates) == 3
+    assert hops(candidates)[0] == CURRENCY
+    assert BORDERS in hops(candidates)
+
+
+def test_where_any_length_will_do_a_hop_has_its_price(search, kenya: Entity) -> None:
+    paths = [RelationPath(kenya, CURRENCY), RelationPath(kenya, BORDERS)]
+    free = {each.path: each.score for each in search("which currency?").score(paths)}
+    priced = search("which currency?", hop_cost=0.1).score(paths)
+    for each in priced:
+        assert each.score == pytest.approx(free[each.path] - 0.1 * len(each.path.hops))
+
+
+def test_what_words_asked_for_in_training_counts(search, kenya: Entity) -> None:
+    steps = search("dough?", asked={CURRENCY[0].relation: 0.5})
+    assert hops(steps.extend([RelationPath(kenya)]))[0] == CURRENCY
+
+
+def test_the_default_widths_are_the_papers() -> None:
+    assert SearchWidths() == SearchWidths(relations=4, candidates=10, beam=3)

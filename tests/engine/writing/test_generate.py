@@ -1,0 +1,160 @@
+"""Beams are written question by question, also where the graph fails for some."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kbqa.engine.questions.question_sets import Question
+from kbqa.engine.writing.generate import (
+    Candidate,
+    Request,
+    read_beams,
+    write_beams,
+    written_record,
+    written_text,
+)
+from kbqa.sparql.errors import AnsweringError, EndpointDown, GraphError, ModelError
+
+QUESTIONS = [Question(name, f"{name}?", (), ()) for name in ("a", "b", "c", "d", "e")]
+WRITTEN = [Candidate("Main Path:\n Kenya -[location , country , capital]-> ?x", -1.5, 9)]
+
+
+def _write(folder: Path, failing: dict[str, Exception], batch_size: int = 4) -> list[int]:
+    source, asked = folder / "questions.jsonl", []
+    source.write_text("{}")
+
+    def generate(requests: Sequence[Request]) -> list[list[Candidate]]:
+        asked.append(len(requests))
+        for request in requests:
+            if request.question in failing:
+                raise failing[request.question]
+        return [WRITTEN] * len(requests)
+
+    write_beams(
+        generate,
+        QUESTIONS,
+        folder / "beams.jsonl",
+        source=source,
+        settings={},
+        gold_entities=False,
+        batch_size=batch_size,
+    )
+    return asked
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    assert _write(tmp_path, {}) == [4, 1]
+    assert read_beams(tmp_path / "beams.jsonl") == {question.id: WRITTEN for question in QUESTIONS}
+
+
+def test_the_topics_of_a_walked_path_are_kept(tmp_path: Path) -> None:
+    source, output = tmp_path / "questions.jsonl", tmp_path / "beams.jsonl"
+    source.write_text("{}")
+    walked = [replace(candidate, topics=("m.019rg5", "g.1")) for candidate in WRITTEN]
+    write_beams(
+        lambda requests: [walked for _ in requests],
+        QUESTIONS[:1],
+        output,
+        source=source,
+        settings={},
+        gold_entities=True,
+        batch_size=4,
+    )
+    assert read_beams(output) == {"a": walked}
+
+
+def test_a_question_for_which_the_graph_fails_is_left_out_and_tried_again(tmp_path: Path) -> None:
+    failing = {"b?": GraphError("no result after 5 s")}
+    with pytest.raises(GraphError, match=r"1 of 5 questions.*the first is b: no result after 5 s"):
+        _write(tmp_path, failing)
+    assert set(read_beams(tmp_path / "beams.jsonl")) == {"a", "c", "d", "e"}
+    assert _write(tmp_path, {}) == [1]
+    assert len(read_beams(tmp_path / "beams.jsonl")) == 5
+
+
+def test_a_question_that_cannot_be_written_for_fails_alone(tmp_path: Path) -> None:
+    failing = {"b?": TypeError("not a text")}
+    with pytest.raises(AnsweringError, match=r"writing failed for 1 of 5 .*b: TypeError\('not"):
+        _write(tmp_path, failing)
+    assert set(read_beams(tmp_path / "beams.jsonl")) == {"a", "c", "d", "e"}
+
+
+def test_a_model_that_fails_ends_it(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="out of memory"):
+        _write(tmp_path, {"b?": ModelError("out of memory")})
+
+
+def test_half_a_surrogate_pair_is_replaced() -> None:
+    assert Request("\ud83d what is \U0001f600?").question == "? what is \U0001f600?"
+
+
+def test_a_graph_that_is_gone_ends_it(tmp_path: Path) -> None:
+    with pytest.raises(EndpointDown):
+        _write(tmp_path, {"e?": EndpointDown("gone")})
+    assert set(read_beams(tmp_path / "beams.jsonl")) == {"a", "b", "c", "d"}
+
+
+def test_beams_of_others_need_no_count_of_tokens(tmp_path: Path) -> None:
+    path = tmp_path / "beams.jsonl"
+    path.write_text('{"id": "a", "crps": [{"crp": "Kenya -> a.b", "logprob": -1}]}\n')
+    assert read_beams(path) == {"a": [Candidate("Kenya -> a.b", -1.0, 1)]}
+
+
+@pytest.mark.parametrize("logprob", ["-Infinity", "NaN", "Infinity", "-1e999"])
+def test_a_log_probability_that_is_no_number_is_written_as_json(
+    tmp_path: Path, logprob: str
+) -> None:
+    source, read, output = (tmp_path / name for name in ("q.jsonl", "a.jsonl", "b.jsonl"))
+    source.write_text("{}")
+    read.write_text(f'{{"id": "a", "crps": [{{"crp": "Kenya -> a.b", "logprob": {logprob}}}]}}\n')
+    [candidate] = read_beams(read)["a"]
+    assert candidate.logprob == -9999
+    write_beams(
+        lambda requests: [[replace(candidate, logprob=float(logprob))] for _ in requests],
+        QUESTIONS[:1],
+        output,
+        source=source,
+        settings={},
+        gold_entities=False,
+        batch_size=4,
+    )
+    assert '"logprob": -9999.0' in output.read_text()
+
+
+THEIRS = "Main Path:\n Jamaica -[location , country , capital]-> ?x"
+OURS = "Jamaica -> location.country.capital"
+
+
+@pytest.mark.parametrize(
+    ("text", "crp"),
+    [(THEIRS, OURS), (f"{THEIRS}\nand so on", OURS), ("nonsense", None), ("", None)],
+    ids=["whole", "in part", "not at all", "empty"],
+)
+def test_a_text_is_kept_beside_what_can_be_read_of_it(text: str, crp: str | None) -> None:
+    record = written_record(text)
+    assert record == {"crp": crp, "routerkgqa": text}
+    assert written_text(record) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "theirs"),
+    [(OURS, THEIRS), (f"{OURS}\n?x no -> people.person.gender", None)],
+    ids=["both can say it", "more than theirs can say"],
+)
+def test_a_text_in_our_form_is_kept_as_it_is(text: str, theirs: str | None) -> None:
+    assert written_record(text) == {"crp": text, "routerkgqa": theirs}
+
+
+@pytest.mark.parametrize(
+    "record", [{"crp": OURS}, {"crp": OURS, "routerkgqa": None}], ids=["absent", "not sayable"]
+)
+def test_our_form_serves_where_the_other_is_missing(record: dict[str, str | None]) -> None:
+    assert written_text(record) == OURS
+
+
+@pytest.mark.parametrize("record", [{}, {"crp": None, "routerkgqa": None}, {"crp": 7}])
+def test_a_record_without_a_text_is_none(record: dict[str, object]) -> None:
+    with pytest.raises(TypeError, match="neither routerkgqa nor crp"):
+        written_text(record)

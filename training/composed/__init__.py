@@ -1,1 +1,0 @@
-"""New training questions, composed of questions and facts of a graph."""

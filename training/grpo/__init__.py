@@ -1,0 +1,1 @@
+"""GRPO, by which the writer is tuned on its own answers."""

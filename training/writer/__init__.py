@@ -1,1 +1,0 @@
-"""Training the model that writes paths."""

@@ -1,1 +1,0 @@
-"""Training the writer by reward from the graph, with GRPO."""
