@@ -3,7 +3,7 @@
 Only errors and options that concern every subcommand are handled here. Exit codes: 0 done, 1
 failed, 2 used wrongly, 130 interrupted, 143 stopped by SIGTERM.
 
-Settings from outside the command line: `kbqa.toml`, and KBQA_ variables.
+Settings also come from `kbqa.toml` and from KBQA_ variables:
 
     store = "/data/freebase"     # every command that has --store
 

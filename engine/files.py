@@ -1,16 +1,12 @@
-"""Read JSON files that may not be what they should.
+"""Files of the engine: JSON, JSON Lines, manifests, and a cache of what was computed from texts.
 
-Read JSON Lines files, and repair one whose writer was killed.
+JSON files may not be what they should, and the writer of JSON Lines may have been killed: both are
+checked, and the latter repaired.
 
-Manifests: what made a file of rows, written next to it, so that only the same run resumes it.
+A manifest says what made a file of rows, so that only the same run resumes it. That of
+``run.jsonl`` is ``run.manifest.json``. It names the code and the machine.
 
-The manifest of ``run.jsonl`` is ``run.manifest.json``.
-
-The code and the machine that made a result, for manifests.
-
-Cache on disk what was computed from texts: their vectors, the CRPs of queries.
-
-The file is SQLite, because several processes add texts at once; if a file were rewritten and
+The cache is SQLite, because several processes add texts at once; if a file were rewritten and
 renamed, only the last writer's texts would remain. Texts are read when they are needed, so opening
 takes no time. A broken cache only costs time, so no method raises: unreadable values are computed
 again.

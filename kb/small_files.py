@@ -1,13 +1,11 @@
-"""Write files so that a crash of the machine leaves the old content or the new, never half.
+"""Small files of a store, and other people's texts in what is shown.
 
-Make other people's texts, such as names in a graph, safe to show anywhere.
+Files are written so that a crash of the machine leaves the old content or the new, never half. The
+SQLite files of a store are only read here.
 
-A control character can move a terminal's cursor, change its title or forge what it shows. A
-bidirectional one turns around what follows it. The rest is for HTML, SVG and prompts.
-
-Read the SQLite files that belong to a store; nothing is written through here.
-
-Write the rows of a query for a notebook.
+A text from a graph is made safe before it is shown: a control character can move a terminal's
+cursor, change its title or forge what it shows, and a bidirectional one turns around what follows
+it. The rest is for HTML, SVG and prompts.
 """
 
 import json

@@ -1,10 +1,7 @@
-"""Command-line options that several commands share: the small model, and the questions.
+"""Options that several commands share, and the command `kbqa methods`.
 
-Command-line options that choose the general model, and what it may cost.
-
-Options of the commands that write a row for each question of a set, and their progress.
-
-The option `--method` with its settings, and the command `kbqa methods`, which lists them.
+They choose the small model, the general model and what it may cost, the method with its settings,
+the questions, and how a row for each question is written.
 """
 
 import functools

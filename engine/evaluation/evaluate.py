@@ -2,7 +2,8 @@
 
 A question that fails becomes a row with its error, and the run goes on. Rows are written as they
 come, so that an interrupted run can be resumed, which also asks again what failed. A manifest next
-to them records what made them.
+to them records what made them: its `settings` decide the rows, and a run is only resumed with the
+same; its `notes` are worth knowing and may differ, such as where files are.
 
 Any number of threads answer; only one asks the small model, for questions in batches. Batches
 depend only on the question file, because log-probabilities depend on what is written together. On
@@ -11,14 +12,7 @@ resume, a batch with a missing row is written again as a whole.
 A method may limit the calls of the general model over a run. They are spent in the order of the
 questions (`kbqa.engine.chat.model`).
 
-Add up a run's rows as they come, to show its progress.
-
-What the manifest of a run says of its questions, graph, models, candidates and method.
-
-`settings` decide the rows: a run is only resumed with the same. `notes` are worth knowing and may
-differ, such as where files are.
-
-Write a run's answers in the form that a benchmark's official script reads.
+The answers can also be written in the form that a benchmark's official script reads:
 
 - WebQSP's ``eval.py``: a list of ``{"QuestionId", "Answers": [mid or value, …]}``. Questions that
   failed are left out, since the script takes an empty list for a precision of 1.

@@ -1,15 +1,8 @@
-"""The row of a question in a run: its answers, their scores, and what they cost.
+"""The rows of a run: what was answered to each question, how it scores, and what it cost.
 
-`Row` is what `kbqa eval` writes (`kbqa.engine.evaluation.rows`) and what reports read.
-Any method's answers fit: what only one method knows is in its trace.
-
-Make the row of a question from what a method answered, or from its failure.
-
-The file of a run's rows: each is in it whole or not at all, however the run ends.
-
-Summarise what a run took: calls, tokens, queries, seconds and money.
-
-Read a run that `kbqa eval` wrote: its rows, and the manifest next to them.
+`Row` is what `kbqa eval` writes and what reports read. Any method's answers fit: what only one
+method knows is in its trace. Each row is in the file whole or not at all, however the run ends. A
+run is its rows and the manifest next to them.
 """
 
 import json

@@ -1,24 +1,16 @@
-"""The settings of RouterKGQA.
-
-Make RouterKGQA from its settings, which are checked against each other.
-
-RouterKGQA: a small model writes paths, the graph runs them, a general model repairs.
+"""RouterKGQA: a small model writes paths, the graph runs them, a general model repairs.
 
 Its stages are the paper's: 1, candidates are written (`Generator`), grounded and looked up in the
 graph; 2, a question whose candidates will not do is repaired (`Repairer`); 3, the path is run and,
-if nothing satisfies all of it, relaxed.
+if nothing satisfies all of it, relaxed. The search of the graph and the judge between them are
+ours.
+
+Two policies decide which questions are repaired. By reachability, the paper's: no path that was
+written exists in the graph; all of them are tried before anything is paid for. By confidence, ours:
+the answers are not sure enough (`kbqa.engine.running.confidence`), as a path that exists may still
+be the wrong one.
 
 Source: RouterKGQA §3.
-
-What RouterKGQA did for a question: its candidates, which of them answered, and the repair.
-
-Decide which questions are repaired, and have it done.
-
-Two policies. By reachability, the paper's: no path that was written exists in the graph; all of
-them are tried before anything is paid for. By confidence, ours: the answers are not sure enough
-(`kbqa.engine.running.confidence`), as a path that exists may still be the wrong one.
-
-Source: RouterKGQA §3.2 and §3.3.
 """
 
 import logging

@@ -1,44 +1,27 @@
 """More candidates for a question: paths that a search of the graph finds, beside the written ones.
 
 The model writes what it has seen in training. The search reads the graph, and so it also finds
-relations that the model does not know. Each path that it finds is a candidate twice: with the
-constraints of the best written path, as far as they fit (`carry`), and without any. And the first
-paths of both kinds are candidates with one more condition, if the question names an entity or a
-value that they pass over (`narrow`), and with an order or a comparison, if it asks for one
-(`measure`). What was written already is left out, by meaning.
+relations that the model does not know. What was written already is left out, by meaning. Each path
+that is found is a candidate twice: with the constraints of the best written path, and without any.
+The first paths of both kinds are candidates with one more condition as well.
 
-Prior art: RnG-KBQA (Ye et al. 2022) and TIARA (Shu et al. 2022) also join enumerated with written
-paths, but they enumerate first, and write once.
+- **Carry.** A constraint's position means nothing on another path: the node that it means is the
+  one that has its relation. So a constraint goes where the graph has its first relation, if
+  possible as far from the answer as before. One whose relation fits no node is dropped and
+  reported. RouterKGQA §3.3 replaces only the main path; its code keeps the constraints as they are,
+  whatever their variables then mean.
+- **Narrow.** Of *films with Adam Sandler that feature the song Hallo Hallo* a path may list all his
+  films. So where the question names an entity, a number, a date or a code of which a path says
+  nothing, the graph is asked how nodes of the path are related to it. Each such relation is a
+  condition.
+- **Measure.** Of *the EU country with the smallest army* a path may list all members, or order them
+  by their area. So where a question asks for an end of an order or compares with a value
+  (`kbqa.engine.questions.operators`), the graph says which numbers and dates the path's answers
+  have, and those whose relations are most like the question are tried.
 
-Move the constraints of a failed path to the path that replaces it.
-
-A constraint's position means nothing on another path: the node that it means is the one that has
-its relation. So a constraint goes where the graph has its first relation, if possible as far from
-the answer as before. A constraint whose relation fits no node of the new path is dropped and
-reported.
-
-Source: RouterKGQA §3.3 replaces only the main path; its code keeps the constraints as they are,
-whatever their variables then mean.
-
-Add to a path what it passes over: an entity or a value that the question names.
-
-A written path may miss a condition. Of *films with Adam Sandler that feature the song Hallo Hallo*
-it then lists all his films. So where the question names an entity of which a path says nothing, or
-a number, a date or a code, the graph is asked how nodes of the path are related to it. Each such
-relation is a condition, and the path with it is one more candidate.
-
-Source: Yih et al. 2015, STAGG, §3.2.3, which adds constraints to the nodes of a chain like this.
-
-Add to a path what the question measures: an order, or a value to compare with.
-
-A written path may lack it, or measure by a relation that the graph does not have there. Of *the EU
-country with the smallest army* it then lists all members, or orders them by their area. So where a
-question asks for an end of an order or compares with a value (`kbqa.engine.questions.operators`),
-the graph says which numbers and dates the path's answers have. Those whose relations are most like
-the question are tried, each as one more candidate.
-
-Source: Yih et al. 2015, STAGG, §3.2.3, which adds an order to a chain like this; Bao et al. 2016,
-MulCG, which adds comparisons as well.
+Source: Yih et al. 2015, STAGG, §3.2.3, adds constraints and an order to the nodes of a chain like
+this; Bao et al. 2016, MulCG, adds comparisons as well. RnG-KBQA (Ye et al. 2022) and TIARA (Shu et
+al. 2022) also join enumerated with written paths, but they enumerate first, and write once.
 """
 
 from collections import defaultdict

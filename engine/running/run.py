@@ -1,28 +1,9 @@
-"""Run candidate paths on the graph and choose the one that answers.
+"""Run candidate paths on the graph, read what they say, and choose the one that answers.
 
 A candidate's readings are tried in the grounder's order. The first whose main path exists and whose
 whole query has answers counts. If none has, its first reachable reading is relaxed step by step. If
 no candidate answers even so, the unreachable ones are described by where they break. A query that
 fails costs its candidate, not the question; only a graph that is gone ends it.
-
-`kbqa.engine.running.run` says how counts and yes/no questions are read. These, and comparisons
-of named entities, are not relaxed. If nothing satisfies such a path, but its main path exists, it
-may still say 0 or no. That answers only if no candidate has more to show.
-
-The policy decides which candidate answers. With a confidence model every candidate is run, and the
-one whose answers are likeliest to be right wins; among its answers, those that other candidates
-lead to as well are surer, and come first. Without one, candidates are trusted in their order.
-``full-first``, as in the paper's code: the first that answers in full wins, and only if none does
-are they relaxed, one after the other. ``beam-first``: a better candidate that must be relaxed wins
-over a worse one that answers in full.
-
-With the graph's schema, candidates that cannot answer the question, whatever they find, are left
-out (`find_objection`), and no step over a mediator leads back (`PathRunner`). Neither is the
-paper's.
-
-Source: RouterKGQA §3.2 (reachability) and §3.4 (execution).
-
-Run one grounded path and read what it says: answers, a count, or yes or no.
 
 The graph holds what is known, not what is false, so what is missing is read with care:
 
@@ -32,32 +13,29 @@ The graph holds what is known, not what is false, so what is missing is read wit
   Without any, nothing is known, and the path has no answer. "Is Lima the capital of Kenya" is
   answered no because the graph has another capital of Kenya.
 - If nothing satisfies a path that counts, or one that asks only whether there is anything, its main
-  path decides. If that exists, the answer is 0 or no: the graph knows the neighbours of Kenya, and
-  none of them uses the euro. If it does not exist, there is no answer: where the graph has no moons
-  of Venus, it may just not know them.
-- A comparison of named entities needs a value of each of them.
-- Where the schema says which nodes are mediators, no step over one leads back to where it came
-  from: a country is not among its own neighbours, and "which countries border both Italy and
-  Austria" does not list Austria.
+  path decides. If that exists, the answer is 0 or no, unless another candidate has more to show:
+  the graph knows the neighbours of Kenya, and none of them uses the euro. If it does not exist,
+  there is no answer: where the graph has no moons of Venus, it may just not know them.
+- A comparison of named entities needs a value of each of them. It is not relaxed, nor are counts
+  and yes/no questions.
 
-Source: beyond RouterKGQA, whose paths only list answers.
+The policy decides which candidate answers. With a confidence model every candidate is run, and the
+one whose answers are likeliest to be right wins; among its answers, those that other candidates
+lead to as well are surer, and come first. Without one, candidates are trusted in their order.
+``full-first``, as in the paper's code: the first that answers in full wins, and only if none does
+are they relaxed, one after the other. ``beam-first``: a better candidate that must be relaxed wins
+over a worse one that answers in full.
 
-Check whether a CRP's main path exists in the graph and, if not, at which hop it breaks.
+With the graph's schema, candidates that cannot answer the question, whatever they find, are left
+out (`find_objection`), and no step over a mediator leads back to where it came from: "which
+countries border both Italy and Austria" does not list Austria.
 
-Source: RouterKGQA §3.2, "Reachability verification".
+A query of a hub begins at the constraint that the fewest nodes can satisfy (`choose_start`), since
+Oxigraph keeps no statistics and begins with what is written first. A path that a person wrote is
+taken at its word: nothing that the question is about stands in for its names.
 
-Choose where a query's execution begins, by how many neighbours its entities have.
-
-Oxigraph keeps no statistics. Of two patterns that each name an entity it begins with the first one
-written, though a type may have a million entities and a film director twenty films. It follows a
-constraint of several hops away from the answers, though a country contains more places than an
-airline has airports. So a CRP whose topic is a hub, or that has such constraints, begins at the
-constraint that the fewest nodes can satisfy.
-
-Run a path that a person wrote, whatever the engine's method is, with its proof.
-
-The path is grounded, run and relaxed as a candidate of the small model is, but it is taken at its
-word: its names are looked up, and nothing that the question is about stands in for them.
+Source: RouterKGQA §3.2 (reachability) and §3.4 (execution). Its paths only list answers: counts,
+yes and no, the schema's part and the start of queries are ours.
 """
 
 import time

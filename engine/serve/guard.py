@@ -8,8 +8,9 @@ Pure ASGI: it sees every request, those to mounted applications too, and hides n
   are told (`Visit.is_foreign`) so that they ask nothing by themselves.
 - What a request asks for decides, not its address alone: TEXT2SPARQL at ``/`` is no page.
 - Bodies are read here, whole, within limits of size and time.
+- Each client has a bucket of requests, which fills again as time passes.
 
-API keys: a file of names, SHA-256 sums and rates; the keys themselves are nowhere.
+API keys are in a file of names, SHA-256 sums and rates; the keys themselves are nowhere:
 
     [alice]
     sha256 = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b"
@@ -19,9 +20,7 @@ A new key, and its sum:
 
     openssl rand -hex 32 | tee key | tr -d '\n' | sha256sum
 
-Limit how many requests each client may send: a bucket of tokens that fills by and by.
-
-Metrics for Prometheus, in a registry of the server's own.
+What is let in and what is refused is counted for Prometheus, in a registry of the server's own.
 """
 
 import asyncio

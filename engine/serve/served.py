@@ -1,16 +1,9 @@
-"""The answer to a question as the server gives it: the engine's record, and how it was served.
+"""An answer as the server gives it: the engine's record, and how it was served.
 
-The answers that were given last, so that a server repeats itself.
-
-What else decides an answer, such as the graph and the model, does not change while a server runs.
-
-What the service tells whoever counts and measures it.
-
-How fast the server answers, as measured, so that it can say how long to wait.
-
-Threads for one kind of blocking work, so that no kind can starve another.
-
-How the service answers.
+Beside it what serving needs: the settings of the service, its last answers, so that it repeats
+itself (what else decides an answer, such as the graph and the model, does not change while a server
+runs), how fast it answers, so that it can say how long to wait, threads for one kind of blocking
+work each, so that no kind can starve another, and what it tells whoever counts.
 """
 
 import asyncio
