@@ -1,9 +1,4 @@
-"""The command `kbqa eval`.
-
-The commands `kbqa report` and `kbqa compare`.
-
-The command `kbqa retrieve`.
-"""
+"""The commands `kbqa eval`, `kbqa report` and `kbqa compare`."""
 
 import json
 from collections.abc import Sequence

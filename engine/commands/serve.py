@@ -1,10 +1,6 @@
-"""The command `kbqa mcp`.
+"""The commands `kbqa serve` and `kbqa mcp`, and what `kbqa ask --via URL` asks instead of a model.
 
-The command `kbqa serve`.
-
-Ask a running `kbqa serve` instead of loading a model: `kbqa ask --via URL`.
-
-The server renders the answer as lines without knowing the terminal, which colours and wraps them
+That server renders the answer as lines without knowing the terminal, which colours and wraps them
 here. It keeps to itself where its graph lies.
 """
 

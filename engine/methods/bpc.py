@@ -1,6 +1,4 @@
-"""Make Bounded Path Context from its settings.
-
-Bounded Path Context: beam search in which each decision sees only the last K hops of its path.
+"""Bounded Path Context: beam search in which each decision sees only the last K hops of its path.
 
 In each hop every open walk asks once which relations to follow from where it stands. All prompts of
 a hop are sent together. Nothing scores walks: the first ones stay if there are too many. At the end
@@ -19,8 +17,6 @@ What a language model is asked by Bounded Path Context, in our words.
 The prompt for relations is the same for every length of the history but for the history itself.
 
 Source: Bounded Path Context, §3 and appendix A, for what is asked.
-
-The settings of Bounded Path Context.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,4 @@
-"""Make KnowPath from its settings.
-
-KnowPath: the model's own inference paths guide its exploration of the graph.
+"""KnowPath: the model's own inference paths guide its exploration of the graph.
 
 First the model answers from memory and gives the path that it reasons along: a hint for what
 follows. Then each round lengthens the walks of each topic's subgraph by a hop: relations are chosen
@@ -21,8 +19,6 @@ Source: KnowPath, §2 and appendices A, B, F and G.
 KnowPath's exploration: each round lengthens the walks of each topic's subgraph by a hop.
 
 Source: KnowPath §2.3 and appendix A, algorithm 1.
-
-The settings of KnowPath.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

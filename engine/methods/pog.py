@@ -1,6 +1,4 @@
-"""Make Plan-on-Graph from its settings.
-
-Plan-on-Graph: a language model plans, walks with any width, remembers, and turns back.
+"""Plan-on-Graph: a language model plans, walks with any width, remembers, and turns back.
 
 First the question is broken into sub-objectives. In each hop every entity of the frontier asks once
 which relations to follow, as few as possible, and every relation that leads to several entities
@@ -30,8 +28,6 @@ What Plan-on-Graph keeps in mind for one question: the plan, the memory, and whe
 Only a language model plans, remembers, judges and turns back; for others these steps cost nothing.
 
 Source: Plan-on-Graph (Chen et al. 2024), §3.1, §3.3 and §3.4.
-
-The settings of Plan-on-Graph.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,6 +1,4 @@
-"""The settings of the methods that retrieve.
-
-What a language model is asked when it reads triples, in our words.
+"""What a language model is asked when it reads triples, in our words.
 
 Source: the form of SubgraphRAG's prompt and of Path Pooling's (appendix A.4): one example, triples
 or paths, the question, and answers on lines that begin with ``ans:``.

@@ -1,6 +1,4 @@
-"""Make Think-on-Graph from its settings.
-
-Think-on-Graph: a beam search in which a language model scores relations, then entities.
+"""Think-on-Graph: a beam search in which a language model scores relations, then entities.
 
 In each hop every entity of the frontier asks once which relations to follow, in both directions,
 with a score each; every chosen relation that leads to several entities asks for their scores. The
@@ -29,8 +27,6 @@ Source: Think-on-Graph (Sun et al. 2024), §2, and its released code; ToG-R is `
 What a language model is asked by Think-on-Graph, in our words, and how it scores entities.
 
 Source: Think-on-Graph, §2 and its appendix of prompts, for what is asked; without its examples.
-
-The settings of Think-on-Graph.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,4 @@
-"""Make TRACE from its settings.
-
-TRACE: trajectories of relations are followed, ended ones teach the next, the best is run.
+"""TRACE: trajectories of relations are followed, ended ones teach the next, the best is run.
 
 The search (`search.py`) follows trajectories; the priors (`priors.py`) hold what those that ended
 teach; the answer (`answering.py`) is what the path of the most relevant one leads to, run as a

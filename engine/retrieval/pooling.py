@@ -18,8 +18,6 @@ have several shortest paths. Here the order is length, triples, score and key: o
 those with the fewest triples, of these the one with the highest sum of scores, and of equal ones
 the first by the heads and tails on its way. Lengths and sums are compared without rounding, so that
 the order of the triples never decides.
-
-The settings of path pooling.
 """
 
 from collections import defaultdict
