@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from kbqa.engine.chat.model import Usage
 from kbqa.engine.display.notebook import ORIGIN_NOTES, as_html, in_one_line
-from kbqa.engine.linking.linker import LinkedEntity
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema import LiteralForms, read_literal_forms
 from kbqa.sparql.dialect import prefix_query
@@ -22,6 +21,8 @@ from kbqa.sparql.terms import LiteralTerm, Term, is_mid
 
 if TYPE_CHECKING:
     import polars
+
+    from kbqa.engine.linking.linker import LinkedEntity
 
 
 Origin = Literal["graph", "named", "text"]
@@ -175,7 +176,7 @@ class Answer:
     question: str
     answers: tuple[AnswerEntity, ...]
     trace: Trace
-    linked: tuple[LinkedEntity, ...] = ()
+    linked: "tuple[LinkedEntity, ...]" = ()
     confidence: float | None = None
     sparql: str | None = None
     evidence: tuple[EvidenceTriple, ...] = ()

@@ -10,7 +10,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, Self, TypeAlias
 
 from kbqa.kb.small_files import table_html
-from kbqa.sparql.dialect import check_read_only, repair_query
 from kbqa.sparql.errors import QueryRefused, QuerySyntaxError
 from kbqa.sparql.terms import LiteralTerm, Term
 
@@ -243,6 +242,8 @@ def prepare_query(text: str, form: Literal["select", "ask"]) -> str:
         QuerySyntaxError: The text does not begin like a query.
         QueryRefused: It is of another form, an update, or uses SERVICE or FROM.
     """
+    from kbqa.sparql.dialect import check_read_only, repair_query
+
     found = check_read_only(text)
     if found != form:
         raise QueryRefused(f"expected a {form.upper()} query, got {found.upper()}")

@@ -18,9 +18,6 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
-
-import platformdirs
 
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, RESULT_BYTES, Graph
 from kbqa.kb.layout import SCHEMA_VERSION, StoreLayout
@@ -84,6 +81,8 @@ def cache_directory() -> Path:
     A writer writes to a temporary name and renames it, and the name depends on everything that can
     change the content.
     """
+    import platformdirs
+
     configured = os.environ.get("KBQA_CACHE")
     return Path(configured) if configured else Path(platformdirs.user_cache_dir("kbqa"))
 
@@ -97,6 +96,8 @@ def building_folder(directory: Path) -> Iterator[Path]:
     Raises:
         OSError: It cannot be written.
     """
+    from tempfile import TemporaryDirectory
+
     directory.parent.mkdir(parents=True, exist_ok=True)
     for other in directory.parent.glob(f"{directory.name}.*"):
         if _is_left_over(other):

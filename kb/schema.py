@@ -20,19 +20,20 @@ import json
 import re
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from decimal import Decimal
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
 from kbqa.kb.layout import SCHEMA_VERSION
-from kbqa.sparql.crp import Hop
 from kbqa.sparql.errors import GraphError, StoreError
 from kbqa.sparql.terms import LiteralTerm, iri, is_well_formed, sparql_term
-from kbqa.sparql.values import equal_literals
+
+if TYPE_CHECKING:
+    from kbqa.sparql.crp import Hop
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,23 +237,23 @@ class GraphSchema:
                 self._schema = self._builder.build()
             return self._schema
 
-    def leads_to_mediator(self, hop: Hop) -> bool:
+    def leads_to_mediator(self, hop: "Hop") -> bool:
         """Return whether a hop ends at mediators, entities that tie others together."""
         end = self.end(hop)
         return end is not None and self.of([hop.relation]).is_mediator(end)
 
-    def start(self, hop: Hop) -> str | None:
+    def start(self, hop: "Hop") -> str | None:
         """Return the type of the nodes that a hop leaves; None if the graph does not say."""
-        return self.end(Hop(hop.relation, not hop.inverse))
+        return self.end(replace(hop, inverse=not hop.inverse))
 
-    def end(self, hop: Hop) -> str | None:
+    def end(self, hop: "Hop") -> str | None:
         """Return the type of the nodes that a hop leads to; None if the graph does not say."""
         stated = self.of([hop.relation]).property(hop.relation)
         if stated is None:
             return None
         return stated.domain if hop.inverse else stated.expected_type
 
-    def canonical(self, hops: Iterable[Hop]) -> tuple[Hop, ...]:
+    def canonical(self, hops: "Iterable[Hop]") -> "tuple[Hop, ...]":
         """Choose always the same one of a hop's two names: a relation, or its reverse backwards.
 
         The dump holds both relations of a pair, so both lead to the same entities.
@@ -270,11 +271,15 @@ class GraphSchema:
                 self._builder.add(str(subject[0]), predicate, text)
 
 
-def _canonical(schema: Schema, hop: Hop) -> Hop:
+def _canonical(schema: Schema, hop: "Hop") -> "Hop":
     stated = schema.property(hop.relation)
     if stated is None or stated.reverse is None:
         return hop
-    return min(hop, Hop(stated.reverse, not hop.inverse), key=lambda each: each.relation)
+    return min(
+        hop,
+        replace(hop, relation=stated.reverse, inverse=not hop.inverse),
+        key=lambda each: each.relation,
+    )
 
 
 def _query(relations: list[str]) -> str:
@@ -356,6 +361,8 @@ def _present_resources(
 
 
 def _spellings(text: str) -> Iterator[LiteralTerm]:
+    from kbqa.sparql.values import equal_literals
+
     for literal in (*equal_literals(LiteralTerm(text)), LiteralTerm(text, language="en")):
         if is_well_formed(literal):
             yield literal

@@ -1,11 +1,12 @@
 """The language of reasoning paths, and everything about SPARQL that is pure text.
 
 crp.py      what a constraint-aware reasoning path (CRP) is
-forms/      its text forms, read and written, and its description in English
-compiler/   CRP → SPARQL
+forms.py    its text forms, read and written;  english.py   its description in English
+compile.py  CRP → SPARQL;  values.py   comparisons that every engine answers alike
 convert/    SPARQL → CRP
 relax.py    a CRP's constraints, dropped step by step
-queries/    the SPARQL of others: repaired, checked, limited;  and the queries that explore a graph
+dialect.py  the SPARQL of others: repaired, checked, limited
+templates.py   the queries that explore a graph
 terms.py    ids and literals;  errors.py   the one tree of errors
 
 Names are imported when they are first used: commands and completion import `errors` alone.

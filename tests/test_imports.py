@@ -35,7 +35,6 @@ ENGINE_ROOMS = [
     "embedding",
     "display",
     "answer",
-    "bounded_graph",
     "asked",
     "retrieval",
     "deciding",
@@ -56,10 +55,14 @@ SERVERS = {"fastapi", "jinja2", "mcp", "prometheus_client", "starlette", "uvicor
 HEAVY = SERVERS | {
     "SPARQLWrapper",
     "matplotlib",
+    "numpy",
     "openai",
     "peft",
     "rdflib",
+    "safetensors",
+    "scipy",
     "sentence_transformers",
+    "tokenizers",
     "torch",
     "transformers",
     "vllm",
@@ -96,10 +99,10 @@ TWICE = {
 """Classes that share a name, and how many do. No name is added."""
 
 LIMITS = {
-    "product files": 202,
-    "product lines": 65_000,
-    "lines of docstrings, per cent": 22.0,
-    "product files with one importer": 34,
+    "product files": 201,
+    "product lines": 64_900,
+    "lines of docstrings, per cent": 21.8,
+    "product files with one importer": 33,
     "most files that name a kind of constraint": 18,
     "tools lines": 16_500,
 }

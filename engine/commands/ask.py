@@ -37,7 +37,6 @@ from kbqa.engine.commands.options import (
     removed_option,
 )
 from kbqa.engine.commands.screen import print_lines, render_text, standard_output, waiting
-from kbqa.engine.linking.ground import name_topics
 from kbqa.engine.signals import Stopped
 from kbqa.engine.writing.model_choice import ModelChoice
 from kbqa.kb.commands.options import (
@@ -254,6 +253,8 @@ class Prompt:
         deadline_s: float | None,
         as_json: bool,
     ) -> None:
+        from kbqa.engine.linking.ground import name_topics
+
         self._engine, self._deadline_s, self._as_json = engine, deadline_s, as_json
         self._topics = name_topics(engine.resources.graph, topics)
         self._last_topics: list[Entity] = []
@@ -346,6 +347,8 @@ class Prompt:
             self._topics = [self._find_topic(text)]
 
     def _find_topic(self, text: str) -> Entity:
+        from kbqa.engine.linking.ground import name_topics
+
         if text.isdecimal() and 1 <= int(text) <= len(self._last_topics):
             return self._last_topics[int(text) - 1]
         if is_mid(text):

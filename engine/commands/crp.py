@@ -1,14 +1,12 @@
 """The commands `kbqa crp …`: tools for reasoning paths, JSON Lines in and out.
 
-Run given CRPs on a graph, without a model.
+Each takes a row and answers with one. If something is wrong with a row, that is the error of its
+answer, and the next row is answered. Tools that read a CRP accept both text forms; parts that could
+not be read are in `problems`.
 
-Grounding, linking and relaxation are those of `kbqa eval`. If all entities of a row's CRPs are
-given by their mids, its question is not linked.
-
-Tools for CRPs in JSON Lines: each takes a row and answers with one.
-
-If something is wrong with a row, that is the error of its answer, and the next row is answered.
-Tools that read a CRP accept both text forms; parts that could not be read are in `problems`.
+`kbqa crp run` runs given CRPs on a graph, without a model. Grounding, linking and relaxation are
+those of `kbqa eval`. If all entities of a row's CRPs are given by their mids, its question is not
+linked.
 """
 
 import gzip
@@ -17,7 +15,7 @@ import logging
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,19 +23,25 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from kbqa.engine.answer import term_text
+from kbqa.engine.asked import Clock
 from kbqa.engine.commands.options import check_output, model_options, questions_option
-from kbqa.engine.linking.linker import Linker
-from kbqa.engine.writing.generate import Candidate
+from kbqa.engine.writing.generate import Candidate, written_text
 from kbqa.engine.writing.model_choice import ModelChoice
 from kbqa.kb.commands.options import GraphChoice, graph_options, print_json
+from kbqa.kb.graph import Graph
+from kbqa.kb.names.search import Names
 from kbqa.sparql.compile import compile_crp
 from kbqa.sparql.convert.from_sparql import crp_from_sparql
-from kbqa.sparql.english import describe_crp
-from kbqa.sparql.errors import InputError, KbqaError
+from kbqa.sparql.crp import Entity
+from kbqa.sparql.english import describe_crp, describe_dropped
+from kbqa.sparql.errors import CrpSyntaxError, InputError, KbqaError
 from kbqa.sparql.forms import read_crp, render_crp
 
 if TYPE_CHECKING:
     from kbqa.engine.engine import Engine
+    from kbqa.engine.linking.linker import LinkedEntity, Linker
+    from kbqa.engine.running.confidence import Execution, Tried
     from kbqa.engine.writing.generate import Candidate, Request
 
 
@@ -110,8 +114,8 @@ def run(file: Path, graph: GraphChoice, gold_entities: bool, no_relax: bool) -> 
     the path that answered, "level" how far it was relaxed, "dropped" what was dropped. Names are
     looked up in the graph, and in the row's "question" if it has one.
     """
-    from kbqa.engine.commands.crp_run import CrpRunner
     from kbqa.engine.commands.options import check_answers
+    from kbqa.engine.linking.linker import Linker
     from kbqa.kb.names.search import open_names
 
     with closing(graph.open()) as opened, closing(open_names(opened, graph.timeout_s)) as names:
@@ -299,3 +303,120 @@ def _show(row: Row, answered: dict[str, object]) -> None:
 CONVERT = RowTool({"crp": None, "sparql": None}, _convert)
 COMPILE = RowTool({"sparql": None, "problems": ()}, _compile)
 SHOW = RowTool({"text": None, "problems": ()}, _show)
+
+
+@dataclass(frozen=True, slots=True)
+class CrpRunner:
+    """Runs the CRPs of rows.
+
+    Attributes:
+        graph: The graph.
+        names: Its names.
+        linker: Links the rows' questions to it.
+        timeout_s: Seconds for each query.
+        gold_entities: Match names to the row's topic entities first.
+        relax: Drop constraints if nothing satisfies all of them.
+    """
+
+    graph: Graph
+    names: Names
+    linker: "Linker"
+    timeout_s: float
+    gold_entities: bool = False
+    relax: bool = True
+
+    @property
+    def tool(self) -> RowTool:
+        """The tool that answers rows by running their CRPs."""
+        blank = {
+            "answers": (),
+            "boolean": None,
+            "count": None,
+            "truncated": False,
+            "level": None,
+            "dropped": (),
+            "sparql": None,
+            "beam": None,
+            "problems": (),
+        }
+        return RowTool(blank, self._answer)
+
+    def _answer(self, row: Row, answered: dict[str, object]) -> None:
+        texts = _texts(row)
+        execution = self._execute(row, texts)
+        answered["problems"] = [
+            _problem(number, tried)
+            for number, tried in enumerate(execution.tried, 1)
+            if tried.problem is not None or tried.fate != "reachable"
+        ]
+        found = execution.answering
+        if found is None or found.crp is None or found.relaxation is None or found.table is None:
+            answered["error"] = _failure(execution.tried)
+            return
+        if found.boolean is None:
+            answered["answers"] = [term_text(term) for term in found.terms]
+            answered["truncated"] = found.table.truncated
+        answered["boolean"] = found.boolean
+        answered["count"] = found.count
+        answered["level"] = found.relaxation.level
+        answered["dropped"] = describe_dropped(found.relaxation.dropped, found.crp)
+        answered["sparql"] = found.sparql
+        answered["beam"] = execution.best
+
+    def _execute(self, row: Row, texts: Sequence[str]) -> "Execution":
+        from kbqa.engine.linking.ground import Grounder, name_topics
+        from kbqa.engine.running.run import Executor  # too heavy for the commands' help
+
+        linked: list[LinkedEntity] = []
+        if isinstance(question := row.get("question"), str) and any(map(_has_names, texts)):
+            linked = self.linker.link(question)
+        gold = name_topics(self.graph, _topics(row)) if self.gold_entities else []
+        grounder = Grounder(self.graph, self.names, linked, gold)
+        executor = Executor(self.graph, grounder, Clock(), self.timeout_s)
+        # Given CRPs have no probabilities.
+        candidates = [Candidate(text, logprob=0.0, tokens=0) for text in texts]
+        return executor.execute(candidates, relax=self.relax)
+
+
+def _texts(row: Row) -> list[str]:
+    """Return the CRPs of a row: texts, or records as `kbqa crp generate` writes them."""
+    crps = row["crps"] if "crps" in row else [row.get("crp")]
+    if isinstance(crps, list):
+        with suppress(AttributeError, TypeError):
+            return [crp if isinstance(crp, str) else written_text(crp) for crp in crps]
+    raise InputError('the row needs a text "crp", or a list "crps" of texts or records')
+
+
+def _topics(row: Row) -> Sequence[Entity]:
+    from kbqa.engine.questions.question_sets import topic_entities
+
+    try:
+        return topic_entities(row)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise InputError(f'"topic_entities" is not a list of {{"mid", "name"}}: {error}') from None
+
+
+def _has_names(text: str) -> bool:
+    from kbqa.engine.linking.ground import ungrounded_entities
+
+    try:
+        return bool(ungrounded_entities(read_crp(text).crp))
+    except CrpSyntaxError:
+        return False
+
+
+def _problem(number: int, tried: "Tried") -> str:
+    return f"path {number}, {tried.fate}" + (f": {tried.problem}" if tried.problem else "")
+
+
+def _failure(paths: "Sequence[Tried]") -> str | None:
+    """Return why no CRP could be tried; None if one was, even if it had no answers."""
+    fates = {tried.fate for tried in paths}
+    if "failed" not in fates and not fates.isdisjoint({"reachable", "unreachable"}):
+        return None
+    problems = (
+        _problem(number, tried)
+        for number, tried in enumerate(paths, 1)
+        if tried.fate == "failed" or "failed" not in fates
+    )
+    return next(problems, None)

@@ -45,10 +45,13 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from kbqa.engine.answer import term_text
-from kbqa.engine.questions.question_sets import Question
-from kbqa.engine.running.confidence import Tried
+
+if TYPE_CHECKING:
+    from kbqa.engine.questions.question_sets import Question
+    from kbqa.engine.running.confidence import Tried
 
 # Virtuoso adds its own time zone to plain dates, and the gold answers keep it.
 _STORE_ZONE = re.compile(r"^(-?\d{4}(?:-\d\d(?:-\d\d(?:T[\d:.]+)?)?)?)(?:Z|[+-]\d\d:\d\d)$")
@@ -192,7 +195,7 @@ class Predicted:
     status: str | None = None
 
 
-def score_answer(predicted: Predicted, question: Question) -> Scores | None:
+def score_answer(predicted: Predicted, question: "Question") -> Scores | None:
     """Score an answer; None if its question has no gold.
 
     Booleans and counts must be exact. A list without the number is no count, but one number alone
@@ -218,7 +221,7 @@ def score_answer(predicted: Predicted, question: Question) -> Scores | None:
     return RIGHT if is_right else WRONG
 
 
-def candidate_f1(tried: Tried | None, question: Question) -> float:
+def candidate_f1(tried: "Tried | None", question: "Question") -> float:
     """Score what a candidate answers, or for None what no candidate does.
 
     It is 0 if the question has no gold.

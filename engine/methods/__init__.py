@@ -1,4 +1,4 @@
-"""Methods: from a question to an answer. One file or folder each; this is the table of them.
+"""Methods: from a question to an answer. One file each; this is the table of them.
 
 The module of a method has a `kbqa.engine.resources.MethodMaker` under the method's name, in
 capitals.

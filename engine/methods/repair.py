@@ -27,8 +27,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Protocol
 
-from kbqa.engine.asked import Budget, Clock
-from kbqa.engine.bounded_graph import BoundedGraph
+from kbqa.engine.asked import BoundedGraph, Budget, Clock
 from kbqa.engine.chat.model import ChatModel, Message
 from kbqa.engine.deciding.choosing import draw
 from kbqa.engine.embedding.embedder import Embedder

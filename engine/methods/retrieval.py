@@ -34,8 +34,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from kbqa.engine.answer import Answer, AnswerEntity, EvidenceTriple, WhyNot, term_text
 from kbqa.engine.deciding.reading import Step
 from kbqa.engine.deciding.session import (
@@ -108,6 +106,8 @@ class Kernel(NamedTuple):
 
 def read_kernels(retrieved: Retrieved) -> list[Kernel]:
     """Find a shortest path from each topic to each node of the selected triples."""
+    import numpy as np
+
     graph, selected = retrieved.subgraph, retrieved.selected.triples
     # A triple is followed either way, but nothing goes on from a literal.
     turned = [at for at in selected.tolist() if isinstance(graph.nodes[graph.tails[at]], str)]
@@ -282,9 +282,10 @@ def make_retrieving(
     Raises:
         InputError: A general model is to read and there is none, chance is to decide, or there is
             a file for a scorer that is not trained.
-        ModelError: The embedder or the scorer is missing or broken.
+        ModelError: A package, the embedder or the scorer is missing or broken.
         StoreError: The store's schema is missing or broken.
     """
+    require_embedding_packages("retrieving triples")
     if resources.chooser == "random":
         raise InputError(f"--chooser random: {name} has no decision that chance could take")
     if settings.reader == "llm":
@@ -441,21 +442,11 @@ def _best_with(node: Term, retrieved: Retrieved) -> tuple[Term, str, Term]:
     )
 
 
-def _make_subgraph(resources: Resources, settings: SubgraphSettings) -> WalkingMethod:
-    """Make the method ready to answer; raises as `make_retrieving` does."""
-    require_embedding_packages("retrieving triples")
-
-    return make_retrieving(resources, "subgraph", settings, NO_POOLING)
-
-
-SUBGRAPH = MethodMaker(SubgraphSettings, _make_subgraph)
-
-
-def _make_path_pooling(resources: Resources, settings: PathPoolingSettings) -> WalkingMethod:
-    """Make the method ready to answer; raises as `make_retrieving` does."""
-    require_embedding_packages("retrieving triples")
-
-    return make_retrieving(resources, "path-pooling", settings, settings)
-
-
-PATH_POOLING = MethodMaker(PathPoolingSettings, _make_path_pooling)
+SUBGRAPH = MethodMaker(
+    SubgraphSettings,
+    lambda resources, settings: make_retrieving(resources, "subgraph", settings, NO_POOLING),
+)
+PATH_POOLING = MethodMaker(
+    PathPoolingSettings,
+    lambda resources, settings: make_retrieving(resources, "path-pooling", settings, settings),
+)

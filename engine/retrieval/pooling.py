@@ -29,11 +29,10 @@ from math import log
 from random import Random
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
-import numpy as np
-
 from kbqa.sparql.errors import InputError
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
 
@@ -170,6 +169,8 @@ def find_kernels(
 def _arcs(
     heads: "NDArray[np.integer]", tails: "NDArray[np.integer]", scores: "NDArray[np.float64]"
 ) -> _Arcs:
+    import numpy as np
+
     order = np.lexsort((-scores, tails, heads))  # stable: equal triples stay as given
     order = order[heads[order] != tails[order]]
     of_heads, of_tails = heads[order].astype(np.intp), tails[order].astype(np.intp)
@@ -266,6 +267,8 @@ def _simple_paths(
     arcs: _Arcs, topics: Sequence[int], reverse: bool
 ) -> Iterator["NDArray[np.intp]"]:
     """Yield all paths from topics, or to them, that meet no node twice, length by length."""
+    import numpy as np
+
     begins, ends = (arcs.tails, arcs.heads) if reverse else (arcs.heads, arcs.tails)
     by_begin = np.argsort(begins, kind="stable")
     begins = begins[by_begin]
@@ -285,6 +288,8 @@ def _simple_paths(
 
 
 def _by_length(paths: Iterable[_Path]) -> list["NDArray[np.intp]"]:
+    import numpy as np
+
     lengths: dict[int, list[_Path]] = defaultdict(list)
     for path in paths:
         lengths[len(path)].append(path)
@@ -332,6 +337,8 @@ def pool(
     Raises:
         ValueError: The arrays differ in length, or a score is not above 0 and at most 1.
     """
+    import numpy as np
+
     scores = np.asarray(scores, dtype=np.float64)
     if not len(heads) == len(tails) == len(scores):
         raise ValueError(f"{len(heads)} heads, {len(tails)} tails and {len(scores)} scores")
@@ -387,6 +394,8 @@ def select_triples(
     Raises:
         ValueError: As for `pool`.
     """
+    import numpy as np
+
     scores = np.asarray(scores, dtype=np.float64)
     best = np.argsort(-scores, kind="stable")
     if settings.mechanism == "reselect":
@@ -405,6 +414,8 @@ def select_triples(
 
 def _reach(best: "NDArray[np.intp]", count: int, facts: "NDArray[np.integer] | None") -> int:
     """Return how many of the best triples state the first `count` facts."""
+    import numpy as np
+
     if facts is None:
         return count
     first = np.sort(np.unique(facts[best], return_index=True)[1])
@@ -413,6 +424,8 @@ def _reach(best: "NDArray[np.intp]", count: int, facts: "NDArray[np.integer] | N
 
 def _path_scores(scores: "NDArray[np.float64]", pooling: Pooling) -> "NDArray[np.float64]":
     """Return the score of each path, given those of its triples in an array (paths, length)."""
+    import numpy as np
+
     highest: NDArray[np.float64] = scores.max(axis=1)
     if pooling == "max":
         return highest

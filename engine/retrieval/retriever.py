@@ -23,9 +23,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
 from kbqa.engine.embedding.embedder import Embedder, relation_words
 from kbqa.engine.files import read_model_json
 from kbqa.engine.retrieval.subgraphs import Subgraph, encode_distances, extract
@@ -422,7 +419,7 @@ class RelationSuggester:
 
 
 def best_relations(
-    subgraph: Subgraph, scores: NDArray[np.float64], schema: GraphSchema
+    subgraph: Subgraph, scores: "NDArray[np.float64]", schema: GraphSchema
 ) -> tuple[str, ...]:
     """Rank the relations of triples, each by its best triple.
 
@@ -436,6 +433,8 @@ def best_relations(
     Raises:
         GraphError: The graph does not answer.
     """
+    import numpy as np
+
     best = np.zeros(len(subgraph.relations))
     np.maximum.at(best, subgraph.links, scores)
     ranked = [subgraph.relations[at] for at in np.argsort(-best, kind="stable")]

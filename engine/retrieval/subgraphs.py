@@ -36,9 +36,6 @@ from dataclasses import dataclass, replace
 from itertools import chain, compress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
 from kbqa.kb.graph import Direction, Edges, Graph
 from kbqa.kb.schema import GraphSchema, Schema, is_telling
 from kbqa.sparql.terms import Term, is_well_formed, term_order
@@ -55,8 +52,8 @@ PAGE_RANK_ROUNDS = 20
 
 
 def page_rank(
-    heads: NDArray[np.int32], tails: NDArray[np.int32], size: int, topics: int
-) -> NDArray[np.float64]:
+    heads: "NDArray[np.int32]", tails: "NDArray[np.int32]", size: int, topics: int
+) -> "NDArray[np.float64]":
     """Compute the probability of each node for walks along edges, either way, from the topics.
 
     Args:
@@ -68,6 +65,8 @@ def page_rank(
     Returns:
         A probability for each node, of shape (size,).
     """
+    import numpy as np
+
     start = np.zeros(size)
     start[:topics] = 1 / topics
     here, there = np.concatenate([heads, tails]), np.concatenate([tails, heads])
@@ -123,7 +122,7 @@ class Subgraph:
 _BATCH = 50
 """Entities that are looked up together."""
 
-_Places: TypeAlias = NDArray[np.integer[Any]]
+_Places: TypeAlias = "NDArray[np.integer[Any]]"
 _T = TypeVar("_T")
 
 
@@ -294,6 +293,8 @@ def _as_arrays(
     cut: Cut,
 ) -> Subgraph:
     """Number nodes and relations, and give each edge both of its names, or the first of them."""
+    import numpy as np
+
     met = set(chain.from_iterable(group.ends for group in groups))
     met.update(group.entity for group in groups)
     nodes = (*topics, *sorted(met.difference(topics), key=term_order))
@@ -330,12 +331,16 @@ def _as_arrays(
 
 def _places(wanted: Iterable[_T], things: Iterable[_T]) -> _Places:
     """Return the place of each wanted thing among the things."""
+    import numpy as np
+
     at = {thing: place for place, thing in enumerate(things)}
     return np.fromiter((at[each] for each in wanted), np.int64)
 
 
 def _nearest(subgraph: Subgraph, most: int) -> Subgraph:
     """Keep the triples between the nodes that PageRank puts first."""
+    import numpy as np
+
     heads, tails, size = subgraph.heads, subgraph.tails, len(subgraph.nodes)
     if len(heads) <= most:
         return subgraph
@@ -352,8 +357,10 @@ def _nearest(subgraph: Subgraph, most: int) -> Subgraph:
 
 def _renumber(
     things: Sequence[_T], places: Sequence[_Places], first: int
-) -> tuple[tuple[_T, ...], list[NDArray[np.int32]]]:
+) -> "tuple[tuple[_T, ...], list[NDArray[np.int32]]]":
     """Keep the first things and those that are in use, and number what is kept from 0."""
+    import numpy as np
+
     is_used = np.zeros(len(things), np.bool_)
     is_used[:first] = True
     for each in places:

@@ -35,7 +35,7 @@ from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.graph_walk import Frontiers, RelationPath, relation_path
 from kbqa.engine.linking.linker import stems
 from kbqa.engine.linking.mentions import LinkingModel
-from kbqa.engine.questions.operators import Bound, Kind, Measure, find_measures
+from kbqa.engine.questions.measures import Bound, Kind, Measure, find_measures
 from kbqa.engine.running.confidence import Tried
 from kbqa.engine.running.search import (
     HOP_COST,

@@ -287,7 +287,7 @@ def without_ways_back(crp: Crp, full: Crp, schema: GraphSchema) -> Crp:
             continue
         if isinstance(constraint.test, IsEntity) and _may_return(constraint.hops, schema):
             entity = constraint.test.entity
-            if entity.mid is not None:  # A name that is nobody's leads nowhere.
+            if entity.mid is not None:  # A name with no match in the graph leads nowhere.
                 added.append(Constraint(constraint.at, (), IsNotEntity(entity)))
     if crp.form == "ask" and crp.order is not None:  # Tests of the answer come after the order.
         added = [each for each in added if each.at != crp.answer]

@@ -25,7 +25,7 @@ from kbqa.engine.asked import Asked
 from kbqa.engine.embedding.embedder import Embedder, relation_words
 from kbqa.engine.graph_walk import Frontiers, RelationPath
 from kbqa.engine.linking.linker import MAX_STARTS, LinkedEntity, starting_topics
-from kbqa.engine.questions.operators import find_values
+from kbqa.engine.questions.measures import find_values
 from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import Compare, Crp, Entity, Hop, TextEquals
 from kbqa.sparql.terms import LiteralTerm

@@ -28,14 +28,14 @@ from kbqa.engine.serve.mcp import make_mcp_server, mcp_routes
 from kbqa.engine.serve.pages import STATIC, show_problem
 from kbqa.engine.serve.pages import router as page_routes
 from kbqa.engine.serve.problems import MEDIA_TYPE, Problem, log_problem, problem_of
-from kbqa.engine.serve.protocols import openai_error
-from kbqa.engine.serve.protocols import openai_routes as openai_routes
-from kbqa.engine.serve.protocols import sparql_routes as sparql_routes
-from kbqa.engine.serve.routes import ask_routes as ask_routes
-from kbqa.engine.serve.routes import docs_routes as docs_routes
-from kbqa.engine.serve.routes import entity_routes as entity_routes
-from kbqa.engine.serve.routes import health_routes as health_routes
-from kbqa.engine.serve.routes import read_accept
+from kbqa.engine.serve.protocols import openai_error, openai_routes, sparql_routes
+from kbqa.engine.serve.routes import (
+    ask_routes,
+    docs_routes,
+    entity_routes,
+    health_routes,
+    read_accept,
+)
 from kbqa.engine.serve.served import THREAD_PREFIX
 from kbqa.engine.serve.service import CLOSING_S, Service
 from kbqa.kb.commands.options import print_note
@@ -152,7 +152,7 @@ async def _measure_lag(metrics: Metrics) -> None:
 logger = logging.getLogger(__name__)
 
 GRACE_S = 12.0
-"""Seconds that questions under way may take after a signal; then whoever waits is told."""
+"""Seconds that running questions may take after a signal. Then their clients get an error."""
 
 _OPEN_FILES = 65_536
 

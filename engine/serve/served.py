@@ -1,9 +1,9 @@
 """An answer as the server gives it: the engine's record, and how it was served.
 
-Beside it what serving needs: the settings of the service, its last answers, so that it repeats
-itself (what else decides an answer, such as the graph and the model, does not change while a server
-runs), how fast it answers, so that it can say how long to wait, threads for one kind of blocking
-work each, so that no kind can starve another, and what it tells whoever counts.
+Beside it stands what serving needs. The server keeps its last answers and repeats them: what else
+decides an answer, such as the graph and the model, does not change while it runs. It measures how
+fast it answers, so that it can say how long to wait. Each kind of blocking work has threads of its
+own, so that no kind can starve another. An `Observer` counts what happens.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ DEFAULT_MAX_ANSWERS = 100
 
 
 class Event(NamedTuple):
-    """What became of a question on its way.
+    """A step of a question that is being answered.
 
     Attributes:
         name: ``queued`` with its position and waiting time, ``linked`` with entities, ``written``

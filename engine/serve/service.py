@@ -138,7 +138,7 @@ class Service:
             self.state = "stopping"
 
     def give_up(self) -> None:
-        """End the questions under way: whoever waits for one is told that the server stops."""
+        """End the running questions: their clients are told that the server stops."""
         self.stop()
         self._flights.abandon_all()
 

@@ -268,7 +268,7 @@ def _lines(query: str, sentences: Sequence[str]) -> Iterator[Line]:
     """Join each line of the query to the sentences that have its relations or its order."""
     relations = [set(_RELATION.findall(sentence)) for sentence in sentences]
     ordering = [n for n, sentence in enumerate(sentences) if sentence.startswith("Take the ")]
-    for line in query.splitlines():
+    for line in query.split("\n") if query else ():
         found = {each.rpartition("/")[2] for each in re.findall(r"<([^<>]*)>", line)}
         found |= {each.rpartition(":")[2] for each in re.findall(r"\b\w*:[\w.]+", line)}
         parts = [n for n, known in enumerate(relations) if known & found]

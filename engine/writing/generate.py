@@ -24,10 +24,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 
-from kbqa.engine.files import claimed, drop_unfinished_line, file_sha256, read_rows
-from kbqa.engine.questions.question_sets import Question
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import (
     AnsweringError,
@@ -39,7 +37,9 @@ from kbqa.sparql.errors import (
     ModelError,
     PromptTooLong,
 )
-from kbqa.sparql.forms import is_routerkgqa, read_crp, render_crp, render_routerkgqa
+
+if TYPE_CHECKING:
+    from kbqa.engine.questions.question_sets import Question
 
 DecodingLevel = Literal["none", "schema", "graph"]
 """How far texts are constrained; `kbqa.engine.writing.steering` has the meanings."""
@@ -342,6 +342,8 @@ def written_record(text: str) -> dict[str, str | None]:
         key holds the other form of what can be read of it, or None if that form cannot express it.
         A text that cannot be read at all is under ``routerkgqa``.
     """
+    from kbqa.sparql.forms import is_routerkgqa, read_crp, render_crp, render_routerkgqa
+
     try:
         crp = read_crp(text).crp
     except CrpSyntaxError:
@@ -372,7 +374,7 @@ Write = Callable[[Sequence[Request]], Sequence[Sequence[Candidate]]]
 
 def write_beams(
     generate: Write,
-    questions: Sequence[Question],
+    questions: "Sequence[Question]",
     output: Path,
     *,
     source: Path,
@@ -404,6 +406,8 @@ def write_beams(
         GraphError: The graph failed for some questions; those have no row.
         AnsweringError: Something else did.
     """
+    from kbqa.engine.files import claimed, drop_unfinished_line, file_sha256
+
     settings = {
         "questions_sha256": file_sha256(source),
         "gold_entities": gold_entities,
@@ -451,6 +455,8 @@ def read_beams(path: Path) -> dict[str, list[Candidate]]:
     Raises:
         InputError: The file is missing or not of that form.
     """
+    from kbqa.engine.files import read_rows
+
     beams = {}
     for number, row in read_rows(path):
         try:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from kbqa.kb import open as demo_graph
+from kbqa.kb import open as open_module
 from kbqa.kb.layout import StoreLayout
 from kbqa.kb.names.index import NameIndex
 from kbqa.kb.open import DEMO_DUMP, building_folder, demo_store_directory
@@ -199,7 +199,7 @@ def test_the_largest_city_of_kenya_is_nairobi(graph: OxigraphStore) -> None:
 def small_demo(small_dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of its own, and a demo graph that builds in no time."""
     monkeypatch.setenv("KBQA_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(demo_graph, "DEMO_DUMP", small_dump)
+    monkeypatch.setattr(open_module, "DEMO_DUMP", small_dump)
     return tmp_path / "cache"
 
 
@@ -226,7 +226,7 @@ def test_a_failed_build_leaves_nothing(
 ) -> None:
     damaged = small_demo.parent / "damaged.nt.gz"
     damaged.write_bytes(b"\x1f\x8b nothing")
-    monkeypatch.setattr(demo_graph, "DEMO_DUMP", damaged)
+    monkeypatch.setattr(open_module, "DEMO_DUMP", damaged)
     with pytest.raises(DumpError):
         demo_store_directory()
     assert list(small_demo.iterdir()) == []

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kbqa.kb import protocol as copies
+from kbqa.kb import protocol
 from kbqa.kb.endpoint import SparqlEndpoint
 from kbqa.kb.open import open_graph
 from kbqa.sparql.errors import (
@@ -159,7 +159,7 @@ def test_a_copy_that_works_again_is_used_again(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(copies, "PAUSE_S", 0.0)
+    monkeypatch.setattr(protocol, "PAUSE_S", 0.0)
     graph = SparqlEndpoint([first.url, second.url])
     first.status = 503
     assert all(graph.ask(QUERY) for _ in range(2))
@@ -218,7 +218,7 @@ def servers(small_store: Path) -> Iterator[list[OxigraphServer]]:
 def test_real_servers_die_and_come_back(
     servers: list[OxigraphServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copies, "PAUSE_S", 0.0)
+    monkeypatch.setattr(protocol, "PAUSE_S", 0.0)
     with open_graph(endpoint=[server.url for server in servers]) as graph:
         rows = graph.select(JAMAICA).rows
         assert len(rows) == 2

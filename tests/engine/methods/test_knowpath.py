@@ -13,7 +13,7 @@ from kbqa.engine.answer import Answer
 from kbqa.engine.chat.model import Message
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.engine import Engine
-from kbqa.engine.methods import knowpath as exploration
+from kbqa.engine.methods import knowpath as knowpath_module
 from kbqa.engine.methods.options import make_method
 from kbqa.engine.resources import Resources
 from kbqa.kb.graph import Graph
@@ -249,7 +249,7 @@ def test_of_too_many_walks_the_first_to_each_entity_stay(
     small: Graph, scripted_chat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = ask(small, scripted_chat(reply_to=walker()), depth=2).trace.to_dict()
-    monkeypatch.setattr(exploration, "MAX_WALKS", 6)
+    monkeypatch.setattr(knowpath_module, "MAX_WALKS", 6)
     kept = ask(small, scripted_chat(reply_to=walker()), depth=2).trace.to_dict()
     second = [walk for walk in kept["walks"] if len(walk["steps"]) == 2]
     assert len(second) == 6

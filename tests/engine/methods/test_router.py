@@ -1,4 +1,4 @@
-"""A question that the small model gets wrong is repaired, and its answer tells so."""
+"""A question that the small model gets wrong is repaired, and its answer reports it."""
 
 import json
 from collections.abc import Callable, Sequence

@@ -7,16 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbqa.engine.questions.operators import (
+from kbqa.engine.questions.measures import (
     Bound,
     Extreme,
     Kind,
     find_directions,
     find_measures,
-    find_objection,
-    find_unaccounted,
     find_values,
 )
+from kbqa.engine.questions.operators import find_objection, find_unaccounted
 from kbqa.kb.open import open_graph
 from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import Entity

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kbqa.engine.writing import checkpoint as precision_module
+from kbqa.engine.writing import checkpoint as checkpoint_module
 from kbqa.engine.writing.checkpoint import (
     adapter_revision,
     can_merge,
@@ -454,7 +454,7 @@ def test_what_the_processor_is_fast_in_is_read_from_its_flags(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, flags: str, precision: str
 ) -> None:
     (tmp_path / "cpuinfo").write_text(f"flags\t\t: fpu {flags}\n")
-    monkeypatch.setattr(precision_module, "_CPU_INFO", tmp_path / "cpuinfo")
+    monkeypatch.setattr(checkpoint_module, "_CPU_INFO", tmp_path / "cpuinfo")
     monkeypatch.delenv("KBQA_PRECISION", raising=False)
     assert openvino_precision() == fastest_precision("cpu") == precision
 
@@ -467,7 +467,7 @@ def test_int8_is_multiplied_in_8_bits_only_where_openvino_can(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, flags: str, limit: str | None, is_fast: bool
 ) -> None:
     (tmp_path / "cpuinfo").write_text(f"flags\t\t: fpu {flags}\n")
-    monkeypatch.setattr(precision_module, "_CPU_INFO", tmp_path / "cpuinfo")
+    monkeypatch.setattr(checkpoint_module, "_CPU_INFO", tmp_path / "cpuinfo")
     monkeypatch.delenv("ONEDNN_MAX_CPU_ISA", raising=False)
     if limit is not None:
         monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", limit)

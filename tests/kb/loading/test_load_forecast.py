@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from kbqa.kb.loading import job as load_forecast
+from kbqa.kb.loading import job
 from kbqa.kb.loading.dump import DumpReader
 from kbqa.kb.loading.job import Forecast, check_disk, forecast, shard_size
 from kbqa.kb.loading.rules import profile
@@ -23,7 +23,7 @@ def dump(tmp_path: Path) -> Path:
 @pytest.fixture
 def _only_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a dump be large at 20 kB."""
-    monkeypatch.setattr(load_forecast, "_WHOLE_BYTES", 20_000)
+    monkeypatch.setattr(job, "_WHOLE_BYTES", 20_000)
     defaults = DumpReader.blocks.__kwdefaults__
     assert defaults is not None
     monkeypatch.setitem(defaults, "block_bytes", 5_000)
@@ -64,7 +64,7 @@ def test_a_missing_dump_is_named(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_will_not_hold_it_is_refused(tmp_path: Path) -> None:
-    check_disk(Forecast(2_000, 1_000, 1_000 * load_forecast.PEAK_BYTES), tmp_path)
+    check_disk(Forecast(2_000, 1_000, 1_000 * job.PEAK_BYTES), tmp_path)
     with pytest.raises(InputError, match=r"1,000,000,000 triples takes 230\.0 GB .* 150\.0 GB"):
         check_disk(Forecast(3 * 10**9, 10**9, 150 * 10**9), tmp_path)
 

@@ -7,8 +7,7 @@ import pytest
 
 from kbqa.kb.graph import Direction
 from kbqa.kb.layout import StoreLayout
-from kbqa.kb.loading import shards as side_indexes
-from kbqa.kb.loading import shards as side_runs
+from kbqa.kb.loading import shards
 from kbqa.kb.loading.job import LoadSettings
 from kbqa.kb.loading.load import load_freebase
 from kbqa.kb.loading.rules import profile
@@ -24,7 +23,7 @@ DIRECTIONS: tuple[Direction, Direction] = ("out", "in")
 def test_many_ranges_make_the_indexes_of_one(
     rows: int, small_dump: Path, small_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(side_runs, "_RANGE_ROWS", rows)
+    monkeypatch.setattr(shards, "_RANGE_ROWS", rows)
     # In three files, so that nodes come in several shards.
     lines = small_dump.read_text(encoding="utf-8").splitlines(keepends=True)
     parts = [tmp_path / f"part{number}.nt" for number in range(3)]
@@ -70,8 +69,8 @@ def test_only_hubs_whose_edges_are_scattered_are_asked_of_the_store(
         asked.extend(hubs)
         return count_hub_relations(store, hubs, threads)
 
-    monkeypatch.setattr(side_indexes, "HUB_DEGREE", 40)
-    monkeypatch.setattr(side_indexes, "count_hub_relations", spy)
+    monkeypatch.setattr(shards, "HUB_DEGREE", 40)
+    monkeypatch.setattr(shards, "count_hub_relations", spy)
     settings = LoadSettings(shard_triples=1)
     summary = load_freebase(hub_dump, tmp_path / "store", settings=settings)
     assert summary.hubs == 4
