@@ -1,7 +1,9 @@
 """The command `kbqa`: a table of subcommands, each imported when it is called.
 
-Only errors and options that concern every subcommand are handled here. Exit codes: 0 done, 1
-failed, 2 used wrongly, 130 interrupted, 143 stopped by SIGTERM.
+Only errors, signals and options that concern every subcommand are handled here. Exit codes: 0 done,
+1 failed, 2 used wrongly, 130 interrupted, 143 stopped by SIGTERM. The first Ctrl-C or SIGTERM
+raises an exception in the main thread, and a run's other threads finish their questions. The second
+ends the process at once, since a question may wait minutes for a server.
 
 Settings also come from `kbqa.toml` and from KBQA_ variables:
 
@@ -26,19 +28,21 @@ import importlib
 import io
 import logging
 import os
+import signal
 import sys
+import threading
 import tomllib
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 from typing import Any, NamedTuple, NoReturn, cast
 
 import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from kbqa.engine.signals import Stopped, held_signals, stop_on_sigterm
 from kbqa.kb.commands.options import print_note
 from kbqa.kb.small_files import printable
 from kbqa.sparql.errors import InputError, KbqaError
@@ -238,6 +242,21 @@ def _options(command: click.Command) -> dict[str, click.Option]:
 
 
 _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+_NOTICE = b"\nStopping once the questions in progress are done. A second signal stops at once.\n"
+_STDERR = 2
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Stopped(KeyboardInterrupt):
+    """A signal asked the process to end.
+
+    Attributes:
+        exit_code: The shell's code for the signal: 130 or 143.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"stopped by {signal.Signals(number).name}")
+        self.exit_code = 128 + number
 
 
 class LazyCommand(NamedTuple):
@@ -481,6 +500,67 @@ def main(debug: bool, verbose: int) -> None:
     handler.setFormatter(_Formatter("%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(handlers=[handler])
     logging.getLogger("kbqa").setLevel(level)
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[None]:
+    """Raise `Stopped` on the first signal in the block; only in the main thread."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        for each in handled:
+            signal.signal(each, _end)
+        os.write(_STDERR, _NOTICE)  # print may have been interrupted itself
+        raise Stopped(number)
+
+    # A process that a script started in the background ignores Ctrl-C, and still must.
+    handled = [each for each in _SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
+    before = {each: signal.signal(each, stop) for each in handled}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def stop_on_sigterm() -> Iterator[None]:
+    """Raise `Stopped` on SIGTERM in the block, so that temporary files are deleted as on Ctrl-C.
+
+    A second one ends the process at once. Nothing changes outside the main thread, or if SIGTERM is
+    ignored or handled already.
+    """
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        raise Stopped(number)
+
+    is_ours = threading.current_thread() is threading.main_thread()
+    if not is_ours or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+@contextmanager
+def held_signals() -> Iterator[None]:
+    """Hold Ctrl-C and SIGTERM back until the block ends: for imports in the main thread.
+
+    What a signal raises within an import may be lost or turned into another error by what is
+    imported, or leave a lock of Python's behind, so that another import waits for ever.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    os._exit(128 + number)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,6 @@ ALLOWED = {
 }
 ENGINE_ROOMS = [
     "deadline",
-    "signals",
     "cli",
     "files",
     "chat",
@@ -99,9 +98,9 @@ TWICE = {
 """Classes that share a name, and how many do. No name is added."""
 
 LIMITS = {
-    "product files": 201,
-    "product lines": 64_900,
-    "lines of docstrings, per cent": 21.8,
+    "product files": 200,
+    "product lines": 64_910,
+    "lines of docstrings, per cent": 21.9,
     "product files with one importer": 33,
     "most files that name a kind of constraint": 18,
     "tools lines": 16_500,

@@ -24,7 +24,7 @@ from kbqa.engine.answer import (
     last_lines,
     literal_forms,
 )
-from kbqa.engine.cli import check_key
+from kbqa.engine.cli import Stopped, check_key
 from kbqa.engine.commands.options import (
     ChatChoice,
     Command,
@@ -37,7 +37,6 @@ from kbqa.engine.commands.options import (
     removed_option,
 )
 from kbqa.engine.commands.screen import print_lines, render_text, standard_output, waiting
-from kbqa.engine.signals import Stopped
 from kbqa.engine.writing.model_choice import ModelChoice
 from kbqa.kb.commands.options import (
     GraphChoice,

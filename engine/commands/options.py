@@ -560,7 +560,7 @@ def watched(progress: Progress[_R], total: int) -> Iterator[Callable[[_R], None]
     """
     from tqdm import tqdm
 
-    from kbqa.engine.signals import Stopped, stop_on_signals
+    from kbqa.engine.cli import Stopped, stop_on_signals
 
     try:
         with stop_on_signals(), tqdm(total=total, unit="question", disable=None) as bar:

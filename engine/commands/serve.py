@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import click
 
 from kbqa.engine.answer import MAX_ANSWERS, Line, ShownAnswer, Status, Style, last_lines
-from kbqa.engine.cli import CONFIG_FILE, is_from_file
+from kbqa.engine.cli import CONFIG_FILE, held_signals, is_from_file
 from kbqa.engine.commands.options import (
     ChatChoice,
     MethodChoice,
@@ -30,7 +30,6 @@ from kbqa.engine.commands.options import (
     model_options,
     open_engine,
 )
-from kbqa.engine.signals import held_signals
 from kbqa.engine.writing.model_choice import ModelChoice
 from kbqa.kb.commands.options import SECONDS, GraphChoice, graph_options
 from kbqa.kb.connections import Address, Connections, Response, read_address

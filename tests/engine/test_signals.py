@@ -5,13 +5,13 @@ import time
 
 import pytest
 
-from kbqa.engine.signals import held_signals
+from kbqa.engine.cli import held_signals
 
 # The task takes longer than the test.
 STUCK = """
 import sys, time
 from concurrent.futures import ThreadPoolExecutor
-from kbqa.engine.signals import stop_on_signals
+from kbqa.engine.cli import stop_on_signals
 with stop_on_signals(), ThreadPoolExecutor(1) as pool:
     pool.submit(time.sleep, 100)
     print("ready", flush=True)

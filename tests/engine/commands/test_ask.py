@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from kbqa.engine.cli import COMMANDS, main
+from kbqa.engine.cli import COMMANDS, Stopped, main
 from kbqa.engine.commands.ask import Prompt
 from kbqa.engine.engine import Engine
-from kbqa.engine.signals import Stopped
 from kbqa.kb.open import open_graph
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import ModelError
