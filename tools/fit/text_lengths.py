@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import fmean
 
 from kbqa.engine.files import read_rows
-from kbqa.engine.writing.checkpoint import SMOLLM2, base_model, quiet_transformers
+from kbqa.engine.writing.checkpoint import DEFAULT_BASE, base_model, quiet_transformers
 from kbqa.sparql.errors import CrpSyntaxError
 from kbqa.sparql.forms import parse_routerkgqa, render_crp, render_routerkgqa
 
@@ -20,7 +20,7 @@ def main() -> None:
     """Print a line for each file."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("questions", nargs="+", type=Path)
-    parser.add_argument("--model", default=SMOLLM2, help="base model whose tokenizer counts")
+    parser.add_argument("--model", default=DEFAULT_BASE, help="base model whose tokenizer counts")
     options = parser.parse_args()
     from transformers import AutoTokenizer
 
