@@ -24,23 +24,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from kbqa.engine.questions.official import convert_queries
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema import Schema, list_relations
 from kbqa.sparql.compile import compile_crp
-from kbqa.sparql.crp import (
-    Compare,
-    Constraint,
-    Crp,
-    Entity,
-    Hop,
-    IsEntity,
-    Operator,
-    Order,
-    TextEquals,
-)
+from kbqa.sparql.crp import AnyPart, Constraint, Crp, Entity, Hop, Operator, compare_with
 from kbqa.sparql.errors import GraphError
 from kbqa.sparql.terms import LiteralTerm, iri, is_mid
 from kbqa.training import composed_facts as wording
@@ -63,8 +53,6 @@ _MOST_ANSWERS = 100
 _LIMIT_S = 5.0
 _ALIAS = "common.topic.alias"
 _CLASS = "common.topic.notable_types"
-
-_Part = TypeVar("_Part", Constraint, Order)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +141,7 @@ class Composer:
             other = self._rarest(fact.node, others, rng)
             if other is not None:
                 question = f"{question} {wording.state(other, self._schema(other), rng)}"
-                test = IsEntity(Entity(other.name, str(other.end)))
+                test = compare_with("=", Entity(other.name, str(other.end)))
                 crp = replace(crp, constraints=(Constraint(1, other.hops(), test),))
         return Composed(question, crp)
 
@@ -193,10 +181,9 @@ class Composer:
         fact = self._rarest(answer, facts, rng)
         if fact is None:
             return None
-        test = (
-            TextEquals(fact.name)
-            if isinstance(fact.end, LiteralTerm)
-            else IsEntity(Entity(fact.name, fact.end))
+        end = fact.end
+        test = compare_with(
+            "=", fact.name if isinstance(end, LiteralTerm) else Entity(fact.name, end)
         )
         crp = _with(base.crp, Constraint(base.crp.answer, fact.hops(), test))
         if not 0 < len(self._answers(crp)) < len(answers):
@@ -214,13 +201,12 @@ class Composer:
         kind, words = self._kind(fact), wording.relation_words(fact.relations, self._schema(fact))
         if rng.random() < 0.5:
             is_descending = rng.random() < 0.6
-            order = Order(base.crp.answer, fact.hops(), is_descending)
             question = wording.order(base.question, words, kind, is_descending, rng)
-            crp = replace(base.crp, order=order)
+            crp = base.crp.ordered_by(base.crp.answer, fact.hops(), descending=is_descending)
         else:
             operator: Operator = rng.choice(("<", ">"))
             value = fact.end.text[:10] if kind == "date" else fact.end.text
-            test = Compare(operator, LiteralTerm(value))
+            test = compare_with(operator, LiteralTerm(value))
             crp = _with(base.crp, Constraint(base.crp.answer, fact.hops(), test))
             question = wording.compare(base.question, words, kind, operator, value, rng)
         if not 0 < len(self._answers(crp)) < len(answers):
@@ -325,7 +311,7 @@ def _with(crp: Crp, constraint: Constraint) -> Crp:
     return replace(crp, constraints=(*crp.constraints, constraint))
 
 
-def _moved(part: _Part, shift: int) -> _Part:
+def _moved(part: AnyPart, shift: int) -> AnyPart:
     """Move a part of a path as many nodes towards the answer."""
     return replace(part, at=part.at + shift) if isinstance(part.at, int) else part
 

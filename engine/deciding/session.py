@@ -20,7 +20,7 @@ from kbqa.engine.asked import Asked, ChooserName
 from kbqa.engine.chat.model import DEFAULT_MAX_TOKENS, Message
 from kbqa.engine.deciding.choosing import ByChance, ByChat, ByEmbedder, ByRehearsal, Choosing, draw
 from kbqa.engine.deciding.reading import Choice, Picked, Step
-from kbqa.engine.embedding.embedder import Embedder, relation_words
+from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.graph_walk import Neighbourhood, Walk, drawn_walk, triples_of
 from kbqa.engine.linking.linker import explain_unlinked, starting_topics
 from kbqa.engine.writing.generate import Candidate, Progress
@@ -28,6 +28,7 @@ from kbqa.kb.graph import Graph
 from kbqa.kb.names.keys import normalise
 from kbqa.kb.names.search import Names
 from kbqa.kb.schema import GraphSchema
+from kbqa.sparql.english import relation_words
 from kbqa.sparql.errors import InputError
 from kbqa.sparql.terms import LiteralTerm, Term
 

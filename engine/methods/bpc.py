@@ -28,12 +28,12 @@ from kbqa.engine.chat.model import Message
 from kbqa.engine.deciding.choosing import numbered
 from kbqa.engine.deciding.reading import Choice, Picked, read_choice, read_names, read_yes
 from kbqa.engine.deciding.session import SEED, Found, Said, Session, Stop
-from kbqa.engine.embedding.embedder import relation_words
 from kbqa.engine.graph_walk import Directions, Walk, arrow, drawn_step
 from kbqa.engine.methods.direct import answer_directly
 from kbqa.engine.methods.options import check_counts, walking_method
 from kbqa.kb.graph import Neighbours
 from kbqa.sparql.crp import Hop
+from kbqa.sparql.english import relation_words
 from kbqa.sparql.errors import InputError
 from kbqa.sparql.terms import Term
 

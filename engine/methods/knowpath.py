@@ -28,7 +28,7 @@ from typing import Annotated, Literal, NamedTuple
 from kbqa.engine.answer import Answer
 from kbqa.engine.deciding.reading import Choice, read_choice
 from kbqa.engine.deciding.session import SEED, Found, Said, Session, Stop, WalkingMethod
-from kbqa.engine.embedding.embedder import Embedder, relation_words
+from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.graph_walk import Walk
 from kbqa.engine.methods.direct import answer_directly
 from kbqa.engine.methods.knowpath_prompts import (
@@ -48,9 +48,10 @@ from kbqa.engine.methods.knowpath_prompts import (
 from kbqa.engine.methods.options import check_counts, check_temperature
 from kbqa.engine.resources import MethodMaker, Resources
 from kbqa.sparql.crp import Entity, Hop
+from kbqa.sparql.english import relation_words
 from kbqa.sparql.terms import Term
 
-Order = Literal["stable", "embedder"]
+EntityOrder = Literal["stable", "embedder"]
 AskedFor = Literal["entity", "subgraph"]
 Mediators = Literal["keep", "drop"]
 Part = Literal["hint", "paths", "subgraph"]
@@ -71,7 +72,8 @@ class KnowpathSettings:
     entities: Annotated[int, "Entities of a subgraph that each round goes on from, at most."] = 7
     shown: Annotated[int, "Entities offered of those that one relation leads to, at most."] = 40
     order: Annotated[
-        Order, "Which entities are offered if there are more: the first by id, or the most similar."
+        EntityOrder,
+        "Which entities are offered if there are more: the first by id, or the most similar.",
     ] = "stable"
     calls: Annotated[
         AskedFor,

@@ -40,7 +40,6 @@ from kbqa.engine.deciding.choosing import read_verdict
 from kbqa.engine.deciding.reading import Choice, Step, read_choice, read_names
 from kbqa.engine.deciding.session import SEED, Found, Said, Session, Stop
 from kbqa.engine.embedding.bert import MINILM
-from kbqa.engine.embedding.embedder import relation_words
 from kbqa.engine.graph_walk import (
     Walk,
     arrow,
@@ -70,6 +69,7 @@ from kbqa.engine.methods.pog_prompts import (
     remember_prompt,
 )
 from kbqa.sparql.crp import Hop
+from kbqa.sparql.english import relation_words
 from kbqa.sparql.terms import LiteralTerm, Term, term_order
 
 Part = Literal["plan", "memory", "reflection"]

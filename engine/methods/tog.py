@@ -46,7 +46,6 @@ from kbqa.engine.deciding.reading import (
     read_scores,
 )
 from kbqa.engine.deciding.session import SEED, Found, Said, Session, Stop
-from kbqa.engine.embedding.embedder import relation_words
 from kbqa.engine.graph_walk import (
     Walk,
     arrow,
@@ -59,6 +58,7 @@ from kbqa.engine.graph_walk import (
 from kbqa.engine.methods.direct import answer_directly
 from kbqa.engine.methods.options import check_counts, check_temperature, walking_method
 from kbqa.sparql.crp import Hop
+from kbqa.sparql.english import relation_words
 from kbqa.sparql.terms import Term
 
 _RELATIONS = """\
