@@ -54,27 +54,16 @@ _DECAY, _SQUARE_DECAY = 0.9, 0.999
 
 @dataclass(frozen=True, slots=True)
 class LinkingExample:
-    """A question with its topic entities.
-
-    Attributes:
-        source: Its question set.
-        question: The question.
-        topics: Mids of its topic entities, at least one.
-        relations: Relations of its query; empty if it has none.
-    """
+    """A question with the mids of its topic entities, and the relations of its query."""
 
     source: str
     question: str
-    topics: frozenset[str]
+    topics: frozenset[str]  # at least one
     relations: tuple[str, ...]
 
 
 def read_linking_examples(path: Path) -> Iterator[LinkingExample]:
-    """Read a question set, without rows that have no topic or that are marked `test_parent`.
-
-    Raises:
-        InputError: The file is missing, or a line of it is not a JSON object.
-    """
+    """Read a question set, without rows that have no topic or that are marked `test_parent`."""
     source = path.name.split(".jsonl")[0]
     for _, row in read_question_rows(path):
         if not row.get("test_parent") and (example := linking_example(row, source)) is not None:
@@ -99,16 +88,10 @@ def linking_example(row: Mapping[str, Any], source: str) -> LinkingExample | Non
 
 
 class ChoiceSet(NamedTuple):
-    """The candidates of one question.
+    """The candidates of a question, and the weight of the question."""
 
-    Attributes:
-        features: Features of each candidate; a missing feature is 0.
-        is_right: Whether each candidate is right; several may be.
-        weight: The weight of the question.
-    """
-
-    features: Sequence[Mapping[str, float]]
-    is_right: Sequence[bool]
+    features: Sequence[Mapping[str, float]]  # a missing one is 0
+    is_right: Sequence[bool]  # several may be
     weight: float
 
 
@@ -120,15 +103,8 @@ def train_linking_model(
 ) -> LinkingModel:
     """Count tables and fit weights; each question set weighs the same.
 
-    Args:
-        examples: Examples whose question has no name of a topic are left out.
-        graph: Has the types and relations of entities.
-        names: The graph's names.
-        seed: Splits the examples into folds.
-
-    Raises:
-        InputError: Too few examples name their topic.
-        GraphError: The graph does not answer.
+    Examples whose question has no name of a topic are left out. The seed splits the others into
+    folds.
     """
     fetch = cache(partial(EntityFacts.fetch, graph))
     examples = list(examples)
@@ -206,11 +182,9 @@ def _see(
     names: Names,
     model: LinkingModel | None = None,
 ) -> list[_Seen]:
-    """Find the mentions of all questions, and keep the questions that name their topic.
-
-    Names that only contain words of the question are left out: they are too rare to learn from,
-    and with them a quarter of webqsp.train, held out, had 0.5 % fewer topics in the first place.
-    """
+    """Find the mentions of all questions, and keep the questions that name their topic."""
+    # Names that only contain words of the question are too rare to learn from: with them a quarter
+    # of webqsp.train, held out, had 0.5 % fewer topics in the first place.
     seen = (
         _Seen(example, find_mentions(example.question, names, model=model, longer_names=False))
         for example in examples
@@ -229,10 +203,7 @@ def _choice(
 
 
 def _count_tables(seen: Sequence[_Seen], fetch: Callable[[str], EntityFacts]) -> LinkingModel:
-    """Count a model's tables from questions; it has no weights yet.
-
-    Only relations of the topics count; the query's other relations are about other entities.
-    """
+    """Count a model's tables from questions; relations that are not the topics' do not count."""
     in_names, alone = Counter[str](), Counter[str]()
     anywhere, outside = Counter[str](), Counter[str]()
     types: Counter[str] = Counter()
@@ -292,10 +263,7 @@ def _odds(times: Counter[str], anywhere: Counter[str]) -> dict[str, float]:
 def _ratios(
     words: Counter[str], count: int, frequency: Mapping[str, float], smoothing: float
 ) -> dict[str, float]:
-    """Turn counts of words that occur with one of `count` things into smoothed log-ratios.
-
-    Ratios near 0 are left out.
-    """
+    """Return smoothed log-ratios, not near 0, of words that occur with one of `count` things."""
     ratios = {
         word: math.log(
             (with_it + smoothing * frequency[word]) / ((count + smoothing) * frequency[word])
@@ -311,9 +279,6 @@ def fit_weights(choices: Iterable[ChoiceSet]) -> dict[str, float]:
 
     Questions of which all candidates are right, or none, are ignored. Features that fewer than 50
     questions have get no weight.
-
-    Raises:
-        ValueError: All questions are ignored.
     """
     import numpy as np
 
