@@ -35,12 +35,12 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from kbqa.engine.answer import Answer, AnswerEntity, EvidenceTriple, WhyNot, term_text
-from kbqa.engine.deciding.reading import Step
 from kbqa.engine.deciding.session import (
     CALLS_SPENT,
     PROVEN_ANSWERS,
     SEED,
     Session,
+    Step,
     Walkers,
     WalkingMethod,
 )

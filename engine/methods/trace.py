@@ -37,11 +37,12 @@ from typing import NamedTuple
 
 from kbqa.engine.answer import Answer, WhyNot
 from kbqa.engine.deciding.choosing import draw
-from kbqa.engine.deciding.reading import Step, read_names
+from kbqa.engine.deciding.reading import read_names
 from kbqa.engine.deciding.session import (
     CALLS_SPENT,
     HOP_COST,
     Session,
+    Step,
     Walkers,
     WalkingMethod,
     WalkTrace,

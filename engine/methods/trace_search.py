@@ -37,8 +37,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal
 
+from kbqa.engine.deciding.choosing import Choice
 from kbqa.engine.deciding.reading import (
-    Choice,
     Picked,
     clip_unread,
     read_choice,

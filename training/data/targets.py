@@ -6,8 +6,6 @@ s-expression. Names come from the record, else from a graph, else from the comme
 Each meaning has one text. No question says in which language an answer should be, that a topic may
 be an answer, whether counted bindings must differ, or what a relation already implies: so no target
 says it either. The published texts do the same.
-
-The topic entities of a question that is trained on.
 """
 
 import re
@@ -47,13 +45,7 @@ def row_targets(
 ) -> list[str | Unconverted]:
     """Write the target of each record, or the reason why there is none.
 
-    Args:
-        rows: Records of question sets.
-        form: The text form of the targets.
-        names: Looks up the names of entities that a record does not name.
-
-    Raises:
-        GraphError: The names cannot be looked up.
+    Entities that a record does not name are looked up in `names`, which may raise a `GraphError`.
     """
     converted = convert_queries(
         query for row in rows if (query := row_query(row)) and not _text(row, "crp_routerkgqa")
@@ -126,10 +118,8 @@ def _without_unasked(crp: Crp) -> Crp:
 
 
 def _is_implied(constraint: Constraint, crp: Crp) -> bool:
-    """Return whether a constraint says no more than the rest of its path, as GrailQA's often do.
-
-    A node with a relation of a class belongs to the class. It is no entity that is named elsewhere.
-    """
+    """Return whether a constraint says no more than the rest of its path, as GrailQA's often do."""
+    # A node with a relation of a class belongs to the class. It is no entity named elsewhere.
     at = constraint.at
     if not isinstance(at, int) or constraint.negated:
         return False
@@ -188,10 +178,8 @@ def _row_names(row: _Row) -> dict[str, str]:
 
 
 def _noted_names(sparql: str) -> dict[str, str]:
-    """Collect the names in a query's comments, from lines with a single entity.
-
-    The last resort: of 111 in the WebQSP and CWQ rows, 104 are the graph's own.
-    """
+    """Collect the names in a query's comments, from lines with a single entity."""
+    # The last resort: of 111 in the WebQSP and CWQ rows, 104 are the graph's own.
     names: dict[str, str] = {}
     for line in sparql.split("\n"):
         mids = set(_MID.findall(line))
