@@ -30,7 +30,7 @@ from kbqa.engine.questions.official import convert_queries
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema import GraphSchema, Schema, is_telling, list_relations
 from kbqa.sparql.compile import compile_crp
-from kbqa.sparql.crp import Constraint, Crp, Entity, Hop, Operator
+from kbqa.sparql.crp import AnyPart, Constraint, Crp, Entity, Hop, Operator, compare_with
 from kbqa.sparql.errors import GraphError
 from kbqa.sparql.terms import LiteralTerm, Term, iri, is_mid
 from kbqa.training.data.targets import TargetForm, row_query, write_target
