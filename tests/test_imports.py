@@ -71,9 +71,7 @@ TYPE_CIRCLES = [{"kbqa.kb.graph", "kbqa.kb.names.search", "kbqa.kb.schema"}]
 
 TWICE = {
     "Asked": 2,
-    "Candidate": 3,
-    "Choice": 2,
-    "Line": 2,
+    "Candidate": 2,
     "Progress": 3,
     "Prompt": 2,
     "Read": 2,
@@ -83,7 +81,6 @@ TWICE = {
     "Subgraph": 2,
     "Verdict": 2,
     "Walk": 2,
-    "Word": 2,
     "_Choice": 3,
     "_Gold": 2,
     "_Group": 2,

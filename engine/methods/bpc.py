@@ -25,15 +25,15 @@ from typing import Annotated, Literal, NamedTuple
 
 from kbqa.engine.answer import Answer
 from kbqa.engine.chat.model import Message
-from kbqa.engine.deciding.choosing import numbered
-from kbqa.engine.deciding.reading import Choice, Picked, read_choice, read_names, read_yes
-from kbqa.engine.deciding.session import SEED, Found, Said, Session, Stop
-from kbqa.engine.embedding.embedder import relation_words
+from kbqa.engine.deciding.choosing import Choice, numbered
+from kbqa.engine.deciding.reading import Picked, read_choice, read_names, read_yes
+from kbqa.engine.deciding.session import SEED, Session, Stop
 from kbqa.engine.graph_walk import Directions, Walk, arrow, drawn_step
 from kbqa.engine.methods.direct import answer_directly
 from kbqa.engine.methods.options import check_counts, walking_method
 from kbqa.kb.graph import Neighbours
 from kbqa.sparql.crp import Hop
+from kbqa.sparql.english import relation_words
 from kbqa.sparql.errors import InputError
 from kbqa.sparql.terms import Term
 
@@ -251,7 +251,7 @@ def answer_question(session: Session, settings: BpcSettings) -> Answer:
     """Answer the question of a session as the paper does; raises as `Method.answer` does."""
     if settings.control == "cot":
         said = answer_directly(session, "answer", reason=False)
-        return session.finish(Found((), "direct", said, "direct"))
+        return session.finish((), "direct", said, stage="direct")
     return _Question(session, settings).answer()
 
 
@@ -276,7 +276,7 @@ class _Question:
         else:
             said, walks = None, [walk for walk in ended if walk.steps]
         details = {"tails_hidden": self._tails_hidden, "walks_not_shown": len(ended) - len(walks)}
-        return self._session.finish(Found(walks, stop, said, details=details))
+        return self._session.finish(walks, stop, said, details=details)
 
     def _walk(self) -> tuple[Beams, Stop]:
         """Return the walks at the end, and why they end there."""
@@ -435,7 +435,7 @@ class _Question:
         reply = self._session.ask("check", prompt, hop=hop, max_tokens=SELECTION_TOKENS)
         return reply is not None and read_yes(reply)
 
-    def _said(self, walks: Sequence[Walk]) -> Said | None:
+    def _said(self, walks: Sequence[Walk]) -> tuple[str, ...] | None:
         names = self._around.names(node for walk in walks for node in walk.nodes)
         paths = list(map(self._session.drawn, walks))
         reply = self._session.ask(
@@ -448,7 +448,7 @@ class _Question:
             return None
         read, unread = read_names(reply, list(names.values()))
         self._session.not_understood(unread)
-        return Said(tuple(read))
+        return tuple(read)
 
     def _choose(self, choices: Sequence[Choice]) -> list[Picked]:
         is_random = self._settings.control == "random"

@@ -25,7 +25,7 @@ from typing import Annotated
 from kbqa.engine.answer import Answer
 from kbqa.engine.chat.model import DEFAULT_MAX_TOKENS, Message
 from kbqa.engine.deciding.reading import clip_unread, plain_lines, read_names
-from kbqa.engine.deciding.session import SEED, Found, Said, Session, WalkingMethod
+from kbqa.engine.deciding.session import SEED, Session, WalkingMethod
 from kbqa.engine.methods.options import check_counts
 from kbqa.engine.resources import MethodMaker, Resources
 
@@ -52,7 +52,7 @@ def answer_directly(
     reason: bool,
     max_tokens: int = DEFAULT_MAX_TOKENS,
     temperature: float = 0.0,
-) -> Said | None:
+) -> tuple[str, ...] | None:
     """Ask the language model for the answers, with the call that is kept for them.
 
     Args:
@@ -81,7 +81,7 @@ def answer_directly(
     if not (names or unread):
         unread = clip_unread([reply.strip()])
     session.not_understood(unread)
-    return Said(tuple(names))
+    return tuple(names)
 
 
 def direct_prompt(question: str, *, reason: bool) -> tuple[Message, ...]:
@@ -139,7 +139,7 @@ def make_direct(
     def answer_in(session: Session) -> Answer:
         limit = settings.max_tokens
         said = answer_directly(session, "answer", reason=reason, max_tokens=limit)
-        return session.finish(Found((), "direct", said, "direct"))
+        return session.finish((), "direct", said, stage="direct")
 
     return WalkingMethod(name, resources.walkers(SEED), asdict(settings), answer_in)
 

@@ -26,9 +26,10 @@ from dataclasses import asdict, dataclass
 from typing import Annotated, Literal, NamedTuple
 
 from kbqa.engine.answer import Answer
-from kbqa.engine.deciding.reading import Choice, read_choice
-from kbqa.engine.deciding.session import SEED, Found, Said, Session, Stop, WalkingMethod
-from kbqa.engine.embedding.embedder import Embedder, relation_words
+from kbqa.engine.deciding.choosing import Choice
+from kbqa.engine.deciding.reading import read_choice
+from kbqa.engine.deciding.session import SEED, Session, Stop, WalkingMethod
+from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.graph_walk import Walk
 from kbqa.engine.methods.direct import answer_directly
 from kbqa.engine.methods.knowpath_prompts import (
@@ -48,9 +49,10 @@ from kbqa.engine.methods.knowpath_prompts import (
 from kbqa.engine.methods.options import check_counts, check_temperature
 from kbqa.engine.resources import MethodMaker, Resources
 from kbqa.sparql.crp import Entity, Hop
+from kbqa.sparql.english import relation_words
 from kbqa.sparql.terms import Term
 
-Order = Literal["stable", "embedder"]
+EntityOrder = Literal["stable", "embedder"]
 AskedFor = Literal["entity", "subgraph"]
 Mediators = Literal["keep", "drop"]
 Part = Literal["hint", "paths", "subgraph"]
@@ -71,7 +73,8 @@ class KnowpathSettings:
     entities: Annotated[int, "Entities of a subgraph that each round goes on from, at most."] = 7
     shown: Annotated[int, "Entities offered of those that one relation leads to, at most."] = 40
     order: Annotated[
-        Order, "Which entities are offered if there are more: the first by id, or the most similar."
+        EntityOrder,
+        "Which entities are offered if there are more: the first by id, or the most similar.",
     ] = "stable"
     calls: Annotated[
         AskedFor,
@@ -398,18 +401,16 @@ class _Question:
             verdict = self._judge(exploration.walks, hop)
             if verdict.names:
                 return session.finish(
-                    Found(
-                        exploration.walks,
-                        "enough",
-                        Said(verdict.names),
-                        details=self._details,
-                        dead_ends=exploration.dead_ends,
-                    )
+                    exploration.walks,
+                    "enough",
+                    verdict.names,
+                    details=self._details,
+                    dead_ends=exploration.dead_ends,
                 )
         walks = [*exploration.walks, *exploration.dead_ends]
         if session.has_language_model:
             return self._fall_back(stop, walks)
-        return session.finish(Found(walks, stop))
+        return session.finish(walks, stop)
 
     def _remember(self) -> Thought:
         """Ask for an answer and its path from memory."""
@@ -442,10 +443,10 @@ class _Question:
         self, stop: Stop, walks: Sequence[Walk] = (), *, stage: str = "fallback"
     ) -> Answer:
         """Answer from memory: none of the walks proves it."""
-        said: Said | None = Said(self._thought.names)
+        said: tuple[str, ...] | None = self._thought.names
         if "paths" in self._settings.ablate:
             said = answer_directly(self._session, reason=True)
-        return self._session.finish(Found(walks, stop, said, stage, self._details))
+        return self._session.finish(walks, stop, said, stage=stage, details=self._details)
 
     @property
     def _details(self) -> Mapping[str, object]:

@@ -36,11 +36,10 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from kbqa.engine.answer import Answer
 from kbqa.engine.chat.model import Message
-from kbqa.engine.deciding.choosing import read_verdict
-from kbqa.engine.deciding.reading import Choice, Step, read_choice, read_names
-from kbqa.engine.deciding.session import SEED, Found, Said, Session, Stop
+from kbqa.engine.deciding.choosing import Choice
+from kbqa.engine.deciding.reading import read_choice, read_names, read_verdict
+from kbqa.engine.deciding.session import SEED, Session, Step, Stop
 from kbqa.engine.embedding.bert import MINILM
-from kbqa.engine.embedding.embedder import relation_words
 from kbqa.engine.graph_walk import (
     Walk,
     arrow,
@@ -70,6 +69,7 @@ from kbqa.engine.methods.pog_prompts import (
     remember_prompt,
 )
 from kbqa.sparql.crp import Hop
+from kbqa.sparql.english import relation_words
 from kbqa.sparql.terms import LiteralTerm, Term, term_order
 
 Part = Literal["plan", "memory", "reflection"]
@@ -120,7 +120,7 @@ class Mind:
         self._reversals = 0
         self.objectives: tuple[str, ...] = ()
         self.memory: tuple[str, ...] = ("",)
-        self.said: Said | None = None
+        self.said: tuple[str, ...] | None = None
 
     def plan(self) -> None:
         """Break the question into sub-objectives."""
@@ -165,7 +165,7 @@ class Mind:
         names = tuple(name for name in verdict.names if not is_id(name))
         if not (verdict.is_enough and names):
             return False
-        self.said = Said(names)
+        self.said = names
         return True
 
     def turn_back(self, frontier: Sequence[Walk], hop: int) -> list[Walk]:
@@ -293,7 +293,7 @@ class _Question:
             )
             stage = "fallback" if self._session.has_language_model else stage
         details = self._mind.details()
-        return self._session.finish(Found(list(self._walks), stop, said, stage, details))
+        return self._session.finish(list(self._walks), stop, said, stage=stage, details=details)
 
     def _walk(self) -> Stop:
         """Walk, and return why walking ended."""
@@ -430,7 +430,7 @@ class _Question:
     def _drawn(self, offer: Offer) -> str:
         return f"{self._session.drawn(offer.walk)} {arrow(offer.hop)} {offer.hop.relation}"
 
-    def _said_from_triples(self) -> Said | None:
+    def _said_from_triples(self) -> tuple[str, ...] | None:
         walks = list(self._walks)
         triples = self._mind.triples(walks)
         prompt = answer_prompt(self._session.question, self._mind.memory, triples)
@@ -442,7 +442,7 @@ class _Question:
             return None
         names, unread = read_names(reply, self._mind.known(walks))
         self._session.not_understood(unread)
-        return Said(tuple(names))
+        return tuple(names)
 
 
 POG = walking_method(

@@ -35,18 +35,17 @@ from typing import Annotated, Literal, NamedTuple
 
 from kbqa.engine.answer import Answer
 from kbqa.engine.chat.model import Message
-from kbqa.engine.deciding.choosing import Verdict, numbered, read_verdict
+from kbqa.engine.deciding.choosing import Choice, numbered
 from kbqa.engine.deciding.reading import (
-    Choice,
     Picked,
-    Step,
+    Verdict,
     clip_unread,
     read_list,
     read_names,
     read_scores,
+    read_verdict,
 )
-from kbqa.engine.deciding.session import SEED, Found, Said, Session, Stop
-from kbqa.engine.embedding.embedder import relation_words
+from kbqa.engine.deciding.session import SEED, Session, Step, Stop
 from kbqa.engine.graph_walk import (
     Walk,
     arrow,
@@ -59,6 +58,7 @@ from kbqa.engine.graph_walk import (
 from kbqa.engine.methods.direct import answer_directly
 from kbqa.engine.methods.options import check_counts, check_temperature, walking_method
 from kbqa.sparql.crp import Hop
+from kbqa.sparql.english import relation_words
 from kbqa.sparql.terms import Term
 
 _RELATIONS = """\
@@ -251,15 +251,16 @@ class _Question:
     def answer(self) -> Answer:
         """Walk until the triples suffice, then answer from them; else without them."""
         stop, verdict = self._walk()
-        said, stage = None, "explored"
+        said: tuple[str, ...] | None = None
+        stage = "explored"
         if verdict is not None and verdict.names:
-            said = Said(verdict.names)
+            said = verdict.names
         elif self._kept and stop != "depth":
             said = self._said_from_triples()
         else:
             said = answer_directly(self._session, reason=True, max_tokens=ANSWER_TOKENS)
             stage = "fallback" if self._session.has_language_model else stage
-        return self._session.finish(Found(self._kept, stop, said, stage))
+        return self._session.finish(self._kept, stop, said, stage=stage)
 
     def _walk(self) -> tuple[Stop, Verdict | None]:
         """Return why walking ended, and the verdict if the triples suffice."""
@@ -407,14 +408,14 @@ class _Question:
         self._session.not_understood(verdict.unread)
         return verdict
 
-    def _said_from_triples(self) -> Said | None:
+    def _said_from_triples(self) -> tuple[str, ...] | None:
         prompt = answer_prompt(self._session.question, self._triples())
         reply = self._session.ask("answer", prompt, max_tokens=ANSWER_TOKENS, is_last=True)
         if reply is None:
             return None
         names, unread = read_names(reply, self._known())
         self._session.not_understood(unread)
-        return Said(tuple(names))
+        return tuple(names)
 
     def _triples(self) -> list[str]:
         return [drawn_triple(step, self._around.name) for step in triples_of(self._kept)]

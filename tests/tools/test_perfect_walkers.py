@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from kbqa.engine.chat.model import Message
-from kbqa.engine.deciding.choosing import read_verdict as read_judgement
 from kbqa.engine.deciding.reading import read_choice, read_names, read_scores
+from kbqa.engine.deciding.reading import read_verdict as read_judgement
 from kbqa.engine.methods import knowpath_prompts as knowpath
 from kbqa.engine.methods import pog_prompts as pog
 from kbqa.engine.methods import tog
