@@ -86,7 +86,6 @@ TWICE = {
     "_Group": 2,
     "_Logprobs": 2,
     "_Message": 2,
-    "_Model": 2,
     "_Question": 6,
     "_Record": 2,
     "_Search": 2,
