@@ -73,7 +73,6 @@ TWICE = {
     "Asked": 2,
     "Candidate": 2,
     "Progress": 3,
-    "Prompt": 2,
     "Read": 2,
     "Reports": 2,
     "Scored": 2,
@@ -81,14 +80,12 @@ TWICE = {
     "Subgraph": 2,
     "Verdict": 2,
     "Walk": 2,
-    "_Choice": 3,
+    "_Choice": 2,
     "_Gold": 2,
     "_Group": 2,
-    "_Logprobs": 2,
     "_Message": 2,
     "_Question": 6,
     "_Record": 2,
-    "_Search": 2,
     "_Writer": 2,
 }
 """Classes that share a name, and how many do. No name is added."""
