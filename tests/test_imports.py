@@ -88,7 +88,6 @@ TWICE = {
     "_Message": 2,
     "_Model": 2,
     "_Question": 6,
-    "_Record": 2,
     "_Search": 2,
     "_Writer": 2,
 }
