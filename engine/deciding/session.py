@@ -24,7 +24,7 @@ from kbqa.engine.deciding.choosing import (
     sent_seed,
 )
 from kbqa.engine.deciding.reading import Picked, read_names
-from kbqa.engine.embedding.embedder import Embedder, relation_words
+from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.graph_walk import (
     Neighbourhood,
     Walk,
@@ -40,6 +40,7 @@ from kbqa.kb.names.keys import normalise
 from kbqa.kb.names.search import Names
 from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import Hop
+from kbqa.sparql.english import relation_words
 from kbqa.sparql.terms import LiteralTerm, Term
 
 SEED = 42

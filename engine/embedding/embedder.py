@@ -46,17 +46,6 @@ _HUB_ID = re.compile(r"[\w-][\w.-]*/[\w.-]+")
 _NAME_SEPARATOR = re.compile(r"[^\w.-]+")
 
 
-def relation_words(relation: str) -> str:
-    """Return a relation, or a type, in words: those of its last two parts, without the domain.
-
-    >>> relation_words("people.person.place_of_birth")
-    'person place of birth'
-    >>> relation_words("base.schemastaging.context_name.pronunciation")
-    'context name pronunciation'
-    """
-    return " ".join(relation.split(".")[-2:]).replace("_", " ")
-
-
 class Embedder:
     """A sentence embedding model with a cache; safe to use from several threads.
 

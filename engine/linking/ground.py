@@ -45,11 +45,8 @@ from kbqa.sparql.crp import (
     Entity,
     Fork,
     Hop,
-    IsEntity,
-    IsNotEntity,
-    Order,
+    Part,
     Step,
-    nested_constraints,
 )
 from kbqa.sparql.terms import is_well_formed
 
@@ -281,11 +278,10 @@ class Grounding:
     stands_in: bool = False
     replaced: tuple[str, ...] = ()
 
-    def trust(self, part: Constraint | Order) -> float:
+    def trust(self, part: Part) -> float:
         """Return how likely a part of the CRP means what was written: its least similar name."""
-        if isinstance(part, Order):
-            return 1.0
-        return min((self.similarity.get(entity, 1.0) for entity in _entities(part)), default=1.0)
+        entities = part.entities() if isinstance(part, Constraint) else ()
+        return min((self.similarity.get(entity, 1.0) for entity in entities), default=1.0)
 
 
 class Grounder:
@@ -337,7 +333,7 @@ class Grounder:
 
     def count_mentioned(self, crp: Crp) -> int:
         """Count the entities of the constraints that the question mentions."""
-        of_constraints = {entity for c in crp.constraints for entity in _entities(c)}
+        of_constraints = {entity for c in crp.constraints for entity in c.entities()}
         return sum(entity.mid in self._scores for entity in of_constraints)
 
     def mentions(self, crp: Crp) -> dict[str, str]:
@@ -480,19 +476,17 @@ def _slots(constraint: Constraint) -> Iterator[_Slot]:
     hops = constraint.hops
     if isinstance(constraint.at, Entity):
         yield _Slot(constraint.at, hops[0] if hops else None)
-    if isinstance(constraint.test, IsEntity | IsNotEntity):
+    if isinstance(constraint.operand, Entity):
         back = Hop(hops[-1].relation, not hops[-1].inverse) if hops else None
-        yield _Slot(constraint.test.entity, back)
+        yield _Slot(constraint.operand, back)
 
 
 def _bind(
     crp: Crp, topic: EntityMatch, chosen: Mapping[_Slot, EntityMatch], replaced: tuple[str, ...]
 ) -> Grounding:
     def bound(constraint: Constraint) -> Constraint:
-        entities = [chosen[slot].entity for slot in _slots(constraint)]
-        if isinstance(constraint.test, IsEntity | IsNotEntity):
-            constraint = replace(constraint, test=replace(constraint.test, entity=entities.pop()))
-        return replace(constraint, at=entities[0]) if entities else constraint
+        entities = (chosen[slot].entity for slot in _slots(constraint))
+        return constraint.with_entities(lambda _: next(entities))
 
     similarity: dict[Entity, float] = {}
     for slot, match in chosen.items():
@@ -525,11 +519,3 @@ def _best_first(sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
             if following[place] < size and following not in seen:
                 seen.add(following)
                 heappush(heap, (total + 1, following))
-
-
-def _entities(constraint: Constraint) -> Iterator[Entity]:
-    for nested in nested_constraints((constraint,)):
-        if isinstance(nested.at, Entity):
-            yield nested.at
-        if isinstance(nested.test, IsEntity | IsNotEntity):
-            yield nested.test.entity

@@ -35,7 +35,7 @@ from kbqa.engine.files import read_model_json
 from kbqa.kb.names.index import NameMatch, Span
 from kbqa.kb.names.keys import normalise, symbols
 from kbqa.kb.names.search import Names
-from kbqa.sparql.crp import Crp, Entity, IsEntity
+from kbqa.sparql.crp import Crp, Entity
 
 SHIPPED_MODEL = Path(__file__).with_name("linking_model.json")
 """The model shipped with kbqa."""
@@ -643,10 +643,8 @@ def named_entities(crp: Crp) -> tuple[Entity, ...]:
     An entity that is only the type of an answer is not among them: a common noun says it.
     """
     types = {
-        each.test.entity
+        each.entity
         for each in crp.all_constraints()
-        if isinstance(each.test, IsEntity)
-        and each.hops
-        and each.hops[-1].relation == _TYPE_RELATION
+        if each.hops and each.hops[-1].relation == _TYPE_RELATION
     }
     return tuple(dict.fromkeys(each for each in crp.entities() if each not in types))

@@ -26,11 +26,11 @@ from kbqa.engine.deciding.choosing import Choice, numbered, written_prompt
 from kbqa.engine.deciding.reading import read_choice, read_yes
 from kbqa.engine.deciding.session import SEED, Session, Stop
 from kbqa.engine.deciding.walking import Followed, choose_relations
-from kbqa.engine.embedding.embedder import relation_words
 from kbqa.engine.graph_walk import Directions, Walk, drawn_hop, drawn_step
 from kbqa.engine.methods.direct import answer_directly
 from kbqa.engine.methods.options import check_counts, walking_method
 from kbqa.sparql.crp import Hop
+from kbqa.sparql.english import relation_words
 from kbqa.sparql.errors import InputError
 from kbqa.sparql.terms import Term
 

@@ -39,11 +39,11 @@ from kbqa.engine.deciding.reading import (
     read_yes,
 )
 from kbqa.engine.deciding.session import SEED, Session, Stop
-from kbqa.engine.embedding.embedder import relation_words
 from kbqa.engine.graph_walk import Walk, drawn_hop
 from kbqa.engine.methods.direct import answer_directly
 from kbqa.engine.methods.options import check_counts, check_temperature, walking_method
 from kbqa.sparql.crp import Hop
+from kbqa.sparql.english import relation_words
 from kbqa.sparql.terms import Term
 
 _SYSTEM = "You answer questions with the help of the Freebase knowledge graph. Reply in the form \
@@ -96,7 +96,7 @@ Paths:
 {paths}
 """
 
-Order = Literal["stable", "embedder"]
+EntityOrder = Literal["stable", "embedder"]
 AskedFor = Literal["entity", "subgraph"]
 Mediators = Literal["keep", "drop"]
 Part = Literal["hint", "paths", "subgraph"]
@@ -117,7 +117,8 @@ class KnowpathSettings:
     entities: Annotated[int, "Entities of a subgraph that each round goes on from, at most."] = 7
     shown: Annotated[int, "Entities offered of those that one relation leads to, at most."] = 40
     order: Annotated[
-        Order, "Which entities are offered if there are more: the first by id, or the most similar."
+        EntityOrder,
+        "Which entities are offered if there are more: the first by id, or the most similar.",
     ] = "stable"
     calls: Annotated[
         AskedFor,

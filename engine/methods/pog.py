@@ -49,11 +49,11 @@ from kbqa.engine.deciding.reading import (
 from kbqa.engine.deciding.session import SEED, Session, Stop
 from kbqa.engine.deciding.walking import Followed, choose_nodes, choose_relations
 from kbqa.engine.embedding.bert import MINILM
-from kbqa.engine.embedding.embedder import relation_words
 from kbqa.engine.graph_walk import Walk, drawn_by_content, drawn_hop, drawn_triple, first_to_each
 from kbqa.engine.methods.direct import answer_directly
 from kbqa.engine.methods.options import check_counts, check_temperature, walking_method
 from kbqa.sparql.crp import Hop
+from kbqa.sparql.english import relation_words
 from kbqa.sparql.terms import LiteralTerm, Term, term_order
 
 PLAN = """\

@@ -18,21 +18,23 @@ masked.
 Write CRPs by beam search with a causal language model that runs in this process.
 """
 
-import threading
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import nlargest
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
-from kbqa.engine.deadline import check_deadline, held
+from kbqa.engine.deadline import check_deadline
+from kbqa.engine.writing.checkpoint import Adapter, open_adapter
 from kbqa.engine.writing.generate import (
-    DEFAULT_BEAMS,
+    DEFAULT_ADAPTER,
     MAX_NEW_TOKENS,
     Candidate,
     Progress,
-    PromptFormat,
     Request,
+    SmallModelGenerator,
     best_distinct,
 )
 from kbqa.engine.writing.grammar import Steps, start
@@ -437,57 +439,57 @@ def _options(beam: Beam, following: NextTokens, row: int, n: int) -> Iterator[_O
         yield _Option(beam.logprob + logprob, beam, token)
 
 
-class BeamSearchGenerator:
-    """A causal language model, its tokenizer and what constrains its texts.
+class LoadedModel(NamedTuple):
+    """A causal language model and its tokenizer."""
+
+    model: ReadableModel
+    tokenizer: Tokenizer
+
+
+class BeamSearchGenerator(SmallModelGenerator):
+    """Writes CRPs by beam search with a causal language model that runs in this process.
 
     Args:
-        model: The model; one thread at a time reads with it.
-        tokenizer: Its tokenizer.
-        prompt: The prompt that it was trained with.
-        name: What it is called in reports.
-        decoding: How far its texts are constrained.
+        adapter: The adapter, which is merged into its base model.
+        decoding: How far texts are constrained; not at all by default.
+        threads: Threads that the model computes with; None for the runtime's own choice.
+
+    Raises:
+        ModelError: A package, the base model or the adapter is missing or broken, the runtime
+            cannot compute the model, or its texts cannot be constrained.
     """
 
+    runtime = ""
+    """Stands in the name after the model."""
+
     def __init__(
-        self,
-        model: ReadableModel,
-        tokenizer: Tokenizer,
-        prompt: PromptFormat,
-        name: str,
-        decoding: Decoding,
+        self, adapter: Adapter, decoding: Decoding | None = None, threads: int | None = None
     ) -> None:
-        self._model, self._tokenizer = model, tokenizer
-        self._prompt, self._name = prompt, name
-        self._decoding = decoding
-        # Tokenizers and the tries of `Pieces` are not safe for several threads at once.
-        self._lock = threading.Lock()
-        self._pieces = None if decoding.level == "none" else Pieces(tokenizer)
+        self._decoding = decoding or Decoding()
+        self._decoding.check(adapter.prompt)
+        self._model, self._tokenizer = self.load_model(adapter, threads)
+        name = f"{adapter.name}{self.runtime}, decoding {self._decoding.level}"
+        super().__init__(name, adapter.prompt)
+        is_free = self._decoding.level == "none"
+        self._pieces = None if is_free else Pieces(self._tokenizer)
 
-    @property
-    def name(self) -> str:
-        """The model, adapter, hash of its weights and level of decoding, for reports."""
-        return self._name
+    @classmethod
+    def load(
+        cls,
+        adapter: Path = DEFAULT_ADAPTER,
+        base: str | None = None,
+        decoding: Decoding | None = None,
+        threads: int | None = None,
+    ) -> Self:
+        """Open an adapter as `open_adapter` does, and load it."""
+        return cls(open_adapter(adapter, base), decoding, threads)
 
-    @property
-    def suggested_relations(self) -> int:
-        """How many relations its prompts suggest, at most."""
-        return self._prompt.relations
+    @staticmethod
+    @abstractmethod
+    def load_model(adapter: Adapter, threads: int | None = None) -> LoadedModel:
+        """Load an adapter, merged into its base model, and the tokenizer."""
 
-    def generate(
-        self,
-        requests: Sequence[Request],
-        n: int = DEFAULT_BEAMS,
-        *,
-        ends_at: float | None = None,
-        progress: Progress | None = None,
-    ) -> list[list[Candidate]]:
-        """Write up to n candidates for each request by beam search; see `Generator.generate`."""
-        if not requests:
-            return []
-        with held(self._lock, ends_at, self._name):
-            return self._generate(requests, n, ends_at, progress)
-
-    def _generate(
+    def _write(
         self,
         requests: Sequence[Request],
         n: int,

@@ -30,7 +30,7 @@ from kbqa.engine.writing.grammar import (
     MAX_LIMIT,
     is_sayable,
 )
-from kbqa.engine.writing.steering import CONSTRAINED_FORMS, Decoding, check_form
+from kbqa.engine.writing.steering import CONSTRAINED_FORMS, Decoding
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import InputError
 from kbqa.sparql.forms import relation_text
@@ -192,10 +192,8 @@ def decoding_grammar(decoding: Decoding, prompt: PromptFormat) -> str | None:
     Raises:
         ModelError: The model writes a text form that cannot be constrained.
     """
-    if decoding.level == "none":
-        return None
-    check_form(prompt)
-    if decoding.level == "graph":
+    decoding.check(prompt)
+    if decoding.level != "schema":
         return None
     return write_ebnf(decoding.relations, is_extended=prompt.crp_format == "extended")
 

@@ -337,6 +337,18 @@ class Decoding:
             for is_extended in (False, True)
         }
 
+    def check(self, prompt: PromptFormat) -> None:
+        """Check that what a model writes can be constrained, if it is.
+
+        Raises:
+            ModelError: It writes another text form.
+        """
+        if self.level != "none" and prompt.crp_format not in CONSTRAINED_FORMS:
+            raise ModelError(
+                f"the adapter writes paths in the form {prompt.crp_format!r}, which cannot be "
+                "constrained. Use --decoding none."
+            )
+
     def steps(self, request: Request, crp_format: str = "routerkgqa") -> Steps | None:
         """Return where the paths of a request may lead; None if its texts are not constrained."""
         if self.level == "none" or self.graph is None:
@@ -347,19 +359,6 @@ class Decoding:
             if walk.has_topics:
                 return walk
         return known
-
-
-def check_form(prompt: PromptFormat) -> None:
-    """Check that what a model writes can be constrained.
-
-    Raises:
-        ModelError: It writes another text form.
-    """
-    if prompt.crp_format not in CONSTRAINED_FORMS:
-        raise ModelError(
-            f"the adapter writes paths in the form {prompt.crp_format!r}, which cannot be "
-            "constrained. Use --decoding none."
-        )
 
 
 def walked_topics(steps: Steps | None, text: str) -> tuple[str, ...]:

@@ -20,27 +20,22 @@ import importlib.util
 import json
 import logging
 import os
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from kbqa.engine.deadline import check_deadline, held
+from kbqa.engine.deadline import check_deadline
 from kbqa.engine.writing.beam_search import CONSIDERED, HOPELESS, State, forced_run
 from kbqa.engine.writing.checkpoint import (
+    Adapter,
     Precision,
-    adapter_base,
-    adapter_revision,
     base_model,
     fastest_precision,
-    is_whole_model,
     merged_checkpoint,
 )
 from kbqa.engine.writing.ebnf import decoding_grammar
 from kbqa.engine.writing.generate import (
-    DEFAULT_ADAPTER,
-    DEFAULT_BEAMS,
     DEFAULT_SEED,
     MAX_NEW_TOKENS,
     TEMPERATURE,
@@ -48,8 +43,8 @@ from kbqa.engine.writing.generate import (
     Progress,
     PromptFormat,
     Request,
+    SmallModelGenerator,
     best_distinct,
-    load_prompt_format,
 )
 from kbqa.engine.writing.grammar import Steps, start
 from kbqa.engine.writing.steering import Decoding, Pieces, SteeredText, Tokenizer, walked_topics
@@ -265,102 +260,64 @@ class _Steering:
         return steps
 
 
-class VllmGenerator:
-    """A causal language model with a LoRA adapter under vLLM."""
+class VllmGenerator(SmallModelGenerator):
+    """A causal language model with a LoRA adapter under vLLM.
+
+    Sampling takes the greedy text and, if n is above 1, n samples. Of the tokens that the graph
+    allows, samples are drawn from those that beam search would consider, too. The deadline is
+    checked before and between vLLM's calls, and only at level ``graph`` within them.
+
+    Args:
+        adapter: The adapter.
+        decoding: How far its texts are constrained; not at all by default.
+        merge: Merge the adapter, once. If not, vLLM adds it at run time, from its own files, which
+            suits large models on a GPU.
+        search: ``beam`` always continues to the longest text allowed, so it is slow on a CPU.
+        seed: Seed of the samples.
+
+    Raises:
+        ModelError: vLLM, the base model or the adapter is missing or broken, or what it writes
+            cannot be constrained as asked.
+    """
 
     def __init__(
         self,
-        llm: "LLM",
-        prompt: PromptFormat,
-        name: str,
-        lora: "LoRARequest | None",
-        search: Search,
-        seed: int,
-        grammar: str | None,
-        steering: _Steering | None,
-    ) -> None:
-        self._llm, self._prompt, self._name = llm, prompt, name
-        self._lora, self._search, self._seed = lora, search, seed
-        self._grammar, self._steering = grammar, steering
-        self._lock = threading.Lock()
-
-    @classmethod
-    def load(
-        cls,
-        adapter: Path = DEFAULT_ADAPTER,
-        base: str | None = None,
+        adapter: Adapter,
         decoding: Decoding | None = None,
         *,
         merge: bool = True,
         search: Search = "sample",
         seed: int = DEFAULT_SEED,
-    ) -> "VllmGenerator":
-        """Load an adapter and the base model that it names, and start vLLM's engine.
-
-        Args:
-            adapter: Folder that `kbqa train-crp` wrote; the shipped one by default.
-            base: Base model to use instead of the one that the adapter names.
-            decoding: How far its texts are constrained; not at all by default.
-            merge: Merge the adapter, once. If not, vLLM adds it at run time, from its own files,
-                which suits large models on a GPU.
-            search: ``beam`` always continues to the longest text allowed, so it is slow on a CPU.
-            seed: Seed of the samples.
-
-        Raises:
-            ModelError: vLLM, the base model or the adapter is missing or broken, or what it writes
-                cannot be constrained as asked.
-        """
+    ) -> None:
         if importlib.util.find_spec("vllm") is None:
             raise ModelError("vLLM is not installed. Install: pip install 'kbqa[vllm]'")
-        # Find faults of the adapter here: later they would end vLLM's engine.
-        base = base or adapter_base(adapter)
-        prompt, revision = load_prompt_format(adapter), adapter_revision(adapter)
         decoding = decoding or Decoding()
-        grammar = decoding_grammar(decoding, prompt)
+        super().__init__(f"{adapter.name}, decoding {decoding.level}", adapter.prompt)
+        self._grammar = decoding_grammar(decoding, adapter.prompt)
         if decoding.level != "none" and search == "beam":
             raise ModelError(
                 "vLLM's beam search cannot be constrained here. Sample, or use --decoding none."
             )
+        self._search, self._seed = search, seed
         precision = _precision()
-        is_merged = merge or is_whole_model(adapter)
-        model = str(merged_checkpoint(adapter, base, precision)) if is_merged else base_model(base)
-        steering = _Steering(decoding, prompt, model) if decoding.level == "graph" else None
-        llm = _start(model, precision, None if is_merged else _vllm_rank(adapter), steering)
-        lora = None if is_merged else _lora_request(adapter)
-        name = f"{base} + {adapter.resolve().name} {revision}, decoding {decoding.level}"
-        return cls(llm, prompt, name, lora, search, seed, grammar, steering)
+        rank: int | None = None
+        is_merged = merge or adapter.is_whole
+        if is_merged:
+            model = str(merged_checkpoint(adapter, precision))
+        else:
+            # Find faults of the adapter here: later they would end vLLM's engine.
+            model, rank = base_model(adapter.base), _vllm_rank(adapter.folder)
+        follows_graph = decoding.level == "graph"
+        self._steering = _Steering(decoding, adapter.prompt, model) if follows_graph else None
+        self._llm = _start(model, precision, rank, self._steering)
+        self._lora = None if is_merged else _lora_request(adapter.folder)
 
-    @property
-    def name(self) -> str:
-        """The model, adapter, hash of its weights and level of decoding, for reports."""
-        return self._name
-
-    @property
-    def suggested_relations(self) -> int:
-        """How many relations its prompts suggest, at most."""
-        return self._prompt.relations
-
-    def generate(
+    def _write(
         self,
         requests: Sequence[Request],
-        n: int = DEFAULT_BEAMS,
-        *,
-        ends_at: float | None = None,
-        progress: Progress | None = None,
-    ) -> list[list[Candidate]]:
-        """Write up to n candidates for each request; see `Generator.generate`.
-
-        Sampling takes the greedy text and, if n is above 1, n samples. Of the tokens that the graph
-        allows, samples are drawn from those that beam search would consider, too. The deadline is
-        checked before and between vLLM's calls, and only at level ``graph`` within them.
-        """
-        if not requests:
-            return []
-        with held(self._lock, ends_at, self._name):
-            return self._generate(requests, n, ends_at)
-
-    def _generate(
-        self, requests: Sequence[Request], n: int, ends_at: float | None
+        n: int,
+        ends_at: float | None,
+        progress: Progress | None,
     ) -> list[list[Candidate]]:
         check_deadline(ends_at, "writing paths")
         tokenizer = self._llm.get_tokenizer()
