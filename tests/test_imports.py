@@ -75,17 +75,12 @@ TWICE = {
     "Progress": 3,
     "Read": 2,
     "Reports": 2,
-    "Scored": 2,
     "Step": 3,
-    "Subgraph": 2,
-    "Verdict": 2,
     "Walk": 2,
     "_Choice": 2,
     "_Gold": 2,
-    "_Group": 2,
     "_Message": 2,
-    "_Question": 6,
-    "_Record": 2,
+    "_Question": 2,
     "_Writer": 2,
 }
 """Classes that share a name, and how many do. No name is added."""
