@@ -87,17 +87,14 @@ class Reading(Protocol):
         positions: "Integers",
         wanted: "NDArray[np.bool_]",
     ) -> NextTokens:
-        """Read tokens in every row, and add them to the cache.
+        """Read tokens, shape (rows, tokens), in every row, and add them to the cache.
 
         Args:
-            tokens: Shape (rows, tokens).
+            tokens: The tokens.
             mask: 1 for each token of what was read before and of `tokens`, 0 for padding, shape
                 (rows, all tokens).
             positions: Of `tokens` in their texts, in the same shape.
-            wanted: True for each of `tokens` of which the next token is wanted.
-
-        Returns:
-            What may follow the tokens wanted, text after text.
+            wanted: True for each of `tokens` after which the next one is wanted, text after text.
         """
 
 
@@ -126,15 +123,10 @@ class BatchReader:
     def read(
         self, rows: Sequence[int], blocks: Sequence[Sequence[int]], *, only_last: bool = False
     ) -> NextTokens:
-        """Keep some rows, renumbered in this order, and read a block of tokens in each.
+        """Keep some rows, read a block of at least one token in each; return what may follow.
 
-        Args:
-            rows: The rows to keep; one may occur more than once.
-            blocks: At least one token for each of them.
-            only_last: Return only what follows the last token of each block.
-
-        Returns:
-            What may follow each token read, block after block.
+        Rows are renumbered in the order given, and one may occur more than once. What may follow
+        each token read is returned, block after block, or only what follows the last of each.
         """
         import numpy as np
 
@@ -307,7 +299,7 @@ def beam_search(
     done: Callable[[int, Sequence[Hypothesis]], object] | None = None,
     is_wanted: Callable[[int], bool] | None = None,
 ) -> list[list[Hypothesis]]:
-    """Find up to n likeliest texts for each prompt.
+    """Find up to n likeliest texts for each prompt, best first; fewer if the others are hopeless.
 
     Args:
         model: A causal language model.
@@ -319,11 +311,7 @@ def beam_search(
         ends_at: When the caller's deadline passes; it is checked between steps.
         done: Called with a prompt's number and texts as soon as its search is over.
         is_wanted: Asked between steps whether a prompt, by its number, is still wanted; if not, its
-            search is given up.
-
-    Returns:
-        The texts for each prompt, best first; fewer than n if the others are hopeless, and none if
-        the search was given up.
+            search is given up, and no texts are returned.
     """
     states = starts if starts is not None else [Unsteered()] * len(prompts)
     searches = [

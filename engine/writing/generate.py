@@ -77,26 +77,16 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A CRP as the model wrote it, or as a search of the graph found it.
+    """A CRP as the model wrote it, or as a search of the graph found it."""
 
-    Attributes:
-        text: May not be a CRP at all.
-        logprob: Sum over its tokens, natural log, end of text included; 0 if it was not written.
-            Always finite.
-        tokens: Number of tokens, end of text included.
-        topics: Mids of the request's topics from which the main path leads to an answer, in the
-            request's order. Only level ``graph`` knows them.
-        rank: Its place, from 0, among the paths that a search found, or that of the path which it
-            narrows; None if the model wrote it.
-        narrows: Whether the search added a condition, an order or a comparison to a path.
-    """
-
-    text: str
-    logprob: float
-    tokens: int
-    topics: tuple[str, ...] = ()
+    text: str  # may not be a CRP at all
+    logprob: float  # sum over the tokens, natural log; 0 if not written; always finite
+    tokens: int  # end of text included
+    topics: tuple[str, ...] = ()  # mids of topics that lead to an answer; only at level `graph`
+    # Among the paths that a search found, from 0, or that of the path which it narrows; None if the
+    # model wrote it.
     rank: int | None = None
-    narrows: bool = False
+    narrows: bool = False  # the search added a condition, an order or a comparison to a path
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.logprob):
@@ -113,10 +103,6 @@ def rank_candidates(candidates: Iterable[Candidate]) -> list[Candidate]:
 
     So does Hugging Face's beam search, and with it RouterKGQA. By the sum, a path without its
     constraints would usually win, because it is shorter.
-
-    >>> short, long = Candidate("a", -1.2, 10), Candidate("b", -2.0, 40)
-    >>> [candidate.text for candidate in rank_candidates([short, long])]
-    ['b', 'a']
     """
     return sorted(candidates, key=lambda candidate: -candidate.logprob / candidate.tokens)
 
@@ -124,9 +110,9 @@ def rank_candidates(candidates: Iterable[Candidate]) -> list[Candidate]:
 def best_distinct(candidates: Iterable[Candidate], n: int) -> list[Candidate]:
     """Rank candidates, drop repeated texts, and keep the best n.
 
-    >>> texts = [Candidate("a", -1.0, 10), Candidate("b", -2.0, 10), Candidate("a", -1.0, 10)]
-    >>> [candidate.text for candidate in best_distinct(texts, 5)]
-    ['a', 'b']
+    >>> short, long = Candidate("a", -1.2, 10), Candidate("b", -2.0, 40)
+    >>> [candidate.text for candidate in best_distinct([short, long, short], 5)]
+    ['b', 'a']
     """
     best: dict[str, Candidate] = {}
     for candidate in rank_candidates(candidates):
@@ -318,11 +304,7 @@ PLAIN = PromptFormat("Question: {question}\nReasoning path:\n")
 
 
 def load_prompt_format(directory: Path) -> PromptFormat:
-    """Read the format from an adapter's folder.
-
-    Raises:
-        ModelError: The file is missing or not of that form.
-    """
+    """Read the format from an adapter's folder."""
     path = directory / PROMPT_FILE
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
@@ -360,11 +342,7 @@ def written_record(text: str) -> dict[str, str | None]:
 
 
 def written_text(record: Mapping[str, object]) -> str:
-    """Return the text of a CRP in a record: RouterKGQA's form if it has it, else ours.
-
-    Raises:
-        TypeError: The record holds no text.
-    """
+    """Return the text of a CRP in a record: RouterKGQA's form if it has it, else ours."""
     for key in ("routerkgqa", "crp"):
         if isinstance(text := record.get(key), str):
             return text
@@ -403,9 +381,7 @@ def write_beams(
         report: Called with the number of questions already written, then with that of each batch.
 
     Raises:
-        InputError: `output` cannot be written, holds anything but beams made with these settings,
-            or another process is writing to it.
-        ModelError: The model failed.
+        InputError: `output` cannot be written, or holds something else.
         GraphError: The graph failed for some questions; those have no row.
         AnsweringError: Something else did.
     """
@@ -453,11 +429,7 @@ def write_beams(
 
 
 def read_beams(path: Path) -> dict[str, list[Candidate]]:
-    """Read the candidates that `kbqa crp generate` wrote.
-
-    Raises:
-        InputError: The file is missing or not of that form.
-    """
+    """Read the candidates that `kbqa crp generate` wrote."""
     from kbqa.engine.files import read_rows
 
     beams = {}

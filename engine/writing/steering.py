@@ -80,10 +80,7 @@ class Tokenizer(Protocol):
 
 
 class SavedTokenizer:
-    """A `Tokenizer` from the folder of a model, without transformers.
-
-    The folder has ``tokenizer.json`` and ``tokenizer_config.json``.
-    """
+    """A `Tokenizer` from the ``tokenizer.json`` and ``tokenizer_config.json`` of a model."""
 
     def __init__(self, folder: Path) -> None:
         import tokenizers
@@ -141,10 +138,7 @@ class Pieces:
             )
 
     def open(self, options: Options, before: str = _TEXT) -> "Iterator[_InText | _InRegion]":
-        """Yield the places where a text may be if it may continue in these ways.
-
-        `before` is what comes before it; a line break is the one that the next piece begins with.
-        """
+        """Yield the places where a text may be if it may continue in these ways."""
         for choice in options.choices:
             yield _InText(self._trie(choice.texts, before), choice)
         if options.region is not None:
@@ -333,7 +327,7 @@ def walked_topics(steps: Steps | None, text: str) -> tuple[str, ...]:
     """Return the mids from which a text's main path leads to answers.
 
     None if it was not walked, or cannot be read: a count with an order, say, which only the whole
-    text shows. `steps` is what constrained the text.
+    text shows.
     """
     if not isinstance(steps, PathWalk):
         return ()

@@ -73,11 +73,7 @@ logger = logging.getLogger(__name__)
 
 
 def dead_end_token(tokenizer: Tokenizer) -> int:
-    """Return a token that no steered text holds, to write where a text cannot go on.
-
-    Raises:
-        ModelError: The tokenizer has no special token but the end of text.
-    """
+    """Return a token that no steered text holds, to write where a text cannot go on."""
     special = set(tokenizer.all_special_ids) - {tokenizer.eos_token_id}
     if not special:
         raise ModelError(
@@ -114,11 +110,8 @@ class SteeredRows:
     def put(self, at: int, start: State | None, tokens: Sequence[int], keep: Keep) -> None:
         """Steer the text of a row from now on.
 
-        Args:
-            at: The row.
-            start: The state before its first token; None if the text cannot be begun.
-            tokens: The tokens written so far. The sampler appends to this list.
-            keep: Which of the tokens that may follow are left.
+        `start` is the state before the first token; None if the text cannot be begun. `tokens` are
+        those written so far; the sampler appends to this list.
         """
         self._rows[at] = _Row(start, tokens, keep)
 
@@ -256,10 +249,6 @@ class VllmGenerator(SmallModelGenerator):
             suits large models on a GPU.
         search: ``beam`` always continues to the longest text allowed, so it is slow on a CPU.
         seed: Seed of the samples.
-
-    Raises:
-        ModelError: vLLM, the base model or the adapter is missing or broken, or what it writes
-            cannot be constrained as asked.
     """
 
     def __init__(
