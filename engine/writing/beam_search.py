@@ -30,11 +30,17 @@ from kbqa.engine.writing.generate import (
     Candidate,
     Progress,
     Request,
-    SmallModelGenerator,
     best_distinct,
 )
 from kbqa.engine.writing.grammar import Steps, start
-from kbqa.engine.writing.steering import Decoding, Pieces, SteeredText, Tokenizer, walked_topics
+from kbqa.engine.writing.steering import (
+    Decoding,
+    Pieces,
+    SmallModelGenerator,
+    SteeredText,
+    Tokenizer,
+    walked_topics,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -412,17 +418,11 @@ class BeamSearchGenerator(SmallModelGenerator):
             cannot compute the model, or its texts cannot be constrained.
     """
 
-    runtime = ""
-    """Stands in the name after the model."""
-
     def __init__(
         self, adapter: Adapter, decoding: Decoding | None = None, threads: int | None = None
     ) -> None:
-        self._decoding = decoding or Decoding()
-        self._decoding.check(adapter.prompt)
+        super().__init__(adapter, decoding)
         self._model, self._tokenizer = self.load_model(adapter, threads)
-        name = f"{adapter.name}{self.runtime}, decoding {self._decoding.level}"
-        super().__init__(name, adapter.prompt)
         is_free = self._decoding.level == "none"
         self._pieces = None if is_free else Pieces(self._tokenizer)
 
@@ -449,14 +449,7 @@ class BeamSearchGenerator(SmallModelGenerator):
         ends_at: float | None,
         progress: Progress | None,
     ) -> list[list[Candidate]]:
-        prompts = [
-            self._tokenizer.encode(
-                self._prompt.render(request.question, request.relations), add_special_tokens=False
-            )
-            for request in requests
-        ]
-        form = self._prompt.crp_format
-        steps = [self._decoding.steps(request, form) for request in requests]
+        steps = self._steps(requests)
         written: list[list[Candidate]] = [[] for _ in requests]
 
         def take(row: int, texts: Sequence[Hypothesis]) -> None:
@@ -469,7 +462,7 @@ class BeamSearchGenerator(SmallModelGenerator):
 
         beam_search(
             self._model,
-            prompts,
+            self._prompt_tokens(requests, self._tokenizer),
             n=n,
             end=self._tokenizer.eos_token_id,
             max_new_tokens=MAX_NEW_TOKENS,

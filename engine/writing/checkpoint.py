@@ -256,14 +256,14 @@ def require_lm_extra(adapter: Adapter | None = None) -> None:
     If only PEFT can merge the adapter, the message says so.
     """
     missing = _missing("torch", "transformers", "peft", "accelerate", "gguf", "safetensors")
-    why = why_peft(adapter) if missing and adapter is not None else ""
-    if missing and why and adapter is not None:
+    if not missing:
+        return
+    if adapter is not None and (why := why_peft(adapter)):
         raise ModelError(
             f"only PEFT can merge the adapter in {adapter.folder}, since {why}, and {missing} is "
             f"not installed. Install: {INSTALL_LM}"
         )
-    if missing:
-        raise ModelError(f"the small model needs {missing}. Install: {INSTALL_LM}")
+    raise ModelError(f"the small model needs {missing}. Install: {INSTALL_LM}")
 
 
 def require_cpu_extra() -> None:
@@ -396,10 +396,10 @@ def make_once(directory: Path, make: Callable[[Path], object]) -> Path:
         return directory
     logger.info("making %s, once", directory)
     try:
-        with building_folder(directory) as partial:
-            make(partial)
-            sync(partial)
-            partial.rename(directory)
+        with building_folder(directory) as building:
+            make(building)
+            sync(building)
+            building.rename(directory)
     except OSError as error:
         if not _is_made(directory):  # else another process was faster, with the same result
             raise ModelError(f"{directory} cannot be written: {error}") from error

@@ -9,15 +9,12 @@ Source: RouterKGQA §3.2; appendix A.1 for what the model was trained on.
 
 import json
 import math
-import threading
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 
-from kbqa.engine.deadline import held
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import (
     AnsweringError,
@@ -165,40 +162,6 @@ class Generator(Protocol):
             GraphError: The graph that constrains decoding does not answer.
             DeadlineExceeded: The deadline passed.
         """
-
-
-class SmallModelGenerator(ABC):
-    """A generator with a small model in this process, which writes one batch at a time."""
-
-    def __init__(self, name: str, prompt: "PromptFormat") -> None:
-        self.name, self.suggested_relations = name, prompt.relations
-        self._prompt = prompt
-        # Neither the model, nor tokenizers, nor the tries of `Pieces` are safe for several threads.
-        self._lock = threading.Lock()
-
-    def generate(
-        self,
-        requests: Sequence[Request],
-        n: int = DEFAULT_BEAMS,
-        *,
-        ends_at: float | None = None,
-        progress: Progress | None = None,
-    ) -> list[list[Candidate]]:
-        """Write up to n candidates for each request; see `Generator.generate`."""
-        if not requests:
-            return []
-        with held(self._lock, ends_at, self.name):
-            return self._write(requests, n, ends_at, progress)
-
-    @abstractmethod
-    def _write(
-        self,
-        requests: Sequence[Request],
-        n: int,
-        ends_at: float | None,
-        progress: Progress | None,
-    ) -> list[list[Candidate]]:
-        """Write for at least one request."""
 
 
 def write_apart(
