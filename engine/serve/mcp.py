@@ -45,15 +45,7 @@ from kbqa.engine.serve.records import (
 from kbqa.engine.serve.served import MAX_PATH, MAX_QUERY, MAX_QUESTION, Event, Served, Watch
 from kbqa.engine.serve.service import Service
 from kbqa.kb.graph import Direction
-from kbqa.sparql import forms
-from kbqa.sparql.errors import (
-    CrpSyntaxError,
-    DeadlineExceeded,
-    KbqaError,
-    QuerySyntaxError,
-    ServerBusy,
-    UnlinkedName,
-)
+from kbqa.sparql import errors, forms
 
 BUSY = -32050
 """The JSON-RPC code of a server that is too busy for another request."""
@@ -69,11 +61,11 @@ instructions."""
 _READS = ToolAnnotations(
     read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
 )
-_ADVICE: tuple[tuple[type[KbqaError], str], ...] = (
-    (CrpSyntaxError, "The resource kbqa://guide/paths shows how a path is written."),
-    (QuerySyntaxError, "Prefixes ns:, xsd: and rdf: need no declaration."),
-    (UnlinkedName, "Find the mid of an entity with search_entities."),
-    (DeadlineExceeded, "Ask for fewer conditions, or give the topics."),
+_ADVICE: tuple[tuple[type[errors.KbqaError], str], ...] = (
+    (errors.CrpSyntaxError, "The resource kbqa://guide/paths shows how a path is written."),
+    (errors.QuerySyntaxError, "Prefixes ns:, xsd: and rdf: need no declaration."),
+    (errors.UnlinkedName, "Find the mid of an entity with search_entities."),
+    (errors.DeadlineExceeded, "Ask for fewer conditions, or give the topics."),
 )
 _STAGES = {
     "link": "Looking for the entities of the question",
@@ -301,10 +293,10 @@ class _Tools:
         """Turn errors into what clients of MCP read."""
         try:
             yield
-        except ServerBusy as error:
+        except errors.ServerBusy as error:
             problem = problem_of(error)
             raise MCPError(BUSY, problem.detail, {"retry_after_s": problem.retry_after}) from error
-        except KbqaError as error:
+        except errors.KbqaError as error:
             problem = problem_of(error, self._service.graph.description)
             log_problem(error, problem, "mcp")
             words = str(error) if self._is_local else problem.detail
@@ -371,7 +363,7 @@ def _add_resources(server: MCPServer[None], service: Service) -> None:
         try:
             described = await service.look_up(browsing.describe_entity, mid=mid)
             listed = await service.look_up(browsing.list_relations, mid=mid, limit=50)
-        except KbqaError as error:
+        except errors.KbqaError as error:
             raise ResourceError(problem_of(error, service.graph.description).detail) from error
         record = {**described.model_dump(), "relations": fitted(listed).model_dump()["relations"]}
         return json.dumps(record, ensure_ascii=False)
