@@ -184,14 +184,14 @@ class _Tools:
         Use it to get the mid of an entity.
         """
         with self._told():
-            found = await self._service.look_up(browsing.find_entities, name=name, limit=limit)
+            found = await self._service.look_up(browsing.find_entities, name, limit)
         entities = [each.model_copy(update={"types": each.types[:MAX_TYPES]}) for each in found]
         return fitted(shortened(FoundEntities(entities=entities)))
 
     async def describe_entity(self, mid: Mid) -> DescribedEntity:
         """Return the name and types of an entity, and how many triples it has."""
         with self._told():
-            found = await self._service.look_up(browsing.describe_entity, mid=mid)
+            found = await self._service.look_up(browsing.describe_entity, mid)
         return fitted(shortened(DescribedEntity(**found.model_dump())))
 
     async def list_relations(
@@ -206,11 +206,7 @@ class _Tools:
         """List the relations of an entity with the number of their edges."""
         with self._told():
             found = await self._service.look_up(
-                browsing.list_relations,
-                mid=mid,
-                direction=direction,
-                contains=contains,
-                limit=limit,
+                browsing.list_relations, mid, direction, contains, limit
             )
         return fitted(shortened(found))
 
@@ -225,17 +221,10 @@ class _Tools:
         """List what one relation leads to from an entity; a larger offset continues the list."""
         with self._told():
             found = await self._service.look_up(
-                browsing.list_neighbours,
-                mid=mid,
-                relation=relation,
-                direction=direction,
-                limit=limit,
-                offset=offset,
+                browsing.list_neighbours, mid, relation, direction, limit, offset
             )
             if not found.neighbours and not offset:
-                await self._service.look_up(
-                    browsing.check_has_relation, mid=mid, relation=relation, direction=direction
-                )
+                await self._service.look_up(browsing.check_has_relation, mid, relation, direction)
         return fitted(shortened(found))
 
     async def run_path(
@@ -361,8 +350,8 @@ def _add_resources(server: MCPServer[None], service: Service) -> None:
     async def entity(mid: str) -> str:
         """The name and types of an entity, and its relations with the number of their edges."""
         try:
-            described = await service.look_up(browsing.describe_entity, mid=mid)
-            listed = await service.look_up(browsing.list_relations, mid=mid, limit=50)
+            described = await service.look_up(browsing.describe_entity, mid)
+            listed = await service.look_up(browsing.list_relations, mid, limit=50)
         except errors.KbqaError as error:
             raise ResourceError(problem_of(error, service.graph.description).detail) from error
         record = {**described.model_dump(), "relations": fitted(listed).model_dump()["relations"]}

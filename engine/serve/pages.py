@@ -49,7 +49,7 @@ _ENTITY = re.compile(r"\[?(?P<name>[^\]]*?)\]?\s*(?:\((?P<mid>[^()\s]+)\))?$")
 _ID = re.compile(r"(?:ns:)?([mg]\.[0-9a-z_]+)")
 
 
-def _complete_relation(graph: Graph, names: Names, *, text: str) -> list[str]:
+def _complete_relation(graph: Graph, names: Names, text: str) -> list[str]:
     """List the relations that may follow the last arrow of a path up to the cursor.
 
     Those that begin like the typed text come first, then those that contain it. There are none if
@@ -185,17 +185,12 @@ async def entity(
     if not visit.is_known:
         return await show(found=None)
     try:
-        found = await service.look_up(browsing.describe_entity, mid=mid)
-        relations = await service.look_up(browsing.list_relations, mid=mid)
+        found = await service.look_up(browsing.describe_entity, mid)
+        relations = await service.look_up(browsing.list_relations, mid)
         ends: NeighboursRecord | None = None
         if relation:
             ends = await service.look_up(
-                browsing.list_neighbours,
-                mid=mid,
-                relation=relation,
-                direction=direction,
-                limit=NEIGHBOURS,
-                offset=offset,
+                browsing.list_neighbours, mid, relation, direction, NEIGHBOURS, offset
             )
     except Exception as error:  # noqa: BLE001 - every error is a page
         return await show(found=None, problem=_problem(error, service, visit))
@@ -228,7 +223,7 @@ async def path(body: RunPathBody, service: TheService, visit: TheVisit) -> Strea
 @router.post("/page/relations")
 async def relations(body: PathBody, service: TheService) -> list[str]:
     """List the relations that may follow in a path that is being typed."""
-    return await service.look_up(_complete_relation, text=body.path)
+    return await service.look_up(_complete_relation, body.path)
 
 
 def _ask(

@@ -293,13 +293,13 @@ async def entities(
     limit: Annotated[int, Query(ge=1, le=100)] = 10,
 ) -> list[records.FoundEntity]:
     """Find entities by a name that may be incomplete or mistyped, best first."""
-    return await service.look_up(browsing.find_entities, name=q, limit=limit)
+    return await service.look_up(browsing.find_entities, q, limit)
 
 
 @entity_routes.get("/entities/{mid}")
 async def entity(mid: TheMid, service: TheService) -> records.EntityRecord:
     """Return an entity's name and types, and how many triples it has."""
-    return await service.look_up(browsing.describe_entity, mid=mid)
+    return await service.look_up(browsing.describe_entity, mid)
 
 
 @entity_routes.get("/entities/{mid}/relations")
@@ -312,9 +312,7 @@ async def relations(
 ) -> records.RelationsRecord:
     """List the relations of an entity with their counts, those that leave it first."""
     way = None if direction == "both" else direction
-    return await service.look_up(
-        browsing.list_relations, mid=mid, direction=way, contains=contains, limit=limit
-    )
+    return await service.look_up(browsing.list_relations, mid, way, contains, limit)
 
 
 @entity_routes.get("/entities/{mid}/neighbours")
@@ -327,14 +325,7 @@ async def neighbours(
     offset: Annotated[int, Query(ge=0, le=browsing.MAX_OFFSET)] = 0,
 ) -> records.NeighboursRecord:
     """List some of what one relation leads to; `truncated` says that there are more."""
-    return await service.look_up(
-        browsing.list_neighbours,
-        mid=mid,
-        relation=relation,
-        direction=direction,
-        limit=limit,
-        offset=offset,
-    )
+    return await service.look_up(browsing.list_neighbours, mid, relation, direction, limit, offset)
 
 
 health_routes = APIRouter(tags=["server"])
