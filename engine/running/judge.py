@@ -38,14 +38,15 @@ from kbqa.engine.embedding.bert import Bert, linear, load_minilm, tanh_gelu
 from kbqa.engine.files import read_json
 from kbqa.engine.running.confidence import Tried, share_fits
 from kbqa.engine.running.precedents import Precedents
-from kbqa.engine.writing.beam_search import ReadableModel, read_continuation
+from kbqa.engine.writing.beam_search import LoadedModel, read_continuation
 from kbqa.engine.writing.checkpoint import (
-    adapter_revision,
+    Adapter,
     files_sha256,
     merge_lora,
+    open_adapter,
     openvino_precision,
 )
-from kbqa.engine.writing.generate import PROMPT_FILE, load_prompt_format
+from kbqa.engine.writing.generate import PROMPT_FILE
 from kbqa.engine.writing.model_choice import Backend, ModelChoice
 from kbqa.engine.writing.openvino import prepare_model
 from kbqa.engine.writing.steering import Tokenizer
@@ -77,14 +78,13 @@ class Asker:
     """Says how likely questions are; threads take turns.
 
     Args:
-        folder: Of the adapter and its prompt.
+        adapter: The adapter and its prompt.
         threads: Threads to compute with; None for one a core.
     """
 
-    def __init__(self, folder: Path, threads: int | None = None) -> None:
-        self._folder, self._threads = folder, threads
-        self._prompt = load_prompt_format(folder)
-        self.revision = adapter_revision(folder)
+    def __init__(self, adapter: Adapter, threads: int | None = None) -> None:
+        self._adapter, self._threads = adapter, threads
+        self._prompt, self.revision = adapter.prompt, adapter.revision
         self._lock = threading.Lock()
 
     @classmethod
@@ -112,9 +112,10 @@ class Asker:
                 )
         backend = _backend()
         ModelChoice(None, folder, n=1, backend=backend).check()
+        adapter = open_adapter(folder)
         if backend == "openvino":
-            prepare_model(folder, None, openvino_precision())
-        return cls(folder, threads)
+            prepare_model(adapter, openvino_precision())
+        return cls(adapter, threads)
 
     def logprobs(self, question: str, paths: Sequence[str]) -> list[float]:
         """Compute the log-probability of a question, given each path; natural log.
@@ -136,14 +137,14 @@ class Asker:
             return [sum(each) for each in read_continuation(model, prompts, text)]
 
     @cached_property
-    def _loaded(self) -> tuple[ReadableModel, Tokenizer]:
+    def _loaded(self) -> LoadedModel:
         if _backend() == "openvino":
-            from kbqa.engine.writing.openvino import load_openvino
+            from kbqa.engine.writing.openvino import OpenVinoGenerator
 
-            return load_openvino(self._folder, threads=self._threads)
-        from kbqa.engine.writing.transformers import load_transformers
+            return OpenVinoGenerator.load_model(self._adapter, self._threads)
+        from kbqa.engine.writing.transformers import TransformersGenerator
 
-        return load_transformers(self._folder, threads=self._threads)
+        return TransformersGenerator.load_model(self._adapter, self._threads)
 
 
 def _backend() -> Backend:
