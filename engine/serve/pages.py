@@ -15,16 +15,10 @@ from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse, StreamingResponse
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Undefined
 
 from kbqa.engine.graph_walk import PathEnds
-from kbqa.engine.serve.browsing import (
-    MAX_OFFSET,
-    check_hops,
-    describe_entity,
-    list_neighbours,
-    list_relations,
-)
+from kbqa.engine.serve import browsing
 from kbqa.engine.serve.guard import Visit
 from kbqa.engine.serve.problems import Problem, log_problem, problem_of
 from kbqa.engine.serve.records import (
@@ -43,7 +37,7 @@ from kbqa.kb.names.search import Names
 from kbqa.kb.open import DEMO_DUMP
 from kbqa.kb.small_files import printable
 from kbqa.sparql.crp import Hop
-from kbqa.sparql.errors import KbqaError, ServerBusy
+from kbqa.sparql.errors import KbqaError
 from kbqa.sparql.terms import is_mid
 
 MAX_RELATIONS = 20
@@ -55,7 +49,7 @@ _ENTITY = re.compile(r"\[?(?P<name>[^\]]*?)\]?\s*(?:\((?P<mid>[^()\s]+)\))?$")
 _ID = re.compile(r"(?:ns:)?([mg]\.[0-9a-z_]+)")
 
 
-def _complete_relation(graph: Graph, names: Names, *, text: str) -> list[str]:
+def _complete_relation(graph: Graph, names: Names, text: str) -> list[str]:
     """List the relations that may follow the last arrow of a path up to the cursor.
 
     Those that begin like the typed text come first, then those that contain it. There are none if
@@ -73,7 +67,7 @@ def _complete_relation(graph: Graph, names: Names, *, text: str) -> list[str]:
         path_start, path = _hops(lines[0])
         passed = path if node[1] == "x" else path[: int(node[1])]
         starts, hops = _entities(path_start, names), [*passed, *done]
-    check_hops(len(hops))
+    browsing.check_hops(len(hops))
     ends = PathEnds(graph).hops(starts, hops)
     is_inverse = arrow == "<-"
     relations = [hop.relation for hop in ends if hop.inverse == is_inverse]
@@ -184,29 +178,32 @@ async def entity(
     visit: TheVisit,
     relation: str = "",
     direction: Direction = "out",
-    offset: Annotated[int, Query(ge=0, le=MAX_OFFSET)] = 0,
+    offset: Annotated[int, Query(ge=0, le=browsing.MAX_OFFSET)] = 0,
 ) -> Response:
     """Show an entity: its relations with counts, and what one of them leads to."""
     show = partial(_show, "entity.html", service, visit, Asking(), mid=mid)
     if not visit.is_known:
         return await show(found=None)
     try:
-        found = await service.look_up(describe_entity, mid=mid)
-        relations = await service.look_up(list_relations, mid=mid)
+        found = await service.look_up(browsing.describe_entity, mid)
+        relations = await service.look_up(browsing.list_relations, mid)
         ends: NeighboursRecord | None = None
         if relation:
             ends = await service.look_up(
-                list_neighbours,
-                mid=mid,
-                relation=relation,
-                direction=direction,
-                limit=NEIGHBOURS,
-                offset=offset,
+                browsing.list_neighbours, mid, relation, direction, NEIGHBOURS, offset
             )
     except Exception as error:  # noqa: BLE001 - every error is a page
         return await show(found=None, problem=_problem(error, service, visit))
     domains = _by_domain(relations.relations)
     return await show(found=found, domains=domains, cut=relations.truncated, ends=ends)
+
+
+@router.get("/docs")
+async def docs(request: Request) -> HTMLResponse:
+    """List the routes, with what they take and return."""
+    templates = _TEMPLATES.overlay(undefined=Undefined)  # a schema leaves out what it has not
+    page = templates.get_template("docs.html").render(api=request.app.openapi())
+    return HTMLResponse(page)
 
 
 @router.post("/page/ask")
@@ -226,7 +223,7 @@ async def path(body: RunPathBody, service: TheService, visit: TheVisit) -> Strea
 @router.post("/page/relations")
 async def relations(body: PathBody, service: TheService) -> list[str]:
     """List the relations that may follow in a path that is being typed."""
-    return await service.look_up(_complete_relation, text=body.path)
+    return await service.look_up(_complete_relation, body.path)
 
 
 def _ask(
@@ -246,7 +243,7 @@ async def _stream(service: Service, visit: Visit, asking: Asking) -> StreamingRe
         return {"html": html, "spoken": view.spoken, "url": asking.url}
 
     ask = partial(_ask, service, visit, asking)
-    return await stream_answer(ask, to_record, visit.request_id, service.graph.description)
+    return await stream_answer(service, visit, ask, to_record)
 
 
 async def _show(
@@ -291,8 +288,7 @@ async def show_problem(service: Service, visit: Visit, problem: Problem) -> HTML
 
 def _problem(error: Exception, service: Service, visit: Visit) -> Problem:
     problem = problem_of(error, service.graph.description)
-    if not isinstance(error, ServerBusy):
-        log_problem(error, problem, visit.request_id)
+    log_problem(error, problem, visit.request_id)
     return problem
 
 
