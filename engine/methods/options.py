@@ -4,6 +4,7 @@ Find how a method is made, and make the method from its settings.
 """
 
 import importlib
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import (
@@ -18,6 +19,7 @@ from typing import (
     get_type_hints,
 )
 
+from kbqa.engine.files import FORMER_METHODS
 from kbqa.engine.methods import METHODS
 from kbqa.sparql.errors import InputError
 
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from kbqa.engine.asked import Method
     from kbqa.engine.deciding.session import Session, WalkingMethod
     from kbqa.engine.resources import MethodMaker, Resources
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -158,6 +162,9 @@ def find_method(name: str) -> "MethodMaker":
     Raises:
         InputError: There is no such method.
     """
+    if name in FORMER_METHODS:
+        logger.warning("the method %s is now called %s", name, FORMER_METHODS[name])
+        name = FORMER_METHODS[name]
     if name not in METHODS:
         known = ", ".join(METHODS)
         raise InputError(f"there is no method {name!r}. The methods are: {known}.")

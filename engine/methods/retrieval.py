@@ -44,7 +44,6 @@ from kbqa.engine.deciding.session import (
     Walkers,
     WalkingMethod,
 )
-from kbqa.engine.linking.ground import Grounder
 from kbqa.engine.methods.retrieval_prompts import (
     PathPoolingSettings,
     Read,
@@ -63,9 +62,9 @@ from kbqa.engine.retrieval.retrieval import (
     retrieve,
 )
 from kbqa.engine.retrieval.subgraphs import Caps
-from kbqa.engine.running.confidence import Execution, path_record, with_names
 from kbqa.engine.running.evidence import Proof, prove
-from kbqa.engine.running.run import Executor, Policy
+from kbqa.engine.running.run import Runner
+from kbqa.engine.running.tried import Execution, path_record, with_names
 from kbqa.engine.writing.checkpoint import require_embedding_packages
 from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.schema import GraphSchema
@@ -367,10 +366,8 @@ class _Question:
             candidates = write_candidates(kernels, session.topics, walkers.schema, most)
             asked.budget.take_last()
             session.steps.append(Step("answer", chosen=tuple(each.text for each in candidates[:1])))
-        grounder = Grounder(session.graph, walkers.names, asked.linked, asked.given)
-        policy = Policy(order="beam-first")
-        executor = Executor(session.graph, grounder, asked.clock, walkers.timeout_s, policy)
-        execution = executor.execute(candidates)
+        runner = Runner(asked, walkers.graph, walkers.names, walkers.timeout_s)
+        execution = runner.run_first(candidates, "beam-first")
         found = execution.answering
         proof = Proof.missing(_NO_PATH)
         if found is not None and found.relaxation is not None:

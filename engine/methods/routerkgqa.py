@@ -13,30 +13,26 @@ Source: RouterKGQA §3, Figure 2.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
 from kbqa.engine.answer import Answer
-from kbqa.engine.asked import Asked, ChooserName
+from kbqa.engine.asked import Asked, ChooserName, Method
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.linking.linker import likely_topics
+from kbqa.engine.linking.mentions import LinkingModel
 from kbqa.engine.resources import MethodMaker, Resources
 from kbqa.engine.running.evidence import Stage, path_answer
 from kbqa.engine.running.repair import (
-    EmbedderSetting,
     Repair,
     RepairedBy,
     Repairer,
-    RepairSetting,
-    SeedSetting,
     Stop,
-    StopSetting,
-    WidthSetting,
 )
 from kbqa.engine.running.run import Runner, TrustOrder
 from kbqa.engine.running.search import SearchWidths
-from kbqa.engine.running.tried import Execution, Tried
+from kbqa.engine.running.tried import Tried
 from kbqa.engine.writing.generate import Candidate, Generator, NoPaths, Progress, Request
 from kbqa.sparql.crp import Kind
 from kbqa.sparql.errors import InputError
@@ -44,34 +40,46 @@ from kbqa.sparql.forms import render_crp
 
 logger = logging.getLogger(__name__)
 
-WriteSetting = Annotated[
-    bool, "Whether the small model writes paths. If not, all are searched for in the graph."
-]
-WithoutSetting = Annotated[
-    tuple[Kind, ...], "Classes of constraints that are left out, to see what they are worth."
-]
+
+@dataclass(frozen=True, slots=True)
+class PathSettings:
+    """What `routerkgqa` and `kbqa` let a user set alike."""
+
+    write: Annotated[
+        bool, "Whether the small model writes paths. If not, all are searched for in the graph."
+    ] = True
+    repair: Annotated[
+        RepairedBy | None,
+        "What chooses among the graph's paths in a repair: the embedder alone, free and offline, "
+        "or the general model. By default what --chooser says, else llm with --llm or --llm-model, "
+        "else off.",
+    ] = None
+    stop: Annotated[
+        Stop,
+        "How deep a repair searches: as deep as the small model's path, as the blueprint has "
+        "steps, or until the general model judges that it is enough.",
+    ] = "model"
+    width: Annotated[int, "Paths that each step of a repair starts from."] = 3
+    embedder: Annotated[str | None, "Embedder instead of the packaged all-MiniLM-L6-v2."] = None
+    seed: Annotated[int, "Seed of --chooser random."] = 42
+    without: Annotated[
+        tuple[Kind, ...], "Classes of constraints that are left out, to see what they are worth."
+    ] = ()
+
+    def __post_init__(self) -> None:
+        if self.width < 1:
+            raise InputError(f"width is {self.width}: use 1 or more")
 
 
 @dataclass(frozen=True, slots=True)
-class RouterKgqaSettings:
+class RouterKgqaSettings(PathSettings):
     """How RouterKGQA answers; each setting says its meaning."""
 
-    write: WriteSetting = True
-    repair: RepairSetting = None
-    stop: StopSetting = "model"
-    width: WidthSetting = 3
-    embedder: EmbedderSetting = None
-    seed: SeedSetting = 42
     order: Annotated[
         TrustOrder,
         "Which written path answers: the first that answers in full, as in the paper's code, or "
         "the first that answers at all.",
     ] = "full-first"
-    without: WithoutSetting = ()
-
-    def __post_init__(self) -> None:
-        if self.width < 1:
-            raise InputError(f"width is {self.width}: use 1 or more")
 
 
 class RouterKgqa:
@@ -85,7 +93,7 @@ class RouterKgqa:
     """
 
     name = "routerkgqa"
-    general_calls = None
+    general_calls: float | None = None
 
     def __init__(
         self,
@@ -99,16 +107,12 @@ class RouterKgqa:
 
     def settings(self) -> Mapping[str, object]:
         """Return what decides the answers, for manifests."""
-        settings, repair = self._settings, None
-        if self._repairer is not None:
-            chat = self._resources.chat
-            general = {"general_model": None if chat is None else chat.name}
-            repair = {**general, **self._repairer.settings()}
+        settings, repairer = self._settings, self._repairer
         return {
-            "write": writes(self._generator),
+            "write": not isinstance(self._generator, NoPaths),
             "order": settings.order,
             "without": sorted(settings.without),
-            "repair": repair,
+            "repair": None if repairer is None else repairer.settings(),
         }
 
     def write(
@@ -126,6 +130,8 @@ class RouterKgqa:
         runner = Runner(asked, graph, names, timeout_s, without=settings.without)
 
         # Stage 1: the small model writes paths, and the first that answers is taken.
+        if settings.write:
+            asked.budget.take_last()  # The writing is one call: the only one, if there is but one.
         execution = runner.run_first(written_paths(self, asked), settings.order)
         stage: Stage = "specialised"
 
@@ -192,33 +198,66 @@ def run_repair(repair: Repair, runner: Runner) -> Tried | None:
     return tried if tried.terms and tried.boolean is not False else None
 
 
-def repairs_by(
-    repair: RepairedBy | None, resources: Resources, *, writes: bool
-) -> RepairedBy | ChooserName:
-    """Return who repairs: as the setting says, or else `--chooser`, or else what there is."""
-    chooser = resources.chosen_chooser
-    if chooser is not None:
-        if repair is not None and repair != chooser:
-            raise InputError(
-                f"repair={repair} and --chooser {chooser} contradict each other: give one of them"
-            )
-        return chooser
-    if repair is None:
-        repair = "off" if resources.chat is None else "llm"
-    return "embedder" if repair == "off" and not writes else repair
+def make_repairer(
+    settings: PathSettings, resources: Resources, *, asking: LinkingModel | None = None
+) -> Repairer | None:
+    """Return what repairs; None if nothing does."""
+    by = repaired_by(settings, resources)
+    if by == "off":
+        return None
+    return Repairer(
+        resources.graph,
+        Embedder.load(settings.embedder),
+        by,
+        model=resources.chat if by == "llm" else None,
+        stop=settings.stop,
+        widths=SearchWidths(beam=settings.width),
+        asking=asking,
+        seed=settings.seed,
+    )
 
 
-def make_repairer(settings: "RepairSettings", resources: Resources) -> Repairer | None:
-    """Return what repairs; None if nothing does.
+def repaired_by(settings: PathSettings, resources: Resources) -> RepairedBy | ChooserName:
+    """Return who repairs: as the setting says, or else `--chooser`, or else what there is.
 
     Raises:
         InputError: Settings contradict each other, or would do nothing.
-        ModelError: The embedder is missing or broken.
     """
-    by = repairs_by(settings.repair, resources, writes=settings.write)
+    chooser, repair = resources.chosen_chooser, settings.repair
+    if repair is not None and chooser not in (None, repair):
+        raise InputError(
+            f"repair={repair} and --chooser {chooser} contradict each other: give one of them"
+        )
+    by: RepairedBy | ChooserName = chooser or repair or ("off" if resources.chat is None else "llm")
+    if by == "off" and chooser is None and not settings.write:
+        by = "embedder"
     if by == "llm" and resources.chat is None:
         raise InputError("repair=llm needs a general model: add --llm URL or --llm-model NAME")
     if settings.stop == "judge" and by != "llm":
         raise InputError("stop=judge needs a general model: add --llm URL or --llm-model NAME")
-    if settings.seed != 42 and by != "random":
+    if settings.seed != PathSettings().seed and by != "random":
         raise InputError("seed is about chance, and nothing is left to it: add --chooser random")
+    return by
+
+
+def _make(resources: Resources, settings: RouterKgqaSettings) -> RouterKgqa:
+    """Make the method ready to answer: first what is quick to check, the small model last."""
+    repairer = make_repairer(settings, resources)
+    if repairer is None:
+        check_unused(settings, ("stop", "width", "embedder"))
+    generator = resources.generator if settings.write else NoPaths()
+    return RouterKgqa(resources, settings, generator, repairer)
+
+
+def check_unused(settings: PathSettings, names: Iterable[str]) -> None:
+    """Refuse settings of repair that were changed although nothing is repaired."""
+    defaults = type(settings)()
+    for name in names:
+        if getattr(settings, name) != getattr(defaults, name):
+            raise InputError(
+                f"{name} is about repair, and nothing is repaired: "
+                "add --set repair=embedder or --llm URL"
+            )
+
+
+ROUTERKGQA = MethodMaker(RouterKgqaSettings, _make)

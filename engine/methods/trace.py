@@ -49,7 +49,6 @@ from kbqa.engine.deciding.session import (
 )
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.graph_walk import MAX_ASKED, MAX_NODES, Frontiers, RelationPath
-from kbqa.engine.linking.ground import Grounder
 from kbqa.engine.methods.trace_prompts import answer_prompt, relation_option
 from kbqa.engine.methods.trace_search import (
     LAST_SUMMARIES,
@@ -59,9 +58,9 @@ from kbqa.engine.methods.trace_search import (
     drawn_path,
 )
 from kbqa.engine.resources import MethodMaker, Resources
-from kbqa.engine.running.confidence import Execution, Tried, path_record, with_names
 from kbqa.engine.running.evidence import Proof, prove
-from kbqa.engine.running.run import Executor, Policy
+from kbqa.engine.running.run import Runner
+from kbqa.engine.running.tried import Execution, Tried, path_record, with_names
 from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.names.keys import normalise
 from kbqa.sparql.crp import Constraint, Crp, Entity, Hop, compare_with
@@ -238,10 +237,8 @@ class _Question:
         with asked.clock.stage("rank"):
             ranked = rank_paths(explored, session, frontiers, settings, walkers.embedder)
             candidates = write_candidates(ranked, session, frontiers, settings)
-        grounder = Grounder(session.graph, walkers.names, asked.linked, asked.given)
-        policy = Policy(order="beam-first")
-        executor = Executor(session.graph, grounder, asked.clock, walkers.timeout_s, policy)
-        return self._proven(explored, executor.execute(candidates))
+        runner = Runner(asked, walkers.graph, walkers.names, walkers.timeout_s)
+        return self._proven(explored, runner.run_first(candidates, "beam-first"))
 
     def _proven(self, explored: Explored, execution: Execution) -> Answer:
         """Fetch names and evidence for what was found, and put the answer together."""

@@ -15,12 +15,12 @@ Source: RouterKGQA §3.3 and appendix A.2; the words of the prompts are ours.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from kbqa.engine.asked import Asked
-from kbqa.engine.chat.model import Message
-from kbqa.engine.deciding.choosing import ByChance, ByChat, Choosing
-from kbqa.engine.deciding.reading import Choice, Picked
+from kbqa.engine.asked import Asked, ChooserName
+from kbqa.engine.chat.model import ChatModel, Message
+from kbqa.engine.deciding.choosing import Choice, Chooser, make_chooser
+from kbqa.engine.deciding.reading import Picked
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.graph_walk import Frontiers, RelationPath, relation_path
 from kbqa.engine.linking.linker import stems
@@ -44,21 +44,6 @@ from kbqa.sparql.english import describe_dropped
 
 Stop = Literal["model", "blueprint", "judge"]
 RepairedBy = Literal["off", "embedder", "llm"]
-
-RepairSetting = Annotated[
-    RepairedBy | None,
-    "What chooses among the graph's paths in a repair: the embedder alone, free and offline, "
-    "or the general model. By default what --chooser says, else llm with --llm or --llm-model, "
-    "else off.",
-]
-StopSetting = Annotated[
-    Stop,
-    "How deep a repair searches: as deep as the small model's path, as the blueprint has "
-    "steps, or until the general model judges that it is enough.",
-]
-WidthSetting = Annotated[int, "Paths that each step of a repair starts from."]
-EmbedderSetting = Annotated[str | None, "Embedder instead of the packaged all-MiniLM-L6-v2."]
-SeedSetting = Annotated[int, "Seed of --chooser random."]
 
 MAX_DEPTH = 4
 """Hops that are searched at most, and one more if the last leads through a mediator.
@@ -125,6 +110,7 @@ class Repairer:
         embedder: Compares paths with questions.
         by: Who chooses among paths: the general model of the question, the order by similarity to
             the question, or chance.
+        model: The general model, for manifests.
         stop: What decides how deep to search: the small model's path, the number of the
             blueprint's steps, or the general model after each step.
         widths: How much each step keeps.
@@ -141,22 +127,27 @@ class Repairer:
         self,
         graph: Graph,
         embedder: Embedder,
-        by: Literal["llm", "embedder", "random"] = "embedder",
+        by: ChooserName = "embedder",
         *,
+        model: ChatModel | None = None,
         stop: Stop = "model",
         widths: SearchWidths | None = None,
         asking: LinkingModel | None = None,
         seed: int = 42,
     ) -> None:
         self._graph, self._embedder, self._asking = graph, embedder, asking
-        self._by, self._stop, self._seed = by, stop, seed
+        self.by, self._model, self._stop, self._seed = by, model, stop, seed
         self._widths, self._schema = widths or SearchWidths(), GraphSchema(graph)
 
     def settings(self) -> Mapping[str, object]:
         """Return what decides its paths, for manifests."""
-        chance = {"chance_seed": self._seed} if self._by == "random" else {}
-        embedder = self._embedder.name
-        return {**chance, **asdict(self._widths), "stop": self._stop, "embedder": embedder}
+        return {
+            **({"chance_seed": self._seed} if self.by == "random" else {}),
+            "general_model": None if self._model is None else self._model.name,
+            **asdict(self._widths),
+            "stop": self._stop,
+            "embedder": self._embedder.name,
+        }
 
     def repair(self, asked: Asked, reason: str, execution: Execution) -> Repair | None:
         """Look for another path.
@@ -189,7 +180,7 @@ class Repairer:
         if not topics:
             return None
         failed = readings[0] if readings else None
-        chooser = _Chooser(asked, self._by, self._seed)
+        chooser = _Chooser(asked, self.by, self._seed)
         blueprint = chooser.plan()
         depth = _depth(self._stop, failed, blueprint)
         frontiers = Frontiers(asked.bounded(self._graph), self._schema)
@@ -255,14 +246,12 @@ def _depth(stop: Stop, failed: Crp | None, blueprint: Sequence[str]) -> int:
 class _Chooser:
     """Makes the decisions of one repair."""
 
-    def __init__(self, asked: Asked, by: Literal["llm", "embedder", "random"], seed: int) -> None:
+    def __init__(self, asked: Asked, by: ChooserName, seed: int) -> None:
         self._asked, self._question = asked, asked.question
         self._chat = asked.chat if by == "llm" else None
-        self._choosing: Choosing | None = None  # The order by similarity stays.
-        if self._chat is not None:
-            self._choosing = ByChat(self._chat, seed)
-        elif by == "random":
-            self._choosing = ByChance(asked.question, seed)
+        self._choose: Chooser | None = None  # The order by similarity stays.
+        if by == "random" or self._chat is not None:
+            self._choose = make_chooser(by, asked.question, seed, chat=self._chat)
 
     def plan(self) -> tuple[str, ...]:
         """Have the blueprint written: a phrase a step; none without a general model."""
@@ -274,7 +263,7 @@ class _Chooser:
         self, step: int, blueprint: Sequence[str], paths: Sequence[RelationPath], wanted: int
     ) -> list[RelationPath]:
         """Choose the best of more paths than `wanted`, best first: at least one."""
-        if self._choosing is None:
+        if self._choose is None:
             return list(paths[:wanted])
         if self._chat is None:  # What chance draws must not depend on an order.
             paths = sorted(paths, key=written_path)
@@ -288,7 +277,7 @@ class _Chooser:
             prompt=tuple(choice_prompt(self._question, blueprint, paths, wanted)),
             read=lambda reply: Picked(tuple(read_choice(reply, len(paths), wanted))),
         )
-        [decided] = self._choosing.choose_all([choice])
+        [decided] = self._choose([choice])
         return [paths[at] for at in decided.picked.chosen] or list(paths[:wanted])
 
     def is_enough(self, paths: Sequence[RelationPath]) -> bool:

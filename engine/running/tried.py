@@ -151,6 +151,10 @@ class Execution:
         """The candidate that answers."""
         return None if self.best is None else self.tried[self.best]
 
+    def with_answer(self, tried: Tried) -> "Execution":
+        """Add a candidate, which answers instead."""
+        return Execution((*self.tried, tried), len(self.tried))
+
 
 def with_names(graph: Graph, execution: Execution) -> Execution:
     """Look up the names that are shown of candidates: of their first answers and their topics."""

@@ -27,14 +27,15 @@ from kbqa.engine.asked import Asked
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.evaluation.scores import bootstrap_mean
 from kbqa.engine.graph_walk import RelationPath, relation_path
-from kbqa.engine.linking.ground import Grounder, name_topics
+from kbqa.engine.linking.ground import name_topics
 from kbqa.engine.linking.linker import Linker
 from kbqa.engine.linking.mentions import LinkingModel
-from kbqa.engine.methods.repair import Repairer, RepairSettings
+from kbqa.engine.methods.repair import RepairSettings
 from kbqa.engine.methods.router import Routing
 from kbqa.engine.questions.official import convert_queries
 from kbqa.engine.questions.question_sets import Question, read_questions
-from kbqa.engine.running.run import Executor
+from kbqa.engine.running.repair import Repairer
+from kbqa.engine.running.run import Runner
 from kbqa.engine.running.search import SearchWidths
 from kbqa.engine.writing.generate import Candidate, read_beams
 from kbqa.kb.graph import Graph
@@ -110,8 +111,7 @@ class Trial:
         given = name_topics(self.graph, question.topics) if self.gold_entities else []
         linked = self.linker.link(question.text)
         asked = Asked(question.text, tuple(given), tuple(linked))
-        grounder = Grounder(self.graph, self.names, linked, given)
-        execution = Executor(self.graph, grounder, asked.clock, 30.0).execute(withheld)
+        execution = Runner(asked, self.graph, self.names, 30.0).run_first(withheld)
         before, started = self.embedder.seconds, time.perf_counter()
         repair = self.routing.repair(asked, "withheld", execution)
         seconds = time.perf_counter() - started - (self.embedder.seconds - before)

@@ -30,8 +30,8 @@ from tqdm import tqdm
 from kbqa.engine.questions.official import read_question_rows
 from kbqa.engine.questions.question_sets import Question, read_questions
 from kbqa.engine.resources import Resources
-from kbqa.engine.running.confidence import Tried
 from kbqa.engine.running.judge import SHIPPED_JUDGE
+from kbqa.engine.running.tried import Tried
 from kbqa.engine.writing.generate import read_beams
 from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph

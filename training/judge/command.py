@@ -161,7 +161,7 @@ def train_judge(
     """
     from kbqa.engine.embedding.embedder import Embedder
     from kbqa.engine.resources import Resources
-    from kbqa.engine.running.precedents import Precedents
+    from kbqa.engine.running.judge import Precedents
     from kbqa.engine.writing.checkpoint import DEFAULT_BASE, check_base_model, require_lm_extra
     from kbqa.kb.open import open_graph
     from kbqa.training.data.training_set import families_of

@@ -18,8 +18,8 @@ from kbqa.engine.commands.options import (
 )
 from kbqa.engine.engine import Engine
 from kbqa.engine.methods import METHODS
+from kbqa.engine.methods.kbqa import KbqaSettings
 from kbqa.engine.methods.options import describe_settings, read_settings
-from kbqa.engine.methods.router import RouterSettings
 from kbqa.kb.graph import Graph
 from kbqa.sparql.errors import InputError, SpendingLimitReached
 
@@ -82,15 +82,15 @@ def test_a_setting_of_another_form_is_refused(text: str) -> None:
 )
 def test_a_setting_that_does_not_fit_is_refused(given: dict[str, object], message: str) -> None:
     with pytest.raises(InputError) as raised:
-        read_settings(RouterSettings, given, "router")
+        read_settings(KbqaSettings, given, "router")
     assert message in str(raised.value)
 
 
 def test_settings_are_read_by_their_types() -> None:
     texts = {"without": "entity, string", "general_calls": "0.5", "write": "no", "embedder": "none"}
-    settings = read_settings(RouterSettings, texts, "router")
-    assert settings == RouterSettings(without=("entity", "string"), general_calls=0.5, write=False)
-    assert read_settings(RouterSettings, {}, "router") == RouterSettings()
+    settings = read_settings(KbqaSettings, texts, "router")
+    assert settings == KbqaSettings(without=("entity", "string"), general_calls=0.5, write=False)
+    assert read_settings(KbqaSettings, {}, "router") == KbqaSettings()
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_methods_are_listed() -> None:
 
 def test_the_settings_of_a_method_are_listed() -> None:
     rows = json.loads(CliRunner().invoke(methods, ["router", "--json"]).output)
-    assert rows == [each._asdict() for each in describe_settings(RouterSettings)]
+    assert rows == [each._asdict() for each in describe_settings(KbqaSettings)]
     text = CliRunner().invoke(methods, ["router"]).output
     assert "width = 3  (a whole number)\n    Paths that each step" in text
     unknown = CliRunner().invoke(methods, ["magic"])

@@ -6,14 +6,16 @@ from kbqa.engine.asked import Budget
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.graph_walk import RelationPath
 from kbqa.engine.methods.repair import (
-    MAX_DEPTH,
-    MAX_STEPS,
     ChatChooser,
     EmbedderChooser,
     Failure,
     RandomChooser,
-    Repairer,
     RepairSettings,
+)
+from kbqa.engine.running.repair import (
+    MAX_DEPTH,
+    MAX_STEPS,
+    Repairer,
     Stop,
     blueprint_prompt,
     choice_prompt,

@@ -13,11 +13,14 @@ from kbqa.engine.commands.screen import render_answer
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.engine import Engine
 from kbqa.engine.linking.mentions import LinkingModel
-from kbqa.engine.methods.repair import Repair, Repairer
-from kbqa.engine.methods.router import Route, RouterKgqa, RouterTrace, Routing
+from kbqa.engine.methods.kbqa import Kbqa, Route
+from kbqa.engine.methods.router import Routing
 from kbqa.engine.resources import Resources
-from kbqa.engine.running.confidence import ConfidenceModel, Tried
+from kbqa.engine.running.confidence import ConfidenceModel
+from kbqa.engine.running.evidence import PathTrace
+from kbqa.engine.running.repair import Repair, Repairer
 from kbqa.engine.running.run import Policy
+from kbqa.engine.running.tried import Tried
 from kbqa.engine.writing.generate import Generator, SavedBeams
 from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph
@@ -64,7 +67,7 @@ def ask(scripted):
 
 
 def tried(answer: Answer) -> Sequence[Tried]:
-    assert isinstance(answer.trace, RouterTrace)
+    assert isinstance(answer.trace, PathTrace)
     return answer.trace.tried
 
 
@@ -371,7 +374,7 @@ def test_a_repaired_path_does_not_say_no(graph, ask):
             settings={"repair": "embedder"},
         )
         trace = answer.trace
-        assert isinstance(trace, RouterTrace)
+        assert isinstance(trace, PathTrace)
         assert trace.repair is not None
         assert (answer.boolean, answer.stage) == ((True, "general") if is_known else (None, None))
 
@@ -467,11 +470,11 @@ def make_engine(
     call_budget: int | None = None,
 ) -> Engine:
     resources = Resources(graph, open_chat=lambda: chat, call_budget=call_budget)
-    return Engine.over(resources, RouterKgqa(resources, generator, Policy(confidence), routing))
+    return Engine.over(resources, Kbqa(resources, generator, Policy(confidence), routing))
 
 
-def trace(answer: Answer) -> RouterTrace:
-    assert isinstance(answer.trace, RouterTrace)
+def trace(answer: Answer) -> PathTrace:
+    assert isinstance(answer.trace, PathTrace)
     return answer.trace
 
 

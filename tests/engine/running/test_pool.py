@@ -18,12 +18,14 @@ from kbqa.engine.engine import Engine
 from kbqa.engine.graph_walk import Frontiers, RelationPath
 from kbqa.engine.linking.mentions import LinkingModel
 from kbqa.engine.methods import router as method
-from kbqa.engine.methods.router import RouterKgqa, RouterTrace
+from kbqa.engine.methods.kbqa import Kbqa
 from kbqa.engine.resources import Resources
 from kbqa.engine.running import pool as narrow
-from kbqa.engine.running.confidence import ConfidenceModel, Tried
+from kbqa.engine.running.confidence import ConfidenceModel
+from kbqa.engine.running.evidence import PathTrace
 from kbqa.engine.running.pool import Narrower, PathPool, carry_constraints
 from kbqa.engine.running.run import Policy
+from kbqa.engine.running.tried import Tried
 from kbqa.engine.writing.generate import Candidate, NoPaths
 from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph
@@ -45,14 +47,14 @@ def pool(demo: Graph, embedder: Embedder) -> PathPool:
 
 def _asking(graph: Graph, pool: PathPool | None, model: ConfidenceModel = SEARCHED) -> Engine:
     resources = Resources(graph)
-    method = RouterKgqa(resources, NoPaths(), Policy(model), pool=pool)
+    method = Kbqa(resources, NoPaths(), Policy(model), pool=pool)
     return Engine.over(resources, method)
 
 
 def _find(graph: Graph, pool: PathPool, *written: str, question: str = QUESTION) -> list[Candidate]:
     engine = _asking(graph, None)
     asked = engine.prepare(question)
-    assert isinstance(engine.method, RouterKgqa)
+    assert isinstance(engine.method, Kbqa)
     return pool.find(asked, engine.method.try_all(asked, _candidates(written)))
 
 
@@ -72,7 +74,7 @@ def test_what_is_written_does_not_wait_long_for_what_is_searched(
     monkeypatch.setattr(pool, "find", lambda asked, tried: [endless])
     monkeypatch.setattr(method, "_SEARCHED_LIMIT_S", 0.5)
     engine = _asking(demo, pool)
-    assert isinstance(engine.method, RouterKgqa)
+    assert isinstance(engine.method, Kbqa)
     written, searched = engine.method.try_all(engine.prepare(QUESTION), _candidates([CAPITAL]))
     assert written.table is not None
     assert "within 0.5 s" in (searched.problem or "")
@@ -105,7 +107,7 @@ def test_a_searched_path_answers_if_it_is_surer(demo: Graph, pool: PathPool) -> 
     with _asking(demo, pool) as engine:
         answer = _ask(engine, CAPITAL)
     assert [each.name for each in answer.answers] == ["Kenyan Shilling"]
-    assert isinstance(answer.trace, RouterTrace)
+    assert isinstance(answer.trace, PathTrace)
     assert answer.trace.answering is not None
     assert answer.trace.answering.candidate.is_searched
     told = "Found by searching the graph, beside what the model wrote, relaxation: full."
@@ -313,7 +315,7 @@ PEOPLE_PLACES = "Africa -> location.location.contains"
 def _narrowed(graph: Graph, question: str, path: str) -> Sequence[str]:
     """Return the conditions that are added to a path."""
     resources = Resources(graph)
-    method = RouterKgqa(resources, NoPaths(), Policy())
+    method = Kbqa(resources, NoPaths(), Policy())
     asked = Engine.over(resources, method).prepare(question)
     [tried] = method.try_all(asked, [Candidate(path, -1.0, 10)])
     assert tried.crp is not None
@@ -591,7 +593,7 @@ def _tried(graph: Graph, question: str, path: str) -> Sequence[Tried]:
     """Run a written path and what is added to it."""
     resources = Resources(graph)
     pool = PathPool(graph, Embedder.load(), LinkingModel.load())
-    method = RouterKgqa(resources, NoPaths(), Policy(), pool=pool)
+    method = Kbqa(resources, NoPaths(), Policy(), pool=pool)
     asked = Engine.over(resources, method).prepare(question)
     return method.try_all(asked, [Candidate(path, -1.0, 10)])
 

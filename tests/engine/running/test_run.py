@@ -15,7 +15,7 @@ import pytest
 from kbqa.engine.asked import Clock
 from kbqa.engine.linking.ground import Grounder
 from kbqa.engine.linking.linker import LinkedEntity
-from kbqa.engine.running.confidence import ConfidenceModel, Execution, Tried
+from kbqa.engine.running.confidence import ConfidenceModel
 from kbqa.engine.running.evidence import find_evidence
 from kbqa.engine.running.run import (
     DEFAULT_POLICY,
@@ -25,6 +25,7 @@ from kbqa.engine.running.run import (
     Policy,
     find_break,
 )
+from kbqa.engine.running.tried import Execution, Tried
 from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.endpoint import SparqlEndpoint
 from kbqa.kb.graph import Graph, Table
