@@ -55,8 +55,8 @@ def test_a_searched_path_that_passes_over_a_number_is_doubted(demo: Graph, scrip
 
 @pytest.mark.parametrize(
     "settings",
-    [{"judge": "confidence"}, {"search": False}, {"order": "full-first"}],
-    ids=["confidence model", "only written", "by order"],
+    [{"judge": "confidence"}, {"search": False}],
+    ids=["confidence model", "only written"],
 )
 def test_only_written_paths_answer_without_search(ask, settings) -> None:
     assert _named(ask(**settings)) == ["Nairobi"]
@@ -117,8 +117,8 @@ def test_settings_of_a_judge_are_checked() -> None:
     assert KbqaSettings().judge_folder == SHIPPED_JUDGE
     assert KbqaSettings(judge="mine").judge_folder == Path("mine")
     assert KbqaSettings(write=False).judge_folder is None
-    with pytest.raises(InputError, match="leave out confidence and order"):
-        KbqaSettings(judge="mine", order="beam-first")
+    with pytest.raises(InputError, match="leave out confidence"):
+        KbqaSettings(judge="mine", confidence=Path("mine.json"))
     for name in ("search", "asker"):
         with pytest.raises(InputError, match=f"{name} is about the candidates of a judge"):
             KbqaSettings(judge="confidence", **{name: False})
