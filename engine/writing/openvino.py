@@ -132,7 +132,6 @@ def prepare_model(adapter: Adapter, precision: OpenVinoPrecision) -> Path:
 
 
 def _convert(adapter: Adapter, directory: Path, *, in_int8: bool) -> None:
-    """Write the graph and the tokenizer into a folder."""
     import_openvino()
     from openvino import save_model
 
