@@ -27,15 +27,7 @@ from kbqa.engine.linking.mentions import FUNCTION_WORDS, tokenise
 from kbqa.kb.graph import Direction, Graph
 from kbqa.kb.names.keys import normalise
 from kbqa.kb.names.search import Names, name_terms
-from kbqa.sparql.crp import (
-    Constraint,
-    Crp,
-    Entity,
-    Fork,
-    Hop,
-    Part,
-    Step,
-)
+from kbqa.sparql.crp import Constraint, Crp, Entity, Fork, Hop, Part, Step
 from kbqa.sparql.terms import is_well_formed
 
 MIN_SIMILARITY = 0.8

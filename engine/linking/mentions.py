@@ -506,10 +506,7 @@ def _may_be_in_name(word: str, uses_capitals: bool, model: LinkingModel | None) 
 
 
 def _suspicious(
-    words: Sequence[str],
-    known: set[Run],
-    quoted: frozenset[Run],
-    model: LinkingModel | None,
+    words: Sequence[str], known: set[Run], quoted: frozenset[Run], model: LinkingModel | None
 ) -> Iterator[Run]:
     """Yield runs that may be misspelt names, the most likely and longest first.
 

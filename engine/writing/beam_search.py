@@ -434,11 +434,7 @@ class BeamSearchGenerator(SmallModelGenerator):
         """Load an adapter, merged into its base model, and the tokenizer."""
 
     def _write(
-        self,
-        requests: Sequence[Request],
-        n: int,
-        ends_at: float | None,
-        progress: Progress | None,
+        self, requests: Sequence[Request], n: int, ends_at: float | None, progress: Progress | None
     ) -> list[list[Candidate]]:
         steps = self._steps(requests)
         written: list[list[Candidate]] = [[] for _ in requests]

@@ -20,13 +20,7 @@ from string import ascii_lowercase
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from kbqa.engine.writing.generate import PromptFormat
-from kbqa.engine.writing.grammar import (
-    ANSWER,
-    INNER,
-    MAX_HOPS,
-    MAX_LIMIT,
-    is_sayable,
-)
+from kbqa.engine.writing.grammar import ANSWER, INNER, MAX_HOPS, MAX_LIMIT, is_sayable
 from kbqa.engine.writing.steering import CONSTRAINED_FORMS, Decoding
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import InputError

@@ -163,8 +163,7 @@ class Generator(Protocol):
 
 
 def write_apart(
-    generate: Callable[[Sequence[_Asked]], Sequence[_Written]],
-    requests: Sequence[_Asked],
+    generate: Callable[[Sequence[_Asked]], Sequence[_Written]], requests: Sequence[_Asked]
 ) -> list[_Written | Exception]:
     """Write CRPs for requests together, or one by one if that fails for one of them.
 
@@ -343,11 +342,7 @@ def write_beams(
     """
     from kbqa.engine.files import claimed, drop_unfinished_line, file_sha256
 
-    settings = {
-        "questions_sha256": file_sha256(source),
-        "gold_entities": gold_entities,
-        **settings,
-    }
+    settings = {"questions_sha256": file_sha256(source), "gold_entities": gold_entities, **settings}
     with claimed(output, settings, {"questions": str(source)}) as is_begun:
         if is_begun:
             drop_unfinished_line(output)

@@ -57,10 +57,7 @@ def write_checkpoint(gguf: Path, directory: Path) -> None:
         bits[_name(tensor.name)] = _to_bf16(weights)
     tensors = {
         name: TensorSpec(
-            dtype="bfloat16",
-            shape=some.shape,
-            data_ptr=some.ctypes.data,
-            data_len=some.nbytes,
+            dtype="bfloat16", shape=some.shape, data_ptr=some.ctypes.data, data_len=some.nbytes
         )
         for name, some in bits.items()
     }

@@ -13,12 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from kbqa.engine.writing.beam_search import (
-    BatchReader,
-    BeamSearchGenerator,
-    Likely,
-    LoadedModel,
-)
+from kbqa.engine.writing.beam_search import BatchReader, BeamSearchGenerator, Likely, LoadedModel
 from kbqa.engine.writing.checkpoint import (
     Adapter,
     OpenVinoPrecision,

@@ -227,11 +227,7 @@ class ServerGenerator:
 
         def request(client: "OpenAI") -> bytes:
             response = client.completions.with_raw_response.create(
-                model=self._model,
-                prompt=[*prompt, *written],
-                max_tokens=0,
-                echo=True,
-                logprobs=1,
+                model=self._model, prompt=[*prompt, *written], max_tokens=0, echo=True, logprobs=1
             )
             return response.content
 

@@ -374,11 +374,7 @@ class SmallModelGenerator(ABC):
 
     @abstractmethod
     def _write(
-        self,
-        requests: Sequence[Request],
-        n: int,
-        ends_at: float | None,
-        progress: Progress | None,
+        self, requests: Sequence[Request], n: int, ends_at: float | None, progress: Progress | None
     ) -> list[list[Candidate]]:
         """Write for at least one request."""
 

@@ -279,11 +279,7 @@ class VllmGenerator(SmallModelGenerator):
         self._lora = None if is_merged else _lora_request(adapter.folder.resolve())
 
     def _write(
-        self,
-        requests: Sequence[Request],
-        n: int,
-        ends_at: float | None,
-        progress: Progress | None,
+        self, requests: Sequence[Request], n: int, ends_at: float | None, progress: Progress | None
     ) -> list[list[Candidate]]:
         check_deadline(ends_at, "writing paths")
         from vllm.exceptions import VLLMError
