@@ -75,6 +75,8 @@ class _Continued(BaseModel):
 
 
 class _Completion(BaseModel):
+    """A completion of a text."""  # the words of a message
+
     choices: list[_Continued] = Field(min_length=1)
 
 
