@@ -1,16 +1,13 @@
 """The routes of the page. Every state of it is an address, rendered whole by the server.
 
 With JavaScript, the page asks by `POST /page/ask` and `POST /page/path`, which stream progress and
-then the same HTML that the server would have rendered.
-
-Complete a path that somebody types: the relations that the graph has where the text ends.
-
-Only kbqa's own text form is completed, and no alternatives in brackets.
+then the same HTML that the server would have rendered; and it completes a path that is being typed,
+in kbqa's own text form, by `POST /page/relations`.
 """
 
 import hashlib
 import re
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
@@ -18,16 +15,10 @@ from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse, StreamingResponse
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Undefined
 
 from kbqa.engine.graph_walk import PathEnds
-from kbqa.engine.serve.browsing import (
-    MAX_OFFSET,
-    check_hops,
-    describe_entity,
-    list_neighbours,
-    list_relations,
-)
+from kbqa.engine.serve import browsing
 from kbqa.engine.serve.guard import Visit
 from kbqa.engine.serve.problems import Problem, log_problem, problem_of
 from kbqa.engine.serve.records import (
@@ -37,16 +28,16 @@ from kbqa.engine.serve.records import (
     RelationRecord,
     RunPathBody,
 )
-from kbqa.engine.serve.routes import CLIENT_LEFT, TheService, TheVisit, stream_answer, until_gone
+from kbqa.engine.serve.routes import ClientLeft, TheService, TheVisit, stream_answer, until_gone
 from kbqa.engine.serve.served import MAX_QUESTION, Served, Watch
 from kbqa.engine.serve.service import Service
-from kbqa.engine.serve.view import Asking, entity_url, page_url, view_answer
+from kbqa.engine.serve.view import AnswerView, Asking, entity_url, page_url
 from kbqa.kb.graph import Direction, Graph
 from kbqa.kb.names.search import Names
 from kbqa.kb.open import DEMO_DUMP
 from kbqa.kb.small_files import printable
 from kbqa.sparql.crp import Hop
-from kbqa.sparql.errors import KbqaError, ServerBusy
+from kbqa.sparql.errors import KbqaError
 from kbqa.sparql.terms import is_mid
 
 MAX_RELATIONS = 20
@@ -58,21 +49,11 @@ _ENTITY = re.compile(r"\[?(?P<name>[^\]]*?)\]?\s*(?:\((?P<mid>[^()\s]+)\))?$")
 _ID = re.compile(r"(?:ns:)?([mg]\.[0-9a-z_]+)")
 
 
-def complete_relation(graph: Graph, names: Names, *, text: str) -> list[str]:
-    """List the relations that may follow the last arrow of a text.
+def _complete_relation(graph: Graph, names: Names, text: str) -> list[str]:
+    """List the relations that may follow the last arrow of a path up to the cursor.
 
-    Args:
-        graph: The graph.
-        names: Its names.
-        text: A path up to the cursor.
-
-    Returns:
-        Those that begin like what is typed come first, then those that hold it. Empty if the text
-        does not end in a hop, or starts from what the graph does not have.
-
-    Raises:
-        InputError: The path has too many hops.
-        GraphError: The graph does not answer.
+    Those that begin like the typed text come first, then those that contain it. There are none if
+    the text does not end in a hop, or starts from what the graph does not have.
     """
     lines = text.split("\n")
     found = _last_hop(lines[-1])
@@ -86,7 +67,7 @@ def complete_relation(graph: Graph, names: Names, *, text: str) -> list[str]:
         path_start, path = _hops(lines[0])
         passed = path if node[1] == "x" else path[: int(node[1])]
         starts, hops = _entities(path_start, names), [*passed, *done]
-    check_hops(len(hops))
+    browsing.check_hops(len(hops))
     ends = PathEnds(graph).hops(starts, hops)
     is_inverse = arrow == "<-"
     relations = [hop.relation for hop in ends if hop.inverse == is_inverse]
@@ -129,6 +110,7 @@ STATIC = Path(__file__).with_name("static")
 """Style sheet, scripts and icon, which the application serves at ``/static/``."""
 
 NEIGHBOURS = 20
+_BOOKKEEPING = ("type", "common", "freebase", "kg", "base", "user")
 _TEMPLATES = Environment(
     loader=PackageLoader("kbqa.engine.serve", "templates"),
     autoescape=True,
@@ -151,7 +133,7 @@ _EXAMPLES = (
 
 
 class GraphWords(NamedTuple):
-    """What the page says of the graph."""
+    """The graph in the words of the page."""
 
     name: str
     triples: int | None
@@ -182,11 +164,11 @@ async def home(
         return await show()
     try:
         served = await until_gone(request, _ask(service, visit, asking, None))
+    except ClientLeft:
+        raise
     except Exception as error:  # noqa: BLE001 - every error is a page
         return await show(problem=_problem(error, service, visit))
-    if served is None:
-        return Response(status_code=CLIENT_LEFT)
-    return await show(view=view_answer(served, asking))
+    return await show(view=AnswerView(served, asking))
 
 
 @router.get("/entity/{mid}", response_model=None)
@@ -196,30 +178,32 @@ async def entity(
     visit: TheVisit,
     relation: str = "",
     direction: Direction = "out",
-    offset: Annotated[int, Query(ge=0, le=MAX_OFFSET)] = 0,
+    offset: Annotated[int, Query(ge=0, le=browsing.MAX_OFFSET)] = 0,
 ) -> Response:
     """Show an entity: its relations with counts, and what one of them leads to."""
     show = partial(_show, "entity.html", service, visit, Asking(), mid=mid)
     if not visit.is_known:
         return await show(found=None)
     try:
-        found = await service.look_up(partial(describe_entity, mid=mid))
-        relations = await service.look_up(partial(list_relations, mid=mid))
+        found = await service.look_up(browsing.describe_entity, mid)
+        relations = await service.look_up(browsing.list_relations, mid)
         ends: NeighboursRecord | None = None
         if relation:
-            find = partial(
-                list_neighbours,
-                mid=mid,
-                relation=relation,
-                direction=direction,
-                limit=NEIGHBOURS,
-                offset=offset,
+            ends = await service.look_up(
+                browsing.list_neighbours, mid, relation, direction, NEIGHBOURS, offset
             )
-            ends = await service.look_up(find)
     except Exception as error:  # noqa: BLE001 - every error is a page
         return await show(found=None, problem=_problem(error, service, visit))
     domains = _by_domain(relations.relations)
     return await show(found=found, domains=domains, cut=relations.truncated, ends=ends)
+
+
+@router.get("/docs")
+async def docs(request: Request) -> HTMLResponse:
+    """List the routes, with what they take and return."""
+    templates = _TEMPLATES.overlay(undefined=Undefined)  # a schema leaves out what it has not
+    page = templates.get_template("docs.html").render(api=request.app.openapi())
+    return HTMLResponse(page)
 
 
 @router.post("/page/ask")
@@ -239,7 +223,7 @@ async def path(body: RunPathBody, service: TheService, visit: TheVisit) -> Strea
 @router.post("/page/relations")
 async def relations(body: PathBody, service: TheService) -> list[str]:
     """List the relations that may follow in a path that is being typed."""
-    return await service.look_up(partial(complete_relation, text=body.path))
+    return await service.look_up(_complete_relation, body.path)
 
 
 def _ask(
@@ -254,12 +238,12 @@ def _ask(
 
 async def _stream(service: Service, visit: Visit, asking: Asking) -> StreamingResponse:
     def to_record(served: Served) -> Mapping[str, Any]:
-        view = view_answer(served, asking)
+        view = AnswerView(served, asking)
         html = _TEMPLATES.get_template("answer.html").render(view=view)
         return {"html": html, "spoken": view.spoken, "url": asking.url}
 
-    ask: Callable[[Watch], Coroutine[Any, Any, Served]] = partial(_ask, service, visit, asking)
-    return await stream_answer(ask, to_record, visit.request_id, service.graph.description)
+    ask = partial(_ask, service, visit, asking)
+    return await stream_answer(service, visit, ask, to_record)
 
 
 async def _show(
@@ -275,8 +259,8 @@ async def _show(
     graph, topics = None, [Topic(mid, mid) for mid in asking.topics]
     if visit.is_known:
         try:
-            graph = await service.look_up(lambda graph, _: _graph_words(graph))
-            topics = await service.look_up(lambda graph, _: _named(graph, asking.topics))
+            graph = await service.look_up(_graph_words)
+            topics = await service.look_up(_named, asking.topics)
         except KbqaError as error:
             problem = problem or _problem(error, service, visit)
     html = _TEMPLATES.get_template(template).render(
@@ -292,10 +276,9 @@ async def _show(
         max_question=MAX_QUESTION,
         **{"view": None, **shown},
     )
-    headers = {}
-    if problem is not None and problem.retry_after is not None:
-        headers["Retry-After"] = str(problem.retry_after)
-    return HTMLResponse(html, 200 if problem is None else problem.status, headers)
+    if problem is None:
+        return HTMLResponse(html)
+    return HTMLResponse(html, problem.status, problem.headers)
 
 
 async def show_problem(service: Service, visit: Visit, problem: Problem) -> HTMLResponse:
@@ -305,12 +288,11 @@ async def show_problem(service: Service, visit: Visit, problem: Problem) -> HTML
 
 def _problem(error: Exception, service: Service, visit: Visit) -> Problem:
     problem = problem_of(error, service.graph.description)
-    if not isinstance(error, ServerBusy):
-        log_problem(error, problem, visit.request_id)
+    log_problem(error, problem, visit.request_id)
     return problem
 
 
-def _graph_words(graph: Graph) -> GraphWords:
+def _graph_words(graph: Graph, _: Names) -> GraphWords:
     """Say what the graph is, without where it is."""
     identity = graph.identity()
     store, summary = identity.settings.get("store"), identity.notes.get("store_summary")
@@ -325,7 +307,7 @@ def _demo_sha256() -> str:
     return hashlib.sha256(DEMO_DUMP.read_bytes()).hexdigest()
 
 
-def _named(graph: Graph, mids: tuple[str, ...]) -> list[Topic]:
+def _named(graph: Graph, _: Names, mids: Sequence[str]) -> list[Topic]:
     labels = graph.labels([mid for mid in mids if is_mid(mid)])
     return [Topic(mid, labels.get(mid, mid)) for mid in mids]
 
@@ -333,7 +315,6 @@ def _named(graph: Graph, mids: tuple[str, ...]) -> list[Topic]:
 def _by_domain(relations: list[RelationRecord]) -> dict[str, list[RelationRecord]]:
     """Group relations by the first part of their ids; bookkeeping comes last."""
     domains: dict[str, list[RelationRecord]] = {}
-    last = ("type", "common", "freebase", "kg", "base", "user")
-    for each in sorted(relations, key=lambda each: (each.relation.split(".")[0] in last,)):
+    for each in relations:
         domains.setdefault(each.relation.partition(".")[0], []).append(each)
-    return domains
+    return dict(sorted(domains.items(), key=lambda item: item[0] in _BOOKKEEPING))
