@@ -343,7 +343,9 @@ def _by_name(means: Mapping[str, Mapping[str, Mean]], entities: str) -> Section:
             title, notes=["The rows have no names of gold answers. Run `kbqa eval` again."]
         )
     header = ("tier of evidence", "n", "Hits@1, BPC", "F1, BPC", "contained (their rule)")
-    rows = [(tier, f"{m['f1'].n:,}", *m.values()) for tier, m in means.items()]
+    rows: list[tuple[Cell, ...]] = [
+        (tier, f"{m['f1'].n:,}", *m.values()) for tier, m in means.items()
+    ]
     return Section(title, table=MarkdownTable(header, rows), notes=[NAME_RULES])
 
 
