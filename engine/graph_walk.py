@@ -1,11 +1,11 @@
-"""The graph as one question sees it: counted, each thing looked up once, and in a fixed order.
+"""The graph as one question sees it: each thing is looked up once, counted, and in a fixed order.
 
-Two kinds of methods walk it. Walks go from node to node: `Neighbourhood` knows what is around each,
-and a `Walk` is a chain of real triples. A search for relation paths goes from set to set:
-`Frontiers` knows the nodes at the end of a `RelationPath`, and the relations there.
+Walks go from node to node: `Neighbourhood` knows what is around each, and a `Walk` is a chain of
+real triples. A search for relation paths goes from set to set: `Frontiers` knows the nodes at the
+end of a `RelationPath`, and the relations there.
 
-Relations are fetched, filtered and sorted before any method caps them, and so are the nodes that a
-relation leads to: what a method is shown never depends on the order of the store.
+Everything is filtered and sorted before a method caps it, so what it is shown does not depend on
+the order of the store. Every lookup raises a `GraphError` if the graph does not answer.
 
 Source of the frontiers: RouterKGQA §3.3, equations 6 to 8.
 """
@@ -27,7 +27,7 @@ from kbqa.sparql.terms import LiteralTerm, Term, is_well_formed, term_order
 Directions = Literal["out", "both"]
 
 MAX_TAILS = 1000
-"""Nodes that one relation leads to from a node, at most; the others are counted and hidden."""
+"""The most nodes that one relation leads to from a node; others are counted and hidden."""
 
 MAX_NODES = 200
 """The most nodes of a path's end that are looked up."""
@@ -177,11 +177,7 @@ def drawn_triple(step: WalkStep, name: Callable[[Term], str]) -> str:
 def drawn_by_content(
     nodes: Sequence[Term], most: int, seed: int, question: str, node: Term, hop: Hop
 ) -> tuple[Term, ...]:
-    """Draw some of the nodes that a relation leads to from a node, whatever their order.
-
-    The first by the SHA-256 of ``seed|question|node|relation|out|id or text`` are drawn, with
-    ``in`` for a relation that is followed backwards.
-    """
+    """Draw some of the nodes that a relation leads to from a node, whatever their order."""
     start = f"{seed}|{question}|{_text(node)}|{hop.relation}|{'in' if hop.inverse else 'out'}"
 
     def digest(each: Term) -> str:
@@ -191,15 +187,9 @@ def drawn_by_content(
 
 
 class Neighbourhood:
-    """Looks up what is around the nodes of one question, each thing once.
+    """Looks up what is around the nodes of one question; of many nodes, at once.
 
-    What is wanted next of many nodes is fetched at once. Every lookup raises a `GraphError` if the
-    graph does not answer.
-
-    Args:
-        graph: The graph.
-        schema: Of that graph.
-        timed: Entered for each lookup that is not answered from memory, to time it.
+    `timed` is entered for each lookup that is not answered from memory, to time it.
     """
 
     def __init__(
@@ -213,7 +203,6 @@ class Neighbourhood:
         self._tails: dict[tuple[Term, Hop], Neighbours] = {}
         self._names: dict[Term, str] = {}
         self.queries = 0
-        """Lookups in the graph so far."""
 
     def hops(self, node: Term, directions: Directions = "both") -> tuple[Hop, ...]:
         """List the relations of a node, sorted by name, outgoing before incoming.
@@ -227,8 +216,7 @@ class Neighbourhood:
     def hops_onward(self, walks: Sequence[Walk]) -> list[tuple[Hop, ...]]:
         """List the relations at the end of each walk, but not its last one in reverse.
 
-        The reverse of the last relation, where the graph has it by another name, stays: from a
-        mediator it leads on to the other nodes.
+        Where the graph has its reverse by another name, that stays: from a mediator it leads on.
         """
         self.fetch_hops(walk.end for walk in walks)
         onward = []
@@ -364,16 +352,12 @@ def relation_path(crp: Crp) -> RelationPath | None:
 
 
 class PathEnds:
-    """Looks up where paths lead from some entities, each path once.
-
-    Every lookup raises a `GraphError` if the graph does not answer.
-    """
+    """Looks up where paths lead from some entities, each path once."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._ends: dict[tuple[tuple[str, ...], tuple[Hop, ...]], Sequence[Term]] = {}
         self.queries = 0
-        """Searches of the graph so far."""
 
     def terms(self, starts: Sequence[str], hops: Sequence[Hop]) -> Sequence[Term]:
         """Find what a path leads to from any of some entities, at most `MAX_NODES`, sorted."""
@@ -439,15 +423,7 @@ def _direction(hop: Hop) -> Direction:
 
 
 class Frontiers:
-    """Looks up what the relation paths of one question reach, each path once.
-
-    Every lookup raises a `GraphError` if the graph does not answer.
-
-    Args:
-        graph: The graph.
-        schema: Of that graph.
-        directions: Whether hops may also enter a path's end.
-    """
+    """Looks up what the relation paths of one question reach, and how they continue."""
 
     def __init__(self, graph: Graph, schema: GraphSchema, directions: Directions = "both") -> None:
         self._ends, self._schema, self._directions = PathEnds(graph), schema, directions
@@ -471,10 +447,7 @@ class Frontiers:
         return any(end != path.topic.mid for end in self._ends.terms(path.starts, path.hops))
 
     def hops(self, path: RelationPath) -> Sequence[Hop]:
-        """List the hops that continue a path: those that leave its end, then those that enter it.
-
-        Bookkeeping relations and the way back are left out.
-        """
+        """List the hops that continue a path, without bookkeeping relations and the way back."""
         if path not in self._hops:
             self._hops[path] = [
                 hop

@@ -84,7 +84,6 @@ TWICE = {
     "_Message": 2,
     "_Model": 2,
     "_Question": 2,
-    "_Search": 2,
     "_Writer": 2,
 }
 """Classes that share a name, and how many do. No name is added."""

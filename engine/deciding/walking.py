@@ -1,7 +1,6 @@
-"""The round that methods share which walk from node to node.
+"""The round of methods that walk from node to node.
 
-Relations are offered at the end of each walk; then the nodes that the chosen ones lead to. A method
-says how it asks, and what of the nodes it offers.
+Relations are offered at the end of each walk, then the nodes that the chosen ones lead to.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,20 +15,14 @@ from kbqa.sparql.terms import Term
 
 
 class Followed(NamedTuple):
-    """A relation that is followed from the end of a walk, with its score.
-
-    Attributes:
-        nodes: What it leads to, as far as it is offered or taken.
-        hidden: How many nodes there are besides.
-        taken: Which nodes are taken without a decision; None if they are chosen from.
-    """
+    """A relation that is followed from the end of a walk, and the nodes that it leads to."""
 
     walk: Walk
     hop: Hop
     score: float = 1.0
     nodes: tuple[Term, ...] = ()
-    hidden: int = 0
-    taken: Picked | None = None
+    hidden: int = 0  # other nodes, which are neither offered nor taken
+    taken: Picked | None = None  # of the nodes, without a decision; None if they are offered
 
 
 def choose_relations(
@@ -40,11 +33,7 @@ def choose_relations(
     *,
     is_random: bool = False,
 ) -> list[list[Followed]]:
-    """Have some of the relations chosen that are offered at the end of each walk.
-
-    Returns:
-        For each walk the relations that are followed; none if no call was left for it.
-    """
+    """Have relations chosen at the end of each walk; none where the calls are spent."""
     session.neighbourhood.names(node for walk in walks for node in walk.nodes)
     picked = session.choose_all(list(map(ask, walks, offers)), is_random=is_random)
     followed = [
@@ -57,7 +46,7 @@ def choose_relations(
 def choose_nodes(
     session: Session, followed: Sequence[Followed], ask: Callable[[Followed], Choice], hop: int
 ) -> list[tuple[Walk, float]]:
-    """Have nodes chosen wherever there is something to decide.
+    """Have nodes chosen where they are offered.
 
     Returns:
         The longer walks, each with the product of its relation's and its node's score.
