@@ -1,19 +1,16 @@
 """Write CRPs with vLLM in this process: many questions at once, fast, on a GPU or a CPU.
 
 vLLM needs its own versions of torch and transformers, so it is usually installed in a separate
-environment. The adapter is merged, or added at run time; see
-`kbqa.engine.writing.checkpoint`. At level ``schema`` a grammar constrains what the
-model writes, at level ``graph`` a logits processor. It shares the open graph and what is known of
-each question's paths, so then vLLM's engine runs in this process, too, and not in one of its own.
-
-Steer the texts of a batch that something else samples, by masking its logits.
+environment. The adapter is merged, or added at run time. At level ``schema`` a grammar constrains
+what the model writes, at level ``graph`` a logits processor (`kbqa.engine.writing.vllm_steering`).
+It shares the open graph and what is known of each question's paths, so then vLLM's engine runs in
+this process, too, and not in one of its own.
 
 vLLM chooses the tokens, and moves texts between the rows of its batch while they come and go. Here
 each row knows how its text may go on. Of the logits of the next token only some of those that may
 follow are left; `Keep` says which. They keep their values, so that log-probabilities that are read
-before the masking are the model's own.
-
-``best`` is the greedy form of `beam_search`: the text is that of one beam.
+before the masking are the model's own. ``best`` is the greedy form of `beam_search`: the text is
+that of one beam.
 """
 
 import importlib.util
@@ -26,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kbqa.engine.deadline import check_deadline
-from kbqa.engine.writing.beam_search import CONSIDERED, HOPELESS, State, forced_run
+from kbqa.engine.writing.beam_search import CONSIDERED, HOPELESS, Likely, State, forced_run
 from kbqa.engine.writing.checkpoint import (
     Adapter,
     Precision,
@@ -57,6 +54,8 @@ if TYPE_CHECKING:
     from vllm.v1.sample.logits_processor import LogitsProcessor
 
 
+Search = Literal["sample", "beam"]
+
 ROW = "kbqa_row"
 """The argument of a request to an engine in this process: the number of the text's start."""
 
@@ -64,6 +63,11 @@ Keep = Literal["best", "likely", "all"]
 """Which of the tokens that may follow are left: the likeliest from which the text can be finished;
 those among them that are not hopeless beside it; or all, dead ends included, of free text those
 among the `CONSIDERED` likeliest. ``all`` is what training by reward draws from."""
+
+_CONTEXT = 4608  # tokens: the longest question that `PromptFormat` lets through, and its CRP
+_MAX_LOGPROBS = 100  # vLLM's beam search asks for two a beam
+_CPU_CACHE_BYTES = 2 << 30  # of keys and values; vLLM would take half of the memory
+_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # that vLLM supports
 
 logger = logging.getLogger(__name__)
 
@@ -93,22 +97,12 @@ class _Row:
     read: int = 0
 
 
-class _Likely(NamedTuple):
-    token: int
-    logit: float
-
-
 class SteeredRows:
     """The texts of a batch that are steered, by the number of their row.
 
-    Args:
-        end: The end-of-text token.
-        dead_end: What a text that cannot go on gets as each further token; see `dead_end_token`.
-            So the text is not taken for a finished one.
-
-    Attributes:
-        ends_at: When a deadline passes, as `time.monotonic` counts. From then on no text goes on.
-        failure: Why a text cannot go on: the graph failed, or the deadline passed. None if neither.
+    A text that cannot go on gets `dead_end` as each further token, so that it is not taken for a
+    finished one; see `dead_end_token`. `failure` says why: the graph failed, or the deadline
+    `ends_at` passed, from which on no text goes on.
     """
 
     def __init__(self, end: int, dead_end: int) -> None:
@@ -143,9 +137,7 @@ class SteeredRows:
     def mask(self, logits: "Tensor") -> None:
         """Set the logits of all tokens that may not follow to minus infinity, in place.
 
-        Args:
-            logits: Of the next tokens, in shape (rows, vocabulary). The tokens before them must be
-                known by now.
+        Their shape is (rows, vocabulary). The tokens before them must be known by now.
         """
         for at, row in self._rows.items():
             kept = self._kept(row, logits[at]) or [self._dead_end]
@@ -175,7 +167,9 @@ class SteeredRows:
             yield from state.tokens  # within a run of tokens that was found to lead on
             return
         if row.keep == "all":
-            yield from (one.token for one in _likeliest(state, logits) if _follows(state, one))
+            for token, _ in _likeliest(state, logits):
+                if state.tokens is not None or state.follow(token) is not None:
+                    yield token
             return
         best: float | None = None
         for token, logit in _likeliest(state, logits):
@@ -202,28 +196,16 @@ def _read_on(row: _Row) -> None:
         row.read += 1
 
 
-def _follows(state: State, likely: _Likely) -> bool:
-    return state.tokens is not None or state.follow(likely.token) is not None
-
-
-def _likeliest(state: State, logits: "Tensor") -> Iterator[_Likely]:
-    """Yield the tokens that may follow, the likeliest first; of free text, the first of all."""
+def _likeliest(state: State, logits: "Tensor") -> Iterator[Likely]:
+    """Yield the tokens that may follow with their logits; of free text, the first of all."""
     if state.tokens is None:
         top = logits.topk(min(CONSIDERED, len(logits)))
-        return map(_Likely, top.indices.tolist(), top.values.tolist())
+        return map(Likely, top.indices.tolist(), top.values.tolist())
     if not state.tokens:
         return iter(())
     listed = logits[list(state.tokens)].sort(descending=True, stable=True)
     tokens = [state.tokens[at] for at in listed.indices.tolist()]
-    return map(_Likely, tokens, listed.values.tolist())
-
-
-Search = Literal["sample", "beam"]
-
-_CONTEXT = 4608  # tokens: the longest question that `PromptFormat` lets through, and its CRP
-_MAX_LOGPROBS = 100  # vLLM's beam search asks for two a beam
-_CPU_CACHE_BYTES = 2 << 30  # of keys and values; vLLM would take half of the memory
-_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # that vLLM supports
+    return map(Likely, tokens, listed.values.tolist())
 
 
 class _Written(NamedTuple):
