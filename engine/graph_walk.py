@@ -22,7 +22,7 @@ from kbqa.kb.names.search import name_terms
 from kbqa.kb.schema import GraphSchema, is_telling
 from kbqa.kb.small_files import prompt_line
 from kbqa.sparql.crp import Crp, Entity, Hop
-from kbqa.sparql.terms import LiteralTerm, Term, is_well_formed, term_order
+from kbqa.sparql.terms import LiteralTerm, Term, is_well_formed, term_order, term_text
 
 Directions = Literal["out", "both"]
 
@@ -106,14 +106,10 @@ class Walk:
         return {
             "topic": self.topic.mid,
             "steps": [
-                [_text(step.subject), step.relation, _text(step.object), step.inverse]
+                [term_text(step.subject), step.relation, term_text(step.object), step.inverse]
                 for step in self.steps
             ],
         }
-
-
-def _text(term: Term) -> str:
-    return term.text if isinstance(term, LiteralTerm) else term
 
 
 def first_to_each(walks: Iterable[Walk]) -> tuple[Walk, ...]:
@@ -178,10 +174,10 @@ def drawn_by_content(
     nodes: Sequence[Term], most: int, seed: int, question: str, node: Term, hop: Hop
 ) -> tuple[Term, ...]:
     """Draw some of the nodes that a relation leads to from a node, whatever their order."""
-    start = f"{seed}|{question}|{_text(node)}|{hop.relation}|{'in' if hop.inverse else 'out'}"
+    start = f"{seed}|{question}|{term_text(node)}|{hop.relation}|{'in' if hop.inverse else 'out'}"
 
     def digest(each: Term) -> str:
-        return hashlib.sha256(f"{start}|{_text(each)}".encode(errors="replace")).hexdigest()
+        return hashlib.sha256(f"{start}|{term_text(each)}".encode(errors="replace")).hexdigest()
 
     return tuple(sorted(nodes, key=digest)[:most])
 
@@ -299,7 +295,7 @@ class Neighbourhood:
                 self.queries += 1
                 self._names.update(name_terms(self._graph, new))
         else:
-            self._names.update((node, _text(node)) for node in new)
+            self._names.update((node, term_text(node)) for node in new)
         return {node: self._names[node] for node in nodes}
 
     def names(self, nodes: Iterable[Term]) -> Mapping[Term, str]:

@@ -105,8 +105,6 @@ def read_scores(reply: str, options: Sequence[str], most: int, *, is_loose: bool
 
     >>> read_scores('{"a.b": 0.7, "c.d": 2}', ["a.b", "c.d"], 3)
     Picked(chosen=(1, 0), scores=(1.0, 0.7), unread=(), stops=False)
-    >>> read_scores("1. a.b (Score: 0.4)\nc.d: high", ["a.b", "c.d"], 3)
-    Picked(chosen=(0,), scores=(0.4,), unread=('c.d: high',), stops=False)
     >>> read_scores("1: 0.2\n2: 0.8", ["a.b", "c.d"], 3)
     Picked(chosen=(1, 0), scores=(0.8, 0.2), unread=(), stops=False)
     """
@@ -173,21 +171,13 @@ def _lines_of(answer: object) -> str:
 
 
 def read_list(reply: str) -> list[str] | None:
-    """Read the first list in brackets, of JSON or Python; None if there is none.
-
-    >>> read_list("My choice: ['a.b', 'c.d']"), read_list("a.b")
-    (['a.b', 'c.d'], None)
-    """
+    """Read the first list in brackets, of JSON or Python; None if there is none."""
     value = _first_value(reply, "[", "]", list)
     return None if value is None else [str(each) for each in value]
 
 
 def read_record(reply: str) -> dict[str, Any] | None:
-    """Read the first record in braces, of JSON or Python; None if there is none.
-
-    >>> read_record('Sure: {"Sufficient": "Yes", "Answer": ["Paris"]}')
-    {'Sufficient': 'Yes', 'Answer': ['Paris']}
-    """
+    """Read the first record in braces, of JSON or Python; None if there is none."""
     value = _first_value(reply, "{", "}", dict)
     return None if value is None else {str(key): each for key, each in value.items()}
 
@@ -201,11 +191,7 @@ def field_of(record: Mapping[str, Any] | None, *names: str) -> Any:
 
 
 def read_yes(value: object) -> bool:
-    """Return whether a reply, or a field of it, begins with yes or true.
-
-    >>> read_yes("{Yes}. The answer is Paris."), read_yes(True), read_yes("Not sure")
-    (True, True, False)
-    """
+    """Return whether a reply, or a field of it, begins with yes or true."""
     if isinstance(value, bool):
         return value
     return re.match(r"\W*(?:yes|true)\b", str(value), re.IGNORECASE) is not None
@@ -246,29 +232,17 @@ def read_names(reply: str, known: Sequence[str]) -> tuple[list[str], tuple[str, 
 
 
 def is_no_answer(text: str) -> bool:
-    """Return whether a text says that there is no answer, or says nothing.
-
-    >>> is_no_answer("None."), is_no_answer("not available"), is_no_answer("Nairobi")
-    (True, True, False)
-    """
+    """Return whether a text says that there is no answer, or says nothing."""
     return normalise(text) in _NO_ANSWER
 
 
 def names_within(text: str, known: Sequence[str]) -> list[str]:
-    """Find known names among the words of a sentence, in their order there.
-
-    >>> names_within("It is Nairobi, in Kenya.", ["Kenya", "Nairobi", "Eve"])
-    ['Nairobi', 'Kenya']
-    """
+    """Find known names among the words of a sentence, in their order there."""
     return _within(text, {normalise(name): name for name in reversed(known)})
 
 
 def plain_lines(reply: str) -> list[str]:
-    r"""Split a reply into lines without bullets, numbers of a list and code fences.
-
-    >>> plain_lines("```\n1. Paris\n- **Rome**\n```")
-    ['Paris', 'Rome']
-    """
+    """Split a reply into lines without bullets, numbers of a list and code fences."""
     lines = []
     for line in reply.splitlines():
         match = _BULLET.match(line)
@@ -389,7 +363,7 @@ def _known_pieces(text: str, known: Mapping[str, str], longest: int) -> list[tup
 
 
 def _within(text: str, known: Mapping[str, str]) -> list[str]:
-    """Find known names among the words of a sentence, longer ones first, without overlaps."""
+    """Find names by their keys among the words of a sentence, longer ones first."""
     words = f" {normalise(text)} "
     found = []
     for key in sorted(filter(None, known), key=lambda key: (-len(key), key)):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from kbqa.engine.answer import Answer, AnswerEntity, EvidenceTriple, WhyNot, term_text
+from kbqa.engine.answer import Answer, AnswerEntity, EvidenceTriple, WhyNot
 from kbqa.engine.asked import Asked, ChooserName
 from kbqa.engine.chat.model import DEFAULT_MAX_TOKENS, Message, Usage
 from kbqa.engine.deciding.choosing import (
@@ -41,7 +41,7 @@ from kbqa.kb.names.search import Names
 from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import Hop
 from kbqa.sparql.english import relation_words
-from kbqa.sparql.terms import LiteralTerm, Term
+from kbqa.sparql.terms import LiteralTerm, Term, term_text
 
 SEED = 42
 

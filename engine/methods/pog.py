@@ -28,8 +28,6 @@ and its released code.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import chain
 from typing import Annotated, Literal
 
 from kbqa.engine.answer import Answer
@@ -47,14 +45,13 @@ from kbqa.engine.deciding.reading import (
     read_yes,
 )
 from kbqa.engine.deciding.session import SEED, Session, Stop
-from kbqa.engine.deciding.walking import Followed, choose_nodes, choose_relations
 from kbqa.engine.embedding.bert import MINILM
 from kbqa.engine.graph_walk import Walk, drawn_by_content, drawn_hop, drawn_triple, first_to_each
-from kbqa.engine.methods.direct import answer_directly
 from kbqa.engine.methods.options import check_counts, check_temperature, walking_method
+from kbqa.engine.methods.walking import Followed, answer_from, walk_on
 from kbqa.sparql.crp import Hop
 from kbqa.sparql.english import relation_words
-from kbqa.sparql.terms import LiteralTerm, Term, term_order
+from kbqa.sparql.terms import LiteralTerm, Term, is_mid, term_order
 
 PLAN = """\
 Break the question into the sub-objectives by which it is answered from a knowledge graph. Reply \
@@ -223,30 +220,19 @@ class _PlanOnGraph:
         self._walks: dict[Walk, None] = {}
         self._met: dict[Term, Walk] = {}
         self._reversals = 0
-        self._said: tuple[str, ...] | None = None
+        self._said: tuple[str, ...] = ()
 
     def answer(self) -> Answer:
         """Plan, walk until what is known suffices, then answer from it."""
-        session, stage = self._session, "explored"
         stop, walks = self._walk(), list(self._walks)
-        said, temperature = self._said, self._settings.temperature
-        if said is None and walks and stop != "depth":
-            prompt = self._prompt(ANSWER, triples=listed(session.drawn_triples(walks)))
-            known = session.names_on(walks)
-            said = session.ask_names(
-                prompt, known, max_tokens=REPLY_TOKENS, temperature=temperature
-            )
-        elif said is None:
-            said = answer_directly(
-                session, reason=True, max_tokens=REPLY_TOKENS, temperature=temperature
-            )
-            stage = "fallback" if session.has_language_model else stage
+        prompt = self._prompt(ANSWER, triples=listed(self._session.drawn_triples(walks)))
         details = {
             "objectives": list(self.objectives),
             "memory": [text for text in self.memory if text],
             "reversals": self._reversals,
         }
-        return session.finish(walks, stop, said, stage=stage, details=details)
+        limits = REPLY_TOKENS, self._settings.temperature
+        return answer_from(self._session, walks, stop, self._said, prompt, *limits, details)
 
     def _walk(self) -> Stop:
         """Walk, and return why walking ended."""
@@ -286,22 +272,23 @@ class _PlanOnGraph:
 
     def _longer(self, walks: Sequence[Walk], hop: int) -> list[Walk]:
         """Continue walks by a hop: relations are chosen, then the entities that they lead to."""
-        session, around = self._session, self._around
-        offers = around.hops_onward(walks)
-        chosen = choose_relations(session, walks, offers, partial(self._relations, hop))
-        followed = list(chain(*chosen))
-        around.fetch_tails((each.walk.end, each.hop) for each in followed)
-        followed = [each for each in map(self._leading_to, followed) if each.nodes]
-        longer = choose_nodes(session, followed, partial(self._entities, hop), hop)
-        self._meet(each.walk.then(each.hop, node) for each in followed for node in each.nodes)
+        session = self._session
+        ask = self._relations, self._leading_to, self._entities
+        longer = walk_on(session, walks, hop, *ask)
         if session.has_language_model:
             return [walk for walk, _ in longer]
         best = sorted(longer, key=lambda each: -round(each[1], 6))
         session.clipped(max(len(best) - KEPT_WALKS, 0))
         return [walk for walk, _ in best[:KEPT_WALKS]]
 
-    def _leading_to(self, followed: Followed) -> Followed:
-        """Look up where a relation leads, and whether there is something to decide."""
+    def _leading_to(self, followed: Sequence[Followed]) -> list[Followed]:
+        """Find where relations lead; what they lead to may be taken up again later."""
+        found = [each for each in map(self._some, followed) if each.nodes]
+        self._meet(each.walk.then(each.hop, node) for each in found for node in each.nodes)
+        return found
+
+    def _some(self, followed: Followed) -> Followed:
+        """Look up what a relation leads to, and whether there is something to decide."""
         settings, (walk, hop) = self._settings, followed[:2]
         nodes, hidden = self._around.tails(walk.end, hop)
         names = self._around.names(nodes)
@@ -388,13 +375,13 @@ class _PlanOnGraph:
 
     def _is_enough(self, hop: int) -> bool:
         """Ask whether memory and triples suffice; an answer that is none or an id does not."""
-        triples = self._session.drawn_triples(self._walks)
-        reply = self._ask("check", self._prompt(CHECK, triples=listed(triples)), hop)
+        prompt = self._prompt(CHECK, triples=listed(self._session.drawn_triples(self._walks)))
+        reply = self._ask("check", prompt, hop)
         if reply is None:
             return False
         verdict = read_verdict(reply, self._session.names_on(self._walks))
         self._session.not_understood(verdict.unread)
-        names = tuple(name for name in verdict.names if not _is_id(name))
+        names = tuple(name for name in verdict.names if not is_mid(name))
         if not (verdict.is_enough and names):
             return False
         self._said = names
@@ -509,15 +496,6 @@ def read_add(reply: str) -> tuple[bool, tuple[str, ...]]:
     text = reply if said is None else str(said)
     is_clear = read_yes(text) or re.match(r"\W*(?:no|false)\b", text, re.IGNORECASE) is not None
     return read_yes(text), () if is_clear else clip_unread([reply.strip() or "(empty)"])
-
-
-def _is_id(name: str) -> bool:
-    """Return whether a name is a node's id, which answers no question.
-
-    >>> _is_id("m.0d05w3"), _is_id("m.A.A.D City")
-    (True, False)
-    """
-    return re.fullmatch(r"[mg]\.[0-9a-z_]+", name) is not None
 
 
 POG = walking_method(
