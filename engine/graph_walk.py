@@ -138,11 +138,7 @@ def arrow(hop: Hop) -> str:
 
 
 def drawn_hop(hop: Hop) -> str:
-    """Draw a relation as it is offered.
-
-    >>> drawn_hop(Hop("people.person.parents", inverse=True))
-    '<- people.person.parents'
-    """
+    """Draw a relation as it is offered: ``<- people.person.parents``."""
     return f"{arrow(hop)} {hop.relation}"
 
 
@@ -201,10 +197,9 @@ class Neighbourhood:
         self.queries = 0
 
     def hops(self, node: Term, directions: Directions = "both") -> tuple[Hop, ...]:
-        """List the relations of a node, sorted by name, outgoing before incoming.
+        """List the relations of a node but for bookkeeping, sorted by name, outgoing first.
 
-        Bookkeeping relations are left out. Where the graph holds both names of an edge, a relation
-        and its reverse, only the outgoing one is listed.
+        Where the graph holds both names of an edge, only the outgoing relation is listed.
         """
         self.fetch_hops([node], directions)
         return self._hops.get((node, directions), ())
@@ -284,10 +279,7 @@ class Neighbourhood:
                     )
 
     def whole_names(self, nodes: Iterable[Term]) -> Mapping[Term, str]:
-        """Map nodes to their names as the graph has them.
-
-        A node without a name maps to its id, a literal to its text.
-        """
+        """Map nodes to their names, a node without one to its id, and a literal to its text."""
         nodes = list(nodes)
         new = [node for node in dict.fromkeys(nodes) if node not in self._names]
         if any(isinstance(node, str) for node in new):

@@ -403,11 +403,7 @@ class Session:
         details: Mapping[str, Any] | None = None,
         dead_ends: Sequence[Walk] = (),
     ) -> Answer:
-        """Put the answer together: ground what was said, or take the ends of the best walks.
-
-        Without a language model, the answers are the ends of all walks that have the relations of
-        the walk, or of the beginning of a walk, that the embedder finds most similar to the
-        question; by chance, of the first walk.
+        """Put the answer together: ground what was said, or take the ends of walks (`ends_alike`).
 
         Args:
             walks: Those that answers are taken from, and whose triples prove them.

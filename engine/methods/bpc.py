@@ -165,7 +165,6 @@ LIMITS: Mapping[str, object] = {
     "checked_paths": CHECKED_PATHS,
     "shown_entities": SHOWN_ENTITIES,
 }
-"""What decides the answers besides the settings, by name."""
 
 
 class Beams(NamedTuple):
@@ -371,18 +370,12 @@ _NO_HISTORY: dict[Marker, str] = {
 
 
 def written_history(hops: Sequence[str], shown: int, marker: Marker, has_numbers: bool) -> str:
-    r"""Write the last hops of a walk.
+    r"""Write the last of the hops of a walk, perhaps numbered from its start.
 
     >>> written_history(["A -> r -> B", "B -> s -> C"], 1, "neutral", True)
     '\nHop 2: B -> s -> C'
     >>> written_history(["A -> r -> B"], 0, "neutral", False)
     '(no hops are shown)'
-
-    Args:
-        hops: All hops of the walk, drawn.
-        shown: How many of the last ones are shown.
-        marker: What stands for none.
-        has_numbers: Whether each is numbered from the start of the walk.
     """
     first = max(len(hops) - shown, 0)
     if first == len(hops):

@@ -160,7 +160,6 @@ LIMITS: Mapping[str, object] = {
     "max_hints": MAX_HINTS,
     "max_hint_letters": MAX_HINT_LETTERS,
 }
-"""What decides the answers besides the settings, by name."""
 
 
 class Thought(NamedTuple):
@@ -292,9 +291,8 @@ class _KnowPath:
         choices = [self._relations(*group, hop) for group in groups]
         ways: list[list[_Way]] = [[] for _ in self._walks]
         picked = self._session.choose_all(choices)
-        for (number, nodes, hops), each in zip(
-            groups, picked, strict=False
-        ):  # fewer calls are left
+        # Fewer are picked if the calls are spent.
+        for (number, nodes, hops), each in zip(groups, picked, strict=False):
             ways[number] += [
                 (node, hops[at])
                 for at in each.chosen

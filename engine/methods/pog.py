@@ -201,22 +201,16 @@ LIMITS: Mapping[str, object] = {
     "chosen_entities": CHOSEN_ENTITIES,
     "kept_walks": KEPT_WALKS,
 }
-"""What decides the answers besides the settings, by name."""
 
 
 class _PlanOnGraph:
-    """The plan, the walks and the memory of one question.
-
-    Attributes:
-        objectives: The sub-objectives; none if there is no plan.
-        memory: What is known about each of them, or about the question if there are none.
-    """
+    """The plan, the walks and the memory of one question."""
 
     def __init__(self, session: Session, settings: PogSettings) -> None:
         self._session, self._settings = session, settings
         self._around = session.neighbourhood
-        self.objectives: tuple[str, ...] = ()
-        self.memory: tuple[str, ...] = ("",)
+        self._objectives: tuple[str, ...] = ()
+        self._memory: tuple[str, ...] = ("",)  # of each objective, or of the question without any
         self._walks: dict[Walk, None] = {}
         self._met: dict[Term, Walk] = {}
         self._reversals = 0
@@ -227,8 +221,8 @@ class _PlanOnGraph:
         stop, walks = self._walk(), list(self._walks)
         prompt = self._prompt(ANSWER, triples=listed(self._session.drawn_triples(walks)))
         details = {
-            "objectives": list(self.objectives),
-            "memory": [text for text in self.memory if text],
+            "objectives": list(self._objectives),
+            "memory": [text for text in self._memory if text],
             "reversals": self._reversals,
         }
         limits = REPLY_TOKENS, self._settings.temperature
@@ -265,9 +259,9 @@ class _PlanOnGraph:
         reply = self._ask("plan", written_prompt(PLAN, question=self._session.question))
         if reply is None:
             return
-        self.objectives = read_plan(reply)
-        self.memory = ("",) * max(len(self.objectives), 1)
-        if not self.objectives:
+        self._objectives = read_plan(reply)
+        self._memory = ("",) * max(len(self._objectives), 1)
+        if not self._objectives:
             self._session.not_understood(["(empty)"])
 
     def _longer(self, walks: Sequence[Walk], hop: int) -> list[Walk]:
@@ -320,7 +314,7 @@ class _PlanOnGraph:
             most=CHOSEN_RELATIONS,
             prompt=self._prompt(
                 RELATIONS,
-                objectives=listed(self.objectives),
+                objectives=listed(self._objectives),
                 entity=self._around.name(walk.end),
                 relations=numbered(options),
             ),
@@ -340,7 +334,7 @@ class _PlanOnGraph:
             most=CHOSEN_ENTITIES,
             prompt=self._prompt(
                 ENTITIES,
-                objectives=listed(self.objectives),
+                objectives=listed(self._objectives),
                 entity=self._around.name(followed.walk.end),
                 relation=drawn_hop(followed.hop),
                 entities=numbered(options),
@@ -361,7 +355,7 @@ class _PlanOnGraph:
         """Rewrite the memory by the triples of a hop (§3.3)."""
         if "memory" in self._settings.ablate:
             return
-        objectives = self.objectives or (self._session.question,)
+        objectives = self._objectives or (self._session.question,)
         triples = [drawn_triple(walk.steps[-1], self._around.name) for walk in walks]
         prompt = self._prompt(
             REMEMBER,
@@ -370,7 +364,7 @@ class _PlanOnGraph:
         )
         reply = self._ask("remember", prompt, hop)
         if reply is not None:
-            self.memory, unread = read_memory(reply, objectives, self.memory)
+            self._memory, unread = read_memory(reply, objectives, self._memory)
             self._session.not_understood(unread)
 
     def _is_enough(self, hop: int) -> bool:
@@ -388,11 +382,7 @@ class _PlanOnGraph:
         return True
 
     def _turn_back(self, frontier: Sequence[Walk], hop: int) -> list[Walk]:
-        """Ask whether to take up earlier entities again, and then which (§3.4).
-
-        Returns:
-            The walks to those that are not in the frontier yet.
-        """
+        """Ask whether to take up earlier entities again, and then which (§3.4)."""
         session, settings, name = self._session, self._settings, self._around.name
         if "reflection" in settings.ablate or self._reversals >= settings.reversals:
             return []
@@ -432,7 +422,7 @@ class _PlanOnGraph:
 
     def _prompt(self, template: str, **fields: str) -> tuple[Message, ...]:
         """Fill in a template; those about what is known show the memory."""
-        question, memory = self._session.question, listed(self.memory)
+        question, memory = self._session.question, listed(self._memory)
         return written_prompt(template, question=question, memory=memory, **fields)
 
     def _ask(self, kind: str, prompt: tuple[Message, ...], hop: int = 0) -> str | None:

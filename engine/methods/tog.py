@@ -127,7 +127,6 @@ LIMITS: Mapping[str, object] = {
     "scoring_tokens": SCORING_TOKENS,
     "answer_tokens": ANSWER_TOKENS,
 }
-"""What decides the answers besides the settings, by name."""
 
 
 class _ThinkOnGraph:

@@ -47,40 +47,27 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """How much of a neighbourhood is taken.
+    """How much of a neighbourhood is taken, at most.
 
-    Attributes:
-        hops: The most hops from a topic.
-        per_relation: The most edges of one relation of an entity; the first by `term_order`.
-        per_node: An entity with more edges in a direction is a hub. A topic that is one is
-            expanded by those of its relations that have at most `per_relation` edges.
-        frontier: The most entities that are expanded, besides the topics.
-        triples: The most triples; if there are more, those near the topics by PageRank are kept.
+    An entity with more edges in a direction than `per_node` is a hub. A topic that is one is
+    expanded by those of its relations that have at most `per_relation` edges.
     """
 
-    hops: int = 2
-    per_relation: int = 100
+    hops: int = 2  # from a topic
+    per_relation: int = 100  # edges of one relation of an entity: the first by `term_order`
     per_node: int = 1000
-    frontier: int = 300
-    triples: int = 12_000
+    frontier: int = 300  # entities that are expanded, besides the topics
+    triples: int = 12_000  # those near the topics by PageRank are kept
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """How much was left out of a subgraph because there was too much.
+    """How much was left out of a subgraph because there was too much."""
 
-    Attributes:
-        relations: Relations of an expanded entity, counted for each direction, of which not all
-            edges were read.
-        hubs: Entities that were within reach but not expanded, because of their many edges.
-        entities: Other entities that were within reach but not expanded.
-        triples: Triples that were read and then left out.
-    """
-
-    relations: int = 0
-    hubs: int = 0
-    entities: int = 0
-    triples: int = 0
+    relations: int = 0  # of expanded entities, in a direction, of which not all edges were read
+    hubs: int = 0  # entities within reach, not expanded because of their many edges
+    entities: int = 0  # other entities within reach that were not expanded
+    triples: int = 0  # that were read and then left out
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -108,15 +95,10 @@ def extract(
     *,
     both_names: bool = True,
 ) -> Subgraph:
-    """Extract the neighbourhood of topics.
+    """Extract the neighbourhood of topics, given by their ids; unknown ones stay alone.
 
-    Args:
-        graph: The graph.
-        schema: Of that graph.
-        topics: Ids of entities, best first; those that the graph does not hold stay alone.
-        caps: How much to take.
-        both_names: Whether an edge is there by both of its relations, as in Freebase, or only by
-            the one that comes first by name.
+    With `both_names`, an edge is there by both of its relations, as in Freebase, else only by the
+    one that comes first by name.
 
     Raises:
         GraphError: The graph does not answer.
@@ -328,11 +310,7 @@ def page_rank(
 ) -> "NDArray[np.float64]":
     """Compute the probability of each node for walks along edges, either way, from the topics.
 
-    Args:
-        heads: One end of each edge, as the number of a node; of shape (edges,).
-        tails: The other end of each edge.
-        size: How many nodes there are.
-        topics: How many of the first nodes are topics; one at least.
+    An edge goes from the node ``heads[i]`` to ``tails[i]``. The first nodes are the topics.
     """
     import numpy as np
 
