@@ -53,7 +53,7 @@ from kbqa.engine.methods.retrieval_prompts import (
     read_triples,
 )
 from kbqa.engine.resources import MethodMaker, Resources
-from kbqa.engine.retrieval.pooling import PoolingSettings, find_kernels
+from kbqa.engine.retrieval.pooling import PoolingSettings, ScoredTriples, find_kernels
 from kbqa.engine.retrieval.retrieval import (
     Retrieved,
     RetrievedTriple,
@@ -117,7 +117,8 @@ def read_kernels(retrieved: Retrieved) -> list[Kernel]:
     heads[ahead:], tails[ahead:] = tails[ahead:].copy(), heads[ahead:].copy()
     scores = retrieved.scores[arcs]
     kernels: dict[Kernel, None] = {}
-    found = find_kernels(heads, tails, scores, range(graph.topics), PoolingSettings())
+    triples = ScoredTriples(heads, tails, scores, range(graph.topics))
+    found = find_kernels(triples, PoolingSettings())
     for path in (path for same in found for path in same.tolist()):
         if (
             heads[path[0]] < graph.topics
