@@ -1,18 +1,10 @@
 """Link a question to entities of the graph by the names that it mentions.
 
 Every run of words that is a name is a mention, and every entity of that name a candidate. A linear
-model (`kbqa.engine.linking.mentions`) ranks the candidates: first by features of their names and
-positions, then the best of them also by how well their types and relations fit the question. The
-linker keeps candidates instead of choosing one; the paths show which is right.
-
-Features that separate the entities a question is about from others whose names it contains.
-
-A candidate is an entity whose name is a span of the question. Its features are numbers with plain
-names, so that a linear model over them can be read. Features of the span and the name need no
-look-up. Features of the entity (its types and relations) are looked up in the graph, only for the
-few candidates that rank first by the others.
-
-Which entities a search of the graph, or a written path, starts from.
+model (`kbqa.engine.linking.mentions`) ranks the candidates by features with plain names, so that it
+can be read: first by those of their names and positions, then the best few also by how well their
+types and relations, which are looked up in the graph, fit the question. The linker keeps candidates
+instead of choosing one; the paths show which is right.
 """
 
 import logging
@@ -40,9 +32,26 @@ from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import QueryTimeout
 from kbqa.sparql.templates import TYPE
 
+logger = logging.getLogger(__name__)
+
 Features = dict[str, float]
 
+FINALISTS = 12
+"""Maximum number of candidates that are looked up in the graph: 0.3 ms each."""
+
+MAX_STARTS = 2
+"""Linked entities that a search starts from: the first may be wrong, and each costs lookups."""
+
+_LIKELY = 0.1
+"""The linker's probability from which an entity that is not its first choice is started from."""
+
+_UNLIKELY = 0.001
+"""Share of the likeliest entity's probability: entities below it start no written path. On samples
+of webqsp.train and cwq.dev (691 and 649 questions) this leaves 4.0 and 3.4 of the ten entities that
+the linker lists, and the gold one, if it is among these, in 100 % and 98.5 % of the questions."""
+
 _LEAST_CHANCE = 0.003
+_KEPT_FACTS = 4096
 
 
 class EntityCandidate(NamedTuple):
@@ -55,32 +64,19 @@ class EntityCandidate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EntityFacts:
-    """What linking needs to know about an entity.
-
-    Attributes:
-        types: Its types.
-        relations: Relations that leave or enter it, each once; for a hub the most frequent ones.
-    """
+    """What linking needs to know about an entity."""
 
     types: tuple[str, ...]
-    relations: tuple[str, ...]
+    relations: tuple[str, ...]  # that leave or enter it, each once; for a hub the most frequent
 
     @classmethod
     def fetch(cls, graph: Graph, mid: str) -> "EntityFacts":
-        """Look an entity up.
-
-        Raises:
-            GraphError: The graph does not answer.
-        """
+        """Look an entity up."""
         return cls.fetch_all(graph, [mid])[mid]
 
     @classmethod
     def fetch_all(cls, graph: Graph, mids: Sequence[str]) -> dict[str, "EntityFacts"]:
-        """Look entities up, all at once.
-
-        Raises:
-            GraphError: The graph does not answer.
-        """
+        """Look entities up, all at once."""
         leaving = graph.relations_of_each(mids, "out")
         entering = graph.relations_of_each(mids, "in")
         types = graph.neighbours_of_each([(mid, TYPE) for mid in mids], "out")
@@ -192,7 +188,7 @@ def entity_features(
         facts: The entity's types and relations.
         around: Stems of the words outside the mention.
         asked: The probability of each relation, given these words.
-        model: Its tables.
+        model: Tables and weights.
     """
     chances = [asked[relation] for relation in facts.relations if relation in asked]
     return {
@@ -233,14 +229,6 @@ def _neighbours(words: Sequence[str], start: int, end: int) -> Features:
     }
 
 
-logger = logging.getLogger(__name__)
-
-FINALISTS = 12
-"""Maximum number of candidates that are looked up in the graph: 0.3 ms each."""
-
-_KEPT_FACTS = 4096
-
-
 def explain_unlinked(names: Names) -> str:
     """Say that a question names nothing in the graph."""
     why = "; an endpoint forgives no typing errors" if names.is_exact else ""
@@ -249,20 +237,12 @@ def explain_unlinked(names: Names) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LinkedEntity:
-    """An entity that a question may be about.
-
-    Attributes:
-        mid: The entity.
-        name: Its own name.
-        mention: The words of the question that name it.
-        score: The probability that the question is about it, given that it is about one of the
-            finalists; 0 for other candidates.
-    """
+    """An entity that a question may be about."""
 
     mid: str
-    name: str
-    mention: str
-    score: float
+    name: str  # its own
+    mention: str  # the words of the question that name it
+    score: float  # probability that the question is about it, not another finalist; else 0
 
     def to_dict(self) -> dict[str, str | float]:
         """Return a JSON record; the score is rounded to four digits."""
@@ -277,10 +257,7 @@ class LinkedEntity:
 class Linker:
     """Finds the entities that questions are about.
 
-    Args:
-        graph: Where types and relations of candidates are looked up.
-        names: The graph's names.
-        model: The model that ranks; the shipped one by default.
+    The shipped model ranks by default.
     """
 
     def __init__(self, graph: Graph, names: Names, model: LinkingModel | None = None) -> None:
@@ -302,19 +279,11 @@ class Linker:
         return self.rank(self.mentions(question), limit)
 
     def mentions(self, question: str) -> Mentions:
-        """Find the names and values in a question.
-
-        Raises:
-            GraphError: The graph does not answer.
-        """
+        """Find the names and values in a question."""
         return find_mentions(question, self._names, model=self._model)
 
     def rank(self, mentions: Mentions, limit: int = 10) -> list[LinkedEntity]:
-        """Rank the entities whose names a question mentions, each once.
-
-        Raises:
-            GraphError: The graph does not answer.
-        """
+        """Rank the entities whose names a question mentions, each once."""
         candidates = find_candidates(mentions, self._model)
         chosen = choose_finalists(candidates, self._model, max(limit, FINALISTS))
         finalists, others = chosen[:FINALISTS], chosen[FINALISTS:]
@@ -390,18 +359,6 @@ def final_features(
             )
         )
     return features
-
-
-MAX_STARTS = 2
-"""Linked entities that a search starts from: the first may be wrong, and each costs lookups."""
-
-_LIKELY = 0.1
-"""The linker's probability from which an entity that is not its first choice is started from."""
-
-_UNLIKELY = 0.001
-"""Of the likeliest entity's probability: entities below it start no written path. On samples of
-webqsp.train and cwq.dev this leaves 4.0 and 3.4 of the ten entities that the linker lists, and the
-gold one, if it is among these, in 100 % and 98.5 % of the questions (n = 691 and 649)."""
 
 
 def starting_topics(given: Sequence[Entity], linked: Sequence[LinkedEntity]) -> tuple[Entity, ...]:

@@ -4,19 +4,15 @@ Every run of words that is a name is kept, even if others overlap it; the linker
 (`kbqa.engine.linking.linker`). Misspelt names are looked up only if words look like a name but
 match no entity.
 
-The words of a question: which are function words, and which are marked as a name.
-
 Function words hold a sentence together and are hardly ever names: of the 57,000 function words in
 webqsp.train, cwq.dev and SimpleQuestions that are a name in the slice, six alone are the topic. But
 *is*, *in* and *do* are names of domains, *cup* and *all* are codes of currencies, and *It* is a
 novel. A question that means them marks them: by quotation marks, by capitals, by an article (*the
 who*), by a dot (*.is*), or by a word such as "code" before them.
 
-The linker's model: weights of a linear ranker, and tables of which words go together.
-
-`tools.fit.linking` counts and fits it. It ships with kbqa as readable JSON: the weight
-of each feature, the words in names of topics, and the words of a question that go with types and
-relations. It contains words, types and relations, but no entities.
+The linker's model is here too: weights of a linear ranker, and tables of which words go together.
+`tools.fit.linking` counts and fits it. It ships as readable JSON with words, types and relations,
+but no entities.
 """
 
 import html
@@ -29,13 +25,13 @@ from dataclasses import asdict, dataclass, field
 from itertools import groupby, islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, NamedTuple, cast
+from typing import Literal, NamedTuple, TypeAlias, cast
 
 from kbqa.engine.files import read_model_json
 from kbqa.kb.names.index import NameMatch, Span
 from kbqa.kb.names.keys import normalise, symbols
 from kbqa.kb.names.search import Names
-from kbqa.sparql.crp import Crp, Entity, IsEntity
+from kbqa.sparql.crp import Crp, Entity
 
 SHIPPED_MODEL = Path(__file__).with_name("linking_model.json")
 """The model shipped with kbqa."""
@@ -67,12 +63,11 @@ class LinkingModel:
 
     Attributes:
         names: Words with the log-odds that they are part of a topic's name.
-        alone: Words with the log-odds that a topic has the word alone as its name.
         types: Types of topics, each with the words that go with it outside the name: for each word
             log p(word | type) - log p(word); values near 0 are left out.
         relations: Relations that questions ask for, with their share of all.
-        asking: Words, each with the relations that it makes more or less likely: for each relation
-            log p(word | relation) - log p(word).
+        asking: Words, each with log p(word | relation) - log p(word) for relations.
+        alone: Words with the log-odds that a topic has the word alone as its name.
         first: Weights of the features that need no look-up; they choose the finalists.
         final: Weights of all features; they rank the finalists.
         trained_on: Number of questions from each set.
@@ -185,43 +180,13 @@ Source: R. Quirk et al. 1985, A Comprehensive Grammar of the English Language, s
 """
 
 _AFTER_THE = frozenset(
-    [
-        "all",
-        "any",
-        "every",
-        "many",
-        "me",
-        "more",
-        "most",
-        "much",
-        "name",
-        "names",
-        "no",
-        "one",
-        "some",
-        "such",
-        "too",
-    ]
+    "all any every many me more most much name names no one some such too".split()  # noqa: SIM905
 )
 """Function words that follow "the" without being a name."""
 
 _ANNOUNCING = frozenset(
-    [
-        "abbreviated",
-        "abbreviation",
-        "acronym",
-        "called",
-        "code",
-        "codes",
-        "domain",
-        "entitled",
-        "initials",
-        "letters",
-        "named",
-        "symbol",
-        "tld",
-        "titled",
-    ]
+    """abbreviated abbreviation acronym called code codes domain entitled initials letters named
+    symbol tld titled""".split()  # noqa: SIM905
 )
 """Words that announce a name if one word follows."""
 
@@ -379,6 +344,9 @@ _SYMBOLS = re.compile(r"(?:[+#*]|!(?!\s*$))+(?!\w)")
 _HTML = re.compile(r"&(?:#\d{1,7}|#x[0-9a-f]{1,6}|[a-z][a-z\d]{1,30});", re.IGNORECASE)
 _MOST_REPAIRS = 3
 
+Run: TypeAlias = tuple[int, int]
+"""Tokens of a question, from the first to before the second number."""
+
 ValueKind = Literal["date", "ordinal", "number"]
 
 
@@ -392,24 +360,14 @@ class Value(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Mentions:
-    """What a question mentions.
+    """What a question mentions."""
 
-    Attributes:
-        question: The question; UTF-8 that had been read as Latin-1 is repaired.
-        tokens: Its words, at most `MAX_WORDS`.
-        spans: Runs of tokens that are names, with their entities, in reading order.
-        values: Dates, ordinals and numbers; they may also be names (*1984*).
-        quoted: Runs of tokens in quotation marks, or with the symbols of a name (*C++*), as
-            (start, end).
-        marked: Runs among `spans` that the question marks as a name; see `are_marked`.
-    """
-
-    question: str
-    tokens: Sequence[Word]
-    spans: Sequence[Span]
-    values: Sequence[Value]
-    quoted: frozenset[tuple[int, int]]
-    marked: frozenset[tuple[int, int]]
+    question: str  # with mojibake repaired
+    tokens: Sequence[Word]  # its words, at most `MAX_WORDS`
+    spans: Sequence[Span]  # runs that are names, with their entities, in reading order
+    values: Sequence[Value]  # may also be names (*1984*)
+    quoted: frozenset[Run]  # in quotation marks, or with the symbols of a name (*C++*)
+    marked: frozenset[Run]  # those of `spans` that the question marks as a name; see `are_marked`
 
     def text(self, start: int, end: int) -> str:
         """Return the question's text from token `start` to token `end` (exclusive)."""
@@ -432,9 +390,6 @@ def find_mentions(
         model: Knows the words of other questions, which are not considered misspelt.
         longer_names: Look for names that contain a run of words, such as London Heathrow Airport
             for Heathrow, if the run is no name itself.
-
-    Raises:
-        GraphError: The graph does not answer.
     """
     # Bytes that are not text in the user's locale arrive as lone surrogates.
     text = mend_mojibake(question.encode("utf-8", "replace").decode("utf-8"))
@@ -460,15 +415,14 @@ def find_mentions(
     uses_capitals = capitals_mark_names(words)
     suspicious = _suspicious(words, known, quoted, model)
     for start, end in islice(suspicious, _MAX_NEAR_LOOKUPS):
-        if not covered.issuperset(range(start, end)) and (
-            near := _near(" ".join(words[start:end]), names, limit, model)
-            or (
-                _longer(words[start:end], uses_capitals, names, limit, model)
-                if longer_names
-                else []
-            )
-        ):
-            spans.append(Span(start, end, near))
+        if covered.issuperset(range(start, end)):
+            continue
+        run = words[start:end]
+        found = _near(" ".join(run), names, limit, model)
+        if not found and longer_names:
+            found = _longer(run, uses_capitals, names, limit, model)
+        if found:
+            spans.append(Span(start, end, found))
             covered.update(range(start, end))
     marked = frozenset(
         (span.start, span.end)
@@ -525,7 +479,7 @@ def _exactly_written(span: Span, written: Sequence[str]) -> Span | None:
     return span._replace(matches=exact) if exact else None
 
 
-def _may_be_name(span: Span, tokens: Sequence[Word], marked: frozenset[tuple[int, int]]) -> bool:
+def _may_be_name(span: Span, tokens: Sequence[Word], marked: frozenset[Run]) -> bool:
     """Return whether a span has a word that tells something, or is marked as a name."""
     return (
         not is_only_function_words([token.text for token in tokens[span.start : span.end]])
@@ -544,9 +498,7 @@ def _values(text: str, tokens: Sequence[Word]) -> Iterator[Value]:
                 end_of_last = end
 
 
-def _token_runs(
-    tokens: Sequence[Word], stretches: Iterable[tuple[int, int]]
-) -> Iterator[tuple[int, int]]:
+def _token_runs(tokens: Sequence[Word], stretches: Iterable[Run]) -> Iterator[Run]:
     """Yield the tokens that overlap each range of characters, as (start, end)."""
     for first, last in stretches:
         touched = [i for i, t in enumerate(tokens) if t.start < last and t.end > first]
@@ -555,9 +507,9 @@ def _token_runs(
 
 
 def _near(text: str, names: Names, limit: int, model: LinkingModel | None) -> list[NameMatch]:
-    """Find names spelled nearly like a text.
+    """Find names spelled nearly like a text; a code is not misspelt.
 
-    Like a known word, such as "European", only its stems are spelled; a code is not misspelt.
+    Of a known word, such as "European", only stems are found.
     """
     near = [match for match in names.near(text, limit) if not is_code(match.matched)]
     if model and model.is_known(text.lower()):
@@ -587,10 +539,10 @@ def _may_be_in_name(word: str, uses_capitals: bool, model: LinkingModel | None) 
 
 def _suspicious(
     words: Sequence[str],
-    known: set[tuple[int, int]],
-    quoted: frozenset[tuple[int, int]],
+    known: set[Run],
+    quoted: frozenset[Run],
     model: LinkingModel | None,
-) -> Iterator[tuple[int, int]]:
+) -> Iterator[Run]:
     """Yield runs that may be misspelt names, the most likely and longest first.
 
     They are the runs in quotation marks or capitals, and runs around a word that is in no name. If
@@ -626,7 +578,7 @@ def _suspicious(
             yield window.start, window.stop
 
 
-def _capitalised_runs(words: Sequence[str]) -> Iterator[tuple[int, int]]:
+def _capitalised_runs(words: Sequence[str]) -> Iterator[Run]:
     """Yield runs of two or more capitalised words, with function words between them."""
     is_function = [word.lower() in FUNCTION_WORDS for word in words]
     is_capital = [word[:1].isupper() for word in words]
@@ -643,10 +595,8 @@ def named_entities(crp: Crp) -> tuple[Entity, ...]:
     An entity that is only the type of an answer is not among them: a common noun says it.
     """
     types = {
-        each.test.entity
+        each.entity
         for each in crp.all_constraints()
-        if isinstance(each.test, IsEntity)
-        and each.hops
-        and each.hops[-1].relation == _TYPE_RELATION
+        if each.hops and each.hops[-1].relation == _TYPE_RELATION
     }
     return tuple(dict.fromkeys(each for each in crp.entities() if each not in types))

@@ -24,12 +24,12 @@ from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 from kbqa.engine.answer import Answer, AnswerEntity, EvidenceTriple, WhyNot, term_text
-from kbqa.engine.deciding.reading import Step
 from kbqa.engine.deciding.session import (
     CALLS_SPENT,
     PROVEN_ANSWERS,
     SEED,
     Session,
+    Step,
     Walkers,
     WalkingMethod,
 )
@@ -57,7 +57,7 @@ from kbqa.engine.running.run import Executor, Policy
 from kbqa.engine.writing.checkpoint import require_embedding_packages
 from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.schema import GraphSchema
-from kbqa.sparql.crp import Constraint, Crp, Entity, Hop, IsEntity
+from kbqa.sparql.crp import Constraint, Crp, Entity, Hop, compare_with
 from kbqa.sparql.english import describe_crp
 from kbqa.sparql.errors import InputError
 from kbqa.sparql.forms import render_crp
@@ -285,7 +285,7 @@ def _constraints(
         ]
         if meeting:
             *_, position, way = max(meeting, key=lambda each: each[:3])
-            yield Constraint(position, way.way_back, IsEntity(other))
+            yield Constraint(position, way.way_back, compare_with("=", other))
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,16 +26,16 @@ from typing import NamedTuple
 
 from kbqa.engine.answer import Answer, WhyNot
 from kbqa.engine.deciding.choosing import draw
-from kbqa.engine.deciding.reading import Step, read_names
+from kbqa.engine.deciding.reading import read_names
 from kbqa.engine.deciding.session import (
     CALLS_SPENT,
     HOP_COST,
     Session,
+    Step,
     Walkers,
     WalkingMethod,
     WalkTrace,
 )
-from kbqa.engine.embedding.embedder import relation_words
 from kbqa.engine.graph_walk import MAX_ASKED, MAX_NODES, Frontiers, RelationPath
 from kbqa.engine.linking.ground import Grounder
 from kbqa.engine.methods.trace_prompts import answer_prompt, relation_option
@@ -52,7 +52,8 @@ from kbqa.engine.running.evidence import no_answer, prove_answer
 from kbqa.engine.running.run import Executor, Policy
 from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.names.keys import normalise
-from kbqa.sparql.crp import Constraint, Crp, Hop, IsEntity, IsNotEntity
+from kbqa.sparql.crp import Constraint, Crp, Hop, compare_with
+from kbqa.sparql.english import relation_words
 from kbqa.sparql.forms import render_crp
 
 MAX_ENDS = 50
@@ -196,8 +197,8 @@ class _Joining:
                 end, way = len(path.hops), reversed(meeting.hops)
                 way_back = tuple(Hop(hop.relation, not hop.inverse) for hop in way)
                 # As no path answers with its own topic. What comes last is dropped first.
-                yield Constraint(end, (), IsNotEntity(topic))
-                yield Constraint(end, way_back, IsEntity(topic))
+                yield Constraint(end, (), compare_with("!=", topic))
+                yield Constraint(end, way_back, compare_with("=", topic))
 
     def _may_meet(self, path: RelationPath, other: RelationPath) -> bool:
         """Return whether two paths share an end, as far as their ends are known."""

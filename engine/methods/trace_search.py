@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal
 
+from kbqa.engine.deciding.choosing import Choice
 from kbqa.engine.deciding.reading import (
-    Choice,
     Picked,
     clip_unread,
     read_choice,
@@ -31,7 +31,6 @@ from kbqa.engine.deciding.reading import (
     read_scores,
 )
 from kbqa.engine.deciding.session import Session, Stop
-from kbqa.engine.embedding.embedder import relation_words
 from kbqa.engine.graph_walk import Directions, Frontiers, RelationPath, arrow
 from kbqa.engine.methods.options import check_counts
 from kbqa.engine.methods.trace_prompts import (
@@ -46,6 +45,7 @@ from kbqa.engine.methods.trace_prompts import (
 from kbqa.kb.schema import GraphSchema
 from kbqa.kb.small_files import prompt_line
 from kbqa.sparql.crp import Hop
+from kbqa.sparql.english import relation_words
 from kbqa.sparql.errors import InputError
 
 Context = Literal["narrative", "relations", "none"]

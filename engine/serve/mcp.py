@@ -1,7 +1,7 @@
 """The MCP server: eight tools that read, three resources and a prompt, over a `Service`.
 
 What a caller can mend is raised as `ToolError`, which a language model reads and acts on. Only what
-no better argument would help, as a full queue, is an error of the protocol.
+no other arguments would help, such as a full queue, is an error of the protocol.
 
 Names in the graph are other people's text: they stand in results, never in descriptions.
 """
@@ -98,10 +98,8 @@ Limit = Annotated[int, Field(ge=1, le=200)]
 def make_mcp_server(service: Service, *, is_local: bool = False) -> MCPServer[None]:
     """Make the server.
 
-    Args:
-        service: Answers. It is started and closed with the server if `is_local`, else by its owner.
-        is_local: The server belongs to one user on this machine: errors are told in full, and
-            questions wait until the model is loaded.
+    A local one belongs to one user on this machine: it starts and closes the service, tells errors
+    in full, and lets questions wait until the model is loaded.
     """
 
     @asynccontextmanager
@@ -149,7 +147,7 @@ class _Tools:
         self._service, self._is_local = service, is_local
 
     def add_to(self, server: MCPServer[None]) -> None:
-        """Add all tools to a server; the docstrings are what clients read."""
+        """Add all tools to a server; clients read their docstrings."""
         for tool in (
             self.ask,
             self.link_entities,
@@ -183,10 +181,7 @@ class _Tools:
         with self._told():
             await self._wait(context)
             found = await self._service.link(text)
-        records = [
-            LinkedRecord(mid=e.mid, name=e.name, mention=e.mention, score=round(e.score, 4))
-            for e in found
-        ]
+        records = [LinkedRecord.model_validate(each.to_dict()) for each in found]
         return fitted(shortened(LinkedEntities(entities=records)))
 
     async def search_entities(
@@ -197,16 +192,14 @@ class _Tools:
         Use it to get the mid of an entity.
         """
         with self._told():
-            look = partial(browsing.find_entities, name=name, limit=limit)
-            found = await self._service.look_up(look)
+            found = await self._service.look_up(browsing.find_entities, name=name, limit=limit)
         entities = [each.model_copy(update={"types": each.types[:MAX_TYPES]}) for each in found]
         return fitted(shortened(FoundEntities(entities=entities)))
 
     async def describe_entity(self, mid: Mid) -> DescribedEntity:
         """Return the name and types of an entity, and how many triples it has."""
         with self._told():
-            look = partial(browsing.describe_entity, mid=mid)
-            found = await self._service.look_up(look)
+            found = await self._service.look_up(browsing.describe_entity, mid=mid)
         return fitted(shortened(DescribedEntity(**found.model_dump())))
 
     async def list_relations(
@@ -220,14 +213,14 @@ class _Tools:
     ) -> RelationsRecord:
         """List the relations of an entity with the number of their edges."""
         with self._told():
-            look = partial(
+            found = await self._service.look_up(
                 browsing.list_relations,
                 mid=mid,
                 direction=direction,
                 contains=contains,
                 limit=limit,
             )
-            return fitted(shortened(await self._service.look_up(look)))
+        return fitted(shortened(found))
 
     async def list_neighbours(
         self,
@@ -239,7 +232,7 @@ class _Tools:
     ) -> NeighboursRecord:
         """List what one relation leads to from an entity; a larger offset continues the list."""
         with self._told():
-            look = partial(
+            found = await self._service.look_up(
                 browsing.list_neighbours,
                 mid=mid,
                 relation=relation,
@@ -247,13 +240,11 @@ class _Tools:
                 limit=limit,
                 offset=offset,
             )
-            found = await self._service.look_up(look)
             if not found.neighbours and not offset:
-                check = partial(
+                await self._service.look_up(
                     browsing.check_has_relation, mid=mid, relation=relation, direction=direction
                 )
-                await self._service.look_up(check)
-            return fitted(shortened(found))
+        return fitted(shortened(found))
 
     async def run_path(
         self,
@@ -353,7 +344,7 @@ def _words(event: Event) -> str:
 
 
 def _client(context: Context[Any, Any]) -> str:
-    """Return whose call it is, as the guard of the HTTP server knows."""
+    """Return the client of a call, as the guard of the HTTP server knows it."""
     request = context.request_context.request
     return "local" if request is None else str(request.scope["state"]["visit"].client)
 
@@ -378,8 +369,8 @@ def _add_resources(server: MCPServer[None], service: Service) -> None:
     async def entity(mid: str) -> str:
         """The name and types of an entity, and its relations with the number of their edges."""
         try:
-            described = await service.look_up(partial(browsing.describe_entity, mid=mid))
-            listed = await service.look_up(partial(browsing.list_relations, mid=mid, limit=50))
+            described = await service.look_up(browsing.describe_entity, mid=mid)
+            listed = await service.look_up(browsing.list_relations, mid=mid, limit=50)
         except KbqaError as error:
             raise ResourceError(problem_of(error, service.graph.description).detail) from error
         record = {**described.model_dump(), "relations": fitted(listed).model_dump()["relations"]}

@@ -1,16 +1,13 @@
 """The routes of the page. Every state of it is an address, rendered whole by the server.
 
 With JavaScript, the page asks by `POST /page/ask` and `POST /page/path`, which stream progress and
-then the same HTML that the server would have rendered.
-
-Complete a path that somebody types: the relations that the graph has where the text ends.
-
-Only kbqa's own text form is completed, and no alternatives in brackets.
+then the same HTML that the server would have rendered; and it completes a path that is being typed,
+in kbqa's own text form, by `POST /page/relations`.
 """
 
 import hashlib
 import re
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
@@ -37,10 +34,10 @@ from kbqa.engine.serve.records import (
     RelationRecord,
     RunPathBody,
 )
-from kbqa.engine.serve.routes import CLIENT_LEFT, TheService, TheVisit, stream_answer, until_gone
+from kbqa.engine.serve.routes import ClientLeft, TheService, TheVisit, stream_answer, until_gone
 from kbqa.engine.serve.served import MAX_QUESTION, Served, Watch
 from kbqa.engine.serve.service import Service
-from kbqa.engine.serve.view import Asking, entity_url, page_url, view_answer
+from kbqa.engine.serve.view import AnswerView, Asking, entity_url, page_url
 from kbqa.kb.graph import Direction, Graph
 from kbqa.kb.names.search import Names
 from kbqa.kb.open import DEMO_DUMP
@@ -58,21 +55,11 @@ _ENTITY = re.compile(r"\[?(?P<name>[^\]]*?)\]?\s*(?:\((?P<mid>[^()\s]+)\))?$")
 _ID = re.compile(r"(?:ns:)?([mg]\.[0-9a-z_]+)")
 
 
-def complete_relation(graph: Graph, names: Names, *, text: str) -> list[str]:
-    """List the relations that may follow the last arrow of a text.
+def _complete_relation(graph: Graph, names: Names, *, text: str) -> list[str]:
+    """List the relations that may follow the last arrow of a path up to the cursor.
 
-    Args:
-        graph: The graph.
-        names: Its names.
-        text: A path up to the cursor.
-
-    Returns:
-        Those that begin like what is typed come first, then those that hold it. Empty if the text
-        does not end in a hop, or starts from what the graph does not have.
-
-    Raises:
-        InputError: The path has too many hops.
-        GraphError: The graph does not answer.
+    Those that begin like the typed text come first, then those that contain it. There are none if
+    the text does not end in a hop, or starts from what the graph does not have.
     """
     lines = text.split("\n")
     found = _last_hop(lines[-1])
@@ -129,6 +116,7 @@ STATIC = Path(__file__).with_name("static")
 """Style sheet, scripts and icon, which the application serves at ``/static/``."""
 
 NEIGHBOURS = 20
+_BOOKKEEPING = ("type", "common", "freebase", "kg", "base", "user")
 _TEMPLATES = Environment(
     loader=PackageLoader("kbqa.engine.serve", "templates"),
     autoescape=True,
@@ -151,7 +139,7 @@ _EXAMPLES = (
 
 
 class GraphWords(NamedTuple):
-    """What the page says of the graph."""
+    """The graph in the words of the page."""
 
     name: str
     triples: int | None
@@ -182,11 +170,11 @@ async def home(
         return await show()
     try:
         served = await until_gone(request, _ask(service, visit, asking, None))
+    except ClientLeft:
+        raise
     except Exception as error:  # noqa: BLE001 - every error is a page
         return await show(problem=_problem(error, service, visit))
-    if served is None:
-        return Response(status_code=CLIENT_LEFT)
-    return await show(view=view_answer(served, asking))
+    return await show(view=AnswerView(served, asking))
 
 
 @router.get("/entity/{mid}", response_model=None)
@@ -203,11 +191,11 @@ async def entity(
     if not visit.is_known:
         return await show(found=None)
     try:
-        found = await service.look_up(partial(describe_entity, mid=mid))
-        relations = await service.look_up(partial(list_relations, mid=mid))
+        found = await service.look_up(describe_entity, mid=mid)
+        relations = await service.look_up(list_relations, mid=mid)
         ends: NeighboursRecord | None = None
         if relation:
-            find = partial(
+            ends = await service.look_up(
                 list_neighbours,
                 mid=mid,
                 relation=relation,
@@ -215,7 +203,6 @@ async def entity(
                 limit=NEIGHBOURS,
                 offset=offset,
             )
-            ends = await service.look_up(find)
     except Exception as error:  # noqa: BLE001 - every error is a page
         return await show(found=None, problem=_problem(error, service, visit))
     domains = _by_domain(relations.relations)
@@ -239,7 +226,7 @@ async def path(body: RunPathBody, service: TheService, visit: TheVisit) -> Strea
 @router.post("/page/relations")
 async def relations(body: PathBody, service: TheService) -> list[str]:
     """List the relations that may follow in a path that is being typed."""
-    return await service.look_up(partial(complete_relation, text=body.path))
+    return await service.look_up(_complete_relation, text=body.path)
 
 
 def _ask(
@@ -254,11 +241,11 @@ def _ask(
 
 async def _stream(service: Service, visit: Visit, asking: Asking) -> StreamingResponse:
     def to_record(served: Served) -> Mapping[str, Any]:
-        view = view_answer(served, asking)
+        view = AnswerView(served, asking)
         html = _TEMPLATES.get_template("answer.html").render(view=view)
         return {"html": html, "spoken": view.spoken, "url": asking.url}
 
-    ask: Callable[[Watch], Coroutine[Any, Any, Served]] = partial(_ask, service, visit, asking)
+    ask = partial(_ask, service, visit, asking)
     return await stream_answer(ask, to_record, visit.request_id, service.graph.description)
 
 
@@ -275,8 +262,8 @@ async def _show(
     graph, topics = None, [Topic(mid, mid) for mid in asking.topics]
     if visit.is_known:
         try:
-            graph = await service.look_up(lambda graph, _: _graph_words(graph))
-            topics = await service.look_up(lambda graph, _: _named(graph, asking.topics))
+            graph = await service.look_up(_graph_words)
+            topics = await service.look_up(_named, asking.topics)
         except KbqaError as error:
             problem = problem or _problem(error, service, visit)
     html = _TEMPLATES.get_template(template).render(
@@ -292,10 +279,9 @@ async def _show(
         max_question=MAX_QUESTION,
         **{"view": None, **shown},
     )
-    headers = {}
-    if problem is not None and problem.retry_after is not None:
-        headers["Retry-After"] = str(problem.retry_after)
-    return HTMLResponse(html, 200 if problem is None else problem.status, headers)
+    if problem is None:
+        return HTMLResponse(html)
+    return HTMLResponse(html, problem.status, problem.headers)
 
 
 async def show_problem(service: Service, visit: Visit, problem: Problem) -> HTMLResponse:
@@ -310,7 +296,7 @@ def _problem(error: Exception, service: Service, visit: Visit) -> Problem:
     return problem
 
 
-def _graph_words(graph: Graph) -> GraphWords:
+def _graph_words(graph: Graph, _: Names) -> GraphWords:
     """Say what the graph is, without where it is."""
     identity = graph.identity()
     store, summary = identity.settings.get("store"), identity.notes.get("store_summary")
@@ -325,7 +311,7 @@ def _demo_sha256() -> str:
     return hashlib.sha256(DEMO_DUMP.read_bytes()).hexdigest()
 
 
-def _named(graph: Graph, mids: tuple[str, ...]) -> list[Topic]:
+def _named(graph: Graph, _: Names, mids: Sequence[str]) -> list[Topic]:
     labels = graph.labels([mid for mid in mids if is_mid(mid)])
     return [Topic(mid, labels.get(mid, mid)) for mid in mids]
 
@@ -333,7 +319,6 @@ def _named(graph: Graph, mids: tuple[str, ...]) -> list[Topic]:
 def _by_domain(relations: list[RelationRecord]) -> dict[str, list[RelationRecord]]:
     """Group relations by the first part of their ids; bookkeeping comes last."""
     domains: dict[str, list[RelationRecord]] = {}
-    last = ("type", "common", "freebase", "kg", "base", "user")
-    for each in sorted(relations, key=lambda each: (each.relation.split(".")[0] in last,)):
+    for each in relations:
         domains.setdefault(each.relation.partition(".")[0], []).append(each)
-    return domains
+    return dict(sorted(domains.items(), key=lambda item: item[0] in _BOOKKEEPING))

@@ -4,13 +4,17 @@ What a client can act on is passed on. Of errors inside the server it learns wha
 message, which may hold paths or other servers' words, goes to the log only.
 """
 
+import json
 import logging
 import math
 import operator
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
 from typing import Any, TypeVar
+
+from starlette.responses import Response
 
 from kbqa.kb.graph import Table
 from kbqa.sparql.crp import Crp
@@ -19,11 +23,9 @@ from kbqa.sparql.errors import (
     CrpSyntaxError,
     DeadlineExceeded,
     EndpointDown,
-    EndpointError,
     GraphError,
     InputError,
     KbqaError,
-    MalformedResult,
     QueryRefused,
     QuerySyntaxError,
     QueryTimeout,
@@ -55,24 +57,14 @@ _BUSY_TITLES = {
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An error as clients see it.
+    """An error as clients see it."""
 
-    Attributes:
-        status: The HTTP status.
-        code: A short stable name, such as ``queue-full``.
-        title: The kind of error, in a few words.
-        detail: What happened, and what to try.
-        line: The line of a path or query that is at fault, 1-based.
-        reason: Why a query cannot be a path; see `CrpConversionError`.
-        retry_after_s: Seconds after which to try again.
-    """
-
-    status: int
-    code: str
-    title: str
-    detail: str
-    line: int | None = None
-    reason: str | None = None
+    status: int  # of HTTP
+    code: str  # a short stable name, such as ``queue-full``
+    title: str  # the kind of error, in a few words
+    detail: str  # what happened, and what to try
+    line: int | None = None  # of a path or query, that is at fault, 1-based
+    reason: str | None = None  # why a query cannot be a path; see `CrpConversionError`
     retry_after_s: float | None = None
 
     def to_dict(self, request_id: str) -> dict[str, Any]:
@@ -92,16 +84,34 @@ class Problem:
 
     @property
     def retry_after(self) -> int | None:
-        """Whole seconds after which to try again, as the header Retry-After has them."""
+        """Whole seconds after which to try again."""
         return None if self.retry_after_s is None else max(math.ceil(self.retry_after_s), 1)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers of a response that reports it."""
+        headers = {}
+        if self.retry_after is not None:
+            headers["Retry-After"] = str(self.retry_after)
+        if self.status == 401:
+            headers["WWW-Authenticate"] = 'Bearer realm="kbqa"'
+        if self.status in (408, 413):
+            headers["Connection"] = "close"  # the rest of the body is not read
+        return headers
+
+
+def problem_response(
+    problem: Problem, request_id: str, headers: Mapping[str, str] | None = None
+) -> Response:
+    """Answer a request with a problem."""
+    text = json.dumps(problem.to_dict(request_id), ensure_ascii=False)
+    return Response(text, problem.status, {**(headers or {}), **problem.headers}, MEDIA_TYPE)
 
 
 def problem_of(error: Exception, graph: str = "") -> Problem:
-    """Return an error as clients see it.
+    """Return an error as clients see it; those that are not of kbqa's tree are unforeseen.
 
-    Args:
-        error: Any error; those that are not of kbqa's tree are unforeseen.
-        graph: How messages name the graph, such as ``store /data/fb``; clients read "the graph".
+    `graph` is how messages name the graph, such as ``store /data/fb``; clients read "the graph".
     """
     detail = for_clients(str(error), graph)
     match error:
@@ -135,10 +145,6 @@ def problem_of(error: Exception, graph: str = "") -> Problem:
         case EndpointDown() | StoreError():
             detail = "The graph does not respond. Try again later."
             return Problem(503, "graph-down", "The graph is down", detail, retry_after_s=10.0)
-        case EndpointError() | MalformedResult():
-            return Problem(
-                502, "graph-error", "The graph failed", "The graph gave no usable result."
-            )
         case QueryTooLarge():
             detail = (
                 "The query needs more memory, or its result is larger, than allowed. "
@@ -156,11 +162,8 @@ def problem_of(error: Exception, graph: str = "") -> Problem:
 def for_clients(record: _Record, graph: str) -> _Record:
     """Return a text, or a record with all its texts, that does not say where the graph is.
 
-    It also leaves out which options to change, as these are the operator's.
-
-    Args:
-        record: Such as the trace of an answer; errors of the graph may be anywhere in it.
-        graph: As for `problem_of`.
+    Errors of the graph may be anywhere in a record, such as the trace of an answer. Options to
+    change are left out too, as they are the operator's. `graph` is as for `problem_of`.
     """
     if not graph:
         return record

@@ -1,8 +1,6 @@
-"""OpenAI's chat protocol, so that programs made for it can ask; each answer is whole.
+"""Protocols of others: OpenAI's chat, the SPARQL 1.1 Protocol, read-only, and TEXT2SPARQL.
 
-The question is the last message of the user. The whole record is under ``kbqa``.
-
-Queries of one's own: the SPARQL 1.1 Protocol, read-only, and TEXT2SPARQL.
+A chat's question is the last message of the user. Its answer is whole, with the record as ``kbqa``.
 """
 
 import json
@@ -21,7 +19,6 @@ from kbqa.engine.linking.ground import ungrounded_entities
 from kbqa.engine.methods.router import RouterTrace
 from kbqa.engine.serve.problems import Problem
 from kbqa.engine.serve.routes import (
-    CLIENT_LEFT,
     MEDIA_TYPE,
     PROBLEMS,
     TheService,
@@ -84,11 +81,9 @@ async def chat(body: ChatBody, request: Request, service: TheService) -> Respons
     if not asked:
         raise InputError("no message is of the user")
     served = await until_gone(request, service.ask(asked[-1].text()))
-    if served is None:
-        return Response(status_code=CLIENT_LEFT)
     if body.stream:
         return StreamingResponse(_chunks(served), media_type=MEDIA_TYPE)
-    message = {"role": "assistant", "content": content_of(served)}
+    message = {"role": "assistant", "content": content_of(served.answer)}
     choice = {"index": 0, "message": message, "finish_reason": "stop"}
     usage = served.answer.usage
     counts = {"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens}
@@ -103,10 +98,9 @@ async def chat(body: ChatBody, request: Request, service: TheService) -> Respons
     )
 
 
-def content_of(served: Served) -> str:
+def content_of(answer: Answer) -> str:
     """Write an answer as text: the names, how sure they are, and the path in words."""
-    answer = served.answer
-    if served.status == "none":
+    if answer.status == "none":
         advice = _ADVICE.get(answer.reason or "", "")
         return f"No answer: {(answer.problem or '').removesuffix('.')}.{advice}"
     if answer.boolean is not None:
@@ -119,7 +113,7 @@ def content_of(served: Served) -> str:
             more = "or more others" if answer.truncated else "more"
             found = f"{found} and {len(answer.answers) - _LISTED:,} {more}"
     sure = ""
-    if served.status == "unsure":
+    if answer.status == "unsure":
         found = f"Not sure ({answer.confidence:.2f}): {answer.doubt}. Best guess: {found}"
     elif answer.confidence is not None:
         sure = f"Confidence: {answer.confidence:.2f}"
@@ -127,12 +121,14 @@ def content_of(served: Served) -> str:
     return "\n\n".join(filter(None, (found, path, sure)))
 
 
-def openai_error(problem: Problem) -> dict[str, Any]:
-    """Write a problem as OpenAI's clients read errors."""
+def openai_error(problem: Problem, headers: Mapping[str, str] | None) -> Response:
+    """Answer a request with a problem, as OpenAI's clients read errors."""
     kind = "invalid_request_error" if problem.status < 500 else "server_error"
     if problem.status == 429:
         kind = "rate_limit_error"
-    return {"error": {"message": problem.detail, "type": kind, "param": None, "code": problem.code}}
+    error = {"message": problem.detail, "type": kind, "param": None, "code": problem.code}
+    sent = {**(headers or {}), **problem.headers}
+    return Response(json.dumps({"error": error}), problem.status, sent, "application/json")
 
 
 def _head(served: Served, kind: str) -> dict[str, Any]:
@@ -141,7 +137,7 @@ def _head(served: Served, kind: str) -> dict[str, Any]:
 
 def _chunks(served: Served) -> Iterator[bytes]:
     head = _head(served, "chat.completion.chunk")
-    delta = {"role": "assistant", "content": content_of(served)}
+    delta = {"role": "assistant", "content": content_of(served.answer)}
     for choice, more in (
         ({"index": 0, "delta": delta, "finish_reason": None}, {}),
         ({"index": 0, "delta": {}, "finish_reason": "stop"}, {"kbqa": served.to_dict()}),
@@ -230,13 +226,11 @@ async def text2sparql(
     if dataset != request.app.state.dataset:
         raise HTTPException(404, f"The only data set is {request.app.state.dataset}.")
     served = await until_gone(request, service.ask(question))
-    if served is None:
-        return Response(status_code=CLIENT_LEFT)
-    query = query_of(served.answer)
+    query = _query_of(served.answer)
     return JSONResponse({"dataset": dataset, "question": question, "query": query})
 
 
-def query_of(answer: Answer) -> str:
+def _query_of(answer: Answer) -> str:
     """Return the query that answered, or that of the best candidate, or one without results."""
     if answer.sparql is not None:
         return answer.sparql
@@ -261,8 +255,6 @@ async def _answer_query(
         raise QueryRefused("there is one graph only; leave out the parameters that name others")
     style = _chosen_format(read_accept(request))
     result = await until_gone(request, service.sparql(query, MAX_ROWS, visit.client))
-    if result is None:
-        return Response(status_code=CLIENT_LEFT)
     if isinstance(result, bool):
         text = json.dumps({"head": {}, "boolean": result})
         return Response(text, media_type=_SENT_AS["json"])
@@ -272,11 +264,7 @@ async def _answer_query(
 
 
 def _chosen_format(accepted: Mapping[str, float]) -> _ResultFormat:
-    """Choose the type that a client likes best; of several, the one that it names first.
-
-    Raises:
-        HTTPException: It accepts none.
-    """
+    """Choose the type that a client likes best; of several, the one that it names first."""
     order = list(accepted)
     found: list[tuple[float, int, _ResultFormat]] = []
     for name, style in _TYPES.items():
@@ -290,11 +278,7 @@ def _chosen_format(accepted: Mapping[str, float]) -> _ResultFormat:
 
 
 def _body(table: Table, style: _ResultFormat) -> tuple[bytes, bool]:
-    """Write a result within the limit of bytes, and say whether rows are missing.
-
-    Raises:
-        QueryTooLarge: Not even its first row is within the limit.
-    """
+    """Write a result within the limit of bytes, and say whether rows are missing."""
     rows, is_cut = table.rows, table.truncated
     while True:
         body = format_rows(replace(table, rows=rows), style).encode("utf-8", "replace")

@@ -1,14 +1,7 @@
-"""What routes share: the service, the visit, answers as responses, and clients that leave.
+"""The routes of the HTTP API, and what the routes of the page and of protocols share with them.
 
-Ask a question, or run a path that somebody wrote.
-
-Find entities, and look around from them.
-
-How the server is: for load balancers, for Prometheus, and for people.
-
-A page about the API, made from its OpenAPI description; it loads nothing.
-
-Server-sent events: progress as it happens, then exactly one `answer` or `error`.
+An answer is sent as its record, or as server-sent events: progress as it happens, then exactly one
+`answer` or `error`.
 """
 
 import asyncio
@@ -16,7 +9,7 @@ import json
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import aclosing
-from functools import partial
+from dataclasses import asdict
 from importlib.metadata import version
 from typing import Annotated, Any, Literal, TypeVar, cast
 
@@ -80,15 +73,9 @@ async def stream_answer(
     request_id: str,
     graph: str,
 ) -> StreamingResponse:
-    """Ask, and answer with events of what becomes of it.
+    """Ask, and answer with events of what becomes of it; a client that leaves gives it up.
 
-    A client that leaves gives the question up.
-
-    Args:
-        ask: Asks, and tells a watcher of progress.
-        to_record: Makes the data of the `answer`.
-        request_id: For errors.
-        graph: How messages name the graph; see `problem_of`.
+    `to_record` makes the data of the `answer`. `graph` is as for `problem_of`.
 
     Raises:
         KbqaError: The question was refused before anything happened, as when the queue is full.
@@ -161,18 +148,24 @@ CLIENT_LEFT = 499
 """The status of what nobody reads any more, for the metrics."""
 
 
-async def service_of(request: Request) -> Service:
-    """Return the service of the application."""
+class ClientLeft(Exception):
+    """A client has left before its request was answered."""
+
+
+async def _service(request: Request) -> Service:
     return cast(Service, request.app.state.service)
 
 
-async def visit_of(request: Request) -> Visit:
-    """Return what the guard knows of the request."""
+async def _visit(request: Request) -> Visit:
     return cast(Visit, request.scope["state"]["visit"])
 
 
-TheService = Annotated[Service, Depends(service_of)]
-TheVisit = Annotated[Visit, Depends(visit_of)]
+async def _metrics(request: Request) -> Metrics:
+    return cast(Metrics, request.app.state.metrics)
+
+
+TheService = Annotated[Service, Depends(_service)]
+TheVisit = Annotated[Visit, Depends(_visit)]
 
 
 def read_accept(request: Request) -> dict[str, float]:
@@ -189,13 +182,15 @@ def read_accept(request: Request) -> dict[str, float]:
     return weights or {"*/*": 1.0}
 
 
-async def until_gone(request: Request, work: Coroutine[Any, Any, _Result]) -> _Result | None:
-    """Do some work, but drop it if the client leaves; return None then."""
+async def until_gone(request: Request, work: Coroutine[Any, Any, _Result]) -> _Result:
+    """Do some work, but drop it and raise `ClientLeft` if the client leaves."""
     task = asyncio.create_task(work)
     gone = asyncio.create_task(_gone(request))
     try:
         await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
-        return task.result() if task.done() else None
+        if not task.done():
+            raise ClientLeft
+        return task.result()
     finally:
         gone.cancel()
         task.cancel()
@@ -224,8 +219,6 @@ async def answer_response(
             service.graph.description,
         )
     served = await until_gone(request, asked(None))
-    if served is None:
-        return Response(status_code=CLIENT_LEFT)
     return JSONResponse(served.to_dict(max_answers))
 
 
@@ -318,10 +311,7 @@ TheMid = Annotated[str, Path(max_length=200)]
 async def link(body: TextBody, service: TheService) -> list[LinkedRecord]:
     """Find the entities that a text mentions, best first."""
     found = await service.link(body.text)
-    return [
-        LinkedRecord(mid=each.mid, name=each.name, mention=each.mention, score=each.score)
-        for each in found
-    ]
+    return [LinkedRecord(**asdict(each)) for each in found]
 
 
 @entity_routes.get("/entities")
@@ -331,13 +321,13 @@ async def entities(
     limit: Annotated[int, Query(ge=1, le=100)] = 10,
 ) -> list[FoundEntity]:
     """Find entities by a name that may be incomplete or mistyped, best first."""
-    return await service.look_up(partial(find_entities, name=q, limit=limit))
+    return await service.look_up(find_entities, name=q, limit=limit)
 
 
 @entity_routes.get("/entities/{mid}")
 async def entity(mid: TheMid, service: TheService) -> EntityRecord:
     """Return an entity's name and types, and how many triples it has."""
-    return await service.look_up(partial(describe_entity, mid=mid))
+    return await service.look_up(describe_entity, mid=mid)
 
 
 @entity_routes.get("/entities/{mid}/relations")
@@ -350,8 +340,9 @@ async def relations(
 ) -> RelationsRecord:
     """List the relations of an entity with their counts, those that leave it first."""
     way = None if direction == "both" else direction
-    find = partial(list_relations, mid=mid, direction=way, contains=contains, limit=limit)
-    return await service.look_up(find)
+    return await service.look_up(
+        list_relations, mid=mid, direction=way, contains=contains, limit=limit
+    )
 
 
 @entity_routes.get("/entities/{mid}/neighbours")
@@ -364,7 +355,7 @@ async def neighbours(
     offset: Annotated[int, Query(ge=0, le=MAX_OFFSET)] = 0,
 ) -> NeighboursRecord:
     """List some of what one relation leads to; `truncated` says that there are more."""
-    find = partial(
+    return await service.look_up(
         list_neighbours,
         mid=mid,
         relation=relation,
@@ -372,17 +363,9 @@ async def neighbours(
         limit=limit,
         offset=offset,
     )
-    return await service.look_up(find)
 
 
 health_routes = APIRouter(tags=["server"])
-
-
-async def metrics_of(request: Request) -> Metrics:
-    """Return the metrics of the application."""
-    metrics = request.app.state.metrics
-    assert isinstance(metrics, Metrics)
-    return metrics
 
 
 @health_routes.get("/healthz")
@@ -402,9 +385,7 @@ async def readyz(service: TheService) -> JSONResponse:
 
 
 @health_routes.get("/metrics")
-async def metrics(
-    service: TheService, counted: Annotated[Metrics, Depends(metrics_of)]
-) -> Response:
+async def metrics(service: TheService, counted: Annotated[Metrics, Depends(_metrics)]) -> Response:
     """Return metrics for Prometheus."""
     counted.queue_depth.set(service.waiting)
     return Response(counted.text(), media_type="text/plain; version=0.0.4; charset=utf-8")

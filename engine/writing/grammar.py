@@ -2,19 +2,16 @@
 
 For any text that can still become a CRP, the grammar gives the ways to continue: one of several
 texts, or free text of some form, such as a name. It knows nothing of tokens. Its pieces begin with
-a blank or a line break, because there every tokenizer begins a new token.
+a blank or a line break, because there every tokenizer begins a new token. `parse_routerkgqa` reads
+every text in this grammar without problems.
 
-`parse_routerkgqa` reads every text in this grammar without problems. Which relations a path may
-take, and where it may start, is decided by `Steps`.
+Which relations a path may take, and where it may start, is decided by `Steps`: `KnownRelations`
+allows all of the graph, `PathWalk` those that lead on from the nodes that a path has reached so
+far. Nothing is enumerated beforehand. What a path reaches is looked up when a model has written it,
+and kept until its question is done.
 
 Source: RouterKGQA §3.1 and the published data; the grammar covers all but 29 of its 8,220 texts.
-
-Where a main path can go in the graph, from the nodes that it has reached so far.
-
-Nothing is enumerated beforehand. What a path reaches is looked up when a model has written it, and
-kept until its question is done.
-
-Source: none of the papers; RouterKGQA verifies a path after it is written (§3.2).
+Following the graph while writing is not RouterKGQA's: it verifies a path afterwards (§3.2).
 """
 
 import re
@@ -67,9 +64,7 @@ _STRING_FILTER = re.compile(
 class TextSet:
     """Texts of which one may follow. A set equals only itself, so work on it can be cached.
 
-    Attributes:
-        texts: All of them.
-        ends_line: Whether each of them is always followed by a line break.
+    `ends_line`: each of them is always followed by a line break.
     """
 
     __slots__ = ("__weakref__", "ends_line", "texts")
@@ -86,17 +81,11 @@ class OneOf(NamedTuple):
 
 
 class Region(NamedTuple):
-    """Free text may follow.
+    """Free text may follow."""
 
-    Attributes:
-        goes_on: Whether the text so far can still become complete.
-        is_done: Whether it is complete; it may still continue.
-        then: Returns what may follow a complete text.
-    """
-
-    goes_on: Callable[[str], bool]
-    is_done: Callable[[str], bool]
-    then: Callable[[str], "Options"]
+    goes_on: Callable[[str], bool]  # whether the text so far can still become complete
+    is_done: Callable[[str], bool]  # whether it is complete; it may still continue
+    then: Callable[[str], "Options"]  # what may follow a complete text
 
 
 class Options(NamedTuple):
@@ -115,10 +104,7 @@ class Steps(Protocol):
         """Whether paths are written in the extended form."""
 
     def topics(self) -> Sequence[TextSet] | None:
-        """Return what main paths may start from, as `topic_line` writes it: names, classes.
-
-        None means any name.
-        """
+        """Return what main paths may start from, as `topic_line` writes it; None means any name."""
 
     def others(self) -> TextSet | None:
         """Return the names that triples outside the main path may start from; None means any."""
@@ -127,12 +113,9 @@ class Steps(Protocol):
         """Return the arrows that may continue a main path, as `arrow` writes them."""
 
     def may_end(self, topic: str, path: tuple[Hop, ...], pivot: int) -> bool:
-        """Return whether a main path may end, at the answers.
+        """Return whether a main path from a topic's name may end, at the answers.
 
-        Args:
-            topic: The name that it starts from.
-            path: Its hops.
-            pivot: How many of them lead to the node that no answer may be: ``?c``, else the topic.
+        `pivot` is how many hops lead to the node that no answer may be: ``?c``, else the topic.
         """
 
     def may_go_on(self, topic: str, path: tuple[Hop, ...]) -> bool:
@@ -196,8 +179,7 @@ _LIMITS = TextSet([f"\n  LIMIT {n}" for n in range(1, MAX_LIMIT + 1)])
 class _Known(NamedTuple):
     """What the lines so far say that decides how a text may go on."""
 
-    names: tuple[str, ...]
-    """Of nodes."""
+    names: tuple[str, ...]  # of nodes
     is_ordered: bool = False
 
 
@@ -384,12 +366,7 @@ _MEMBERS = TextSet([arrow(Hop("type.object.type", inverse=True))])
 
 
 class KnownRelations:
-    """Paths may take any relation of a graph, and start from any name.
-
-    Args:
-        relations: Their ids; those that cannot be written in words are left out.
-        is_extended: Paths are written in the extended form.
-    """
+    """Paths may take any relation of a graph that can be written in words, from any name."""
 
     def __init__(self, relations: Iterable[str], *, is_extended: bool = False) -> None:
         self.is_extended = is_extended
@@ -433,11 +410,7 @@ class PathWalk:
     A path that is walked to its end exists: some node is at its end. A path through a hub may be
     missed if only few of its many nodes have the next relation. No path follows names or types, but
     in the extended form one may start from a class: it goes to the members, and is not walked.
-
-    Args:
-        graph: Asked for the neighbours of each node on a path that is walked.
-        topics: Where paths may start, each with its mid and name.
-        known: All relations of the graph, for constraints.
+    Constraints may have all known relations.
     """
 
     def __init__(self, graph: Graph, topics: Sequence[Entity], known: KnownRelations) -> None:

@@ -79,9 +79,7 @@ class _BatchSteering(LogitsProcessor):  # type: ignore[misc]  # mypy runs withou
 def in_process(rows: SteeredRows, starts: Mapping[int, State]) -> type[LogitsProcessor]:
     """Return a logits processor for an engine of this process, which shares its data.
 
-    Args:
-        rows: What steers.
-        starts: The states in which texts begin, by the argument `ROW` of their requests.
+    `rows` steers; `starts` are the states in which texts begin, by the argument `ROW`.
     """
 
     class InProcess(_BatchSteering):
@@ -105,9 +103,6 @@ class GraphProcessor(_BatchSteering):
 
     It opens the graph that KBQA_STORE or KBQA_ENDPOINT names. A request that brings topics in
     ``vllm_xargs`` is steered; see `kbqa.engine.writing.ebnf`.
-
-    Raises:
-        KbqaError: The graph cannot be opened, or the model's texts cannot be constrained.
     """
 
     def __init__(

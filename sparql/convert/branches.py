@@ -23,6 +23,7 @@ from typing import TypeAlias
 
 from kbqa.sparql.convert.query_tree import (
     And,
+    Call,
     Exists,
     Expression,
     Group,
@@ -38,9 +39,11 @@ from kbqa.sparql.convert.query_tree import (
     mentioned_variables,
     read_comparison,
     read_interval,
+    strip_casts,
 )
-from kbqa.sparql.convert.select import SelectTree
+from kbqa.sparql.convert.select import Ranking, SelectTree
 from kbqa.sparql.crp import (
+    MAX_ROWS,
     BranchNode,
     Constraint,
     Entity,
@@ -223,25 +226,42 @@ class Branches:
         )
         return (*on_path, *anchored)
 
-    def take_order(self, variable: Expression, descending: bool, limit: int, offset: int) -> Order:
+    def take_order(self, ranking: Ranking) -> Order:
         """Make the superlative, and cut off the branch that serves nothing else.
 
         Raises:
             CrpConversionError: The answers are not ordered by a variable of the query.
         """
+        if max(ranking.limit, ranking.offset) > MAX_ROWS:
+            raise CrpConversionError("unsupported order", f"more than {MAX_ROWS} rows")
+        variable = strip_casts(ranking.value)
+        if ranking.value == Call("str", (variable,)):
+            raise CrpConversionError("unsupported order", "ORDER BY letters")
         if not isinstance(variable, Variable) or variable not in self._nodes:
             raise CrpConversionError("unsupported order", "ORDER BY is not a variable of the query")
+        at, hops = self._cut_branch(self._nodes[variable])
+        return Order(
+            at,
+            hops,
+            ranking.descending,
+            ranking.limit,
+            ranking.offset,
+            ranking.ties,
+            ranking.counted,
+        )
+
+    def _cut_branch(self, node: BranchNode) -> tuple[int | str, tuple[Hop, ...]]:
+        """Cut off what leads to a node alone; return where it was, and the hops from there."""
         hops: tuple[Hop, ...] = ()
-        node = self._nodes[variable]
-        on_path = {self._nodes[node]: at for node, at in self._positions.items()}
+        on_path = {self._nodes[each]: at for each, at in self._positions.items()}
         while node not in on_path:
             parent, hop = self._parents[node]
             if not node.is_bare or parent in (self._anchors or {}).values():
-                return Order(self._label(node), hops, descending, limit, offset)
+                return self._label(node), hops
             parent.edges.remove((hop, node))
             hops = (hop, *hops)
             node = parent
-        return Order(on_path[node], hops, descending, limit, offset)
+        return on_path[node], hops
 
     def _way(self, alternative: Group, walk: Walk) -> Way:
         branches = Branches(alternative, walk, self._labels)

@@ -23,7 +23,6 @@ Bases, 2021, §3.1.
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import count
 from typing import TypeAlias
 
@@ -35,10 +34,9 @@ from kbqa.sparql.convert.query_tree import (
     Or,
     Variable,
     mentioned_variables,
-    strip_casts,
 )
-from kbqa.sparql.convert.select import Ranking, SelectTree, parse_select
-from kbqa.sparql.crp import MAX_ROWS, Crp, Entity, Order, check_depth
+from kbqa.sparql.convert.select import SelectTree, parse_select
+from kbqa.sparql.crp import Crp, Entity, check_depth
 from kbqa.sparql.errors import CrpConversionError, QuerySyntaxError
 from kbqa.sparql.terms import LiteralTerm, is_mid
 
@@ -77,23 +75,13 @@ def _convert(tree: SelectTree, walk: Walk) -> Crp:
     ranking = tree.ranking
     branches = Branches(tree.group, walk)
     branches.grow(filters, mentioned_variables(ranking.value) if ranking else ())
-    order = _take_order(branches, ranking) if ranking else None
+    order = branches.take_order(ranking) if ranking else None
     path, constraints = branches.path(), branches.constraints()
     try:
         check_depth(path, constraints)
     except ValueError as error:
         raise CrpConversionError("too large", str(error)) from None
     return Crp(Entity(mid=topic), path, constraints, order, differs_from, language, tree.form)
-
-
-def _take_order(branches: Branches, ranking: Ranking) -> Order:
-    if max(ranking.limit, ranking.offset) > MAX_ROWS:
-        raise CrpConversionError("unsupported order", f"more than {MAX_ROWS} rows")
-    variable = strip_casts(ranking.value)
-    if ranking.value == Call("str", (variable,)):
-        raise CrpConversionError("unsupported order", "ORDER BY letters")
-    order = branches.take_order(variable, ranking.descending, ranking.limit, ranking.offset)
-    return replace(order, ties=ranking.ties, counted=ranking.counted)
 
 
 def _excluded(expression: Expression, answer: Variable, walk: Walk) -> int | None:

@@ -10,7 +10,7 @@ from kbqa.engine.answer import Answer
 from kbqa.engine.asked import Asked, Budget, ChooserName
 from kbqa.engine.chat.cache import CountedChat
 from kbqa.engine.chat.model import Message
-from kbqa.engine.deciding.session import Walkers
+from kbqa.engine.deciding.session import Session, Walkers
 from kbqa.engine.methods.trace import answer_question
 from kbqa.engine.methods.trace_search import TraceSettings
 from kbqa.kb.graph import Graph
@@ -143,7 +143,7 @@ class AskTrace:
             walkers = Walkers(graph, names, chooser, 30)
             counted = CountedChat(chat) if reply_to is not None else None
             asked = Asked(question, topics, chat=counted, budget=Budget(budget))
-            session, chosen = walkers.begin(asked), TraceSettings(**settings)
+            session, chosen = Session(walkers, asked), TraceSettings(**settings)
             answer = answer_question(session, walkers, chosen)
         assert chooser != "llm" or asked.budget.spent == answer.usage.calls == len(chat.prompts)
         return Outcome(answer, answer.trace.to_dict(), [Prompt(text) for text in chat.prompts])
