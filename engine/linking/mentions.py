@@ -2,17 +2,13 @@
 
 Every run of words that is a name is kept, even if others overlap it; the linker ranks them
 (`kbqa.engine.linking.linker`). Misspelt names are looked up only if words look like a name but
-match no entity.
+match no entity. The linker's model is here too; `tools.fit.linking` counts and fits it.
 
 Function words hold a sentence together and are hardly ever names: of the 57,000 function words in
 webqsp.train, cwq.dev and SimpleQuestions that are a name in the slice, six alone are the topic. But
 *is*, *in* and *do* are names of domains, *cup* and *all* are codes of currencies, and *It* is a
 novel. A question that means them marks them: by quotation marks, by capitals, by an article (*the
 who*), by a dot (*.is*), or by a word such as "code" before them.
-
-The linker's model is here too: weights of a linear ranker, and tables of which words go together.
-`tools.fit.linking` counts and fits it. It ships as readable JSON with words, types and relations,
-but no entities.
 """
 
 import html
@@ -59,28 +55,20 @@ def stem(word: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LinkingModel:
-    """Weights and tables; words are stems in lower case.
+    """Weights of a linear ranker, and tables of which words go together.
 
-    Attributes:
-        names: Words with the log-odds that they are part of a topic's name.
-        types: Types of topics, each with the words that go with it outside the name: for each word
-            log p(word | type) - log p(word); values near 0 are left out.
-        relations: Relations that questions ask for, with their share of all.
-        asking: Words, each with log p(word | relation) - log p(word) for relations.
-        alone: Words with the log-odds that a topic has the word alone as its name.
-        first: Weights of the features that need no look-up; they choose the finalists.
-        final: Weights of all features; they rank the finalists.
-        trained_on: Number of questions from each set.
+    Words are stems in lower case. The file is readable JSON with words, types and relations, but no
+    entities. Values near 0 are left out.
     """
 
-    names: Mapping[str, float]
-    types: Mapping[str, Mapping[str, float]]
-    relations: Mapping[str, float]
-    asking: Mapping[str, Mapping[str, float]]
-    alone: Mapping[str, float] = field(default_factory=dict)
-    first: Mapping[str, float] = field(default_factory=dict)
-    final: Mapping[str, float] = field(default_factory=dict)
-    trained_on: Mapping[str, int] = field(default_factory=dict)
+    names: Mapping[str, float]  # log-odds that a word is part of a topic's name
+    types: Mapping[str, Mapping[str, float]]  # by type, log p(word | type) - log p(word)
+    relations: Mapping[str, float]  # that questions ask for, with their share
+    asking: Mapping[str, Mapping[str, float]]  # by word, log p(word | relation) - log p(word)
+    alone: Mapping[str, float] = field(default_factory=dict)  # the same of a name of one word
+    first: Mapping[str, float] = field(default_factory=dict)  # of features without a look-up
+    final: Mapping[str, float] = field(default_factory=dict)  # of all features
+    trained_on: Mapping[str, int] = field(default_factory=dict)  # questions of each set
 
     def name_odds(self, word: str) -> float:
         """Return the log-odds that a stem is part of a topic's name."""
@@ -120,11 +108,7 @@ class LinkingModel:
 
     @classmethod
     def load(cls, path: Path = SHIPPED_MODEL) -> "LinkingModel":
-        """Read a model written by `save`.
-
-        Raises:
-            ModelError: The file is missing or is not such a model.
-        """
+        """Read a model written by `save`."""
         return read_model_json(
             path, cls, SHIPPED_MODEL, "the linking model", schema_version=SCHEMA_VERSION
         )
@@ -142,11 +126,7 @@ class LinkingModel:
 
 
 def softmax(scores: Sequence[float]) -> list[float]:
-    """Turn scores into probabilities: shares of their exponentials.
-
-    >>> softmax([0.0, 0.0])
-    [0.5, 0.5]
-    """
+    """Turn scores into probabilities: shares of their exponentials."""
     highest = max(scores, default=0.0)
     powers = [math.exp(score - highest) for score in scores]
     total = sum(powers)
@@ -171,13 +151,8 @@ FUNCTION_WORDS = frozenset(
     under until up us was we were what when where which while who whom whose why will with within
     without would you your""".split()  # noqa: SIM905 – a list of a hundred words reads better as text
 )
-"""Lower-case words that do not identify an entity by themselves.
-
-Words of the closed classes that occur in questions: determiners, pronouns, prepositions,
-conjunctions, auxiliaries, question words and quantifiers, and "name".
-
-Source: R. Quirk et al. 1985, A Comprehensive Grammar of the English Language, section 2.35.
-"""
+"""Words that do not identify an entity by themselves: those of the closed classes in questions
+(Quirk et al. 1985, A Comprehensive Grammar of the English Language, section 2.35), and "name"."""
 
 _AFTER_THE = frozenset(
     "all any every many me more most much name names no one some such too".split()  # noqa: SIM905
@@ -381,10 +356,10 @@ def find_mentions(
     model: LinkingModel | None = None,
     longer_names: bool = True,
 ) -> Mentions:
-    """Find the names and values in a question.
+    """Find the names and values in a question, as typed: case and punctuation need not be right.
 
     Args:
-        question: As typed; case and punctuation need not be right.
+        question: The question.
         names: The graph's names.
         limit: Maximum number of entities for one name, the best known first.
         model: Knows the words of other questions, which are not considered misspelt.
@@ -507,10 +482,7 @@ def _token_runs(tokens: Sequence[Word], stretches: Iterable[Run]) -> Iterator[Ru
 
 
 def _near(text: str, names: Names, limit: int, model: LinkingModel | None) -> list[NameMatch]:
-    """Find names spelled nearly like a text; a code is not misspelt.
-
-    Of a known word, such as "European", only stems are found.
-    """
+    """Find names spelled nearly like a text; of a known word, such as "European", only stems."""
     near = [match for match in names.near(text, limit) if not is_code(match.matched)]
     if model and model.is_known(text.lower()):
         return [one for one in near if normalise(text).startswith(normalise(one.matched))]
@@ -592,7 +564,7 @@ def _capitalised_runs(words: Sequence[str]) -> Iterator[Run]:
 def named_entities(crp: Crp) -> tuple[Entity, ...]:
     """Return the entities of a CRP that a question mentions by name, each once.
 
-    An entity that is only the type of an answer is not among them: a common noun says it.
+    An entity that is only the type of an answer is none: a common noun says it.
     """
     types = {
         each.entity

@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from http import HTTPStatus
 from importlib.metadata import version
 
 import uvicorn
@@ -23,20 +22,19 @@ from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
-from kbqa.engine.serve.guard import Access, Guard, Metered, Metrics, Visit
+from kbqa.engine.serve.guard import Access, Guard, Metered, Metrics
 from kbqa.engine.serve.mcp import make_mcp_server, mcp_routes
 from kbqa.engine.serve.pages import STATIC, show_problem
 from kbqa.engine.serve.pages import router as page_routes
-from kbqa.engine.serve.problems import Problem, log_problem, problem_of, problem_response
+from kbqa.engine.serve.problems import log_problem, problem_of, problem_response
 from kbqa.engine.serve.protocols import openai_error, openai_routes, sparql_routes
 from kbqa.engine.serve.routes import (
     CLIENT_LEFT,
+    Caller,
     ClientLeft,
     ask_routes,
-    docs_routes,
     entity_routes,
     health_routes,
-    read_accept,
 )
 from kbqa.engine.serve.served import THREAD_PREFIX
 from kbqa.engine.serve.service import CLOSING_S, Service
@@ -46,11 +44,6 @@ from kbqa.sparql.errors import KbqaError
 DEFAULT_DATASET = "urn:kbqa:freebase"
 """The name of the graph in TEXT2SPARQL, by default."""
 
-_REFUSED = {
-    404: ("not-found", "No such thing here"),
-    405: ("method", "No such method here"),
-    406: ("not-acceptable", "No such format"),
-}
 _LAG_EVERY_S = 1.0
 
 
@@ -87,8 +80,7 @@ def make_app(
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     app.state.service, app.state.metrics, app.state.dataset = service, metrics, dataset
-    routers = ask_routes, entity_routes, sparql_routes, health_routes, docs_routes, page_routes
-    for router in routers:
+    for router in (ask_routes, entity_routes, sparql_routes, health_routes, page_routes):
         app.include_router(router)
     app.mount("/static", StaticFiles(directory=STATIC))
     if openai:
@@ -102,31 +94,16 @@ def make_app(
 
 async def _answer_error(request: Request, error: Exception) -> Response:
     """Answer a request with what went wrong."""
-    visit: Visit = request.scope["state"]["visit"]
-    problem = _problem(error, request.app.state.service.graph.description)
+    caller = Caller(request)
+    problem = problem_of(error, caller.service.graph.description)
     if isinstance(error, KbqaError):  # uvicorn logs all others
-        log_problem(error, problem, visit.request_id)
-    if request.method == "GET" and read_accept(request).get("text/html", 0.0) > 0:
-        return await show_problem(request.app.state.service, visit, problem)
+        log_problem(error, problem, caller.visit.request_id)
+    if request.method == "GET" and caller.accepts.get("text/html", 0.0) > 0:
+        return await show_problem(caller, problem)
     headers: Mapping[str, str] | None = getattr(error, "headers", None)
     if request.url.path.startswith("/v1/"):
         return openai_error(problem, headers)
-    return problem_response(problem, visit.request_id, headers)
-
-
-def _problem(error: Exception, graph: str) -> Problem:
-    if isinstance(error, HTTPException):
-        code, title = _REFUSED.get(error.status_code, ("invalid", "The request is not valid"))
-        is_plain = error.detail == HTTPStatus.NOT_FOUND.phrase
-        detail = "There is nothing at this address; /docs lists those there are."
-        return Problem(error.status_code, code, title, detail if is_plain else error.detail)
-    if isinstance(error, RequestValidationError):
-        found = [
-            f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}"
-            for each in error.errors()[:5]
-        ]
-        return Problem(422, "invalid", "The request is not valid", "; ".join(found))
-    return problem_of(error, graph)
+    return problem_response(problem, caller.visit.request_id, headers)
 
 
 async def _measure_lag(metrics: Metrics) -> None:

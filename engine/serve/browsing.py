@@ -38,7 +38,7 @@ _ID = re.compile(r"\w[\w-]*(\.[^\s.]+)+")
 _DIRECTIONS: tuple[Direction, ...] = ("out", "in")
 
 
-def find_entities(graph: Graph, names: Names, *, name: str, limit: int) -> list[FoundEntity]:
+def find_entities(graph: Graph, names: Names, name: str, limit: int) -> list[FoundEntity]:
     """Find entities by a name that may be incomplete or mistyped, best first."""
     if not name.strip():
         raise InputError("the name is empty")
@@ -54,7 +54,7 @@ def find_entities(graph: Graph, names: Names, *, name: str, limit: int) -> list[
     ]
 
 
-def describe_entity(graph: Graph, _: Names, *, mid: str) -> EntityRecord:
+def describe_entity(graph: Graph, _: Names, mid: str) -> EntityRecord:
     """Return an entity's name and types, and how many triples it has.
 
     Raises:
@@ -71,7 +71,6 @@ def describe_entity(graph: Graph, _: Names, *, mid: str) -> EntityRecord:
 def list_relations(
     graph: Graph,
     _: Names,
-    *,
     mid: str,
     direction: Direction | None = None,
     contains: str = "",
@@ -104,7 +103,6 @@ def list_relations(
 def list_neighbours(
     graph: Graph,
     _: Names,
-    *,
     mid: str,
     relation: str,
     direction: Direction = "out",
@@ -132,7 +130,7 @@ def list_neighbours(
 
 
 def check_has_relation(
-    graph: Graph, _: Names, *, mid: str, relation: str, direction: Direction
+    graph: Graph, _: Names, mid: str, relation: str, direction: Direction
 ) -> None:
     """Raise `InputError` if an entity lacks a relation, with those that are spelled like it."""
     has = {way: graph.relations(mid, way, _MOST_RELATIONS) for way in _DIRECTIONS}

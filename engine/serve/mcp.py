@@ -10,7 +10,7 @@ import asyncio
 import inspect
 import json
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, redirect_stdout
 from functools import partial
 from importlib.metadata import version
@@ -42,18 +42,10 @@ from kbqa.engine.serve.records import (
     rows_result,
     shortened,
 )
-from kbqa.engine.serve.served import MAX_PATH, MAX_QUERY, MAX_QUESTION, Event, Served, Watch
-from kbqa.engine.serve.service import Service
+from kbqa.engine.serve.served import MAX_PATH, MAX_QUERY, MAX_QUESTION, Event, Served
+from kbqa.engine.serve.service import Ask, Service
 from kbqa.kb.graph import Direction
-from kbqa.sparql import forms
-from kbqa.sparql.errors import (
-    CrpSyntaxError,
-    DeadlineExceeded,
-    KbqaError,
-    QuerySyntaxError,
-    ServerBusy,
-    UnlinkedName,
-)
+from kbqa.sparql import errors, forms
 
 BUSY = -32050
 """The JSON-RPC code of a server that is too busy for another request."""
@@ -69,11 +61,11 @@ instructions."""
 _READS = ToolAnnotations(
     read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
 )
-_ADVICE: tuple[tuple[type[KbqaError], str], ...] = (
-    (CrpSyntaxError, "The resource kbqa://guide/paths shows how a path is written."),
-    (QuerySyntaxError, "Prefixes ns:, xsd: and rdf: need no declaration."),
-    (UnlinkedName, "Find the mid of an entity with search_entities."),
-    (DeadlineExceeded, "Ask for fewer conditions, or give the topics."),
+_ADVICE: tuple[tuple[type[errors.KbqaError], str], ...] = (
+    (errors.CrpSyntaxError, "The resource kbqa://guide/paths shows how a path is written."),
+    (errors.QuerySyntaxError, "Prefixes ns:, xsd: and rdf: need no declaration."),
+    (errors.UnlinkedName, "Find the mid of an entity with search_entities."),
+    (errors.DeadlineExceeded, "Ask for fewer conditions, or give the topics."),
 )
 _STAGES = {
     "link": "Looking for the entities of the question",
@@ -192,14 +184,14 @@ class _Tools:
         Use it to get the mid of an entity.
         """
         with self._told():
-            found = await self._service.look_up(browsing.find_entities, name=name, limit=limit)
+            found = await self._service.look_up(browsing.find_entities, name, limit)
         entities = [each.model_copy(update={"types": each.types[:MAX_TYPES]}) for each in found]
         return fitted(shortened(FoundEntities(entities=entities)))
 
     async def describe_entity(self, mid: Mid) -> DescribedEntity:
         """Return the name and types of an entity, and how many triples it has."""
         with self._told():
-            found = await self._service.look_up(browsing.describe_entity, mid=mid)
+            found = await self._service.look_up(browsing.describe_entity, mid)
         return fitted(shortened(DescribedEntity(**found.model_dump())))
 
     async def list_relations(
@@ -214,11 +206,7 @@ class _Tools:
         """List the relations of an entity with the number of their edges."""
         with self._told():
             found = await self._service.look_up(
-                browsing.list_relations,
-                mid=mid,
-                direction=direction,
-                contains=contains,
-                limit=limit,
+                browsing.list_relations, mid, direction, contains, limit
             )
         return fitted(shortened(found))
 
@@ -233,17 +221,10 @@ class _Tools:
         """List what one relation leads to from an entity; a larger offset continues the list."""
         with self._told():
             found = await self._service.look_up(
-                browsing.list_neighbours,
-                mid=mid,
-                relation=relation,
-                direction=direction,
-                limit=limit,
-                offset=offset,
+                browsing.list_neighbours, mid, relation, direction, limit, offset
             )
             if not found.neighbours and not offset:
-                await self._service.look_up(
-                    browsing.check_has_relation, mid=mid, relation=relation, direction=direction
-                )
+                await self._service.look_up(browsing.check_has_relation, mid, relation, direction)
         return fitted(shortened(found))
 
     async def run_path(
@@ -301,10 +282,10 @@ class _Tools:
         """Turn errors into what clients of MCP read."""
         try:
             yield
-        except ServerBusy as error:
+        except errors.ServerBusy as error:
             problem = problem_of(error)
             raise MCPError(BUSY, problem.detail, {"retry_after_s": problem.retry_after}) from error
-        except KbqaError as error:
+        except errors.KbqaError as error:
             problem = problem_of(error, self._service.graph.description)
             log_problem(error, problem, "mcp")
             words = str(error) if self._is_local else problem.detail
@@ -312,13 +293,10 @@ class _Tools:
             raise ToolError(f"{words.removesuffix('.')}. {advice}".rstrip()) from error
 
 
-async def _with_progress(
-    context: Context[Any, Any], ask: Callable[..., Awaitable[Served]]
-) -> Served:
+async def _with_progress(context: Context[Any, Any], ask: Ask) -> Served:
     """Ask, and report progress with each stage that begins."""
     heard: asyncio.Queue[Event | None] = asyncio.Queue()
-    watch: Watch = heard.put_nowait
-    task = asyncio.ensure_future(ask(watch=watch))
+    task = asyncio.ensure_future(ask(watch=heard.put_nowait))
     task.add_done_callback(lambda _: heard.put_nowait(None))
     try:
         number = 0
@@ -369,9 +347,9 @@ def _add_resources(server: MCPServer[None], service: Service) -> None:
     async def entity(mid: str) -> str:
         """The name and types of an entity, and its relations with the number of their edges."""
         try:
-            described = await service.look_up(browsing.describe_entity, mid=mid)
-            listed = await service.look_up(browsing.list_relations, mid=mid, limit=50)
-        except KbqaError as error:
+            described = await service.look_up(browsing.describe_entity, mid)
+            listed = await service.look_up(browsing.list_relations, mid, limit=50)
+        except errors.KbqaError as error:
             raise ResourceError(problem_of(error, service.graph.description).detail) from error
         record = {**described.model_dump(), "relations": fitted(listed).model_dump()["relations"]}
         return json.dumps(record, ensure_ascii=False)

@@ -10,12 +10,12 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from functools import partial
 from threading import Thread
-from typing import Concatenate, Literal, ParamSpec, TypeVar
+from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
 from kbqa.engine.answer import Answer, answer_lines, literal_forms
 from kbqa.engine.engine import Engine
@@ -36,16 +36,9 @@ from kbqa.engine.serve.served import (
 )
 from kbqa.kb.graph import Graph, Table
 from kbqa.kb.names.search import Names, open_names
+from kbqa.sparql import errors
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.dialect import check_read_only
-from kbqa.sparql.errors import (
-    BusyReason,
-    DeadlineExceeded,
-    GraphError,
-    InputError,
-    QueryTimeout,
-    ServerBusy,
-)
 from kbqa.sparql.terms import is_mid
 
 logger = logging.getLogger(__name__)
@@ -54,6 +47,14 @@ State = Literal["starting", "ready", "stopping", "failed"]
 
 _Result = TypeVar("_Result")
 _Arguments = ParamSpec("_Arguments")
+
+
+class Ask(Protocol):
+    """Asks a question or runs a path, as `Service.ask` and `Service.run_path` do."""
+
+    def __call__(self, *, watch: Watch | None = None) -> Coroutine[Any, Any, Served]:
+        """Answer, and tell the watcher what happens."""
+
 
 _LINK_THREADS = 2
 _LOOK_UP_THREADS = 4
@@ -162,7 +163,7 @@ class Service:
                     # A search, as a query would wait for the queries of others.
                     await self._looking.run(lambda: self.graph.types("m.0"))
                 is_up = True
-            except (GraphError, TimeoutError) as error:
+            except (errors.GraphError, TimeoutError) as error:
                 logger.warning("the graph is not ready: %s", error or "it takes too long")
                 is_up = False
             self._graph_seen = (time.monotonic(), is_up)
@@ -277,8 +278,8 @@ class Service:
                     watch=flight.hear,
                 )
                 return self._told(answer)
-            except DeadlineExceeded:
-                raise QueryTimeout(path, run_s, self.graph.description) from None
+            except errors.DeadlineExceeded:
+                raise errors.QueryTimeout(path, run_s, self.graph.description) from None
 
         async def run(flight: Flight) -> Served:
             began = time.monotonic()
@@ -309,7 +310,7 @@ class Service:
             async with asyncio.timeout(limit_s):
                 return await flight.wait(watch)
         except TimeoutError:
-            raise DeadlineExceeded(f"no answer within {limit_s:g} s") from None
+            raise errors.DeadlineExceeded(f"no answer within {limit_s:g} s") from None
         except asyncio.CancelledError:
             if self.state == "stopping" and flight.task.cancelled():
                 raise self._busy("stopping", "the server stops", _STARTS_IN_S) from None
@@ -354,9 +355,11 @@ class Service:
         eta_s = round(self._flights.eta_s, 1)
         return Event("queued", {"position": len(self._flights) - 1, "eta_s": eta_s})
 
-    def _busy(self, reason: BusyReason, message: str, retry_after_s: float = 1.0) -> ServerBusy:
+    def _busy(
+        self, reason: errors.BusyReason, message: str, retry_after_s: float = 1.0
+    ) -> errors.ServerBusy:
         self._observer.rejected(reason)
-        return ServerBusy(reason, message, retry_after_s)
+        return errors.ServerBusy(reason, message, retry_after_s)
 
     def _limit(self, deadline_s: float | None) -> float:
         return min(deadline_s or self.settings.deadline_s, self.settings.deadline_s)
@@ -423,10 +426,10 @@ def _checked(question: str) -> str:
     """Return a question with single blanks between its words."""
     text = " ".join(question.split())
     if not text:
-        raise InputError("the question is empty; ask something in words")
+        raise errors.InputError("the question is empty; ask something in words")
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_QUESTION:
-        raise InputError(
+        raise errors.InputError(
             f"the question is too long: it has {size:,} bytes, and {MAX_QUESTION:,} are allowed"
         )
     return text
@@ -435,5 +438,5 @@ def _checked(question: str) -> str:
 def _topics(mids: Sequence[str]) -> list[Entity]:
     for mid in mids:
         if not is_mid(mid):
-            raise InputError(f"the topic {mid[:40]!r} is not a mid such as m.06w2sn5")
+            raise errors.InputError(f"the topic {mid[:40]!r} is not a mid such as m.06w2sn5")
     return [Entity(mid=mid) for mid in mids]

@@ -62,7 +62,7 @@ class Meaning(NamedTuple):
 
 
 class Mention(NamedTuple):
-    """QuestionPart of the question, the entity they were taken for, if any was, and others."""
+    """Words of the question, the entity they were taken for, if any was, and others."""
 
     text: str
     taken: Meaning | None

@@ -30,11 +30,17 @@ from kbqa.engine.writing.generate import (
     Candidate,
     Progress,
     Request,
-    SmallModelGenerator,
     best_distinct,
 )
 from kbqa.engine.writing.grammar import Steps, start
-from kbqa.engine.writing.steering import Decoding, Pieces, SteeredText, Tokenizer, walked_topics
+from kbqa.engine.writing.steering import (
+    Decoding,
+    Pieces,
+    SmallModelGenerator,
+    SteeredText,
+    Tokenizer,
+    walked_topics,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -87,17 +93,14 @@ class Reading(Protocol):
         positions: "Integers",
         wanted: "NDArray[np.bool_]",
     ) -> NextTokens:
-        """Read tokens in every row, and add them to the cache.
+        """Read tokens, shape (rows, tokens), in every row, and add them to the cache.
 
         Args:
-            tokens: Shape (rows, tokens).
+            tokens: The tokens.
             mask: 1 for each token of what was read before and of `tokens`, 0 for padding, shape
                 (rows, all tokens).
             positions: Of `tokens` in their texts, in the same shape.
-            wanted: True for each of `tokens` of which the next token is wanted.
-
-        Returns:
-            What may follow the tokens wanted, text after text.
+            wanted: True for each of `tokens` after which the next one is wanted, text after text.
         """
 
 
@@ -126,15 +129,10 @@ class BatchReader:
     def read(
         self, rows: Sequence[int], blocks: Sequence[Sequence[int]], *, only_last: bool = False
     ) -> NextTokens:
-        """Keep some rows, renumbered in this order, and read a block of tokens in each.
+        """Keep some rows, read a block of at least one token in each; return what may follow.
 
-        Args:
-            rows: The rows to keep; one may occur more than once.
-            blocks: At least one token for each of them.
-            only_last: Return only what follows the last token of each block.
-
-        Returns:
-            What may follow each token read, block after block.
+        Rows are renumbered in the order given, and one may occur more than once. What may follow
+        each token read is returned, block after block, or only what follows the last of each.
         """
         import numpy as np
 
@@ -307,7 +305,7 @@ def beam_search(
     done: Callable[[int, Sequence[Hypothesis]], object] | None = None,
     is_wanted: Callable[[int], bool] | None = None,
 ) -> list[list[Hypothesis]]:
-    """Find up to n likeliest texts for each prompt.
+    """Find up to n likeliest texts for each prompt, best first; fewer if the others are hopeless.
 
     Args:
         model: A causal language model.
@@ -319,11 +317,7 @@ def beam_search(
         ends_at: When the caller's deadline passes; it is checked between steps.
         done: Called with a prompt's number and texts as soon as its search is over.
         is_wanted: Asked between steps whether a prompt, by its number, is still wanted; if not, its
-            search is given up.
-
-    Returns:
-        The texts for each prompt, best first; fewer than n if the others are hopeless, and none if
-        the search was given up.
+            search is given up, and no texts are returned.
     """
     states = starts if starts is not None else [Unsteered()] * len(prompts)
     searches = [
@@ -424,17 +418,11 @@ class BeamSearchGenerator(SmallModelGenerator):
             cannot compute the model, or its texts cannot be constrained.
     """
 
-    runtime = ""
-    """Stands in the name after the model."""
-
     def __init__(
         self, adapter: Adapter, decoding: Decoding | None = None, threads: int | None = None
     ) -> None:
-        self._decoding = decoding or Decoding()
-        self._decoding.check(adapter.prompt)
+        super().__init__(adapter, decoding)
         self._model, self._tokenizer = self.load_model(adapter, threads)
-        name = f"{adapter.name}{self.runtime}, decoding {self._decoding.level}"
-        super().__init__(name, adapter.prompt)
         is_free = self._decoding.level == "none"
         self._pieces = None if is_free else Pieces(self._tokenizer)
 
@@ -461,14 +449,7 @@ class BeamSearchGenerator(SmallModelGenerator):
         ends_at: float | None,
         progress: Progress | None,
     ) -> list[list[Candidate]]:
-        prompts = [
-            self._tokenizer.encode(
-                self._prompt.render(request.question, request.relations), add_special_tokens=False
-            )
-            for request in requests
-        ]
-        form = self._prompt.crp_format
-        steps = [self._decoding.steps(request, form) for request in requests]
+        steps = self._steps(requests)
         written: list[list[Candidate]] = [[] for _ in requests]
 
         def take(row: int, texts: Sequence[Hypothesis]) -> None:
@@ -481,7 +462,7 @@ class BeamSearchGenerator(SmallModelGenerator):
 
         beam_search(
             self._model,
-            prompts,
+            self._prompt_tokens(requests, self._tokenizer),
             n=n,
             end=self._tokenizer.eos_token_id,
             max_new_tokens=MAX_NEW_TOKENS,

@@ -64,11 +64,7 @@ def write_steered(steered: Steered) -> Arguments:
 
 
 def read_steered(arguments: Mapping[str, object]) -> Steered | None:
-    """Read the arguments of a request; None if it is not to be steered.
-
-    Raises:
-        InputError: They are not of that form.
-    """
+    """Read the arguments of a request; None if it is not to be steered."""
     if TOPICS not in arguments:
         return None
     topics, form = arguments[TOPICS], arguments.get(_FORM, "routerkgqa")
@@ -152,10 +148,7 @@ _WORD = re.compile(" ?[^ ]+")
 
 
 def write_ebnf(relations: Sequence[str], *, is_extended: bool = False) -> str:
-    """Write the grammar, of the extended form or not.
-
-    Relations that cannot be written in words are left out.
-    """
+    """Write the grammar; relations that cannot be written in words are left out."""
     nodes = " | ".join(rf'" {name}\n {name}"' for name in INNER)
     sections = "entities? numerics? strings?" + (" further?" if is_extended else "")
     rules = [
@@ -176,11 +169,7 @@ def write_ebnf(relations: Sequence[str], *, is_extended: bool = False) -> str:
 
 
 def decoding_grammar(decoding: Decoding, prompt: PromptFormat) -> str | None:
-    """Return the grammar of level ``schema``; None for the other levels.
-
-    Raises:
-        ModelError: The model writes a text form that cannot be constrained.
-    """
+    """Return the grammar of level ``schema``; None for the other levels."""
     decoding.check(prompt)
     if decoding.level != "schema":
         return None
@@ -203,8 +192,8 @@ def _section(kind: str, edge: str) -> str:
 def _one_of(relations: Sequence[str]) -> str:
     """Write the rules of some relations: a tree of words, in which each word is a rule.
 
-    So xgrammar prepares each word once. For the 9,458 relations of a large graph that takes 6 s,
-    and five times as long if the relations are written out.
+    So xgrammar prepares each word once: for the 9,458 relations of a large graph in 6 s instead of
+    30 s.
     """
     rules: dict[str, str] = {}  # by word
 

@@ -9,15 +9,12 @@ Source: RouterKGQA §3.2; appendix A.1 for what the model was trained on.
 
 import json
 import math
-import threading
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 
-from kbqa.engine.deadline import held
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import (
     AnsweringError,
@@ -77,26 +74,16 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A CRP as the model wrote it, or as a search of the graph found it.
+    """A CRP as the model wrote it, or as a search of the graph found it."""
 
-    Attributes:
-        text: May not be a CRP at all.
-        logprob: Sum over its tokens, natural log, end of text included; 0 if it was not written.
-            Always finite.
-        tokens: Number of tokens, end of text included.
-        topics: Mids of the request's topics from which the main path leads to an answer, in the
-            request's order. Only level ``graph`` knows them.
-        rank: Its place, from 0, among the paths that a search found, or that of the path which it
-            narrows; None if the model wrote it.
-        narrows: Whether the search added a condition, an order or a comparison to a path.
-    """
-
-    text: str
-    logprob: float
-    tokens: int
-    topics: tuple[str, ...] = ()
+    text: str  # may not be a CRP at all
+    logprob: float  # sum over the tokens, natural log; 0 if not written; always finite
+    tokens: int  # end of text included
+    topics: tuple[str, ...] = ()  # mids of topics that lead to an answer; only at level `graph`
+    # Among the paths that a search found, from 0, or that of the path which it narrows; None if the
+    # model wrote it.
     rank: int | None = None
-    narrows: bool = False
+    narrows: bool = False  # the search added a condition, an order or a comparison to a path
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.logprob):
@@ -113,10 +100,6 @@ def rank_candidates(candidates: Iterable[Candidate]) -> list[Candidate]:
 
     So does Hugging Face's beam search, and with it RouterKGQA. By the sum, a path without its
     constraints would usually win, because it is shorter.
-
-    >>> short, long = Candidate("a", -1.2, 10), Candidate("b", -2.0, 40)
-    >>> [candidate.text for candidate in rank_candidates([short, long])]
-    ['b', 'a']
     """
     return sorted(candidates, key=lambda candidate: -candidate.logprob / candidate.tokens)
 
@@ -124,9 +107,9 @@ def rank_candidates(candidates: Iterable[Candidate]) -> list[Candidate]:
 def best_distinct(candidates: Iterable[Candidate], n: int) -> list[Candidate]:
     """Rank candidates, drop repeated texts, and keep the best n.
 
-    >>> texts = [Candidate("a", -1.0, 10), Candidate("b", -2.0, 10), Candidate("a", -1.0, 10)]
-    >>> [candidate.text for candidate in best_distinct(texts, 5)]
-    ['a', 'b']
+    >>> short, long = Candidate("a", -1.2, 10), Candidate("b", -2.0, 40)
+    >>> [candidate.text for candidate in best_distinct([short, long, short], 5)]
+    ['b', 'a']
     """
     best: dict[str, Candidate] = {}
     for candidate in rank_candidates(candidates):
@@ -179,40 +162,6 @@ class Generator(Protocol):
             GraphError: The graph that constrains decoding does not answer.
             DeadlineExceeded: The deadline passed.
         """
-
-
-class SmallModelGenerator(ABC):
-    """A generator with a small model in this process, which writes one batch at a time."""
-
-    def __init__(self, name: str, prompt: "PromptFormat") -> None:
-        self.name, self.suggested_relations = name, prompt.relations
-        self._prompt = prompt
-        # Neither the model, nor tokenizers, nor the tries of `Pieces` are safe for several threads.
-        self._lock = threading.Lock()
-
-    def generate(
-        self,
-        requests: Sequence[Request],
-        n: int = DEFAULT_BEAMS,
-        *,
-        ends_at: float | None = None,
-        progress: Progress | None = None,
-    ) -> list[list[Candidate]]:
-        """Write up to n candidates for each request; see `Generator.generate`."""
-        if not requests:
-            return []
-        with held(self._lock, ends_at, self.name):
-            return self._write(requests, n, ends_at, progress)
-
-    @abstractmethod
-    def _write(
-        self,
-        requests: Sequence[Request],
-        n: int,
-        ends_at: float | None,
-        progress: Progress | None,
-    ) -> list[list[Candidate]]:
-        """Write for at least one request."""
 
 
 def write_apart(
@@ -318,11 +267,7 @@ PLAIN = PromptFormat("Question: {question}\nReasoning path:\n")
 
 
 def load_prompt_format(directory: Path) -> PromptFormat:
-    """Read the format from an adapter's folder.
-
-    Raises:
-        ModelError: The file is missing or not of that form.
-    """
+    """Read the format from an adapter's folder."""
     path = directory / PROMPT_FILE
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
@@ -360,11 +305,7 @@ def written_record(text: str) -> dict[str, str | None]:
 
 
 def written_text(record: Mapping[str, object]) -> str:
-    """Return the text of a CRP in a record: RouterKGQA's form if it has it, else ours.
-
-    Raises:
-        TypeError: The record holds no text.
-    """
+    """Return the text of a CRP in a record: RouterKGQA's form if it has it, else ours."""
     for key in ("routerkgqa", "crp"):
         if isinstance(text := record.get(key), str):
             return text
@@ -403,9 +344,7 @@ def write_beams(
         report: Called with the number of questions already written, then with that of each batch.
 
     Raises:
-        InputError: `output` cannot be written, holds anything but beams made with these settings,
-            or another process is writing to it.
-        ModelError: The model failed.
+        InputError: `output` cannot be written, or holds something else.
         GraphError: The graph failed for some questions; those have no row.
         AnsweringError: Something else did.
     """
@@ -453,11 +392,7 @@ def write_beams(
 
 
 def read_beams(path: Path) -> dict[str, list[Candidate]]:
-    """Read the candidates that `kbqa crp generate` wrote.
-
-    Raises:
-        InputError: The file is missing or not of that form.
-    """
+    """Read the candidates that `kbqa crp generate` wrote."""
     from kbqa.engine.files import read_rows
 
     beams = {}

@@ -88,10 +88,6 @@ def compile_model(
 
     For int8, its matrices are kept in int8, and what they are multiplied by is rounded on the way.
     Else its weights are kept in float32.
-
-    Raises:
-        ModelError: An extra, the base model or the adapter is missing or broken, the model is not a
-            plain Llama, or the cache cannot be written.
     """
     folder, in_int8 = prepare_model(adapter, precision), precision == "int8"
     import_openvino()

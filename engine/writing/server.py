@@ -87,6 +87,8 @@ class _Completion(BaseModel):
 class ServerGenerator:
     """A model behind an OpenAI-compatible server.
 
+    The server's key is read from the environment variable KBQA_SERVER_API_KEY.
+
     Args:
         url: The API's root, such as ``http://127.0.0.1:8000/v1``.
         prompt: The format that the model was trained with; `load_prompt_format` reads an adapter's.
@@ -98,8 +100,6 @@ class ServerGenerator:
         seed: Seed of the samples.
         timeout_s: Seconds for one request.
         retries: Further tries of a failed request.
-
-    The server's key is read from the environment variable KBQA_SERVER_API_KEY.
 
     Raises:
         InputError: The URL or the key is not valid.
