@@ -10,12 +10,12 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from functools import partial
 from threading import Thread
-from typing import Concatenate, Literal, ParamSpec, TypeVar
+from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
 from kbqa.engine.answer import Answer, answer_lines, literal_forms
 from kbqa.engine.engine import Engine
@@ -47,6 +47,14 @@ State = Literal["starting", "ready", "stopping", "failed"]
 
 _Result = TypeVar("_Result")
 _Arguments = ParamSpec("_Arguments")
+
+
+class Ask(Protocol):
+    """Asks a question or runs a path, as `Service.ask` and `Service.run_path` do."""
+
+    def __call__(self, *, watch: Watch | None = None) -> Coroutine[Any, Any, Served]:
+        """Answer, and tell the watcher what happens."""
+
 
 _LINK_THREADS = 2
 _LOOK_UP_THREADS = 4
