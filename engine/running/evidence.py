@@ -4,14 +4,13 @@ The triples are the way from the topic to the answer, and what the constraints d
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
 
 from kbqa.engine.answer import (
     Answer,
     AnswerEntity,
     EvidenceTriple,
-    Reason,
     Trace,
     WhyNot,
     term_text,
@@ -141,24 +140,10 @@ def path_answer(
     calls = None if asked.budget.limit is None else asked.budget.spent
     if (found := execution.answering) is None:
         trace = PathTrace(execution.tried, None, None, repair, calls)
-        return unanswered(asked, trace, _why_not(asked, execution.tried, names))
+        return no_answer(asked, trace, _why_not(asked, execution.tried, names))
     execution = with_names(graph, execution)
     trace = PathTrace(execution.tried, execution.best, stage, repair, calls)
     return prove_answer(asked, graph, found, trace, stage, timeout_s)
-
-
-def unanswered(asked: Asked, trace: Trace, why: WhyNot) -> Answer:
-    """Return the answer of a question that none was found for."""
-    return Answer(
-        question=asked.question,
-        answers=(),
-        trace=trace,
-        linked=asked.linked,
-        problem=why.problem,
-        reason=why.reason,
-        usage=asked.usage,
-        seconds=asked.clock.seconds,
-    )
 
 
 def _why_not(asked: Asked, tried: Sequence[Tried], names: Names) -> WhyNot:
@@ -186,51 +171,29 @@ def _why_not(asked: Asked, tried: Sequence[Tried], names: Names) -> WhyNot:
     return WhyNot("unreadable", "the model wrote nothing that can be read as a path")
 
 
-class Proof(NamedTuple):
-    """The answers that a path led to, with their names, and the triples that prove the first."""
-
-    answers: tuple[AnswerEntity, ...]
-    evidence: tuple[EvidenceTriple, ...] = ()
-    problem: str | None = None
-    """Why answers, names or evidence are missing; None if they are not."""
-    reason: Reason | None = None
-    """Why there are no answers."""
-
-    @classmethod
-    def missing(cls, why: WhyNot) -> "Proof":
-        """Return the proof of a question without answers."""
-        return cls((), (), why.problem, why.reason)
-
-
-def prove(
-    graph: Graph, crp: Crp, answers: Sequence[Term], timeout_s: float, described: Crp | None = None
-) -> Proof:
-    """Fetch names and evidence for answers, as `find_evidence` does, and report what fails."""
-    names: Mapping[Term, str] = {}
-    evidence: tuple[EvidenceTriple, ...] = ()
-    problem = None
-    try:
-        names = name_terms(graph, answers)
-        evidence = find_evidence(graph, crp, answers, timeout_s, described)
-    except GraphError as error:
-        problem = f"the proof could not be fetched: {error}"
-    named = tuple(AnswerEntity(term, names.get(term, term_text(term))) for term in answers)
-    return Proof(named, evidence, problem)
-
-
 def prove_answer(
     asked: Asked, graph: Graph, found: Tried, trace: Trace, stage: str, timeout_s: float
 ) -> Answer:
-    """Fetch the proof of what a candidate found, and put the answer together."""
+    """Fetch the names and the evidence of what a candidate found, and put the answer together."""
     assert found.proven is not None
     assert found.table is not None
     # What shows yes or no is evidence, and not an answer.
     is_list = found.boolean is None
+    terms = found.terms if is_list else found.terms[:PROVEN_ANSWERS]
+    names: Mapping[Term, str] = {}
+    evidence: tuple[EvidenceTriple, ...] = ()
+    problem = None
     with asked.clock.stage("prove"):
-        terms = found.terms if is_list else found.terms[:PROVEN_ANSWERS]
-        proof = prove(graph, found.proven, terms, timeout_s, found.crp)
+        try:
+            names = name_terms(graph, terms)
+            evidence = find_evidence(graph, found.proven, terms, timeout_s, found.crp)
+        except GraphError as error:
+            problem = f"the proof could not be fetched: {error}"
     sure = found.answer_confidences
-    answers = tuple(replace(each, confidence=sure.get(each.term)) for each in proof.answers)
+    answers = tuple(
+        AnswerEntity(term, names.get(term, term_text(term)), confidence=sure.get(term))
+        for term in terms
+    )
     return Answer(
         question=asked.question,
         answers=answers if is_list else (),
@@ -238,15 +201,29 @@ def prove_answer(
         linked=asked.linked,
         confidence=found.confidence,
         sparql=found.sparql,
-        evidence=proof.evidence,
+        evidence=evidence,
         stage=stage,
-        problem=proof.problem,
+        problem=problem,
         truncated=is_list and found.table.truncated,
         usage=asked.usage,
         seconds=asked.clock.seconds,
         boolean=found.boolean,
         count=found.count,
         not_understood=found.not_understood,
+    )
+
+
+def no_answer(asked: Asked, trace: Trace, why: WhyNot) -> Answer:
+    """Return the answer to a question for which none was found."""
+    return Answer(
+        question=asked.question,
+        answers=(),
+        trace=trace,
+        linked=asked.linked,
+        problem=why.problem,
+        reason=why.reason,
+        usage=asked.usage,
+        seconds=asked.clock.seconds,
     )
 
 

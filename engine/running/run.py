@@ -40,7 +40,7 @@ from kbqa.engine.answer import MAX_ANSWERS, Answer, WhyNot
 from kbqa.engine.asked import Asked
 from kbqa.engine.linking.ground import Grounder, Grounding, ungrounded_entities
 from kbqa.engine.questions.operators import find_objection, find_unaccounted
-from kbqa.engine.running.evidence import prove_answer, unanswered
+from kbqa.engine.running.evidence import no_answer, prove_answer
 from kbqa.engine.running.tried import (
     Execution,
     Fate,
@@ -688,7 +688,7 @@ def run_given(
     tried = replace(tried, problem=_joined(*reading.problems, tried.problem))
     trace = GivenTrace(tried)
     if execution.answering is None:
-        return unanswered(asked, trace, _why_not(tried))
+        return no_answer(asked, trace, _why_not(tried))
     answer = prove_answer(asked, graph, tried, trace, "given", timeout_s)
     return replace(answer, problem=_joined(tried.problem, answer.problem))
 
