@@ -42,7 +42,7 @@ def test_a_method_is_chosen_with_its_settings() -> None:
         "--set", "repair=embedder", "--set", "width=5", then=lambda m, _: chosen.append(m)
     )
     assert result.exit_code == 0, result.output
-    assert chosen == [MethodChoice("router", {"repair": "embedder", "width": "5"})]
+    assert chosen == [MethodChoice("kbqa", {"repair": "embedder", "width": "5"})]
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_a_method_is_chosen_with_its_settings() -> None:
         (("--general-calls", "0.5"), "Use --set general_calls=VALUE."),
         (("--threshold", "0.5"), "Use --unsure-below P."),
         (("--without", "entity", "--without", "string"), "Use --set without=VALUE."),
-        (("--method", "specialised"), "is now --method router --set repair=off"),
+        (("--method", "specialised"), "is now --method kbqa --set repair=off"),
         (("--method", "general"), "is now --method router --set write=no"),
     ],
 )
@@ -82,15 +82,15 @@ def test_a_setting_of_another_form_is_refused(text: str) -> None:
 )
 def test_a_setting_that_does_not_fit_is_refused(given: dict[str, object], message: str) -> None:
     with pytest.raises(InputError) as raised:
-        read_settings(KbqaSettings, given, "router")
+        read_settings(KbqaSettings, given, "kbqa")
     assert message in str(raised.value)
 
 
 def test_settings_are_read_by_their_types() -> None:
     texts = {"without": "entity, string", "general_calls": "0.5", "write": "no", "embedder": "none"}
-    settings = read_settings(KbqaSettings, texts, "router")
+    settings = read_settings(KbqaSettings, texts, "kbqa")
     assert settings == KbqaSettings(without=("entity", "string"), general_calls=0.5, write=False)
-    assert read_settings(KbqaSettings, {}, "router") == KbqaSettings()
+    assert read_settings(KbqaSettings, {}, "kbqa") == KbqaSettings()
 
 
 @pytest.mark.parametrize(
@@ -99,10 +99,7 @@ def test_settings_are_read_by_their_types() -> None:
         ({"repair": "llm"}, "needs a general model: add --llm URL"),
         ({"stop": "judge"}, "stop=judge needs a general model"),
         ({"width": 5}, "width is about repair, and nothing is repaired"),
-        (
-            {"repair": "embedder", "route": "confidence", "order": "full-first"},
-            "route=confidence needs order=confidence",
-        ),
+        ({"order": "full-first"}, "order is a setting of routerkgqa, "),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(
@@ -164,7 +161,7 @@ def test_who_decides_and_how_often_is_chosen() -> None:
     arguments = ("--chooser", "random", "--call-budget", "5")
     result = choose_by(*arguments, then=lambda m, _: chosen.append(m))
     assert result.exit_code == 0, result.output
-    assert chosen == [MethodChoice("router", {}, "random", 5)]
+    assert chosen == [MethodChoice("kbqa", {}, "random", 5)]
     assert "0 is not in the range" in choose_by("--call-budget", "0").output
     assert (
         "'fate' is not one of 'llm', 'embedder', 'random'" in choose_by("--chooser", "fate").output
@@ -178,9 +175,9 @@ def test_methods_are_listed() -> None:
 
 
 def test_the_settings_of_a_method_are_listed() -> None:
-    rows = json.loads(CliRunner().invoke(methods, ["router", "--json"]).output)
+    rows = json.loads(CliRunner().invoke(methods, ["kbqa", "--json"]).output)
     assert rows == [each._asdict() for each in describe_settings(KbqaSettings)]
-    text = CliRunner().invoke(methods, ["router"]).output
+    text = CliRunner().invoke(methods, ["kbqa"]).output
     assert "width = 3  (a whole number)\n    Paths that each step" in text
     unknown = CliRunner().invoke(methods, ["magic"])
     assert "there is no method 'magic'. The methods are: router" in str(unknown.exception)
