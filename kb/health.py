@@ -21,11 +21,10 @@ from typing import Literal
 
 import pyoxigraph
 
-from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
+from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph, Schema
 from kbqa.kb.layout import LoadSummary, Manifest, StoreLayout, read_manifest
 from kbqa.kb.loading.checkpoint import Checkpoint, read_checkpoint
 from kbqa.kb.names.index import NameIndex
-from kbqa.kb.schema import Schema
 from kbqa.kb.store import OxigraphStore, Statistics
 from kbqa.sparql.errors import DumpError, GraphError, KbqaError, StoreError
 from kbqa.sparql.templates import NAME

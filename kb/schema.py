@@ -16,106 +16,20 @@ literal's own datatype. Texts and codes stay as they are. A unit is what the rel
 Which relations say something about the world.
 """
 
-import json
 import re
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from itertools import islice
-from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
-from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
-from kbqa.kb.layout import SCHEMA_VERSION
-from kbqa.sparql.errors import GraphError, StoreError
+from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph, Property, Schema
+from kbqa.sparql.errors import GraphError
 from kbqa.sparql.terms import LiteralTerm, iri, is_well_formed, sparql_term
 
 if TYPE_CHECKING:
     from kbqa.sparql.crp import Hop
-
-
-@dataclass(frozen=True, slots=True)
-class Property:
-    """A property of the schema.
-
-    Attributes:
-        id: ``people.person.place_of_birth``.
-        domain: The type whose entities carry it: ``people.person``.
-        expected_type: The type of its values, or None where the graph does not say.
-        reverse: The property that says the same in the other direction, if there is one.
-        is_unique: An entity has at most one value.
-        name: What people call it, if the graph says so: ``Place of birth``.
-    """
-
-    id: str
-    domain: str
-    expected_type: str | None
-    reverse: str | None
-    is_unique: bool
-    name: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class _File:
-    properties: list[Property]
-    mediators: list[str]
-
-
-class Schema:
-    """The properties and mediator types of a graph."""
-
-    def __init__(self, properties: Mapping[str, Property], mediators: frozenset[str]) -> None:
-        self._properties = MappingProxyType(dict(properties))
-        self._mediators = mediators
-
-    @property
-    def properties(self) -> Mapping[str, Property]:
-        """Every property by its id."""
-        return self._properties
-
-    @property
-    def mediators(self) -> frozenset[str]:
-        """The types whose entities only tie others together (Freebase's CVTs)."""
-        return self._mediators
-
-    def property(self, property_id: str) -> Property | None:
-        """Return a property, or None where the graph states no schema for it."""
-        return self._properties.get(property_id)
-
-    def is_mediator(self, type_id: str) -> bool:
-        """Return whether the entities of a type only tie others together."""
-        return type_id in self._mediators
-
-    @classmethod
-    def open(cls, path: Path) -> "Schema":
-        """Read a schema that `save` wrote.
-
-        Raises:
-            StoreError: The file is missing or cannot be read.
-        """
-        from pydantic import TypeAdapter
-
-        try:
-            file = TypeAdapter(_File).validate_json(path.read_bytes())
-        except (OSError, ValueError) as error:
-            raise StoreError(f"{path} holds no schema ({error}). Load the store again.") from error
-        return cls({entry.id: entry for entry in file.properties}, frozenset(file.mediators))
-
-    def save(self, path: Path) -> None:
-        """Write the schema as JSON, sorted, a property on each line."""
-        names = [field.name for field in fields(Property)]
-        properties = ",\n".join(
-            json.dumps({name: getattr(self._properties[key], name) for name in names})
-            for key in sorted(self._properties)
-        )
-        path.write_text(
-            f'{{"schema_version": {SCHEMA_VERSION},\n'
-            f'"mediators": {json.dumps(sorted(self._mediators))},\n'
-            f'"properties": [\n{properties}\n]}}\n',
-            encoding="utf-8",
-        )
 
 
 class SchemaBuilder:

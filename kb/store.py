@@ -27,8 +27,7 @@ from dataclasses import asdict
 from functools import cache, partial
 from itertools import chain, islice
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import pyoxigraph
 from pyoxigraph import DefaultGraph, NamedNode
@@ -38,8 +37,10 @@ from kbqa.kb.graph import (
     DEFAULT_TIMEOUT_S,
     Direction,
     Edges,
+    Graph,
     GraphIdentity,
     Neighbours,
+    Schema,
     Table,
     prepare_query,
 )
@@ -49,13 +50,11 @@ from kbqa.kb.schema import is_telling
 from kbqa.kb.small_files import SqliteFile
 from kbqa.kb.worker import QueryWorkers
 from kbqa.sparql.errors import InputError, StoreError
-from kbqa.sparql.templates import NAME, TYPE, relations_query
+from kbqa.sparql.templates import NAME, relations_query
 from kbqa.sparql.terms import Term, full_iri, iri, is_well_formed, resource_id, term_order
 
 if TYPE_CHECKING:
     from kbqa.kb.names.index import NameIndex
-    from kbqa.kb.schema import Schema
-
 
 HUB_DEGREE = 1000
 """Edges in one direction that make a node a hub: below, a search takes less than a millisecond."""
@@ -236,7 +235,7 @@ class _Parts(NamedTuple):
     workers: QueryWorkers
 
 
-class OxigraphStore:
+class OxigraphStore(Graph):
     """A `Graph` in a directory of this machine; open it with `OxigraphStore.open`.
 
     If another load replaces the store meanwhile, what was opened stays as it was, and what would
@@ -308,7 +307,7 @@ class OxigraphStore:
         return self._directory
 
     def identity(self) -> GraphIdentity:
-        """Return what the store was loaded from; see `Graph.identity`.
+        """Return what the store was loaded from.
 
         Raises:
             StoreError: The manifest cannot be read.
@@ -328,42 +327,35 @@ class OxigraphStore:
     def select(
         self, query: str, *, timeout_s: float = DEFAULT_TIMEOUT_S, limit: int | None = None
     ) -> Table:
-        """Run a SELECT query in a worker process; see `Graph.select`."""
+        """Run a SELECT query in a worker process."""
         return self._open.workers.select(prepare_query(query, "select"), timeout_s, limit)
 
     def ask(self, query: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> bool:
-        """Run an ASK query in a worker process; see `Graph.ask`."""
+        """Run an ASK query in a worker process."""
         return self._open.workers.ask(prepare_query(query, "ask"), timeout_s)
 
-    def relations(
-        self, entity: str, direction: Direction, limit: int = DEFAULT_LIMIT
-    ) -> Sequence[str]:
-        """List the distinct relations of an entity; see `Graph.relations`.
+    def relations_of_each(
+        self, entities: Iterable[str], direction: Direction, limit: int = DEFAULT_LIMIT
+    ) -> Mapping[str, Sequence[str]]:
+        """Map each entity to its relations; if a hub has more than `limit`, to the most frequent.
 
-        Those of a hub come from the statistics; if there are more than `limit`, those with the most
-        edges.
+        Those of a hub come from the statistics.
         """
-        listed = self._open.statistics.hub_relations(entity, direction, limit)
-        if listed is not None:
-            return sorted(listed)
-        # A dump may hold IRIs that Oxigraph stores and cannot be asked for, such as <http://x/[1]>.
-        if not is_well_formed(entity):
-            return []
-        # SPARQL takes half the time of iterating here, because it removes duplicates in Rust.
-        solutions = self._open.store.query(relations_query(entity, direction, limit))
-        assert isinstance(solutions, pyoxigraph.QuerySolutions)
-        return sorted(str(term_from_oxigraph(solution[0])) for solution in solutions)
+        return {entity: self._relations(entity, direction, limit) for entity in entities}
 
-    def neighbours(
-        self, entity: str, relation: str, direction: Direction, limit: int = DEFAULT_LIMIT
-    ) -> Sequence[Term]:
-        """List what one relation leads to; see `Graph.neighbours`."""
-        return list(islice(self._ends(entity, relation, direction), limit))
+    def neighbours_of_each(
+        self,
+        starts: Iterable[tuple[str, str]],
+        direction: Direction,
+        limit: int = DEFAULT_LIMIT,
+    ) -> Mapping[tuple[str, str], Sequence[Term]]:
+        """Map each entity with a relation to what that leads to, in the order of the store."""
+        return {start: list(islice(self._ends(*start, direction), limit)) for start in starts}
 
     def first_neighbours(
         self, entity: str, relation: str, direction: Direction, limit: int = DEFAULT_LIMIT
     ) -> Neighbours:
-        """List the first of what one relation leads to; see `Graph.first_neighbours`."""
+        """List the first of what one relation leads to, by id, and count the others."""
         # SPARQL's ORDER BY takes ten times as long.
         found = sorted(self._all_ends(entity, relation, direction), key=term_order)
         return Neighbours(tuple(found[:limit]), max(len(found) - limit, 0))
@@ -371,8 +363,8 @@ class OxigraphStore:
     def frontier_relations(
         self, entities: Sequence[str], direction: Direction, limit: int = DEFAULT_LIMIT
     ) -> Sequence[str]:
-        """List the distinct relations that any entity has; see `Graph.frontier_relations`."""
-        found = {each for node in entities for each in self.relations(node, direction, limit)}
+        """List the distinct relations that any of some entities has."""
+        found = {each for node in entities for each in self._relations(node, direction, limit)}
         return sorted(found)[:limit]
 
     def frontier_neighbours(
@@ -382,7 +374,7 @@ class OxigraphStore:
         direction: Direction,
         limit: int = DEFAULT_LIMIT,
     ) -> Sequence[Term]:
-        """List what one relation leads to from any; see `Graph.frontier_neighbours`."""
+        """List what one relation leads to from any of some entities."""
         ends = chain.from_iterable(self._ends(node, relation, direction) for node in entities)
         found: dict[Term, None] = {}
         for end in ends:
@@ -391,40 +383,17 @@ class OxigraphStore:
                 break
         return list(found)
 
-    def relations_of_each(
-        self, entities: Iterable[str], direction: Direction, limit: int = DEFAULT_LIMIT
-    ) -> Mapping[str, Sequence[str]]:
-        """Map each entity to its relations; see `Graph.relations_of_each`."""
-        return {entity: self.relations(entity, direction, limit) for entity in entities}
-
-    def neighbours_of_each(
-        self,
-        starts: Iterable[tuple[str, str]],
-        direction: Direction,
-        limit: int = DEFAULT_LIMIT,
-    ) -> Mapping[tuple[str, str], Sequence[Term]]:
-        """Map each entity with a relation to its ends; see `Graph.neighbours_of_each`."""
-        return {start: self.neighbours(*start, direction, limit) for start in starts}
-
     def edges(
         self, entities: Iterable[str], direction: Direction, limit: int = DEFAULT_LIMIT
     ) -> Mapping[str, Edges]:
-        """Map entities to their edges; see `Graph.edges`."""
+        """Map entities to all their edges, if they have at most `limit`."""
         found = ((entity, self._edges(entity, direction, limit)) for entity in entities)
         return {entity: edges for entity, edges in found if edges is not None}
 
     def labels(self, mids: Iterable[str]) -> Mapping[str, str]:
-        """Map each mid that has a name to its name; see `Graph.labels`."""
-        labels: dict[str, str] = {}
-        for mid in mids:
-            label = pick_label(self._ends(mid, NAME, "out"))
-            if label is not None:
-                labels[mid] = label
-        return labels
-
-    def types(self, mid: str) -> Sequence[str]:
-        """List the types of an entity; see `Graph.types`."""
-        return sorted(term for term in self._ends(mid, TYPE, "out") if isinstance(term, str))
+        """Map each mid that has a name to it."""
+        labels = ((mid, pick_label(self._ends(mid, NAME, "out"))) for mid in mids)
+        return {mid: label for mid, label in labels if label is not None}
 
     def all_relations(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> set[str]:
         """Collect the relations that a triple has, and more of the same types from the schema."""
@@ -434,14 +403,12 @@ class OxigraphStore:
             item.id for item in self.schema().properties.values() if item.domain in domains
         }
 
-    def schema(self) -> "Schema":
+    def schema(self) -> Schema:
         """Read the schema.
 
         Raises:
             StoreError: Its file is missing or broken, or the store was replaced.
         """
-        from kbqa.kb.schema import Schema
-
         schema = Schema.open(StoreLayout(self._directory).schema)
         self._check()
         return schema
@@ -468,22 +435,23 @@ class OxigraphStore:
             parts.workers.close()
             parts.statistics.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
     @property
     def _open(self) -> _Parts:
         if self._parts is None:
             raise StoreError(f"{self.description} was closed. Open it again to ask it.")
         return self._parts
+
+    def _relations(self, entity: str, direction: Direction, limit: int) -> Sequence[str]:
+        listed = self._open.statistics.hub_relations(entity, direction, limit)
+        if listed is not None:
+            return sorted(listed)
+        # A dump may hold IRIs that Oxigraph stores and cannot be asked for, such as <http://x/[1]>.
+        if not is_well_formed(entity):
+            return []
+        # SPARQL takes half the time of iterating here, because it removes duplicates in Rust.
+        solutions = self._open.store.query(relations_query(entity, direction, limit))
+        assert isinstance(solutions, pyoxigraph.QuerySolutions)
+        return sorted(str(term_from_oxigraph(solution[0])) for solution in solutions)
 
     def _edges(self, entity: str, direction: Direction, limit: int) -> Edges | None:
         """List the edges of an entity, sorted; None if there are more than `limit`."""

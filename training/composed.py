@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from kbqa.engine.questions.official import convert_queries
-from kbqa.kb.graph import Graph
-from kbqa.kb.schema import Schema, list_relations
+from kbqa.kb.graph import Graph, Schema
+from kbqa.kb.schema import list_relations
 from kbqa.sparql.compile import compile_crp
 from kbqa.sparql.crp import (
     Compare,

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Literal, NamedTuple
 
-from kbqa.kb.graph import Graph
-from kbqa.kb.schema import GraphSchema, Schema, is_telling
+from kbqa.kb.graph import Graph, Schema
+from kbqa.kb.schema import GraphSchema, is_telling
 from kbqa.sparql.crp import Hop
 from kbqa.sparql.terms import LiteralTerm, Term, is_mid
 

@@ -31,7 +31,7 @@ from functools import lru_cache
 from itertools import combinations, product
 from math import isqrt
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from kbqa.kb.names.keys import Readings, normalise, read_name, symbols
 from kbqa.kb.small_files import SqliteFile
@@ -193,7 +193,49 @@ def name_weight(popularity: int, is_alias: bool) -> int:
     )
 
 
-class NameIndex:
+class Names(Protocol):
+    """The names of a graph's entities. Every method raises a `GraphError` if it cannot be read.
+
+    Attributes:
+        is_exact: Names are found only as they are written; typing errors are not forgiven.
+    """
+
+    is_exact: bool
+
+    def lookup(self, text: str, limit: int = 10) -> list[NameMatch]:
+        """Find the entities with exactly this name or alias, after normalisation, best first."""
+
+    def near(self, text: str, limit: int = 10) -> list[NameMatch]:
+        """Find the entities whose name or alias is spelled nearly like a text, best first.
+
+        Matches of the text itself are left out: `lookup` finds them.
+        """
+
+    def containing(self, text: str, limit: int = 10) -> list[NameMatch]:
+        """Find the entities whose name or alias contains all words of a text, best known first.
+
+        Matches of the text itself are left out: `lookup` finds them.
+        """
+
+    def search(self, text: str, limit: int = 10) -> list[NameMatch]:
+        """Find entities by a name that may be incomplete or mistyped, best first."""
+
+    def match_spans(
+        self, tokens: Sequence[str], max_tokens: int = MAX_SPAN_TOKENS, limit: int = 10
+    ) -> list[Span]:
+        """Find every run of tokens that is an entity's name, in reading order, longer runs first.
+
+        Args:
+            tokens: A question's words, as written; ``kenya's`` also matches Kenya, as in `lookup`.
+            max_tokens: Longest run to try.
+            limit: Entities for each run.
+        """
+
+    def close(self) -> None:
+        """Free what the names hold; they are not used afterwards."""
+
+
+class NameIndex(Names):
     """The names and aliases of a store's entities. Any number of threads may use one index."""
 
     is_exact = False
