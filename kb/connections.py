@@ -24,6 +24,7 @@ import ssl
 import time
 import urllib.request
 import weakref
+from collections.abc import Mapping
 from dataclasses import dataclass
 from email.message import Message
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -147,11 +148,19 @@ _LONGEST_IDLE_S = 30.0
 
 
 class Response(NamedTuple):
-    """A server's answer to a request."""
+    """A server's answer to a request, which `SPARQLWrapper.QueryResult` can read."""
 
     status: int
     headers: Message
     body: bytes
+
+    def info(self) -> Message:
+        """Return the headers."""
+        return self.headers
+
+    def read(self) -> bytes:
+        """Return the body."""
+        return self.body
 
 
 def is_loopback(host: str) -> bool:
@@ -185,11 +194,12 @@ class Connections:
         self._process = os.getpid()
         weakref.finalize(self, _close_all, self._idle)
 
-    def send(self, request: urllib.request.Request, deadline: float) -> Response:
-        """Send a request and read the whole answer.
+    def send(self, headers: Mapping[str, str], body: bytes, deadline: float) -> Response:
+        """Post a request and read the whole answer.
 
         Args:
-            request: With its body and headers.
+            headers: Its headers, besides those of the connection.
+            body: Its body.
             deadline: When the last byte must have come, by `time.monotonic`.
 
         Raises:
@@ -200,10 +210,10 @@ class Connections:
         """
         while (kept := self._take()) is not None:
             try:
-                return self._exchange(kept, request, deadline)
+                return self._exchange(kept, headers, body, deadline)
             except ConnectionError:  # the server had closed it, and another may do
                 continue
-        return self._exchange(_Connection(self._address, deadline), request, deadline)
+        return self._exchange(_Connection(self._address, deadline), headers, body, deadline)
 
     def close(self) -> None:
         """Close the connections that no thread uses."""
@@ -224,12 +234,12 @@ class Connections:
             kept.close()
 
     def _exchange(
-        self, connection: "_Connection", request: urllib.request.Request, deadline: float
+        self, connection: "_Connection", headers: Mapping[str, str], body: bytes, deadline: float
     ) -> Response:
         is_kept = False
         try:
-            with connection.send(request, deadline) as response:
-                body = self._body(response)
+            with connection.send(headers, body, deadline) as response:
+                answer = self._body(response)
                 is_kept = not response.will_close
         finally:
             if is_kept:
@@ -237,7 +247,7 @@ class Connections:
                 self._idle.append(connection)
             else:
                 connection.close()
-        return Response(response.status, response.headers, body)
+        return Response(response.status, response.headers, answer)
 
     def _body(self, response: http.client.HTTPResponse) -> bytes:
         pieces: list[bytes] = []
@@ -258,7 +268,7 @@ class Connections:
 
 class _Connection:
     def __init__(self, address: Address, deadline: float) -> None:
-        self._proxy = _proxy(address)
+        self._url, self._proxy = address.url, _proxy(address)
         self._is_tunnel = self._proxy is not None and address.scheme == "https"
         self.used_at = time.monotonic()
         at = address if self._proxy is None else self._proxy
@@ -284,22 +294,21 @@ class _Connection:
         poll.register(self._socket, select.POLLIN)
         return not poll.poll(0)
 
-    def send(self, request: urllib.request.Request, deadline: float) -> http.client.HTTPResponse:
+    def send(
+        self, headers: Mapping[str, str], body: bytes, deadline: float
+    ) -> http.client.HTTPResponse:
         """Send a request, and read the head of the answer."""
-        parts = urlsplit(request.full_url)
-        body = request.data
-        assert isinstance(body, bytes)
-        headers = {
+        parts = urlsplit(self._url)
+        own = {
             "Host": parts.netloc,
             "Accept-Encoding": "identity",
             "Content-Length": str(len(body)),
-            **dict(request.header_items()),
         }
-        target = request.selector
+        target = urlunsplit(("", "", parts.path or "/", parts.query, ""))
         if self._proxy is not None and not self._is_tunnel:
-            target = request.full_url
-            headers |= _proxy_headers(self._proxy)
-        return self._exchange(f"POST {target}", headers, body, deadline)
+            target = self._url
+            own |= _proxy_headers(self._proxy)
+        return self._exchange(f"POST {target}", {**own, **headers}, body, deadline)
 
     def close(self) -> None:
         """Close the connection."""

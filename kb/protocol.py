@@ -39,10 +39,11 @@ import json
 import logging
 import re
 import time
-import urllib.request
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, cast
-from urllib.parse import parse_qs, urljoin, urlsplit
+from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
+
+from SPARQLWrapper import JSON, POST, QueryResult, SPARQLWrapper
 
 from kbqa.kb.connections import Address, Connections, Response, hide_secrets, through_proxy
 from kbqa.sparql.errors import (
@@ -74,6 +75,12 @@ _TAG = re.compile(r"<[^<>]*>")
 _CONSTANTS = {"NaN": "NaN", "Infinity": "INF", "-Infinity": "-INF"}
 """Values that JSON does not have, and their texts in XML Schema."""
 
+_JSON_RESULTS = (
+    "application/sparql-results+json,application/json,text/javascript,application/javascript"
+)
+_FORMAT_PARAMETERS = ("format", "output", "results")
+"""How servers name the parameter of the format. Virtuoso reads it rather than the header."""
+
 _TIMEOUT_WORDS = ("cancel", "timeout", "timed out", "time out")
 
 
@@ -95,6 +102,35 @@ class HttpStatus(Exception):
     def __init__(self, code: int) -> None:
         super().__init__(f"HTTP status {code}")
         self.code = code
+
+
+class _EndpointCall(SPARQLWrapper):  # type: ignore[misc]  # it is not followed by mypy
+    """SPARQLWrapper, with its query sent over connections that stay open.
+
+    Its own `query` opens a connection each time, limits each read but not the whole answer, and
+    follows a redirect without the query.
+    """
+
+    def __init__(self, address: Address, connections: Connections) -> None:
+        super().__init__(address.url, returnFormat=JSON)
+        self.setMethod(POST)
+        if address.login:
+            self.addCustomHttpHeader("Authorization", f"Basic {address.login}")
+        self._connections = connections
+
+    def query(self) -> QueryResult:
+        """Send the query; `timeout` is for everything from connecting to the last byte."""
+        formats = dict.fromkeys(_FORMAT_PARAMETERS, self.returnFormat)
+        fields = self.parameters | {"query": self.queryString} | formats
+        headers = {
+            "Content-Type": "application/x-www-form-urlencoded",
+            "User-Agent": self.agent,
+            "Accept": _JSON_RESULTS,
+            **self.customHttpHeaders,
+        }
+        body = urlencode(fields, doseq=True, safe="/").encode()
+        response = self._connections.send(headers, body, time.monotonic() + self.timeout)
+        return QueryResult((response, self.returnFormat))
 
 
 class QuerySender:
@@ -154,8 +190,11 @@ class QuerySender:
 
     def _send(self, query: str, timeout_s: float) -> Response:
         deadline = time.monotonic() + timeout_s
+        call = _EndpointCall(self._address, self._connections)
+        call.setQuery(query)
+        call.timeout = timeout_s  # `setTimeout` would cut off its fraction
         try:
-            response = self._connections.send(_request(self._address, query), deadline)
+            response: Response = call.query().response
         except (OSError, http.client.HTTPException) as error:
             if isinstance(error, TimeoutError) or time.monotonic() >= deadline:
                 raise QueryTimeout(query, timeout_s, self._where) from error
@@ -232,20 +271,6 @@ class QuerySender:
     def _where(self) -> str:
         """The endpoint, and its proxy, in messages."""
         return f"{self._address.description}{through_proxy(self._address.url)}"
-
-
-def _request(address: Address, query: str) -> urllib.request.Request:
-    """Have SPARQLWrapper write the request."""
-    from SPARQLWrapper import JSON, POST, SPARQLWrapper
-
-    wrapper = SPARQLWrapper(address.url)
-    wrapper.setMethod(POST)
-    wrapper.setReturnFormat(JSON)
-    wrapper.setQuery(query)
-    request = cast(urllib.request.Request, wrapper._createRequest())
-    if address.login:
-        request.add_header("Authorization", f"Basic {address.login}")
-    return request
 
 
 def _refused(where: str, query: str, timeout_s: float, response: Response, text: str) -> KbqaError:
