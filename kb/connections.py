@@ -6,8 +6,6 @@ could hold a request for ever. Here every read gets what is left of the whole re
 The proxies of the environment (``HTTPS_PROXY``, ``NO_PROXY``) are used, but not for this machine's
 own addresses. Redirects are not followed: a query that is posted would be lost on the way.
 
-The URL of an endpoint: as requests need it, and as messages may show it.
-
 A URL may hold a password or an access key. Neither belongs in an error, a log or a manifest.
 """
 
@@ -47,25 +45,15 @@ _SHORT = 4  # a shorter secret may be part of any word
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where an endpoint is.
-
-    Attributes:
-        scheme: ``http`` or ``https``.
-        host: Its name or IP address.
-        port: The port, also if the URL names none.
-        url: The URL for requests, without user and password.
-        login: User and password as basic authentication sends them; empty if the URL has neither.
-        shown: The URL for messages.
-        secrets: What no message may show.
-    """
+    """Where an endpoint is."""
 
     scheme: Literal["http", "https"]
     host: str
     port: int
-    url: str
-    login: str
-    shown: str
-    secrets: tuple[str, ...]
+    url: str  # for requests, without user and password
+    login: str  # user and password as basic authentication sends them, or empty
+    shown: str  # the URL for messages
+    secrets: tuple[str, ...]  # what no message may show
 
     @property
     def description(self) -> str:
@@ -181,12 +169,7 @@ def through_proxy(url: str) -> str:
 
 
 class Connections:
-    """Connections to one server, kept for the next request. Any number of threads may send.
-
-    Args:
-        address: The server.
-        max_body_bytes: The largest answer that is read; None for `MAX_BODY_BYTES`.
-    """
+    """Connections to one server, kept for the next request. Any number of threads may send."""
 
     def __init__(self, address: Address, max_body_bytes: int | None = None) -> None:
         self._address, self._max_body_bytes = address, max_body_bytes
@@ -195,12 +178,7 @@ class Connections:
         weakref.finalize(self, _close_all, self._idle)
 
     def send(self, headers: Mapping[str, str], body: bytes, deadline: float) -> Response:
-        """Post a request and read the whole answer.
-
-        Args:
-            headers: Its headers, besides those of the connection.
-            body: Its body.
-            deadline: When the last byte must have come, by `time.monotonic`.
+        """Post a request and read the whole answer, whose last byte must come before the deadline.
 
         Raises:
             TimeoutError: The deadline has passed.

@@ -1,11 +1,7 @@
-"""Check an embedded store and report what is wrong with it; nothing is changed or repaired.
+"""Check an embedded store, or a load that has not finished, and report what is wrong with it.
 
-The checks read a sample, so that they take a second on a store of any size: damage outside
-the sample is not found.
-
-Check whether a store's load has finished; if not, how far it is and how to resume it.
-
-The result of a check, and what to do about it.
+Nothing is changed or repaired. The checks read a sample, so that they take a second on a store of
+any size: damage outside the sample is not found.
 """
 
 import fcntl
@@ -72,11 +68,7 @@ def from_error(check: str, error: KbqaError, advice: str = "") -> Finding:
 
 
 def check_load(layout: StoreLayout) -> Finding | None:
-    """Report an unfinished store, or a store that is being replaced.
-
-    Returns:
-        None for a finished store that no load is replacing.
-    """
+    """Report an unfinished store, or a store that is being replaced; else return None."""
     directory = layout.directory
     command = f"kbqa load-freebase DUMP --store {shlex.quote(str(directory))}"
     if not directory.is_dir():
@@ -93,9 +85,7 @@ def check_load(layout: StoreLayout) -> Finding | None:
 def is_held(path: Path, lock: Callable[[int, int], object]) -> bool:
     """Return whether another process holds an exclusive lock on a file.
 
-    Args:
-        path: The file; a missing file is not held.
-        lock: How that process locks it: `fcntl.flock`, or `fcntl.lockf` as RocksDB does.
+    `lock` is how that process locks it: `fcntl.flock`, or `fcntl.lockf` as RocksDB does.
     """
     try:
         with path.open("rb") as file:
@@ -164,9 +154,7 @@ _SQLITE_HEADER_BYTES = 100
 def check_store(directory: Path, timeout_s: float = DEFAULT_TIMEOUT_S) -> Iterator[Finding]:
     """Check a store, the checks first on which others depend.
 
-    Args:
-        directory: The folder that `kbqa load-freebase` was given.
-        timeout_s: Seconds for a query that goes through the store's query process.
+    `timeout_s` is for a query that goes through the store's query process.
     """
     layout = StoreLayout(directory)
     unfinished = check_load(layout)

@@ -1,6 +1,6 @@
-"""Send one query to a SPARQL endpoint, and name whatever goes wrong.
+"""Send one query to a SPARQL endpoint or to one of its copies, and name whatever goes wrong.
 
-SPARQLWrapper writes the requests; `kbqa.kb.connections` sends them.
+A `SPARQLWrapper` describes the requests; `kbqa.kb.connections` sends them.
 
 - Down, refusing, or an HTTP error: `EndpointError` with the server's own words.
 - The server cannot parse the query: `QuerySyntaxError`.
@@ -20,18 +20,12 @@ Virtuoso has its own limits, described here as of release 7.2.5:
 - ``ResultSetMaxRows`` is named in a header if a result has exactly that many rows. The caller must
   find out whether rows are missing.
 
-Not here: retries, which are for copies (`kbqa.kb.protocol`), and authentication other than
-by the URL.
-
-Several endpoints that hold copies of one graph: where one fails, another is asked.
-
-A request goes to the first listed copy that works. If that copy is down, hangs up, answers with
-HTTP status 5xx or broken JSON, or takes more than half of the time that is left, the request goes
-to the next. A copy that failed where another answered is left alone for a while, and then tried
-with a small query, so that a server which hangs costs little.
-
-A query that a server refuses as wrong (HTTP status 4xx), or stops at a limit of its own, is not
-sent to another copy: that would say the same.
+Several endpoints may hold copies of one graph. A request goes to the first listed copy that works.
+If that copy is down, hangs up, answers with HTTP status 5xx or broken JSON, or takes more than half
+of the time that is left, the request goes to the next. A copy that failed where another answered is
+left alone for a while, and then tried with a small query, so that a server which hangs costs
+little. A query that a server refuses as wrong (HTTP status 4xx), or stops at a limit of its own, is
+not sent to another copy: that would say the same.
 """
 
 import http.client
@@ -85,11 +79,9 @@ _TIMEOUT_WORDS = ("cancel", "timeout", "timed out", "time out")
 
 
 class EndpointReply(NamedTuple):
-    """An endpoint's answer to a query.
+    """An endpoint's answer to a query: the object of the result.
 
-    Attributes:
-        json: The object of the result.
-        max_rows: The server's limit on rows, if it says that the result has exactly that many.
+    `max_rows` is the server's limit on rows, if it says that the result has exactly that many.
     """
 
     json: dict[str, object]
@@ -134,12 +126,7 @@ class _EndpointCall(SPARQLWrapper):  # type: ignore[misc]  # it is not followed 
 
 
 class QuerySender:
-    """Sends queries to an endpoint. Any number of threads may use one sender.
-
-    Args:
-        address: The endpoint.
-        max_body_bytes: As for `Connections`.
-    """
+    """Sends queries to an endpoint. Any number of threads may use one sender."""
 
     def __init__(self, address: Address, max_body_bytes: int | None = None) -> None:
         self._address = address
@@ -337,29 +324,15 @@ _GATEWAY_TIMEOUT = 504
 
 
 class Copies:
-    """Sends queries to copies of one graph. Any number of threads may use it.
-
-    Args:
-        addresses: The endpoints, the one that is preferred first.
-        max_body_bytes: As for `Connections`.
-    """
+    """Sends queries to copies of one graph, the preferred one first, from any number of threads."""
 
     def __init__(self, addresses: Iterable[Address], max_body_bytes: int | None = None) -> None:
         self._copies = [_Copy(address, max_body_bytes) for address in addresses]
 
     def post(self, query: str, timeout_s: float) -> EndpointReply:
-        """Send a SELECT or ASK query to the copies in turn, until one answers.
+        """Send a query to the copies in turn, until one answers within the time for all together.
 
-        Args:
-            query: SPARQL that the endpoints' parsers accept.
-            timeout_s: Seconds for all copies together.
-
-        Raises:
-            EndpointDown: No copy responds.
-            QueryTimeout: The time is up, or a server stopped the query.
-            EndpointError: The copies refuse the query.
-            QuerySyntaxError: A copy says that the query does not parse.
-            MalformedResult: The copies send broken JSON.
+        Raises what `QuerySender.post` does.
         """
         ends_at = time.monotonic() + timeout_s
         failed: list[tuple[_Copy, GraphError]] = []

@@ -1,19 +1,11 @@
-"""What a graph's schema states about given relations: where they lead, and their reverse.
+"""What a graph's schema states about relations, and how their literals are written for people.
 
 A store has its schema in a file. An endpoint's schema has thousands of properties, so only those
 of the relations that are asked about are fetched, once each.
 
-Freebase's schema: what each property leads from and to, and which types are mediators.
-
-Ask a graph which of many entities, relations and literals it holds, a batch a query.
-
-Write literals for people to read: numbers with separators and units, dates in words.
-
-The schema says what a literal is: the expected type of its relation, such as ``type.int``, else the
-literal's own datatype. Texts and codes stay as they are. A unit is what the relation's
-``type.property.unit`` says, by its abbreviation or else its name.
-
-Which relations say something about the world.
+The expected type of its relation says what a literal is, such as ``type.int``, else the literal's
+own datatype. Texts and codes stay as they are. A unit is what the relation's ``type.property.unit``
+says, by its abbreviation or else its name.
 """
 
 import re
@@ -123,6 +115,7 @@ class GraphSchema:
         timeout_s: Seconds for each query that an endpoint is asked.
 
     Raises:
+        GraphError: From most methods: the endpoint does not answer.
         StoreError: The store's file of the schema is missing or broken.
     """
 
@@ -135,11 +128,7 @@ class GraphSchema:
         self._is_whole = self._schema is not None
 
     def of(self, relations: Iterable[str]) -> Schema:
-        """Return a schema that holds what the graph states about these relations.
-
-        Raises:
-            GraphError: The endpoint does not answer.
-        """
+        """Return a schema that holds what the graph states about these relations."""
         with self._lock:
             new = [] if self._is_whole else sorted(set(relations) - self._met)
             if self._schema is None:
@@ -220,13 +209,7 @@ def present_entities(
 ) -> set[str]:
     """Select the entities of which the graph holds a triple, in either direction.
 
-    Args:
-        graph: Where to look.
-        entities: Their ids; what no query can hold, no graph holds.
-        timeout_s: Seconds for each batch.
-
-    Raises:
-        GraphError: The graph does not answer.
+    What no query can hold, no graph holds. `timeout_s` is for each batch.
     """
     return _present_resources(graph, entities, _ENTITY, timeout_s)
 
@@ -234,14 +217,14 @@ def present_entities(
 def present_relations(
     graph: Graph, relations: Collection[str], timeout_s: float = DEFAULT_TIMEOUT_S
 ) -> set[str]:
-    """Select the relations of which the graph holds a triple; see `present_entities`."""
+    """Select the relations of which the graph holds a triple."""
     return _present_resources(graph, relations, _RELATION, timeout_s)
 
 
 def present_texts(
     graph: Graph, texts: Collection[str], timeout_s: float = DEFAULT_TIMEOUT_S
 ) -> set[str]:
-    """Select the texts that a literal of the graph says; see `present_entities`.
+    """Select the texts that a literal of the graph says.
 
     A text means its value: ``1968`` is found if the graph holds a gYear, and ``12.0`` if it
     holds 12. Of languages only English and none are looked for.
@@ -306,12 +289,7 @@ MONTHS = (
 
 @dataclass(frozen=True, slots=True)
 class LiteralForms:
-    """How the literals of some relations are written.
-
-    Attributes:
-        types: The expected type of each relation, where the graph states it.
-        units: The unit of each relation, where the graph states it.
-    """
+    """How the literals of some relations are written: by expected type and unit, where stated."""
 
     types: Mapping[str, str] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
@@ -335,11 +313,7 @@ class LiteralForms:
 def read_literal_forms(
     graph: Graph, relations: Iterable[str], timeout_s: float = DEFAULT_TIMEOUT_S
 ) -> LiteralForms:
-    """Read from a graph how the literals of relations are written.
-
-    Raises:
-        GraphError: The graph does not answer.
-    """
+    """Read from a graph how the literals of relations are written."""
     wanted = sorted(set(relations))
     if not wanted:
         return LiteralForms()

@@ -3,12 +3,11 @@
 The search operations run in this process, where they take 0.03–0.2 ms. `select` and `ask` run
 queries of any origin, so they run in processes that can be killed (`kbqa.kb.worker`).
 
-Statistics of a store: triples of each relation, entities of each type, relations of each hub.
-
 A hub is a node with `HUB_DEGREE` edges or more in one direction. Finding its distinct relations in
 the store takes 0.4–0.9 µs an edge, and a hub has up to millions. So they are listed once, when the
 store is loaded: counted as the lines are read, or, for hubs whose edges are scattered over the
-dump, by asking the store. Lines that repeat a statement count each time. It is one SQLite file:
+dump, by asking the store. Lines that repeat a statement count each time. The statistics are one
+SQLite file:
 
     relation(id, triples)
     type(id, entities)
@@ -74,17 +73,11 @@ HubRow: TypeAlias = tuple[str, str, int, str]
 
 
 class Hub(NamedTuple):
-    """A node that many edges leave (`out`) or enter (`in`).
+    """A node that many edges leave (`out`) or enter (`in`)."""
 
-    Attributes:
-        node: A resource: an entity, a type, or anything else that is not a literal.
-        direction: Which of its edges count.
-        degree: How many there are; an estimate will do.
-    """
-
-    node: str
-    direction: Direction
-    degree: int
+    node: str  # a resource: an entity, a type, or anything else that is not a literal
+    direction: Direction  # which of its edges count
+    degree: int  # how many there are; an estimate will do
 
 
 class Statistics:
@@ -96,11 +89,7 @@ class Statistics:
 
     @classmethod
     def open(cls, path: Path) -> "Statistics":
-        """Open a statistics file.
-
-        Raises:
-            StoreError: The file is missing, or holds no statistics.
-        """
+        """Open a statistics file, or raise `StoreError`."""
         probe = "SELECT 1 FROM relation, type, hub_relation LIMIT 0"
         return cls(SqliteFile(path, "file of statistics", probe))
 
@@ -120,10 +109,10 @@ class Statistics:
         return {row["id"]: row["entities"] for row in rows}
 
     def hub_relations(self, node: str, direction: Direction, limit: int) -> list[str] | None:
-        """List a hub's relations, those of the most edges first.
+        """List a hub's relations, at most `limit`, those of the most edges first.
 
         Returns:
-            At most `limit` relations, or None if the node is not a hub in that direction.
+            None if the node is not a hub in that direction.
         """
         rows = self._rows(
             "SELECT relation FROM hub_relation WHERE node = ? AND direction = ? "
@@ -154,13 +143,7 @@ class Statistics:
 def write_statistics(
     path: Path, relations: Mapping[str, int], types: Iterable[tuple[str, int]]
 ) -> None:
-    """Write a new file of statistics, without hubs.
-
-    Args:
-        path: The file; replaced if it exists.
-        relations: Triples of each relation.
-        types: Each type, once, and the number of its entities.
-    """
+    """Write a new file of statistics, without hubs, in place of another."""
     path.unlink(missing_ok=True)
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.executescript(_TABLES)
@@ -171,10 +154,7 @@ def write_statistics(
 def add_hub_relations(path: Path, rows: Iterable[HubRow]) -> None:
     """Add relations of hubs to a file of statistics: all, or none if the rows fail.
 
-    Args:
-        path: A file that `write_statistics` wrote.
-        rows: Each relation of a node and direction once. Nodes that no query can name are left
-            out.
+    Each relation of a node and direction comes once. Nodes that no query can name are left out.
     """
     can_be_named = cache(is_well_formed)
     with closing(sqlite3.connect(path)) as connection, connection:
@@ -187,19 +167,11 @@ def add_hub_relations(path: Path, rows: Iterable[HubRow]) -> None:
 def count_hub_relations(
     store: pyoxigraph.Store, hubs: Iterable[Hub], threads: int
 ) -> Iterator[HubRow]:
-    """Ask a store for the relations of hubs, at 0.4–0.9 µs an edge.
+    """Ask a store for the relations of hubs, several at a time, at 0.4–0.9 µs an edge.
 
     Looking up every relation instead takes 12–39 µs for each relation of the store, whatever the
     degree. But it counts nothing, and is quicker only for the few hubs with more than 40 edges for
     each relation.
-
-    Args:
-        store: Holds the whole graph.
-        hubs: Each node and direction once.
-        threads: Hubs to count at the same time; the store releases the interpreter meanwhile.
-
-    Returns:
-        Rows for `add_hub_relations`.
     """
     queue = [hub for hub in hubs if is_well_formed(hub.node)]
     # The biggest first, so that no thread is left with one at the end.
@@ -236,7 +208,7 @@ class _Parts(NamedTuple):
 
 
 class OxigraphStore(Graph):
-    """A `Graph` in a directory of this machine; open it with `OxigraphStore.open`.
+    """A graph in a directory of this machine; open it with `OxigraphStore.open`.
 
     If another load replaces the store meanwhile, what was opened stays as it was, and what would
     have to be opened raises `StoreError`: no answer comes from two graphs.
@@ -307,11 +279,7 @@ class OxigraphStore(Graph):
         return self._directory
 
     def identity(self) -> GraphIdentity:
-        """Return what the store was loaded from.
-
-        Raises:
-            StoreError: The manifest cannot be read.
-        """
+        """Return what the store was loaded from."""
         manifest = parse_manifest(self._named, self._manifest)
         store = {
             "versions": manifest.versions,
@@ -404,21 +372,13 @@ class OxigraphStore(Graph):
         }
 
     def schema(self) -> Schema:
-        """Read the schema.
-
-        Raises:
-            StoreError: Its file is missing or broken, or the store was replaced.
-        """
+        """Read the schema."""
         schema = Schema.open(StoreLayout(self._directory).schema)
         self._check()
         return schema
 
     def names(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> "NameIndex":
-        """Open the name index.
-
-        Raises:
-            StoreError: Its file is missing or broken, or the store was replaced.
-        """
+        """Open the name index."""
         from kbqa.kb.names.index import NameIndex
 
         names = NameIndex.open(StoreLayout(self._directory).names)

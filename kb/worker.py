@@ -14,8 +14,6 @@ So the copy gives up its parent's children and starts its own at its first queri
 A child limits its own memory (`memory_limit_bytes`), or one query could take all of the
 machine's. A query that needs more is not run again. If something else kills its process, the query
 is run once more.
-
-How much memory one query of an embedded store may take.
 """
 
 import logging
@@ -66,8 +64,8 @@ def memory_limit_bytes(processes: int = 1, *, beside_another: bool = False) -> i
 
     Args:
         processes: How many share the machine; what `MEMORY_VARIABLE` sets is for each of them.
-        beside_another: They stand beside other processes that may take half of the machine, as in
-            a server. They share a quarter.
+        beside_another: Other processes may take half of the machine, as in a server; these share a
+            quarter.
 
     Raises:
         InputError: `MEMORY_VARIABLE` is not a positive number.
@@ -147,13 +145,13 @@ class QueryWorkers:
         _ALL.add(self)
 
     def select(self, query: str, timeout_s: float, limit: int | None) -> Table:
-        """Run a SELECT query; see `Graph.select`."""
+        """Run a SELECT query as `Graph.select` does."""
         variables, packed, truncated = cast(_Rows, self._answer(query, timeout_s, limit))
         rows = tuple(tuple(term_from_cell(cell) for cell in row) for row in packed)
         return Table(variables, rows, truncated)
 
     def ask(self, query: str, timeout_s: float) -> bool:
-        """Run an ASK query; see `Graph.ask`."""
+        """Run an ASK query as `Graph.ask` does."""
         return cast(bool, self._answer(query, timeout_s, None))
 
     def close(self) -> None:

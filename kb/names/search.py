@@ -44,7 +44,7 @@ _POSSESSIVE = re.compile(r"['’]s$", re.IGNORECASE)
 
 
 def open_names(graph: Graph, timeout_s: float = DEFAULT_TIMEOUT_S) -> Names:
-    """Open the names of a graph; see `Graph.names`."""
+    """Open the names of a graph, as `Graph.names` does."""
     return graph.names(timeout_s)
 
 
@@ -63,7 +63,7 @@ class EndpointNames(Names):
         self._timeout_s = timeout_s
 
     def lookup(self, text: str, limit: int = 10) -> list[NameMatch]:
-        """Find the entities with this name or alias; raises a `GraphError`."""
+        """Find the entities with this name or alias."""
         return self._matches([text], limit).get(text, [])
 
     def near(self, text: str, limit: int = 10) -> list[NameMatch]:
@@ -83,8 +83,7 @@ class EndpointNames(Names):
     ) -> list[Span]:
         """Find the runs of at most 8 of the first 40 tokens that are an entity's name.
 
-        See `Names.match_spans`; if a text has very many names, their less known matches may be
-        missing. Raises a `GraphError`.
+        If a text has very many names, their less known matches may be missing.
         """
         tokens = tokens[:_MAX_TOKENS]
         max_tokens = min(max_tokens, _MAX_NAME_TOKENS)
@@ -230,11 +229,7 @@ def _has_other_symbols(name: str, marks: str) -> bool:
 
 
 def name_terms(graph: Graph, terms: Collection[Term]) -> dict[Term, str]:
-    """Map terms to their names; an entity without a name maps to its id, a literal to its text.
-
-    Raises:
-        GraphError: The graph does not answer.
-    """
+    """Map terms to their names; an entity without a name maps to its id, a literal to its text."""
     # A dump's odd IRIs are among the answers, but no query can hold them.
     labels = graph.labels(term for term in terms if isinstance(term, str) and is_well_formed(term))
     return {term: labels.get(term, term) if isinstance(term, str) else term.text for term in terms}
