@@ -249,8 +249,9 @@ class _Connection:
         self._url, self._proxy = address.url, _proxy(address)
         self._is_tunnel = self._proxy is not None and address.scheme == "https"
         self.used_at = time.monotonic()
-        at = address if self._proxy is None else self._proxy
-        where = (at.host, at.port)
+        where = (address.host, address.port)
+        if self._proxy is not None:
+            where = (self._proxy.hostname or "", self._proxy.port or 80)
         self._socket = socket.create_connection(where, timeout=_left_s(deadline))
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -357,12 +358,6 @@ def _tls() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-class _Proxy(NamedTuple):
-    host: str
-    port: int
-    url: SplitResult
-
-
 def _proxy_url(url: str) -> str | None:
     """Choose the proxy as urllib does, from the environment; this machine needs none."""
     parts = urlsplit(url)
@@ -373,15 +368,13 @@ def _proxy_url(url: str) -> str | None:
     return proxy if "://" in proxy else f"http://{proxy}"
 
 
-def _proxy(address: Address) -> _Proxy | None:
-    if (url := _proxy_url(address.url)) is None:
-        return None
-    parts = urlsplit(url)
-    return _Proxy(parts.hostname or "", parts.port or 80, parts)
+def _proxy(address: Address) -> SplitResult | None:
+    url = _proxy_url(address.url)
+    return None if url is None else urlsplit(url)
 
 
-def _proxy_headers(proxy: _Proxy) -> dict[str, str]:
-    if not proxy.url.username:
+def _proxy_headers(proxy: SplitResult) -> dict[str, str]:
+    if not proxy.username:
         return {}
-    login = encode_login(unquote(proxy.url.username), unquote(proxy.url.password or ""))
+    login = encode_login(unquote(proxy.username), unquote(proxy.password or ""))
     return {"Proxy-Authorization": f"Basic {login}"}

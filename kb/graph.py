@@ -38,16 +38,11 @@ more than anybody reads, and read in a tenth of a second."""
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The rows of a SELECT.
+    """The rows of a SELECT."""
 
-    Attributes:
-        variables: Column names without ``?``, in the order of the projection.
-        rows: One tuple a row; None for an unbound variable.
-        truncated: Whether more rows exist than were asked for, or than `RESULT_BYTES` hold.
-    """
-
-    variables: tuple[str, ...]
-    rows: tuple[tuple[Term | None, ...], ...]
+    variables: tuple[str, ...]  # column names without `?`, in the order of the projection
+    rows: tuple[tuple[Term | None, ...], ...]  # None for an unbound variable
+    # Whether more rows exist than were asked for, or than `RESULT_BYTES` hold.
     truncated: bool = False
 
     def to_dataframe(self) -> "polars.DataFrame":
@@ -78,36 +73,24 @@ class Neighbours(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GraphIdentity:
-    """Which graph this is, for the manifest of a run.
+    """Which graph this is, for the manifest of a run."""
 
-    Attributes:
-        settings: What determines the graph's answers, such as the hashes of the loaded dumps.
-        notes: What is worth knowing and may change, such as where the store is.
-    """
-
+    # What determines the graph's answers, such as the hashes of the loaded dumps.
     settings: Mapping[str, object]
+    # What is worth knowing and may change, such as where the store is.
     notes: Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """A property of the schema.
+    """A property of the schema."""
 
-    Attributes:
-        id: ``people.person.place_of_birth``.
-        domain: The type whose entities carry it: ``people.person``.
-        expected_type: The type of its values; None if the graph does not say.
-        reverse: The property that says the same in the other direction, if there is one.
-        is_unique: An entity has at most one value.
-        name: What people call it, if the graph says so: ``Place of birth``.
-    """
-
-    id: str
-    domain: str
-    expected_type: str | None
-    reverse: str | None
-    is_unique: bool
-    name: str | None
+    id: str  # people.person.place_of_birth
+    domain: str  # the type whose entities carry it: people.person
+    expected_type: str | None  # of its values; None if the graph does not say
+    reverse: str | None  # the property that says the same in the other direction, if any
+    is_unique: bool  # an entity has at most one value
+    name: str | None  # what people call it, if the graph says so: Place of birth
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,19 +31,12 @@ Status = Literal["ok", "warning", "problem"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a check found.
+    """What a check found. A warning lets kbqa work; a problem does not."""
 
-    Attributes:
-        check: What was checked, in a word.
-        status: A warning lets kbqa work; a problem does not.
-        finding: What is the case.
-        advice: What to do about it; empty if nothing needs to be done.
-    """
-
-    check: str
+    check: str  # what was checked, in a word
     status: Status
     finding: str
-    advice: str = ""
+    advice: str = ""  # what to do about it, if anything
 
 
 def ok(check: str, finding: str) -> Finding:

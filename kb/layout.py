@@ -25,20 +25,13 @@ _DUMP_SUFFIXES = frozenset({".nt", ".nq", ".ttl", ".gz", ".xz", ".bz2", ".zst"})
 
 @dataclass(frozen=True, slots=True)
 class LineCounts:
-    """What a load did with the lines it read; ``read = kept + filtered + rejected``.
-
-    Attributes:
-        kept: Triples written, repetitions included.
-        filtered: Lines left out on purpose, by reason.
-        rejected: Lines that are not triples, by reason.
-        mended: Lines with repaired defects, by defect; they count as kept or filtered.
-    """
+    """What a load did with the lines it read; ``read = kept + filtered + rejected``."""
 
     read: int
-    kept: int
-    filtered: Mapping[str, int]
-    rejected: Mapping[str, int]
-    mended: Mapping[str, int]
+    kept: int  # triples written, repetitions included
+    filtered: Mapping[str, int]  # lines left out on purpose, by reason
+    rejected: Mapping[str, int]  # lines that are not triples, by reason
+    mended: Mapping[str, int]  # lines with repaired defects; they count as kept or filtered
 
     def __add__(self, other: "LineCounts") -> "LineCounts":
         """Return the counts of both."""

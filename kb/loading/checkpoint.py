@@ -26,19 +26,12 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a load does. A load is resumed only by a command with an equal plan.
+    """What a load does. A load is resumed only by a command with an equal plan."""
 
-    Attributes:
-        output: What it writes: ``store`` or ``shards``.
-        dumps: The path of each dump, and what changes when the file does.
-        rules: The rules, in TOML.
-        versions: Packages and formats that determine the output, with their versions.
-    """
-
-    output: str
-    dumps: tuple[tuple[str, str], ...]
-    rules: str
-    versions: tuple[tuple[str, str], ...]
+    output: str  # `store` or `shards`
+    dumps: tuple[tuple[str, str], ...]  # the path of each, and what changes when the file does
+    rules: str  # in TOML
+    versions: tuple[tuple[str, str], ...]  # of packages and formats that determine the output
 
 
 class Position(NamedTuple):

@@ -66,23 +66,17 @@ class RejectedLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BlockTables:
-    """Data for the side indexes, from the kept triples of a block.
+    """Data for the side indexes, from the kept triples of a block."""
 
-    Attributes:
-        relations: Triples of each relation: ``id``, ``code`` (a hash of it), ``count``.
-        types: Statements that an entity has a type, by type: ``id``, ``count``.
-        nodes: Every node: ``key`` (a hash of its IRI), ``node`` (its id), ``out`` and ``in``
-            (triples that leave and enter it); a node may be repeated.
-        edges: The relations of those triples: ``key``, ``code``, ``out``, ``in``. All triples that
-            enter a node are counted; of those that leave it, only long runs.
-        noted: The triples for names and schema: ``key`` of the subject, ``subject`` and
-            ``predicate`` as ids, ``object`` as in the dump.
-    """
-
-    relations: pl.DataFrame
-    types: pl.DataFrame
+    relations: pl.DataFrame  # id, code (a hash of it), count of its triples
+    types: pl.DataFrame  # id, count of the statements that an entity has it
+    # Every node, maybe repeated: key (a hash of its IRI), node (id), out and in (triples).
     nodes: pl.DataFrame
+    # Relations of those triples: key, code, out, in. All that enter a node are counted; of those
+    # that leave it, only long runs.
     edges: pl.DataFrame
+    # The triples for names and schema: key of the subject, subject and predicate as ids, object as
+    # in the dump.
     noted: pl.DataFrame
 
 

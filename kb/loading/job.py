@@ -171,21 +171,13 @@ class SilentProgress(Progress):
 
 @dataclass(frozen=True, slots=True)
 class LoadSettings:
-    """How a load works. The output does not depend on it.
+    """How a load works. The output does not depend on it."""
 
-    Attributes:
-        strict: Stop at the first line that needs repair or is rejected.
-        shard_triples: Triples in a shard; None to choose by the size of the dumps.
-        loaders: Shards loaded at the same time; None for one for each core, at most eight.
-        checks_disk: Refuse to start if the disk seems too small.
-        compacts: Merge the store's files at the end, so that queries are faster.
-    """
-
-    strict: bool = False
-    shard_triples: int | None = None
-    loaders: int | None = None
-    checks_disk: bool = True
-    compacts: bool = True
+    strict: bool = False  # stop at the first line that needs repair or is rejected
+    shard_triples: int | None = None  # None to choose by the size of the dumps
+    loaders: int | None = None  # shards loaded at once; None for one a core, at most eight
+    checks_disk: bool = True  # refuse to start if the disk seems too small
+    compacts: bool = True  # merge the store's files at the end, so that queries are faster
 
     @property
     def sinks(self) -> int:

@@ -54,17 +54,11 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class FilterRules:
-    """What a load keeps and what it leaves out.
+    """What a load keeps and what it leaves out."""
 
-    Attributes:
-        name: Name of the profile, or the user's own name for the rules.
-        languages: The languages of texts to keep, as primary tags (``en``); empty for all.
-        drops: What is left out; if several match, the first counts.
-    """
-
-    name: str
-    languages: tuple[str, ...] = ()
-    drops: tuple[Drop, ...] = ()
+    name: str  # of the profile, or the user's own name for the rules
+    languages: tuple[str, ...] = ()  # of texts to keep, as primary tags; empty for all
+    drops: tuple[Drop, ...] = ()  # what is left out; if several match, the first counts
 
     def __post_init__(self) -> None:
         for tag in self.languages:

@@ -27,7 +27,7 @@ from pyoxigraph import Store
 
 from kbqa.kb.layout import NO_LINES, RUN_KINDS, LineCounts, StoreLayout
 from kbqa.kb.loading.checkpoint import Checkpoint, Position, ReadDump
-from kbqa.kb.loading.dump import DumpReader, literal_parts, unescape
+from kbqa.kb.loading.dump import Block, DumpReader, literal_parts, unescape
 from kbqa.kb.loading.filter_block import ALIAS, BlockFilter, BlockTables, FilteredBlock, RejectsFile
 from kbqa.kb.loading.rules import FilterRules
 from kbqa.kb.names.build import NameIndexBuilder
@@ -302,20 +302,6 @@ class _Filtered(NamedTuple):
     block: FilteredBlock
 
 
-class _Submitted(NamedTuple):
-    """A block that is being filtered; its position does not count its own lines yet."""
-
-    position: Position
-    bytes_read: int
-    block: Future[FilteredBlock]
-
-    def result(self) -> _Filtered:
-        dump, end, lines_before = self.position
-        block = self.block.result()
-        position = Position(dump, end, lines_before + block.counts.read)
-        return _Filtered(position, self.bytes_read, block)
-
-
 def _filtered(
     dumps: Sequence[str],
     start: Position,
@@ -323,12 +309,15 @@ def _filtered(
     block_filter: BlockFilter,
     threads: int,
 ) -> Generator[_Filtered]:
-    """Filter blocks in threads, a few at a time, and yield them in order."""
-    waiting: deque[_Submitted] = deque()
+    """Filter blocks in threads, a few at a time, and yield them in order.
+
+    Each dump is added to `read_dumps` when it is read to its end.
+    """
+    waiting: deque[Future[_Filtered]] = deque()
     pool = ThreadPoolExecutor(threads)
     try:
-        for submitted in _submit_blocks(dumps, start, read_dumps, block_filter, pool):
-            waiting.append(submitted)
+        for position, bytes_read, block in _blocks(dumps, start, read_dumps):
+            waiting.append(pool.submit(_filter, block_filter, position, bytes_read, block))
             if len(waiting) > threads + 1:
                 yield waiting.popleft().result()
         while waiting:
@@ -337,22 +326,23 @@ def _filtered(
         pool.shutdown(cancel_futures=True)
 
 
-def _submit_blocks(
-    dumps: Sequence[str],
-    start: Position,
-    read_dumps: list[ReadDump],
-    block_filter: BlockFilter,
-    pool: ThreadPoolExecutor,
-) -> Iterator[_Submitted]:
-    """Submit each block, and add each dump to `read_dumps` when it is read to its end."""
+def _filter(filter_: BlockFilter, before: Position, bytes_read: int, block: Block) -> _Filtered:
+    filtered = filter_(block)
+    lines = before.lines + filtered.counts.read
+    return _Filtered(before._replace(lines=lines), bytes_read, filtered)
+
+
+def _blocks(
+    dumps: Sequence[str], start: Position, read_dumps: list[ReadDump]
+) -> Iterator[tuple[Position, int, Block]]:
+    """Read the dumps; the position of a block does not count its own lines yet."""
     before = sum(dump.size_bytes for dump in read_dumps)
     for index in range(len(read_dumps), len(dumps)):
         skip = start if index == start.dump else Position(index)
         with closing(DumpReader(dumps[index])) as reader:
             for block in reader.blocks(skip_bytes=skip.end, skip_lines=skip.lines):
                 position = Position(index, block.end, block.first_line - 1)
-                future = pool.submit(block_filter, block)
-                yield _Submitted(position, before + block.bytes_read, future)
+                yield position, before + block.bytes_read, block
             read_dumps.append(ReadDump(reader.sha256, reader.size_bytes))
         before += read_dumps[-1].size_bytes
 

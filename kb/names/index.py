@@ -141,23 +141,14 @@ _OWN = 1 << _POPULARITY_BITS
 
 @dataclass(frozen=True, slots=True)
 class NameMatch:
-    """An entity that matches a name.
-
-    Attributes:
-        mid: The entity.
-        name: Its own name; if it has only aliases, the alias that matched.
-        matched: The name or alias that matched, as written in the graph.
-        is_alias: `matched` is an alias.
-        popularity: Number of triples that hold the entity.
-        score: How well it matches, in [0, 1]; 1 is equality after normalisation.
-    """
+    """An entity that matches a name."""
 
     mid: str
-    name: str
-    matched: str
-    is_alias: bool
-    popularity: int
-    score: float
+    name: str  # its own; if it has only aliases, the alias that matched
+    matched: str  # the name or alias that matched, as written in the graph
+    is_alias: bool  # whether `matched` is an alias
+    popularity: int  # number of triples that hold the entity
+    score: float  # how well it matches, in [0, 1]; 1 is equality after normalisation
 
 
 class Span(NamedTuple):
