@@ -1,18 +1,15 @@
 """Read the replies of general models. A reader never fails, and never takes what was not offered.
 
 Replies are taken as text: nothing in them is evaluated.
-
-A decision between options, and what was decided.
 """
 
 import ast
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from kbqa.engine.chat.model import DEFAULT_MAX_TOKENS, Message, Usage
 from kbqa.kb.names.keys import normalise
 
 
@@ -32,94 +29,10 @@ class Picked:
     unread: tuple[str, ...] = ()
     stops: bool = False
 
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """A decision between options, for any chooser.
-
-    Attributes:
-        kind: What is decided, such as ``relations``; names the step in traces and reports.
-        hop: Which hop of the walk it belongs to, from 1.
-        at: The node or walk that it is about; draws by chance depend on it.
-        options: As the prompt names them.
-        meanings: Words for each option, which the embedder compares with the question.
-        most: How many may be chosen.
-        prompt: What a language model is asked.
-        read: Reads its reply.
-        hidden: Options that exist and are not offered.
-        max_tokens: Most tokens of the reply.
-        temperature: Of the reply.
-    """
-
-    kind: str
-    hop: int
-    at: str
-    options: tuple[str, ...]
-    meanings: tuple[str, ...]
-    most: int
-    prompt: tuple[Message, ...]
-    read: Callable[[str], Picked]
-    hidden: int = 0
-    max_tokens: int = DEFAULT_MAX_TOKENS
-    temperature: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One step of a method in a trace: what it was offered, and what came of it.
-
-    Attributes:
-        kind: What was done, such as ``relations`` or ``answer``.
-        hop: Which hop it belongs to; 0 before the first.
-        at: The node or walk that it is about.
-        offered: The options.
-        hidden: Options that exist and were not offered.
-        chosen: The options that were chosen, in order.
-        scores: Of the chosen ones, if the step scores.
-        said: What a language model wrote, if its words are used later: a plan, a memory, answers.
-        unread: What could not be understood of a reply.
-        clipped: Walks that were dropped after the step, because there were too many. A relation
-            that was therefore not followed at all counts as one.
-        is_truncated: The reply was cut off at its most tokens.
-        is_decision: It counts as a call; false if there was nothing to decide.
-        usage: Of the language model; None if another chooser decided.
-    """
-
-    kind: str
-    hop: int = 0
-    at: str = ""
-    offered: tuple[str, ...] = ()
-    hidden: int = 0
-    chosen: tuple[str, ...] = ()
-    scores: tuple[float, ...] = ()
-    said: str | None = None
-    unread: tuple[str, ...] = ()
-    clipped: int = 0
-    is_truncated: bool = False
-    is_decision: bool = True
-    usage: Usage | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON record without the fields that are empty."""
-        fields: dict[str, Any] = {
-            "kind": self.kind,
-            "hop": self.hop,
-            "at": self.at,
-            "offered": list(self.offered),
-            "hidden": self.hidden,
-            "chosen": list(self.chosen),
-            "scores": [round(score, 4) for score in self.scores],
-            "said": self.said,
-            "unread": list(self.unread),
-            "clipped": self.clipped,
-            "is_truncated": self.is_truncated,
-            "no_decision": not self.is_decision,
-        }
-        kept = {name: value for name, value in fields.items() if value or name == "hop"}
-        if self.usage is not None:
-            kept["input_tokens"] = self.usage.input_tokens
-            kept["output_tokens"] = self.usage.output_tokens
-        return kept
+    @property
+    def scored(self) -> Iterator[tuple[int, float]]:
+        """The chosen indexes with their scores: 1 each if the decision scores nothing."""
+        return zip(self.chosen, self.scores or (1.0,) * len(self.chosen), strict=True)
 
 
 MAX_UNREAD = 5
@@ -153,6 +66,9 @@ _NO_ANSWER = frozenset(
         "unknown",
     }
 )
+_YES = re.compile(r"^\W*(?:yes|true)\b[\s}\])*_\"'.,:;!-]*", re.IGNORECASE)
+_NO = re.compile(r"\W*(?:no|false|not)\b", re.IGNORECASE)
+_BRACED = re.compile(r"\{([^{}\n]{1,300})\}")
 _NAME_WORDS, _NAME_LETTERS = 12, 300
 """What a name that no prompt showed may have, at most."""
 
@@ -218,6 +134,57 @@ def read_scores(reply: str, options: Sequence[str], most: int, *, is_loose: bool
             found[option] = min(max(float(score), 0.0), 1.0)
     order = sorted(found, key=lambda at: -found[at])[:most]
     return Picked(tuple(order), tuple(found[at] for at in order), clip_unread(unread))
+
+
+class Verdict(NamedTuple):
+    """Whether it is enough, the names of the answers, and what could not be understood."""
+
+    is_enough: bool
+    names: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+
+
+def read_verdict(reply: str, known: Sequence[str]) -> Verdict:
+    r"""Read a judgement in words, with braces, or as a record.
+
+    A record has the fields Sufficient and Answer, by themselves or in a field A.
+
+    >>> read_verdict("Yes\nParis\nNice", ["Paris"])
+    Verdict(is_enough=True, names=('Paris', 'Nice'), unread=())
+    >>> read_verdict("{Yes}. It is {Paris}, the capital.", ["Paris"])
+    Verdict(is_enough=True, names=('Paris',), unread=())
+    >>> read_verdict('{"A": {"Sufficient": "No", "Answer": null}, "R": "too little"}', [])
+    Verdict(is_enough=False, names=(), unread=())
+
+    Args:
+        reply: What the model wrote.
+        known: Names that the prompt showed.
+    """
+    record = read_record(reply)
+    nested = field_of(record, "a")
+    if isinstance(nested, dict):
+        record = {str(key): value for key, value in nested.items()}
+    judged = field_of(record, "sufficient", "enough", "answerable")
+    if judged is not None:
+        answer = field_of(record, "answer", "answers", "response")
+        is_enough, text = read_yes(judged), _lines_of(answer)
+        is_clear = is_enough or judged is False or _NO.match(str(judged)) is not None
+    else:
+        is_enough, text = read_yes(reply), _YES.sub("", reply)
+        text = "\n".join(_BRACED.findall(text)) or text
+        is_clear = is_enough or _NO.match(reply) is not None
+    if not is_enough:
+        return Verdict(False, unread=() if is_clear else clip_unread([reply.strip() or "(empty)"]))
+    names, unread = read_names(text, known)
+    if not (names or unread):
+        unread = clip_unread([text.strip() or "(no answer)"])
+    return Verdict(True, tuple(names), unread)
+
+
+def _lines_of(answer: object) -> str:
+    if isinstance(answer, list | tuple | set):
+        return "\n".join(map(str, answer))
+    return "" if answer is None else str(answer)
 
 
 def read_list(reply: str) -> list[str] | None:

@@ -1,39 +1,52 @@
-"""What a walking method works with while it answers one question.
+"""What a walking method works with: `Walkers` for all questions, and a `Session` for each.
 
-`Walkers` is what all questions share; `Walkers.begin` opens a `Session` for one. A session takes
-each decision through the chooser, counts it against the question's budget, and records it.
-
-What a walking method did for a question: every step, and the walks it came to.
-
-From names that a language model gave, or from walks alone, to answers with their origin.
-
-A method whose decisions are taken in sessions: its name, its settings, and how it answers.
+A session takes each decision through the chooser, counts it against the question's budget, and
+records it as a `Step`. At the end it turns what was found into an answer: from the names that a
+general model gave, or from the ends of the walks.
 """
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from kbqa.engine.answer import Answer, AnswerEntity, EvidenceTriple, WhyNot, term_text
 from kbqa.engine.asked import Asked, ChooserName
-from kbqa.engine.chat.model import DEFAULT_MAX_TOKENS, Message
-from kbqa.engine.deciding.choosing import ByChance, ByChat, ByEmbedder, ByRehearsal, Choosing, draw
-from kbqa.engine.deciding.reading import Choice, Picked, Step
-from kbqa.engine.embedding.embedder import Embedder, relation_words
-from kbqa.engine.graph_walk import Neighbourhood, Walk, drawn_walk, triples_of
+from kbqa.engine.chat.model import DEFAULT_MAX_TOKENS, Message, Usage
+from kbqa.engine.deciding.choosing import (
+    Choice,
+    Chooser,
+    Decided,
+    choose_by_chance,
+    draw,
+    make_chooser,
+    most_similar_first,
+    sent_seed,
+)
+from kbqa.engine.deciding.reading import Picked, read_names
+from kbqa.engine.embedding.embedder import Embedder
+from kbqa.engine.graph_walk import (
+    Neighbourhood,
+    Walk,
+    drawn_hop,
+    drawn_triple,
+    drawn_walk,
+    triples_of,
+)
 from kbqa.engine.linking.linker import explain_unlinked, starting_topics
 from kbqa.engine.writing.generate import Candidate, Progress
 from kbqa.kb.graph import Graph
 from kbqa.kb.names.keys import normalise
 from kbqa.kb.names.search import Names
 from kbqa.kb.schema import GraphSchema
-from kbqa.sparql.errors import InputError
+from kbqa.sparql.crp import Hop
+from kbqa.sparql.english import relation_words
 from kbqa.sparql.terms import LiteralTerm, Term
+
+SEED = 42
 
 PROVEN_ANSWERS = 10
 """The first answers, for which evidence is kept, as the router does."""
-
 
 HOP_COST = 0.1
 """Of a cosine, for each hop that does not end at mediators: the embedder cannot tell when to stop.
@@ -42,120 +55,13 @@ On held-out training questions (60 of webqsp.train, 47 of cwq.dev, gold entities
 and 0.16, 0.41 and 0.21. For `trace` (70 and 70) it is 0.65 and 0.30, and without a cost 0.27 and
 0.19."""
 
-
-class Said(NamedTuple):
-    """Answers as a language model named them, each once."""
-
-    names: tuple[str, ...]
-
-
-def ground(
-    said: Iterable[str], walks: Sequence[Walk], neighbourhood: Neighbourhood, names: Names
-) -> tuple[AnswerEntity, ...]:
-    """Find what names mean: first among the nodes of walks, then among all names of the graph.
-
-    A name that several nodes of the walks have means all of them, but not the topic if a walk leads
-    to another node of its name, as to a book about its author. A name that no node of them has
-    means the best known entity of that name; its origin is ``named``, as nothing was found in the
-    graph that leads there. What the graph has no name for stays a text.
-
-    Args:
-        said: The names; a node's id or a literal's text will do.
-        walks: Those that the language model was shown.
-        neighbourhood: Knows the names of their nodes.
-        names: Of the whole graph.
-
-    Raises:
-        GraphError: The graph does not answer.
-    """
-    reached = _by_key((node for walk in walks for node in walk.nodes[1:]), neighbourhood)
-    shown = _by_key((walk.nodes[0] for walk in walks), neighbourhood) | reached
-    answers: dict[Term, AnswerEntity] = {}
-    for name in said:
-        nodes = shown.get(normalise(name), {}) if normalise(name) else {}
-        for node in nodes:
-            answers.setdefault(node, AnswerEntity(node, neighbourhood.whole_name(node)))
-        if not nodes:
-            answer = _named(name, names)
-            answers.setdefault(answer.term, answer)
-    return tuple(answers.values())
-
-
-def _by_key(nodes: Iterable[Term], neighbourhood: Neighbourhood) -> dict[str, dict[Term, None]]:
-    """Map the keys of names, ids and texts to the nodes that have them, in order."""
-    found: dict[str, dict[Term, None]] = {}
-    for node in nodes:
-        names = neighbourhood.name(node), neighbourhood.whole_name(node), term_text(node)
-        for key in set(map(normalise, names)):
-            found.setdefault(key, {})[node] = None
-    return found
-
-
-def _named(name: str, names: Names) -> AnswerEntity:
-    for match in names.lookup(name, limit=1):
-        return AnswerEntity(match.mid, match.name, "named")
-    return AnswerEntity(LiteralTerm(name), name, "text")
-
-
-def ends_alike(
-    question: str,
-    walks: Sequence[Walk],
-    neighbourhood: Neighbourhood,
-    embedder: Embedder | None,
-) -> tuple[Walk, tuple[AnswerEntity, ...]]:
-    """Choose a walk, and answer with the ends of all walks from its topic by its relations.
-
-    Walks that end at mediators, or back at their topic, answer nothing if there are others.
-
-    Args:
-        question: Its words.
-        walks: At least one.
-        neighbourhood: Knows the names of their nodes.
-        embedder: Finds the walk whose relations are most similar to the question, among all walks
-            and their beginnings, less `HOP_COST` a hop. None takes the first walk.
-    """
-    leads_to_mediator = neighbourhood.leads_to_mediator
-    if embedder is not None:
-        walks = list(dict.fromkeys(part for walk in walks for part in walk.beginnings))
-    ended = [
-        walk
-        for walk in walks
-        if walk.end != walk.topic.mid and not leads_to_mediator(walk.steps[-1].hop)
-    ]
-    walks = ended or walks
-    best = walks[0]
-    if embedder is not None:
-        words = [[relation_words(hop.relation) for hop in walk.hops] for walk in walks]
-        cosines = embedder.sum_similarity(question, words)
-        hops = [sum(not leads_to_mediator(hop) for hop in walk.hops) for walk in walks]
-        scores = [cosine - HOP_COST * n for cosine, n in zip(cosines, hops, strict=True)]
-        best = walks[max(range(len(walks)), key=lambda at: (round(scores[at], 6), -at))]
-    alike = [w for w in walks if w.topic.mid == best.topic.mid and w.hops == best.hops]
-    ends = dict.fromkeys(walk.end for walk in alike)
-    return best, tuple(AnswerEntity(end, neighbourhood.whole_name(end)) for end in ends)
-
-
-def evidence_of(
-    answers: Sequence[AnswerEntity], walks: Sequence[Walk], neighbourhood: Neighbourhood
-) -> tuple[EvidenceTriple, ...]:
-    """Return the triples of the walks that lead to the first answers found in the graph."""
-    proven = [a.term for a in answers if a.origin == "graph"][:PROVEN_ANSWERS]
-    ways = []
-    for term in proven:
-        way = next((walk for walk in walks if term in walk.nodes), None)
-        if way is not None:
-            ways.append(Walk(way.topic, way.steps[: way.nodes.index(term)]))
-    name = neighbourhood.whole_name
-    return tuple(
-        EvidenceTriple(s.subject, s.relation, s.object, name(s.subject), name(s.object))
-        for s in triples_of(ways)
-    )
-
+CALLS_SPENT = WhyNot(
+    "calls", "the calls were spent before an answer was found. Raise --call-budget"
+)
+"""Why a question that took all its calls has no answer, by any method."""
 
 Stop = Literal["enough", "stopped", "depth", "nothing", "iterations", "budget", "direct"]
-"""Why a method stopped walking: it judged that it knows enough; every walk was ended by choice; the
-deepest hop was reached; the graph led no further; as many paths were followed as may be; its calls
-were spent; or it never walks."""
+"""Why a method stopped walking; `_STOPS` says it in words."""
 
 _STOPS: Mapping[Stop, str] = {
     "enough": "walking ended because what was found seemed enough",
@@ -166,17 +72,74 @@ _STOPS: Mapping[Stop, str] = {
     "budget": "walking ended because the calls were spent",
     "direct": "the language model was asked without the graph",
 }
+
 _DRAWN = 8
+"""Walks that a description draws."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a method in a trace: what it was offered, and what came of it.
+
+    Attributes:
+        kind: What was done, such as ``relations`` or ``answer``.
+        hop: Which hop it belongs to; 0 before the first.
+        at: The node or walk that it is about.
+        hidden: Options that exist and were not offered.
+        scores: Of the chosen options, if the step scores.
+        said: What a language model wrote, if its words are used later: a plan, a memory, answers.
+        unread: What could not be understood of a reply.
+        clipped: Walks that were dropped after the step, because there were too many. A relation
+            that was therefore not followed at all counts as one.
+        is_truncated: The reply was cut off at its most tokens.
+        is_decision: It counts as a call; false if there was nothing to decide.
+        usage: Of the language model; None if another chooser decided.
+    """
+
+    kind: str
+    hop: int = 0
+    at: str = ""
+    offered: tuple[str, ...] = ()
+    hidden: int = 0
+    chosen: tuple[str, ...] = ()
+    scores: tuple[float, ...] = ()
+    said: str | None = None
+    unread: tuple[str, ...] = ()
+    clipped: int = 0
+    is_truncated: bool = False
+    is_decision: bool = True
+    usage: Usage | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON record without the fields that are empty."""
+        fields: dict[str, Any] = {
+            "kind": self.kind,
+            "hop": self.hop,
+            "at": self.at,
+            "offered": list(self.offered),
+            "hidden": self.hidden,
+            "chosen": list(self.chosen),
+            "scores": [round(score, 4) for score in self.scores],
+            "said": self.said,
+            "unread": list(self.unread),
+            "clipped": self.clipped,
+            "is_truncated": self.is_truncated,
+            "no_decision": not self.is_decision,
+        }
+        kept = {name: value for name, value in fields.items() if value or name == "hop"}
+        if self.usage is not None:
+            kept["input_tokens"] = self.usage.input_tokens
+            kept["output_tokens"] = self.usage.output_tokens
+        return kept
 
 
 @dataclass(frozen=True, slots=True)
 class WalkTrace:
-    """How a walking method came to its answers.
+    """How a walking method found its answers.
 
     Attributes:
         steps: Everything that was decided or asked, in order.
         walks: Where the walks ended.
-        stop: Why walking ended.
         queries: Lookups in the graph.
         drawn: The walks in words, for people.
         details: What only one method records, by name.
@@ -222,14 +185,6 @@ class WalkTrace:
         return lines
 
 
-SEED = 42
-
-CALLS_SPENT = WhyNot(
-    "calls", "the calls were spent before an answer was found. Raise --call-budget"
-)
-"""Why a question that took all its calls has no answer, by any method."""
-
-
 class Walkers:
     """What all questions of a walking method share. Any number of threads may use one.
 
@@ -262,56 +217,26 @@ class Walkers:
         return {"chooser": self.chooser, "embedder": embedder, "seed": self.seed, **by_embedder}
 
     def load_embedder(self) -> Embedder:
-        """Return the embedder, also where it is not the chooser; it is loaded when first needed.
-
-        Raises:
-            ModelError: The embedder is missing or broken.
-        """
+        """Return the embedder, also where it is not the chooser; it is loaded when first needed."""
         with self._lock:
             if self._loaded is None:
                 self._loaded = Embedder.load()
             return self._loaded
 
-    def begin(self, asked: Asked) -> "Session":
-        """Open a session for a question.
-
-        Raises:
-            InputError: A general model is to decide, and there is none.
-        """
-        return Session(self, asked)
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """How walking ended, for `Session.finish`.
-
-    Attributes:
-        walks: Those that answers are taken from, and whose triples prove them.
-        stop: Why walking ended.
-        said: The names that a language model gave as answers; None if it was not asked.
-        stage: What found the answers: ``explored``, ``fallback`` or ``direct``. Answers of the last
-            two were said without the graph, so none has the origin ``graph``.
-        details: What only one method records, by name.
-        dead_ends: Other walks that were explored: no answer is taken from them.
-    """
-
-    walks: Sequence[Walk]
-    stop: Stop
-    said: Said | None = None
-    stage: str = "explored"
-    details: Mapping[str, Any] | None = None
-    dead_ends: Sequence[Walk] = ()
-
 
 class Session:
-    """One question as a walking method answers it: used by one thread.
+    """One question as a walking method answers it, in one thread.
+
+    Where it looks up, asks or decides, it raises what the graph, the model or a deadline raises.
 
     Attributes:
-        asked: The question.
         topics: Entities to start from, each with its mid and name.
         graph: The graph, whose queries end at the question's deadline.
         neighbourhood: The graph around them.
         steps: What was decided so far.
+
+    Raises:
+        InputError: A general model is to decide, and there is none.
     """
 
     def __init__(self, walkers: Walkers, asked: Asked) -> None:
@@ -322,7 +247,13 @@ class Session:
         self.neighbourhood = Neighbourhood(
             self.graph, walkers.schema, lambda: asked.clock.stage("explore")
         )
-        self._choosing = self._chooser()
+        self._chooser = make_chooser(
+            walkers.chooser,
+            self.question,
+            walkers.seed,
+            chat=asked.chat,
+            embedder=walkers.embedder,
+        )
 
     @property
     def question(self) -> str:
@@ -355,15 +286,10 @@ class Session:
 
         Returns:
             What was picked for each of the first choices; fewer if the calls are spent.
-
-        Raises:
-            ModelError: The general model failed.
-            DeadlineExceeded: The question's deadline has passed.
         """
         real = [choice for choice in choices if choice.options]
         taken = self.asked.budget.take(len(real))
-        choosing = ByChance(self.question, self._walkers.seed) if is_random else self._choosing
-        decided = iter(self._decide(real[:taken], choosing))
+        decided = iter(self._decide(real[:taken], self._by_chance if is_random else self._chooser))
         picked: list[Picked] = []
         for choice in choices:
             if not choice.options:
@@ -374,6 +300,32 @@ class Session:
                 break
             picked.append(outcome)
         return picked
+
+    def _by_chance(self, choices: Sequence[Choice]) -> list[Decided]:
+        return choose_by_chance(choices, self.question, self._walkers.seed)
+
+    def _decide(self, choices: Sequence[Choice], chooser: Chooser) -> list[Picked]:
+        """Have choices decided together, and record a step for each."""
+        if not choices:
+            return []
+        with self.asked.clock.stage(choices[0].kind):
+            decided = chooser(choices)
+        for choice, (picked, usage, is_truncated) in zip(choices, decided, strict=True):
+            self.steps.append(
+                Step(
+                    choice.kind,
+                    choice.hop,
+                    choice.at,
+                    choice.options,
+                    choice.hidden,
+                    tuple(choice.options[at] for at in picked.chosen),
+                    picked.scores,
+                    unread=picked.unread,
+                    is_truncated=is_truncated,
+                    usage=usage,
+                )
+            )
+        return [each.picked for each in decided]
 
     def ask(
         self,
@@ -399,23 +351,18 @@ class Session:
 
         Returns:
             The reply; None if no language model decides here, or no call is left.
-
-        Raises:
-            ModelError: The model failed.
-            DeadlineExceeded: The question's deadline has passed.
         """
-        if not isinstance(self._choosing, ByChat):
+        chat, budget = self.asked.chat, self.asked.budget
+        if not self.has_language_model or chat is None:
             return None
-        budget = self.asked.budget
         if not (budget.take_last() if is_last else budget.take(1)):
             return None
-        by = self._choosing
         with self.asked.clock.stage(kind):
-            reply = by.chat.complete(
+            reply = chat.complete(
                 prompt,
                 max_tokens=max_tokens,
                 temperature=temperature,
-                seed=by.seed(temperature),
+                seed=sent_seed(self._walkers.seed, temperature),
             )
         self.steps.append(
             Step(
@@ -429,38 +376,51 @@ class Session:
         )
         return reply.text
 
+    def ask_names(
+        self,
+        prompt: Sequence[Message],
+        known: Sequence[str],
+        *,
+        max_tokens: int,
+        temperature: float = 0.0,
+    ) -> tuple[str, ...] | None:
+        """Ask for the answers, with the call that is kept for them; see `ask`.
+
+        Args:
+            prompt: What the language model is asked.
+            known: Names that the prompt shows.
+            max_tokens: Most tokens of the reply.
+            temperature: Of the reply.
+        """
+        reply = self.ask(
+            "answer", prompt, max_tokens=max_tokens, temperature=temperature, is_last=True
+        )
+        if reply is None:
+            return None
+        names, unread = read_names(reply, known)
+        self.not_understood(unread)
+        return tuple(names)
+
     def draw(self, options: Sequence[Term], most: int, *about: str) -> list[Term]:
         """Draw some nodes by chance, as part of a decision; what it is about decides the draw."""
         drawn = draw(len(options), most, self._walkers.seed, self.question, *about)
         return [options[at] for at in drawn]
 
+    def similar_first(self, texts: Sequence[str]) -> list[int]:
+        """Sort the indexes of texts by how similar these are to the question."""
+        cosines = self._walkers.load_embedder().similarity(self.question, texts)
+        return most_similar_first(cosines)
+
     def most_similar(self, texts: Sequence[str], most: int) -> list[int]:
-        """Find the texts that are most similar to the question; they keep their order.
-
-        Returns:
-            Their indexes, at most `most`.
-
-        Raises:
-            ModelError: The embedder is missing or broken.
-        """
+        """Find the texts that are most similar to the question; their indexes keep their order."""
         if len(texts) <= most:
             return list(range(len(texts)))
-        cosines = self._walkers.load_embedder().similarity(self.question, texts)
-        order = sorted(range(len(texts)), key=lambda at: (-round(cosines[at], 6), at))
-        return sorted(order[:most])
+        return sorted(self.similar_first(texts)[:most])
 
     def not_understood(self, unread: Sequence[str]) -> None:
         """Note what could not be understood of the last reply."""
         if unread:
             self.steps[-1] = replace(self.steps[-1], unread=tuple(unread))
-
-    def has_name(self, text: str) -> bool:
-        """Return whether some entity of the graph has this name.
-
-        Raises:
-            GraphError: The graph does not answer.
-        """
-        return bool(self._walkers.names.lookup(text, limit=1))
 
     def clipped(self, count: int) -> None:
         """Note how many walks were dropped after the last step."""
@@ -468,29 +428,57 @@ class Session:
             last = self.steps[-1]
             self.steps[-1] = replace(last, clipped=last.clipped + count)
 
-    def drawn(self, walk: Walk) -> str:
-        """Draw a walk with the names of its nodes."""
-        return drawn_walk(walk, self.neighbourhood.name)
+    def has_name(self, text: str) -> bool:
+        """Return whether some entity of the graph has this name."""
+        return bool(self._walkers.names.lookup(text, limit=1))
 
-    def finish(self, found: Found) -> Answer:
+    def drawn(self, walk: Walk, hop: Hop | None = None) -> str:
+        """Draw a walk with the names of its nodes, and a relation that is followed from its end."""
+        drawn = drawn_walk(walk, self.neighbourhood.name)
+        return drawn if hop is None else f"{drawn} {drawn_hop(hop)}"
+
+    def drawn_triples(self, walks: Iterable[Walk]) -> list[str]:
+        """Draw the triples of walks, each once."""
+        return [drawn_triple(step, self.neighbourhood.name) for step in triples_of(walks)]
+
+    def names_on(self, walks: Iterable[Walk]) -> list[str]:
+        """List the names of the nodes of walks, as prompts show them."""
+        return [self.neighbourhood.name(node) for walk in walks for node in walk.nodes]
+
+    def finish(
+        self,
+        walks: Sequence[Walk],
+        stop: Stop,
+        said: Sequence[str] | None = None,
+        *,
+        stage: str = "explored",
+        details: Mapping[str, Any] | None = None,
+        dead_ends: Sequence[Walk] = (),
+    ) -> Answer:
         """Put the answer together: ground what was said, or take the ends of the best walks.
 
         Without a language model, the answers are the ends of all walks that have the relations of
         the walk, or of the beginning of a walk, that the embedder finds most similar to the
         question; by chance, of the first walk.
 
-        Raises:
-            GraphError: The graph does not answer.
+        Args:
+            walks: Those that answers are taken from, and whose triples prove them.
+            stop: Why walking ended.
+            said: The names that a language model gave as answers; None if it was not asked.
+            stage: What found the answers: ``explored``, ``fallback`` or ``direct``. Answers of the
+                last two were said without the graph, so none has the origin ``graph``.
+            details: What only one method records, by name.
+            dead_ends: Other walks that were explored: no answer is taken from them.
         """
-        clock, walks = self.asked.clock, list(found.walks)
+        clock = self.asked.clock
         names = self.neighbourhood.whole_names(
-            node for walk in [*walks, *found.dead_ends] for node in walk.nodes
+            node for walk in [*walks, *dead_ends] for node in walk.nodes
         )
         with clock.stage("ground"):
-            if found.said is not None:
+            if said is not None:
                 # What was said without the graph was not found in it, even where a walk has it.
-                shown = walks if found.stage == "explored" else []
-                answers = ground(found.said.names, shown, self.neighbourhood, self._walkers.names)
+                shown = walks if stage == "explored" else []
+                answers = ground(said, shown, self.neighbourhood, self._walkers.names)
             elif self.has_language_model:
                 answers = ()
             else:
@@ -499,21 +487,21 @@ class Session:
         trace = WalkTrace(
             tuple(self.steps),
             tuple(walks),
-            found.stop,
+            stop,
             self.neighbourhood.queries,
             tuple(map(self.drawn, walks)),
-            found.details or {},
-            tuple(found.dead_ends),
+            details or {},
+            tuple(dead_ends),
             {node: name for node, name in names.items() if isinstance(node, str) and name != node},
         )
-        why_not = None if answers else self._why_not(found)
+        why_not = None if answers else self._why_not(stop, said, stage)
         return Answer(
             question=self.asked.question,
             answers=answers,
             trace=trace,
             linked=self.asked.linked,
             evidence=evidence,
-            stage=found.stage if answers else None,
+            stage=stage if answers else None,
             problem=why_not and why_not.problem,
             reason=why_not and why_not.reason,
             usage=self.asked.usage,
@@ -529,56 +517,20 @@ class Session:
         self.steps.append(Step("answer", chosen=(self.drawn(best),)))
         return answers
 
-    def without_topic(self) -> WhyNot:
-        """Say why a question without topics has no answer."""
-        return WhyNot("unlinked", explain_unlinked(self._walkers.names))
-
-    def _why_not(self, found: Found) -> WhyNot:
-        """Say why there are no answers."""
-        if found.said is not None:
+    def _why_not(self, stop: Stop, said: Sequence[str] | None, stage: str) -> WhyNot:
+        if said is not None:
             named = "the language model named no answer; see the steps of the trace"
             return WhyNot("unnamed", named)
-        if not self.topics and found.stage != "direct":
+        if not self.topics and stage != "direct":
             return self.without_topic()
-        if found.stop == "budget":
+        if stop == "budget":
             return CALLS_SPENT
         topics = " and ".join(map(str, self.topics))
         return WhyNot("unreachable", f"no walk from {topics} leads to an answer")
 
-    def _decide(self, choices: Sequence[Choice], choosing: Choosing) -> list[Picked]:
-        """Have choices decided together, and record a step for each."""
-        if not choices:
-            return []
-        with self.asked.clock.stage(choices[0].kind):
-            decided = choosing.choose_all(choices)
-        for choice, (picked, usage, is_truncated) in zip(choices, decided, strict=True):
-            self.steps.append(
-                Step(
-                    choice.kind,
-                    choice.hop,
-                    choice.at,
-                    choice.options,
-                    choice.hidden,
-                    tuple(choice.options[at] for at in picked.chosen),
-                    picked.scores,
-                    unread=picked.unread,
-                    is_truncated=is_truncated,
-                    usage=usage,
-                )
-            )
-        return [each.picked for each in decided]
-
-    def _chooser(self) -> Choosing:
-        walkers = self._walkers
-        if walkers.embedder is not None:
-            return ByEmbedder(self.question, walkers.embedder)
-        if walkers.chooser == "random":
-            return ByChance(self.question, walkers.seed)
-        if self.asked.chat is None:
-            raise InputError("a general model is to decide: add --llm URL or --llm-model NAME")
-        if self.asked.chat.is_stand_in:
-            return ByRehearsal(self.asked.chat, self.question, walkers.seed)
-        return ByChat(self.asked.chat, walkers.seed)
+    def without_topic(self) -> WhyNot:
+        """Say why a question without topics has no answer."""
+        return WhyNot("unlinked", explain_unlinked(self._walkers.names))
 
 
 class WalkingMethod:
@@ -615,4 +567,104 @@ class WalkingMethod:
 
     def answer(self, asked: Asked) -> Answer:
         """Answer a question; see `Method.answer`."""
-        return self._answer_in(self._walkers.begin(asked))
+        return self._answer_in(Session(self._walkers, asked))
+
+
+def ground(
+    said: Iterable[str], walks: Sequence[Walk], neighbourhood: Neighbourhood, names: Names
+) -> tuple[AnswerEntity, ...]:
+    """Find what names mean: first among the nodes of walks, then among all names of the graph.
+
+    A name that several nodes of the walks have means all of them, but not the topic if a walk leads
+    to another node of its name, as to a book about its author. A name that no node of them has
+    means the best known entity of that name; its origin is ``named``, as nothing was found in the
+    graph that leads there. What the graph has no name for stays a text.
+
+    Args:
+        said: The names; a node's id or a literal's text will do.
+        walks: Those that the language model was shown.
+        neighbourhood: Knows the names of their nodes.
+        names: Of the whole graph.
+    """
+    reached = _by_key((node for walk in walks for node in walk.nodes[1:]), neighbourhood)
+    shown = _by_key((walk.nodes[0] for walk in walks), neighbourhood) | reached
+    answers: dict[Term, AnswerEntity] = {}
+    for name in said:
+        nodes = shown.get(normalise(name), {}) if normalise(name) else {}
+        for node in nodes:
+            answers.setdefault(node, AnswerEntity(node, neighbourhood.whole_name(node)))
+        if not nodes:
+            answer = _named(name, names)
+            answers.setdefault(answer.term, answer)
+    return tuple(answers.values())
+
+
+def _by_key(nodes: Iterable[Term], neighbourhood: Neighbourhood) -> dict[str, dict[Term, None]]:
+    """Map the keys of names, ids and texts to the nodes that have them, in order."""
+    found: dict[str, dict[Term, None]] = {}
+    for node in nodes:
+        names = neighbourhood.name(node), neighbourhood.whole_name(node), term_text(node)
+        for key in set(map(normalise, names)):
+            found.setdefault(key, {})[node] = None
+    return found
+
+
+def _named(name: str, names: Names) -> AnswerEntity:
+    for match in names.lookup(name, limit=1):
+        return AnswerEntity(match.mid, match.name, "named")
+    return AnswerEntity(LiteralTerm(name), name, "text")
+
+
+def ends_alike(
+    question: str,
+    walks: Sequence[Walk],
+    neighbourhood: Neighbourhood,
+    embedder: Embedder | None,
+) -> tuple[Walk, tuple[AnswerEntity, ...]]:
+    """Choose one of the walks, and answer with the ends of all from its topic by its relations.
+
+    Walks that end at mediators, or back at their topic, answer nothing if there are others.
+
+    Args:
+        question: Its words.
+        walks: At least one.
+        neighbourhood: Knows the names of their nodes.
+        embedder: Finds the walk whose relations are most similar to the question, among all walks
+            and their beginnings, less `HOP_COST` a hop. None takes the first walk.
+    """
+    leads_to_mediator = neighbourhood.leads_to_mediator
+    if embedder is not None:
+        walks = list(dict.fromkeys(part for walk in walks for part in walk.beginnings))
+    ended = [
+        walk
+        for walk in walks
+        if walk.end != walk.topic.mid and not leads_to_mediator(walk.steps[-1].hop)
+    ]
+    walks = ended or walks
+    best = walks[0]
+    if embedder is not None:
+        words = [[relation_words(hop.relation) for hop in walk.hops] for walk in walks]
+        cosines = embedder.sum_similarity(question, words)
+        hops = [sum(not leads_to_mediator(hop) for hop in walk.hops) for walk in walks]
+        scores = [cosine - HOP_COST * n for cosine, n in zip(cosines, hops, strict=True)]
+        best = walks[most_similar_first(scores)[0]]
+    alike = [w for w in walks if w.topic.mid == best.topic.mid and w.hops == best.hops]
+    ends = dict.fromkeys(walk.end for walk in alike)
+    return best, tuple(AnswerEntity(end, neighbourhood.whole_name(end)) for end in ends)
+
+
+def evidence_of(
+    answers: Sequence[AnswerEntity], walks: Sequence[Walk], neighbourhood: Neighbourhood
+) -> tuple[EvidenceTriple, ...]:
+    """Return the triples of the walks that lead to the first answers found in the graph."""
+    proven = [a.term for a in answers if a.origin == "graph"][:PROVEN_ANSWERS]
+    ways = []
+    for term in proven:
+        way = next((walk for walk in walks if term in walk.nodes), None)
+        if way is not None:
+            ways.append(Walk(way.topic, way.steps[: way.nodes.index(term)]))
+    name = neighbourhood.whole_name
+    return tuple(
+        EvidenceTriple(s.subject, s.relation, s.object, name(s.subject), name(s.object))
+        for s in triples_of(ways)
+    )
