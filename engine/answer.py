@@ -17,6 +17,7 @@ from kbqa.kb.schema import LiteralForms, read_literal_forms
 from kbqa.sparql.dialect import prefix_query
 from kbqa.sparql.errors import GraphError
 from kbqa.sparql.terms import LiteralTerm, Term, is_mid
+from kbqa.sparql.terms import term_text as term_text
 
 if TYPE_CHECKING:
     import polars
@@ -52,11 +53,6 @@ of held-out training questions that the graph can answer (n = 254; docs/results.
 
 MAX_ANSWERS = 10_000
 """The most answers that are listed. Counts go on beyond it."""
-
-
-def term_text(term: Term) -> str:
-    """Return a term's id, or a literal's text."""
-    return term.text if isinstance(term, LiteralTerm) else term
 
 
 @dataclass(frozen=True, slots=True)
