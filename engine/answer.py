@@ -1,9 +1,8 @@
-"""What every method returns for a question: answers, and where they come from.
+"""The answer to a question with its proof: its one JSON record, and its lines for people.
 
-Write an answer for people to read, as lines; a terminal colours and wraps them.
-
-Numbers, dates and units of answers are written for reading; evidence shows what the graph has, and
-what kind of thing an unnamed node is.
+Every method returns an `Answer`. `Answer.to_dict` is the one record of it: rows, the server, MCP,
+the page and notebooks take their fields from that. In lines, numbers, dates and units of answers
+are written for reading; evidence shows what the graph has, and what an unnamed node is.
 """
 
 import logging
@@ -18,57 +17,50 @@ from kbqa.kb.schema import LiteralForms, read_literal_forms
 from kbqa.sparql.dialect import prefix_query
 from kbqa.sparql.errors import GraphError
 from kbqa.sparql.terms import LiteralTerm, Term, is_mid
+from kbqa.sparql.terms import term_text as term_text
 
 if TYPE_CHECKING:
     import polars
 
     from kbqa.engine.linking.linker import LinkedEntity
 
+logger = logging.getLogger(__name__)
 
 Origin = Literal["graph", "named", "text"]
 """Where an answer comes from: a query or walk of the graph found it; a language model named it and
 the graph has an entity of that name; or a language model wrote it and nothing else is known."""
 
 Reason = Literal[
-    "no-question",
-    "unlinked",
-    "none-written",
-    "unreadable",
-    "unreachable",
-    "unfit",
-    "empty",
-    "graph",
-    "calls",
-    "unnamed",
+    "no-question",  # the words are not a question in English
+    "unlinked",  # no entity was found to start from
+    "none-written",  # there is no path
+    "unreadable",  # no text of the model is a path
+    "unreachable",  # the graph has no such path
+    "unfit",  # what was found answers another question
+    "empty",  # the graph has the path, but nothing on it satisfies what is asked
+    "graph",  # the graph did not answer, or not in time
+    "calls",  # the call budget was spent
+    "unnamed",  # the language model named no answer
 ]
-"""Why a question has no answer. ``no-question``: its words are not a question in English.
-``unlinked``: no entity was found to start from. ``none-written``: there is no path. ``unreadable``:
-no text of the model is a path. ``unreachable``: the graph has no such path. ``unfit``: what was
-found answers another question. ``empty``: the graph has the path, but nothing on it satisfies what
-is asked. ``graph``: it did not answer, or not in time. ``calls``: the call budget was spent.
-``unnamed``: the language model named no answer."""
+"""Why a question has no answer."""
+
+Status = Literal["answered", "unsure", "none"]
+"""``unsure``: a guess, of less confidence than is asked for. ``none``: no answer."""
+
+UNSURE_BELOW = 0.56
+"""The confidence below which an answer is a guess, unless the user asks for another. It keeps 95 %
+of held-out training questions that the graph can answer (n = 254; docs/results.md)."""
 
 MAX_ANSWERS = 10_000
 """The most answers that are listed. Counts go on beyond it."""
-
-_TEXT_COLUMNS = ("mid", "value", "name", "origin")
-
-
-def term_text(term: Term) -> str:
-    """Return a term's id, or a literal's text."""
-    return term.text if isinstance(term, LiteralTerm) else term
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerEntity:
     """One answer: an entity with its name, or a literal, whose name is its text.
 
-    Attributes:
-        term: The entity or literal.
-        name: Its name.
-        origin: Where it comes from.
-        confidence: How sure it is, in [0, 1]; None if the method does not know. It is at least as
-            sure as the list that it is in, and surer if other lists have it, too.
+    Its confidence, in [0, 1], is at least that of the list that it is in, and higher if other lists
+    have it too. It is None if the method does not know.
     """
 
     term: Term
@@ -77,7 +69,7 @@ class AnswerEntity:
     confidence: float | None = field(default=None, repr=False)
 
     def to_dict(self) -> dict[str, str | float]:
-        """Return the record of a row: ``mid`` or ``value``, ``name`` and ``origin``.
+        """Return a JSON record: ``mid`` or ``value``, ``name``, ``origin``.
 
         ``confidence`` is there only if it is known.
         """
@@ -90,16 +82,11 @@ class AnswerEntity:
 
 @dataclass(frozen=True, slots=True)
 class EvidenceTriple:
-    """A triple of the graph on the way from a topic to an answer, with the names of its ends.
+    """A triple of the graph on the way from a topic to an answer.
 
-    Attributes:
-        subject: An entity.
-        relation: From the subject to the object.
-        object: An entity or a literal.
-        subject_name: The subject's name; its id if it has none.
-        object_name: The object's name; its id if it has none, or a literal's text.
-        part: The sentence that the triple proves, as an index of the trace's ``crp_words``; the
-            first if it proves several. None if the answer comes from no path.
+    An end without a name has its id as name, and a literal its text. `part` is the sentence that
+    the triple proves, as an index of the trace's ``crp_words``: the first if it proves several,
+    None if the answer comes from no path.
     """
 
     subject: Term
@@ -121,14 +108,6 @@ class EvidenceTriple:
         }
 
 
-Status = Literal["answered", "unsure", "none"]
-"""``unsure``: a guess, of less confidence than is asked for. ``none``: no answer."""
-
-UNSURE_BELOW = 0.56
-"""The confidence below which an answer is a guess, unless the user asks for another. It keeps 95 %
-of held-out training questions that the graph can answer (n = 254; docs/results.md)."""
-
-
 class WhyNot(NamedTuple):
     """Why a question has no answer: a code for programs, and a sentence for people."""
 
@@ -140,10 +119,10 @@ class Trace(Protocol):
     """What a method did for one question; each method has its own."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as a JSON record, for rows."""
+        """Return a JSON record."""
 
     def describe(self) -> list[str]:
-        """Return it in English, a line each: how the answers were found, or why there are none."""
+        """Say in English lines how the answers were found, or why there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,26 +130,23 @@ class Answer:
     """The answer to a question, with its proof.
 
     Attributes:
-        question: As asked.
         answers: Best first. Empty if none were found; `problem` then says why.
-        boolean: The answer to a yes/no question; None for other questions.
-        count: The answer to "how many?"; None for other questions. `answers` then lists what was
-            counted, as far as it was fetched.
-        trace: How the method came to them.
         linked: Entities that the question mentions, best first.
-        confidence: How sure the answers are, in [0, 1]: the F1 to be expected of them. None if the
-            method does not know.
-        sparql: The query that returned them; None if no single query did.
+        confidence: The expected F1 of the answers, in [0, 1]. None if the method does not know.
+        sparql: The query that returned the answers; None if no single query did.
         evidence: Triples that join the topic to the first answers.
-        stage: Which stage of the method found them; None without answers.
+        stage: Which stage of the method found the answers; None without answers.
         problem: Why there are no answers, or what is missing from their proof, in a sentence.
         reason: Why there are no answers, as a code; None if there are some.
-        not_understood: Words of the question that ask for something else than what is answered,
-            such as a *not* that the path does not express.
-        unsure_below: The confidence below which it is only a guess.
         truncated: More answers exist than were fetched.
         usage: Of the general model.
         seconds: Wall time by stage.
+        boolean: The answer to a yes/no question; None for other questions.
+        count: The answer to "how many?"; None for other questions. `answers` then lists what was
+            counted, as far as it was fetched.
+        not_understood: Words of the question that ask for something that the path does not say,
+            such as a *not*.
+        unsure_below: The confidence below which it is only a guess.
     """
 
     question: str
@@ -254,7 +230,7 @@ class Answer:
         import polars
 
         rows = [answer.to_dict() for answer in self.answers]
-        texts = dict.fromkeys(_TEXT_COLUMNS, polars.String)
+        texts = dict.fromkeys(("mid", "value", "name", "origin"), polars.String)
         return polars.DataFrame(rows, {**texts, "confidence": polars.Float64})
 
     def __repr__(self) -> str:
@@ -268,11 +244,9 @@ class Answer:
 
 
 def rounded(confidence: float | None) -> float | None:
-    """Return a confidence as rows keep it, with four digits."""
+    """Return a confidence with four digits, as records have it."""
     return None if confidence is None else round(confidence, 4)
 
-
-logger = logging.getLogger(__name__)
 
 Style = Literal["answer", "heading", "warning", "faint"]
 
@@ -286,12 +260,9 @@ _OF_ANYTHING = ("type.object.", "common.topic.")
 
 
 class Line(NamedTuple):
-    """A line of output.
+    """A line of output, with its style where there are colours.
 
-    Attributes:
-        text: What it says.
-        style: How it looks where there are colours.
-        wraps: Whether it may be broken into several, which a query would not survive.
+    A line that does not wrap, such as one of a query, must not be broken into several.
     """
 
     text: str
@@ -299,29 +270,13 @@ class Line(NamedTuple):
     wraps: bool = True
 
 
-class ShownAnswer(NamedTuple):
-    """An answer as `kbqa ask` prints it.
-
-    Attributes:
-        record: For --json.
-        lines: For people; empty with --json.
-    """
-
-    record: Mapping[str, Any]
-    lines: Sequence[Line]
-
-    @property
-    def is_answered(self) -> bool:
-        """Whether the question has an answer of any kind, a guess included."""
-        return bool(self.record["status"] != "none")
-
-
 def literal_forms(answer: Answer, graph: Graph) -> LiteralForms:
     """Read from the graph how the literals among the answers are written for reading.
 
     If the graph does not say, they are written as they are.
     """
-    relations = filter(None, map(_relations(answer).get, _literals(answer)))
+    literals = [each.term for each in answer.answers if isinstance(each.term, LiteralTerm)]
+    relations = filter(None, map(_relations(answer).get, literals))
     try:
         return read_literal_forms(graph, relations)
     except GraphError as error:
@@ -330,12 +285,7 @@ def literal_forms(answer: Answer, graph: Graph) -> LiteralForms:
 
 
 def answer_lines(answer: Answer, forms: LiteralForms) -> Iterator[Line]:
-    """Write an answer: the answers, how they were found, the evidence and the query.
-
-    Args:
-        answer: What a method returned.
-        forms: How literals are written.
-    """
+    """Write an answer: the answers, how they were found, the evidence and the query."""
     if answer.status == "unsure":
         yield Line(f"Not sure ({answer.confidence:.2f}): {answer.doubt}. Best guess:", "warning")
     yield from _answer_lines(answer, forms)
@@ -353,7 +303,7 @@ def answer_lines(answer: Answer, forms: LiteralForms) -> Iterator[Line]:
         yield Line(text, "heading" if text.endswith(":") and not text.startswith(" ") else None)
     if answer.evidence and answer.boolean is None:
         yield from (Line(""), Line("Evidence:", "heading"))
-        yield from map(Line, _evidence(answer.evidence))
+        yield from _evidence(answer.evidence)
     if answer.sparql is not None:
         yield from (Line(""), Line("SPARQL:", "heading"))
         for text in prefix_query(answer.sparql).split("\n"):
@@ -368,41 +318,36 @@ def last_lines(graph: str, seconds: Mapping[str, float]) -> list[Line]:
 
 def _answer_lines(answer: Answer, forms: LiteralForms) -> Iterator[Line]:
     """Write what was answered: yes or no with its proof, a number with its list, or the answers."""
-    relations = _relations(answer)
     if answer.boolean is not None:
-        yield from _boolean_lines(answer)
-    elif answer.count is not None:
-        names = [_readable(each, forms, relations) for each in answer.answers]
+        if answer.evidence:
+            yield Line("Yes:" if answer.boolean else "No:", "answer")
+            yield from _evidence(answer.evidence)
+        else:
+            yield Line("Yes." if answer.boolean else "No. Nothing in the graph says so.", "answer")
+        return
+    relations, kinds = _relations(answer), _kinds(answer.evidence)
+    names = [_readable(each, forms, relations) for each in answer.answers[:_SHOWN]]
+    if answer.count is not None:
         yield Line(_count_line(answer, names), "answer")
-    else:
-        kinds = _kinds(answer.evidence)
-        differ = len({_sure(each) for each in answer.answers}) > 1
-        for item in answer.answers[:_SHOWN]:
-            name = _readable(item, forms, relations)
-            if isinstance(item.term, LiteralTerm):
-                line = name
-            elif item.term == item.name:
-                line = _end(name, item.term, kinds) if item.term in kinds else name
-            else:
-                line = f"{name}  ({item.term})"
-            sure = f"  {_sure(item)}" if differ else ""
-            yield Line(f"{line}{_ORIGINS.get(item.origin, '')}{sure}", "answer")
-        if len(answer.answers) > _SHOWN:
-            more = "+" if answer.truncated else ""
-            yield Line(f"… and {len(answer.answers) - _SHOWN}{more} more (--json prints all)")
+        return
+    differ = len({_sure(each) for each in answer.answers}) > 1
+    for item, name in zip(answer.answers, names, strict=False):
+        if isinstance(item.term, LiteralTerm):
+            line = name
+        elif item.term == item.name:
+            line = _end(name, item.term, kinds) if item.term in kinds else name
+        else:
+            line = f"{name}  ({item.term})"
+        sure = f"  {_sure(item)}" if differ else ""
+        yield Line(f"{line}{_ORIGINS.get(item.origin, '')}{sure}", "answer")
+    if len(answer.answers) > _SHOWN:
+        more = "+" if answer.truncated else ""
+        yield Line(f"… and {len(answer.answers) - _SHOWN}{more} more (--json prints all)")
 
 
 def _sure(item: AnswerEntity) -> str:
     """Write how sure an answer is; nothing if that is not known."""
     return "" if item.confidence is None else f"{item.confidence:.2f}"
-
-
-def _boolean_lines(answer: Answer) -> Iterator[Line]:
-    if answer.evidence:
-        yield Line("Yes:" if answer.boolean else "No:", "answer")
-        yield from map(Line, _evidence(answer.evidence))
-    else:
-        yield Line("Yes." if answer.boolean else "No. Nothing in the graph says so.", "answer")
 
 
 def _count_line(answer: Answer, names: Sequence[str]) -> str:
@@ -413,10 +358,10 @@ def _count_line(answer: Answer, names: Sequence[str]) -> str:
     line = f"{answer.count:,}"
     if not names:
         return line
-    more = (answer.count or 0) - len(names[:_SHOWN])
+    more = (answer.count or 0) - len(names)
     where = "" if answer.truncated else " (--json prints all)"
     rest = f" and {more:,} more{where}" if more > 0 else ""
-    return f"{line}: {', '.join(names[:_SHOWN])}{rest}"
+    return f"{line}: {', '.join(names)}{rest}"
 
 
 def _readable(item: AnswerEntity, forms: LiteralForms, relations: Mapping[Term, str]) -> str:
@@ -425,23 +370,19 @@ def _readable(item: AnswerEntity, forms: LiteralForms, relations: Mapping[Term, 
     return item.name
 
 
-def _literals(answer: Answer) -> list[LiteralTerm]:
-    return [each.term for each in answer.answers if isinstance(each.term, LiteralTerm)]
-
-
 def _relations(answer: Answer) -> dict[Term, str]:
     """Return the relation that leads to each term, by the evidence."""
     return {triple.object: triple.relation for triple in reversed(answer.evidence)}
 
 
-def _evidence(evidence: tuple[EvidenceTriple, ...]) -> Iterator[str]:
+def _evidence(evidence: Sequence[EvidenceTriple]) -> Iterator[Line]:
     kinds = _kinds(evidence)
     for triple in evidence[:_SHOWN]:
         subject = _end(triple.subject_name, triple.subject, kinds)
         object_ = _end(triple.object_name, triple.object, kinds)
-        yield f"  {subject}  {triple.relation}  {object_}"
+        yield Line(f"  {subject}  {triple.relation}  {object_}")
     if len(evidence) > _SHOWN:
-        yield f"  … and {len(evidence) - _SHOWN} more triples (--json prints all)"
+        yield Line(f"  … and {len(evidence) - _SHOWN} more triples (--json prints all)")
 
 
 def _end(name: str, term: Term, kinds: Mapping[Term, str]) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kbqa.engine.files import git_revision, hardware, package_versions
-from kbqa.engine.writing.checkpoint import SMOLLM2, adapter_sha256, fastest_precision
+from kbqa.engine.writing.checkpoint import SHIPPED_MODELS, adapter_sha256, fastest_precision
 from kbqa.training.config import ALL_LAYERS, Stage, TrainingConfig
 from kbqa.training.data.training_set import ExampleSet, Split, data_lines, data_record
 from kbqa.training.run import (
@@ -193,8 +193,9 @@ def write_model_card(output: Path, measured: Sequence[Measured] = ()) -> None:
 def _front_matter(manifest: Record) -> Iterator[str]:
     library, way = ("transformers", "") if manifest["settings"]["full"] else ("peft", ", lora")
     yield from ("---", f"base_model: {manifest['base']['name']}", f"library_name: {library}")
-    if manifest["base"]["name"] == SMOLLM2:  # the licences of others are not known here
-        yield "license: apache-2.0"
+    shipped = SHIPPED_MODELS.get(manifest["base"]["name"])
+    if shipped is not None:  # the licences of others are not known here
+        yield f"license: {shipped.licence}"
     yield f"tags: [knowledge-graph-question-answering, freebase, sparql{way}]"
     yield from ("---", "")
 

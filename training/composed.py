@@ -1,6 +1,4 @@
-"""Add composed questions to a training set.
-
-Compose questions that need more relations, as ComplexWebQuestions was made from WebQSP.
+"""Compose questions that need more relations, as ComplexWebQuestions was made from WebQSP.
 
 The training questions of a benchmark know few of a graph's relations, and a small model writes few
 that it never saw. The graph has them all, with names. So new questions are composed of the words of
@@ -18,33 +16,23 @@ entity that a test question's query names with the same relation.
 Source: Talmor and Berant, The Web as a Knowledge-Base for Answering Complex Questions, 2018, §3.
 """
 
+import hashlib
 import random
+import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeAlias
 
 from kbqa.engine.questions.official import convert_queries
 from kbqa.kb.graph import Graph, Schema
-from kbqa.kb.schema import list_relations
+from kbqa.kb.schema import GraphSchema, is_telling, list_relations
 from kbqa.sparql.compile import compile_crp
-from kbqa.sparql.crp import (
-    Compare,
-    Constraint,
-    Crp,
-    Entity,
-    Hop,
-    IsEntity,
-    Operator,
-    Order,
-    TextEquals,
-)
+from kbqa.sparql.crp import AnyPart, Constraint, Crp, Entity, Hop, Operator, compare_with
 from kbqa.sparql.errors import GraphError
-from kbqa.sparql.terms import LiteralTerm, iri, is_mid
-from kbqa.training import composed_facts as wording
-from kbqa.training.composed_facts import Fact, Facts, is_askable
+from kbqa.sparql.terms import LiteralTerm, Term, iri, is_mid
 from kbqa.training.data.targets import TargetForm, row_query, write_target
 from kbqa.training.data.training_set import (
     COMPOSED_SOURCE,
@@ -64,22 +52,73 @@ _LIMIT_S = 5.0
 _ALIAS = "common.topic.alias"
 _CLASS = "common.topic.notable_types"
 
-_Part = TypeVar("_Part", Constraint, Order)
+_MOST_EDGES = 300
+_MEDIATORS = 4  # of one relation that are looked behind
+_FEW = 5  # ends of a relation of an entity that has very many edges
+_MOST_CHARACTERS = 50
+_NOT_ASKED = ("authority.", "base.", "common.", "m.", "topic_server.", "user.")
+"""Relations that people do not ask about by their names."""
+_INVERSE = "_inverse"
+"""The end of relations that Freebase named for want of words."""
+
+_ARTICLE = re.compile(r"(?i)\b(?:the|an?) $")
+_SAYS = (
+    "whose {what} is {end}",
+    "with {end} as {what}",
+    "with the {what} {end}",
+    "that has the {what} {end}",
+    "where the {what} is {end}",
+    "that has {end} as {what}",
+)
+_ASKS = (
+    "what is the {what} of {entity}",
+    "what {what} does {entity} have",
+    "{entity} {what}",
+    "name the {what} of {entity}",
+    "{entity}'s {what}",
+    "which {what} belongs to {entity}",
+    "tell me the {what} for {entity}",
+)
+_ADDS = (
+    "{question} {says}",
+    "{question}, the one {says}",
+    "{question} and has {end} as {what}",
+    "{question} and whose {what} is {end}",
+)
+_ORDERS = {
+    ("number", True): ("largest", "highest", "greatest", "most"),
+    ("number", False): ("smallest", "lowest", "least"),
+    ("date", True): ("latest", "most recent", "last"),
+    ("date", False): ("earliest", "first", "oldest"),
+}
+_ORDERED = (
+    "{question} with the {word} {what}",
+    "{question}, the one with the {word} {what}",
+    "{question} and has the {word} {what}",
+)
+_COMPARES = {
+    ("number", ">"): ("more than", "greater than", "above", "over"),
+    ("number", "<"): ("less than", "smaller than", "below", "under"),
+    ("date", ">"): ("after", "later than", "since"),
+    ("date", "<"): ("before", "earlier than", "prior to"),
+}
+_COMPARED = (
+    "{question} with a {what} {word} {value}",
+    "{question} whose {what} is {word} {value}",
+    "{question} and has a {what} {word} {value}",
+)
+
+_Way: TypeAlias = tuple[tuple[str, ...], Term, str | None]
+"""Relations, their end, and the mediator between two of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """A training question that others are made from.
+    """A training question that others are made from."""
 
-    Attributes:
-        id: The question that it was made from, or its own id.
-        question: As asked.
-        crp: Its path, with mids.
-    """
-
-    id: str
+    id: str  # of the question that it was made from, or its own
     question: str
-    crp: Crp
+    crp: Crp  # with mids
 
 
 class Composed(NamedTuple):
@@ -88,246 +127,6 @@ class Composed(NamedTuple):
     question: str
     crp: Crp
     base: str = ""
-
-
-class Composer:
-    """Composes questions on a graph.
-
-    Args:
-        graph: Has the facts and the schema.
-        known: Pairs of an entity and a relation that no question may be about.
-        seed: Decides what is drawn and how it is worded.
-
-    Raises:
-        GraphError: The graph does not answer.
-    """
-
-    def __init__(self, graph: Graph, known: frozenset[tuple[str, str]], seed: int) -> None:
-        self._graph, self._known, self._seed = graph, known, seed
-        self._facts = Facts(graph)
-        self._used: Counter[tuple[str, ...]] = Counter()
-
-    def direct(self) -> Iterator[Composed]:
-        """Ask about a fact of each relation of the graph, then about another of each."""
-        relations = list(filter(is_askable, list_relations(self._graph)))
-        self._rng("relations").shuffle(relations)
-        for turn in range(_TURNS):
-            for relation in relations:
-                rng = self._rng(f"{turn}/{relation}")
-                for subject, name in self._subjects(relation, rng):
-                    facts = [f for f in self._facts.of(subject) if f.relations[0] == relation]
-                    fact = self._rarest(subject, facts, rng)
-                    if fact is not None:
-                        yield self._ask(Entity(name, subject), fact, rng)
-                        break
-
-    def made_from(self, base: Base) -> Iterator[Composed]:
-        """Compose new questions from a question, one of each kind that it allows."""
-        rng = self._rng(base.id + base.question)
-        if base.crp.form != "select" or not all(isinstance(step, Hop) for step in base.crp.path):
-            return
-        if any(True for each in base.crp.all_constraints() for _ in each.references()):
-            return
-        answers = self._answers(base.crp)
-        makers: list[Callable[[], Composed | None]] = [lambda: self._described(base, rng)]
-        if len(answers) > 1 and base.crp.order is None:
-            makers.append(lambda: self._narrowed(base, answers, rng))
-            makers.append(lambda: self._valued(base, answers, rng))
-        for make in makers:
-            made = make()
-            if made is not None:
-                yield made
-
-    def _ask(self, subject: Entity, fact: Fact, rng: random.Random) -> Composed:
-        """Ask for the end of a fact; behind a mediator, at times with what else it ties."""
-        question = wording.ask(fact, str(subject), self._schema(fact), rng)
-        crp = Crp(subject, fact.hops())
-        if fact.node is not None and rng.random() < 0.5:
-            others = [
-                other
-                for other in self._facts.of_mediator(fact.node)
-                if other.relations[0] != fact.relations[1]
-                and other.end != subject.mid
-                and isinstance(other.end, str)
-            ]
-            other = self._rarest(fact.node, others, rng)
-            if other is not None:
-                question = f"{question} {wording.state(other, self._schema(other), rng)}"
-                test = IsEntity(Entity(other.name, str(other.end)))
-                crp = replace(crp, constraints=(Constraint(1, other.hops(), test),))
-        return Composed(question, crp)
-
-    def _described(self, base: Base, rng: random.Random) -> Composed | None:
-        """Describe the topic of a question instead of naming it."""
-        topic = base.crp.topic.mid
-        if topic is None or not is_mid(topic):
-            return None
-        facts = [f for f in self._facts.of(topic) if isinstance(f.end, str)]
-        facts = [f for f in facts if f.relations[0] != _first_relation(base.crp)]
-        fact = self._rarest(topic, facts, rng)
-        class_name = self._class_name(topic)
-        if fact is None or class_name is None or self._ends(fact) != {topic}:
-            return None
-        description = wording.describe(fact, class_name, self._schema(fact), rng)
-        written = (
-            wording.replace_name(base.question, name, description) for name in self._names(topic)
-        )
-        question = next((each for each in written if each is not None), None)
-        if question is None:
-            return None
-        back, shift = fact.way_back(), len(fact.relations)
-        crp = replace(
-            base.crp,
-            topic=Entity(fact.name, str(fact.end)),
-            path=(*back, *base.crp.path),
-            constraints=tuple(_moved(each, shift) for each in base.crp.constraints),
-            order=base.crp.order and _moved(base.crp.order, shift),
-            differs_from=0,
-        )
-        return self._named(Composed(question, crp, base.id))
-
-    def _narrowed(self, base: Base, answers: Sequence[str], rng: random.Random) -> Composed | None:
-        """Ask for some of the answers of a question."""
-        answer = rng.choice(answers)
-        facts = [f for f in self._facts.of(answer) if self._narrows(f)]
-        fact = self._rarest(answer, facts, rng)
-        if fact is None:
-            return None
-        test = (
-            TextEquals(fact.name)
-            if isinstance(fact.end, LiteralTerm)
-            else IsEntity(Entity(fact.name, fact.end))
-        )
-        crp = _with(base.crp, Constraint(base.crp.answer, fact.hops(), test))
-        if not 0 < len(self._answers(crp)) < len(answers):
-            return None
-        question = wording.narrow(base.question, fact, self._schema(fact), rng)
-        return self._named(Composed(question, crp, base.id))
-
-    def _valued(self, base: Base, answers: Sequence[str], rng: random.Random) -> Composed | None:
-        """Ask for the answers with the largest or smallest value, or one beyond a bound."""
-        answer = rng.choice(answers)
-        facts = [f for f in self._facts.of(answer) if self._kind(f) != "text"]
-        fact = self._rarest(answer, facts, rng)
-        if fact is None or not isinstance(fact.end, LiteralTerm):
-            return None
-        kind, words = self._kind(fact), wording.relation_words(fact.relations, self._schema(fact))
-        if rng.random() < 0.5:
-            is_descending = rng.random() < 0.6
-            order = Order(base.crp.answer, fact.hops(), is_descending)
-            question = wording.order(base.question, words, kind, is_descending, rng)
-            crp = replace(base.crp, order=order)
-        else:
-            operator: Operator = rng.choice(("<", ">"))
-            value = fact.end.text[:10] if kind == "date" else fact.end.text
-            test = Compare(operator, LiteralTerm(value))
-            crp = _with(base.crp, Constraint(base.crp.answer, fact.hops(), test))
-            question = wording.compare(base.question, words, kind, operator, value, rng)
-        if not 0 < len(self._answers(crp)) < len(answers):
-            return None
-        return self._named(Composed(question, crp, base.id))
-
-    def _rarest(self, entity: str, facts: Sequence[Fact], rng: random.Random) -> Fact | None:
-        """Draw a fact with the relations used least so far, and count it."""
-        free = [f for f in facts if not self._is_known(entity, f)]
-        if not free:
-            return None
-        least = min(self._used[fact.relations] for fact in free)
-        fact = rng.choice([fact for fact in free if self._used[fact.relations] == least])
-        self._used[fact.relations] += 1
-        return fact
-
-    def _is_known(self, entity: str, fact: Fact) -> bool:
-        ends = (entity, str(fact.end))
-        schema = self._schema(fact)
-        reverses = (schema.property(relation) for relation in fact.relations)
-        relations = {*fact.relations, *(each.reverse for each in reverses if each is not None)}
-        return any((end, relation) in self._known for end in ends for relation in relations)
-
-    def _schema(self, fact: Fact) -> Schema:
-        """Return what the schema states about the relations of a fact."""
-        return self._facts.schema.of(fact.relations)
-
-    def _narrows(self, fact: Fact) -> bool:
-        return isinstance(fact.end, str) or self._kind(fact) == "text"
-
-    def _kind(self, fact: Fact) -> wording.Kind:
-        """Return what kind of literal a fact ends in; entities count as texts."""
-        stated = self._schema(fact).property(fact.relations[-1])
-        expected = stated.expected_type if stated is not None else None
-        if not isinstance(fact.end, LiteralTerm):
-            return "text"
-        if expected in ("type.int", "type.float"):
-            return "number"
-        return "date" if expected == "type.datetime" else "text"
-
-    def _subjects(self, relation: str, rng: random.Random) -> Iterator[tuple[str, str]]:
-        """Yield entities with names that have a relation, in random order."""
-        query = f"SELECT DISTINCT ?s {{ ?s {iri(relation)} ?o }}"
-        try:
-            rows = self._graph.select(query, timeout_s=_LIMIT_S, limit=_NAMES_TRIED).rows
-        except GraphError:
-            return
-        mids = [str(row[0]) for row in rows if is_mid(str(row[0]))]
-        rng.shuffle(mids)
-        yield from self._graph.labels(mids).items()
-
-    def _answers(self, crp: Crp) -> list[str]:
-        """Return the entities that a path leads to, sorted; none if there are very many."""
-        try:
-            table = self._graph.select(
-                compile_crp(crp), timeout_s=_LIMIT_S, limit=_MOST_ANSWERS + 1
-            )
-        except GraphError:
-            return []
-        found = {row[0] for row in table.rows}
-        mids = sorted(each for each in found if isinstance(each, str))
-        return mids if len(mids) == len(found) <= _MOST_ANSWERS else []
-
-    def _ends(self, fact: Fact) -> set[str]:
-        """Return the entities of which a fact holds."""
-        crp = Crp(Entity(mid=str(fact.end)), fact.way_back(), differs_from=None)
-        return set(self._answers(crp))
-
-    def _names(self, entity: str) -> list[str]:
-        """Return what people call an entity, the longest name first."""
-        aliases = self._graph.neighbours(entity, _ALIAS, "out")
-        texts = {each.text for each in aliases if isinstance(each, LiteralTerm)}
-        texts |= set(self._graph.labels([entity]).values())
-        return sorted(texts, key=lambda text: (-len(text), text))
-
-    def _class_name(self, entity: str) -> str | None:
-        classes = self._graph.neighbours(entity, _CLASS, "out")
-        mids = sorted(each for each in classes if isinstance(each, str))
-        return self._graph.labels(mids[:1]).get(mids[0]) if mids else None
-
-    def _named(self, composed: Composed) -> Composed | None:
-        """Give the entities of a path their names; None if one has none."""
-        mids = {each.mid for each in composed.crp.entities() if each.mid and not each.name}
-        names = self._graph.labels(sorted(mids))
-        if any(mid not in names for mid in mids if is_mid(mid)):
-            return None
-        crp = composed.crp.with_entities(
-            lambda e: e if e.name else Entity(names.get(e.mid or ""), e.mid)
-        )
-        return composed._replace(crp=crp)
-
-    def _rng(self, content: str) -> random.Random:
-        return random.Random(f"{self._seed}/{content}")
-
-
-def _first_relation(crp: Crp) -> str:
-    step = crp.path[0]
-    return step.relation if isinstance(step, Hop) else ""
-
-
-def _with(crp: Crp, constraint: Constraint) -> Crp:
-    return replace(crp, constraints=(*crp.constraints, constraint))
-
-
-def _moved(part: _Part, shift: int) -> _Part:
-    """Move a part of a path as many nodes towards the answer."""
-    return replace(part, at=part.at + shift) if isinstance(part.at, int) else part
 
 
 def add_composed(
@@ -386,3 +185,365 @@ def _sayable(composed: Iterator[Composed], form: TargetForm) -> Iterator[tuple[C
         target = write_target(one.crp, form)
         if isinstance(target, str):
             yield one, target
+
+
+class Composer:
+    """Composes questions on a graph.
+
+    Args:
+        graph: Has the facts and the schema.
+        known: Pairs of an entity and a relation that no question may be about.
+        seed: Decides what is drawn and how it is worded.
+
+    Raises:
+        GraphError: The graph does not answer.
+    """
+
+    def __init__(self, graph: Graph, known: frozenset[tuple[str, str]], seed: int) -> None:
+        self._graph, self._known, self._seed = graph, known, seed
+        self._facts = _Facts(graph)
+        self._used: Counter[tuple[str, ...]] = Counter()
+
+    def direct(self) -> Iterator[Composed]:
+        """Ask about a fact of each relation of the graph, then about another of each."""
+        relations = list(filter(_is_askable, list_relations(self._graph)))
+        self._rng("relations").shuffle(relations)
+        for turn in range(_TURNS):
+            for relation in relations:
+                rng = self._rng(f"{turn}/{relation}")
+                for subject, name in self._subjects(relation, rng):
+                    facts = [f for f in self._facts.of(subject) if f.relations[0] == relation]
+                    fact = self._rarest(subject, facts, rng)
+                    if fact is not None:
+                        yield self._ask(Entity(name, subject), fact, rng)
+                        break
+
+    def made_from(self, base: Base) -> Iterator[Composed]:
+        """Compose new questions from a question, one of each kind that it allows."""
+        rng = self._rng(base.id + base.question)
+        if base.crp.form != "select" or not all(isinstance(step, Hop) for step in base.crp.path):
+            return
+        if any(True for each in base.crp.all_constraints() for _ in each.references()):
+            return
+        answers = self._answers(base.crp)
+        makers: list[Callable[[], Composed | None]] = [lambda: self._described(base, rng)]
+        if len(answers) > 1 and base.crp.order is None:
+            makers.append(lambda: self._narrowed(base, answers, rng))
+            makers.append(lambda: self._valued(base, answers, rng))
+        for make in makers:
+            made = make()
+            if made is not None:
+                yield made
+
+    def _ask(self, subject: Entity, fact: "_Fact", rng: random.Random) -> Composed:
+        """Ask for the end of a fact; behind a mediator, at times with what else it ties."""
+        question = rng.choice(_ASKS).format(what=self._words(fact), entity=subject)
+        crp = Crp(subject, fact.hops())
+        if fact.node is not None and rng.random() < 0.5:
+            others = [
+                other
+                for other in self._facts.of_mediator(fact.node)
+                if other.relations[0] != fact.relations[1]
+                and other.end != subject.mid
+                and isinstance(other.end, str)
+            ]
+            other = self._rarest(fact.node, others, rng)
+            if other is not None:
+                question = f"{question} {self._says(other, rng)}"
+                test = compare_with("=", Entity(other.name, str(other.end)))
+                crp = replace(crp, constraints=(Constraint(1, other.hops(), test),))
+        return Composed(question, crp)
+
+    def _described(self, base: Base, rng: random.Random) -> Composed | None:
+        """Describe the topic of a question instead of naming it."""
+        topic = base.crp.topic.mid
+        if topic is None or not is_mid(topic):
+            return None
+        facts = [f for f in self._facts.of(topic) if isinstance(f.end, str)]
+        facts = [f for f in facts if f.relations[0] != _first_relation(base.crp)]
+        fact = self._rarest(topic, facts, rng)
+        class_name = self._class_name(topic)
+        if fact is None or class_name is None or self._subjects_of(fact) != {topic}:
+            return None
+        description = f"the {class_name.lower()} {self._says(fact, rng)}"
+        written = (replace_name(base.question, name, description) for name in self._names(topic))
+        question = next((each for each in written if each is not None), None)
+        if question is None:
+            return None
+        back, shift = fact.way_back(), len(fact.relations)
+        crp = replace(
+            base.crp,
+            topic=Entity(fact.name, str(fact.end)),
+            path=(*back, *base.crp.path),
+            constraints=tuple(_moved(each, shift) for each in base.crp.constraints),
+            order=base.crp.order and _moved(base.crp.order, shift),
+            differs_from=0,
+        )
+        return self._named(Composed(question, crp, base.id))
+
+    def _narrowed(self, base: Base, answers: Sequence[str], rng: random.Random) -> Composed | None:
+        """Ask for some of the answers of a question."""
+        answer = rng.choice(answers)
+        facts = [f for f in self._facts.of(answer) if self._kind(f) in ("entity", "text")]
+        fact = self._rarest(answer, facts, rng)
+        if fact is None:
+            return None
+        end = fact.end
+        test = compare_with(
+            "=", fact.name if isinstance(end, LiteralTerm) else Entity(fact.name, end)
+        )
+        crp = _with(base.crp, Constraint(base.crp.answer, fact.hops(), test))
+        if not 0 < len(self._answers(crp)) < len(answers):
+            return None
+        question = rng.choice(_ADDS).format(
+            question=_stem(base.question),
+            says=self._says(fact, rng),
+            what=self._words(fact),
+            end=fact.name,
+        )
+        return self._named(Composed(question, crp, base.id))
+
+    def _valued(self, base: Base, answers: Sequence[str], rng: random.Random) -> Composed | None:
+        """Ask for the answers with the largest or smallest value, or one beyond a bound."""
+        answer = rng.choice(answers)
+        facts = [f for f in self._facts.of(answer) if self._kind(f) in ("number", "date")]
+        fact = self._rarest(answer, facts, rng)
+        if fact is None or not isinstance(fact.end, LiteralTerm):
+            return None
+        kind, stem, what = self._kind(fact), _stem(base.question), self._words(fact)
+        if rng.random() < 0.5:
+            is_descending = rng.random() < 0.6
+            crp = base.crp.ordered_by(base.crp.answer, fact.hops(), descending=is_descending)
+            word = rng.choice(_ORDERS[kind, is_descending])
+            question = rng.choice(_ORDERED).format(question=stem, word=word, what=what)
+        else:
+            operator: Operator = rng.choice(("<", ">"))
+            value = fact.end.text[:10] if kind == "date" else fact.end.text
+            test = compare_with(operator, LiteralTerm(value))
+            crp = _with(base.crp, Constraint(base.crp.answer, fact.hops(), test))
+            word = rng.choice(_COMPARES[kind, operator])
+            compared = rng.choice(_COMPARED)
+            question = compared.format(question=stem, what=what, word=word, value=value)
+        if not 0 < len(self._answers(crp)) < len(answers):
+            return None
+        return self._named(Composed(question, crp, base.id))
+
+    def _rarest(self, entity: str, facts: Sequence["_Fact"], rng: random.Random) -> "_Fact | None":
+        """Draw a fact with the relations used least so far, and count it."""
+        free = [f for f in facts if not self._is_known(entity, f)]
+        if not free:
+            return None
+        least = min(self._used[fact.relations] for fact in free)
+        fact = rng.choice([fact for fact in free if self._used[fact.relations] == least])
+        self._used[fact.relations] += 1
+        return fact
+
+    def _is_known(self, entity: str, fact: "_Fact") -> bool:
+        ends = (entity, str(fact.end))
+        schema = self._schema(fact)
+        reverses = (schema.property(relation) for relation in fact.relations)
+        relations = {*fact.relations, *(each.reverse for each in reverses if each is not None)}
+        return any((end, relation) in self._known for end in ends for relation in relations)
+
+    def _words(self, fact: "_Fact") -> str:
+        """Return what people call the relations of a fact."""
+        schema = self._schema(fact)
+        return " ".join(dict.fromkeys(_relation_name(each, schema) for each in fact.relations))
+
+    def _says(self, fact: "_Fact", rng: random.Random) -> str:
+        """Write a fact of an entity as a clause: *whose currency is Euro*."""
+        return rng.choice(_SAYS).format(what=self._words(fact), end=fact.name)
+
+    def _schema(self, fact: "_Fact") -> Schema:
+        """Return what the schema states about the relations of a fact."""
+        return self._facts.schema.of(fact.relations)
+
+    def _kind(self, fact: "_Fact") -> Literal["entity", "number", "date", "text"]:
+        """Return what a fact ends in."""
+        if not isinstance(fact.end, LiteralTerm):
+            return "entity"
+        stated = self._schema(fact).property(fact.relations[-1])
+        expected = stated.expected_type if stated is not None else None
+        if expected in ("type.int", "type.float"):
+            return "number"
+        return "date" if expected == "type.datetime" else "text"
+
+    def _subjects(self, relation: str, rng: random.Random) -> Iterator[tuple[str, str]]:
+        """Yield entities with names that have a relation, in random order."""
+        query = f"SELECT DISTINCT ?s {{ ?s {iri(relation)} ?o }}"
+        try:
+            rows = self._graph.select(query, timeout_s=_LIMIT_S, limit=_NAMES_TRIED).rows
+        except GraphError:
+            return
+        mids = [str(row[0]) for row in rows if is_mid(str(row[0]))]
+        rng.shuffle(mids)
+        yield from self._graph.labels(mids).items()
+
+    def _answers(self, crp: Crp) -> list[str]:
+        """Return the entities that a path leads to, sorted; none if there are very many."""
+        try:
+            table = self._graph.select(
+                compile_crp(crp), timeout_s=_LIMIT_S, limit=_MOST_ANSWERS + 1
+            )
+        except GraphError:
+            return []
+        found = {row[0] for row in table.rows}
+        mids = sorted(each for each in found if isinstance(each, str))
+        return mids if len(mids) == len(found) <= _MOST_ANSWERS else []
+
+    def _subjects_of(self, fact: "_Fact") -> set[str]:
+        """Return the entities of which a fact holds."""
+        crp = Crp(Entity(mid=str(fact.end)), fact.way_back(), differs_from=None)
+        return set(self._answers(crp))
+
+    def _names(self, entity: str) -> list[str]:
+        """Return what people call an entity, the longest name first."""
+        aliases = self._graph.neighbours(entity, _ALIAS, "out")
+        texts = {each.text for each in aliases if isinstance(each, LiteralTerm)}
+        texts |= set(self._graph.labels([entity]).values())
+        return sorted(texts, key=lambda text: (-len(text), text))
+
+    def _class_name(self, entity: str) -> str | None:
+        classes = self._graph.neighbours(entity, _CLASS, "out")
+        mids = sorted(each for each in classes if isinstance(each, str))
+        return self._graph.labels(mids[:1]).get(mids[0]) if mids else None
+
+    def _named(self, composed: Composed) -> Composed | None:
+        """Give the entities of a path their names; None if one has none."""
+        mids = {each.mid for each in composed.crp.entities() if each.mid and not each.name}
+        names = self._graph.labels(sorted(mids))
+        if any(mid not in names for mid in mids if is_mid(mid)):
+            return None
+        crp = composed.crp.with_entities(
+            lambda e: e if e.name else Entity(names.get(e.mid or ""), e.mid)
+        )
+        return composed._replace(crp=crp)
+
+    def _rng(self, content: str) -> random.Random:
+        return random.Random(f"{self._seed}/{content}")
+
+
+class _Fact(NamedTuple):
+    """What is known of an entity, by one relation, or by one to a mediator and one from there."""
+
+    relations: tuple[str, ...]
+    end: Term  # an entity with a name, or a literal
+    name: str  # of the entity, or the text of the literal
+    node: str | None = None  # the mediator
+
+    def hops(self) -> tuple[Hop, ...]:
+        """Return the way from the entity to the end."""
+        return tuple(Hop(relation) for relation in self.relations)
+
+    def way_back(self) -> tuple[Hop, ...]:
+        """Return the way from the end to the entity."""
+        return tuple(Hop(relation, inverse=True) for relation in reversed(self.relations))
+
+
+class _Facts:
+    """Looks up facts of one hop, and of two through a mediator, each entity once."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph, self.schema = graph, GraphSchema(graph)
+        self._of: dict[str, tuple[_Fact, ...]] = {}
+
+    def of(self, entity: str) -> tuple[_Fact, ...]:
+        """Return the facts of an entity, sorted; some of each relation if it has very many."""
+        if entity not in self._of:
+            self._of[entity] = self._named(self._found(entity))
+        return self._of[entity]
+
+    def of_mediator(self, node: str) -> tuple[_Fact, ...]:
+        """Return what a mediator ties together, by one relation each."""
+        edges = self._graph.edges([node], "out", _MOST_EDGES).get(node, {})
+        return self._named(
+            ((relation,), end, None)
+            for relation, ends in edges.items()
+            if _is_askable(relation)
+            for end in ends
+        )
+
+    def _found(self, entity: str) -> Iterator[_Way]:
+        edges = self._graph.edges([entity], "out", _MOST_EDGES).get(entity)
+        if edges is None:
+            asked = filter(_is_askable, self._graph.relations(entity, "out"))
+            edges = {each: self._graph.neighbours(entity, each, "out", _FEW) for each in asked}
+        behind: dict[str, str] = {}
+        for relation, ends in edges.items():
+            if not _is_askable(relation):
+                continue
+            if not self.schema.leads_to_mediator(Hop(relation)):
+                yield from (((relation,), end, None) for end in ends)
+                continue
+            nodes = [end for end in ends if isinstance(end, str)]
+            behind |= dict.fromkeys(sorted(nodes, key=_digest)[:_MEDIATORS], relation)
+        for node, others in self._graph.edges(behind, "out", _MOST_EDGES).items():
+            for relation, ends in others.items():
+                if _is_askable(relation) and not self.schema.leads_to_mediator(Hop(relation)):
+                    relations = (behind[node], relation)
+                    yield from ((relations, end, node) for end in ends if end != entity)
+
+    def _named(self, found: Iterable[_Way]) -> tuple[_Fact, ...]:
+        """Make facts of the ways whose ends have short names, in the order of their content."""
+        ways = list(found)
+        mids = {end for _, end, _ in ways if isinstance(end, str) and is_mid(end)}
+        names: Mapping[str, str] = self._graph.labels(sorted(mids))
+        facts = []
+        for relations, end, node in ways:
+            name = end.text if isinstance(end, LiteralTerm) else names.get(end)
+            if name and len(name) <= _MOST_CHARACTERS and "\n" not in name:
+                facts.append(_Fact(relations, end, name, node))
+        return tuple(sorted(facts, key=lambda fact: (fact.relations, fact.name)))
+
+
+def _is_askable(relation: str) -> bool:
+    """Return whether people may ask for what a relation leads to, in the words of its name."""
+    is_named = not relation.startswith(_NOT_ASKED) and not relation.endswith(_INVERSE)
+    return is_named and is_telling(relation)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _first_relation(crp: Crp) -> str:
+    step = crp.path[0]
+    return step.relation if isinstance(step, Hop) else ""
+
+
+def _with(crp: Crp, constraint: Constraint) -> Crp:
+    return replace(crp, constraints=(*crp.constraints, constraint))
+
+
+def _moved(part: AnyPart, shift: int) -> AnyPart:
+    """Move a part of a path as many nodes towards the answer."""
+    return replace(part, at=part.at + shift) if isinstance(part.at, int) else part
+
+
+def _relation_name(relation: str, schema: Schema) -> str:
+    """Return what people call a relation.
+
+    >>> _relation_name("film.film.directed_by", Schema({}, frozenset()))
+    'directed by'
+    """
+    stated = schema.property(relation)
+    name = stated.name if stated is not None and stated.name else None
+    words = name or relation.rpartition(".")[2].replace("_", " ")
+    return " ".join(word if word.isupper() else word.lower() for word in words.split())
+
+
+def replace_name(question: str, name: str, description: str) -> str | None:
+    """Put a description where a question names an entity; None if it does not, or possessively.
+
+    >>> replace_name("who rules france?", "France", "the country with the capital Paris")
+    'who rules the country with the capital Paris?'
+    """
+    place = re.search(rf"(?i)(?<!\w){re.escape(name)}(?!\w|'s|-)", question)
+    if place is None or len(name) < 3:
+        return None
+    before = _ARTICLE.sub("", question[: place.start()])
+    return before + description + question[place.end() :]
+
+
+def _stem(question: str) -> str:
+    return question.strip().rstrip("?.! ")

@@ -1,14 +1,9 @@
-"""The demo graph, to write questions about: its entities by type, and what paths over names say.
-
-Paths run as in an answer, on the demo graph's own store.
-
-Read what the demo questions ask: the intents of `intents.toml`.
-
-Questions on the demo graph with their CRPs, for the training mix.
+"""Questions on the demo graph with their CRPs, for the training mix.
 
 They teach the model the demo graph's vocabulary, and what is rare in WebQSP: counts, yes and no,
-comparisons, negation, places in an order, numbers in words. Each has an answer in the demo graph.
-Its CRP holds names and no mids.
+comparisons, negation, places in an order, numbers in words. What they ask are the intents of
+`intents.toml`, with slots for entities, codes and numbers. Each question has an answer in the demo
+graph. Its CRP holds names and no mids.
 """
 
 import lzma
@@ -41,7 +36,7 @@ _LIMIT_S = 10.0
 
 
 class DemoFacts:
-    """Facts by subject and relation, where a literal is its text, and paths run on the store."""
+    """The demo graph: what relations lead to, entities by type, and what paths over names say."""
 
     def __init__(self) -> None:
         self._ends: dict[tuple[str, str], list[str]] = defaultdict(list)
@@ -67,8 +62,7 @@ class DemoFacts:
     def ranked(self, type_id: str) -> tuple[str, ...]:
         """List a type's entities, the most populous or else most connected first.
 
-        Entities that share their name with a better known one are left out: Cambridge never means
-        the one in Ohio.
+        Of those that share a name, only the best known: Cambridge never means the one in Ohio.
         """
         if type_id not in self._ranked:
             members = sorted(self._members[type_id], key=self._prominence, reverse=True)
@@ -82,14 +76,13 @@ class DemoFacts:
         return self._ends[mid, _NAME][0]
 
     def ends(self, mid: str, relation: str) -> Sequence[str]:
-        """List what a relation leads to, in the order of the triples."""
+        """List what a relation leads to, in the order of the triples; of literals, the texts."""
         return self._ends.get((mid, relation), ())
 
     def says(self, crp: Crp) -> bool | None:
-        """Run a CRP over names; each means the best known entity of that name.
+        """Return what a CRP over names says, or True if it asks neither; None without an answer.
 
-        Returns:
-            Yes or no if the CRP asks for it, else True; None if it has no answer.
+        A name means the best known entity of that name.
         """
         grounded = crp.with_entities(self._linked)
         outcome = self._runner.run(grounded)
@@ -173,17 +166,11 @@ Slot: TypeAlias = OfType | Code | Number | Ordinal
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """One kind of question.
-
-    Attributes:
-        wordings: Ways to ask, with a place such as ``{country}`` for each slot.
-        crp: The reasoning path in kbqa's own text form, with places for the same slots.
-        slots: What fills the places, in the order in which they are filled.
-    """
+    """One kind of question: ways to ask it, with a place such as ``{country}`` for each slot."""
 
     wordings: tuple[str, ...]
-    crp: str
-    slots: Mapping[str, Slot]
+    crp: str  # in kbqa's own text form, with places for the same slots
+    slots: Mapping[str, Slot]  # in the order in which they are filled
 
     @property
     def asked(self) -> str | None:
@@ -227,11 +214,8 @@ def read_intents() -> dict[str, Intent]:
 
 DemoSplit = Literal["train", "valid"]
 
-_FILLINGS = 24
-"""The most fillings of an intent's slots."""
-
-_HELD_OUT = 8
-"""One of this many fillings is held out."""
+_FILLINGS = 24  # of an intent's slots, at most
+_HELD_OUT = 8  # one of this many fillings is held out
 
 _TRIES = 2_000
 _SLIPS = 0.1
@@ -289,19 +273,12 @@ _WITH_ARTICLE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class DemoExample:
-    """A question with its CRP.
-
-    Attributes:
-        question: As a user may type it.
-        crp: Over names; it has an answer in the demo graph.
-        split: A filling of an intent is in one split only.
-        intent: The kind of question, a key of `kbqa.training.demo.read_intents`.
-    """
+    """A question as a user may type it, and its CRP over names."""
 
     question: str
     crp: Crp
-    split: DemoSplit
-    intent: str
+    split: DemoSplit  # a filling of an intent is in one split only
+    intent: str  # a key of `read_intents`
 
 
 class _Filled(NamedTuple):
@@ -319,15 +296,14 @@ class _Filling(NamedTuple):
 
 
 def demo_examples(seed: int, intents: Mapping[str, Intent] | None = None) -> list[DemoExample]:
-    """Write the demo questions; the same seed gives the same list.
+    """Write the demo questions, in the order of the intents; the same seed gives the same list.
+
+    There are about 11,700 for training and 1,400 held out. Half of the yes/no questions are
+    answered yes.
 
     Args:
         seed: Decides what is asked about and in which words, for each intent by itself.
         intents: What to ask, by name; by default all intents.
-
-    Returns:
-        About 11,700 for training and 1,400 held out, in the order of the intents. Half of the
-        yes/no questions are answered yes.
     """
     return list(_all_examples(seed) if intents is None else _examples_of(intents, seed))
 

@@ -6,10 +6,10 @@ The command `kbqa completion`.
 """
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 import platformdirs
@@ -19,7 +19,6 @@ from click.shell_completion import get_completion_class
 from kbqa.engine.answer import (
     Answer,
     Line,
-    ShownAnswer,
     answer_lines,
     last_lines,
     literal_forms,
@@ -166,17 +165,18 @@ def _ask_engine(
     *,
     deadline_s: float | None,
     with_lines: bool,
-) -> ShownAnswer:
+) -> Mapping[str, Any]:
+    """Return the record of an answer, with its `Line`s as ``lines`` if they are wanted."""
     answer = engine.ask(question, topics, deadline_s=deadline_s)
-    lines: list[Line] = []
+    record = answer.to_dict()
     if with_lines:
         graph = engine.resources.graph
-        lines += answer_lines(answer, literal_forms(answer, graph))
-        lines += last_lines(graph.description, answer.seconds)
-    return ShownAnswer(answer.to_dict(), lines)
+        lines = answer_lines(answer, literal_forms(answer, graph))
+        record["lines"] = [*lines, *last_lines(graph.description, answer.seconds)]
+    return record
 
 
-def _answer_all(question: str, ask: Callable[[str], ShownAnswer], as_json: bool) -> bool:
+def _answer_all(question: str, ask: Callable[[str], Mapping[str, Any]], as_json: bool) -> bool:
     """Answer a question, or for ``-`` those of standard input; return whether all succeeded."""
     from kbqa.engine.questions.question_sets import asked_questions
 
@@ -185,18 +185,20 @@ def _answer_all(question: str, ask: Callable[[str], ShownAnswer], as_json: bool)
         return all(succeeded)
     [text] = asked_questions(question)
     with waiting("Answering"):
-        answer = ask(text)
+        record = ask(text)
     if as_json:
-        print_json(answer.record, indent=2)
+        print_json(record, indent=2)
     else:
-        print_lines(answer.lines)
-    return answer.is_answered
+        print_lines(record["lines"])
+    return bool(record["status"] != "none")
 
 
-def _answer_one_of_many(question: str, ask: Callable[[str], ShownAnswer], as_json: bool) -> bool:
+def _answer_one_of_many(
+    question: str, ask: Callable[[str], Mapping[str, Any]], as_json: bool
+) -> bool:
     """Answer a question and print it; report one that fails and return False, to go on."""
     try:
-        answer = ask(question)
+        record = ask(question)
     except (EndpointDown, ServerError):
         raise
     except KbqaError as error:
@@ -205,9 +207,9 @@ def _answer_one_of_many(question: str, ask: Callable[[str], ShownAnswer], as_jso
             print_json({"question": question, "answers": [], "error": str(error)})
         return False
     if as_json:
-        print_json(answer.record)
+        print_json(record)
     else:
-        print_lines([Line(f"# {question}", wraps=False), *answer.lines, Line("")])
+        print_lines([Line(f"# {question}", wraps=False), *record["lines"], Line("")])
     return True
 
 

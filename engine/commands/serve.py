@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from kbqa.engine.answer import MAX_ANSWERS, Line, ShownAnswer, Status, Style, last_lines
+from kbqa.engine.answer import MAX_ANSWERS, Line, Status, Style, last_lines
 from kbqa.engine.cli import CONFIG_FILE, held_signals, is_from_file
 from kbqa.engine.commands.options import (
     ChatChoice,
@@ -303,14 +303,14 @@ class ServedEngine:
         *,
         deadline_s: float | None = None,
         with_lines: bool,
-    ) -> ShownAnswer:
-        """Answer a question.
+    ) -> Mapping[str, Any]:
+        """Answer a question, and return the record of the answer.
 
         Args:
             question: In natural language.
             topics: What it is about, if that is known; each has a mid.
             deadline_s: Seconds that it may take; None for the server's own limit.
-            with_lines: Return the lines too.
+            with_lines: Add ``lines``, each a `Line`.
 
         Raises:
             InputError: The server refuses the question.
@@ -334,14 +334,14 @@ class ServedEngine:
         if response.status != http.HTTPStatus.OK:
             self._refuse(response, record)
         try:
-            sent = record.pop("lines", [])
-            lines = [_line(each) for each in sent]
+            lines = [_line(each) for each in record.pop("lines", [])]
             if with_lines:
-                lines += last_lines(f"the one of {self.url}", record["seconds"])
+                last = last_lines(f"the one of {self.url}", record["seconds"])
+                record["lines"] = [*lines, *last]
             # What the server adds to the record of `kbqa ask`.
             del record["id"], record["trace"]["batch_size"], record["trace"]["cached"]
             if record["status"] in get_args(Status):
-                return ShownAnswer(record, lines)
+                return record
         except (AttributeError, KeyError, TypeError, ValueError):
             pass  # it is another kind of record
         raise self._no_kbqa()

@@ -1,204 +1,152 @@
-"""Who chooses among options: a general language model, the embedder, or chance.
+"""Decisions between options, and who takes them: a general model, the embedder, or chance.
 
-The embedder is free and offline: the baseline that a language model must beat. Chance is seeded and
-draws by content, so it does not depend on the order of questions, on threads, or on a resumed run.
+A `Choice` says what is offered, what a general model is asked, and how its reply is read. A
+`Chooser` takes several that do not depend on each other; it needs no session:
 
-Read a language model's judgement: whether what was found is enough, and then the answer.
+    choose = make_chooser("llm", question, seed, chat=asked.chat)
+    [decided] = choose([choice])
+    best = [choice.options[at] for at in decided.picked.chosen]
 
-What prompts of several methods share.
+A chooser counts nothing: take the decisions from the question's `Budget` first.
 """
 
 import random
-import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, TypeAlias
 
+from kbqa.engine.asked import ChooserName
 from kbqa.engine.chat.cache import CountedChat
-from kbqa.engine.chat.model import Usage
-from kbqa.engine.deciding.reading import (
-    Choice,
-    Picked,
-    clip_unread,
-    field_of,
-    read_names,
-    read_record,
-    read_yes,
-)
+from kbqa.engine.chat.model import DEFAULT_MAX_TOKENS, Message, Usage
+from kbqa.engine.deciding.reading import Picked
 from kbqa.engine.embedding.embedder import Embedder
+from kbqa.sparql.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A decision between options, for any chooser."""
+
+    kind: str  # what is decided, such as ``relations``: names the step in traces and reports
+    hop: int  # from 1
+    at: str  # the node or walk that it is about; draws by chance depend on it
+    options: tuple[str, ...]  # as the prompt names them
+    meanings: tuple[str, ...]  # words for each option, which the embedder compares
+    most: int  # how many may be chosen
+    prompt: tuple[Message, ...]
+    read: Callable[[str], Picked]  # reads the reply to the prompt
+    hidden: int = 0  # options that exist and are not offered
+    max_tokens: int = DEFAULT_MAX_TOKENS
+    temperature: float = 0.0
 
 
 class Decided(NamedTuple):
-    """What a chooser picked, and what that took of a language model."""
+    """What was picked, and what that took of a general model."""
 
     picked: Picked
     usage: Usage | None = None
     is_truncated: bool = False
 
 
-class Choosing(Protocol):
-    """Takes the decisions of one question."""
-
-    def choose_all(self, choices: Sequence[Choice]) -> list[Decided]:
-        """Decide choices that do not depend on each other.
-
-        Raises:
-            ModelError: The model failed.
-        """
+Chooser: TypeAlias = Callable[[Sequence[Choice]], list[Decided]]
+"""Takes decisions that do not depend on each other. Raises a `ModelError` if the model failed."""
 
 
-class ByChat:
-    """Asks a general model; the prompts of independent choices are sent together.
+def make_chooser(
+    name: ChooserName,
+    question: str,
+    seed: int,
+    *,
+    chat: CountedChat | None = None,
+    embedder: Embedder | None = None,
+) -> Chooser:
+    """Return who takes the decisions of one question.
 
-    Args:
-        chat: The question's model.
-        seed: Sent along where the temperature is above 0.
+    The embedder is free and offline: the baseline that a general model must beat. A stand-in for
+    the general model counts its prompts and lets chance decide, for an estimate of a run.
+
+    Raises:
+        InputError: A general model is to decide, and there is none.
     """
+    by_chance = partial(choose_by_chance, question=question, seed=seed)
+    if name == "random":
+        return by_chance
+    if name == "embedder":
+        assert embedder is not None
+        return partial(choose_by_embedder, question=question, embedder=embedder)
+    if chat is None:
+        raise InputError("a general model is to decide: add --llm URL or --llm-model NAME")
+    by_chat = partial(choose_by_chat, chat=chat, seed=seed)
+    if not chat.is_stand_in:
+        return by_chat
 
-    def __init__(self, chat: CountedChat, seed: int) -> None:
-        self.chat, self._seed = chat, seed
-
-    def choose_all(self, choices: Sequence[Choice]) -> list[Decided]:
-        """Ask for each choice, all with the limits of the first, and read the replies."""
-        if not choices:
-            return []
-        temperature = choices[0].temperature
-        replies = self.chat.complete_all(
-            [choice.prompt for choice in choices],
-            max_tokens=choices[0].max_tokens,
-            temperature=temperature,
-            seed=self.seed(temperature),
-        )
-        return [
-            Decided(choice.read(reply.text), reply.usage, reply.is_truncated)
-            for choice, reply in zip(choices, replies, strict=True)
-        ]
-
-    def seed(self, temperature: float) -> int | None:
-        """Return the seed to send; none at temperature 0, where nothing is drawn."""
-        return self._seed if temperature > 0 else None
-
-
-class ByEmbedder:
-    """Takes the options that are most similar to the question; equal ones in their order."""
-
-    def __init__(self, question: str, embedder: Embedder) -> None:
-        self._question, self._embedder = question, embedder
-
-    def choose_all(self, choices: Sequence[Choice]) -> list[Decided]:
-        """Take the most similar of each; scores are cosines, from 0."""
-        decided = []
-        for choice in choices:
-            cosines = self._embedder.similarity(self._question, choice.meanings)
-            order = sorted(range(len(cosines)), key=lambda at: (-round(cosines[at], 6), at))
-            best = tuple(order[: choice.most])
-            decided.append(Decided(Picked(best, tuple(max(cosines[at], 0.0) for at in best))))
-        return decided
-
-
-class ByChance:
-    """Draws uniformly; each draw depends on the seed, the question and the choice alone."""
-
-    def __init__(self, question: str, seed: int) -> None:
-        self._question, self._seed = question, seed
-
-    def choose_all(self, choices: Sequence[Choice]) -> list[Decided]:
-        """Draw `most` of each; all scores are equal."""
-        decided = []
-        for choice in choices:
-            about = (self._question, choice.kind, str(choice.hop), choice.at)
-            drawn = draw(len(choice.options), choice.most, self._seed, *about)
-            decided.append(Decided(Picked(drawn, (1.0 / max(len(drawn), 1),) * len(drawn))))
-        return decided
-
-
-class ByRehearsal(ByChat):
-    """Counts the prompts of a stand-in and lets chance decide, for an estimate of what a run takes.
-
-    Args:
-        chat: The question's stand-in.
-        question: Its words.
-        seed: Of the draws.
-    """
-
-    def __init__(self, chat: CountedChat, question: str, seed: int) -> None:
-        super().__init__(chat, seed)
-        self._chance = ByChance(question, seed)
-
-    def choose_all(self, choices: Sequence[Choice]) -> list[Decided]:
-        """Draw `most` of each; what a language model would be asked is counted."""
-        drawn, asked = self._chance.choose_all(choices), super().choose_all(choices)
+    def rehearse(choices: Sequence[Choice]) -> list[Decided]:
+        drawn, asked = by_chance(choices), by_chat(choices)
         return [Decided(d.picked, a.usage) for d, a in zip(drawn, asked, strict=True)]
+
+    return rehearse
+
+
+def choose_by_chat(choices: Sequence[Choice], chat: CountedChat, seed: int) -> list[Decided]:
+    """Send the prompts together, all with the limits of the first, and read the replies."""
+    if not choices:
+        return []
+    temperature = choices[0].temperature
+    replies = chat.complete_all(
+        [choice.prompt for choice in choices],
+        max_tokens=choices[0].max_tokens,
+        temperature=temperature,
+        seed=sent_seed(seed, temperature),
+    )
+    return [
+        Decided(choice.read(reply.text), reply.usage, reply.is_truncated)
+        for choice, reply in zip(choices, replies, strict=True)
+    ]
+
+
+def sent_seed(seed: int, temperature: float) -> int | None:
+    """Return the seed that a model is sent: none at temperature 0, where nothing is drawn."""
+    return seed if temperature > 0 else None
+
+
+def choose_by_embedder(
+    choices: Sequence[Choice], question: str, embedder: Embedder
+) -> list[Decided]:
+    """Take the options most similar to the question; scores are their cosines, from 0."""
+    decided = []
+    for choice in choices:
+        cosines = embedder.similarity(question, choice.meanings)
+        best = most_similar_first(cosines)[: choice.most]
+        decided.append(Decided(Picked(tuple(best), tuple(max(cosines[at], 0.0) for at in best))))
+    return decided
+
+
+def most_similar_first(cosines: Sequence[float]) -> list[int]:
+    """Sort indexes by their cosines, equal ones by their order."""
+    # The last digits of a cosine depend on the batch.
+    return sorted(range(len(cosines)), key=lambda at: (-round(cosines[at], 6), at))
+
+
+def choose_by_chance(choices: Sequence[Choice], question: str, seed: int) -> list[Decided]:
+    """Draw uniformly, all with equal scores."""
+    decided = []
+    for choice in choices:
+        about = (question, choice.kind, str(choice.hop), choice.at)
+        drawn = draw(len(choice.options), choice.most, seed, *about)
+        decided.append(Decided(Picked(drawn, (1.0 / max(len(drawn), 1),) * len(drawn))))
+    return decided
 
 
 def draw(size: int, most: int, seed: int, *about: str) -> tuple[int, ...]:
     """Draw at most `most` of `size` indexes by chance, in an order of chance.
 
-    Args:
-        size: How many there are.
-        most: How many to draw.
-        seed: Of the run.
-        about: What the draw is for; equal arguments give equal draws.
+    The seed and what the draw is `about` alone decide, so a resumed run draws the same.
     """
     content = "|".join((str(seed), *about))
     chance = random.Random(sha256(content.encode(errors="replace")).digest())
     return tuple(chance.sample(range(size), min(most, size)))
-
-
-_YES = re.compile(r"^\W*(?:yes|true)\b[\s}\])*_\"'.,:;!-]*", re.IGNORECASE)
-_NO = re.compile(r"\W*(?:no|false|not)\b", re.IGNORECASE)
-_BRACED = re.compile(r"\{([^{}\n]{1,300})\}")
-
-
-class Verdict(NamedTuple):
-    """Whether it is enough, the names of the answers, and what could not be understood."""
-
-    is_enough: bool
-    names: tuple[str, ...] = ()
-    unread: tuple[str, ...] = ()
-
-
-def read_verdict(reply: str, known: Sequence[str]) -> Verdict:
-    r"""Read a judgement in words, with braces, or as a record.
-
-    A record has the fields Sufficient and Answer, by themselves or in a field A.
-
-    >>> read_verdict("Yes\nParis\nNice", ["Paris"])
-    Verdict(is_enough=True, names=('Paris', 'Nice'), unread=())
-    >>> read_verdict("{Yes}. It is {Paris}, the capital.", ["Paris"])
-    Verdict(is_enough=True, names=('Paris',), unread=())
-    >>> read_verdict('{"A": {"Sufficient": "No", "Answer": null}, "R": "too little"}', [])
-    Verdict(is_enough=False, names=(), unread=())
-
-    Args:
-        reply: What the model wrote.
-        known: Names that the prompt showed.
-    """
-    record = read_record(reply)
-    nested = field_of(record, "a")
-    if isinstance(nested, dict):
-        record = {str(key): value for key, value in nested.items()}
-    judged = field_of(record, "sufficient", "enough", "answerable")
-    if judged is not None:
-        answer = field_of(record, "answer", "answers", "response")
-        is_enough, text = read_yes(judged), _lines_of(answer)
-        is_clear = is_enough or judged is False or _NO.match(str(judged)) is not None
-    else:
-        is_enough, text = read_yes(reply), _YES.sub("", reply)
-        text = "\n".join(_BRACED.findall(text)) or text
-        is_clear = is_enough or _NO.match(reply) is not None
-    if not is_enough:
-        return Verdict(False, unread=() if is_clear else clip_unread([reply.strip() or "(empty)"]))
-    names, unread = read_names(text, known)
-    if not (names or unread):
-        unread = clip_unread([text.strip() or "(no answer)"])
-    return Verdict(True, tuple(names), unread)
-
-
-def _lines_of(answer: object) -> str:
-    if isinstance(answer, list | tuple | set):
-        return "\n".join(map(str, answer))
-    return "" if answer is None else str(answer)
 
 
 def numbered(options: Sequence[str]) -> str:
@@ -208,3 +156,8 @@ def numbered(options: Sequence[str]) -> str:
     ('1. Paris\n2. Nice', '(none)')
     """
     return "\n".join(f"{at}. {option}" for at, option in enumerate(options, 1)) or "(none)"
+
+
+def written_prompt(template: str, **fields: object) -> tuple[Message, ...]:
+    """Fill in a template, as a conversation of one message."""
+    return (Message("user", template.format(**fields)),)

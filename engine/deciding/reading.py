@@ -1,125 +1,31 @@
 """Read the replies of general models. A reader never fails, and never takes what was not offered.
 
 Replies are taken as text: nothing in them is evaluated.
-
-A decision between options, and what was decided.
 """
 
 import ast
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
-from kbqa.engine.chat.model import DEFAULT_MAX_TOKENS, Message, Usage
 from kbqa.kb.names.keys import normalise
 
 
 @dataclass(frozen=True, slots=True)
 class Picked:
-    """What was chosen among some options.
+    """What was chosen among some options."""
 
-    Attributes:
-        chosen: Indexes of the options, in order, each once.
-        scores: Of the chosen ones, if the decision scores them; else empty.
-        unread: Parts of a reply that could not be understood, or name nothing that was offered.
-        stops: The reply says that nothing should follow, as STOP or an empty list do.
-    """
+    chosen: tuple[int, ...]  # indexes of the options, in order, each once
+    scores: tuple[float, ...] = ()  # of the chosen ones, if the decision scores them
+    unread: tuple[str, ...] = ()  # what could not be understood, or names nothing that was offered
+    stops: bool = False  # the reply says that nothing should follow, as STOP or an empty list do
 
-    chosen: tuple[int, ...]
-    scores: tuple[float, ...] = ()
-    unread: tuple[str, ...] = ()
-    stops: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """A decision between options, for any chooser.
-
-    Attributes:
-        kind: What is decided, such as ``relations``; names the step in traces and reports.
-        hop: Which hop of the walk it belongs to, from 1.
-        at: The node or walk that it is about; draws by chance depend on it.
-        options: As the prompt names them.
-        meanings: Words for each option, which the embedder compares with the question.
-        most: How many may be chosen.
-        prompt: What a language model is asked.
-        read: Reads its reply.
-        hidden: Options that exist and are not offered.
-        max_tokens: Most tokens of the reply.
-        temperature: Of the reply.
-    """
-
-    kind: str
-    hop: int
-    at: str
-    options: tuple[str, ...]
-    meanings: tuple[str, ...]
-    most: int
-    prompt: tuple[Message, ...]
-    read: Callable[[str], Picked]
-    hidden: int = 0
-    max_tokens: int = DEFAULT_MAX_TOKENS
-    temperature: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One step of a method in a trace: what it was offered, and what came of it.
-
-    Attributes:
-        kind: What was done, such as ``relations`` or ``answer``.
-        hop: Which hop it belongs to; 0 before the first.
-        at: The node or walk that it is about.
-        offered: The options.
-        hidden: Options that exist and were not offered.
-        chosen: The options that were chosen, in order.
-        scores: Of the chosen ones, if the step scores.
-        said: What a language model wrote, if its words are used later: a plan, a memory, answers.
-        unread: What could not be understood of a reply.
-        clipped: Walks that were dropped after the step, because there were too many. A relation
-            that was therefore not followed at all counts as one.
-        is_truncated: The reply was cut off at its most tokens.
-        is_decision: It counts as a call; false if there was nothing to decide.
-        usage: Of the language model; None if another chooser decided.
-    """
-
-    kind: str
-    hop: int = 0
-    at: str = ""
-    offered: tuple[str, ...] = ()
-    hidden: int = 0
-    chosen: tuple[str, ...] = ()
-    scores: tuple[float, ...] = ()
-    said: str | None = None
-    unread: tuple[str, ...] = ()
-    clipped: int = 0
-    is_truncated: bool = False
-    is_decision: bool = True
-    usage: Usage | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON record without the fields that are empty."""
-        fields: dict[str, Any] = {
-            "kind": self.kind,
-            "hop": self.hop,
-            "at": self.at,
-            "offered": list(self.offered),
-            "hidden": self.hidden,
-            "chosen": list(self.chosen),
-            "scores": [round(score, 4) for score in self.scores],
-            "said": self.said,
-            "unread": list(self.unread),
-            "clipped": self.clipped,
-            "is_truncated": self.is_truncated,
-            "no_decision": not self.is_decision,
-        }
-        kept = {name: value for name, value in fields.items() if value or name == "hop"}
-        if self.usage is not None:
-            kept["input_tokens"] = self.usage.input_tokens
-            kept["output_tokens"] = self.usage.output_tokens
-        return kept
+    @property
+    def scored(self) -> Iterator[tuple[int, float]]:
+        """The chosen indexes with their scores: 1 each if the decision scores nothing."""
+        return zip(self.chosen, self.scores or (1.0,) * len(self.chosen), strict=True)
 
 
 MAX_UNREAD = 5
@@ -153,6 +59,9 @@ _NO_ANSWER = frozenset(
         "unknown",
     }
 )
+_YES = re.compile(r"^\W*(?:yes|true)\b[\s}\])*_\"'.,:;!-]*", re.IGNORECASE)
+_NO = re.compile(r"\W*(?:no|false|not)\b", re.IGNORECASE)
+_BRACED = re.compile(r"\{([^{}\n]{1,300})\}")
 _NAME_WORDS, _NAME_LETTERS = 12, 300
 """What a name that no prompt showed may have, at most."""
 
@@ -163,16 +72,12 @@ def read_choice(reply: str, options: Sequence[str], most: int, *, is_loose: bool
     STOP, alone on a line, ends the list, and so does an empty list. The arrow of an option may be
     left out; it is then the first option of that name.
 
+    If `is_loose`, a name also counts if it contains an option or the option contains it; the
+    longest such option is taken. For relations, which models shorten; names of entities that
+    contain each other are different entities.
+
     >>> read_choice("1. people.person.parents\nnonsense\nSTOP", ["people.person.parents"], 3)
     Picked(chosen=(0,), scores=(), unread=('nonsense',), stops=True)
-
-    Args:
-        reply: What the model wrote.
-        options: What it was offered.
-        most: How many count.
-        is_loose: A name also counts if it contains an option or the option contains it; the longest
-            such option is taken. For relations, which models shorten; names of entities that
-            contain each other are different entities.
     """
     listed = read_list(reply)
     lines = listed if listed is not None else plain_lines(reply)
@@ -194,17 +99,14 @@ def read_choice(reply: str, options: Sequence[str], most: int, *, is_loose: bool
 
 
 def read_scores(reply: str, options: Sequence[str], most: int, *, is_loose: bool = False) -> Picked:
-    r"""Read options with their scores: a dictionary, or a line each that ends in a number.
+    r"""Read options with their scores, best first: a dictionary, or lines that end in a number.
+
+    Scores are clipped to [0, 1].
 
     >>> read_scores('{"a.b": 0.7, "c.d": 2}', ["a.b", "c.d"], 3)
     Picked(chosen=(1, 0), scores=(1.0, 0.7), unread=(), stops=False)
-    >>> read_scores("1. a.b (Score: 0.4)\nc.d: high", ["a.b", "c.d"], 3)
-    Picked(chosen=(0,), scores=(0.4,), unread=('c.d: high',), stops=False)
     >>> read_scores("1: 0.2\n2: 0.8", ["a.b", "c.d"], 3)
     Picked(chosen=(1, 0), scores=(0.8, 0.2), unread=(), stops=False)
-
-    Returns:
-        The options with the highest scores, best first; scores are clipped to [0, 1].
     """
     found: dict[int, float] = {}
     unread: list[str] = []
@@ -220,22 +122,62 @@ def read_scores(reply: str, options: Sequence[str], most: int, *, is_loose: bool
     return Picked(tuple(order), tuple(found[at] for at in order), clip_unread(unread))
 
 
-def read_list(reply: str) -> list[str] | None:
-    """Read the first list in brackets, of JSON or Python; None if there is none.
+class Verdict(NamedTuple):
+    """Whether it is enough, the names of the answers, and what could not be understood."""
 
-    >>> read_list("My choice: ['a.b', 'c.d']"), read_list("a.b")
-    (['a.b', 'c.d'], None)
+    is_enough: bool
+    names: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+
+
+def read_verdict(reply: str, known: Sequence[str]) -> Verdict:
+    r"""Read a judgement in words, with braces, or as a record.
+
+    A record has the fields Sufficient and Answer, by themselves or in a field A. Known are the
+    names that the prompt showed.
+
+    >>> read_verdict("Yes\nParis\nNice", ["Paris"])
+    Verdict(is_enough=True, names=('Paris', 'Nice'), unread=())
+    >>> read_verdict("{Yes}. It is {Paris}, the capital.", ["Paris"])
+    Verdict(is_enough=True, names=('Paris',), unread=())
+    >>> read_verdict('{"A": {"Sufficient": "No", "Answer": null}, "R": "too little"}', [])
+    Verdict(is_enough=False, names=(), unread=())
     """
+    record = read_record(reply)
+    nested = field_of(record, "a")
+    if isinstance(nested, dict):
+        record = {str(key): value for key, value in nested.items()}
+    judged = field_of(record, "sufficient", "enough", "answerable")
+    if judged is not None:
+        answer = field_of(record, "answer", "answers", "response")
+        is_enough, text = read_yes(judged), _lines_of(answer)
+        is_clear = is_enough or judged is False or _NO.match(str(judged)) is not None
+    else:
+        is_enough, text = read_yes(reply), _YES.sub("", reply)
+        text = "\n".join(_BRACED.findall(text)) or text
+        is_clear = is_enough or _NO.match(reply) is not None
+    if not is_enough:
+        return Verdict(False, unread=() if is_clear else clip_unread([reply.strip() or "(empty)"]))
+    names, unread = read_names(text, known)
+    if not (names or unread):
+        unread = clip_unread([text.strip() or "(no answer)"])
+    return Verdict(True, tuple(names), unread)
+
+
+def _lines_of(answer: object) -> str:
+    if isinstance(answer, list | tuple | set):
+        return "\n".join(map(str, answer))
+    return "" if answer is None else str(answer)
+
+
+def read_list(reply: str) -> list[str] | None:
+    """Read the first list in brackets, of JSON or Python; None if there is none."""
     value = _first_value(reply, "[", "]", list)
     return None if value is None else [str(each) for each in value]
 
 
 def read_record(reply: str) -> dict[str, Any] | None:
-    """Read the first record in braces, of JSON or Python; None if there is none.
-
-    >>> read_record('Sure: {"Sufficient": "Yes", "Answer": ["Paris"]}')
-    {'Sufficient': 'Yes', 'Answer': ['Paris']}
-    """
+    """Read the first record in braces, of JSON or Python; None if there is none."""
     value = _first_value(reply, "{", "}", dict)
     return None if value is None else {str(key): each for key, each in value.items()}
 
@@ -249,11 +191,7 @@ def field_of(record: Mapping[str, Any] | None, *names: str) -> Any:
 
 
 def read_yes(value: object) -> bool:
-    """Return whether a reply, or a field of it, begins with yes or true.
-
-    >>> read_yes("{Yes}. The answer is Paris."), read_yes(True), read_yes("Not sure")
-    (True, True, False)
-    """
+    """Return whether a reply, or a field of it, begins with yes or true."""
     if isinstance(value, bool):
         return value
     return re.match(r"\W*(?:yes|true)\b", str(value), re.IGNORECASE) is not None
@@ -262,15 +200,11 @@ def read_yes(value: object) -> bool:
 def read_names(reply: str, known: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
     r"""Read answers: names one a line, or in a list, or with commas between them.
 
-    Names that are known are found first, so a comma inside one does not break it; what is left is
-    taken as it stands. A sentence counts only for the known names in it.
+    Names that the prompt showed are found first, so a comma inside one does not break it; what is
+    left is taken as it stands. A sentence counts only for the known names in it.
 
     >>> read_names("Washington, D.C., Paris\n- Rome", ["Washington, D.C."])
     (['Washington, D.C.', 'Paris', 'Rome'], ())
-
-    Args:
-        reply: What the model wrote, or a list's texts with line breaks between them.
-        known: Names that the prompt showed.
 
     Returns:
         The names, each once, and what could not be understood.
@@ -298,29 +232,17 @@ def read_names(reply: str, known: Sequence[str]) -> tuple[list[str], tuple[str, 
 
 
 def is_no_answer(text: str) -> bool:
-    """Return whether a text says that there is no answer, or says nothing.
-
-    >>> is_no_answer("None."), is_no_answer("not available"), is_no_answer("Nairobi")
-    (True, True, False)
-    """
+    """Return whether a text says that there is no answer, or says nothing."""
     return normalise(text) in _NO_ANSWER
 
 
 def names_within(text: str, known: Sequence[str]) -> list[str]:
-    """Find known names among the words of a sentence, in their order there.
-
-    >>> names_within("It is Nairobi, in Kenya.", ["Kenya", "Nairobi", "Eve"])
-    ['Nairobi', 'Kenya']
-    """
+    """Find known names among the words of a sentence, in their order there."""
     return _within(text, {normalise(name): name for name in reversed(known)})
 
 
 def plain_lines(reply: str) -> list[str]:
-    r"""Split a reply into lines without bullets, numbers of a list and code fences.
-
-    >>> plain_lines("```\n1. Paris\n- **Rome**\n```")
-    ['Paris', 'Rome']
-    """
+    """Split a reply into lines without bullets, numbers of a list and code fences."""
     lines = []
     for line in reply.splitlines():
         match = _BULLET.match(line)
@@ -441,7 +363,7 @@ def _known_pieces(text: str, known: Mapping[str, str], longest: int) -> list[tup
 
 
 def _within(text: str, known: Mapping[str, str]) -> list[str]:
-    """Find known names among the words of a sentence, longer ones first, without overlaps."""
+    """Find names by their keys among the words of a sentence, longer ones first."""
     words = f" {normalise(text)} "
     found = []
     for key in sorted(filter(None, known), key=lambda key: (-len(key), key)):

@@ -1,52 +1,513 @@
-"""What a walking method works with while it answers one question.
+"""What a walking method works with: `Walkers` for all questions, and a `Session` for each.
 
-`Walkers` is what all questions share; `Walkers.begin` opens a `Session` for one. A session takes
-each decision through the chooser, counts it against the question's budget, and records it.
-
-What a walking method did for a question: every step, and the walks it came to.
-
-From names that a language model gave, or from walks alone, to answers with their origin.
-
-A method whose decisions are taken in sessions: its name, its settings, and how it answers.
+A session takes each decision through the chooser, counts it against the question's budget, and
+records it as a `Step`. At the end it turns what was found into an answer: from the names that a
+general model gave, or from the ends of the walks.
 """
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
-from kbqa.engine.answer import Answer, AnswerEntity, EvidenceTriple, WhyNot, term_text
+from kbqa.engine.answer import Answer, AnswerEntity, EvidenceTriple, WhyNot
 from kbqa.engine.asked import Asked, ChooserName
-from kbqa.engine.chat.model import DEFAULT_MAX_TOKENS, Message
-from kbqa.engine.deciding.choosing import ByChance, ByChat, ByEmbedder, ByRehearsal, Choosing, draw
-from kbqa.engine.deciding.reading import Choice, Picked, Step
-from kbqa.engine.embedding.embedder import Embedder, relation_words
-from kbqa.engine.graph_walk import Neighbourhood, Walk, drawn_walk, triples_of
+from kbqa.engine.chat.model import DEFAULT_MAX_TOKENS, Message, Usage
+from kbqa.engine.deciding.choosing import (
+    Choice,
+    Chooser,
+    Decided,
+    choose_by_chance,
+    draw,
+    make_chooser,
+    most_similar_first,
+    sent_seed,
+)
+from kbqa.engine.deciding.reading import Picked, read_names
+from kbqa.engine.embedding.embedder import Embedder
+from kbqa.engine.graph_walk import (
+    Neighbourhood,
+    Walk,
+    drawn_hop,
+    drawn_triple,
+    drawn_walk,
+    triples_of,
+)
 from kbqa.engine.linking.linker import explain_unlinked, starting_topics
 from kbqa.engine.writing.generate import Candidate, Progress
 from kbqa.kb.graph import Graph
 from kbqa.kb.names.keys import normalise
 from kbqa.kb.names.search import Names
 from kbqa.kb.schema import GraphSchema
-from kbqa.sparql.errors import InputError
-from kbqa.sparql.terms import LiteralTerm, Term
+from kbqa.sparql.crp import Hop
+from kbqa.sparql.english import relation_words
+from kbqa.sparql.terms import LiteralTerm, Term, term_text
+
+SEED = 42
 
 PROVEN_ANSWERS = 10
 """The first answers, for which evidence is kept, as the router does."""
 
-
 HOP_COST = 0.1
 """Of a cosine, for each hop that does not end at mediators: the embedder cannot tell when to stop.
 On held-out training questions (60 of webqsp.train, 47 of cwq.dev, gold entities) the F1 of `pog` is
-0.50 and 0.33, with 0.05 it is 0.40 and 0.30, with 0.15 0.53 and 0.28; of `bpc` 0.39 and 0.24, 0.34
-and 0.16, 0.41 and 0.21. For `trace` (70 and 70) it is 0.65 and 0.30, and without a cost 0.27 and
-0.19."""
+0.50 and 0.33 (with 0.05: 0.40 and 0.30, with 0.15: 0.53 and 0.28), of `bpc` 0.39 and 0.24 (0.34 and
+0.16, 0.41 and 0.21); of `trace` (70 and 70) 0.65 and 0.30, and without a cost 0.27 and 0.19."""
+
+CALLS_SPENT = WhyNot(
+    "calls", "the calls were spent before an answer was found. Raise --call-budget"
+)
+"""Why a question that took all its calls has no answer, by any method."""
+
+Stop = Literal["enough", "stopped", "depth", "nothing", "iterations", "budget", "direct"]
+"""Why a method stopped walking; `_STOPS` says it in words."""
+
+_STOPS: Mapping[Stop, str] = {
+    "enough": "walking ended because what was found seemed enough",
+    "stopped": "walking ended because every walk was ended",
+    "depth": "walking ended because the deepest hop was reached",
+    "nothing": "walking ended because the graph led no further",
+    "iterations": "walking ended because as many paths were followed as may be",
+    "budget": "walking ended because the calls were spent",
+    "direct": "the language model was asked without the graph",
+}
+
+_DRAWN = 8  # walks in a description
 
 
-class Said(NamedTuple):
-    """Answers as a language model named them, each once."""
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of a method in a trace: what it was offered, and the result.
 
-    names: tuple[str, ...]
+    `clipped` counts walks that were dropped after the step, because there were too many. A relation
+    that was therefore not followed at all counts as one.
+    """
+
+    kind: str  # what was done, such as ``relations`` or ``answer``
+    hop: int = 0  # 0 before the first
+    at: str = ""  # the node or walk that it is about
+    offered: tuple[str, ...] = ()
+    hidden: int = 0  # options that exist and were not offered
+    chosen: tuple[str, ...] = ()
+    scores: tuple[float, ...] = ()  # of the chosen options
+    said: str | None = None  # a language model's words that are used later: a plan, answers
+    unread: tuple[str, ...] = ()  # what could not be understood of a reply
+    clipped: int = 0
+    is_truncated: bool = False
+    is_decision: bool = True  # it counts as a call; false if there was nothing to decide
+    usage: Usage | None = None  # None if another chooser decided
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON record without the fields that are empty."""
+        fields: dict[str, Any] = {
+            "kind": self.kind,
+            "hop": self.hop,
+            "at": self.at,
+            "offered": list(self.offered),
+            "hidden": self.hidden,
+            "chosen": list(self.chosen),
+            "scores": [round(score, 4) for score in self.scores],
+            "said": self.said,
+            "unread": list(self.unread),
+            "clipped": self.clipped,
+            "is_truncated": self.is_truncated,
+            "no_decision": not self.is_decision,
+        }
+        kept = {name: value for name, value in fields.items() if value or name == "hop"}
+        if self.usage is not None:
+            kept["input_tokens"] = self.usage.input_tokens
+            kept["output_tokens"] = self.usage.output_tokens
+        return kept
+
+
+@dataclass(frozen=True, slots=True)
+class WalkTrace:
+    """How a walking method found its answers."""
+
+    steps: tuple[Step, ...]
+    walks: tuple[Walk, ...] = ()
+    stop: Stop = "nothing"
+    queries: int = 0  # lookups in the graph
+    drawn: tuple[str, ...] = ()  # the walks, for people
+    details: Mapping[str, Any] = field(default_factory=dict)  # what only one method records
+    dead_ends: tuple[Walk, ...] = ()  # other walks, from which no answer was taken
+    names: Mapping[str, str] = field(default_factory=dict)  # of the entities on all walks, by id
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON record."""
+        return {
+            "steps": [step.to_dict() for step in self.steps],
+            "walks": [walk.to_dict() for walk in self.walks],
+            "dead_ends": [walk.to_dict() for walk in self.dead_ends],
+            "names": dict(sorted(self.names.items())),
+            "stop": self.stop,
+            "queries": self.queries,
+            "decisions": sum(1 for step in self.steps if step.is_decision),
+            "unread": sum(1 for step in self.steps if step.unread),
+            **self.details,
+        }
+
+    def describe(self) -> list[str]:
+        """Return the walks in words, and why walking ended."""
+        lines = ["Walks:", *(f"  {walk}" for walk in self.drawn[:_DRAWN])] if self.drawn else []
+        if len(self.drawn) > _DRAWN:
+            lines.append(f"  … and {len(self.drawn) - _DRAWN} more")
+        steps = sum(1 for step in self.steps if step.is_decision)
+        decisions = f"{steps} decision{'' if steps == 1 else 's'}"
+        lines.append(f"{decisions}; {_STOPS[self.stop]}.")
+        unread = [step for step in self.steps if step.unread]
+        if unread:
+            parts = "; ".join(dict.fromkeys(part for step in unread for part in step.unread))
+            lines.append(f"Not understood in {len(unread)} replies: {parts[:300]}")
+        return lines
+
+
+class Walkers:
+    """What all questions of a walking method share. Any number of threads may use one.
+
+    The seed is for draws by chance, and sent to models whose temperature is above 0.
+
+    Raises:
+        ModelError: The embedder is missing or broken.
+        StoreError: The store's schema is missing or broken.
+    """
+
+    def __init__(
+        self, graph: Graph, names: Names, chooser: ChooserName, timeout_s: float, seed: int = SEED
+    ) -> None:
+        self.graph, self.names, self.chooser = graph, names, chooser
+        self.timeout_s, self.seed = timeout_s, seed
+        self.schema = GraphSchema(graph)
+        self.embedder = Embedder.load() if chooser == "embedder" else None
+        self._lock = threading.Lock()
+        self._loaded = self.embedder
+
+    def settings(self) -> Mapping[str, object]:
+        """Return what decides, for manifests."""
+        by_embedder = {} if self.embedder is None else {"hop_cost": HOP_COST}
+        embedder = None if self.embedder is None else self.embedder.name
+        return {"chooser": self.chooser, "embedder": embedder, "seed": self.seed, **by_embedder}
+
+    def load_embedder(self) -> Embedder:
+        """Return the embedder, also where it is not the chooser; it is loaded when first needed."""
+        with self._lock:
+            if self._loaded is None:
+                self._loaded = Embedder.load()
+            return self._loaded
+
+
+class Session:
+    """One question as a walking method answers it, in one thread.
+
+    It starts from `topics`, each with its mid and name. Queries of its `graph` end at the
+    question's deadline. `steps` holds what was decided so far.
+
+    Raises:
+        InputError: A general model is to decide, and there is none.
+    """
+
+    def __init__(self, walkers: Walkers, asked: Asked) -> None:
+        self._walkers, self.asked = walkers, asked
+        self.topics = starting_topics(asked.given, asked.linked)
+        self.steps: list[Step] = []
+        self.graph = asked.bounded(walkers.graph)
+        self.neighbourhood = Neighbourhood(
+            self.graph, walkers.schema, lambda: asked.clock.stage("explore")
+        )
+        self._chooser = make_chooser(
+            walkers.chooser,
+            self.question,
+            walkers.seed,
+            chat=asked.chat,
+            embedder=walkers.embedder,
+        )
+
+    @property
+    def question(self) -> str:
+        """The question's words, with single blanks."""
+        return " ".join(self.asked.question.split())
+
+    @property
+    def has_language_model(self) -> bool:
+        """Whether a language model decides; others neither plan, remember nor judge."""
+        return self._walkers.chooser == "llm"
+
+    @property
+    def is_random(self) -> bool:
+        """Whether chance decides."""
+        return self._walkers.chooser == "random"
+
+    def choose(self, choice: Choice) -> Picked | None:
+        """Decide; None if no call is left."""
+        decided = self.choose_all([choice])
+        return decided[0] if decided else None
+
+    def choose_all(self, choices: Sequence[Choice], *, is_random: bool = False) -> list[Picked]:
+        """Decide choices that do not depend on each other; fewer of them if the calls are spent.
+
+        Choices without options are no decisions: they cost nothing. If `is_random`, chance decides
+        instead of the chooser, as controls need it.
+        """
+        real = [choice for choice in choices if choice.options]
+        taken = self.asked.budget.take(len(real))
+        decided = iter(self._decide(real[:taken], self._by_chance if is_random else self._chooser))
+        picked: list[Picked] = []
+        for choice in choices:
+            if not choice.options:
+                picked.append(Picked(()))
+                continue
+            outcome = next(decided, None)
+            if outcome is None:
+                break
+            picked.append(outcome)
+        return picked
+
+    def _by_chance(self, choices: Sequence[Choice]) -> list[Decided]:
+        return choose_by_chance(choices, self.question, self._walkers.seed)
+
+    def _decide(self, choices: Sequence[Choice], chooser: Chooser) -> list[Picked]:
+        """Have choices decided together, and record a step for each."""
+        if not choices:
+            return []
+        with self.asked.clock.stage(choices[0].kind):
+            decided = chooser(choices)
+        for choice, (picked, usage, is_truncated) in zip(choices, decided, strict=True):
+            self.steps.append(
+                Step(
+                    choice.kind,
+                    choice.hop,
+                    choice.at,
+                    choice.options,
+                    choice.hidden,
+                    tuple(choice.options[at] for at in picked.chosen),
+                    picked.scores,
+                    unread=picked.unread,
+                    is_truncated=is_truncated,
+                    usage=usage,
+                )
+            )
+        return [each.picked for each in decided]
+
+    def ask(
+        self,
+        kind: str,
+        prompt: Sequence[Message],
+        *,
+        hop: int = 0,
+        at: str = "",
+        max_tokens: int = DEFAULT_MAX_TOKENS,
+        temperature: float = 0.0,
+        is_last: bool = False,
+    ) -> str | None:
+        """Ask the language model for words: a plan, a memory, a judgement, the answer.
+
+        `kind`, `hop` and `at` are for the step. If `is_last`, the reply is the question's answer,
+        for which the last call is kept.
+
+        Returns:
+            The reply; None if no language model decides here, or no call is left.
+        """
+        chat, budget = self.asked.chat, self.asked.budget
+        if not self.has_language_model or chat is None:
+            return None
+        if not (budget.take_last() if is_last else budget.take(1)):
+            return None
+        with self.asked.clock.stage(kind):
+            reply = chat.complete(
+                prompt,
+                max_tokens=max_tokens,
+                temperature=temperature,
+                seed=sent_seed(self._walkers.seed, temperature),
+            )
+        self.steps.append(
+            Step(
+                kind,
+                hop,
+                at,
+                said=reply.text,
+                is_truncated=reply.is_truncated,
+                usage=reply.usage,
+            )
+        )
+        return reply.text
+
+    def ask_names(
+        self,
+        prompt: Sequence[Message],
+        known: Sequence[str],
+        *,
+        max_tokens: int,
+        temperature: float = 0.0,
+    ) -> tuple[str, ...] | None:
+        """Ask for the answers, as `ask` does; `known` are the names that the prompt shows."""
+        reply = self.ask(
+            "answer", prompt, max_tokens=max_tokens, temperature=temperature, is_last=True
+        )
+        if reply is None:
+            return None
+        names, unread = read_names(reply, known)
+        self.not_understood(unread)
+        return tuple(names)
+
+    def draw(self, options: Sequence[Term], most: int, *about: str) -> list[Term]:
+        """Draw some nodes by chance; what the draw is `about` decides it."""
+        drawn = draw(len(options), most, self._walkers.seed, self.question, *about)
+        return [options[at] for at in drawn]
+
+    def similar_first(self, texts: Sequence[str]) -> list[int]:
+        """Sort the indexes of texts by how similar these are to the question."""
+        cosines = self._walkers.load_embedder().similarity(self.question, texts)
+        return most_similar_first(cosines)
+
+    def most_similar(self, texts: Sequence[str], most: int) -> list[int]:
+        """Find the texts that are most similar to the question; their indexes keep their order."""
+        if len(texts) <= most:
+            return list(range(len(texts)))
+        return sorted(self.similar_first(texts)[:most])
+
+    def not_understood(self, unread: Sequence[str]) -> None:
+        """Note what could not be understood of the last reply."""
+        if unread:
+            self.steps[-1] = replace(self.steps[-1], unread=tuple(unread))
+
+    def clipped(self, count: int) -> None:
+        """Note how many walks were dropped after the last step."""
+        if count and self.steps:
+            last = self.steps[-1]
+            self.steps[-1] = replace(last, clipped=last.clipped + count)
+
+    def has_name(self, text: str) -> bool:
+        """Return whether some entity of the graph has this name."""
+        return bool(self._walkers.names.lookup(text, limit=1))
+
+    def drawn(self, walk: Walk, hop: Hop | None = None) -> str:
+        """Draw a walk with the names of its nodes, and a relation that is followed from its end."""
+        drawn = drawn_walk(walk, self.neighbourhood.name)
+        return drawn if hop is None else f"{drawn} {drawn_hop(hop)}"
+
+    def drawn_triples(self, walks: Iterable[Walk]) -> list[str]:
+        """Draw the triples of walks, each once."""
+        return [drawn_triple(step, self.neighbourhood.name) for step in triples_of(walks)]
+
+    def names_on(self, walks: Iterable[Walk]) -> list[str]:
+        """List the names of the nodes of walks, as prompts show them."""
+        return [self.neighbourhood.name(node) for walk in walks for node in walk.nodes]
+
+    def finish(
+        self,
+        walks: Sequence[Walk],
+        stop: Stop,
+        said: Sequence[str] | None = None,
+        *,
+        stage: str = "explored",
+        details: Mapping[str, Any] | None = None,
+        dead_ends: Sequence[Walk] = (),
+    ) -> Answer:
+        """Put the answer together: ground what was said, or take the ends of walks (`ends_alike`).
+
+        Args:
+            walks: Those that answers are taken from, and whose triples prove them.
+            stop: Why walking ended.
+            said: The names that a language model gave as answers; None if it was not asked.
+            stage: ``explored``, ``fallback`` or ``direct``. Answers of the last two were said
+                without the graph, so none has the origin ``graph``.
+            details: What only this method records.
+            dead_ends: Other walks that were explored.
+        """
+        clock = self.asked.clock
+        names = self.neighbourhood.whole_names(
+            node for walk in [*walks, *dead_ends] for node in walk.nodes
+        )
+        with clock.stage("ground"):
+            if said is not None:
+                # What was said without the graph was not found in it, even where a walk has it.
+                shown = walks if stage == "explored" else []
+                answers = ground(said, shown, self.neighbourhood, self._walkers.names)
+            elif self.has_language_model:
+                answers = ()
+            else:
+                answers = self._ends(walks)
+            evidence = evidence_of(answers, walks, self.neighbourhood)
+        trace = WalkTrace(
+            tuple(self.steps),
+            tuple(walks),
+            stop,
+            self.neighbourhood.queries,
+            tuple(map(self.drawn, walks)),
+            details or {},
+            tuple(dead_ends),
+            {node: name for node, name in names.items() if isinstance(node, str) and name != node},
+        )
+        why_not = None if answers else self._why_not(stop, said, stage)
+        return Answer(
+            question=self.asked.question,
+            answers=answers,
+            trace=trace,
+            linked=self.asked.linked,
+            evidence=evidence,
+            stage=stage if answers else None,
+            problem=why_not and why_not.problem,
+            reason=why_not and why_not.reason,
+            usage=self.asked.usage,
+            seconds=clock.seconds,
+        )
+
+    def _ends(self, walks: Sequence[Walk]) -> tuple[AnswerEntity, ...]:
+        """Answer without a language model; that is a decision, too."""
+        if not walks:
+            return ()
+        self.asked.budget.take_last()
+        best, answers = ends_alike(self.question, walks, self.neighbourhood, self._walkers.embedder)
+        self.steps.append(Step("answer", chosen=(self.drawn(best),)))
+        return answers
+
+    def _why_not(self, stop: Stop, said: Sequence[str] | None, stage: str) -> WhyNot:
+        if said is not None:
+            named = "the language model named no answer; see the steps of the trace"
+            return WhyNot("unnamed", named)
+        if not self.topics and stage != "direct":
+            return self.without_topic()
+        if stop == "budget":
+            return CALLS_SPENT
+        topics = " and ".join(map(str, self.topics))
+        return WhyNot("unreachable", f"no walk from {topics} leads to an answer")
+
+    def without_topic(self) -> WhyNot:
+        """Say why a question without topics has no answer."""
+        return WhyNot("unlinked", explain_unlinked(self._walkers.names))
+
+
+class WalkingMethod:
+    """A method that opens a session for each question. It writes no paths with the small model.
+
+    `settings` are its settings and fixed limits, for manifests.
+    """
+
+    general_calls: float | None = None
+
+    def __init__(
+        self,
+        name: str,
+        walkers: Walkers,
+        settings: Mapping[str, object],
+        answer_in: Callable[[Session], Answer],
+    ) -> None:
+        self.name = name
+        self._walkers, self._settings, self._answer_in = walkers, settings, answer_in
+
+    def settings(self) -> Mapping[str, object]:
+        """Return what decides the answers, for manifests."""
+        return {**self._walkers.settings(), **self._settings}
+
+    def write(
+        self, asked: Sequence[Asked], progress: Progress | None = None
+    ) -> list[list[Candidate]]:
+        """Write nothing: the graph is walked."""
+        return [[] for _ in asked]
+
+    def answer(self, asked: Asked) -> Answer:
+        """Answer a question; see `Method.answer`."""
+        return self._answer_in(Session(self._walkers, asked))
 
 
 def ground(
@@ -55,18 +516,9 @@ def ground(
     """Find what names mean: first among the nodes of walks, then among all names of the graph.
 
     A name that several nodes of the walks have means all of them, but not the topic if a walk leads
-    to another node of its name, as to a book about its author. A name that no node of them has
-    means the best known entity of that name; its origin is ``named``, as nothing was found in the
-    graph that leads there. What the graph has no name for stays a text.
-
-    Args:
-        said: The names; a node's id or a literal's text will do.
-        walks: Those that the language model was shown.
-        neighbourhood: Knows the names of their nodes.
-        names: Of the whole graph.
-
-    Raises:
-        GraphError: The graph does not answer.
+    to another node of its name, as to a book about its author. A node's id or a literal's text is a
+    name, too. A name that no node has means the best known entity of that name; its origin is
+    ``named``, as no walk leads there. What the graph has no name for stays a text.
     """
     reached = _by_key((node for walk in walks for node in walk.nodes[1:]), neighbourhood)
     shown = _by_key((walk.nodes[0] for walk in walks), neighbourhood) | reached
@@ -103,16 +555,11 @@ def ends_alike(
     neighbourhood: Neighbourhood,
     embedder: Embedder | None,
 ) -> tuple[Walk, tuple[AnswerEntity, ...]]:
-    """Choose a walk, and answer with the ends of all walks from its topic by its relations.
+    """Choose one of the walks, and answer with the ends of all from its topic by its relations.
 
-    Walks that end at mediators, or back at their topic, answer nothing if there are others.
-
-    Args:
-        question: Its words.
-        walks: At least one.
-        neighbourhood: Knows the names of their nodes.
-        embedder: Finds the walk whose relations are most similar to the question, among all walks
-            and their beginnings, less `HOP_COST` a hop. None takes the first walk.
+    Walks that end at mediators, or back at their topic, answer nothing if there are others. The
+    embedder finds the walk whose relations are most similar to the question, less `HOP_COST` a hop,
+    among all walks and their beginnings. Without it, the first of the walks is taken.
     """
     leads_to_mediator = neighbourhood.leads_to_mediator
     if embedder is not None:
@@ -129,7 +576,7 @@ def ends_alike(
         cosines = embedder.sum_similarity(question, words)
         hops = [sum(not leads_to_mediator(hop) for hop in walk.hops) for walk in walks]
         scores = [cosine - HOP_COST * n for cosine, n in zip(cosines, hops, strict=True)]
-        best = walks[max(range(len(walks)), key=lambda at: (round(scores[at], 6), -at))]
+        best = walks[most_similar_first(scores)[0]]
     alike = [w for w in walks if w.topic.mid == best.topic.mid and w.hops == best.hops]
     ends = dict.fromkeys(walk.end for walk in alike)
     return best, tuple(AnswerEntity(end, neighbourhood.whole_name(end)) for end in ends)
@@ -150,469 +597,3 @@ def evidence_of(
         EvidenceTriple(s.subject, s.relation, s.object, name(s.subject), name(s.object))
         for s in triples_of(ways)
     )
-
-
-Stop = Literal["enough", "stopped", "depth", "nothing", "iterations", "budget", "direct"]
-"""Why a method stopped walking: it judged that it knows enough; every walk was ended by choice; the
-deepest hop was reached; the graph led no further; as many paths were followed as may be; its calls
-were spent; or it never walks."""
-
-_STOPS: Mapping[Stop, str] = {
-    "enough": "walking ended because what was found seemed enough",
-    "stopped": "walking ended because every walk was ended",
-    "depth": "walking ended because the deepest hop was reached",
-    "nothing": "walking ended because the graph led no further",
-    "iterations": "walking ended because as many paths were followed as may be",
-    "budget": "walking ended because the calls were spent",
-    "direct": "the language model was asked without the graph",
-}
-_DRAWN = 8
-
-
-@dataclass(frozen=True, slots=True)
-class WalkTrace:
-    """How a walking method came to its answers.
-
-    Attributes:
-        steps: Everything that was decided or asked, in order.
-        walks: Where the walks ended.
-        stop: Why walking ended.
-        queries: Lookups in the graph.
-        drawn: The walks in words, for people.
-        details: What only one method records, by name.
-        dead_ends: Other walks that were explored, from which no answer was taken.
-        names: Of the entities on all these walks that have one, by id.
-    """
-
-    steps: tuple[Step, ...]
-    walks: tuple[Walk, ...] = ()
-    stop: Stop = "nothing"
-    queries: int = 0
-    drawn: tuple[str, ...] = ()
-    details: Mapping[str, Any] = field(default_factory=dict)
-    dead_ends: tuple[Walk, ...] = ()
-    names: Mapping[str, str] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON record."""
-        return {
-            "steps": [step.to_dict() for step in self.steps],
-            "walks": [walk.to_dict() for walk in self.walks],
-            "dead_ends": [walk.to_dict() for walk in self.dead_ends],
-            "names": dict(sorted(self.names.items())),
-            "stop": self.stop,
-            "queries": self.queries,
-            "decisions": sum(1 for step in self.steps if step.is_decision),
-            "unread": sum(1 for step in self.steps if step.unread),
-            **self.details,
-        }
-
-    def describe(self) -> list[str]:
-        """Return the walks in words, and why walking ended."""
-        lines = ["Walks:", *(f"  {walk}" for walk in self.drawn[:_DRAWN])] if self.drawn else []
-        if len(self.drawn) > _DRAWN:
-            lines.append(f"  … and {len(self.drawn) - _DRAWN} more")
-        steps = sum(1 for step in self.steps if step.is_decision)
-        decisions = f"{steps} decision{'' if steps == 1 else 's'}"
-        lines.append(f"{decisions}; {_STOPS[self.stop]}.")
-        unread = [step for step in self.steps if step.unread]
-        if unread:
-            parts = "; ".join(dict.fromkeys(part for step in unread for part in step.unread))
-            lines.append(f"Not understood in {len(unread)} replies: {parts[:300]}")
-        return lines
-
-
-SEED = 42
-
-CALLS_SPENT = WhyNot(
-    "calls", "the calls were spent before an answer was found. Raise --call-budget"
-)
-"""Why a question that took all its calls has no answer, by any method."""
-
-
-class Walkers:
-    """What all questions of a walking method share. Any number of threads may use one.
-
-    Args:
-        graph: The graph.
-        names: Of its entities.
-        chooser: Who takes the decisions.
-        timeout_s: Seconds for each query.
-        seed: For draws by chance, and sent to models whose temperature is above 0.
-
-    Raises:
-        ModelError: The embedder is missing or broken.
-        StoreError: The store's schema is missing or broken.
-    """
-
-    def __init__(
-        self, graph: Graph, names: Names, chooser: ChooserName, timeout_s: float, seed: int = SEED
-    ) -> None:
-        self.graph, self.names, self.chooser = graph, names, chooser
-        self.timeout_s, self.seed = timeout_s, seed
-        self.schema = GraphSchema(graph)
-        self.embedder = Embedder.load() if chooser == "embedder" else None
-        self._lock = threading.Lock()
-        self._loaded = self.embedder
-
-    def settings(self) -> Mapping[str, object]:
-        """Return what decides, for manifests."""
-        by_embedder = {} if self.embedder is None else {"hop_cost": HOP_COST}
-        embedder = None if self.embedder is None else self.embedder.name
-        return {"chooser": self.chooser, "embedder": embedder, "seed": self.seed, **by_embedder}
-
-    def load_embedder(self) -> Embedder:
-        """Return the embedder, also where it is not the chooser; it is loaded when first needed.
-
-        Raises:
-            ModelError: The embedder is missing or broken.
-        """
-        with self._lock:
-            if self._loaded is None:
-                self._loaded = Embedder.load()
-            return self._loaded
-
-    def begin(self, asked: Asked) -> "Session":
-        """Open a session for a question.
-
-        Raises:
-            InputError: A general model is to decide, and there is none.
-        """
-        return Session(self, asked)
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """How walking ended, for `Session.finish`.
-
-    Attributes:
-        walks: Those that answers are taken from, and whose triples prove them.
-        stop: Why walking ended.
-        said: The names that a language model gave as answers; None if it was not asked.
-        stage: What found the answers: ``explored``, ``fallback`` or ``direct``. Answers of the last
-            two were said without the graph, so none has the origin ``graph``.
-        details: What only one method records, by name.
-        dead_ends: Other walks that were explored: no answer is taken from them.
-    """
-
-    walks: Sequence[Walk]
-    stop: Stop
-    said: Said | None = None
-    stage: str = "explored"
-    details: Mapping[str, Any] | None = None
-    dead_ends: Sequence[Walk] = ()
-
-
-class Session:
-    """One question as a walking method answers it: used by one thread.
-
-    Attributes:
-        asked: The question.
-        topics: Entities to start from, each with its mid and name.
-        graph: The graph, whose queries end at the question's deadline.
-        neighbourhood: The graph around them.
-        steps: What was decided so far.
-    """
-
-    def __init__(self, walkers: Walkers, asked: Asked) -> None:
-        self._walkers, self.asked = walkers, asked
-        self.topics = starting_topics(asked.given, asked.linked)
-        self.steps: list[Step] = []
-        self.graph = asked.bounded(walkers.graph)
-        self.neighbourhood = Neighbourhood(
-            self.graph, walkers.schema, lambda: asked.clock.stage("explore")
-        )
-        self._choosing = self._chooser()
-
-    @property
-    def question(self) -> str:
-        """The question's words, with single blanks."""
-        return " ".join(self.asked.question.split())
-
-    @property
-    def has_language_model(self) -> bool:
-        """Whether a language model decides; others neither plan, remember nor judge."""
-        return self._walkers.chooser == "llm"
-
-    @property
-    def is_random(self) -> bool:
-        """Whether chance decides."""
-        return self._walkers.chooser == "random"
-
-    def choose(self, choice: Choice) -> Picked | None:
-        """Decide; None if no call is left."""
-        decided = self.choose_all([choice])
-        return decided[0] if decided else None
-
-    def choose_all(self, choices: Sequence[Choice], *, is_random: bool = False) -> list[Picked]:
-        """Decide choices that do not depend on each other, as many as calls are left for.
-
-        Choices without options are no decisions: they cost nothing.
-
-        Args:
-            choices: What is to be decided.
-            is_random: Chance decides instead of the chooser, as controls need it.
-
-        Returns:
-            What was picked for each of the first choices; fewer if the calls are spent.
-
-        Raises:
-            ModelError: The general model failed.
-            DeadlineExceeded: The question's deadline has passed.
-        """
-        real = [choice for choice in choices if choice.options]
-        taken = self.asked.budget.take(len(real))
-        choosing = ByChance(self.question, self._walkers.seed) if is_random else self._choosing
-        decided = iter(self._decide(real[:taken], choosing))
-        picked: list[Picked] = []
-        for choice in choices:
-            if not choice.options:
-                picked.append(Picked(()))
-                continue
-            outcome = next(decided, None)
-            if outcome is None:
-                break
-            picked.append(outcome)
-        return picked
-
-    def ask(
-        self,
-        kind: str,
-        prompt: Sequence[Message],
-        *,
-        hop: int = 0,
-        at: str = "",
-        max_tokens: int = DEFAULT_MAX_TOKENS,
-        temperature: float = 0.0,
-        is_last: bool = False,
-    ) -> str | None:
-        """Ask the language model for words: a plan, a memory, a judgement, the answer.
-
-        Args:
-            kind: Names the step.
-            prompt: What it is asked.
-            hop: Which hop it belongs to; 0 before the first.
-            at: What it is about.
-            max_tokens: Most tokens of the reply.
-            temperature: Of the reply.
-            is_last: It is the question's answer, for which the last call is kept.
-
-        Returns:
-            The reply; None if no language model decides here, or no call is left.
-
-        Raises:
-            ModelError: The model failed.
-            DeadlineExceeded: The question's deadline has passed.
-        """
-        if not isinstance(self._choosing, ByChat):
-            return None
-        budget = self.asked.budget
-        if not (budget.take_last() if is_last else budget.take(1)):
-            return None
-        by = self._choosing
-        with self.asked.clock.stage(kind):
-            reply = by.chat.complete(
-                prompt,
-                max_tokens=max_tokens,
-                temperature=temperature,
-                seed=by.seed(temperature),
-            )
-        self.steps.append(
-            Step(
-                kind,
-                hop,
-                at,
-                said=reply.text,
-                is_truncated=reply.is_truncated,
-                usage=reply.usage,
-            )
-        )
-        return reply.text
-
-    def draw(self, options: Sequence[Term], most: int, *about: str) -> list[Term]:
-        """Draw some nodes by chance, as part of a decision; what it is about decides the draw."""
-        drawn = draw(len(options), most, self._walkers.seed, self.question, *about)
-        return [options[at] for at in drawn]
-
-    def most_similar(self, texts: Sequence[str], most: int) -> list[int]:
-        """Find the texts that are most similar to the question; they keep their order.
-
-        Returns:
-            Their indexes, at most `most`.
-
-        Raises:
-            ModelError: The embedder is missing or broken.
-        """
-        if len(texts) <= most:
-            return list(range(len(texts)))
-        cosines = self._walkers.load_embedder().similarity(self.question, texts)
-        order = sorted(range(len(texts)), key=lambda at: (-round(cosines[at], 6), at))
-        return sorted(order[:most])
-
-    def not_understood(self, unread: Sequence[str]) -> None:
-        """Note what could not be understood of the last reply."""
-        if unread:
-            self.steps[-1] = replace(self.steps[-1], unread=tuple(unread))
-
-    def has_name(self, text: str) -> bool:
-        """Return whether some entity of the graph has this name.
-
-        Raises:
-            GraphError: The graph does not answer.
-        """
-        return bool(self._walkers.names.lookup(text, limit=1))
-
-    def clipped(self, count: int) -> None:
-        """Note how many walks were dropped after the last step."""
-        if count and self.steps:
-            last = self.steps[-1]
-            self.steps[-1] = replace(last, clipped=last.clipped + count)
-
-    def drawn(self, walk: Walk) -> str:
-        """Draw a walk with the names of its nodes."""
-        return drawn_walk(walk, self.neighbourhood.name)
-
-    def finish(self, found: Found) -> Answer:
-        """Put the answer together: ground what was said, or take the ends of the best walks.
-
-        Without a language model, the answers are the ends of all walks that have the relations of
-        the walk, or of the beginning of a walk, that the embedder finds most similar to the
-        question; by chance, of the first walk.
-
-        Raises:
-            GraphError: The graph does not answer.
-        """
-        clock, walks = self.asked.clock, list(found.walks)
-        names = self.neighbourhood.whole_names(
-            node for walk in [*walks, *found.dead_ends] for node in walk.nodes
-        )
-        with clock.stage("ground"):
-            if found.said is not None:
-                # What was said without the graph was not found in it, even where a walk has it.
-                shown = walks if found.stage == "explored" else []
-                answers = ground(found.said.names, shown, self.neighbourhood, self._walkers.names)
-            elif self.has_language_model:
-                answers = ()
-            else:
-                answers = self._ends(walks)
-            evidence = evidence_of(answers, walks, self.neighbourhood)
-        trace = WalkTrace(
-            tuple(self.steps),
-            tuple(walks),
-            found.stop,
-            self.neighbourhood.queries,
-            tuple(map(self.drawn, walks)),
-            found.details or {},
-            tuple(found.dead_ends),
-            {node: name for node, name in names.items() if isinstance(node, str) and name != node},
-        )
-        why_not = None if answers else self._why_not(found)
-        return Answer(
-            question=self.asked.question,
-            answers=answers,
-            trace=trace,
-            linked=self.asked.linked,
-            evidence=evidence,
-            stage=found.stage if answers else None,
-            problem=why_not and why_not.problem,
-            reason=why_not and why_not.reason,
-            usage=self.asked.usage,
-            seconds=clock.seconds,
-        )
-
-    def _ends(self, walks: Sequence[Walk]) -> tuple[AnswerEntity, ...]:
-        """Answer without a language model; that is a decision, too."""
-        if not walks:
-            return ()
-        self.asked.budget.take_last()
-        best, answers = ends_alike(self.question, walks, self.neighbourhood, self._walkers.embedder)
-        self.steps.append(Step("answer", chosen=(self.drawn(best),)))
-        return answers
-
-    def without_topic(self) -> WhyNot:
-        """Say why a question without topics has no answer."""
-        return WhyNot("unlinked", explain_unlinked(self._walkers.names))
-
-    def _why_not(self, found: Found) -> WhyNot:
-        """Say why there are no answers."""
-        if found.said is not None:
-            named = "the language model named no answer; see the steps of the trace"
-            return WhyNot("unnamed", named)
-        if not self.topics and found.stage != "direct":
-            return self.without_topic()
-        if found.stop == "budget":
-            return CALLS_SPENT
-        topics = " and ".join(map(str, self.topics))
-        return WhyNot("unreachable", f"no walk from {topics} leads to an answer")
-
-    def _decide(self, choices: Sequence[Choice], choosing: Choosing) -> list[Picked]:
-        """Have choices decided together, and record a step for each."""
-        if not choices:
-            return []
-        with self.asked.clock.stage(choices[0].kind):
-            decided = choosing.choose_all(choices)
-        for choice, (picked, usage, is_truncated) in zip(choices, decided, strict=True):
-            self.steps.append(
-                Step(
-                    choice.kind,
-                    choice.hop,
-                    choice.at,
-                    choice.options,
-                    choice.hidden,
-                    tuple(choice.options[at] for at in picked.chosen),
-                    picked.scores,
-                    unread=picked.unread,
-                    is_truncated=is_truncated,
-                    usage=usage,
-                )
-            )
-        return [each.picked for each in decided]
-
-    def _chooser(self) -> Choosing:
-        walkers = self._walkers
-        if walkers.embedder is not None:
-            return ByEmbedder(self.question, walkers.embedder)
-        if walkers.chooser == "random":
-            return ByChance(self.question, walkers.seed)
-        if self.asked.chat is None:
-            raise InputError("a general model is to decide: add --llm URL or --llm-model NAME")
-        if self.asked.chat.is_stand_in:
-            return ByRehearsal(self.asked.chat, self.question, walkers.seed)
-        return ByChat(self.asked.chat, walkers.seed)
-
-
-class WalkingMethod:
-    """A method that opens a session for each question. It writes no paths with the small model.
-
-    Args:
-        name: In the table of methods.
-        walkers: What all questions share.
-        settings: Its settings and fixed limits, for manifests. They come before those of `walkers`.
-        answer_in: Answers the question of a session; called by any number of threads.
-    """
-
-    general_calls: float | None = None
-
-    def __init__(
-        self,
-        name: str,
-        walkers: Walkers,
-        settings: Mapping[str, object],
-        answer_in: Callable[[Session], Answer],
-    ) -> None:
-        self.name = name
-        self._walkers, self._settings, self._answer_in = walkers, settings, answer_in
-
-    def settings(self) -> Mapping[str, object]:
-        """Return what decides the answers, for manifests."""
-        return {**self._walkers.settings(), **self._settings}
-
-    def write(
-        self, asked: Sequence[Asked], progress: Progress | None = None
-    ) -> list[list[Candidate]]:
-        """Write nothing: the graph is walked."""
-        return [[] for _ in asked]
-
-    def answer(self, asked: Asked) -> Answer:
-        """Answer a question; see `Method.answer`."""
-        return self._answer_in(self._walkers.begin(asked))

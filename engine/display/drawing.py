@@ -1,13 +1,11 @@
-"""Lay out the evidence of an answer as boxes and arrows, with their places in pixels.
+"""Draw the evidence of an answer's record as SVG: lay out boxes and arrows, and write them.
 
 Nodes stand in columns by their hops from the topic. What the constraints demand hangs to the right
-of the node that it is about, below the path.
+of its node, below the path.
 
-Write the drawing of an answer's evidence as SVG, to stand in an HTML page.
-
-It has no script, no style attribute and no id, so a strict content security policy allows it and
-several can stand on one page. Presentation attributes make it readable without a style sheet, in
-the colour of the text around it. Classes are there for a page that has one:
+The SVG stands in an HTML page. It has no script, no style attribute and no id, so a strict content
+security policy allows it, and several can stand on one page. Presentation attributes make it
+readable without a style sheet, in the colour of the text around it. A page may style its classes:
 
 - ``node`` with ``topic``, ``answer``, ``entity``, ``mediator``, ``value`` or ``more``;
 - ``edge`` and ``label``, with ``constraint`` if they prove a constraint.
@@ -19,16 +17,16 @@ the nodes; an edge's ``data-subject`` and ``data-object`` point to them.
 import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from kbqa.engine.display.evidence_graph import (
     MORE,
-    Arrow,
     EvidenceGraph,
     Key,
     NodeKind,
+    adjacency,
     mean,
     read_evidence,
 )
@@ -44,8 +42,7 @@ _LABEL_HEIGHT = 16.0
 _NAME_UNIT = 7.3
 _BOLD_UNIT = 8.2
 _RELATION_UNIT = 6.3
-"""Pixels of a usual letter of a name, of a bold one, and of a relation. Fonts differ, so all are
-generous."""
+"""Pixels of a usual letter of a name, a bold one, and a relation: generous, as fonts differ."""
 _LONGEST = 28
 _PARALLEL = 8.0
 _BULGE = 46.0
@@ -59,60 +56,49 @@ class Point(NamedTuple):
     y: float
 
 
+Curve: TypeAlias = tuple[Point, Point, Point, Point]
+"""The four points of a cubic Bézier curve."""
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A box, or the dot of a mediator.
+    """A box, or the dot of a mediator."""
 
-    Attributes:
-        term: The id of an entity, or the text of a literal.
-        name: In full.
-        label: As written into the box; a long name is cut.
-        kind: What it is.
-        left: Where the box begins.
-        middle: The height at which arrows meet it.
-        width: Of the box or dot.
-        height: Of the box or dot.
-    """
-
-    term: str
+    term: str  # the id of an entity, or the text of a literal
     name: str
-    label: str
+    label: str  # as written into the box; a long name is cut
     kind: NodeKind
     left: float
-    middle: float
+    middle: float  # the height at which arrows meet it
     width: float
     height: float
 
     @property
     def right(self) -> float:
-        """Where the box ends."""
+        """The right border."""
         return self.left + self.width
 
     @property
+    def high(self) -> float:
+        """The upper border."""
+        return self.middle - self.height / 2
+
+    @property
     def low(self) -> float:
-        """Its lowest point."""
+        """The lower border."""
         return self.middle + self.height / 2
 
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """The arrow of a triple.
-
-    Attributes:
-        subject: Index of the node that it leaves.
-        relation: In full.
-        object: Index of the node that it points to.
-        part: Index of the sentence of the path that the triple proves; None if that is not known.
-        is_constraint: Whether that is a constraint.
-        curve: The four points of a cubic Bézier curve, from the subject to the object.
-    """
+    """The arrow of a triple, from one node to another by their indices."""
 
     subject: int
     relation: str
     object: int
-    part: int | None
+    part: int | None  # index of the path's sentence that the triple proves, if that is known
     is_constraint: bool
-    curve: tuple[Point, Point, Point, Point]
+    curve: Curve
 
     @property
     def middle(self) -> Point:
@@ -123,54 +109,30 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """The name of a relation, written once for arrows that share it and one end.
+    """The name of a relation, written once for arrows that share it and one end."""
 
-    Attributes:
-        text: The last part of the relation's id; if long, it is cut.
-        relation: In full.
-        part: Of its arrows.
-        at: The middle of the text.
-    """
-
-    text: str
+    text: str  # the last part of the relation's id; if long, it is cut
     relation: str
     part: int | None
-    at: Point
+    at: Point  # the middle of the text
 
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """The evidence of an answer, laid out.
+    """The evidence of an answer, laid out, in pixels."""
 
-    Attributes:
-        nodes: From left to right, each column from top to bottom.
-        edges: One for each triple that is drawn.
-        labels: The names of the relations.
-        top: The height of its upper border, which may be negative.
-        width: In pixels.
-        height: In pixels.
-        hidden_triples: How many triples are not drawn.
-    """
-
-    nodes: tuple[Node, ...]
+    nodes: tuple[Node, ...]  # from left to right, each column from top to bottom
     edges: tuple[Edge, ...]
     labels: tuple[Label, ...]
-    top: float
+    top: float  # the height of the upper border, which may be negative
     width: float
     height: float
-    hidden_triples: int
 
 
 def lay_out(record: Mapping[str, Any]) -> Drawing | None:
-    """Lay out the evidence of an answer's record, of any method.
+    """Lay out the evidence of an answer's record, of any method; None if there is none.
 
     At most ten answers are drawn, and the triples that lead to them. A node counts the others.
-
-    Args:
-        record: As `Answer.to_dict` returns it.
-
-    Returns:
-        The drawing; None if there is no evidence.
     """
     graph = read_evidence(record)
     if graph is None:
@@ -186,19 +148,11 @@ def lay_out(record: Mapping[str, Any]) -> Drawing | None:
         for key in keys:
             box = boxes[key]
             indent = (width - box.width) / 2
-            nodes[key] = Node(
-                key[-1],
-                graph.names[key],
-                box.label,
-                graph.kinds[key],
-                left + indent,
-                heights[key],
-                box.width,
-                box.height,
-            )
+            nodes[key] = replace(box, left=left + indent, middle=heights[key])
     edges = _edges(graph, nodes)
-    labels = _labels(graph, edges)
-    highs = [*(node.middle - node.height / 2 for node in nodes.values())]
+    column = graph.column
+    labels = _labels(edges, [column[key] for key in nodes])
+    highs = [node.high for node in nodes.values()]
     highs += [label.at.y - _LABEL_HEIGHT for label in labels]
     lows = [*(node.low for node in nodes.values()), *(edge.middle.y for edge in edges)]
     lows += [label.at.y + _LABEL_HEIGHT / 2 for label in labels]
@@ -210,7 +164,6 @@ def lay_out(record: Mapping[str, Any]) -> Drawing | None:
         top,
         lefts[-1] + _MARGIN,
         max(lows) + _MARGIN - top,
-        graph.hidden_triples,
     )
 
 
@@ -236,27 +189,20 @@ def _relation_label(relation: str) -> str:
     return cut(relation.rpartition(".")[2] or relation, _LONGEST)
 
 
-class _Box(NamedTuple):
-    label: str
-    width: float
-    height: float
-
-
-def _box(graph: EvidenceGraph, key: Key) -> _Box:
-    if graph.kinds[key] == "mediator":
-        return _Box("", _DOT_SIZE, _DOT_SIZE)
-    label = cut(graph.names[key], _LONGEST)
-    unit = _BOLD_UNIT if graph.kinds[key] in ("topic", "answer") else _NAME_UNIT
-    return _Box(label, max(_units(label), 2) * unit + 18, _BOX_HEIGHT)
-
-
-def _column_of(graph: EvidenceGraph) -> dict[Key, int]:
-    return {key: column for column, keys in enumerate(graph.columns) for key in keys}
+def _box(graph: EvidenceGraph, key: Key) -> Node:
+    """Return a node with its size, before it has a place."""
+    name, kind = graph.names[key], graph.kinds[key]
+    if kind == "mediator":
+        return Node(key[-1], name, "", kind, 0.0, 0.0, _DOT_SIZE, _DOT_SIZE)
+    label = cut(name, _LONGEST)
+    unit = _BOLD_UNIT if kind in ("topic", "answer") else _NAME_UNIT
+    width = max(_units(label), 2) * unit + 18
+    return Node(key[-1], name, label, kind, 0.0, 0.0, width, _BOX_HEIGHT)
 
 
 def _gaps(graph: EvidenceGraph) -> Iterator[float]:
     """Return the room to the right of each column, for the arrows and their labels."""
-    column = _column_of(graph)
+    column = graph.column
     labels: dict[int, float] = defaultdict(float)
     for each in graph.arrows:
         gap = min(column[each.subject], column[each.object])
@@ -267,12 +213,9 @@ def _gaps(graph: EvidenceGraph) -> Iterator[float]:
         yield labels.get(number, 0.0 if is_last else _NARROWEST_GAP)
 
 
-def _heights(graph: EvidenceGraph, boxes: Mapping[Key, _Box]) -> dict[Key, float]:
+def _heights(graph: EvidenceGraph, boxes: Mapping[Key, Node]) -> dict[Key, float]:
     """Place the tallest column, and every other near what its nodes are joined to there."""
-    neighbours: dict[Key, list[Key]] = defaultdict(list)
-    for each in graph.arrows:
-        neighbours[each.subject].append(each.object)
-        neighbours[each.object].append(each.subject)
+    neighbours = adjacency(graph.arrows)
     tallest = max(range(len(graph.columns)), key=lambda c: len(graph.columns[c]))
     heights: dict[Key, float] = {}
     for column in [*range(tallest, -1, -1), *range(tallest + 1, len(graph.columns))]:
@@ -307,7 +250,7 @@ def _spread(wanted: Sequence[float], sizes: Sequence[float]) -> list[float]:
 
 
 def _edges(graph: EvidenceGraph, nodes: Mapping[Key, Node]) -> list[Edge]:
-    column, index = _column_of(graph), {key: number for number, key in enumerate(nodes)}
+    column, index = graph.column, {key: number for number, key in enumerate(nodes)}
     floor = max(node.low for node in nodes.values())
     pairs = Counter(frozenset(each.ends) for each in graph.arrows)
     drawn: Counter[frozenset[Key]] = Counter()
@@ -320,22 +263,12 @@ def _edges(graph: EvidenceGraph, nodes: Mapping[Key, Node]) -> list[Edge]:
         curve = _curve(nodes[left], nodes[right], column[right] - column[left], offset, floor)
         if each.subject != left:
             curve = curve[::-1]
-        edges.append(
-            Edge(
-                index[each.subject],
-                each.relation,
-                index[each.object],
-                each.part,
-                each.is_constraint,
-                curve,
-            )
-        )
+        ends = index[each.subject], each.relation, index[each.object]
+        edges.append(Edge(*ends, each.part, each.is_constraint, curve))
     return edges
 
 
-def _curve(
-    left: Node, right: Node, columns: int, offset: float, floor: float
-) -> tuple[Point, Point, Point, Point]:
+def _curve(left: Node, right: Node, columns: int, offset: float, floor: float) -> Curve:
     """Lead an arrow from a node to one that stands so many columns to the right of it."""
     start = Point(left.right, left.middle + offset)
     if columns == 0:  # Around the right side; a node's arrow to itself needs two ends.
@@ -352,12 +285,11 @@ def _curve(
     return start, Point(start.x + _BULGE, low), Point(end.x - _BULGE, low), end
 
 
-def _labels(graph: EvidenceGraph, edges: Sequence[Edge]) -> list[Label]:
+def _labels(edges: Sequence[Edge], columns: Sequence[int]) -> list[Label]:
     """Write each relation once for arrows that share it and an end, near their middle."""
-    column = _column_of(graph)
-    gaps: dict[int, list[tuple[Arrow, Edge]]] = defaultdict(list)
-    for arrow, edge in zip(graph.arrows, edges, strict=True):
-        gaps[min(column[arrow.subject], column[arrow.object])].append((arrow, edge))
+    gaps: dict[int, list[Edge]] = defaultdict(list)
+    for edge in edges:
+        gaps[min(columns[edge.subject], columns[edge.object])].append(edge)
     labels = []
     for _, drawn in sorted(gaps.items()):
         groups = sorted(_groups(drawn), key=lambda group: _middle(group).y)
@@ -369,18 +301,18 @@ def _labels(graph: EvidenceGraph, edges: Sequence[Edge]) -> list[Label]:
     return labels
 
 
-def _groups(drawn: Sequence[tuple[Arrow, Edge]]) -> Iterator[list[Edge]]:
+def _groups(edges: Sequence[Edge]) -> Iterator[list[Edge]]:
     """Group arrows that share a relation and an end: first the subject, then the object."""
-    by_subject: dict[tuple[Key, str, int | None], list[tuple[Arrow, Edge]]] = defaultdict(list)
-    for arrow, edge in drawn:
-        by_subject[arrow.subject, arrow.relation, arrow.part].append((arrow, edge))
-    by_object: dict[tuple[Key, str, int | None], list[Edge]] = defaultdict(list)
+    by_subject: dict[tuple[int, str, int | None], list[Edge]] = defaultdict(list)
+    for edge in edges:
+        by_subject[edge.subject, edge.relation, edge.part].append(edge)
+    by_object: dict[tuple[int, str, int | None], list[Edge]] = defaultdict(list)
     for group in by_subject.values():
         if len(group) > 1:
-            yield [edge for _, edge in group]
+            yield group
         else:
-            [(arrow, edge)] = group
-            by_object[arrow.object, arrow.relation, arrow.part].append(edge)
+            [edge] = group
+            by_object[edge.object, edge.relation, edge.part].append(edge)
     yield from by_object.values()
 
 
@@ -405,14 +337,10 @@ _GROUND = "var(--kbqa-ground, var(--jp-layout-color0, transparent))"
 def draw_evidence(
     record: Mapping[str, Any], entity_url: Callable[[str], str] | None = None
 ) -> str | None:
-    """Draw the evidence of an answer's record as an ``<svg>`` element.
+    """Draw the evidence of an answer's record, of any method, as an ``<svg>`` element.
 
-    Args:
-        record: As `Answer.to_dict` returns it, of any method.
-        entity_url: Returns the address of an entity's page by its mid; None for no links.
-
-    Returns:
-        The element; None if there is no evidence.
+    `entity_url` returns the address of an entity's page by its mid; without it there are no links.
+    The result is None if there is no evidence.
     """
     drawing = lay_out(record)
     return None if drawing is None else "\n".join(_lines(drawing, entity_url))
@@ -499,7 +427,7 @@ def _node(number: int, node: Node, entity_url: Callable[[str], str] | None) -> s
 
 def _shape(node: Node) -> str:
     """Draw what tells the kind without colour: a pill, a heavy box, a box, a dot, a plain box."""
-    top, line = node.middle - node.height / 2, 'stroke-width="1.2"'
+    line = 'stroke-width="1.2"'
     match node.kind:
         case "mediator":
             x, r = _n(node.left + node.width / 2), _n(node.width / 2 - 1)
@@ -515,7 +443,7 @@ def _shape(node: Node) -> str:
         case _:
             radius = 5.0
     return (
-        f'<rect x="{_n(node.left)}" y="{_n(top)}" width="{_n(node.width)}" '
+        f'<rect x="{_n(node.left)}" y="{_n(node.high)}" width="{_n(node.width)}" '
         f'height="{_n(node.height)}" rx="{_n(radius)}" fill="currentColor" fill-opacity="0.06" '
         f"{line}/>"
     )

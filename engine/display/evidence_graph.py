@@ -13,8 +13,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from kbqa.sparql.terms import is_mid
 
 NodeKind = Literal["topic", "answer", "entity", "mediator", "value", "more"]
-"""What a node is. A mediator is an entity without a name, a value is a literal, and ``more`` stands
-for answers that are not drawn."""
+"""A mediator is an entity without a name, a value is a literal, and ``more`` stands for answers
+that are not drawn."""
 
 DRAWN_ANSWERS = 10
 _DRAWN_TRIPLES = 60
@@ -28,7 +28,7 @@ MORE: Key = ("", "", "more")
 
 
 class Arrow(NamedTuple):
-    """A triple; `part` is the index of the sentence of the path that it proves, if it is known."""
+    """A triple; `part` is the index of the path's sentence that it proves, if that is known."""
 
     subject: Key
     relation: str
@@ -48,29 +48,21 @@ class Arrow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EvidenceGraph:
-    """What is drawn of the evidence.
+    """The part of the evidence that is drawn."""
 
-    Attributes:
-        columns: The nodes by hops from the topics, each column from top to bottom.
-        arrows: The triples between them.
-        names: Of the nodes.
-        kinds: What each node is.
-        hidden_triples: How many triples are not drawn.
-    """
-
-    columns: tuple[tuple[Key, ...], ...]
+    columns: tuple[tuple[Key, ...], ...]  # by hops from the topics, each from top to bottom
     arrows: tuple[Arrow, ...]
     names: Mapping[Key, str]
     kinds: Mapping[Key, NodeKind]
-    hidden_triples: int
+
+    @property
+    def column(self) -> dict[Key, int]:
+        """The column of each node."""
+        return {key: column for column, keys in enumerate(self.columns) for key in keys}
 
 
 def read_evidence(record: Mapping[str, Any]) -> EvidenceGraph | None:
-    """Read the evidence of a record, with ten answers at most.
-
-    Returns:
-        What is to be drawn; None if there is no evidence.
-    """
+    """Read the evidence of a record, with ten answers at most; None if there is none."""
     names: dict[Key, str] = {}
     arrows = []
     for row in record["evidence"]:
@@ -92,7 +84,7 @@ def read_evidence(record: Mapping[str, Any]) -> EvidenceGraph | None:
     )
     answers = found[:DRAWN_ANSWERS]
     drawn = _without(arrows, found[DRAWN_ANSWERS:], {*answers, *topics})[:_DRAWN_TRIPLES]
-    graph = _neighbours(drawn)
+    graph = adjacency(drawn)
     kinds = {key: _kind(key, names[key], topics, answers) for key in graph}
     columns = _columns(drawn, [key for key in topics if key in graph] or list(graph)[:1])
     places = [place for place, keys in enumerate(columns) if set(keys) & set(answers)]
@@ -102,25 +94,22 @@ def read_evidence(record: Mapping[str, Any]) -> EvidenceGraph | None:
         kinds[MORE] = "more"
         columns[places[-1]].append(MORE)
     _reduce_crossings(columns, drawn)
-    hidden_triples = len(arrows) - len(drawn)
-    return EvidenceGraph(tuple(map(tuple, columns)), tuple(drawn), names, kinds, hidden_triples)
+    return EvidenceGraph(tuple(map(tuple, columns)), tuple(drawn), names, kinds)
 
 
 def _topics(
     record: Mapping[str, Any], names: Mapping[Key, str], answers: Mapping[str, int]
 ) -> list[Key]:
-    """Return where the drawing begins: the topic of the path or walks, or what was linked."""
+    """Return where the drawing begins: the topics of the path or walks, or else linked entities."""
     topic = record["trace"].get("topic")
     for mids in (
         [topic["mid"]] if topic else [],
         [walk["topic"] for walk in record["trace"].get("walks", ())],
         [each["mid"] for each in record["linked"]],
     ):
-        found: list[Key] = [
-            (mid,) for mid in dict.fromkeys(mids) if (mid,) in names and mid not in answers
-        ]
-        if found:
-            return found
+        drawn = [mid for mid in dict.fromkeys(mids) if (mid,) in names and mid not in answers]
+        if drawn:
+            return [(mid,) for mid in drawn]
     return []
 
 
@@ -146,7 +135,8 @@ def _without(arrows: Sequence[Arrow], removed: Iterable[Key], needed: set[Key]) 
     return kept
 
 
-def _neighbours(arrows: Iterable[Arrow]) -> dict[Key, list[Key]]:
+def adjacency(arrows: Iterable[Arrow]) -> dict[Key, list[Key]]:
+    """List what each node is joined to."""
     found: dict[Key, list[Key]] = defaultdict(list)
     for each in arrows:
         found[each.subject].append(each.object)
@@ -156,8 +146,8 @@ def _neighbours(arrows: Iterable[Arrow]) -> dict[Key, list[Key]]:
 
 def _columns(arrows: Sequence[Arrow], topics: Sequence[Key]) -> list[list[Key]]:
     """Sort nodes into columns: by hops along the path, then along its constraints."""
-    path = _neighbours(each for each in arrows if not each.is_constraint)
-    every = _neighbours(arrows)
+    path = adjacency(each for each in arrows if not each.is_constraint)
+    every = adjacency(arrows)
     column = dict.fromkeys(topics, 0)
     _walk(column, path)
     _walk(column, every)
@@ -186,8 +176,8 @@ def _reduce_crossings(columns: Sequence[list[Key]], arrows: Sequence[Arrow]) -> 
 
     Source: Sugiyama, Tagawa and Toda, 1981, the barycentric method.
     """
-    neighbours = _neighbours(arrows)
-    path = _neighbours(each for each in arrows if not each.is_constraint)
+    neighbours = adjacency(arrows)
+    path = adjacency(each for each in arrows if not each.is_constraint)
     for sweep in range(_SWEEPS):
         for fixed, moved in pairwise(columns if sweep % 2 == 0 else columns[::-1]):
             place = {key: number for number, key in enumerate(fixed)}
@@ -197,22 +187,11 @@ def _reduce_crossings(columns: Sequence[list[Key]], arrows: Sequence[Arrow]) -> 
                 for key in moved
             }
 
-            def order(
-                key: Key,
-                middle: Mapping[Key, float | None] = middle,
-                own: Mapping[Key, int] = own,
-            ) -> tuple[bool, bool, float, int]:
-                wanted = middle[key]
-                return (
-                    key == MORE,
-                    key not in path,
-                    own[key] if wanted is None else wanted,
-                    own[key],
-                )
-
-            moved.sort(key=order)
+            wanted = {key: own[key] if at is None else at for key, at in middle.items()}
+            order = {key: (key == MORE, key not in path, wanted[key], own[key]) for key in moved}
+            moved.sort(key=order.__getitem__)
 
 
 def mean(values: Sequence[float]) -> float | None:
-    """Return the mean; None of nothing."""
+    """Return the mean; None if there are no values."""
     return sum(values) / len(values) if values else None

@@ -14,7 +14,7 @@ ORIGIN_NOTES = {
     "named": "from the language model, not from the graph",
     "text": "from the language model; the graph has no such name",
 }
-"""What is said of an answer that the graph does not prove, by its origin."""
+"""A note on an answer that the graph does not prove, by its origin."""
 
 _LONGEST_QUESTION = 200
 _IN_LINE = 3
@@ -23,21 +23,17 @@ _TRIPLES = 50
 
 
 def in_one_line(record: Mapping[str, Any]) -> str:
-    """Write an answer's record as one line of text.
-
-    Args:
-        record: As `Answer.to_dict` returns it, of any method.
-    """
+    """Write the record of an answer, of any method, as one line of text."""
     answers, confidence = record["answers"], record["confidence"]
-    names = ", ".join(each["name"] for each in answers[:_IN_LINE])
-    more = "+" if record["truncated"] else ""
-    rest = f" and {len(answers) - _IN_LINE:,}{more} more" if len(answers) > _IN_LINE else ""
     if record.get("boolean") is not None:
         said = "yes" if record["boolean"] else "no"
     elif record.get("count") is not None:
         said = f"{record['count']:,}"
     elif answers:
-        said = names + rest
+        said = ", ".join(each["name"] for each in answers[:_IN_LINE])
+        if len(answers) > _IN_LINE:
+            more = "+" if record["truncated"] else ""
+            said += f" and {len(answers) - _IN_LINE:,}{more} more"
     else:
         said = f"none, because {record['problem']}" if record["problem"] else "none"
     sure = "" if confidence is None else f" (confidence {confidence:.2f})"
@@ -48,11 +44,9 @@ def in_one_line(record: Mapping[str, Any]) -> str:
 
 
 def as_html(record: Mapping[str, Any], words: Sequence[str]) -> str:
-    """Write an answer's record as HTML.
+    """Write the record of an answer as HTML.
 
-    Args:
-        record: As `Answer.to_dict` returns it, of any method.
-        words: How the answers were found, as `Trace.describe` says it; for traces without a path.
+    `words` says how the answers were found, as `Trace.describe` does; for traces without a path.
     """
     return "\n".join(_html(record, words))
 
@@ -64,7 +58,7 @@ def _html(record: Mapping[str, Any], words: Sequence[str]) -> Iterator[str]:
         yield f"<p>Not sure ({record['confidence']:.2f}): {record['doubt']}. Best guess:</p>"
     yield from _answers(record)
     if record["problem"]:
-        kind = "Note" if _is_answered(record) else "No answer"
+        kind = "No answer" if record["status"] == "none" else "Note"
         yield f"<p>{kind}: {html_line(record['problem'])}</p>"
     if record.get("not_understood"):
         missed = ", ".join(f"“{html_line(word)}”" for word in record["not_understood"])
@@ -81,11 +75,6 @@ def _html(record: Mapping[str, Any], words: Sequence[str]) -> Iterator[str]:
     if record["sparql"]:
         yield from _details("SPARQL", f"<pre>{html_block(record['sparql'])}</pre>")
     yield "</div>"
-
-
-def _is_answered(record: Mapping[str, Any]) -> bool:
-    values = record.get("boolean"), record.get("count")
-    return bool(record["answers"]) or any(value is not None for value in values)
 
 
 def _answers(record: Mapping[str, Any]) -> Iterator[str]:
@@ -113,7 +102,7 @@ def _answers(record: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _path(record: Mapping[str, Any], words: Sequence[str]) -> Iterator[str]:
-    """Write the path that answers, a sentence each; or what else a method says of its way."""
+    """Write the path that answers, a sentence each; or how else a method found the answers."""
     trace = record["trace"]
     sentences = trace.get("crp_words")
     if not sentences:

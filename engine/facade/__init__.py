@@ -8,11 +8,11 @@
     >>> engine.ask("what is the capital of Kenya?").answers  # doctest: +SKIP
     (AnswerEntity(term='m.d4u1bz5r', name='Nairobi', origin='graph'),)
 
-Names are imported when they are first used, so that `import kbqa` costs nothing.
+Names are imported when they are first used, so that `import kbqa` costs nothing. The block of
+imports below is the list of them, for type checkers and, read as text, at run time.
 """
 
 import importlib
-import warnings
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -29,13 +29,9 @@ if TYPE_CHECKING:
     from kbqa.engine.writing.generate import Candidate as Candidate
     from kbqa.engine.writing.generate import Generator as Generator
     from kbqa.engine.writing.generate import Request as Request
-    from kbqa.engine.writing.openvino import (
-        OpenVinoGenerator as OpenVinoGenerator,
-    )
+    from kbqa.engine.writing.openvino import OpenVinoGenerator as OpenVinoGenerator
     from kbqa.engine.writing.steering import Decoding as Decoding
-    from kbqa.engine.writing.transformers import (
-        TransformersGenerator as TransformersGenerator,
-    )
+    from kbqa.engine.writing.transformers import TransformersGenerator as TransformersGenerator
     from kbqa.kb.graph import Graph as Graph
     from kbqa.kb.open import open_graph as open_graph
     from kbqa.sparql.compile import compile_crp as compile_crp
@@ -51,57 +47,16 @@ if TYPE_CHECKING:
     from kbqa.sparql.forms import render_routerkgqa as render_routerkgqa
     from kbqa.sparql.relax import relaxations as relaxations
 
-_HOMES = {
-    "Answer": "kbqa.engine.answer",
-    "Asked": "kbqa.engine.asked",
-    "Candidate": "kbqa.engine.writing.generate",
-    "ChatModel": "kbqa.engine.chat.model",
-    "ConfidenceModel": "kbqa.engine.running.confidence",
-    "Crp": "kbqa.sparql.crp",
-    "CrpReading": "kbqa.sparql.crp",
-    "Decoding": "kbqa.engine.writing.steering",
-    "Embedder": "kbqa.engine.embedding.embedder",
-    "Engine": "kbqa.engine.engine",
-    "Generator": "kbqa.engine.writing.generate",
-    "Graph": "kbqa.kb.graph",
-    "KbqaError": "kbqa.sparql.errors",
-    "Method": "kbqa.engine.asked",
-    "OpenAIChat": "kbqa.engine.chat.openai",
-    "Policy": "kbqa.engine.running.run",
-    "Repairer": "kbqa.engine.methods.repair",
-    "Request": "kbqa.engine.writing.generate",
-    "OpenVinoGenerator": "kbqa.engine.writing.openvino",
-    "TransformersGenerator": "kbqa.engine.writing.transformers",
-    "compile_crp": "kbqa.sparql.compile",
-    "crp_from_sparql": "kbqa.sparql.convert.from_sparql",
-    "describe_crp": "kbqa.sparql.english",
-    "open_graph": "kbqa.kb.open",
-    "parse_crp": "kbqa.sparql.forms",
-    "parse_routerkgqa": "kbqa.sparql.forms",
-    "read_crp": "kbqa.sparql.forms",
-    "relaxations": "kbqa.sparql.relax",
-    "render_crp": "kbqa.sparql.forms",
-    "render_routerkgqa": "kbqa.sparql.forms",
-}
+with open(__file__, encoding="utf-8") as _source:  # noqa: PTH123 (pathlib takes longer to import)
+    _imports = [line.split() for line in _source if line.startswith("    from kbqa.")]
 
-_RENAMED = {
-    "Router": (
-        "kbqa.engine.methods.router",
-        "Routing",
-        "the settings of kbqa.Engine",
-    ),
-    "Rules": ("kbqa.engine.running.run", "Policy", "kbqa.Policy"),
-}
-"""Names of older versions: where each is now, and what to use in its place."""
+_HOMES = {words[3]: words[1] for words in _imports}
+"""The module of each name: the second word of ``from MODULE import NAME as NAME``."""
 
 __all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> object:
-    if name in _RENAMED:
-        module, new_name, advice = _RENAMED[name]
-        warnings.warn(f"kbqa.{name} was renamed; use {advice}", DeprecationWarning, stacklevel=2)
-        return getattr(importlib.import_module(module), new_name)
     if name not in _HOMES:
         raise AttributeError(f"module 'kbqa' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)

@@ -8,14 +8,14 @@ from kbqa.engine.linking.linker import Linker
 from kbqa.kb.names.search import open_names
 from kbqa.kb.open import open_graph
 from kbqa.sparql.errors import InputError
-from kbqa.training.linker import (
+from tools.fit.linking import (
     ChoiceSet,
     LinkingExample,
     fit_weights,
     linking_example,
     read_linking_examples,
+    train_linking_model,
 )
-from tools.fit.linking import train_linking_model
 
 QUERY = """SELECT ?x {
     ns:m.0a ns:people.person.place_of_birth ?y . ?y ns:location.location.containedby ns:m.0b }"""

@@ -9,8 +9,7 @@ from kbqa.kb.open import open_graph
 from kbqa.sparql.compile import compile_crp
 from kbqa.sparql.crp import Crp
 from kbqa.sparql.forms import read_crp
-from kbqa.training.composed import Base, Composed, Composer, add_composed
-from kbqa.training.composed_facts import replace_name
+from kbqa.training.composed import Base, Composed, Composer, add_composed, replace_name
 from kbqa.training.data.training_set import (
     COMPOSED_SOURCE,
     Example,

@@ -17,8 +17,7 @@ import click
 
 from kbqa.kb.names.search import open_names
 from kbqa.kb.open import open_graph
-from kbqa.training.linker import read_linking_examples
-from tools.fit.linking import train_linking_model
+from tools.fit.linking import read_linking_examples, train_linking_model
 
 
 @click.command(help=__doc__)

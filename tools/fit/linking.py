@@ -3,14 +3,23 @@
 Tables are counted from questions and their topic entities. If a question's features came from
 tables that include the question, the weights would trust them too much. So the questions are split
 into folds, and each question takes its features from the tables of the other folds.
+
+The weights are those of a conditional logit: the probability of choosing a candidate is
+proportional to the exponential of its score, a weighted sum of features. They maximise the
+probability of choosing a right candidate.
+
+Source: McFadden 1974, "Conditional logit analysis of qualitative choice behavior".
 """
 
 import math
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from kbqa.engine.linking.linker import (
     EntityCandidate,
@@ -21,10 +30,12 @@ from kbqa.engine.linking.linker import (
     find_candidates,
 )
 from kbqa.engine.linking.mentions import LinkingModel, Mentions, find_mentions, stem
+from kbqa.engine.questions.official import read_question_rows
+from kbqa.engine.questions.question_sets import topic_entities
 from kbqa.kb.graph import Graph
 from kbqa.kb.names.search import Names
-from kbqa.sparql.errors import InputError
-from kbqa.training.linker import ChoiceSet, LinkingExample, fit_weights
+from kbqa.sparql.errors import InputError, KbqaError
+from kbqa.sparql.templates import query_mentions
 
 _FOLDS = 4
 _LEAST_EXAMPLES = 50
@@ -34,6 +45,54 @@ _LEAST_RATIO = 0.5
 _NAME_SMOOTHING = 2.0
 _TYPE_SMOOTHING = 5.0
 _RELATION_SMOOTHING = 3.0
+_STEPS = 400
+_LEARNING_RATE = 0.05
+_L2 = 1e-3  # of weights for features scaled to unit variance; 3e-3 and 1e-2 rank no better
+_LEAST_QUESTIONS = 50
+_DECAY, _SQUARE_DECAY = 0.9, 0.999
+
+
+@dataclass(frozen=True, slots=True)
+class LinkingExample:
+    """A question with the mids of its topic entities, and the relations of its query."""
+
+    source: str
+    question: str
+    topics: frozenset[str]  # at least one
+    relations: tuple[str, ...]
+
+
+def read_linking_examples(path: Path) -> Iterator[LinkingExample]:
+    """Read a question set, without rows that have no topic or that are marked `test_parent`."""
+    source = path.name.split(".jsonl")[0]
+    for _, row in read_question_rows(path):
+        if not row.get("test_parent") and (example := linking_example(row, source)) is not None:
+            yield example
+
+
+def linking_example(row: Mapping[str, Any], source: str) -> LinkingExample | None:
+    """Read a row of WebQSP, CWQ or SimpleQuestions; None if it has no topic.
+
+    Rows of CWQ name no topic, so any entity of the query counts as one.
+    """
+    topics = {entity.mid for entity in topic_entities(row)}
+    relations: tuple[str, ...] = ()
+    parses = row.get("parses")
+    if sparql := row.get("sparql") or (parses and parses[0]["Sparql"]):
+        with suppress(KbqaError):
+            mentioned = query_mentions(sparql)
+            topics = topics or set(mentioned.entities)
+            relations = tuple(sorted(mentioned.relations))
+    mids = frozenset(topic for topic in topics if topic is not None)
+    return LinkingExample(source, row["question"], mids, relations) if mids else None
+
+
+class ChoiceSet(NamedTuple):
+    """The candidates of a question, and the weight of the question."""
+
+    features: Sequence[Mapping[str, float]]  # a missing one is 0
+    is_right: Sequence[bool]  # several may be
+    weight: float
 
 
 def train_linking_model(
@@ -44,15 +103,8 @@ def train_linking_model(
 ) -> LinkingModel:
     """Count tables and fit weights; each question set weighs the same.
 
-    Args:
-        examples: Examples whose question has no name of a topic are left out.
-        graph: Has the types and relations of entities.
-        names: The graph's names.
-        seed: Splits the examples into folds.
-
-    Raises:
-        InputError: Too few examples name their topic.
-        GraphError: The graph does not answer.
+    Examples whose question has no name of a topic are left out. The seed splits the others into
+    folds.
     """
     fetch = cache(partial(EntityFacts.fetch, graph))
     examples = list(examples)
@@ -130,11 +182,9 @@ def _see(
     names: Names,
     model: LinkingModel | None = None,
 ) -> list[_Seen]:
-    """Find the mentions of all questions, and keep the questions that name their topic.
-
-    Names that only contain words of the question are left out: they are too rare to learn from,
-    and with them a quarter of webqsp.train, held out, had 0.5 % fewer topics in the first place.
-    """
+    """Find the mentions of all questions, and keep the questions that name their topic."""
+    # Names that only contain words of the question are too rare to learn from: with them a quarter
+    # of webqsp.train, held out, had 0.5 % fewer topics in the first place.
     seen = (
         _Seen(example, find_mentions(example.question, names, model=model, longer_names=False))
         for example in examples
@@ -153,10 +203,7 @@ def _choice(
 
 
 def _count_tables(seen: Sequence[_Seen], fetch: Callable[[str], EntityFacts]) -> LinkingModel:
-    """Count a model's tables from questions; it has no weights yet.
-
-    Only relations of the topics count; the query's other relations are about other entities.
-    """
+    """Count a model's tables from questions; relations that are not the topics' do not count."""
     in_names, alone = Counter[str](), Counter[str]()
     anywhere, outside = Counter[str](), Counter[str]()
     types: Counter[str] = Counter()
@@ -216,10 +263,7 @@ def _odds(times: Counter[str], anywhere: Counter[str]) -> dict[str, float]:
 def _ratios(
     words: Counter[str], count: int, frequency: Mapping[str, float], smoothing: float
 ) -> dict[str, float]:
-    """Turn counts of words that occur with one of `count` things into smoothed log-ratios.
-
-    Ratios near 0 are left out.
-    """
+    """Return smoothed log-ratios, not near 0, of words that occur with one of `count` things."""
     ratios = {
         word: math.log(
             (with_it + smoothing * frequency[word]) / ((count + smoothing) * frequency[word])
@@ -228,3 +272,42 @@ def _ratios(
         if word in frequency
     }
     return {word: ratio for word, ratio in ratios.items() if abs(ratio) >= _LEAST_RATIO}
+
+
+def fit_weights(choices: Iterable[ChoiceSet]) -> dict[str, float]:
+    """Fit the weights, by Adam, with a small L2 penalty on the weights of scaled features.
+
+    Questions of which all candidates are right, or none, are ignored. Features that fewer than 50
+    questions have get no weight.
+    """
+    import numpy as np
+
+    telling = [choice for choice in choices if any(choice.is_right) and not all(choice.is_right)]
+    if not telling:
+        raise ValueError("there is nothing to choose: no question has right and wrong candidates")
+    counts = Counter(name for choice in telling for name in set().union(*choice.features))
+    names = sorted(name for name, count in counts.items() if count >= _LEAST_QUESTIONS)
+    rows = [features for choice in telling for features in choice.features]
+    x = np.array([[features.get(name, 0.0) for name in names] for features in rows], dtype=float)
+    scale = x.std(axis=0) + 1e-6
+    x = (x - x.mean(axis=0)) / scale
+    is_right = np.array([right for choice in telling for right in choice.is_right])
+    sizes = [len(choice.features) for choice in telling]
+    starts = np.cumsum([0, *sizes[:-1]])
+    question = np.repeat(np.arange(len(telling)), sizes)
+    share = np.array([choice.weight for choice in telling])
+    share /= share.sum()
+    weights, mean, square = (np.zeros(len(names)) for _ in range(3))
+    for step in range(1, _STEPS + 1):
+        scores = x @ weights
+        powers = np.exp(scores - np.maximum.reduceat(scores, starts)[question])
+        drawn = powers / np.add.reduceat(powers, starts)[question]
+        powers *= is_right
+        drawn_right = powers / np.add.reduceat(powers, starts)[question]
+        gradient = x.T @ ((drawn - drawn_right) * share[question]) + _L2 * weights
+        mean = _DECAY * mean + (1 - _DECAY) * gradient
+        square = _SQUARE_DECAY * square + (1 - _SQUARE_DECAY) * gradient**2
+        unbiased = mean / (1 - _DECAY**step)
+        spread = np.sqrt(square / (1 - _SQUARE_DECAY**step)) + 1e-8
+        weights -= _LEARNING_RATE * unbiased / spread
+    return dict(zip(names, (weights / scale).tolist(), strict=True))

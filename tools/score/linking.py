@@ -31,7 +31,7 @@ from kbqa.kb.names.index import standing
 from kbqa.kb.names.search import Names, open_names
 from kbqa.kb.open import open_graph
 from kbqa.sparql.errors import InputError
-from kbqa.training.linker import LinkingExample, linking_example
+from tools.fit.linking import LinkingExample, linking_example
 from tools.score.shared.shares import share_with_interval
 
 _KEPT = 5

@@ -6,8 +6,6 @@ s-expression. Names come from the record, else from a graph, else from the comme
 Each meaning has one text. No question says in which language an answer should be, that a topic may
 be an answer, whether counted bindings must differ, or what a relation already implies: so no target
 says it either. The published texts do the same.
-
-The topic entities of a question that is trained on.
 """
 
 import re
@@ -19,7 +17,7 @@ from kbqa.engine.linking.mentions import mend_mojibake, named_entities
 from kbqa.engine.questions.official import Unconverted, convert_queries
 from kbqa.engine.questions.question_sets import topic_entities
 from kbqa.sparql.convert.from_sparql import sparql_from_s_expression
-from kbqa.sparql.crp import Constraint, Crp, Entity, Hop, IsEntity, IsNotEntity, TextEquals
+from kbqa.sparql.crp import Constraint, Crp, Entity, Hop, compare_with
 from kbqa.sparql.errors import CrpSyntaxError, InputError
 from kbqa.sparql.forms import parse_routerkgqa, render_crp, render_extended, render_routerkgqa
 from kbqa.sparql.terms import is_mid
@@ -47,13 +45,7 @@ def row_targets(
 ) -> list[str | Unconverted]:
     """Write the target of each record, or the reason why there is none.
 
-    Args:
-        rows: Records of question sets.
-        form: The text form of the targets.
-        names: Looks up the names of entities that a record does not name.
-
-    Raises:
-        GraphError: The names cannot be looked up.
+    Entities that a record does not name are looked up in `names`, which may raise a `GraphError`.
     """
     converted = convert_queries(
         query for row in rows if (query := row_query(row)) and not _text(row, "crp_routerkgqa")
@@ -112,9 +104,10 @@ def _without_unasked(crp: Crp) -> Crp:
     """Drop what no question says: languages, that the topic may be an answer, what is implied."""
 
     def in_any_language(constraint: Constraint) -> Constraint:
-        if not isinstance(constraint.test, TextEquals):
+        text = constraint.operand
+        if not isinstance(text, str):
             return constraint
-        return replace(constraint, test=TextEquals(constraint.test.text))
+        return replace(constraint, test=compare_with("=", text))
 
     kept = tuple(one for one in crp.constraints if not _is_implied(one, crp))
     form = "count" if crp.form == "count bindings" else crp.form
@@ -125,15 +118,13 @@ def _without_unasked(crp: Crp) -> Crp:
 
 
 def _is_implied(constraint: Constraint, crp: Crp) -> bool:
-    """Return whether a constraint says no more than the rest of its path, as GrailQA's often do.
-
-    A node with a relation of a class belongs to the class. It is no entity that is named elsewhere.
-    """
+    """Return whether a constraint says no more than the rest of its path, as GrailQA's often do."""
+    # A node with a relation of a class belongs to the class. It is no entity named elsewhere.
     at = constraint.at
     if not isinstance(at, int) or constraint.negated:
         return False
-    match constraint.test:
-        case IsEntity(entity) if constraint.hops == (_TYPE,) and entity.mid is not None:
+    match constraint.operator, constraint.operand:
+        case "=", Entity() as entity if constraint.hops == (_TYPE,) and entity.is_grounded:
             before, after = crp.path[at - 1 : at], crp.path[at : at + 1]
             towards = [hop for hop in before if isinstance(hop, Hop) and hop.inverse]
             onwards = [hop for hop in after if isinstance(hop, Hop) and not hop.inverse]
@@ -143,9 +134,8 @@ def _is_implied(constraint: Constraint, crp: Crp) -> bool:
             onwards += [hop for hop in aside if not hop.inverse]
             classes = {hop.relation.rpartition(".")[0] for hop in (*towards, *onwards)}
             return at > 0 and entity.mid in classes
-        case IsNotEntity(entity) if not constraint.hops:
-            others = (one.test for one in crp.constraints if isinstance(one.test, IsEntity))
-            return entity in (crp.topic, *(test.entity for test in others))
+        case "!=", Entity() as entity if not constraint.hops:
+            return entity in (crp.topic, *(one.entity for one in crp.constraints))
         case _:
             return False
 
@@ -188,10 +178,8 @@ def _row_names(row: _Row) -> dict[str, str]:
 
 
 def _noted_names(sparql: str) -> dict[str, str]:
-    """Collect the names in a query's comments, from lines with a single entity.
-
-    The last resort: of 111 in the WebQSP and CWQ rows, 104 are the graph's own.
-    """
+    """Collect the names in a query's comments, from lines with a single entity."""
+    # The last resort: of 111 in the WebQSP and CWQ rows, 104 are the graph's own.
     names: dict[str, str] = {}
     for line in sparql.split("\n"):
         mids = set(_MID.findall(line))

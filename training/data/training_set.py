@@ -1,24 +1,12 @@
 """Turn question sets into training examples: a question, and the CRP text that answers it.
 
 Rows that cannot be used are counted by reason, and the first of each reason are named. They never
-stop a run.
+stop a run. A manifest and a card list both.
 
-Split hygiene: rows marked `test_parent` are left out, because a test question was made from them,
-or they from one. If rows are not marked, as in the official files, the test sets themselves decide
-what is left out.
-
-What a manifest and a card tell about the questions of a training run.
-
-Keep test questions out of training, and the questions they were made from or made into.
-
-ComplexWebQuestions was made from WebQSP: each of its questions has a parent there, sometimes in the
-other half of the split. A model trained on one has seen half of the other.
-
-Draw a training mixture: how much of each question set an epoch has.
-
-Give training examples the relations that would be suggested for their questions.
-
-They are found from the linked entities, as they are when a question is asked.
+No test question is trained on. Rows marked `test_parent` are left out, because a test question was
+made from them, or they from one. If rows are not marked, as in the official files, the test sets
+themselves decide: ComplexWebQuestions was made from WebQSP, and each of its questions has a parent
+there, sometimes in the other half. A model trained on one has seen half of the other.
 """
 
 import hashlib
@@ -50,24 +38,115 @@ from kbqa.training.demo import demo_examples
 RELATED = "a test question was made from it, or it from one"
 ASKED = "asked in a test set"
 
+DEMO_SOURCE = "demo"
+"""The source of questions on the demo graph."""
+
+COMPOSED_SOURCE = "composed"
+"""The source of questions that are composed of others and of facts."""
+
+NAMED_SKIPS = 10
+"""How many of the rows left out are named, for each reason."""
+
+ExampleKey: TypeAlias = tuple[str, str]
+"""The question set and the id of an example."""
+
 _WORD = re.compile(r"\w+")
 _CWQ_ID = re.compile(r"(WebQT(?:rn|est)-\d+)_[0-9a-f]{32}")
+_QUESTION_SET = re.compile(r"\.jsonl?(?:\.gz)?$")
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A question and the text that a model learns to answer it with."""
+
+    id: str
+    question: str  # as a user would type it
+    target: str  # the CRP, by names, in a `TargetForm`
+    source: str
+    parent: str = ""  # the id of the question that it was made from
+    relations: tuple[str, ...] = ()  # to suggest with the question, best first
+
+    @property
+    def key(self) -> ExampleKey:
+        """What identifies it among all question sets."""
+        return self.source, self.id
+
+    @property
+    def family(self) -> str:
+        """What stays together in a split: the question that it was made from, or itself."""
+        return self.parent or self.id
+
+
+class Split(NamedTuple):
+    """How the examples of a run are used.
+
+    Those in the fold are left out, so that a judge can learn from what the model writes for them.
+    """
+
+    train: tuple[Example, ...]
+    valid: tuple[Example, ...]
+    in_fold: tuple[Example, ...] = ()
+
+
+class Fold(NamedTuple):
+    """One of the parts, of about the same size, into which the families of questions fall."""
+
+    at: int  # from 1
+    of: int
+
+    def __str__(self) -> str:
+        return f"{self.at}/{self.of}"
+
+    def has(self, example: Example) -> bool:
+        """Return whether a question's family is of this fold; its id alone decides."""
+        return int(_rank(example.family)[-8:], 16) % self.of == self.at - 1
+
+
+class DataFile(NamedTuple):
+    """A file that examples were read from, with the SHA-256 of its bytes in hex."""
+
+    name: str
+    sha256: str
+
+
+@dataclass(slots=True)
+class ExampleSet:
+    """Examples, the files that they were read from, and what was left out by reason."""
+
+    examples: list[Example] = field(default_factory=list)
+    skipped: Counter[str] = field(default_factory=Counter)
+    files: list[DataFile] = field(default_factory=list)
+    scored: list[DataFile] = field(default_factory=list)
+    skipped_rows: dict[str, list[str]] = field(default_factory=dict)
+    _seen: set[tuple[str, str]] = field(default_factory=set, repr=False)
+
+    def add(self, example: Example) -> None:
+        """Add an example, unless its question is already here with the same target."""
+        key = (example.question.casefold(), example.target)
+        if key in self._seen:
+            self.skip(example.source, example.id, "repeated")
+            return
+        self._seen.add(key)
+        self.examples.append(example)
+
+    def skip(self, source: str, row_id: str, reason: str) -> None:
+        """Count a row that is left out, and name the first `NAMED_SKIPS` of each reason."""
+        self.skipped[reason] += 1
+        named = self.skipped_rows.setdefault(reason, [])
+        if len(named) < NAMED_SKIPS:
+            named.append(f"{source} {row_id}")
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredSets:
     """What identifies the questions that a model will be scored on.
 
-    Attributes:
-        ids: Their ids, except plain numbers, which every file counts from the start.
-        parents: Ids of the questions that they were made from.
-        questions: Their words, from `question_words`.
-        facts: Each entity of their queries with each relation of the same query.
+    `facts` are the entities of their queries, each with each relation of the same query.
     """
 
-    ids: frozenset[str] = frozenset()
+    ids: frozenset[str] = frozenset()  # without plain numbers, which every file counts from 1
     parents: frozenset[str] = frozenset()
-    questions: frozenset[str] = frozenset()
+    questions: frozenset[str] = frozenset()  # their `question_words`
     facts: frozenset[tuple[str, str]] = frozenset()
 
     def reason_against(self, row: Mapping[str, Any]) -> str | None:
@@ -87,16 +166,12 @@ def read_scored_sets(paths: Iterable[Path]) -> ScoredSets:
         InputError: A file is missing, or not a question set.
     """
     rows = [row for path in paths for _, row in read_question_rows(path)]
+    ids = (str(row.get("id") or "") for row in rows)
+    questions = (row.get("question") for row in rows)
     return ScoredSets(
-        ids=frozenset(
-            id_ for row in rows if (id_ := str(row.get("id") or "")) and not id_.isdigit()
-        ),
+        ids=frozenset(id_ for id_ in ids if id_ and not id_.isdigit()),
         parents=frozenset(parent for row in rows if (parent := parent_id(row))),
-        questions=frozenset(
-            question_words(question)
-            for row in rows
-            if isinstance(question := row.get("question"), str)
-        ),
+        questions=frozenset(question_words(each) for each in questions if isinstance(each, str)),
         facts=frozenset(fact for row in rows for fact in _facts(row)),
     )
 
@@ -129,123 +204,6 @@ def question_words(question: str) -> str:
     True
     """
     return " ".join(_WORD.findall(mend_mojibake(question).casefold()))
-
-
-DEMO_SOURCE = "demo"
-"""The source of questions on the demo graph."""
-
-COMPOSED_SOURCE = "composed"
-"""The source of questions that are composed of others and of facts."""
-
-NAMED_SKIPS = 10
-"""How many of the rows left out are named, for each reason."""
-
-ExampleKey: TypeAlias = tuple[str, str]
-"""The question set and the id of an example."""
-
-_QUESTION_SET = re.compile(r"\.jsonl?(?:\.gz)?$")
-
-
-@dataclass(frozen=True, slots=True)
-class Example:
-    """One training example.
-
-    Attributes:
-        id: The row's id.
-        question: As a user would type it.
-        target: The CRP, by names, in a `TargetForm`.
-        source: The question set it comes from.
-        parent: The id of the question that it was made from; empty if there is none.
-        relations: To suggest with the question, best first.
-    """
-
-    id: str
-    question: str
-    target: str
-    source: str
-    parent: str = ""
-    relations: tuple[str, ...] = ()
-
-
-def example_key(example: Example) -> ExampleKey:
-    """Return the question set and the id of an example."""
-    return example.source, example.id
-
-
-class Split(NamedTuple):
-    """How the examples of a run are used.
-
-    Attributes:
-        train: They are trained on.
-        valid: They are held out to validate the training.
-        in_fold: They are left out, so that a judge can learn from what the model writes for them.
-    """
-
-    train: tuple[Example, ...]
-    valid: tuple[Example, ...]
-    in_fold: tuple[Example, ...] = ()
-
-
-class Fold(NamedTuple):
-    """One of the parts into which the families of questions fall.
-
-    Attributes:
-        at: Its number, from 1.
-        of: How many there are, of about the same size.
-    """
-
-    at: int
-    of: int
-
-    def __str__(self) -> str:
-        return f"{self.at}/{self.of}"
-
-    def has(self, example: Example) -> bool:
-        """Return whether a question's family is of this fold; its id alone decides."""
-        return int(_rank(_family(example))[-8:], 16) % self.of == self.at - 1
-
-
-class DataFile(NamedTuple):
-    """A file that examples were read from: its name, and the SHA-256 of its bytes in hex."""
-
-    name: str
-    sha256: str
-
-
-@dataclass(slots=True)
-class ExampleSet:
-    """Examples, where they were read from, and what was left out.
-
-    Attributes:
-        examples: The examples to train on or to hold out.
-        skipped: How many rows were left out, by reason.
-        files: The files that were read.
-        scored: The test sets whose questions were left out.
-        skipped_rows: Set and id of the first `NAMED_SKIPS` rows left out, by reason.
-    """
-
-    examples: list[Example] = field(default_factory=list)
-    skipped: Counter[str] = field(default_factory=Counter)
-    files: list[DataFile] = field(default_factory=list)
-    scored: list[DataFile] = field(default_factory=list)
-    skipped_rows: dict[str, list[str]] = field(default_factory=dict)
-    _seen: set[tuple[str, str]] = field(default_factory=set, repr=False)
-
-    def add(self, example: Example) -> None:
-        """Add an example, unless its question is already here with the same target."""
-        key = (example.question.casefold(), example.target)
-        if key in self._seen:
-            self.skip(example.source, example.id, "repeated")
-            return
-        self._seen.add(key)
-        self.examples.append(example)
-
-    def skip(self, source: str, row_id: str, reason: str) -> None:
-        """Count a row that is left out."""
-        self.skipped[reason] += 1
-        named = self.skipped_rows.setdefault(reason, [])
-        if len(named) < NAMED_SKIPS:
-            named.append(f"{source} {row_id}")
 
 
 def load_examples(
@@ -297,78 +255,6 @@ def load_examples(
     if demo_questions:
         _add_demo_questions(gathered, demo_questions, seed, form, scored_sets)
     return gathered
-
-
-def split_examples(examples: Iterable[Example], valid_size: int) -> Split:
-    """Hold out about `valid_size` questions of each set, at most a tenth of it.
-
-    A question is held out together with those made from it or from the same question. No question
-    is both held out and trained on. Their ids alone decide, so that a run that starts from the
-    result of another holds out the same questions. Other sets may add to these, but take none
-    away; composed questions add none.
-    """
-    pool = sorted(examples, key=lambda example: (example.source, example.id, example.target))
-    of_family: dict[str, set[str]] = defaultdict(set)
-    of_source: dict[str, set[str]] = defaultdict(set)
-    families_of: dict[str, set[str]] = defaultdict(set)
-    for example in pool:
-        family, question = _family(example), example.question.casefold()
-        of_family[family].add(question)
-        of_source[example.source].add(question)
-        families_of[example.source].add(family)
-    held_out: set[str] = set()
-    for source, questions in of_source.items():
-        if source == COMPOSED_SOURCE:
-            continue
-        wanted, held_out_here = min(valid_size, len(questions) // 10), 0
-        for family in sorted(families_of[source], key=_rank):
-            if held_out_here >= wanted:
-                break
-            held_out |= of_family[family]
-            held_out_here += len(of_family[family] & questions)
-    train = tuple(e for e in pool if e.question.casefold() not in held_out)
-    valid = tuple(e for e in pool if e.question.casefold() in held_out)
-    return Split(train, valid)
-
-
-def leave_out_fold(split: Split, fold: Fold) -> Split:
-    """Leave the families of a fold out of what is trained on.
-
-    A question that is asked in one of them is left out wherever else it is asked.
-    """
-    asked = {example.question.casefold() for example in split.train if fold.has(example)}
-    train = tuple(e for e in split.train if e.question.casefold() not in asked)
-    return split._replace(
-        train=train, in_fold=tuple(e for e in split.train if e.question.casefold() in asked)
-    )
-
-
-def families_of(examples: Iterable[Example], ids: Container[str]) -> set[str]:
-    """Return the ids of all examples of the same families as some, or that ask the same.
-
-    Args:
-        examples: All examples.
-        ids: Of some of them.
-    """
-    examples = list(examples)
-    some = [each for each in examples if each.id in ids]
-    families = {_family(each) for each in some}
-    questions = {each.question.casefold() for each in some}
-    return {
-        each.id
-        for each in examples
-        if _family(each) in families or each.question.casefold() in questions
-    }
-
-
-def _family(example: Example) -> str:
-    """Return what stays together: the question that it was made from, or itself."""
-    return example.parent or example.id
-
-
-def _rank(family: str) -> str:
-    """Return what orders families at random."""
-    return hashlib.sha256(family.encode()).hexdigest()
 
 
 def _add_demo_questions(
@@ -430,45 +316,97 @@ def data_file(path: Path) -> DataFile:
     return DataFile(path.name, file_sha256(path))
 
 
+def split_examples(examples: Iterable[Example], valid_size: int) -> Split:
+    """Hold out about `valid_size` questions of each set, at most a tenth of it.
+
+    A question is held out together with those made from it or from the same question. No question
+    is both held out and trained on. Their ids alone decide, so that a run that starts from the
+    result of another holds out the same questions. Other sets may add to these, but take none
+    away; composed questions add none.
+    """
+    pool = sorted(examples, key=lambda example: (example.source, example.id, example.target))
+    of_family: dict[str, set[str]] = defaultdict(set)
+    of_source: dict[str, set[str]] = defaultdict(set)
+    families: dict[str, set[str]] = defaultdict(set)
+    for example in pool:
+        question = example.question.casefold()
+        of_family[example.family].add(question)
+        of_source[example.source].add(question)
+        families[example.source].add(example.family)
+    held_out: set[str] = set()
+    for source, questions in of_source.items():
+        if source == COMPOSED_SOURCE:
+            continue
+        wanted, held_out_here = min(valid_size, len(questions) // 10), 0
+        for family in sorted(families[source], key=_rank):
+            if held_out_here >= wanted:
+                break
+            held_out |= of_family[family]
+            held_out_here += len(of_family[family] & questions)
+    train = tuple(e for e in pool if e.question.casefold() not in held_out)
+    valid = tuple(e for e in pool if e.question.casefold() in held_out)
+    return Split(train, valid)
+
+
+def leave_out_fold(split: Split, fold: Fold) -> Split:
+    """Leave the families of a fold out of what is trained on.
+
+    A question that is asked in one of them is left out wherever else it is asked.
+    """
+    asked = {example.question.casefold() for example in split.train if fold.has(example)}
+    return split._replace(
+        train=tuple(e for e in split.train if e.question.casefold() not in asked),
+        in_fold=tuple(e for e in split.train if e.question.casefold() in asked),
+    )
+
+
+def families_of(examples: Iterable[Example], ids: Container[str]) -> set[str]:
+    """Return the ids of all examples of the same families as those named, or that ask the same."""
+    examples = list(examples)
+    some = [each for each in examples if each.id in ids]
+    families = {each.family for each in some}
+    questions = {each.question.casefold() for each in some}
+    return {
+        each.id
+        for each in examples
+        if each.family in families or each.question.casefold() in questions
+    }
+
+
+def _rank(family: str) -> str:
+    """Return what orders families at random."""
+    return hashlib.sha256(family.encode()).hexdigest()
+
+
 def data_record(
     gathered: ExampleSet, split: Split, also_left_out: Mapping[str, tuple[str, ...]]
 ) -> dict[str, object]:
-    """Record which questions were used, and which were left out and why.
+    """Record for a manifest which questions were used, and which were left out and why.
 
     Args:
         gathered: The examples, and what was left out.
         split: The examples that were trained on, and those held out.
         also_left_out: Set and id of examples that the training itself left out, by reason.
     """
+    train, valid = (Counter(each.source for each in part) for part in (split.train, split.valid))
+    left_out = [
+        {"reason": reason, "count": count, "rows": gathered.skipped_rows.get(reason, [])}
+        for reason, count in sorted(gathered.skipped.items())
+    ]
+    left_out += [
+        {"reason": reason, "count": len(rows), "rows": list(rows[:NAMED_SKIPS])}
+        for reason, rows in also_left_out.items()
+        if rows
+    ]
     return {
         "files": [one._asdict() for one in gathered.files],
         "scored": [one._asdict() for one in gathered.scored],
-        "sets": list(_sets(split)),
-        "left_out": [*_left_out(gathered), *_left_out_in_training(also_left_out)],
+        "sets": [
+            {"name": source, "trained_on": train[source], "held_out": valid[source]}
+            for source in sorted({*train, *valid})
+        ],
+        "left_out": left_out,
     }
-
-
-def write_untrained(output: Path, split: Split) -> None:
-    """Write the questions that a model was not trained on to files in its run's folder.
-
-    What is fitted to it, such as the confidence model to what the writer writes, needs them. Each
-    set has `held_out.SET.jsonl`, and `fold.SET.jsonl` if a fold was left out. A row is
-    ``{"id", "question"}``, as `kbqa crp generate` reads it.
-    """
-    _write_questions(output, "held_out", split.valid)
-    _write_questions(output, "fold", split.in_fold)
-
-
-def _write_questions(output: Path, part: str, examples: Iterable[Example]) -> None:
-    sets: dict[str, dict[str, str]] = defaultdict(dict)
-    for example in examples:
-        sets[example.source][example.id] = example.question
-    for source, questions in sets.items():
-        rows = [
-            json.dumps({"id": row_id, "question": question}, ensure_ascii=False) + "\n"
-            for row_id, question in questions.items()
-        ]
-        (output / f"{part}.{source}.jsonl").write_text("".join(rows), encoding="utf-8")
 
 
 def data_lines(data: Mapping[str, Any]) -> Iterator[str]:
@@ -495,41 +433,38 @@ def data_lines(data: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-def _sets(split: Split) -> Iterator[Mapping[str, object]]:
-    train = Counter(example.source for example in split.train)
-    valid = Counter(example.source for example in split.valid)
-    for source in sorted({*train, *valid}):
-        yield {"name": source, "trained_on": train[source], "held_out": valid[source]}
+def write_untrained(output: Path, split: Split) -> None:
+    """Write the questions that a model was not trained on to files in its run's folder.
 
-
-def _left_out(gathered: ExampleSet) -> Iterator[Mapping[str, object]]:
-    """Count the rows left out by reason, and name the first few."""
-    for reason, count in sorted(gathered.skipped.items()):
-        yield {"reason": reason, "count": count, "rows": gathered.skipped_rows.get(reason, [])}
-
-
-def _left_out_in_training(
-    also_left_out: Mapping[str, tuple[str, ...]],
-) -> Iterator[Mapping[str, object]]:
-    for reason, rows in also_left_out.items():
-        if rows:
-            yield {"reason": reason, "count": len(rows), "rows": list(rows[:NAMED_SKIPS])}
+    What is fitted to it, such as the confidence model to what the writer writes, needs them. Each
+    set has `held_out.SET.jsonl`, and `fold.SET.jsonl` if a fold was left out. A row is
+    ``{"id", "question"}``, as `kbqa crp generate` reads it.
+    """
+    for part, examples in (("held_out", split.valid), ("fold", split.in_fold)):
+        sets: dict[str, dict[str, str]] = defaultdict(dict)
+        for example in examples:
+            sets[example.source][example.id] = example.question
+        for source, questions in sets.items():
+            rows = [
+                json.dumps({"id": id_, "question": question}, ensure_ascii=False) + "\n"
+                for id_, question in questions.items()
+            ]
+            (output / f"{part}.{source}.jsonl").write_text("".join(rows), encoding="utf-8")
 
 
 def draw_mixture(
     examples: Iterable[Example], weights: Mapping[str, float], seed: int
 ) -> tuple[Example, ...]:
-    """Take each set's examples as often as its weight says.
+    """Take each set's examples as often as its weight says, set after set.
+
+    A part of a set has as many different relations as possible: one example of each chain of
+    relations, then a second one of each, and so on.
 
     Args:
         examples: The examples of all sets.
         weights: By the name of the set; 2 takes each example twice, 0.1 a tenth of the examples.
             Sets without a weight are taken once.
         seed: Decides which examples a part of a set has.
-
-    Returns:
-        Set after set. A part of a set has as many different relations as possible: one example of
-        each chain of relations, then a second one of each, and so on.
     """
     of_set: dict[str, list[Example]] = defaultdict(list)
     for example in examples:
@@ -556,32 +491,42 @@ def _by_relations(members: Sequence[Example], seed: str) -> list[Example]:
     return [shuffled[index] for index in order]
 
 
-Report = Callable[[int], object]
-"""Called with the number of questions that were looked up since the last call."""
-
-
 def suggest_relations(
-    split: Split, graph: Graph, count: int, report: Report = lambda done: None
+    split: Split, graph: Graph, count: int, report: Callable[[int], object] = lambda done: None
 ) -> Split:
-    """Find relations for the examples that are trained on and those that are held out.
+    """Give the examples of a split the relations that would be suggested for their questions.
+
+    They are found from the linked entities, as when a question is asked. Questions on the demo
+    graph are looked up there.
 
     Args:
         split: The examples.
-        graph: What they are about; those on the demo graph are looked up there.
+        graph: What they are about.
         count: How many relations a question gets, at most.
-        report: Follows the search.
+        report: Called with the number of questions looked up since the last call.
 
     Raises:
         ModelError: The retriever is missing or broken.
         GraphError: The graph does not answer.
     """
+
+    def find(questions: Iterable[str], graph: Graph) -> dict[str, tuple[str, ...]]:
+        found = {}
+        suggester = RelationSuggester(graph, count)
+        with closing(Resources(graph)) as resources:
+            for question in sorted(questions):
+                topics = likely_topics(resources.linker.link(question))
+                found[question] = suggester.suggest(question, topics)
+                report(1)
+        return found
+
     examples = (*split.train, *split.valid)
     on_demo = {each.question for each in examples if each.source == DEMO_SOURCE}
-    found = _find({e.question for e in examples if e.source != DEMO_SOURCE}, graph, count, report)
+    found = find({each.question for each in examples if each.source != DEMO_SOURCE}, graph)
     found_on_demo = {}
     if on_demo:
         with closing(open_graph()) as demo:
-            found_on_demo = _find(on_demo, demo, count, report)
+            found_on_demo = find(on_demo, demo)
 
     def suggest(some: Iterable[Example]) -> tuple[Example, ...]:
         return tuple(
@@ -590,16 +535,3 @@ def suggest_relations(
         )
 
     return split._replace(train=suggest(split.train), valid=suggest(split.valid))
-
-
-def _find(
-    questions: Iterable[str], graph: Graph, count: int, report: Report
-) -> dict[str, tuple[str, ...]]:
-    found = {}
-    suggester = RelationSuggester(graph, count)
-    with closing(Resources(graph)) as resources:
-        for question in sorted(questions):
-            topics = likely_topics(resources.linker.link(question))
-            found[question] = suggester.suggest(question, topics)
-            report(1)
-    return found

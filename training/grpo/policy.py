@@ -34,7 +34,7 @@ from kbqa.engine.writing.generate import (
     write_apart,
 )
 from kbqa.engine.writing.grammar import Steps, start
-from kbqa.engine.writing.steering import Decoding, Pieces, SteeredText, check_form, walked_topics
+from kbqa.engine.writing.steering import Decoding, Pieces, SteeredText, walked_topics
 from kbqa.engine.writing.transformers import NextTokenLogits
 from kbqa.sparql.errors import GraphError
 from kbqa.training.config import GrpoConfig, TrainingConfig
@@ -133,7 +133,7 @@ class WriterPolicy:
                 constrained.
         """
         prompt = load_prompt_format(Path(config.start))
-        check_form(prompt)
+        decoding.check(prompt)
         model = load_trained_model(config, device)
         # Without dropout, which would make the old and the new probabilities of a choice differ.
         model.causal.eval()

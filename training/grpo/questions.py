@@ -48,7 +48,6 @@ from kbqa.training.data.training_set import (
     Example,
     ExampleKey,
     ExampleSet,
-    example_key,
     row_id,
     source_name,
 )
@@ -147,7 +146,7 @@ def find_questions(
         EndpointDown: Nothing answers at the graph's endpoint.
     """
     rows = {key: row for path in paths for key, row in _rows(path)}
-    wanted = {example_key(each): each for each in examples}
+    wanted = {each.key: each for each in examples}
     queries = convert_queries(filter(None, (row_query(rows[key]) for key in wanted)))
     found: dict[ExampleKey, Question] = {}
     for done, (key, example) in enumerate(wanted.items(), 1):

@@ -45,7 +45,7 @@ from kbqa.kb.names.search import open_names
 from kbqa.sparql.errors import TrainingError
 from kbqa.training.card import write_reward_manifest
 from kbqa.training.config import GrpoConfig, TrainingConfig
-from kbqa.training.data.training_set import Split, example_key
+from kbqa.training.data.training_set import Split
 from kbqa.training.grpo.policy import (
     DrawnGroup,
     JudgedGroup,
@@ -409,7 +409,7 @@ def train_on_graph(
             gathered.examples, data.files, finder, gathered, _print_looked_up
         )
         split = data.weigh(
-            Split(*(tuple(e for e in part if example_key(e) in questions) for part in split)),
+            Split(*(tuple(e for e in part if e.key in questions) for part in split)),
             gathered,
         )
         _print_counts(split)
@@ -417,10 +417,7 @@ def train_on_graph(
         reward = RewardFunction(opened, names, Linker(opened, names), graph.timeout_s, grpo)
         result = train_by_reward(
             RewardSplit(
-                *(
-                    tuple(questions[example_key(e)] for e in part)
-                    for part in (split.train, split.valid)
-                )
+                *(tuple(questions[e.key] for e in part) for part in (split.train, split.valid))
             ),
             output,
             config,
@@ -440,7 +437,7 @@ def _print_looked_up(done: int) -> None:
 
 
 def _print_counts(split: Split) -> None:
-    train, valid = (len({example_key(e) for e in part}) for part in (split.train, split.valid))
+    train, valid = (len({e.key for e in part}) for part in (split.train, split.valid))
     print_note(f"{train:,} questions to train on, {valid:,} held out")
 
 

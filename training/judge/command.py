@@ -30,7 +30,7 @@ from kbqa.engine.evaluation.statistics import (
 )
 from kbqa.engine.files import git_revision, hardware, package_versions
 from kbqa.engine.running.judge import ASKER_FOLDER, READER_FOLDER, reader_revision
-from kbqa.engine.writing.checkpoint import SMOLLM2, adapter_revision, fastest_precision
+from kbqa.engine.writing.checkpoint import DEFAULT_BASE, adapter_revision, fastest_precision
 from kbqa.kb.commands.options import (
     GraphChoice,
     graph_options,
@@ -162,7 +162,7 @@ def train_judge(
     from kbqa.engine.embedding.embedder import Embedder
     from kbqa.engine.resources import Resources
     from kbqa.engine.running.precedents import Precedents
-    from kbqa.engine.writing.checkpoint import SMOLLM2, check_base_model, require_lm_extra
+    from kbqa.engine.writing.checkpoint import DEFAULT_BASE, check_base_model, require_lm_extra
     from kbqa.kb.open import open_graph
     from kbqa.training.data.training_set import families_of
     from kbqa.training.judge.pools import POOLS_FILE, Reports, find_precedents, gather_parts
@@ -181,7 +181,7 @@ def train_judge(
     check_composed(composed_questions, graph)
     require_lm_extra()
     if asker_epochs:
-        check_base_model(SMOLLM2)
+        check_base_model(DEFAULT_BASE)
     written, held_out = _written(beam_files), _written(held_out_files)
     with ExitStack() as stack:
         folder = RunFolder(output)
@@ -445,7 +445,7 @@ def _measured(judge: str, result: Mapping[str, Any]) -> str:
 
 
 def _asker(manifest: Mapping[str, Any]) -> Iterator[str]:
-    yield f"- asker: a LoRA adapter of {SMOLLM2}, weights {manifest['asker']}"
+    yield f"- asker: a LoRA adapter of {DEFAULT_BASE}, weights {manifest['asker']}"
     examples: Mapping[str, int] = manifest["asker_examples"]
     if not examples:
         yield "- the asker was not trained further"

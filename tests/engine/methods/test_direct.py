@@ -8,7 +8,7 @@ import pytest
 
 from kbqa.engine.answer import Answer
 from kbqa.engine.asked import Asked, Budget, ChooserName
-from kbqa.engine.deciding.session import Found, Said, Walkers
+from kbqa.engine.deciding.session import Session, Walkers
 from kbqa.engine.engine import Engine
 from kbqa.engine.graph_walk import Walk
 from kbqa.engine.methods.direct import answer_directly
@@ -126,14 +126,15 @@ def test_other_methods_fall_back_with_the_call_that_is_kept(small: Graph, script
         asked = engine.prepare(QUESTION, [Entity("Jamaica", "m.03_r3")])
         resources = engine.resources
         walkers = Walkers(resources.graph, resources.names, "llm", resources.timeout_s)
-        session = walkers.begin(
-            Asked(asked.question, asked.given, chat=asked.chat, budget=Budget(1))
+        budget = Budget(1)
+        session = Session(
+            walkers, Asked(asked.question, asked.given, chat=asked.chat, budget=budget)
         )
         said = answer_directly(session, reason=True)
         walk = Walk(Entity("Jamaica", "m.03_r3")).then(Hop("location.country.capital"), "m.03yl7")
-        answer = session.finish(Found([walk], "depth", said, "fallback"))
+        answer = session.finish([walk], "depth", said, stage="fallback")
         assert answer_directly(session, reason=True) is None  # the call is spent
-    assert said == Said(("Kingston",))
+    assert said == ("Kingston",)
     # A walk leads there, but the model was not shown it.
     assert [(each.term, each.origin) for each in answer.answers] == [("m.03yl7", "named")]
     assert [answer.stage, answer.evidence] == ["fallback", ()]
@@ -143,7 +144,7 @@ def test_other_methods_fall_back_with_the_call_that_is_kept(small: Graph, script
 def test_only_a_language_model_is_asked_to_answer(small: Graph) -> None:
     resources = Resources(small)
     walkers = Walkers(small, resources.names, "random", resources.timeout_s)
-    session = walkers.begin(Asked(QUESTION))
+    session = Session(walkers, Asked(QUESTION))
     assert answer_directly(session, reason=False) is None
     assert session.asked.budget.spent == 0
     resources.close()

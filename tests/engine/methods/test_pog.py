@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from kbqa.engine.answer import Answer
-from kbqa.engine.deciding.reading import Step
-from kbqa.engine.deciding.session import WalkTrace
+from kbqa.engine.deciding.session import Step, WalkTrace
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.methods.pog import PogSettings
 from kbqa.kb.graph import Graph

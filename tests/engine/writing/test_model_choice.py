@@ -1,13 +1,12 @@
 """What runs the small model unless the user says."""
 
-import importlib.util
 import json
 from pathlib import Path
 
 import pytest
 
 from kbqa.engine.writing import model_choice
-from kbqa.engine.writing.checkpoint import SMOLLM2
+from kbqa.engine.writing.checkpoint import DEFAULT_BASE
 from kbqa.engine.writing.model_choice import ModelChoice, default_backend
 from kbqa.sparql.errors import ModelError
 
@@ -25,18 +24,11 @@ LLAMA = {
 
 
 @pytest.fixture
-def installed(monkeypatch: pytest.MonkeyPatch):
+def installed(without, monkeypatch: pytest.MonkeyPatch):
     """Make torch and OpenVINO look installed only if they are named, on a machine without a GPU."""
 
-    find_spec = importlib.util.find_spec
-
     def installed(*names: str) -> None:
-        missing = {"torch", "openvino"} - set(names)
-        monkeypatch.setattr(
-            importlib.util,
-            "find_spec",
-            lambda name, *rest: None if name in missing else find_spec(name, *rest),
-        )
+        without(*{"torch", "openvino"} - set(names))
         monkeypatch.setattr(model_choice, "_GPU_DEVICES", ())
 
     return installed
@@ -53,13 +45,13 @@ def installed(monkeypatch: pytest.MonkeyPatch):
 )
 def test_openvino_runs_it_where_it_is_installed(installed, packages, backend) -> None:
     installed(*packages)
-    assert default_backend(SMOLLM2) == backend
+    assert default_backend(DEFAULT_BASE) == backend
 
 
 def test_a_gpu_is_used(installed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     installed("torch", "openvino")
     monkeypatch.setattr(model_choice, "_GPU_DEVICES", (str(tmp_path),))
-    assert default_backend(SMOLLM2) == "transformers"
+    assert default_backend(DEFAULT_BASE) == "transformers"
 
 
 @pytest.mark.parametrize(
