@@ -177,8 +177,8 @@ class Connections:
         self._process = os.getpid()
         weakref.finalize(self, _close_all, self._idle)
 
-    def send(self, headers: Mapping[str, str], body: bytes, deadline: float) -> Response:
-        """Post a request and read the whole answer, whose last byte must come before the deadline.
+    def send(self, url: str, headers: Mapping[str, str], body: bytes, deadline: float) -> Response:
+        """Post to a URL of the server and read the whole answer, the last byte before the deadline.
 
         Raises:
             TimeoutError: The deadline has passed.
@@ -188,10 +188,11 @@ class Connections:
         """
         while (kept := self._take()) is not None:
             try:
-                return self._exchange(kept, headers, body, deadline)
+                return self._exchange(kept, url, headers, body, deadline)
             except ConnectionError:  # the server had closed it, and another may do
                 continue
-        return self._exchange(_Connection(self._address, deadline), headers, body, deadline)
+        opened = _Connection(self._address, deadline)
+        return self._exchange(opened, url, headers, body, deadline)
 
     def close(self) -> None:
         """Close the connections that no thread uses."""
@@ -212,11 +213,16 @@ class Connections:
             kept.close()
 
     def _exchange(
-        self, connection: "_Connection", headers: Mapping[str, str], body: bytes, deadline: float
+        self,
+        connection: "_Connection",
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        deadline: float,
     ) -> Response:
         is_kept = False
         try:
-            with connection.send(headers, body, deadline) as response:
+            with connection.send(url, headers, body, deadline) as response:
                 answer = self._body(response)
                 is_kept = not response.will_close
         finally:
@@ -246,7 +252,7 @@ class Connections:
 
 class _Connection:
     def __init__(self, address: Address, deadline: float) -> None:
-        self._url, self._proxy = address.url, _proxy(address)
+        self._proxy = _proxy(address)
         self._is_tunnel = self._proxy is not None and address.scheme == "https"
         self.used_at = time.monotonic()
         where = (address.host, address.port)
@@ -274,10 +280,10 @@ class _Connection:
         return not poll.poll(0)
 
     def send(
-        self, headers: Mapping[str, str], body: bytes, deadline: float
+        self, url: str, headers: Mapping[str, str], body: bytes, deadline: float
     ) -> http.client.HTTPResponse:
         """Send a request, and read the head of the answer."""
-        parts = urlsplit(self._url)
+        parts = urlsplit(url)
         own = {
             "Host": parts.netloc,
             "Accept-Encoding": "identity",
@@ -285,7 +291,7 @@ class _Connection:
         }
         target = urlunsplit(("", "", parts.path or "/", parts.query, ""))
         if self._proxy is not None and not self._is_tunnel:
-            target = self._url
+            target = url
             own |= _proxy_headers(self._proxy)
         return self._exchange(f"POST {target}", {**own, **headers}, body, deadline)
 

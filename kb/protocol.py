@@ -121,7 +121,8 @@ class _EndpointCall(SPARQLWrapper):  # type: ignore[misc]  # it is not followed 
             **self.customHttpHeaders,
         }
         body = urlencode(fields, doseq=True, safe="/").encode()
-        response = self._connections.send(headers, body, time.monotonic() + self.timeout)
+        deadline = time.monotonic() + self.timeout
+        response = self._connections.send(self.endpoint, headers, body, deadline)
         return QueryResult((response, self.returnFormat))
 
 
