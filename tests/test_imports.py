@@ -73,14 +73,10 @@ TWICE = {
     "Asked": 2,
     "Candidate": 2,
     "Progress": 3,
-    "Read": 2,
     "Reports": 2,
     "Step": 3,
     "Walk": 2,
-    "_Choice": 2,
     "_Gold": 2,
-    "_Message": 2,
-    "_Question": 2,
     "_Writer": 2,
 }
 """Classes that share a name, and how many do. No name is added."""

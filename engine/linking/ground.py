@@ -1,24 +1,18 @@
 """Ground the names in a CRP: find the entities that they mean.
 
 `EntityMatcher` ranks the entities that each name may mean, and `Grounder` chooses one for each
-name: a reading. At most `MAX_READINGS` are tried, best first, and execution decides between them.
+name: a reading. The readings are tried, best first, and execution decides between them.
 
-Entities that have the name, as their own or as an alias, are sorted by:
-
-1. whether they have the relation that the CRP follows from the name: others lead to no answer;
-2. whether their own name is written exactly so, then whether only the case differs;
-3. whether the question mentions them;
-4. how well known they are (`Names.lookup`).
-
-If no entity has the name, those with similar names follow, in the order of `_near_score`. The
-weights and this order were chosen on webqsp.train and cwq.dev. Of 4,063 names there the first
-entity is wrong for 100, compared with 311 by popularity alone. The types that the relation's schema
-asks for change nothing (100 to 104), since an entity that has a relation has its type.
+Entities that have the name, as their own or as an alias, are ranked by whether they have the
+relation that the CRP follows from the name (others lead to no answer), whether their own name is
+written exactly so or only the case differs, whether the question mentions them, and how well known
+they are. If no entity has the name, those with similar names follow. Of 4,063 names of webqsp.train
+and cwq.dev, on which this was chosen, the first entity is wrong for 100, compared with 311 by
+popularity alone. The types that the relation's schema asks for change nothing.
 
 A constraint entity with no match in the graph stays ungrounded; only relaxation can remove that
-constraint. If the topic has no match, or none that has the path's first relation, the entities that
-the question mentions are tried instead. If the question does not mention the topic, the linker's
-most likely entity is tried first.
+constraint. If the topic has no match with the path's first relation, the entities that the question
+mentions are tried instead; if it does not mention the topic, first the linker's most likely one.
 """
 
 import re
@@ -33,15 +27,7 @@ from kbqa.engine.linking.mentions import FUNCTION_WORDS, tokenise
 from kbqa.kb.graph import Direction, Graph
 from kbqa.kb.names.keys import normalise
 from kbqa.kb.names.search import Names, name_terms
-from kbqa.sparql.crp import (
-    Constraint,
-    Crp,
-    Entity,
-    Fork,
-    Hop,
-    Part,
-    Step,
-)
+from kbqa.sparql.crp import Constraint, Crp, Entity, Fork, Hop, Part, Step
 from kbqa.sparql.terms import is_well_formed
 
 MIN_SIMILARITY = 0.8
@@ -58,10 +44,8 @@ MAX_READINGS = 12
 """Maximum number of readings of a CRP. The limits below are for each name alone."""
 
 _SURE = 0.8
-"""Minimum probability, by the linker, that the question is about an entity; see `_is_sure`.
-
-On webqsp.train and cwq.dev, where the names are right, this changes nothing; 0.5 costs 0.6 F1.
-"""
+"""Minimum probability, by the linker, that the question is about an entity; 0.5 costs 0.6 F1 on
+webqsp.train and cwq.dev, where the names are right."""
 
 _IN_BRACKETS = re.compile(r"\s*\(.*\)")
 _EXACT_MATCHES = 20
@@ -92,8 +76,7 @@ class EntityMatch:
 class EntityMatcher:
     """Matches the names in one question's CRPs to entities, each name and step once.
 
-    A step is the CRP's step from the name, or the inverse of its step to the name; None if it has
-    neither. `linked` are the entities that the question mentions, best first.
+    A step is the CRP's from the name, or the inverse of its step to the name, if it has either.
     """
 
     def __init__(self, graph: Graph, names: Names, linked: Sequence[LinkedEntity]) -> None:
@@ -110,19 +93,13 @@ class EntityMatcher:
         return self._ranked[key]
 
     def mentioned(self, name: str, step: Step | None) -> list[EntityMatch]:
-        """List the entities that the question mentions, by the similarity of their names.
-
-        They may stand in for a name that the model made up.
-        """
+        """List the entities that the question mentions; they may stand in for a made-up name."""
         self._fetch_steps(self._mentioned, step)
         matches = [self._mention(entity, name, step) for entity in self._linked]
         return sorted(matches, key=lambda match: -match.similarity)
 
     def match(self, entity: Entity, name: str, step: Step | None, basis: Basis) -> EntityMatch:
-        """Compare one entity with a name and a step.
-
-        If the name is the entity's own, that is the basis instead of the given one.
-        """
+        """Compare one entity with a name and a step; if the name is its own, that is the basis."""
         if normalise(name) == normalise(str(entity)):
             basis = "name"
         similarity = name_similarity(name, str(entity))
@@ -260,18 +237,11 @@ class Grounder:
         self._subject = next((Entity(entity.name, entity.mid) for entity in sure), None)
 
     def ground(self, crp: Crp, topic_mids: Sequence[str] = ()) -> Iterator[Grounding]:
-        """Yield the readings of a CRP, best first, at most `MAX_READINGS`.
+        """Yield the readings of a CRP, best first, at most `MAX_READINGS`; none without a topic.
 
         Other matches of the constraints are tried before other topics, and entities that only the
-        question mentions come last. There is no reading if no topic can be found.
-
-        Args:
-            crp: The CRP.
-            topic_mids: The entities that an ungrounded topic means, best first, if they are known;
-                its name is not looked up then.
-
-        Raises:
-            GraphError: The graph does not answer.
+        question mentions come last. If it is known which entities an ungrounded topic means, these
+        are `topic_mids`, best first, and its name is not looked up.
         """
         return islice(self._readings(crp, topic_mids), MAX_READINGS)
 
@@ -292,10 +262,7 @@ class Grounder:
         return {mid: self._mentions[mid] for mid in mids if mid in self._mentions}
 
     def proposals(self, crp: Crp) -> list[tuple[Entity, list[EntityMatch]]]:
-        """List the names of a CRP, the topic first, each with all its matches, best first.
-
-        `ground` uses only those that can lead to an answer.
-        """
+        """List the names of a CRP, the topic first, each with all its matches, best first."""
         slots = [_Slot(crp.topic, crp.path[0]), *_constraint_slots(crp)]
         return [(name, self._matcher.rank(str(name), step)) for name, step in slots]
 
@@ -394,8 +361,7 @@ def _is_sure(entity: LinkedEntity) -> bool:
     The linker's probability is also high if the question mentions nothing that it is about. So the
     mention must look like a name: it has two words that are not function words, or one and is the
     entity's own name, which "died" is not for Death. Of 829 questions of webqsp.test-half without
-    the words for their topic, another entity is this probable in 254 and sure in 127; with them the
-    topic is probable in 668 and sure in 628.
+    the words for their topic, 254 have another entity this probable, and 127 one that is sure.
     """
     content = [w for w in tokenise(entity.mention) if w.text.lower() not in FUNCTION_WORDS]
     is_own_name = normalise(entity.mention) == normalise(entity.name)
@@ -403,7 +369,6 @@ def _is_sure(entity: LinkedEntity) -> bool:
 
 
 def _similar_enough(matches: Iterable[EntityMatch]) -> list[EntityMatch]:
-    """Return the matches that a name may mean, each entity once."""
     first: dict[str | None, EntityMatch] = {}
     for match in matches:
         if match.similarity >= MIN_SIMILARITY:

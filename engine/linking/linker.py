@@ -1,10 +1,10 @@
 """Link a question to entities of the graph by the names that it mentions.
 
 Every run of words that is a name is a mention, and every entity of that name a candidate. A linear
-model (`kbqa.engine.linking.mentions`) ranks the candidates by features with plain names, so that it
-can be read: first by those of their names and positions, then the best few also by how well their
-types and relations, which are looked up in the graph, fit the question. The linker keeps candidates
-instead of choosing one; the paths show which is right.
+model ranks the candidates by features with plain names: first by those of their names and
+positions, then the best few also by how well their types and relations, which are looked up in the
+graph, fit the question. The linker keeps candidates instead of choosing one; the paths show which
+is right.
 """
 
 import logging
@@ -92,20 +92,6 @@ class EntityFacts:
 def find_candidates(mentions: Mentions, model: LinkingModel) -> list[EntityCandidate]:
     """List every entity of every span, with the features of the span and the name.
 
-    - ``words``, ``telling_words`` (without function words), ``letters`` (tens): the span's length
-    - ``tells_nothing``: it has only function words
-    - ``before:of``, ``after:in`` and so on: the function words next to it; ``before:^`` and
-      ``after:$`` at the ends of the question
-    - ``inside_longer``, ``crosses``: another span contains it, or overlaps part of it
-    - ``value``: it is part of a date, an ordinal or a number; ``quoted``: it is in quotation marks
-    - ``capitals``, ``no_capitals``: whether it has them, if the question capitalises names
-    - ``name_odds``, ``least_name_odds``, ``name_odds_outside``: how often its words, the rarest of
-      them, and the words outside it were part of topics' names in training
-    - ``matches``: log of the number of entities with the name; ``rank``: log of its rank among them
-    - ``popularity``: log₂ of its triples; ``popularity_share``: log₂ of its share of the best's
-    - ``alias``, ``same_spelling``, ``own_name``, ``same_case``: how the words match the name
-    - ``unlike``: 1 less the similarity of name and words, for plurals and typing errors
-
     A code, such as CUP for the Cuban peso, is no candidate if it is a word that was hardly ever a
     topic's name by itself in training, and the question does not mark it (`Mentions.marked`).
     """
@@ -131,14 +117,17 @@ def find_candidates(mentions: Mentions, model: LinkingModel) -> list[EntityCandi
             "letters": len(text) / 10,
             "tells_nothing": not content,
             **_neighbours(lower, start, end),
+            # Another span contains it, or overlaps part of it.
             "inside_longer": any(
                 s <= start and end <= e and e - s > end - start for s, e in extents
             ),
             "crosses": any(s < start < e < end or start < s < end < e for s, e in extents),
+            # Part of a date, an ordinal or a number.
             "value": in_value.issuperset(inside),
             "quoted": (start, end) in mentions.quoted,
             "capitals": uses_capitals and is_capital,
             "no_capitals": uses_capitals and not is_capital,
+            # How often its words, the rarest of them, and those outside were in topics' names.
             "name_odds": sum(odds[i] for i in inside) / (end - start),
             "least_name_odds": min(odds[i] for i in inside),
             "name_odds_outside": sum(
@@ -159,11 +148,12 @@ def find_candidates(mentions: Mentions, model: LinkingModel) -> list[EntityCandi
                 "rank": math.log(rank),
                 "popularity": math.log2(1 + match.popularity),
                 "popularity_share": math.log2((1 + match.popularity) / (1 + best)),
+                # How the words match the name.
                 "alias": match.is_alias,
                 "same_spelling": match.matched.lower() == text.lower(),
                 "own_name": match.name.lower() == text.lower(),
                 "same_case": text in (match.name, match.matched),
-                "unlike": 1 - match.score,
+                "unlike": 1 - match.score,  # plurals and typing errors
             }
             candidates.append(EntityCandidate(match, span, of_span | of_match))
     return candidates
@@ -178,25 +168,18 @@ def entity_features(
 ) -> Features:
     """Return a candidate's features, with those of the entity added.
 
-    - ``types``, ``relations``: log of their number; ``untyped``: it has no type
-    - ``type_agreement``: how well its types fit the words outside the mention
-    - ``asked_relations``, ``asked_relation``: log of the probability that the question asks for any
-      of its relations, and for the most likely of them
-
-    Args:
-        candidate: The candidate.
-        facts: The entity's types and relations.
-        around: Stems of the words outside the mention.
-        asked: The probability of each relation, given these words.
-        model: Tables and weights.
+    `around` are the stems of the words outside the mention; `asked` is the probability of each
+    relation, given these.
     """
     chances = [asked[relation] for relation in facts.relations if relation in asked]
     return {
         **candidate.features,
         "types": math.log1p(len(facts.types)),
         "untyped": not facts.types,
+        # How well its types fit the words around.
         "type_agreement": model.type_agreement(facts.types, around),
         "relations": math.log1p(len(facts.relations)),
+        # The chance that the question asks for any of its relations, and for the likeliest.
         "asked_relations": math.log(_LEAST_CHANCE + sum(chances)),
         "asked_relation": math.log(_LEAST_CHANCE + max(chances, default=0.0)),
     }
@@ -219,7 +202,6 @@ def weighted_sum(features: Mapping[str, float], weights: Mapping[str, float]) ->
 
 
 def _neighbours(words: Sequence[str], start: int, end: int) -> Features:
-    """Return the function words before and after a span."""
     before = words[start - 1] if start > 0 else "^"
     after = words[end] if end < len(words) else "$"
     return {
@@ -255,10 +237,7 @@ class LinkedEntity:
 
 
 class Linker:
-    """Finds the entities that questions are about.
-
-    The shipped model ranks by default.
-    """
+    """Finds the entities that questions are about."""
 
     def __init__(self, graph: Graph, names: Names, model: LinkingModel | None = None) -> None:
         self._names = names
@@ -267,11 +246,7 @@ class Linker:
         self._kept: dict[str, EntityFacts] = {}
 
     def link(self, question: str, limit: int = 10) -> list[LinkedEntity]:
-        """Find the entities that a question mentions, best first, each once.
-
-        Args:
-            question: As typed; case does not matter.
-            limit: Maximum number of entities.
+        """Find the entities that a question mentions, best first, each once, at most `limit`.
 
         Raises:
             GraphError: The graph does not answer.

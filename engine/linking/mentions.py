@@ -1,18 +1,13 @@
 """Find what a question mentions: names of entities, and values such as dates.
 
-Every run of words that is a name is kept, even if others overlap it; the linker ranks them
-(`kbqa.engine.linking.linker`). Misspelt names are looked up only if words look like a name but
-match no entity.
+Every run of words that is a name is kept, even if others overlap it; the linker ranks them. Words
+that look like a name but match no entity may be misspelt, and are looked up as such.
 
-Function words hold a sentence together and are hardly ever names: of the 57,000 function words in
-webqsp.train, cwq.dev and SimpleQuestions that are a name in the slice, six alone are the topic. But
-*is*, *in* and *do* are names of domains, *cup* and *all* are codes of currencies, and *It* is a
-novel. A question that means them marks them: by quotation marks, by capitals, by an article (*the
-who*), by a dot (*.is*), or by a word such as "code" before them.
-
-The linker's model is here too: weights of a linear ranker, and tables of which words go together.
-`tools.fit.linking` counts and fits it. It ships as readable JSON with words, types and relations,
-but no entities.
+Function words are hardly ever names: of the 57,000 in webqsp.train, cwq.dev and SimpleQuestions
+that are a name in the slice, six alone are the topic. But *is*, *in* and *do* are names of domains,
+*cup* and *all* are codes of currencies, and *It* is a novel. A question that means them marks them:
+by quotation marks, by capitals, by an article (*the who*), by a dot (*.is*), or by a word such as
+"code" before them.
 """
 
 import html
@@ -59,28 +54,20 @@ def stem(word: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LinkingModel:
-    """Weights and tables; words are stems in lower case.
+    """Weights of a linear ranker, and tables of which words go together.
 
-    Attributes:
-        names: Words with the log-odds that they are part of a topic's name.
-        types: Types of topics, each with the words that go with it outside the name: for each word
-            log p(word | type) - log p(word); values near 0 are left out.
-        relations: Relations that questions ask for, with their share of all.
-        asking: Words, each with log p(word | relation) - log p(word) for relations.
-        alone: Words with the log-odds that a topic has the word alone as its name.
-        first: Weights of the features that need no look-up; they choose the finalists.
-        final: Weights of all features; they rank the finalists.
-        trained_on: Number of questions from each set.
+    Words are stems in lower case. The file is readable JSON with words, types and relations, but no
+    entities. Values near 0 are left out.
     """
 
-    names: Mapping[str, float]
-    types: Mapping[str, Mapping[str, float]]
-    relations: Mapping[str, float]
-    asking: Mapping[str, Mapping[str, float]]
-    alone: Mapping[str, float] = field(default_factory=dict)
-    first: Mapping[str, float] = field(default_factory=dict)
-    final: Mapping[str, float] = field(default_factory=dict)
-    trained_on: Mapping[str, int] = field(default_factory=dict)
+    names: Mapping[str, float]  # log-odds that a word is part of a topic's name
+    types: Mapping[str, Mapping[str, float]]  # by type, log p(word | type) - log p(word)
+    relations: Mapping[str, float]  # that questions ask for, with their share
+    asking: Mapping[str, Mapping[str, float]]  # by word, log p(word | relation) - log p(word)
+    alone: Mapping[str, float] = field(default_factory=dict)  # the same of a name of one word
+    first: Mapping[str, float] = field(default_factory=dict)  # of features without a look-up
+    final: Mapping[str, float] = field(default_factory=dict)  # of all features
+    trained_on: Mapping[str, int] = field(default_factory=dict)  # questions of each set
 
     def name_odds(self, word: str) -> float:
         """Return the log-odds that a stem is part of a topic's name."""
@@ -120,11 +107,7 @@ class LinkingModel:
 
     @classmethod
     def load(cls, path: Path = SHIPPED_MODEL) -> "LinkingModel":
-        """Read a model written by `save`.
-
-        Raises:
-            ModelError: The file is missing or is not such a model.
-        """
+        """Read a model written by `save`."""
         return read_model_json(
             path, cls, SHIPPED_MODEL, "the linking model", schema_version=SCHEMA_VERSION
         )
@@ -142,11 +125,7 @@ class LinkingModel:
 
 
 def softmax(scores: Sequence[float]) -> list[float]:
-    """Turn scores into probabilities: shares of their exponentials.
-
-    >>> softmax([0.0, 0.0])
-    [0.5, 0.5]
-    """
+    """Turn scores into probabilities: shares of their exponentials."""
     highest = max(scores, default=0.0)
     powers = [math.exp(score - highest) for score in scores]
     total = sum(powers)
@@ -171,13 +150,8 @@ FUNCTION_WORDS = frozenset(
     under until up us was we were what when where which while who whom whose why will with within
     without would you your""".split()  # noqa: SIM905 – a list of a hundred words reads better as text
 )
-"""Lower-case words that do not identify an entity by themselves.
-
-Words of the closed classes that occur in questions: determiners, pronouns, prepositions,
-conjunctions, auxiliaries, question words and quantifiers, and "name".
-
-Source: R. Quirk et al. 1985, A Comprehensive Grammar of the English Language, section 2.35.
-"""
+"""Words that do not identify an entity by themselves: those of the closed classes in questions
+(Quirk et al. 1985, A Comprehensive Grammar of the English Language, section 2.35), and "name"."""
 
 _AFTER_THE = frozenset(
     "all any every many me more most much name names no one some such too".split()  # noqa: SIM905
@@ -249,9 +223,6 @@ def is_code(name: str) -> bool:
 
 def are_marked(text: str, tokens: Sequence[Word], start: int, end: int) -> bool:
     """Return whether a question marks tokens `start` to `end` (exclusive) as a name.
-
-    The marks are quotation marks, a dot before the word, capitals where its neighbours have none,
-    and a word such as "code" before the last word of the question.
 
     >>> [are_marked(text, tokenise(text), 3, 4) for text in (
     ...     "which domain is 'is'?", "which country has IS as domain?", "who plays in It today?",
@@ -381,15 +352,15 @@ def find_mentions(
     model: LinkingModel | None = None,
     longer_names: bool = True,
 ) -> Mentions:
-    """Find the names and values in a question.
+    """Find the names and values in a question, as typed: case and punctuation need not be right.
 
     Args:
-        question: As typed; case and punctuation need not be right.
+        question: The question.
         names: The graph's names.
-        limit: Maximum number of entities for one name, the best known first.
+        limit: Most entities for one name, the best known first.
         model: Knows the words of other questions, which are not considered misspelt.
-        longer_names: Look for names that contain a run of words, such as London Heathrow Airport
-            for Heathrow, if the run is no name itself.
+        longer_names: Also look for names that contain a run of words which is no name itself, such
+            as London Heathrow Airport for Heathrow.
     """
     # Bytes that are not text in the user's locale arrive as lone surrogates.
     text = mend_mojibake(question.encode("utf-8", "replace").decode("utf-8"))
@@ -436,8 +407,8 @@ def find_mentions(
 def mend_mojibake(text: str) -> str:
     """Repair UTF-8 that was read as Latin-1 or Windows-1252, as in 73 questions of CWQ, and HTML.
 
-    The bytes of correct text are hardly ever valid UTF-8 in these encodings. Beside other letters
-    that are no ASCII, only what can hardly be meant is repaired. Either damage may be done twice.
+    Beside other letters that are no ASCII, only what can hardly be meant is repaired. Either damage
+    may be done twice.
 
     >>> mend_mojibake("Where is GoiÃ¡s?"), mend_mojibake("Where is Goiás &amp; Acre?")
     ('Where is Goiás?', 'Where is Goiás & Acre?')
@@ -507,10 +478,7 @@ def _token_runs(tokens: Sequence[Word], stretches: Iterable[Run]) -> Iterator[Ru
 
 
 def _near(text: str, names: Names, limit: int, model: LinkingModel | None) -> list[NameMatch]:
-    """Find names spelled nearly like a text; a code is not misspelt.
-
-    Of a known word, such as "European", only stems are found.
-    """
+    """Find names spelled nearly like a text; of a known word, such as "European", only stems."""
     near = [match for match in names.near(text, limit) if not is_code(match.matched)]
     if model and model.is_known(text.lower()):
         return [one for one in near if normalise(text).startswith(normalise(one.matched))]
@@ -538,10 +506,7 @@ def _may_be_in_name(word: str, uses_capitals: bool, model: LinkingModel | None) 
 
 
 def _suspicious(
-    words: Sequence[str],
-    known: set[Run],
-    quoted: frozenset[Run],
-    model: LinkingModel | None,
+    words: Sequence[str], known: set[Run], quoted: frozenset[Run], model: LinkingModel | None
 ) -> Iterator[Run]:
     """Yield runs that may be misspelt names, the most likely and longest first.
 
@@ -592,7 +557,7 @@ def _capitalised_runs(words: Sequence[str]) -> Iterator[Run]:
 def named_entities(crp: Crp) -> tuple[Entity, ...]:
     """Return the entities of a CRP that a question mentions by name, each once.
 
-    An entity that is only the type of an answer is not among them: a common noun says it.
+    An entity that is only the type of an answer is none: a common noun says it.
     """
     types = {
         each.entity

@@ -118,6 +118,20 @@ def prove_answer(
     )
 
 
+def no_answer(asked: Asked, trace: Trace, why: WhyNot) -> Answer:
+    """Return the answer to a question for which none was found."""
+    return Answer(
+        question=asked.question,
+        answers=(),
+        trace=trace,
+        linked=asked.linked,
+        problem=why.problem,
+        reason=why.reason,
+        usage=asked.usage,
+        seconds=asked.clock.seconds,
+    )
+
+
 def find_evidence(
     graph: Graph, crp: Crp, answers: Sequence[Term], timeout_s: float, described: Crp | None = None
 ) -> tuple[EvidenceTriple, ...]:

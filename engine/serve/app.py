@@ -22,7 +22,7 @@ from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
-from kbqa.engine.serve.guard import Access, Guard, Metered, Metrics, Visit
+from kbqa.engine.serve.guard import Access, Guard, Metered, Metrics
 from kbqa.engine.serve.mcp import make_mcp_server, mcp_routes
 from kbqa.engine.serve.pages import STATIC, show_problem
 from kbqa.engine.serve.pages import router as page_routes
@@ -30,11 +30,11 @@ from kbqa.engine.serve.problems import log_problem, problem_of, problem_response
 from kbqa.engine.serve.protocols import openai_error, openai_routes, sparql_routes
 from kbqa.engine.serve.routes import (
     CLIENT_LEFT,
+    Caller,
     ClientLeft,
     ask_routes,
     entity_routes,
     health_routes,
-    read_accept,
 )
 from kbqa.engine.serve.served import THREAD_PREFIX
 from kbqa.engine.serve.service import CLOSING_S, Service
@@ -94,16 +94,16 @@ def make_app(
 
 async def _answer_error(request: Request, error: Exception) -> Response:
     """Answer a request with what went wrong."""
-    visit: Visit = request.scope["state"]["visit"]
-    problem = problem_of(error, request.app.state.service.graph.description)
+    caller = Caller(request)
+    problem = problem_of(error, caller.service.graph.description)
     if isinstance(error, KbqaError):  # uvicorn logs all others
-        log_problem(error, problem, visit.request_id)
-    if request.method == "GET" and read_accept(request).get("text/html", 0.0) > 0:
-        return await show_problem(request.app.state.service, visit, problem)
+        log_problem(error, problem, caller.visit.request_id)
+    if request.method == "GET" and caller.accepts.get("text/html", 0.0) > 0:
+        return await show_problem(caller, problem)
     headers: Mapping[str, str] | None = getattr(error, "headers", None)
     if request.url.path.startswith("/v1/"):
         return openai_error(problem, headers)
-    return problem_response(problem, visit.request_id, headers)
+    return problem_response(problem, caller.visit.request_id, headers)
 
 
 async def _measure_lag(metrics: Metrics) -> None:
@@ -177,11 +177,7 @@ def run_server(
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Open the port; connections wait until the server runs.
-
-    Raises:
-        KbqaError: The address cannot be listened on.
-    """
+    """Open the port; connections wait until the server runs."""
     try:
         host.encode("idna")
     except UnicodeError:

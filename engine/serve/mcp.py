@@ -10,7 +10,7 @@ import asyncio
 import inspect
 import json
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, redirect_stdout
 from functools import partial
 from importlib.metadata import version
@@ -42,8 +42,8 @@ from kbqa.engine.serve.records import (
     rows_result,
     shortened,
 )
-from kbqa.engine.serve.served import MAX_PATH, MAX_QUERY, MAX_QUESTION, Event, Served, Watch
-from kbqa.engine.serve.service import Service
+from kbqa.engine.serve.served import MAX_PATH, MAX_QUERY, MAX_QUESTION, Event, Served
+from kbqa.engine.serve.service import Ask, Service
 from kbqa.kb.graph import Direction
 from kbqa.sparql import errors, forms
 
@@ -293,13 +293,10 @@ class _Tools:
             raise ToolError(f"{words.removesuffix('.')}. {advice}".rstrip()) from error
 
 
-async def _with_progress(
-    context: Context[Any, Any], ask: Callable[..., Awaitable[Served]]
-) -> Served:
+async def _with_progress(context: Context[Any, Any], ask: Ask) -> Served:
     """Ask, and report progress with each stage that begins."""
     heard: asyncio.Queue[Event | None] = asyncio.Queue()
-    watch: Watch = heard.put_nowait
-    task = asyncio.ensure_future(ask(watch=watch))
+    task = asyncio.ensure_future(ask(watch=heard.put_nowait))
     task.add_done_callback(lambda _: heard.put_nowait(None))
     try:
         number = 0

@@ -7,7 +7,7 @@ in kbqa's own text form, by `POST /page/relations`.
 
 import hashlib
 import re
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
@@ -19,8 +19,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Undefined
 
 from kbqa.engine.graph_walk import PathEnds
 from kbqa.engine.serve import browsing
-from kbqa.engine.serve.guard import Visit
-from kbqa.engine.serve.problems import Problem, log_problem, problem_of
+from kbqa.engine.serve.problems import Problem
 from kbqa.engine.serve.records import (
     AskBody,
     NeighboursRecord,
@@ -28,9 +27,9 @@ from kbqa.engine.serve.records import (
     RelationRecord,
     RunPathBody,
 )
-from kbqa.engine.serve.routes import ClientLeft, TheService, TheVisit, stream_answer, until_gone
-from kbqa.engine.serve.served import MAX_QUESTION, Served, Watch
-from kbqa.engine.serve.service import Service
+from kbqa.engine.serve.routes import Caller, ClientLeft, TheCaller, TheService
+from kbqa.engine.serve.served import MAX_QUESTION, Served
+from kbqa.engine.serve.service import Ask
 from kbqa.engine.serve.view import AnswerView, Asking, entity_url, page_url
 from kbqa.kb.graph import Direction, Graph
 from kbqa.kb.names.search import Names
@@ -149,41 +148,39 @@ class Topic(NamedTuple):
 
 @router.get("/", response_model=None)
 async def home(
-    request: Request,
-    service: TheService,
-    visit: TheVisit,
+    caller: TheCaller,
     q: str = "",
     topic: Annotated[list[str], Query()] = [],  # noqa: B006 - FastAPI copies defaults
     path: str = "",
 ) -> Response:
     """Show the page; with a question or a path, also its answer."""
     asking = Asking(" ".join(q.split()), tuple(dict.fromkeys(topic[:20])), path)
-    show = partial(_show, "home.html", service, visit, asking)
+    show = partial(_show, "home.html", caller, asking)
     # A link of another site must not make the server work: the field is filled, no more.
-    if asking.is_empty or visit.is_foreign or not visit.is_known:
+    if asking.is_empty or caller.visit.is_foreign or not caller.visit.is_known:
         return await show()
     try:
-        served = await until_gone(request, _ask(service, visit, asking, None))
+        served = await caller.wait(_ask(caller, asking)())
     except ClientLeft:
         raise
     except Exception as error:  # noqa: BLE001 - every error is a page
-        return await show(problem=_problem(error, service, visit))
+        return await show(problem=caller.problem(error))
     return await show(view=AnswerView(served, asking))
 
 
 @router.get("/entity/{mid}", response_model=None)
 async def entity(
     mid: str,
-    service: TheService,
-    visit: TheVisit,
+    caller: TheCaller,
     relation: str = "",
     direction: Direction = "out",
     offset: Annotated[int, Query(ge=0, le=browsing.MAX_OFFSET)] = 0,
 ) -> Response:
     """Show an entity: its relations with counts, and what one of them leads to."""
-    show = partial(_show, "entity.html", service, visit, Asking(), mid=mid)
-    if not visit.is_known:
+    show = partial(_show, "entity.html", caller, Asking(), mid=mid)
+    if not caller.visit.is_known:
         return await show(found=None)
+    service = caller.service
     try:
         found = await service.look_up(browsing.describe_entity, mid)
         relations = await service.look_up(browsing.list_relations, mid)
@@ -193,7 +190,7 @@ async def entity(
                 browsing.list_neighbours, mid, relation, direction, NEIGHBOURS, offset
             )
     except Exception as error:  # noqa: BLE001 - every error is a page
-        return await show(found=None, problem=_problem(error, service, visit))
+        return await show(found=None, problem=caller.problem(error))
     domains = _by_domain(relations.relations)
     return await show(found=found, domains=domains, cut=relations.truncated, ends=ends)
 
@@ -207,17 +204,17 @@ async def docs(request: Request) -> HTMLResponse:
 
 
 @router.post("/page/ask")
-async def ask(body: AskBody, service: TheService, visit: TheVisit) -> StreamingResponse:
+async def ask(body: AskBody, caller: TheCaller) -> StreamingResponse:
     """Answer a question for the page's script."""
     asking = Asking(" ".join(body.question.split()), tuple(body.topics))
-    return await _stream(service, visit, asking)
+    return await _stream(caller, asking)
 
 
 @router.post("/page/path")
-async def path(body: RunPathBody, service: TheService, visit: TheVisit) -> StreamingResponse:
+async def path(body: RunPathBody, caller: TheCaller) -> StreamingResponse:
     """Run a path for the page's script."""
     asking = Asking(" ".join(body.question.split()), tuple(body.topics), body.path)
-    return await _stream(service, visit, asking)
+    return await _stream(caller, asking)
 
 
 @router.post("/page/relations")
@@ -226,43 +223,39 @@ async def relations(body: PathBody, service: TheService) -> list[str]:
     return await service.look_up(_complete_relation, body.path)
 
 
-def _ask(
-    service: Service, visit: Visit, asking: Asking, watch: Watch | None
-) -> Coroutine[Any, Any, Served]:
-    if asking.path.strip():
-        return service.run_path(
-            asking.path, asking.question, asking.topics, client=visit.client, watch=watch
-        )
-    return service.ask(asking.question, asking.topics, watch=watch)
+def _ask(caller: Caller, asking: Asking) -> Ask:
+    if not asking.path.strip():
+        return partial(caller.service.ask, asking.question, asking.topics)
+    run, client = caller.service.run_path, caller.visit.client
+    return partial(run, asking.path, asking.question, asking.topics, client=client)
 
 
-async def _stream(service: Service, visit: Visit, asking: Asking) -> StreamingResponse:
+async def _stream(caller: Caller, asking: Asking) -> StreamingResponse:
     def to_record(served: Served) -> Mapping[str, Any]:
         view = AnswerView(served, asking)
         html = _TEMPLATES.get_template("answer.html").render(view=view)
         return {"html": html, "spoken": view.spoken, "url": asking.url}
 
-    ask = partial(_ask, service, visit, asking)
-    return await stream_answer(service, visit, ask, to_record)
+    return await caller.stream(_ask(caller, asking), to_record)
 
 
 async def _show(
     template: str,
-    service: Service,
-    visit: Visit,
+    caller: Caller,
     asking: Asking,
     *,
     problem: Problem | None = None,
     **shown: object,
 ) -> HTMLResponse:
     """Render a whole page."""
+    service, visit = caller.service, caller.visit
     graph, topics = None, [Topic(mid, mid) for mid in asking.topics]
     if visit.is_known:
         try:
             graph = await service.look_up(_graph_words)
             topics = await service.look_up(_named, asking.topics)
         except KbqaError as error:
-            problem = problem or _problem(error, service, visit)
+            problem = problem or caller.problem(error)
     html = _TEMPLATES.get_template(template).render(
         version=version("kbqa"),
         graph=graph,
@@ -281,15 +274,9 @@ async def _show(
     return HTMLResponse(html, problem.status, problem.headers)
 
 
-async def show_problem(service: Service, visit: Visit, problem: Problem) -> HTMLResponse:
+async def show_problem(caller: Caller, problem: Problem) -> HTMLResponse:
     """Show people what is wrong with an address that they opened."""
-    return await _show("home.html", service, visit, Asking(), problem=problem)
-
-
-def _problem(error: Exception, service: Service, visit: Visit) -> Problem:
-    problem = problem_of(error, service.graph.description)
-    log_problem(error, problem, visit.request_id)
-    return problem
+    return await _show("home.html", caller, Asking(), problem=problem)
 
 
 def _graph_words(graph: Graph, _: Names) -> GraphWords:

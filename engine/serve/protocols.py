@@ -18,14 +18,7 @@ from kbqa.engine.answer import Answer
 from kbqa.engine.linking.ground import ungrounded_entities
 from kbqa.engine.methods.router import RouterTrace
 from kbqa.engine.serve.problems import Problem
-from kbqa.engine.serve.routes import (
-    MEDIA_TYPE,
-    PROBLEMS,
-    TheService,
-    TheVisit,
-    read_accept,
-    until_gone,
-)
+from kbqa.engine.serve.routes import MEDIA_TYPE, PROBLEMS, Caller, TheCaller
 from kbqa.engine.serve.served import MAX_QUERY, MAX_QUESTION, MAX_ROWS, Served
 from kbqa.kb.commands.graph import format_rows
 from kbqa.kb.graph import Table
@@ -73,14 +66,14 @@ async def models() -> dict[str, Any]:
 
 
 @openai_routes.post("/chat/completions")
-async def chat(body: ChatBody, request: Request, service: TheService) -> Response:
+async def chat(body: ChatBody, caller: TheCaller) -> Response:
     """Answer the last message of the user."""
     if body.model != MODEL:
         raise HTTPException(404, f"The only model is {MODEL}.")
     asked = [message for message in body.messages if message.role == "user"]
     if not asked:
         raise InputError("no message is of the user")
-    served = await until_gone(request, service.ask(asked[-1].text()))
+    served = await caller.wait(caller.service.ask(asked[-1].text()))
     if body.stream:
         return StreamingResponse(_chunks(served), media_type=MEDIA_TYPE)
     message = {"role": "assistant", "content": content_of(served.answer)}
@@ -171,8 +164,7 @@ _NOTHING = "SELECT ?x WHERE { ?x ?relation ?value FILTER(false) }"
 @sparql_routes.get("/sparql")
 async def query_by_url(
     request: Request,
-    service: TheService,
-    visit: TheVisit,
+    caller: TheCaller,
     query: Annotated[str, Query(description="A SELECT or ASK.")] = "",
 ) -> Response:
     """Run a query of your own: the SPARQL 1.1 Protocol, read-only.
@@ -181,7 +173,7 @@ async def query_by_url(
     header `X-Kbqa-Truncated` says so.
     """
     names = [name for name, _ in request.query_params.multi_items()]
-    return await _answer_query(query, names, request, service, visit)
+    return await _answer_query(query, names, caller)
 
 
 @sparql_routes.post(
@@ -198,7 +190,7 @@ async def query_by_url(
         }
     },
 )
-async def query_by_body(request: Request, service: TheService, visit: TheVisit) -> Response:
+async def query_by_body(request: Request, caller: TheCaller) -> Response:
     """Run a query of your own, as GET does: from a form, or as the body itself."""
     try:
         body = (await request.body()).decode()
@@ -206,10 +198,10 @@ async def query_by_body(request: Request, service: TheService, visit: TheVisit) 
         raise InputError("the body is not UTF-8") from None
     if request.headers["content-type"].lower().startswith("application/sparql-query"):
         names = [name for name, _ in request.query_params.multi_items()]
-        return await _answer_query(body, ["query", *names], request, service, visit)
+        return await _answer_query(body, ["query", *names], caller)
     form = parse_qsl(body, keep_blank_values=True)
     names = [name for name, _ in form]
-    return await _answer_query(dict(form).get("query", ""), names, request, service, visit)
+    return await _answer_query(dict(form).get("query", ""), names, caller)
 
 
 @sparql_routes.get("/text2sparql")
@@ -217,7 +209,7 @@ async def text2sparql(
     dataset: Annotated[str, Query(max_length=500)],
     question: Annotated[str, Query(min_length=1, max_length=MAX_QUESTION)],
     request: Request,
-    service: TheService,
+    caller: TheCaller,
 ) -> Response:
     """Return a query that answers a question, as the TEXT2SPARQL challenge asks for it.
 
@@ -225,7 +217,7 @@ async def text2sparql(
     """
     if dataset != request.app.state.dataset:
         raise HTTPException(404, f"The only data set is {request.app.state.dataset}.")
-    served = await until_gone(request, service.ask(question))
+    served = await caller.wait(caller.service.ask(question))
     query = _query_of(served.answer)
     return JSONResponse({"dataset": dataset, "question": question, "query": query})
 
@@ -242,9 +234,7 @@ def _query_of(answer: Answer) -> str:
     return _NOTHING
 
 
-async def _answer_query(
-    query: str, parameters: Sequence[str], request: Request, service: TheService, visit: TheVisit
-) -> Response:
+async def _answer_query(query: str, parameters: Sequence[str], caller: Caller) -> Response:
     if not query.strip():
         raise QuerySyntaxError("there is no query: send it as the parameter `query`")
     if parameters.count("query") > 1:
@@ -253,12 +243,12 @@ async def _answer_query(
         raise InputError(f"the query has {len(query):,} characters; {MAX_QUERY:,} are allowed")
     if any(name.endswith("-graph-uri") for name in parameters):
         raise QueryRefused("there is one graph only; leave out the parameters that name others")
-    style = _chosen_format(read_accept(request))
-    result = await until_gone(request, service.sparql(query, MAX_ROWS, visit.client))
+    style = _chosen_format(caller.accepts)
+    result = await caller.wait(caller.service.sparql(query, MAX_ROWS, caller.visit.client))
     if isinstance(result, bool):
         text = json.dumps({"head": {}, "boolean": result})
         return Response(text, media_type=_SENT_AS["json"])
-    body, is_cut = await service.look_up(lambda *_: _body(result, style))
+    body, is_cut = await caller.service.look_up(lambda *_: _body(result, style))
     headers = {"X-Kbqa-Truncated": "true"} if is_cut else {}
     return Response(body, media_type=_SENT_AS[style], headers=headers)
 

@@ -7,9 +7,10 @@ An answer is sent as its record, or as server-sent events: progress as it happen
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import aclosing
 from dataclasses import asdict
+from functools import partial
 from importlib.metadata import version
 from typing import Annotated, Any, Literal, TypeVar, cast
 
@@ -18,7 +19,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 
 from kbqa.engine.serve import browsing, records
 from kbqa.engine.serve.guard import Metrics, Visit
-from kbqa.engine.serve.problems import for_clients, log_problem, problem_of
+from kbqa.engine.serve.problems import Problem, for_clients, log_problem, problem_of
 from kbqa.engine.serve.served import (
     DEFAULT_MAX_ANSWERS,
     MAX_HOPS,
@@ -30,84 +31,12 @@ from kbqa.engine.serve.served import (
     Served,
     Watch,
 )
-from kbqa.engine.serve.service import Service
+from kbqa.engine.serve.service import Ask, Service
 from kbqa.kb.graph import Direction
 
 MEDIA_TYPE = "text/event-stream"
 _PING = b": ping\n\n"
 _PING_S = 15.0
-
-
-async def stream_answer(
-    service: Service,
-    visit: Visit,
-    ask: Callable[[Watch], Awaitable[Served]],
-    to_record: Callable[[Served], Mapping[str, Any]],
-) -> StreamingResponse:
-    """Ask, and answer with events of what becomes of it; a client that leaves gives it up.
-
-    `to_record` makes the data of the `answer`.
-
-    Raises:
-        KbqaError: The question was refused before anything happened, as when the queue is full.
-    """
-    events = _events(service, visit, ask, to_record)
-    first = await anext(events)
-
-    async def stream() -> AsyncIterator[bytes]:
-        async with aclosing(events):
-            yield first
-            async for event in events:
-                yield event
-
-    return StreamingResponse(stream(), media_type=MEDIA_TYPE, headers={"X-Accel-Buffering": "no"})
-
-
-async def _events(
-    service: Service,
-    visit: Visit,
-    ask: Callable[[Watch], Awaitable[Served]],
-    to_record: Callable[[Served], Mapping[str, Any]],
-) -> AsyncGenerator[bytes, None]:
-    """Ask, and yield the events; an error before the first of them is raised."""
-    heard: asyncio.Queue[Event | None] = asyncio.Queue()
-    task = asyncio.ensure_future(ask(heard.put_nowait))
-    task.add_done_callback(lambda _: heard.put_nowait(None))
-    number = 0
-    try:
-        while True:
-            try:
-                async with asyncio.timeout(_PING_S):
-                    told = await heard.get()
-            except TimeoutError:
-                yield _PING
-                continue
-            if told is None:
-                break
-            number += 1
-            yield _event(number, told.name, told.data)
-        try:
-            record = to_record(await task)
-        except Exception as error:
-            if not number:
-                raise
-            problem = problem_of(error, service.graph.description)
-            log_problem(error, problem, visit.request_id)
-            yield _event(number + 1, "error", problem.to_dict(visit.request_id))
-        else:
-            yield _event(number + 1, "answer", record)
-    finally:
-        task.cancel()
-
-
-def _event(number: int, name: str, data: Mapping[str, Any]) -> bytes:
-    """Write an event; JSON has no line breaks of its own."""
-    text = json.dumps(data, ensure_ascii=False)
-    return f"id: {number}\nevent: {name}\ndata: {text}\n\n".encode()
-
-
-_WEIGHT = re.compile(r"q\s*=\s*(1(?:\.0*)?|0(?:\.\d*)?)")
-_Result = TypeVar("_Result")
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     "4XX": {"model": records.ProblemRecord, "description": "The request is at fault."},
@@ -118,81 +47,145 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 CLIENT_LEFT = 499
 """The status of what nobody reads any more, for the metrics."""
 
+_WEIGHT = re.compile(r"q\s*=\s*(1(?:\.0*)?|0(?:\.\d*)?)")
+_Result = TypeVar("_Result")
+
 
 class ClientLeft(Exception):
     """A client has left before its request was answered."""
+
+
+class Caller:
+    """The client behind a request: what the guard knows of it, and the service that it asks."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self.service: Service = request.app.state.service
+        self.visit: Visit = request.scope["state"]["visit"]
+
+    @property
+    def accepts(self) -> dict[str, float]:
+        """The media types that it accepts, each with its weight from 0 to 1, in order.
+
+        Without the header, it accepts all.
+        """
+        weights: dict[str, float] = {}
+        for wanted in ",".join(self._request.headers.getlist("accept")).lower().split(","):
+            name, *parameters = (part.strip() for part in wanted.split(";"))
+            if name:
+                stated = (_WEIGHT.fullmatch(each) for each in parameters)
+                weights[name] = next((float(found[1]) for found in stated if found), 1.0)
+        return weights or {"*/*": 1.0}
+
+    async def wait(self, work: Coroutine[Any, Any, _Result]) -> _Result:
+        """Do some work for the client, but drop it and raise `ClientLeft` if it leaves."""
+        task = asyncio.create_task(work)
+        gone = asyncio.create_task(self._gone())
+        try:
+            await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                raise ClientLeft
+            return task.result()
+        finally:
+            gone.cancel()
+            task.cancel()
+
+    async def _gone(self) -> None:
+        while (await self._request.receive())["type"] != "http.disconnect":
+            pass
+
+    def problem(self, error: Exception) -> Problem:
+        """Log an error, and return it as the client sees it."""
+        problem = problem_of(error, self.service.graph.description)
+        log_problem(error, problem, self.visit.request_id)
+        return problem
+
+    async def answer(self, ask: Ask, max_answers: int, *, with_lines: bool = False) -> Response:
+        """Ask, and answer with the record, or with events if the client wants them."""
+
+        async def asked(*, watch: Watch | None = None) -> Served:
+            served = await ask(watch=watch)
+            return await self.service.with_lines(served) if with_lines else served
+
+        if self.accepts.get(MEDIA_TYPE, 0.0) > 0:
+            return await self.stream(asked, lambda served: served.to_dict(max_answers))
+        return JSONResponse((await self.wait(asked())).to_dict(max_answers))
+
+    async def stream(
+        self, ask: Ask, to_record: Callable[[Served], Mapping[str, Any]]
+    ) -> StreamingResponse:
+        """Ask, and answer with events of what happens; a client that leaves gives the question up.
+
+        The last event is the `answer`, with the record that is made of it, or an `error`.
+
+        Raises:
+            KbqaError: The question was refused before anything happened, as when the queue is full.
+        """
+        events = self._events(ask, to_record)
+        first = await anext(events)
+
+        async def stream() -> AsyncIterator[bytes]:
+            async with aclosing(events):
+                yield first
+                async for event in events:
+                    yield event
+
+        headers = {"X-Accel-Buffering": "no"}
+        return StreamingResponse(stream(), media_type=MEDIA_TYPE, headers=headers)
+
+    async def _events(
+        self, ask: Ask, to_record: Callable[[Served], Mapping[str, Any]]
+    ) -> AsyncGenerator[bytes, None]:
+        """Ask, and yield the events; an error before the first of them is raised."""
+        heard: asyncio.Queue[Event | None] = asyncio.Queue()
+        task = asyncio.ensure_future(ask(watch=heard.put_nowait))
+        task.add_done_callback(lambda _: heard.put_nowait(None))
+        number = 0
+        try:
+            while True:
+                try:
+                    async with asyncio.timeout(_PING_S):
+                        told = await heard.get()
+                except TimeoutError:
+                    yield _PING
+                    continue
+                if told is None:
+                    break
+                number += 1
+                yield _event(number, told.name, told.data)
+            try:
+                record = to_record(await task)
+            except Exception as error:
+                if not number:
+                    raise
+                problem = self.problem(error).to_dict(self.visit.request_id)
+                yield _event(number + 1, "error", problem)
+            else:
+                yield _event(number + 1, "answer", record)
+        finally:
+            task.cancel()
+
+
+def _event(number: int, name: str, data: Mapping[str, Any]) -> bytes:
+    """Write an event; JSON has no line breaks of its own."""
+    text = json.dumps(data, ensure_ascii=False)
+    return f"id: {number}\nevent: {name}\ndata: {text}\n\n".encode()
+
+
+async def _caller(request: Request) -> Caller:
+    return Caller(request)
 
 
 async def _service(request: Request) -> Service:
     return cast(Service, request.app.state.service)
 
 
-async def _visit(request: Request) -> Visit:
-    return cast(Visit, request.scope["state"]["visit"])
-
-
 async def _metrics(request: Request) -> Metrics:
     return cast(Metrics, request.app.state.metrics)
 
 
+TheCaller = Annotated[Caller, Depends(_caller)]
 TheService = Annotated[Service, Depends(_service)]
-TheVisit = Annotated[Visit, Depends(_visit)]
-
-
-def read_accept(request: Request) -> dict[str, float]:
-    """Return the media types that a client accepts, each with its weight from 0 to 1, in order.
-
-    Without the header, it accepts all.
-    """
-    weights: dict[str, float] = {}
-    for wanted in ",".join(request.headers.getlist("accept")).lower().split(","):
-        name, *parameters = (part.strip() for part in wanted.split(";"))
-        if name:
-            stated = (_WEIGHT.fullmatch(each) for each in parameters)
-            weights[name] = next((float(found[1]) for found in stated if found), 1.0)
-    return weights or {"*/*": 1.0}
-
-
-async def until_gone(request: Request, work: Coroutine[Any, Any, _Result]) -> _Result:
-    """Do some work, but drop it and raise `ClientLeft` if the client leaves."""
-    task = asyncio.create_task(work)
-    gone = asyncio.create_task(_gone(request))
-    try:
-        await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise ClientLeft
-        return task.result()
-    finally:
-        gone.cancel()
-        task.cancel()
-
-
-async def answer_response(
-    request: Request,
-    service: Service,
-    visit: Visit,
-    ask: Callable[[Watch | None], Coroutine[Any, Any, Served]],
-    max_answers: int,
-    *,
-    with_lines: bool = False,
-) -> Response:
-    """Ask, and answer with the record, or with events if the client wants them."""
-
-    async def asked(watch: Watch | None) -> Served:
-        served = await ask(watch)
-        return await service.with_lines(served) if with_lines else served
-
-    if read_accept(request).get(MEDIA_TYPE, 0.0) > 0:
-        return await stream_answer(
-            service, visit, asked, lambda served: served.to_dict(max_answers)
-        )
-    served = await until_gone(request, asked(None))
-    return JSONResponse(served.to_dict(max_answers))
-
-
-async def _gone(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 ask_routes = APIRouter(prefix="/api/v1", responses=PROBLEMS)
@@ -207,57 +200,38 @@ _ANSWER: dict[int | str, dict[str, Any]] = {
 
 
 @ask_routes.post("/ask", tags=["questions"], responses=_ANSWER)
-async def ask(
-    body: records.AskBody, request: Request, service: TheService, visit: TheVisit
-) -> Response:
+async def ask(body: records.AskBody, caller: TheCaller) -> Response:
     """Answer a question. That there is no answer is a result, not an error."""
-    return await answer_response(
-        request,
-        service,
-        visit,
-        lambda watch: service.ask(
-            body.question, body.topics, deadline_s=body.timeout_s, watch=watch
-        ),
-        body.max_answers,
-        with_lines=body.lines,
-    )
+    ask = partial(caller.service.ask, body.question, body.topics, deadline_s=body.timeout_s)
+    return await caller.answer(ask, body.max_answers, with_lines=body.lines)
 
 
 @ask_routes.get("/ask", tags=["questions"], responses=_ANSWER)
 async def ask_by_url(
     q: Annotated[records.Question, Query()],
-    request: Request,
-    service: TheService,
-    visit: TheVisit,
+    caller: TheCaller,
     topic: Annotated[records.Topics, Query()] = [],  # noqa: B006 - FastAPI copies defaults
     timeout_s: Annotated[records.TimeoutS, Query()] = None,
     max_answers: Annotated[records.MaxAnswers, Query()] = DEFAULT_MAX_ANSWERS,
 ) -> Response:
     """Answer a question, for curl: as POST does."""
     body = records.AskBody(question=q, topics=topic, timeout_s=timeout_s, max_answers=max_answers)
-    return await ask(body, request, service, visit)
+    return await ask(body, caller)
 
 
 @ask_routes.post("/paths/run", tags=["paths"], responses=_ANSWER)
-async def run_path(
-    body: records.RunPathBody, request: Request, service: TheService, visit: TheVisit
-) -> Response:
+async def run_path(body: records.RunPathBody, caller: TheCaller) -> Response:
     """Run a path that somebody wrote or edited, without the model; events as for a question."""
-    return await answer_response(
-        request,
-        service,
-        visit,
-        lambda watch: service.run_path(
-            body.path,
-            body.question,
-            body.topics,
-            client=visit.client,
-            relax=body.relax,
-            deadline_s=body.timeout_s,
-            watch=watch,
-        ),
-        body.max_answers,
+    run = partial(
+        caller.service.run_path,
+        body.path,
+        body.question,
+        body.topics,
+        client=caller.visit.client,
+        relax=body.relax,
+        deadline_s=body.timeout_s,
     )
+    return await caller.answer(run, body.max_answers)
 
 
 @ask_routes.post("/paths/check", tags=["paths"])
@@ -267,11 +241,10 @@ async def check_path(body: records.PathBody, service: TheService) -> records.Pat
 
 
 @ask_routes.post("/paths/from-sparql", tags=["paths"])
-async def path_from_sparql(
-    body: records.QueryBody, service: TheService, visit: TheVisit
-) -> records.PathRecord:
+async def path_from_sparql(body: records.QueryBody, caller: TheCaller) -> records.PathRecord:
     """Return the path that says the same as a query."""
-    return await service.run_for(visit.client, lambda: browsing.path_of_query(body.query))
+    convert = partial(browsing.path_of_query, body.query)
+    return await caller.service.run_for(caller.visit.client, convert)
 
 
 entity_routes = APIRouter(prefix="/api/v1", tags=["entities"], responses=PROBLEMS)

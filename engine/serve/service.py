@@ -10,12 +10,12 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from functools import partial
 from threading import Thread
-from typing import Concatenate, Literal, ParamSpec, TypeVar
+from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
 from kbqa.engine.answer import Answer, answer_lines, literal_forms
 from kbqa.engine.engine import Engine
@@ -47,6 +47,14 @@ State = Literal["starting", "ready", "stopping", "failed"]
 
 _Result = TypeVar("_Result")
 _Arguments = ParamSpec("_Arguments")
+
+
+class Ask(Protocol):
+    """Asks a question or runs a path, as `Service.ask` and `Service.run_path` do."""
+
+    def __call__(self, *, watch: Watch | None = None) -> Coroutine[Any, Any, Served]:
+        """Answer, and tell the watcher what happens."""
+
 
 _LINK_THREADS = 2
 _LOOK_UP_THREADS = 4
@@ -249,7 +257,6 @@ class Service:
 
         Raises:
             CrpSyntaxError: The path cannot be read.
-            InputError: It is too long.
             QueryTimeout: It took too long.
             KbqaError: As `ask` does.
         """
@@ -367,12 +374,7 @@ class Service:
         *arguments: _Arguments.args,
         **named: _Arguments.kwargs,
     ) -> _Result:
-        """Look something up in the graph by a function of `browsing`, with its arguments.
-
-        Raises:
-            ServerBusy: Too many wait.
-            KbqaError: What the function raises.
-        """
+        """Look something up in the graph by a function of `browsing`, unless too many wait."""
         return await self._looking.run(lambda: find(self.graph, self.names, *arguments, **named))
 
     async def sparql(self, query: str, limit: int, client: str) -> Table | bool:
@@ -399,10 +401,7 @@ class Service:
     ) -> _Result:
         """Run in a thread what may take long with a client's own query or path; one at a time each.
 
-        `begun` is called once the client has its place.
-
-        Raises:
-            ServerBusy: The client has something of the kind under way, or too many wait.
+        `begun` is called once the client has its place; without one, `ServerBusy` is raised.
         """
         if client in self._querying_clients:
             raise self._busy("too-fast", "your query or path before this one is still running")

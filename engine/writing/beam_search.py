@@ -1,17 +1,16 @@
 """Write CRPs by beam search, for many questions at once, exact in the sum of log-probabilities.
 
 A text's score is the log-probability of all its tokens, so it only falls as the text grows. A beam
-below the n-th best finished text can be dropped, and a question without beams is done. Questions
-and beams that are done leave the batch, so the cost depends on the beams that are left and not on
-the longest text of the batch. All beams share one key-value cache.
+below the n-th best finished text can be dropped, and a question without beams is done. Both leave
+the batch, so the cost depends on the beams that are left and not on the longest text.
 
 If a text is steered, only the tokens that its state allows are considered. They keep the
-probabilities that the model gives them, which are not renormalised over the allowed tokens. Tokens
-without an alternative are not searched for; the model reads several of them at a time.
+probabilities that the model gives them. Tokens without an alternative are not searched for; the
+model reads several of them at a time.
 
-The model reads many texts side by side, each at its own pace: each text is a row of the batch.
-Between readings, rows can be dropped, repeated and reordered, and each can be given a different
-number of tokens. A block is padded on its left, and the padding stays masked.
+The model reads all texts side by side with one cache, each text in a row of the batch. Between
+readings, rows can be dropped, repeated and reordered. A block of tokens is padded on its left, and
+the padding stays masked.
 """
 
 from abc import abstractmethod
@@ -30,11 +29,17 @@ from kbqa.engine.writing.generate import (
     Candidate,
     Progress,
     Request,
-    SmallModelGenerator,
     best_distinct,
 )
 from kbqa.engine.writing.grammar import Steps, start
-from kbqa.engine.writing.steering import Decoding, Pieces, SteeredText, Tokenizer, walked_topics
+from kbqa.engine.writing.steering import (
+    Decoding,
+    Pieces,
+    SmallModelGenerator,
+    SteeredText,
+    Tokenizer,
+    walked_topics,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -87,17 +92,14 @@ class Reading(Protocol):
         positions: "Integers",
         wanted: "NDArray[np.bool_]",
     ) -> NextTokens:
-        """Read tokens in every row, and add them to the cache.
+        """Read tokens, shape (rows, tokens), in every row, and add them to the cache.
 
         Args:
-            tokens: Shape (rows, tokens).
+            tokens: The tokens.
             mask: 1 for each token of what was read before and of `tokens`, 0 for padding, shape
                 (rows, all tokens).
             positions: Of `tokens` in their texts, in the same shape.
-            wanted: True for each of `tokens` of which the next token is wanted.
-
-        Returns:
-            What may follow the tokens wanted, text after text.
+            wanted: True for each of `tokens` after which the next one is wanted, text after text.
         """
 
 
@@ -126,15 +128,10 @@ class BatchReader:
     def read(
         self, rows: Sequence[int], blocks: Sequence[Sequence[int]], *, only_last: bool = False
     ) -> NextTokens:
-        """Keep some rows, renumbered in this order, and read a block of tokens in each.
+        """Keep some rows, read a block of at least one token in each; return what may follow.
 
-        Args:
-            rows: The rows to keep; one may occur more than once.
-            blocks: At least one token for each of them.
-            only_last: Return only what follows the last token of each block.
-
-        Returns:
-            What may follow each token read, block after block.
+        Rows are renumbered in the order given, and one may occur more than once. What may follow
+        each token read is returned, block after block, or only what follows the last of each.
         """
         import numpy as np
 
@@ -237,8 +234,6 @@ def forced_run(state: State | None, end: int) -> ForcedRun:
 
 
 class _Option(NamedTuple):
-    """A beam and a token that may follow it."""
-
     logprob: float
     beam: Beam
     token: int | None  # None for a beam that is not fully read yet
@@ -246,8 +241,6 @@ class _Option(NamedTuple):
 
 @dataclass(slots=True)
 class _QuestionSearch:
-    """The beams of one question."""
-
     n: int
     end: int
     max_tokens: int
@@ -272,7 +265,6 @@ class _QuestionSearch:
         self._prune()
 
     def give_up(self) -> None:
-        """Forget the beams and what was found."""
         self.beams, self.finished = [], []
 
     def _follow(self, option: _Option) -> Beam | None:
@@ -307,7 +299,7 @@ def beam_search(
     done: Callable[[int, Sequence[Hypothesis]], object] | None = None,
     is_wanted: Callable[[int], bool] | None = None,
 ) -> list[list[Hypothesis]]:
-    """Find up to n likeliest texts for each prompt.
+    """Find up to n likeliest texts for each prompt, best first; fewer if the others are hopeless.
 
     Args:
         model: A causal language model.
@@ -319,11 +311,7 @@ def beam_search(
         ends_at: When the caller's deadline passes; it is checked between steps.
         done: Called with a prompt's number and texts as soon as its search is over.
         is_wanted: Asked between steps whether a prompt, by its number, is still wanted; if not, its
-            search is given up.
-
-    Returns:
-        The texts for each prompt, best first; fewer than n if the others are hopeless, and none if
-        the search was given up.
+            search is given up, and no texts are returned.
     """
     states = starts if starts is not None else [Unsteered()] * len(prompts)
     searches = [
@@ -414,27 +402,18 @@ class LoadedModel(NamedTuple):
 class BeamSearchGenerator(SmallModelGenerator):
     """Writes CRPs by beam search with a causal language model that runs in this process.
 
-    Args:
-        adapter: The adapter, which is merged into its base model.
-        decoding: How far texts are constrained; not at all by default.
-        threads: Threads that the model computes with; None for the runtime's own choice.
+    `threads` compute with it; None for the runtime's own choice.
 
     Raises:
         ModelError: A package, the base model or the adapter is missing or broken, the runtime
             cannot compute the model, or its texts cannot be constrained.
     """
 
-    runtime = ""
-    """Stands in the name after the model."""
-
     def __init__(
         self, adapter: Adapter, decoding: Decoding | None = None, threads: int | None = None
     ) -> None:
-        self._decoding = decoding or Decoding()
-        self._decoding.check(adapter.prompt)
+        super().__init__(adapter, decoding)
         self._model, self._tokenizer = self.load_model(adapter, threads)
-        name = f"{adapter.name}{self.runtime}, decoding {self._decoding.level}"
-        super().__init__(name, adapter.prompt)
         is_free = self._decoding.level == "none"
         self._pieces = None if is_free else Pieces(self._tokenizer)
 
@@ -455,20 +434,9 @@ class BeamSearchGenerator(SmallModelGenerator):
         """Load an adapter, merged into its base model, and the tokenizer."""
 
     def _write(
-        self,
-        requests: Sequence[Request],
-        n: int,
-        ends_at: float | None,
-        progress: Progress | None,
+        self, requests: Sequence[Request], n: int, ends_at: float | None, progress: Progress | None
     ) -> list[list[Candidate]]:
-        prompts = [
-            self._tokenizer.encode(
-                self._prompt.render(request.question, request.relations), add_special_tokens=False
-            )
-            for request in requests
-        ]
-        form = self._prompt.crp_format
-        steps = [self._decoding.steps(request, form) for request in requests]
+        steps = self._steps(requests)
         written: list[list[Candidate]] = [[] for _ in requests]
 
         def take(row: int, texts: Sequence[Hypothesis]) -> None:
@@ -481,7 +449,7 @@ class BeamSearchGenerator(SmallModelGenerator):
 
         beam_search(
             self._model,
-            prompts,
+            self._prompt_tokens(requests, self._tokenizer),
             n=n,
             end=self._tokenizer.eos_token_id,
             max_new_tokens=MAX_NEW_TOKENS,

@@ -129,11 +129,9 @@ class Adapter:
 
 
 def open_adapter(folder: Path = DEFAULT_ADAPTER, base: str | None = None) -> Adapter:
-    """Read what the folder of an adapter or a whole model holds.
+    """Read what the folder of an adapter or a whole model holds; the shipped one by default.
 
-    Args:
-        folder: The shipped adapter by default.
-        base: Base model to use instead of the one that the adapter names.
+    `base` is a base model to use instead of the one that the adapter names.
 
     Raises:
         ModelError: A file is missing or broken.
@@ -255,18 +253,17 @@ def tensor_shapes(path: Path) -> dict[str, list[int]]:
 def require_lm_extra(adapter: Adapter | None = None) -> None:
     """Check that what the small model needs under torch is installed, without importing it.
 
-    Args:
-        adapter: If only PEFT can merge it, the message says so.
+    If only PEFT can merge the adapter, the message says so.
     """
     missing = _missing("torch", "transformers", "peft", "accelerate", "gguf", "safetensors")
-    why = why_peft(adapter) if missing and adapter is not None else ""
-    if missing and why and adapter is not None:
+    if not missing:
+        return
+    if adapter is not None and (why := why_peft(adapter)):
         raise ModelError(
             f"only PEFT can merge the adapter in {adapter.folder}, since {why}, and {missing} is "
             f"not installed. Install: {INSTALL_LM}"
         )
-    if missing:
-        raise ModelError(f"the small model needs {missing}. Install: {INSTALL_LM}")
+    raise ModelError(f"the small model needs {missing}. Install: {INSTALL_LM}")
 
 
 def require_cpu_extra() -> None:
@@ -301,13 +298,9 @@ def base_model(name: str) -> str:
 def check_base_model(name: str, *, ask_hub: bool = True) -> None:
     """Check that a base model can be found, without loading it.
 
-    Args:
-        name: As for `base_model`.
-        ask_hub: Ask the hub for a Hugging Face id that is not in the cache.
-
     Raises:
         ModelError: It is a folder without weights, its package is missing, or it is neither in the
-            cache of Hugging Face nor on the hub.
+            cache of Hugging Face nor, if that is asked, on the hub.
     """
     if shipped_files(name) is not None:
         return
@@ -328,8 +321,7 @@ def check_base_model(name: str, *, ask_hub: bool = True) -> None:
 def check_hub_model(name: str) -> None:
     """Check that a Hugging Face id is in the cache or on the hub, by one short request at most.
 
-    transformers alone would try again and again for a minute, and not say that the name may be
-    wrong.
+    transformers alone would try for a minute, and not say that the name may be wrong.
     """
     import httpx2
     from huggingface_hub import (
@@ -404,10 +396,10 @@ def make_once(directory: Path, make: Callable[[Path], object]) -> Path:
         return directory
     logger.info("making %s, once", directory)
     try:
-        with building_folder(directory) as partial:
-            make(partial)
-            sync(partial)
-            partial.rename(directory)
+        with building_folder(directory) as building:
+            make(building)
+            sync(building)
+            building.rename(directory)
     except OSError as error:
         if not _is_made(directory):  # else another process was faster, with the same result
             raise ModelError(f"{directory} cannot be written: {error}") from error
@@ -433,8 +425,7 @@ def quiet_transformers() -> None:
 def merged_checkpoint(adapter: Adapter, precision: Precision) -> Path:
     """Return the folder of a merged model with its tokenizer; make it if it is not there yet.
 
-    vLLM, for which an adapter is several times slower on a CPU, its server, and converters for
-    llama.cpp read it. A whole model is its own.
+    For vLLM, for which an adapter is several times slower on a CPU, and for other programs.
     """
     require_lm_extra()
     if adapter.is_whole:
@@ -517,11 +508,7 @@ def _merged(model: "PreTrainedModel", adapter: Path, config: "PeftConfig") -> "P
 def add_adapter(
     model: "PreTrainedModel", adapter: Path, config: "PeftConfig", *, is_trainable: bool = False
 ) -> "PeftModel":
-    """Add an adapter to a model, in place, by PEFT, which alone would skip what does not fit.
-
-    Raises:
-        ValueError: The weights are not those that the configuration describes.
-    """
+    """Add an adapter to a model, in place, by PEFT, which alone would skip what does not fit."""
     from peft import get_peft_model
 
     config.inference_mode = not is_trainable
@@ -534,10 +521,7 @@ def add_adapter(
 
 
 def can_merge(adapter: Adapter) -> bool:
-    """Return whether `merged_weights` can merge an adapter; else PEFT and torch have to.
-
-    The base model must be a folder by now: a Hugging Face id is left to transformers.
-    """
+    """Return whether `merged_weights` can merge an adapter; else PEFT and torch have to."""
     base = Path(base_model(adapter.base))
     if not ((base / "tokenizer.json").is_file() and any(base.glob("model*.safetensors"))):
         return False
@@ -545,11 +529,7 @@ def can_merge(adapter: Adapter) -> bool:
 
 
 def merged_weights(adapter: Adapter) -> "Weights":
-    """Read the weights of a base model, and merge an adapter into them in numpy.
-
-    Returns:
-        The weights by their names in Hugging Face's checkpoints.
-    """
+    """Read the weights of a base model, by name, and merge an adapter into them in numpy."""
     base = base_model(adapter.base)
     try:
         weights: Weights = {}
@@ -638,12 +618,6 @@ def fastest_precision(device: str) -> Precision:
     bf16 halves the memory and, on processors with instructions for it, the time. Its results differ
     in about the third digit, so log-probabilities, and sometimes texts, depend on the processor. In
     float32, processors agree to about six digits.
-
-    Args:
-        device: ``cpu`` or ``cuda``.
-
-    Raises:
-        InputError: ``KBQA_PRECISION`` names neither format.
     """
     match os.environ.get(_PRECISION_VARIABLE):
         case None | "":
@@ -669,8 +643,7 @@ def mixed_precision(device: "torch.device") -> AbstractContextManager[None]:
 def openvino_precision() -> OpenVinoPrecision:
     """Return ``KBQA_PRECISION`` if it is set, else what torch would compute in.
 
-    int8 has to be asked for: it quarters the memory and is faster still, but may cost F1
-    (docs/serving.md).
+    int8 quarters the memory and is faster still, but may cost F1, so it has to be asked for.
     """
     is_int8 = os.environ.get(_PRECISION_VARIABLE) == "int8"
     return "int8" if is_int8 else fastest_precision("cpu")

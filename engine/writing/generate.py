@@ -1,23 +1,19 @@
 """Write CRPs for questions: n candidates each, best first.
 
-`Generator` is the seam between what writes and what uses the candidates. Its back ends are
-OpenVINO, transformers, vLLM in this process, and a server that speaks OpenAI's protocol. The prompt
-that a model was trained with, and the files of candidates that later runs start from, are here too.
+`Generator` is the seam: OpenVINO, transformers, vLLM in this process, or a server behind it. Here
+are also the prompt that a model was trained with, and the files of candidates.
 
 Source: RouterKGQA §3.2; appendix A.1 for what the model was trained on.
 """
 
 import json
 import math
-import threading
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeVar
 
-from kbqa.engine.deadline import held
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import (
     AnsweringError,
@@ -61,9 +57,8 @@ _Written = TypeVar("_Written")
 class Request:
     """A question to write CRPs for.
 
-    `topics` are entities that the path may start from, best first, each with its mid and name; only
-    level ``graph`` uses them. `relations` are suggested to a model that was trained with
-    suggestions, best first.
+    `topics`, best first, are entities that the path may start from, each with its mid and name;
+    only level ``graph`` uses them. `relations` are suggested to a model that was trained so.
     """
 
     question: str
@@ -77,26 +72,16 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A CRP as the model wrote it, or as a search of the graph found it.
+    """A CRP as the model wrote it, or as a search of the graph found it."""
 
-    Attributes:
-        text: May not be a CRP at all.
-        logprob: Sum over its tokens, natural log, end of text included; 0 if it was not written.
-            Always finite.
-        tokens: Number of tokens, end of text included.
-        topics: Mids of the request's topics from which the main path leads to an answer, in the
-            request's order. Only level ``graph`` knows them.
-        rank: Its place, from 0, among the paths that a search found, or that of the path which it
-            narrows; None if the model wrote it.
-        narrows: Whether the search added a condition, an order or a comparison to a path.
-    """
-
-    text: str
-    logprob: float
-    tokens: int
-    topics: tuple[str, ...] = ()
+    text: str  # may not be a CRP at all
+    logprob: float  # sum over the tokens, natural log; 0 if not written; always finite
+    tokens: int  # end of text included
+    topics: tuple[str, ...] = ()  # mids of topics that lead to an answer; only at level `graph`
+    # Among the paths that a search found, from 0, or that of the path which it narrows; None if the
+    # model wrote it.
     rank: int | None = None
-    narrows: bool = False
+    narrows: bool = False  # the search added a condition, an order or a comparison to a path
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.logprob):
@@ -113,10 +98,6 @@ def rank_candidates(candidates: Iterable[Candidate]) -> list[Candidate]:
 
     So does Hugging Face's beam search, and with it RouterKGQA. By the sum, a path without its
     constraints would usually win, because it is shorter.
-
-    >>> short, long = Candidate("a", -1.2, 10), Candidate("b", -2.0, 40)
-    >>> [candidate.text for candidate in rank_candidates([short, long])]
-    ['b', 'a']
     """
     return sorted(candidates, key=lambda candidate: -candidate.logprob / candidate.tokens)
 
@@ -124,9 +105,9 @@ def rank_candidates(candidates: Iterable[Candidate]) -> list[Candidate]:
 def best_distinct(candidates: Iterable[Candidate], n: int) -> list[Candidate]:
     """Rank candidates, drop repeated texts, and keep the best n.
 
-    >>> texts = [Candidate("a", -1.0, 10), Candidate("b", -2.0, 10), Candidate("a", -1.0, 10)]
-    >>> [candidate.text for candidate in best_distinct(texts, 5)]
-    ['a', 'b']
+    >>> short, long = Candidate("a", -1.2, 10), Candidate("b", -2.0, 40)
+    >>> [candidate.text for candidate in best_distinct([short, long, short], 5)]
+    ['b', 'a']
     """
     best: dict[str, Candidate] = {}
     for candidate in rank_candidates(candidates):
@@ -169,7 +150,7 @@ class Generator(Protocol):
         """Write up to n candidates for each request, best first. Threads take turns.
 
         Args:
-            requests: Written for as one batch; the caller chooses its size.
+            requests: Written for as one batch.
             n: Most candidates for each request.
             ends_at: When the deadline passes, as `time.monotonic` counts.
             progress: Ignored by a back end that writes for all at once.
@@ -181,48 +162,12 @@ class Generator(Protocol):
         """
 
 
-class SmallModelGenerator(ABC):
-    """A generator with a small model in this process, which writes one batch at a time."""
-
-    def __init__(self, name: str, prompt: "PromptFormat") -> None:
-        self.name, self.suggested_relations = name, prompt.relations
-        self._prompt = prompt
-        # Neither the model, nor tokenizers, nor the tries of `Pieces` are safe for several threads.
-        self._lock = threading.Lock()
-
-    def generate(
-        self,
-        requests: Sequence[Request],
-        n: int = DEFAULT_BEAMS,
-        *,
-        ends_at: float | None = None,
-        progress: Progress | None = None,
-    ) -> list[list[Candidate]]:
-        """Write up to n candidates for each request; see `Generator.generate`."""
-        if not requests:
-            return []
-        with held(self._lock, ends_at, self.name):
-            return self._write(requests, n, ends_at, progress)
-
-    @abstractmethod
-    def _write(
-        self,
-        requests: Sequence[Request],
-        n: int,
-        ends_at: float | None,
-        progress: Progress | None,
-    ) -> list[list[Candidate]]:
-        """Write for at least one request."""
-
-
 def write_apart(
-    generate: Callable[[Sequence[_Asked]], Sequence[_Written]],
-    requests: Sequence[_Asked],
+    generate: Callable[[Sequence[_Asked]], Sequence[_Written]], requests: Sequence[_Asked]
 ) -> list[_Written | Exception]:
     """Write CRPs for requests together, or one by one if that fails for one of them.
 
-    An error of one request is returned in place of what is written for it. One that fails all, as
-    `fails_all` says, is raised.
+    An error of one request is returned in place of what is written; one of all is raised.
     """
     try:
         return list(generate(requests))
@@ -288,8 +233,7 @@ _MAX_CHARACTERS = 1000  # The benchmarks' questions have under 200.
 class PromptFormat:
     """How a question is put to a model; all uses must repeat what it was trained with.
 
-    It is saved beside the adapter, so that training, every back end and other people's servers
-    write the same bytes.
+    It is saved beside the adapter.
     """
 
     template: str  # the whole prompt, with {question} where the question goes
@@ -297,10 +241,7 @@ class PromptFormat:
     relations: int = 0  # suggested with a question, at most
 
     def render(self, question: str, relations: Sequence[str] = ()) -> str:
-        """Write the prompt of a question, with its white space collapsed and its length limited.
-
-        Of the relations, best first, as many are suggested as the format says.
-        """
+        """Write the prompt of a question; white space is collapsed, and the length limited."""
         text = " ".join(question.split())[:_MAX_CHARACTERS]
         if suggested := " ".join(relations[: self.relations]):
             text += f"\nRelations: {suggested}"
@@ -318,11 +259,7 @@ PLAIN = PromptFormat("Question: {question}\nReasoning path:\n")
 
 
 def load_prompt_format(directory: Path) -> PromptFormat:
-    """Read the format from an adapter's folder.
-
-    Raises:
-        ModelError: The file is missing or not of that form.
-    """
+    """Read the format from an adapter's folder."""
     path = directory / PROMPT_FILE
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
@@ -345,8 +282,8 @@ def load_prompt_format(directory: Path) -> PromptFormat:
 def written_record(text: str) -> dict[str, str | None]:
     """Record a text that a model wrote: as it is under the key of its form, and in the other form.
 
-    The other form holds what can be read of the text; it is None if that form cannot express it. A
-    text that cannot be read at all is under ``routerkgqa``.
+    The other form is None if it cannot express what can be read of the text. A text that cannot be
+    read at all is under ``routerkgqa``.
     """
     from kbqa.sparql.forms import is_routerkgqa, read_crp, render_crp, render_routerkgqa
 
@@ -360,11 +297,7 @@ def written_record(text: str) -> dict[str, str | None]:
 
 
 def written_text(record: Mapping[str, object]) -> str:
-    """Return the text of a CRP in a record: RouterKGQA's form if it has it, else ours.
-
-    Raises:
-        TypeError: The record holds no text.
-    """
+    """Return the text of a CRP in a record: RouterKGQA's form if it has it, else ours."""
     for key in ("routerkgqa", "crp"):
         if isinstance(text := record.get(key), str):
             return text
@@ -403,19 +336,13 @@ def write_beams(
         report: Called with the number of questions already written, then with that of each batch.
 
     Raises:
-        InputError: `output` cannot be written, holds anything but beams made with these settings,
-            or another process is writing to it.
-        ModelError: The model failed.
+        InputError: `output` cannot be written, or holds something else.
         GraphError: The graph failed for some questions; those have no row.
         AnsweringError: Something else did.
     """
     from kbqa.engine.files import claimed, drop_unfinished_line, file_sha256
 
-    settings = {
-        "questions_sha256": file_sha256(source),
-        "gold_entities": gold_entities,
-        **settings,
-    }
+    settings = {"questions_sha256": file_sha256(source), "gold_entities": gold_entities, **settings}
     with claimed(output, settings, {"questions": str(source)}) as is_begun:
         if is_begun:
             drop_unfinished_line(output)
@@ -453,11 +380,7 @@ def write_beams(
 
 
 def read_beams(path: Path) -> dict[str, list[Candidate]]:
-    """Read the candidates that `kbqa crp generate` wrote.
-
-    Raises:
-        InputError: The file is missing or not of that form.
-    """
+    """Read the candidates that `kbqa crp generate` wrote."""
     from kbqa.engine.files import read_rows
 
     beams = {}

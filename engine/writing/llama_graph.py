@@ -41,9 +41,9 @@ _SWAPPED = 0, 2, 1, 3
 def import_openvino() -> None:
     """Import OpenVINO so that it does not report to its makers; call it before any other import.
 
-    With the package openvino_telemetry, the import of OpenVINO writes an identifier to the user's
-    home folder, and starts a process that sends it to google-analytics.com. Where that package is
-    missing, OpenVINO does nothing instead, so it is hidden, but only as long as the import takes.
+    With the package openvino_telemetry, the import writes an identifier to the user's home folder,
+    and starts a process that sends it to google-analytics.com. Without it, OpenVINO does nothing,
+    so it is hidden as long as the import takes.
     """
     with _IMPORTING:
         missing = object()
@@ -60,25 +60,15 @@ def import_openvino() -> None:
 
 @dataclass(frozen=True, slots=True)
 class LlamaShape:
-    """What the configuration of a Llama model says about its computation.
-
-    Attributes:
-        layers: Number of layers.
-        heads: Number of attention heads.
-        kv_heads: Number of heads of keys and values, a divisor of `heads`.
-        head_width: Width of a head.
-        epsilon: Added to the mean square in RMS norms.
-        rope_base: Base of the wavelengths of the rotary embeddings.
-        has_tied_head: Whether the output layer has the weights of the embeddings.
-    """
+    """What the configuration of a Llama model says about its computation."""
 
     layers: int
     heads: int
-    kv_heads: int
+    kv_heads: int  # a divisor of `heads`
     head_width: int
-    epsilon: float
-    rope_base: float
-    has_tied_head: bool
+    epsilon: float  # added to the mean square in RMS norms
+    rope_base: float  # base of the wavelengths of the rotary embeddings
+    has_tied_head: bool  # the output layer has the weights of the embeddings
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> "LlamaShape":

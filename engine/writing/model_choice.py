@@ -66,13 +66,7 @@ class ModelChoice:
     def load(self, graph: "Graph | None") -> "Generator":
         """Check the model, which is quick, and load it.
 
-        Args:
-            graph: The graph that constrains it; None will do unless `needs_graph`.
-
-        Raises:
-            ModelError: What the back end needs, the base model or the adapter is missing or broken,
-                or the server does not answer.
-            GraphError: The graph does not answer.
+        `graph` constrains it; None will do unless `needs_graph`.
         """
         from kbqa.engine.writing.checkpoint import open_adapter
         from kbqa.engine.writing.steering import Decoding

@@ -13,12 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from kbqa.engine.writing.beam_search import (
-    BatchReader,
-    BeamSearchGenerator,
-    Likely,
-    LoadedModel,
-)
+from kbqa.engine.writing.beam_search import BatchReader, BeamSearchGenerator, Likely, LoadedModel
 from kbqa.engine.writing.checkpoint import (
     Adapter,
     OpenVinoPrecision,
@@ -88,10 +83,6 @@ def compile_model(
 
     For int8, its matrices are kept in int8, and what they are multiplied by is rounded on the way.
     Else its weights are kept in float32.
-
-    Raises:
-        ModelError: An extra, the base model or the adapter is missing or broken, the model is not a
-            plain Llama, or the cache cannot be written.
     """
     folder, in_int8 = prepare_model(adapter, precision), precision == "int8"
     import_openvino()
@@ -136,7 +127,6 @@ def prepare_model(adapter: Adapter, precision: OpenVinoPrecision) -> Path:
 
 
 def _convert(adapter: Adapter, directory: Path, *, in_int8: bool) -> None:
-    """Write the graph and the tokenizer into a folder."""
     import_openvino()
     from openvino import save_model
 

@@ -3,16 +3,17 @@
 A text may be at several places of the grammar at once: within one of several fixed texts, and
 within free text that may end after any of its tokens. Only the tokens that the tokenizer itself
 would write are allowed, so there is one way to write each text. This needs a tokenizer that begins
-a new token where a piece begins, as tokenizers do that split texts into words first.
+a new token where a piece begins.
 
-How far a text is constrained is its level. Level ``none`` allows any text. Level ``schema`` allows
-only CRPs, and in them only relations of the graph. Level ``graph`` also makes main paths start from
-the question's topics, and take at each step a relation that leads on from the nodes reached so far.
-So every main path exists in the graph, and nothing is made up. If the topics of a question are not
-known, ``graph`` is ``schema``.
+Level ``none`` allows any text. Level ``schema`` allows only CRPs, and in them only relations of the
+graph. Level ``graph`` also makes main paths start from the question's topics, and take at each step
+a relation that leads on from the nodes reached so far. So every main path exists in the graph. If
+the topics of a question are not known, ``graph`` is ``schema``.
 """
 
 import json
+import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -20,7 +21,16 @@ from pathlib import Path
 from typing import Literal, Protocol
 from weakref import WeakKeyDictionary
 
-from kbqa.engine.writing.generate import DecodingLevel, PromptFormat, Request
+from kbqa.engine.deadline import held
+from kbqa.engine.writing.checkpoint import Adapter
+from kbqa.engine.writing.generate import (
+    DEFAULT_BEAMS,
+    Candidate,
+    DecodingLevel,
+    Progress,
+    PromptFormat,
+    Request,
+)
 from kbqa.engine.writing.grammar import (
     KnownRelations,
     OneOf,
@@ -80,10 +90,7 @@ class Tokenizer(Protocol):
 
 
 class SavedTokenizer:
-    """A `Tokenizer` from the folder of a model, without transformers.
-
-    The folder has ``tokenizer.json`` and ``tokenizer_config.json``.
-    """
+    """A `Tokenizer` from the ``tokenizer.json`` and ``tokenizer_config.json`` of a model."""
 
     def __init__(self, folder: Path) -> None:
         import tokenizers
@@ -123,8 +130,8 @@ class Pieces:
     """The pieces of a grammar in the tokens of the steered model's tokenizer.
 
     Some tokenizers, such as those of GPT-4, Llama 3 and Qwen, have tokens for a punctuation mark
-    together with the line break after it. With these, a piece may end in such a token, and the next
-    piece begins after its line break.
+    with the line break after it. There, a piece may end in such a token, and the next one begins
+    after its line break.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -141,10 +148,7 @@ class Pieces:
             )
 
     def open(self, options: Options, before: str = _TEXT) -> "Iterator[_InText | _InRegion]":
-        """Yield the places where a text may be if it may continue in these ways.
-
-        `before` is what comes before it; a line break is the one that the next piece begins with.
-        """
+        """Yield the places where a text may be if it may continue in these ways."""
         for choice in options.choices:
             yield _InText(self._trie(choice.texts, before), choice)
         if options.region is not None:
@@ -289,12 +293,7 @@ class _Following:
 
 
 class Decoding:
-    """A level, with the graph that the levels ``schema`` and ``graph`` need.
-
-    Raises:
-        ValueError: The level needs a graph, and there is none.
-        GraphError: The graph does not answer, or holds no relation.
-    """
+    """A level, with the graph that the levels ``schema`` and ``graph`` need."""
 
     def __init__(self, level: DecodingLevel = "none", graph: Graph | None = None) -> None:
         self.level = level
@@ -333,7 +332,7 @@ def walked_topics(steps: Steps | None, text: str) -> tuple[str, ...]:
     """Return the mids from which a text's main path leads to answers.
 
     None if it was not walked, or cannot be read: a count with an order, say, which only the whole
-    text shows. `steps` is what constrained the text.
+    text shows.
     """
     if not isinstance(steps, PathWalk):
         return ()
@@ -343,3 +342,46 @@ def walked_topics(steps: Steps | None, text: str) -> tuple[str, ...]:
         return ()
     hops = tuple(step for step in crp.path if isinstance(step, Hop))
     return steps.mids(str(crp.topic), hops, crp.differs_from or 0)
+
+
+class SmallModelGenerator(ABC):
+    """Writes with a small model in this process, one batch at a time."""
+
+    runtime = ""
+    """Stands in the name after the model."""
+
+    def __init__(self, adapter: Adapter, decoding: Decoding | None = None) -> None:
+        self._prompt, self._decoding = adapter.prompt, decoding or Decoding()
+        self._decoding.check(self._prompt)
+        self.name = f"{adapter.name}{self.runtime}, decoding {self._decoding.level}"
+        self.suggested_relations = self._prompt.relations
+        # Neither the model, nor tokenizers, nor the tries of `Pieces` are safe for several threads.
+        self._lock = threading.Lock()
+
+    def generate(
+        self,
+        requests: Sequence[Request],
+        n: int = DEFAULT_BEAMS,
+        *,
+        ends_at: float | None = None,
+        progress: Progress | None = None,
+    ) -> list[list[Candidate]]:
+        """Write up to n candidates for each request; see `Generator.generate`."""
+        if not requests:
+            return []
+        with held(self._lock, ends_at, self.name):
+            return self._write(requests, n, ends_at, progress)
+
+    @abstractmethod
+    def _write(
+        self, requests: Sequence[Request], n: int, ends_at: float | None, progress: Progress | None
+    ) -> list[list[Candidate]]:
+        """Write for at least one request."""
+
+    def _prompt_tokens(self, requests: Sequence[Request], tokenizer: Tokenizer) -> list[list[int]]:
+        prompts = [self._prompt.render(one.question, one.relations) for one in requests]
+        return [tokenizer.encode(prompt, add_special_tokens=False) for prompt in prompts]
+
+    def _steps(self, requests: Sequence[Request]) -> list[Steps | None]:
+        """Return where the paths of each request may lead; None at level ``none``."""
+        return [self._decoding.steps(request, self._prompt.crp_format) for request in requests]

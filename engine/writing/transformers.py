@@ -6,12 +6,7 @@ from inspect import signature
 from typing import TYPE_CHECKING
 
 from kbqa.engine.writing.beam_search import BeamSearchGenerator, Likely, LoadedModel
-from kbqa.engine.writing.checkpoint import (
-    Adapter,
-    fastest_precision,
-    load_merged,
-    require_lm_extra,
-)
+from kbqa.engine.writing.checkpoint import Adapter, fastest_precision, load_merged, require_lm_extra
 
 if TYPE_CHECKING:
     import numpy as np
@@ -78,12 +73,9 @@ class NextTokenLogits:
     def __call__(
         self, wanted: "Tensor", cache: "Cache | None" = None, **inputs: object
     ) -> "Tensor":
-        """Read tokens, and return logits in float32, shape (tokens wanted, vocabulary).
+        """Read tokens; return logits in float32 after those wanted, shape (wanted, vocabulary).
 
-        Args:
-            wanted: True for each token after which logits are needed, shape (texts, tokens).
-            cache: Of the tokens before; those that are read are added. None if these are all.
-            inputs: Other arguments of the model's `forward`.
+        Tokens are added to the cache. The inputs are further arguments of the model's `forward`.
         """
         inputs |= {"use_cache": cache is not None, self.cache_argument: cache}
         if self.has_plain_head:

@@ -1,16 +1,14 @@
 """Write CRPs with vLLM in this process: many questions at once, fast, on a GPU or a CPU.
 
 vLLM needs its own versions of torch and transformers, so it is usually installed in a separate
-environment. The adapter is merged, or added at run time. At level ``schema`` a grammar constrains
-what the model writes, at level ``graph`` a logits processor (`kbqa.engine.writing.vllm_steering`).
-It shares the open graph and what is known of each question's paths, so then vLLM's engine runs in
-this process, too, and not in one of its own.
+environment. At level ``schema`` a grammar constrains what the model writes. At level ``graph`` a
+logits processor does (`kbqa.engine.writing.vllm_steering`); then vLLM's engine runs in this
+process, too, where it shares the open graph and what is known of each question's paths.
 
 vLLM chooses the tokens, and moves texts between the rows of its batch while they come and go. Here
 each row knows how its text may go on. Of the logits of the next token only some of those that may
-follow are left; `Keep` says which. They keep their values, so that log-probabilities that are read
-before the masking are the model's own. ``best`` is the greedy form of `beam_search`: the text is
-that of one beam.
+follow are left; `Keep` says which. They keep their values, so log-probabilities that are read
+before the masking are the model's own.
 """
 
 import importlib.util
@@ -38,13 +36,18 @@ from kbqa.engine.writing.generate import (
     TEMPERATURE,
     Candidate,
     Progress,
-    PromptFormat,
     Request,
-    SmallModelGenerator,
     best_distinct,
 )
 from kbqa.engine.writing.grammar import Steps, start
-from kbqa.engine.writing.steering import Decoding, Pieces, SteeredText, Tokenizer, walked_topics
+from kbqa.engine.writing.steering import (
+    Decoding,
+    Pieces,
+    SmallModelGenerator,
+    SteeredText,
+    Tokenizer,
+    walked_topics,
+)
 from kbqa.sparql.errors import DeadlineExceeded, GraphError, ModelError
 
 if TYPE_CHECKING:
@@ -73,11 +76,7 @@ logger = logging.getLogger(__name__)
 
 
 def dead_end_token(tokenizer: Tokenizer) -> int:
-    """Return a token that no steered text holds, to write where a text cannot go on.
-
-    Raises:
-        ModelError: The tokenizer has no special token but the end of text.
-    """
+    """Return a token that no steered text holds, to write where a text cannot go on."""
     special = set(tokenizer.all_special_ids) - {tokenizer.eos_token_id}
     if not special:
         raise ModelError(
@@ -89,7 +88,7 @@ def dead_end_token(tokenizer: Tokenizer) -> int:
 
 @dataclass(slots=True)
 class _Row:
-    """A text of the batch: its state after `read` of its tokens, None if it cannot go on."""
+    """A text of the batch, its state after `read` tokens, None if it cannot go on."""
 
     state: State | None
     tokens: Sequence[int]
@@ -114,11 +113,8 @@ class SteeredRows:
     def put(self, at: int, start: State | None, tokens: Sequence[int], keep: Keep) -> None:
         """Steer the text of a row from now on.
 
-        Args:
-            at: The row.
-            start: The state before its first token; None if the text cannot be begun.
-            tokens: The tokens written so far. The sampler appends to this list.
-            keep: Which of the tokens that may follow are left.
+        `start` is the state before the first token; None if the text cannot be begun. `tokens` are
+        those written so far; the sampler appends to this list.
         """
         self._rows[at] = _Row(start, tokens, keep)
 
@@ -135,10 +131,7 @@ class SteeredRows:
             self._rows[source] = replaced
 
     def mask(self, logits: "Tensor") -> None:
-        """Set the logits of all tokens that may not follow to minus infinity, in place.
-
-        Their shape is (rows, vocabulary). The tokens before them must be known by now.
-        """
+        """Set logits, shape (rows, vocabulary), of tokens that may not follow to minus infinity."""
         for at, row in self._rows.items():
             kept = self._kept(row, logits[at]) or [self._dead_end]
             values = logits[at, kept].clone()
@@ -161,7 +154,7 @@ class SteeredRows:
     def _following(self, row: _Row, state: State, logits: "Tensor") -> Iterator[int]:
         """Yield the tokens that are left of those that may follow.
 
-        Whether a token leads on may take a query, so it is only asked of tokens that may be taken.
+        Whether a token leads on may take a query, so few are asked.
         """
         if state.tokens is not None and len(state.tokens) == 1:
             yield from state.tokens  # within a run of tokens that was found to lead on
@@ -220,26 +213,22 @@ class _Written(NamedTuple):
 class _Steering:
     """What makes an engine in this process follow the graph, with the texts that it now writes."""
 
-    def __init__(self, decoding: Decoding, prompt: PromptFormat, model: str) -> None:
+    def __init__(self, model: str) -> None:
         from transformers import AutoTokenizer
 
         tokenizer = AutoTokenizer.from_pretrained(model)
-        self._decoding, self._form = decoding, prompt.crp_format
         self._pieces = Pieces(tokenizer)
         self.dead_end = dead_end_token(tokenizer)
         self.rows = SteeredRows(tokenizer.eos_token_id, self.dead_end)
         self.starts: dict[int, State] = {}
 
-    def begin(self, requests: Sequence[Request], ends_at: float | None) -> list[Steps]:
-        """Forget the texts before, and return where the paths of these requests may lead."""
-        found = [self._decoding.steps(request, self._form) for request in requests]
-        steps = [one for one in found if one is not None]  # at level graph, all
+    def begin(self, steps: Sequence[Steps | None], ends_at: float | None) -> None:
+        """Forget the texts before, and steer those whose paths may lead there."""
         self.rows.failure, self.rows.ends_at = None, ends_at
         self.starts.clear()
-        self.starts.update(
-            (row, SteeredText.begin(self._pieces, start(one))) for row, one in enumerate(steps)
-        )
-        return steps
+        for row, one in enumerate(steps):
+            if one is not None:  # at level graph, all
+                self.starts[row] = SteeredText.begin(self._pieces, start(one))
 
 
 class VllmGenerator(SmallModelGenerator):
@@ -256,10 +245,6 @@ class VllmGenerator(SmallModelGenerator):
             suits large models on a GPU.
         search: ``beam`` always continues to the longest text allowed, so it is slow on a CPU.
         seed: Seed of the samples.
-
-    Raises:
-        ModelError: vLLM, the base model or the adapter is missing or broken, or what it writes
-            cannot be constrained as asked.
     """
 
     def __init__(
@@ -273,8 +258,8 @@ class VllmGenerator(SmallModelGenerator):
     ) -> None:
         if importlib.util.find_spec("vllm") is None:
             raise ModelError("vLLM is not installed. Install: pip install 'kbqa[vllm]'")
-        decoding = decoding or Decoding()
-        super().__init__(f"{adapter.name}, decoding {decoding.level}", adapter.prompt)
+        super().__init__(adapter, decoding)
+        decoding = self._decoding
         self._grammar = decoding_grammar(decoding, adapter.prompt)
         if decoding.level != "none" and search == "beam":
             raise ModelError(
@@ -282,35 +267,24 @@ class VllmGenerator(SmallModelGenerator):
             )
         self._search, self._seed = search, seed
         precision = _precision()
-        rank: int | None = None
         is_merged = merge or adapter.is_whole
+        rank: int | None = None
         if is_merged:
             model = str(merged_checkpoint(adapter, precision))
         else:
             # Find faults of the adapter here: later they would end vLLM's engine.
             model, rank = base_model(adapter.base), _vllm_rank(adapter.folder)
-        follows_graph = decoding.level == "graph"
-        self._steering = _Steering(decoding, adapter.prompt, model) if follows_graph else None
+        self._steering = _Steering(model) if decoding.level == "graph" else None
         self._llm = _start(model, precision, rank, self._steering)
-        self._lora = None if is_merged else _lora_request(adapter.folder)
+        self._lora = None if is_merged else _lora_request(adapter.folder.resolve())
 
     def _write(
-        self,
-        requests: Sequence[Request],
-        n: int,
-        ends_at: float | None,
-        progress: Progress | None,
+        self, requests: Sequence[Request], n: int, ends_at: float | None, progress: Progress | None
     ) -> list[list[Candidate]]:
         check_deadline(ends_at, "writing paths")
-        tokenizer = self._llm.get_tokenizer()
-        prompts = [
-            tokenizer.encode(
-                self._prompt.render(request.question, request.relations), add_special_tokens=False
-            )
-            for request in requests
-        ]
         from vllm.exceptions import VLLMError
 
+        prompts = self._prompt_tokens(requests, self._llm.get_tokenizer())
         try:
             if self._search == "beam":
                 return self._beams(prompts, n)
@@ -325,9 +299,9 @@ class VllmGenerator(SmallModelGenerator):
         n: int,
         ends_at: float | None,
     ) -> list[list[Candidate]]:
-        steps: Sequence[Steps | None] = [None] * len(requests)
+        steps = self._steps(requests)
         if self._steering is not None:
-            steps = self._steering.begin(requests, ends_at)
+            self._steering.begin(steps, ends_at)
         ways = [(1, 0.0), (n, TEMPERATURE)] if n > 1 else [(1, 0.0)]
         outputs = self._llm.generate(
             [{"prompt_token_ids": prompt} for prompt in prompts for _ in ways],
@@ -373,9 +347,7 @@ class VllmGenerator(SmallModelGenerator):
             extra_args=None if steering is None else {ROW: row},
         )
 
-    def _scored(
-        self, prompts: Sequence[list[int]], written: Sequence["_Written"]
-    ) -> list["_Written"]:
+    def _scored(self, prompts: Sequence[list[int]], written: Sequence[_Written]) -> list[_Written]:
         """Read texts once more for the model's own log-probabilities.
 
         With a grammar, vLLM's own are relative to what the grammar allows, whatever its
@@ -469,7 +441,7 @@ def _logits_processors(steering: _Steering | None) -> "list[type[LogitsProcessor
 def _lora_request(adapter: Path) -> "LoRARequest":
     from vllm.lora.request import LoRARequest
 
-    return LoRARequest(adapter.resolve().name, 1, str(adapter.resolve()))
+    return LoRARequest(adapter.name, 1, str(adapter))
 
 
 def _vllm_rank(adapter: Path) -> int:

@@ -1,12 +1,9 @@
 r"""Follow the graph under vLLM: logits processors, in this process and for vLLM's server.
 
-vLLM asks a logits processor in every step which tokens may follow. It offers two interfaces, one
-for each of its model runners. This is that of the first, `vllm.v1.sample.logits_processor`, which
-runs where ``VLLM_USE_V2_MODEL_RUNNER=0`` and wherever there is no Triton, so on every CPU.
-
-Only vLLM imports this module, or what has checked that vLLM is installed.
-
-In a server, start paths from a graph that the server opens itself:
+vLLM asks a logits processor in every step which tokens may follow. Of its two interfaces this is
+`vllm.v1.sample.logits_processor`, that of the first model runner, which runs where
+``VLLM_USE_V2_MODEL_RUNNER=0`` and wherever there is no Triton, so on every CPU. Only vLLM imports
+this module, or what has checked that vLLM is installed. A server opens the graph itself:
 
     KBQA_STORE=slice VLLM_USE_V2_MODEL_RUNNER=0 python -m vllm.entrypoints.openai.api_server … \
         --logits-processors kbqa.engine.writing.vllm_steering:GraphProcessor

@@ -107,6 +107,7 @@ def test_hints_beyond_the_limits_are_recorded_as_unread() -> None:
             ["Nairobi", "Mombasa"],
         ),
         ('Answerable: True\nResponse: the answer is "Nairobi".', ["Nairobi"]),
+        ('{"Answerable": false, "Response": "", "Answers": []}', []),
         ('{"Answerable": false, "Response": "Nairobi", "Answers": ["Nairobi"]}', []),
         ('{"Answerable": true, "Answers": []}', []),
         ("Answerable: no", []),
