@@ -53,7 +53,7 @@ def test_a_method_is_chosen_with_its_settings() -> None:
         (("--threshold", "0.5"), "Use --unsure-below P."),
         (("--without", "entity", "--without", "string"), "Use --set without=VALUE."),
         (("--method", "specialised"), "is now --method kbqa --set repair=off"),
-        (("--method", "general"), "is now --method router --set write=no"),
+        (("--method", "general"), "is now --method kbqa --set write=no"),
     ],
 )
 def test_a_removed_option_names_its_replacement(arguments: tuple[str, ...], message: str) -> None:
@@ -72,8 +72,8 @@ def test_a_setting_of_another_form_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"depth": "5"}, "the method router has no setting 'depth'. It has: write, repair,"),
-        ({"width": "wide"}, "--set width=wide: width is a whole number. See `kbqa methods router`"),
+        ({"depth": "5"}, "the method kbqa has no setting 'depth'. It has: write, repair,"),
+        ({"width": "wide"}, "--set width=wide: width is a whole number. See `kbqa methods kbqa`"),
         ({"repair": "magic"}, "repair is off or embedder or llm"),
         ({"width": "0"}, "width is 0: use 1 or more"),
         ({"general_calls": "nan"}, "general_calls is nan: use 0 or more"),
@@ -150,9 +150,11 @@ def test_a_chooser_repairs_and_is_recorded(
 
 
 def test_a_setting_of_another_method_names_both(graph: Graph) -> None:
-    with pytest.raises(InputError, match=r"^history is a setting of bpc, not of router\. See"):
+    with pytest.raises(InputError, match=r"^history is a setting of bpc, not of kbqa\. See"):
         Engine(graph, settings={"history": 1})
-    with pytest.raises(InputError, match=r"^width is a setting of router, bpc and tog, not of io"):
+    with pytest.raises(
+        InputError, match=r"^width is a setting of kbqa, routerkgqa, bpc and tog, not of io"
+    ):
         Engine(graph, settings={"width": 1}, method="io")
 
 
@@ -171,7 +173,7 @@ def test_who_decides_and_how_often_is_chosen() -> None:
 def test_methods_are_listed() -> None:
     result = CliRunner().invoke(methods, ["--json"])
     assert [row["name"] for row in json.loads(result.output)] == list(METHODS)
-    assert CliRunner().invoke(methods, []).output.startswith("router  RouterKGQA: ")
+    assert CliRunner().invoke(methods, []).output.startswith("kbqa  kbqa's own: ")
 
 
 def test_the_settings_of_a_method_are_listed() -> None:
@@ -180,7 +182,7 @@ def test_the_settings_of_a_method_are_listed() -> None:
     text = CliRunner().invoke(methods, ["kbqa"]).output
     assert "width = 3  (a whole number)\n    Paths that each step" in text
     unknown = CliRunner().invoke(methods, ["magic"])
-    assert "there is no method 'magic'. The methods are: router" in str(unknown.exception)
+    assert "there is no method 'magic'. The methods are: kbqa, routerkgqa" in str(unknown.exception)
 
 
 WHO = [Message("user", "who is it?")]
