@@ -42,6 +42,13 @@ _KEY = re.compile(
 _HIDDEN = "***"
 _SHORT = 4  # a shorter secret may be part of any word
 
+MAX_BODY_BYTES = 256 * 2**20
+"""The largest answer that is read: about a million rows, and five times as much in Python."""
+
+_PIECE_BYTES = 2**20
+_LONGEST_IDLE_S = 30.0
+"""After that a connection is not used again: routers forget idle ones without a word."""
+
 
 @dataclass(frozen=True, slots=True)
 class Address:
@@ -125,14 +132,6 @@ def encode_login(user: str, password: str) -> str:
 def hide_secrets(url: str) -> str:
     """Return a URL without its user, password and access keys."""
     return _KEY.sub(rf"\1={_HIDDEN}", _USER.sub(f"{_HIDDEN}@", url))
-
-
-MAX_BODY_BYTES = 256 * 2**20
-"""The largest answer that is read: about a million rows, and five times as much in Python."""
-
-_PIECE_BYTES = 2**20
-_LONGEST_IDLE_S = 30.0
-"""After that a connection is not used again: routers forget idle ones without a word."""
 
 
 class Response(NamedTuple):

@@ -22,6 +22,15 @@ from kbqa.sparql.errors import InputError, StoreError
 
 logger = logging.getLogger(__name__)
 
+_UNLOCKED_S = 5.0
+"""A folder that nobody holds is left over once it is so old: its maker locks it at once."""
+
+DEMO_DUMP = Path(__file__).with_name("demo") / "demo.nt.xz"
+"""The shipped triples."""
+
+_SIZES = "sizes.json"
+"""In the store's folder: each of its files with its size, by which damage shows at once."""
+
 
 def open_graph(
     store: str | Path | None = None,
@@ -65,10 +74,6 @@ def open_graph(
 def _logged(graph: Graph) -> Graph:
     logger.info("the graph is %s", graph.description)
     return graph
-
-
-_UNLOCKED_S = 5.0
-"""A folder that nobody holds is left over once it is so old: its maker locks it at once."""
 
 
 def cache_directory() -> Path:
@@ -134,13 +139,6 @@ def sync(folder: Path) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-
-
-DEMO_DUMP = Path(__file__).with_name("demo") / "demo.nt.xz"
-"""The shipped triples."""
-
-_SIZES = "sizes.json"
-"""In the store's folder: each of its files with its size, by which damage shows at once."""
 
 
 def demo_store_directory() -> Path:

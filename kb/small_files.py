@@ -24,6 +24,16 @@ from kbqa.sparql.terms import Term
 if TYPE_CHECKING:
     import sqlite3
 
+_LONGEST = 300
+_LONGEST_IN_PROMPT = 200
+_JOINERS = "\u200c\u200d"  # they shape words of many scripts, and hide nothing
+# Control characters but tab and line feed, separators, bidirectional controls, lone surrogates.
+_UNPRINTABLE = re.compile(
+    "\r\n|[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+_SHOWN = 20
+
 
 def write_safely(path: Path, text: str) -> None:
     """Replace a file's content as a whole, and sync it to the disk.
@@ -51,15 +61,6 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-_LONGEST = 300
-_LONGEST_IN_PROMPT = 200
-_JOINERS = "\u200c\u200d"  # they shape words of many scripts, and hide nothing
-# Control characters but tab and line feed, separators, bidirectional controls, lone surrogates.
-_UNPRINTABLE = re.compile(
-    "\r\n|[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
-)
 
 
 def printable(text: str) -> str:
@@ -203,9 +204,6 @@ class SqliteFile:
 
     def _damage(self, error: Exception | str) -> StoreError:
         return StoreError(f"{self._path} is no {self._kind} ({error}). Load the store again.")
-
-
-_SHOWN = 20
 
 
 def table_html(

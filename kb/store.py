@@ -71,6 +71,9 @@ _TABLES = """
 HubRow: TypeAlias = tuple[str, str, int, str]
 """A relation of a hub: node, direction, edges, relation."""
 
+_FEW = 32
+"""Nodes that are found sooner by iterating in Python than by a query."""
+
 
 class Hub(NamedTuple):
     """A node that many edges leave (`out`) or enter (`in`)."""
@@ -193,10 +196,6 @@ def _count_relations(store: pyoxigraph.Store, hub: Hub) -> list[HubRow]:
         (node, hub.direction, int(edges.value), str(term_from_oxigraph(relation)))
         for relation, edges in solutions
     ]
-
-
-_FEW = 32
-"""Nodes that are found sooner by iterating in Python than by a query."""
 
 
 class _Parts(NamedTuple):

@@ -58,6 +58,20 @@ _CONTAINER_LIMITS = (
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
 )
 
+logger = logging.getLogger(__name__)
+
+_Rows: TypeAlias = tuple[tuple[str, ...], tuple[tuple[Cell, ...], ...], bool]
+
+START_TIMEOUT_S = 60.0
+"""Seconds until the child must have opened the store; it takes some 0.1 s on a quiet machine."""
+
+_PROGRAM = Path(__file__).with_name("worker_process.py")
+
+_LONGEST_WAIT_S = 1e6  # the operating system's waits take no more than 24 days
+
+_OUT_OF_MEMORY = (-signal.SIGABRT, -signal.SIGPIPE)
+"""How a process ends that gets no more memory: Python aborts it, or see `worker_process.py`."""
+
 
 def memory_limit_bytes(processes: int = 1, *, beside_another: bool = False) -> int:
     """Return the bytes that a query process may allocate.
@@ -95,20 +109,6 @@ def _machine_bytes() -> int:
             continue
     return min(sizes)
 
-
-logger = logging.getLogger(__name__)
-
-_Rows: TypeAlias = tuple[tuple[str, ...], tuple[tuple[Cell, ...], ...], bool]
-
-START_TIMEOUT_S = 60.0
-"""Seconds until the child must have opened the store; it takes some 0.1 s on a quiet machine."""
-
-_PROGRAM = Path(__file__).with_name("worker_process.py")
-
-_LONGEST_WAIT_S = 1e6  # the operating system's waits take no more than 24 days
-
-_OUT_OF_MEMORY = (-signal.SIGABRT, -signal.SIGPIPE)
-"""How a process ends that gets no more memory: Python aborts it, or see `worker_process.py`."""
 
 _ALL: "weakref.WeakSet[QueryWorkers]" = weakref.WeakSet()
 

@@ -50,6 +50,29 @@ _PACKED_BYTES = 128 << 10
 
 _ARCHIVES = (b"PK\x03\x04", b"7z\xbc\xaf")
 
+STDIN = "-"
+
+BLOCK_BYTES = 16 << 20
+"""Usual size of a block: some 125,000 lines of Freebase."""
+
+_PROBED_LINES = 1000
+_FREEBASE = b"freebase.com/"
+_IDS = re.compile(rb"[^\s<>\":]+(?:\t[^\t\n<>]+){2}\s*")
+_PREFIXED = re.compile(rb"\s(?:ns|fb):[a-z]")
+"""A name of the Turtle dumps, with the prefix that they or papers use."""
+
+_ONLY_FREEBASE = "kbqa loads only Freebase."
+_OTHER_DATA_SETS = {
+    b"dbpedia.org/": "DBpedia",
+    b"wikidata.org/": "Wikidata",
+    b"yago-knowledge.org/": "YAGO",
+}
+_LONGEST_LINE_BYTES = 64 << 20
+"""Far above any Freebase literal (the longest seen has 56,153 characters): it is binary data."""
+
+_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))")
+_SHORT_ESCAPES = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f"}
+
 
 class HashedFile:
     """A file that is hashed while it is read, in a separate thread; it can be read once.
@@ -162,27 +185,6 @@ def _frames(file: HashedFile, begin: Callable[[], _Frame]) -> Iterator[bytes]:
                 frame = None
     if frame is not None:
         raise EOFError("the compressed data has no end")
-
-
-STDIN = "-"
-
-BLOCK_BYTES = 16 << 20
-"""Usual size of a block: some 125,000 lines of Freebase."""
-
-_PROBED_LINES = 1000
-_FREEBASE = b"freebase.com/"
-_IDS = re.compile(rb"[^\s<>\":]+(?:\t[^\t\n<>]+){2}\s*")
-_PREFIXED = re.compile(rb"\s(?:ns|fb):[a-z]")
-"""A name of the Turtle dumps, with the prefix that they or papers use."""
-
-_ONLY_FREEBASE = "kbqa loads only Freebase."
-_OTHER_DATA_SETS = {
-    b"dbpedia.org/": "DBpedia",
-    b"wikidata.org/": "Wikidata",
-    b"yago-knowledge.org/": "YAGO",
-}
-_LONGEST_LINE_BYTES = 64 << 20
-"""Far above any Freebase literal (the longest seen has 56,153 characters): it is binary data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,10 +394,6 @@ def _advice(line: bytes, reason: str, is_freebase: bool) -> str:
     if reason == FOUR_TERMS:
         return _to_convert("It may be N-Quads", is_freebase)
     return f"A dump has one `<subject> <predicate> <object> .` on each line; here: {reason}."
-
-
-_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))")
-_SHORT_ESCAPES = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f"}
 
 
 class LiteralParts(NamedTuple):

@@ -55,6 +55,10 @@ _OTHER_LANGUAGE = "a literal in another language"
 _LONG_RUN = 64
 """Minimum number of triples in a row with one subject to count its relations."""
 
+REFUSED = "refused by the store's parser"
+
+_HEADER = b"dump\tline\treason\ttext\n"
+
 
 class RejectedLine(NamedTuple):
     """A line that is not a triple."""
@@ -318,11 +322,6 @@ def _key(column: str) -> pl.Expr:
 def _id(column: str) -> pl.Expr:
     """Shorten Freebase's IRIs to ids; other IRIs stay."""
     return pl.col(column).str.strip_suffix(">").str.strip_prefix(_NS_OPEN).str.strip_prefix("<")
-
-
-REFUSED = "refused by the store's parser"
-
-_HEADER = b"dump\tline\treason\ttext\n"
 
 
 class RejectsFile:

@@ -66,6 +66,12 @@ from kbqa.sparql.errors import InputError
 
 logger = logging.getLogger(__name__)
 
+MANIFEST = "shards.json"
+
+_PARTS = "part-[0-9]*.nt.*"
+_COPY_BYTES = 1 << 20
+_LEVEL = 2  # igzip's second best; the best takes twice as long for 3 % less.
+
 
 def load_freebase(
     dumps: Sequence[str | Path],
@@ -191,13 +197,6 @@ def _parts(layout: StoreLayout) -> tuple[Path, ...]:
 def _size_bytes(path: Path) -> int:
     files = path.rglob("*") if path.is_dir() else [path]
     return sum(file.stat().st_size for file in files if file.is_file())
-
-
-MANIFEST = "shards.json"
-
-_PARTS = "part-[0-9]*.nt.*"
-_COPY_BYTES = 1 << 20
-_LEVEL = 2  # igzip's second best; the best takes twice as long for 3 % less.
 
 
 def emit_shards(

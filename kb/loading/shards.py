@@ -50,6 +50,10 @@ _RANGE_ROWS = 1_000_000
 _GROUP_ROWS = 65_536
 _HASHES = 1 << 64
 
+_INDEXED_WITHOUT_CHOICE = ("en",)
+_MID = r"^[mg]\."
+_TEXT = r'^"(?P<text>(?s:.*))"(?:@(?P<tag>[A-Za-z0-9-]+))?$'
+
 
 @dataclass(frozen=True, slots=True)
 class NodeRange:
@@ -350,11 +354,6 @@ def _blocks(
 def _sum(counted: Iterable[pl.DataFrame]) -> Counter[str]:
     summed = pl.concat(counted).group_by("id").agg(pl.col("count").sum())
     return Counter(dict(summed.iter_rows()))
-
-
-_INDEXED_WITHOUT_CHOICE = ("en",)
-_MID = r"^[mg]\."
-_TEXT = r'^"(?P<text>(?s:.*))"(?:@(?P<tag>[A-Za-z0-9-]+))?$'
 
 
 class IndexedRuns(NamedTuple):

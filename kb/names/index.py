@@ -37,6 +37,31 @@ _TWO_ERRORS_FROM = 8
 _SHORTEST_WORD = 2
 _VARIED_LETTERS = 7
 
+MAX_SPAN_TOKENS = 8
+"""Longest name that is looked for in a question, in tokens, unless the caller says otherwise."""
+
+_LONGEST = 100  # characters of a text that is searched otherwise than by equality
+_CANDIDATES = 200  # names considered that begin with a text, or hold its words
+_PREFIX_ROWS = 1000  # names read in search of these
+_SHORT = 3  # characters from which on a beginning is rare enough
+_FORM_ROWS = 2000  # words considered for a mistyped one, by frequency
+_NEAR_WORDS = 200  # of these, those that are near enough
+_REMEMBERED_WORDS = 256  # mistyped words of which these are kept
+_SYMBOL_ROWS = 2000  # entities of a key in search of those with the symbols of a text
+_PAIRS = 800  # spellings tried for errors in two words: 300 find fewer, 2,000 hardly more
+_TELLING_WORDS = 3  # words that a name must hold where another word is wrong
+
+_PART_SCORE = 0.9
+_MOST_LIKE = 0.99
+_OTHER_FORM_SCORE = 0.95
+
+_POPULARITY_BITS = 40
+
+POPULARITY_MASK = (1 << _POPULARITY_BITS) - 1
+"""The part of a name's weight that is the entity's popularity."""
+
+_OWN = 1 << _POPULARITY_BITS
+
 
 def allowed_errors(text: str) -> int:
     """Return how many typing errors a text may hold: 1 from 4 characters on, 2 from 8 on."""
@@ -111,32 +136,6 @@ def respelled(
     for a, b in pairs:
         for first, second in product(once[a][:each], once[b][:each]):
             yield " ".join((*words[:a], first, *words[a + 1 : b], second, *words[b + 1 :]))
-
-
-MAX_SPAN_TOKENS = 8
-"""Longest name that is looked for in a question, in tokens, unless the caller says otherwise."""
-
-_LONGEST = 100  # characters of a text that is searched otherwise than by equality
-_CANDIDATES = 200  # names considered that begin with a text, or hold its words
-_PREFIX_ROWS = 1000  # names read in search of these
-_SHORT = 3  # characters from which on a beginning is rare enough
-_FORM_ROWS = 2000  # words considered for a mistyped one, by frequency
-_NEAR_WORDS = 200  # of these, those that are near enough
-_REMEMBERED_WORDS = 256  # mistyped words of which these are kept
-_SYMBOL_ROWS = 2000  # entities of a key in search of those with the symbols of a text
-_PAIRS = 800  # spellings tried for errors in two words: 300 find fewer, 2,000 hardly more
-_TELLING_WORDS = 3  # words that a name must hold where another word is wrong
-
-_PART_SCORE = 0.9
-_MOST_LIKE = 0.99
-_OTHER_FORM_SCORE = 0.95
-
-_POPULARITY_BITS = 40
-
-POPULARITY_MASK = (1 << _POPULARITY_BITS) - 1
-"""The part of a name's weight that is the entity's popularity."""
-
-_OWN = 1 << _POPULARITY_BITS
 
 
 @dataclass(frozen=True, slots=True)
