@@ -159,10 +159,7 @@ def is_loopback(host: str) -> bool:
 
 
 def through_proxy(url: str) -> str:
-    """Name the proxy that a URL is asked through, for messages; empty if there is none.
-
-    It goes between the URL and the verb: `` through the proxy http://proxy:3128``.
-    """
+    """Write `` through the proxy http://proxy:3128``, or nothing, to follow a URL in messages."""
     proxy = _proxy_url(url)
     return "" if proxy is None else f" through the proxy {hide_secrets(proxy)}"
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, RESULT_BYTES, Graph
 from kbqa.kb.layout import SCHEMA_VERSION, StoreLayout
+from kbqa.kb.small_files import sync as sync_path
 from kbqa.sparql.errors import InputError, StoreError
 
 logger = logging.getLogger(__name__)
@@ -77,11 +78,10 @@ def _logged(graph: Graph) -> Graph:
 
 
 def cache_directory() -> Path:
-    """Return the cache folder, which need not exist yet.
+    """Return the cache folder: ``KBQA_CACHE``, or else ``kbqa`` in the user's cache folder.
 
-    It is ``KBQA_CACHE`` if that is set and not empty, else ``kbqa`` in the user's cache folder.
-    A writer writes to a temporary name and renames it, and the name depends on everything that can
-    change the content.
+    It need not exist yet. A writer writes to a temporary name and renames it, and the name depends
+    on everything that can change the content.
     """
     import platformdirs
 
@@ -134,11 +134,7 @@ def _is_left_over(folder: Path) -> bool:
 def sync(folder: Path) -> None:
     """Write what a folder holds to the disk, so that a power cut does not empty its files."""
     for path in [*folder.rglob("*"), folder]:
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync_path(path)
 
 
 def demo_store_directory() -> Path:

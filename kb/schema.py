@@ -91,12 +91,9 @@ class SchemaBuilder:
         self._mediators: set[str] = set()
 
     def add(self, subject: str, predicate: str, value: str) -> None:
-        """Take one statement; of several values of a property's field the first counts.
+        """Take a statement by one of `PREDICATES`; of several values of a field the first counts.
 
-        Args:
-            subject: A schema id.
-            predicate: One of `PREDICATES`.
-            value: An id, or a literal's text; of names only English ones should come.
+        Of names only English ones should come.
         """
         if predicate == "freebase.type_hints.mediator":
             if value == "true":

@@ -36,11 +36,7 @@ _SHOWN = 20
 
 
 def write_safely(path: Path, text: str) -> None:
-    """Replace a file's content as a whole, and sync it to the disk.
-
-    Several processes may write the same file at the same time: each writes under its own name, and
-    the last to finish wins.
-    """
+    """Replace a file's content as a whole, synced to the disk; the last of several wins."""
     unfinished = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
     try:
         with unfinished.open("x", encoding="utf-8") as file:

@@ -123,8 +123,7 @@ class QueryWorkers:
         graph_directory: Directory of a pyoxigraph store.
         description: The graph's name in messages.
         size: The most processes.
-        low_priority: The queries are other people's: they run only while other processes leave a
-            core idle, with half of the memory, and a result is cut at `RESULT_BYTES`.
+        low_priority: As for `OxigraphStore.open`.
         check: Called when a process has opened the store; raises if that is another one by now.
     """
 
@@ -231,10 +230,7 @@ class _Worker:
     def run(
         self, query: str, limit: int | None, deadline: float, *, again: bool = True
     ) -> tuple[str, object] | None:
-        """Have the child run a query; None if the deadline passes.
-
-        A child that something else has killed is replaced, and the query run once more.
-        """
+        """Have the child run a query, once more if it is killed; None if the deadline passes."""
         request = marshal.dumps((query, limit))
         if self._child is not None and self._child.has_ended:
             self.stop()
@@ -350,10 +346,7 @@ class _Child:
         return True
 
     def stop(self) -> int | None:
-        """End the process if it still runs, and return its exit code.
-
-        It is None if the interpreter, which exits, has ended the process before.
-        """
+        """End the process and return its exit code; None if the interpreter exits and ended it."""
         if self._end.alive:
             self._end()
             self._code = self._process.returncode

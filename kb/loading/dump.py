@@ -75,21 +75,16 @@ _SHORT_ESCAPES = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f"}
 
 
 class HashedFile:
-    """A file that is hashed while it is read, in a separate thread; it can be read once.
-
-    Attributes:
-        magic: Its first bytes; `read` returns them too.
-        size_bytes: How far it has been read.
-    """
+    """A file that is hashed while it is read, in a separate thread; it can be read once."""
 
     def __init__(self, raw: BinaryIO) -> None:
         self._raw = raw
         self._sha256 = hashlib.sha256()
         self._hasher = ThreadPoolExecutor(1)
         self._hashing: Future[None] | None = None
-        self.magic = raw.read(_MAGIC_BYTES)
+        self.magic = raw.read(_MAGIC_BYTES)  # `read` returns these bytes too
         self._unread = self.magic
-        self.size_bytes = 0
+        self.size_bytes = 0  # how far it has been read
 
     @property
     def is_archive(self) -> bool:
@@ -199,7 +194,7 @@ class Block:
 
 
 def dump_size_bytes(dump: str) -> int | None:
-    """Return the size of a dump on disk; None for standard input or what is not a plain file.
+    """Return the size of a dump on disk, or None for standard input or what is not a plain file.
 
     Raises:
         InputError: There is no such file, or it may not be read.
@@ -418,11 +413,7 @@ def literal_parts(term: bytes) -> LiteralParts | None:
 
 
 def unescape(text: str) -> str:
-    r"""Read the escapes of N-Triples.
-
-    >>> unescape(r"say \"hi\"")
-    'say "hi"'
-    """
+    r"""Read the escapes of N-Triples: ``\"hi\"`` is ``"hi"``."""
     return _ESCAPE.sub(_unescape, text)
 
 

@@ -372,11 +372,7 @@ def index_languages(rules: FilterRules) -> tuple[str, ...]:
 
 
 def index_runs(work: StoreLayout, state: Checkpoint, rules: FilterRules) -> IndexedRuns:
-    """Write the name index, the schema and the statistics; replace those that are there.
-
-    Raises:
-        OSError, sqlite3.Error: A file cannot be written.
-    """
+    """Write the name index, the schema and the statistics in place of those that are there."""
     languages = frozenset(index_languages(rules))
     write_statistics(work.statistics, state.relations, state.types.items())
     names = NameIndexBuilder(work.names)

@@ -169,10 +169,7 @@ def standing(popularity: int, is_alias: int) -> int:
 
 
 def name_weight(popularity: int, is_alias: bool) -> int:
-    """Combine what orders the matches of a name into one number; higher goes first.
-
-    It is the rank; then an own name before an alias; then the popularity.
-    """
+    """Combine standing, own name before alias, and popularity into a number; higher is first."""
     # Two more, as the rank of an alias may be -2.
     return (standing(popularity, is_alias) + 2) << (_POPULARITY_BITS + 1) | (
         popularity if is_alias else popularity | _OWN
@@ -192,16 +189,10 @@ class Names(Protocol):
         """Find the entities with exactly this name or alias, after normalisation, best first."""
 
     def near(self, text: str, limit: int = 10) -> list[NameMatch]:
-        """Find the entities whose name or alias is spelled nearly like a text, best first.
-
-        Matches of the text itself are left out: `lookup` finds them.
-        """
+        """Find the entities whose name or alias is spelled nearly like a text, but not equal."""
 
     def containing(self, text: str, limit: int = 10) -> list[NameMatch]:
-        """Find the entities whose name or alias contains all words of a text, best known first.
-
-        Matches of the text itself are left out: `lookup` finds them.
-        """
+        """Find the entities whose name or alias contains all words of a text and more."""
 
     def search(self, text: str, limit: int = 10) -> list[NameMatch]:
         """Find entities by a name that may be incomplete or mistyped, best first."""
@@ -270,10 +261,7 @@ class NameIndex(Names):
         return list(found.values())[:limit]
 
     def containing(self, text: str, limit: int = 10) -> list[NameMatch]:
-        """Find the entities whose name or alias contains all words of a text, in any order.
-
-        The score is 0.9.
-        """
+        """Find the entities whose name or alias contains all words of a text; they score 0.9."""
         query = normalise(text)
         found: dict[str, NameMatch] = {}
         if query and len(query) <= _LONGEST:
