@@ -94,11 +94,6 @@ class FilteredBlock:
     tables: BlockTables
 
 
-class _Split(NamedTuple):
-    true: pl.DataFrame
-    false: pl.DataFrame
-
-
 class BlockFilter:
     """Filters blocks by rules. Threads may share one filter.
 
@@ -233,12 +228,12 @@ def _is_readable(line: bytes) -> bool:
     return line.count(b"\t") < len(_COLUMNS)
 
 
-def _split(table: pl.DataFrame, claim: pl.Expr) -> _Split:
-    """Split the rows by whether a claim is true; fast if it is true of all."""
+def _split(table: pl.DataFrame, claim: pl.Expr) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the rows of which a claim is true, and the others; fast if it is true of all."""
     mask = table.select(claim.alias("claim")).to_series()
     if mask.all():
-        return _Split(table, table.clear())
-    return _Split(table.filter(mask), table.filter(~mask))
+        return table, table.clear()
+    return table.filter(mask), table.filter(~mask)
 
 
 def _predicates(table: pl.DataFrame) -> pl.DataFrame:
