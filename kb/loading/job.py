@@ -154,7 +154,7 @@ def _free_bytes(directory: Path) -> int:
     return shutil.disk_usage(existing).free
 
 
-class Progress(Protocol):
+class LoadProgress(Protocol):
     """Receives the progress of a load."""
 
     def begin(self, expected: Forecast | None, triples_loaded: int) -> None:
@@ -212,7 +212,7 @@ class LoadJob:
         work: StoreLayout,
         rules: FilterRules | None,
         settings: LoadSettings | None,
-        progress: Progress | None,
+        progress: LoadProgress | None,
     ) -> None:
         if not dumps:
             raise InputError("no dump was given.")

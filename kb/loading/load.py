@@ -53,7 +53,7 @@ from kbqa.kb.loading.checkpoint import Checkpoint, discard, has_work_left, is_un
 from kbqa.kb.loading.job import (
     LoadJob,
     LoadSettings,
-    Progress,
+    LoadProgress,
     cores,
     naming_write_errors,
     versions,
@@ -80,7 +80,7 @@ def load_freebase(
     rules: FilterRules | None = None,
     overwrite: bool = False,
     settings: LoadSettings | None = None,
-    progress: Progress | None = None,
+    progress: LoadProgress | None = None,
 ) -> LoadSummary:
     """Load dumps into a store, or resume a load of them that was stopped.
 
@@ -206,7 +206,7 @@ def emit_shards(
     rules: FilterRules | None = None,
     overwrite: bool = False,
     settings: LoadSettings | None = None,
-    progress: Progress | None = None,
+    progress: LoadProgress | None = None,
 ) -> OutputSummary:
     """Write ``part-00000.nt.gz``, ``part-00001.nt.gz``, … to a directory, or resume that.
 

@@ -211,8 +211,8 @@ class Shard:
     rejects_bytes: int  # size of the file of rejected lines up to there
 
 
-class Step(NamedTuple):
-    """One more block is filtered."""
+class FilledBlock(NamedTuple):
+    """What one more filtered block brings."""
 
     bytes_read: int  # of all dumps, as they are on disk
     shard: Shard | None = None  # the one that the block completes, if it does
@@ -226,7 +226,7 @@ def fill_shards(
     block_filter: BlockFilter,
     shard_triples: int,
     threads: int,
-) -> Generator[Step]:
+) -> Generator[FilledBlock]:
     """Read the rest of the dumps into shards.
 
     Args:
@@ -247,14 +247,16 @@ def fill_shards(
                 shard.add(block)
                 rejects.add(dumps[position.dump], block.rejected)
                 if shard.counts.kept < shard_triples:
-                    yield Step(bytes_read)
+                    yield FilledBlock(bytes_read)
                     continue
                 # The reader is some blocks ahead, and may have ended this dump already.
-                yield Step(bytes_read, shard.finish(position, read_dumps[: position.dump], rejects))
+                yield FilledBlock(
+                    bytes_read, shard.finish(position, read_dumps[: position.dump], rejects)
+                )
                 number += 1
                 shard = _OpenShard(work, number)
         last = shard.finish(position, read_dumps, rejects) if shard.counts.read else None
-        yield Step(bytes_read, last, read_dumps)
+        yield FilledBlock(bytes_read, last, read_dumps)
     finally:
         shard.close()
         rejects.close()
