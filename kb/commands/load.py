@@ -27,7 +27,7 @@ from kbqa.kb.names.index import NameMatch
 if TYPE_CHECKING:
     from tqdm import tqdm
 
-    from kbqa.kb.loading.job import Forecast, LoadStage, LoadProgress
+    from kbqa.kb.loading.job import Forecast, LoadProgress, LoadStage
 
 
 _STAGES: "Mapping[LoadStage, str]" = {

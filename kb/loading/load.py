@@ -52,8 +52,8 @@ from kbqa.kb.layout import (
 from kbqa.kb.loading.checkpoint import Checkpoint, discard, has_work_left, is_unresumable
 from kbqa.kb.loading.job import (
     LoadJob,
-    LoadSettings,
     LoadProgress,
+    LoadSettings,
     cores,
     naming_write_errors,
     versions,
