@@ -35,6 +35,8 @@ RESULT_BYTES = 16_000_000
 """The most bytes of the result of a query that somebody else wrote, such as a server's client: far
 more than anybody reads, and read in a tenth of a second."""
 
+_POSITION = re.compile(r"error at (\d+):(\d+)")
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -298,9 +300,6 @@ class Graph(ABC):
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-_POSITION = re.compile(r"error at (\d+):(\d+)")
 
 
 def prepare_query(text: str, form: Literal["select", "ask"]) -> str:

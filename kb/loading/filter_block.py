@@ -55,6 +55,10 @@ _OTHER_LANGUAGE = "a literal in another language"
 _LONG_RUN = 64
 """Minimum number of triples in a row with one subject to count its relations."""
 
+REFUSED = "refused by the store's parser"
+
+_HEADER = b"dump\tline\treason\ttext\n"
+
 
 class RejectedLine(NamedTuple):
     """A line that is not a triple."""
@@ -88,11 +92,6 @@ class FilteredBlock:
     content: bytes  # the kept triples, as canonical N-Triples in UTF-8
     rejected: Sequence[RejectedLine]
     tables: BlockTables
-
-
-class _Split(NamedTuple):
-    true: pl.DataFrame
-    false: pl.DataFrame
 
 
 class BlockFilter:
@@ -229,12 +228,12 @@ def _is_readable(line: bytes) -> bool:
     return line.count(b"\t") < len(_COLUMNS)
 
 
-def _split(table: pl.DataFrame, claim: pl.Expr) -> _Split:
-    """Split the rows by whether a claim is true; fast if it is true of all."""
+def _split(table: pl.DataFrame, claim: pl.Expr) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the rows of which a claim is true, and the others; fast if it is true of all."""
     mask = table.select(claim.alias("claim")).to_series()
     if mask.all():
-        return _Split(table, table.clear())
-    return _Split(table.filter(mask), table.filter(~mask))
+        return table, table.clear()
+    return table.filter(mask), table.filter(~mask)
 
 
 def _predicates(table: pl.DataFrame) -> pl.DataFrame:
@@ -318,11 +317,6 @@ def _key(column: str) -> pl.Expr:
 def _id(column: str) -> pl.Expr:
     """Shorten Freebase's IRIs to ids; other IRIs stay."""
     return pl.col(column).str.strip_suffix(">").str.strip_prefix(_NS_OPEN).str.strip_prefix("<")
-
-
-REFUSED = "refused by the store's parser"
-
-_HEADER = b"dump\tline\treason\ttext\n"
 
 
 class RejectsFile:

@@ -59,6 +59,23 @@ KEPT_SHARE = 0.45
 """Share of lines kept by rules that drop some. A guess between what others kept of the final dump
 (954.5 million triples, 0.31) and what is kept of the dumps of tools/make/dump.py (0.57)."""
 
+LoadStage = Literal["reading", "loading", "compacting", "indexing"]
+
+_SPARE_SHARDS = 4
+"""Free disk space to keep, in shards of the last one's size: with none, a load could not resume."""
+
+_AHEAD_SHARDS = 8
+"""How far reading may be ahead of a sink, in shards, if the store is not compacted. Building the
+names then takes one core while the last shards are loaded. In a load that compacts, it takes one
+core during the compaction, which takes the other."""
+
+_OF_A_LOAD = re.compile(
+    r"lock|runs|rejects\.tsv|graph(\.clean|\.old)?|shard-\d+\.(nt|cleaned)|etilqs_\w+"
+    r"|(names|statistics)\.sqlite(\.staging)?(-journal)?"
+    r"|(checkpoint|manifest|schema)\.json(\.[0-9a-f]+\.tmp)?"
+)
+"""The names in the folder that a load works in, with those of files that a kill may leave."""
+
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
@@ -137,25 +154,7 @@ def _free_bytes(directory: Path) -> int:
     return shutil.disk_usage(existing).free
 
 
-LoadStage = Literal["reading", "loading", "compacting", "indexing"]
-
-_SPARE_SHARDS = 4
-"""Free disk space to keep, in shards of the last one's size: with none, a load could not resume."""
-
-_AHEAD_SHARDS = 8
-"""How far reading may be ahead of a sink, in shards, if the store is not compacted. Building the
-names then takes one core while the last shards are loaded. In a load that compacts, it takes one
-core during the compaction, which takes the other."""
-
-_OF_A_LOAD = re.compile(
-    r"lock|runs|rejects\.tsv|graph(\.clean|\.old)?|shard-\d+\.(nt|cleaned)|etilqs_\w+"
-    r"|(names|statistics)\.sqlite(\.staging)?(-journal)?"
-    r"|(checkpoint|manifest|schema)\.json(\.[0-9a-f]+\.tmp)?"
-)
-"""The names in the folder that a load works in, with those of files that a kill may leave."""
-
-
-class Progress(Protocol):
+class LoadProgress(Protocol):
     """Receives the progress of a load."""
 
     def begin(self, expected: Forecast | None, triples_loaded: int) -> None:
@@ -213,7 +212,7 @@ class LoadJob:
         work: StoreLayout,
         rules: FilterRules | None,
         settings: LoadSettings | None,
-        progress: Progress | None,
+        progress: LoadProgress | None,
     ) -> None:
         if not dumps:
             raise InputError("no dump was given.")
