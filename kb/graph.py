@@ -234,10 +234,7 @@ class Graph(ABC):
     def frontier_relations(
         self, entities: Sequence[str], direction: Direction, limit: int = DEFAULT_LIMIT
     ) -> Sequence[str]:
-        """List the distinct relations of any of some entities, sorted, as one search.
-
-        The paper's only leave the entities.
-        """
+        """List the distinct relations of any of some entities, sorted, as one search."""
 
     @abstractmethod
     def frontier_neighbours(

@@ -146,10 +146,8 @@ def _replacement(match: re.Match[str]) -> str:
 class SqliteFile:
     """A SQLite file that no process writes to any more. Any number of threads may use one object.
 
-    Args:
-        path: The file.
-        kind: What it is, for messages: ``name index``.
-        probe: A statement that fails on any other file; it should read no rows.
+    `kind` is what it is, for messages; `probe` is a statement that fails on any other file and
+    reads no rows.
 
     Raises:
         StoreError: The file is missing, or is not of this kind.

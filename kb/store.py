@@ -364,13 +364,13 @@ class OxigraphStore(Graph):
         }
 
     def schema(self) -> Schema:
-        """Read the schema."""
+        """Read the schema, or raise `StoreError` if the store was replaced."""
         schema = Schema.open(StoreLayout(self._directory).schema)
         self._check()
         return schema
 
     def names(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> "NameIndex":
-        """Open the name index."""
+        """Open the name index, or raise `StoreError` if the store was replaced."""
         from kbqa.kb.names.index import NameIndex
 
         names = NameIndex.open(StoreLayout(self._directory).names)

@@ -213,12 +213,7 @@ def dump_size_bytes(dump: str) -> int | None:
 
 
 class DumpReader:
-    """A dump that is open: read its blocks, then ask for its size and hash, then close it.
-
-    Raises:
-        InputError: There is no such file.
-        DumpError: It cannot be read.
-    """
+    """A dump that is open: read its blocks, then ask for its size and hash, then close it."""
 
     def __init__(self, dump: str) -> None:
         dump_size_bytes(dump)

@@ -97,9 +97,7 @@ class FilteredBlock:
 class BlockFilter:
     """Filters blocks by rules. Threads may share one filter.
 
-    Args:
-        rules: What is left out.
-        strict: Raise `DumpError` at the first line that needs repair or is rejected.
+    If it is strict, the first line that needs repair or is rejected raises `DumpError`.
     """
 
     def __init__(self, rules: FilterRules, *, strict: bool = False) -> None:
@@ -323,10 +321,7 @@ class RejectsFile:
     """Tab-separated values, one row for each line, in the order of the dumps.
 
     The text is the last column, as in the dump: it may contain tabs or bytes that are not UTF-8.
-
-    Args:
-        path: The file.
-        size_bytes: The size that the checkpoint names; the rest is cut off.
+    What is in the file beyond `size_bytes`, which the checkpoint names, is cut off.
     """
 
     def __init__(self, path: Path, size_bytes: int = 0) -> None:

@@ -191,14 +191,9 @@ class LoadSettings:
 
 
 class LoadJob:
-    """A load, up to the point where every shard is taken.
+    """A load in the folder `work`, up to the point where every shard is taken.
 
-    Args:
-        dumps: Paths, or ``-`` for standard input.
-        work: The folder in which it works.
-        rules: What is left out; None for the profile ``qa``.
-        settings: How it works; None for the defaults.
-        progress: Receives the progress.
+    The defaults are the profile ``qa``, the default settings and no progress.
 
     Raises:
         InputError: No dump was given, or one does not exist.
@@ -227,12 +222,9 @@ class LoadJob:
     def check_directory(self, manifest: Path, parts: Collection[Path], *, is_placing: bool) -> None:
         """Check that all in the output's folder is kbqa's, and that no dump is in it.
 
-        A load deletes what it finds there, so it must not find anything else.
-
-        Args:
-            manifest: What a finished load leaves.
-            parts: What else it leaves.
-            is_placing: A stopped load left some parts there and no manifest yet.
+        A load deletes what it finds there, so it must not find anything else. A finished load
+        leaves the manifest and the parts; `is_placing` says that a stopped one left parts and no
+        manifest yet.
 
         Raises:
             InputError: Something there is not kbqa's, or is a link.
@@ -281,12 +273,9 @@ class LoadJob:
     def begin(
         self, output: str, overwrite: bool, check: Callable[[Checkpoint], None] = lambda _: None
     ) -> None:
-        """Find the load to resume, or start one.
+        """Find the load to resume, of the same kind of output, or start one.
 
-        Args:
-            output: The kind of output; only a load of the same kind is resumed.
-            overwrite: Discard an unfinished load that has another plan or cannot be resumed.
-            check: Checks what the output of the load to resume must have; see `find_unfinished`.
+        `overwrite` and `check` are as in `find_unfinished`.
         """
         plan = self._plan(output)
         found = find_unfinished(self.work, plan, overwrite, check)

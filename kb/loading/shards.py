@@ -79,15 +79,9 @@ def write_run(work: StoreLayout, shard: int, tables: Sequence[BlockTables]) -> i
 
 
 def merge_runs(directory: Path, rows: int, hub_degree: int) -> Iterator[NodeRange]:
-    """Merge the runs of all shards.
+    """Merge the runs of all shards, which have so many rows of node counts; raises `DumpError`.
 
-    Args:
-        directory: Where the runs are.
-        rows: Rows of their node counts, all together.
-        hub_degree: Edges in one direction that make a hub.
-
-    Raises:
-        DumpError: The runs are damaged.
+    `hub_degree` is how many edges in one direction make a hub.
     """
     # Sorted lists of files: the order of the shards is the order of the dump.
     files = {kind: sorted(directory.glob(f"*.{kind}.parquet")) for kind in RUN_KINDS}
@@ -227,15 +221,9 @@ def fill_shards(
     shard_triples: int,
     threads: int,
 ) -> Generator[FilledBlock]:
-    """Read the rest of the dumps into shards.
+    """Read the rest of the dumps into shards of at least `shard_triples`, filtering in threads.
 
-    Args:
-        dumps: Paths, or ``-`` for standard input.
-        work: The folder in which the load works.
-        start: The state of the load; read at the beginning and not changed.
-        block_filter: Filters the lines.
-        shard_triples: Triples after which a shard is complete.
-        threads: Blocks filtered at the same time.
+    `start` is the state of the load, read at the beginning and not changed.
     """
     number, position, read_dumps = start.shards, start.position, list(start.dumps)
     bytes_read = sum(dump.size_bytes for dump in read_dumps)

@@ -118,11 +118,8 @@ def respelled(
 ) -> Iterator[str]:
     """Write a text with exactly 1 or 2 errors, none at a blank.
 
-    Args:
-        words: The text's words.
-        near: For each word, those that it may be meant for, the likeliest first, with their errors.
-        errors: Errors in all.
-        limit: Texts to write at most for errors in two words; the likelier words go into them.
+    For each word, `near` has those that it may be meant for with their errors, the likeliest first.
+    Of texts with errors in two words, at most `limit` are written, with the likelier words.
     """
     for at, spellings in enumerate(near):
         for spelling, distance in spellings.items():
