@@ -180,18 +180,6 @@ def test_a_judge_is_scored_beside_what_was_before(
     assert "| before | 2 | " in output
 
 
-def test_f1_by_source_and_number_of_candidates_is_drawn(
-    questions: Path, before: Path, small_store: Path, tmp_path: Path
-) -> None:
-    pytest.importorskip("matplotlib", reason="needs the plots extra")
-    picture = tmp_path / "judge.png"
-    run(judge, "--questions", questions, "--store", small_store, "--plot", picture, before)
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    arguments = ["--questions", questions, "--store", small_store, "--plot", "no/judge.png", before]
-    done = CliRunner().invoke(judge, list(map(str, arguments)))
-    assert "no/judge.png cannot be written" in str(done.exception)
-
-
 def test_questions_are_divided_by_the_relations_trained_on(
     questions: Path, before: Path, trained: Path, small_store: Path
 ) -> None:
