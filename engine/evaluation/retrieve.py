@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from kbqa.engine.asked import Clock
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.evaluation.evaluate import Recorded, log_failure, run_set
+from kbqa.engine.files import invalid_field
 from kbqa.engine.linking.linker import Linker, starting_topics
 from kbqa.engine.questions.question_sets import Question
 from kbqa.engine.retrieval.pooling import PoolingSettings, Shown
@@ -79,11 +80,8 @@ def read_retrieval_row(record: Mapping[str, object], place: str) -> RetrievalRow
     try:
         row = RetrievalRow.model_validate(record)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        name = ".".join(map(str, first["loc"]))
-        raise InputError(
-            f"{place} is not a row of `kbqa retrieve`: {name}: {first['msg']}"
-        ) from None
+        problem = invalid_field(error)
+        raise InputError(f"{place} is not a row of `kbqa retrieve`: {problem}") from None
     if row.schema_version != SCHEMA_VERSION:
         raise InputError(
             f"{place} is a row of schema_version {row.schema_version}, and this kbqa reads "

@@ -27,6 +27,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from kbqa.engine.questions.measures import (
+    VALUE_KINDS,
     Bound,
     Kind,
     WrittenNumber,
@@ -61,19 +62,12 @@ _HOW_MANY = re.compile(r"\b(?:how many|numbers?|count|total|amount|quantity)\b")
 
 
 class Rule(NamedTuple):
-    """What may express some operator words.
+    """Operator words, and what may express them."""
 
-    Attributes:
-        words: A regular expression of the words.
-        parts: Each returns whether a path has a part that expresses them.
-        relations: A regular expression; a relation that has it expresses the words itself.
-        of_answers: Only the relations of the main path count, as the words ask for the answers.
-    """
-
-    words: str
-    parts: tuple[Callable[[Crp], bool], ...]
-    relations: str | None = None
-    of_answers: bool = False
+    words: str  # a regular expression
+    parts: tuple[Callable[[Crp], bool], ...]  # whether a path has a part that expresses them
+    relations: str | None = None  # a regular expression of relations that express them
+    of_answers: bool = False  # only relations of the main path: the words ask for the answers
 
 
 def find_unaccounted(
@@ -85,14 +79,14 @@ def find_unaccounted(
 ) -> tuple[str, ...]:
     """Return the operator words of a question that nothing in a path accounts for.
 
+    They are in lower case and in the order of the rules, then numbers, and what asks. If the
+    answers are numbers, they may say *how many* or *how long*.
+
     Args:
         question: As asked.
         crp: The path that answers, as it was run.
         mentions: What the question calls an entity, by mid; if nothing else, its name.
-        are_numbers: The answers are numbers, so they may say *how many* or *how long*.
-
-    Returns:
-        The words in lower case, in the order of the rules; then numbers, and what asks.
+        are_numbers: Whether the answers are numbers.
 
     >>> from kbqa.sparql.forms import parse_crp
     >>> crp = parse_crp("Europe -> location.location.contains").crp
@@ -126,12 +120,8 @@ def find_objection(
 ) -> str | None:
     """Return why a path cannot answer a question, whatever it finds; None if it may.
 
-    Args:
-        question: As asked.
-        crp: The path, as it was run.
-        schema: Of the graph.
-        mentions: What the question calls an entity, by mid; if nothing else, its name.
-        given: Entities that the asker says the question is about.
+    The arguments are those of `find_unaccounted`, and the entities that the asker says the question
+    is about.
 
     Raises:
         GraphError: The graph does not answer.
@@ -152,17 +142,11 @@ def find_objection(
 
 
 class _Read(NamedTuple):
-    """A question as the rules read it.
+    """A question as the rules read it."""
 
-    Attributes:
-        text: In lower case.
-        said: What it calls the entities of the path.
-        masked: The text with these names and quotations blanked out, as long as before.
-    """
-
-    text: str
-    said: Mapping[Entity, str]
-    masked: str
+    text: str  # in lower case
+    said: Mapping[Entity, str]  # what it calls the entities of the path
+    masked: str  # the text with these names and quotations blanked out, as long as before
 
 
 def _read(question: str, crp: Crp, mentions: Mapping[str, str]) -> _Read:
@@ -355,17 +339,9 @@ def _is_more(operator: Operator | None) -> bool | None:
     return None if operator in ("=", "!=", None) else operator in (">", ">=")
 
 
-_VALUES: Mapping[str, Kind] = {
-    "type.datetime": "date",
-    "type.int": "number",
-    "type.float": "number",
-}
-"""What values are, by the expected type of their relation."""
-
-
 def _kind(hops: tuple[Hop, ...], schema: GraphSchema) -> Kind | None:
     """Return what kind of value hops lead to."""
-    return _VALUES.get(schema.end(hops[-1]) or "") if hops else None
+    return VALUE_KINDS.get(schema.end(hops[-1]) or "") if hops else None
 
 
 def _compares_unlike_values(crp: Crp, schema: GraphSchema) -> str | None:
@@ -377,7 +353,7 @@ def _compares_unlike_values(crp: Crp, schema: GraphSchema) -> str | None:
         counted = _label_hops(crp, crp.answer)
     if counted:
         end = schema.end(counted[-1]) or ""
-        if _VALUES.get(end) == "number" or end.startswith("measurement_unit."):
+        if VALUE_KINDS.get(end) == "number" or end.startswith("measurement_unit."):
             return "it counts how many numbers there are"
     for constraint in crp.asked:
         if constraint.kind == "numeric" and isinstance(constraint.operand, NodeRef):
