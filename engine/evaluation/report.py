@@ -4,7 +4,7 @@
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -32,7 +32,6 @@ from kbqa.engine.evaluation.rows import (
     measure_costs,
 )
 from kbqa.engine.evaluation.scores import (
-    METRICS,
     Mean,
     NameScores,
     OfficialMeans,
@@ -286,22 +285,18 @@ def _scores(report: Report) -> Section:
     title = f"Scores, {report.entities} entities"
     if not report.scores:
         return Section(title, notes=["No question has gold answers, so there is nothing to score."])
-    header = ("tier of evidence", "n", *METRIC_NAMES.values())
-    rows: list[list[Cell]] = [
-        [tier, f"{means['f1'].n:,}", *(means[metric] for metric in METRICS)]
-        for tier, means in report.scores.items()
-    ]
-    return Section(title, table=MarkdownTable(header, rows))
+    tiers = {tier: list(means.values()) for tier, means in report.scores.items()}
+    return Section(title, table=_by_tier(METRIC_NAMES.values(), tiers))
 
 
 def _official(official: Mapping[str, OfficialMeans], entities: str) -> Section:
-    header = ("tier of evidence", "n", "precision", "recall", "F1", "F1 of means", "true accuracy")
-    rows = []
-    for tier, m in official.items():
-        f1s = (m.f1, f"{m.f1_of_means:.3f}", m.true_accuracy)
-        rows.append((tier, f"{m.f1.n:,}", m.precision, m.recall, *f1s))
+    columns = ("precision", "recall", "F1", "F1 of means", "true accuracy")
+    tiers = {
+        tier: (m.precision, m.recall, m.f1, f"{m.f1_of_means:.3f}", m.true_accuracy)
+        for tier, m in official.items()
+    }
     title = f"Scores by WebQSP's official rule, {entities} entities"
-    return Section(title, table=MarkdownTable(header, rows), notes=[OFFICIAL_RULE])
+    return Section(title, table=_by_tier(columns, tiers), notes=[OFFICIAL_RULE])
 
 
 def _by_name(means: Mapping[str, Mapping[str, Mean]], entities: str) -> Section:
@@ -310,11 +305,18 @@ def _by_name(means: Mapping[str, Mapping[str, Mean]], entities: str) -> Section:
         return Section(
             title, notes=["The rows have no names of gold answers. Run `kbqa eval` again."]
         )
-    header = ("tier of evidence", "n", "Hits@1, BPC", "F1, BPC", "contained (their rule)")
-    rows: list[tuple[Cell, ...]] = [
-        (tier, f"{m['f1'].n:,}", *m.values()) for tier, m in means.items()
+    columns = ("Hits@1, BPC", "F1, BPC", "contained (their rule)")
+    tiers = {tier: list(of_tier.values()) for tier, of_tier in means.items()}
+    return Section(title, table=_by_tier(columns, tiers), notes=[NAME_RULES])
+
+
+def _by_tier(columns: Iterable[str], tiers: Mapping[str, Sequence[Cell]]) -> MarkdownTable:
+    """Make a table of means, with the number of questions of each tier."""
+    rows = [
+        (tier, *(f"{cell.n:,}" for cell in cells[:1] if isinstance(cell, Mean)), *cells)
+        for tier, cells in tiers.items()
     ]
-    return Section(title, table=MarkdownTable(header, rows), notes=[NAME_RULES])
+    return MarkdownTable(("tier of evidence", "n", *columns), rows)
 
 
 def _stages(answered: Mapping[str, Answered]) -> Section:

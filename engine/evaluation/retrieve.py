@@ -227,13 +227,9 @@ def retrieve_set(
     concurrency: int = 1,
     report: Callable[[RetrievalRow], object] = lambda row: None,
 ) -> list[RetrievalRow]:
-    """Retrieve for questions and append a row for each to `output`; see `run_set`.
+    """Retrieve for questions and append a row for each to `output`, as `run_set` says.
 
-    Of the questions and the graph, `recorded` has what the manifest says.
-
-    Raises:
-        InputError: As `run_set`.
-        OutputError: As `run_set`.
+    `recorded` is what the manifest says of the questions and the graph.
     """
     return run_set(
         questions,

@@ -138,12 +138,7 @@ def scored_parses(row: Row) -> list[Row]:
 def _document(path: Path) -> list[Any] | None:
     """Return the records of an official JSON file; None for any other file."""
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            document = json.load(file)
-    except FileNotFoundError:
-        raise InputError(f"there is no file {path}") from None
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{path} cannot be read: {error}") from None
+        document = json.loads(_content(path))
     except ValueError:
         return None  # JSON Lines, or something that `read_rows` refuses
     if isinstance(document, dict):
@@ -151,13 +146,21 @@ def _document(path: Path) -> list[Any] | None:
     return document if isinstance(document, list) else None
 
 
+def _content(path: Path) -> bytes:
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{path} cannot be read: {error}") from None
+
+
 def _fact_lines(path: Path) -> list[Row]:
     """Read the lines of SimpleQuestions; one that is not of its form becomes an empty record."""
     try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except FileNotFoundError:
-        raise InputError(f"there is no file {path}") from None
-    except (OSError, UnicodeDecodeError) as error:
+        text = _content(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
         raise InputError(f"{path} cannot be read: {error}") from None
     # Not splitlines(): questions hold U+0085, from UTF-8 read as Latin-1.
     lines = text.removesuffix("\n").split("\n") if text else []
@@ -221,10 +224,14 @@ def _webqsp_row(record: Row) -> Row:
         "id": record["QuestionId"],
         "question": record.get("RawQuestion") or record["ProcessedQuestion"],
         "sparql": scored[0]["Sparql"] if scored else None,
-        "topic_entities": [{"mid": mid, "name": name} for mid, name in topics.items() if mid],
-        "entities_in_sparql": [{"mid": mid, "name": name} for mid, name in others.items()],
+        "topic_entities": _named({mid: name for mid, name in topics.items() if mid}),
+        "entities_in_sparql": _named(others),
         "parses": parses,
     }
+
+
+def _named(names: Mapping[str, str | None]) -> list[Row]:
+    return [{"mid": mid, "name": name} for mid, name in names.items()]
 
 
 def _cwq_row(record: Row) -> Row:
@@ -260,7 +267,7 @@ def _grailqa_row(record: Row) -> Row:
         "s_expression": record.get("s_expression"),
         "level": record.get("level"),
         "function": record.get("function"),
-        "topic_entities": [{"mid": mid, "name": name} for mid, name in topics.items()],
+        "topic_entities": _named(topics),
         "answers": [
             {"arg": answer["answer_argument"], "name": answer.get("entity_name")}
             for answer in answers or ()

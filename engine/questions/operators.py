@@ -134,7 +134,8 @@ def find_objection(
         _lacks_a_topic(read, crp, about)
         or _gives_no_reason(read.text, crp)
         or _says_only_what_it_is(read.masked, crp)
-        or _turns_round(read, crp, schema)
+        or _orders_other_way(read, crp, schema)
+        or _compares_other_way(read, crp, schema)
         or _compares_unlike_values(crp, schema)
         or _says_too_little(read.text, crp)
         or _passes_over_one_of_both(read, crp)
@@ -258,60 +259,63 @@ _COORDINATES = {
     "east": ("longitude", True),
     "west": ("longitude", False),
 }
+_IS_MORE: Mapping[Operator | None, bool] = {">": True, ">=": True, "<": False, "<=": False}
+_MULTIPLE = re.compile(r"\b(?:times|twice|half|double)\b")
 
 
-def _turns_round(read: _Read, crp: Crp, schema: GraphSchema) -> str | None:
-    """Object to an order or a comparison in the other direction than the question's words."""
+def _orders_other_way(read: _Read, crp: Crp, schema: GraphSchema) -> str | None:
+    """Object to an order in the other direction than the question's words."""
     order = crp.order
-    if order is not None:
-        hops = order.hops or _label_hops(crp, order.at)
-        compass = _COMPASS.search(read.masked)
-        if compass is not None:
-            side = compass[1] or compass[2]
-            if _COORDINATES[side] != (hops[-1].relation.rpartition(".")[2], order.descending):
-                return f"it does not say which is farthest {side}"
-        elif find_directions(read.masked, _kind(hops, schema), orders=True) == {
-            not order.descending
-        }:
-            return "the question asks for the other end of the order"
+    if order is None:
+        return None
+    hops = order.hops or _label_hops(crp, order.at)
+    if compass := _COMPASS.search(read.masked):
+        side = compass[1] or compass[2]
+        if _COORDINATES[side] != (hops[-1].relation.rpartition(".")[2], order.descending):
+            return f"it does not say which is farthest {side}"
+        return None
+    asked = find_directions(read.masked, _kind(hops, schema), orders=True)
+    is_other = asked == {not order.descending}
+    return "the question asks for the other end of the order" if is_other else None
+
+
+def _compares_other_way(read: _Read, crp: Crp, schema: GraphSchema) -> str | None:
+    """Object to a comparison in the other direction than the question's words."""
     bounds = [each for each in find_measures(read.text) if isinstance(each, Bound)]
     for constraint in crp.all_constraints():
-        is_more = _is_more(constraint.operator)
+        is_more = _IS_MORE.get(constraint.operator)
         if constraint.negated or is_more is None:
             continue
         match constraint.operand:
             case LiteralTerm(text):
-                asked = {_is_more(each.operator) for each in bounds if each.value.text == text}
+                asked = {_IS_MORE.get(each.operator) for each in bounds if each.value.text == text}
                 if asked == {not is_more}:
                     return f"the question compares with {text} the other way round"
             case NodeRef(node):
-                if _compares_other_way(read, crp, constraint, node, schema):
+                if _asks_if_more(read, crp, constraint, node, schema) == (not is_more):
                     return "the question compares the other way round"
     return None
 
 
-_MULTIPLE = re.compile(r"\b(?:times|twice|half|double)\b")
-
-
-def _compares_other_way(
+def _asks_if_more(
     read: _Read, crp: Crp, tested: Constraint, node: int | str, schema: GraphSchema
-) -> bool:
-    """Return whether a node is compared with another against what the question says."""
+) -> bool | None:
+    """Return whether a question asks for more than at a node; None if it does not say."""
     kind = _kind(_label_hops(crp, node), schema)
     directions = find_directions(read.masked, kind, orders=False)
     than = re.search(r"\bth[ae]n\b", read.masked)
     if len(directions) != 1 or than is None or _MULTIPLE.search(read.masked):
-        return False
+        return None
     topic = tested.at if isinstance(tested.at, Entity) else crp.topic
     at_topic, at_other = _position(read, topic), _position(read, _compared_with(crp, node))
     if at_other is None:
-        return False
+        return None
     is_behind = at_other > than.start()
     if at_topic is not None and (at_topic > than.start()) == is_behind:
-        return False
+        return None
     # "Is A larger than B" may be asked of A, or the other way round of B.
     [is_more] = directions
-    return _is_more(tested.operator) != (is_more == is_behind)
+    return is_more == is_behind
 
 
 def _compared_with(crp: Crp, node: int | str) -> Entity:
@@ -333,10 +337,6 @@ def _label_hops(crp: Crp, node: int | str) -> tuple[Hop, ...]:
     if isinstance(node, int):
         return tuple(step for step in crp.path[:node] if isinstance(step, Hop))
     return next((each.hops for each in crp.all_constraints() if each.label == node), ())
-
-
-def _is_more(operator: Operator | None) -> bool | None:
-    return None if operator in ("=", "!=", None) else operator in (">", ">=")
 
 
 def _kind(hops: tuple[Hop, ...], schema: GraphSchema) -> Kind | None:
