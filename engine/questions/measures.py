@@ -21,7 +21,7 @@ from kbqa.sparql.values import is_date, is_number
 
 Kind: TypeAlias = Literal["number", "date"]
 
-VALUE_KINDS: Mapping[str, Kind] = {
+VALUE_KINDS: Mapping[str | None, Kind] = {
     "type.datetime": "date",
     "type.int": "number",
     "type.float": "number",

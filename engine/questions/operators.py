@@ -341,7 +341,7 @@ def _label_hops(crp: Crp, node: int | str) -> tuple[Hop, ...]:
 
 def _kind(hops: tuple[Hop, ...], schema: GraphSchema) -> Kind | None:
     """Return what kind of value hops lead to."""
-    return VALUE_KINDS.get(schema.end(hops[-1]) or "") if hops else None
+    return VALUE_KINDS.get(schema.end(hops[-1])) if hops else None
 
 
 def _compares_unlike_values(crp: Crp, schema: GraphSchema) -> str | None:
