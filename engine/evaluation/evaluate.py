@@ -355,11 +355,7 @@ def record_questions(path: Path, sample: int | None, seed: int) -> Recorded:
 
 
 def record_graph(graph: Graph, timeout_s: float) -> Recorded:
-    """Record a graph: a store by what it was loaded from, an endpoint by its URL.
-
-    Raises:
-        StoreError: The store's manifest cannot be read.
-    """
+    """Record a graph: a store by what it was loaded from, an endpoint by its URL."""
     identity = graph.identity()
     return Recorded({**identity.settings, "timeout_s": timeout_s}, identity.notes)
 

@@ -166,7 +166,17 @@ class QuestionRetrieval:
         error = None
         try:
             row["topics"] = topics = self._topics(question, clock)
-            retrieved = self._retrieve(question, topics, clock)
+            retrieved = retrieve(
+                self._graph,
+                self._schema,
+                self._score,
+                " ".join(question.text.split()),
+                topics,
+                self.config.triples,
+                self.config.pooling,
+                shown=self.config.shown,
+                clock=clock,
+            )
             row |= {
                 "triples": list(self._triples(retrieved, clock)),
                 "seen": retrieved.seen,
@@ -189,20 +199,6 @@ class QuestionRetrieval:
             linked = () if given else self._linker.link(question.text)
             starts = starting_topics(given, linked)
         return tuple(dict.fromkeys(each.mid for each in starts if each.mid))
-
-    def _retrieve(self, question: Question, topics: Sequence[str], clock: Clock) -> Retrieved:
-        config = self.config
-        return retrieve(
-            self._graph,
-            self._schema,
-            self._score,
-            " ".join(question.text.split()),
-            topics,
-            config.triples,
-            config.pooling,
-            shown=config.shown,
-            clock=clock,
-        )
 
     def _triples(self, retrieved: Retrieved, clock: Clock) -> Iterator[Mapping[str, object]]:
         """Yield the triples, with names if these are wanted."""

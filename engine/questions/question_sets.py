@@ -165,11 +165,7 @@ def sample_questions(questions: Sequence[Question], size: int, seed: int) -> lis
 
 
 def topic_entities(row: Mapping[str, Any]) -> tuple[Entity, ...]:
-    """Return a record's topic entities that have a mid.
-
-    Raises:
-        TypeError: One is neither a mid nor a record with a mid.
-    """
+    """Return a record's topic entities that have a mid."""
     entities = row.get("topic_entities")
     if not isinstance(entities, list | None):
         raise TypeError('"topic_entities" is not a list')
