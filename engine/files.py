@@ -165,11 +165,7 @@ def _object(line: str) -> dict[str, Any]:
 
 
 def drop_unfinished_line(path: Path) -> None:
-    """Remove an unfinished last line, left by a process that was killed.
-
-    Raises:
-        InputError: The file cannot be changed.
-    """
+    """Remove an unfinished last line, left by a process that was killed."""
     try:
         with path.open("r+b") as file:
             file.truncate(file.read().rfind(b"\n") + 1)
@@ -275,7 +271,8 @@ def manifest_path(output: Path) -> Path:
 def lock(opened: BinaryIO | int, output: Path, error: type[KbqaError]) -> None:
     """Lock an open file, or a folder by its descriptor, until it is closed.
 
-    If another process holds the lock, the `error` says that it is writing to `output`.
+    Raises:
+        KbqaError: `error`, if another process is writing to `output`.
     """
     try:
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -291,10 +288,7 @@ def check_same_settings(
     settings: Mapping[str, object],
     error: type[KbqaError],
 ) -> None:
-    """Raise an error that names the settings of a run that differ from those found in its output.
-
-    What else was found there does not matter.
-    """
+    """Raise an error that names the settings of a run that differ from those in its output."""
     # As JSON, in which a tuple is a list.
     wanted = json.loads(json.dumps(settings))
     changed = sorted(key for key in wanted if found.get(key, _ABSENT) != wanted[key])

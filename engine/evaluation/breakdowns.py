@@ -235,10 +235,7 @@ class StepCosts:
 
 
 def count_steps(rows: Sequence[Row]) -> list[StepCosts]:
-    """Add up the steps of rows by kind, in the order in which the kinds first appear.
-
-    Rows without steps in their traces, as of methods that do not walk, count nothing.
-    """
+    """Add up the steps of rows by kind, in the order in which the kinds first appear."""
     kinds: dict[str, list[Mapping[str, Any]]] = {}
     for step in _steps(rows):
         kinds.setdefault(str(step["kind"]), []).append(step)

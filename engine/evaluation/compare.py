@@ -182,10 +182,7 @@ class RunComparison:
         }
 
     def gold_names(self, pair: Pair) -> list[list[str]]:
-        """Return the names of a question's gold answers, by parse; ids if no run has the name.
-
-        Parses with the same answers are listed once.
-        """
+        """Return the names of a question's gold answers, by parse; ids if no run has the name."""
         if pair.a.kind not in (None, "answers"):
             return [[_special_gold(pair.a)]]
         golds = dict.fromkeys(map(frozenset, pair.a.gold))

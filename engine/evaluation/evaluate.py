@@ -153,15 +153,8 @@ def evaluate(
 ) -> list[Row]:
     """Answer questions and append a row for each to `output`, as `run_set` says.
 
-    Args:
-        engine: Answers, by any method.
-        questions: Of the set.
-        output: File of rows.
-        config: How; a resumed run must have the same.
-        beams: Candidates by question id; paths for other questions are written.
-        batch_size: Questions to write for at once.
-        concurrency: Questions to answer at once.
-        report: Called with each row.
+    `beams` are candidates by question id. Paths for other questions are written, for a batch of
+    questions at once. A resumed run must have the same config.
 
     Raises:
         SpendingLimitReached: The spending limit is reached.
@@ -197,11 +190,9 @@ class _Run:
         self._calls = None if limit is None else RunBudget(round(limit * len(questions)))
 
     def jobs(self, rows: Mapping[str, Row]) -> Iterator[Callable[[], Row]]:
-        """Yield what makes each row that there is not.
-
-        Paths are written as jobs are taken. With one at a time the model does not write while a
-        question is answered, so times are comparable.
-        """
+        """Yield what makes each missing row."""
+        # Paths are written as jobs are taken. With one at a time the model does not write while a
+        # question is answered, so times are comparable.
         for row in rows.values():
             self._settle(row.id, 0 if row.usage is None else row.usage.general.calls)
         open_questions = [question for question in self._questions if question.id not in rows]
@@ -399,11 +390,7 @@ def record_method(
     general_model: str | None = None,
     unsure_below: float = UNSURE_BELOW,
 ) -> Recorded:
-    """Record a method by its name and settings, and what a question may take.
-
-    The general model is recorded if it takes the method's decisions, `unsure_below` if it is not
-    the default.
-    """
+    """Record a method by its name and settings, and what a question may take."""
     of_method = {"name": method.name, **method.settings()}
     if of_method.get("chooser") == "llm":
         of_method["general_model"] = general_model

@@ -79,14 +79,9 @@ def find_unaccounted(
 ) -> tuple[str, ...]:
     """Return the operator words of a question that nothing in a path accounts for.
 
-    They are in lower case and in the order of the rules, then numbers, and what asks. If the
-    answers are numbers, they may say *how many* or *how long*.
-
-    Args:
-        question: As asked.
-        crp: The path that answers, as it was run.
-        mentions: What the question calls an entity, by mid; if nothing else, its name.
-        are_numbers: Whether the answers are numbers.
+    They are in lower case and in the order of the rules, then numbers, and what asks. The path is
+    as it was run. `mentions` are what the question calls entities, by mid; if nothing else, it
+    calls them by their names. If the answers are numbers, they may say *how many* or *how long*.
 
     >>> from kbqa.sparql.forms import parse_crp
     >>> crp = parse_crp("Europe -> location.location.contains").crp
@@ -399,11 +394,9 @@ def _passes_over_one_of_both(read: _Read, crp: Crp) -> str | None:
 
 
 def _misread_numbers(question: str, crp: Crp) -> list[str]:
-    """List the numbers of a question that its path passes over.
-
-    All that it does not compare with if it compares with others, else only large ones. Years do not
-    count: they may be a part of a name or a date.
-    """
+    """List the numbers of a question that its path passes over."""
+    # If it compares with others, all that it does not compare with, else only large ones. Years do
+    # not count: they may be a part of a name or a date.
     asked = [each for each in read_numbers(question) if each.text != "one"]
     values = {value for each in asked for value in each.values}
     compared = {
