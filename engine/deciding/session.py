@@ -165,8 +165,6 @@ class WalkTrace:
 class Walkers:
     """What all questions of a walking method share. Any number of threads may use one.
 
-    The seed is for draws by chance, and sent to models whose temperature is above 0.
-
     Raises:
         ModelError: The embedder is missing or broken.
         StoreError: The store's schema is missing or broken.
@@ -189,7 +187,7 @@ class Walkers:
         return {"chooser": self.chooser, "embedder": embedder, "seed": self.seed, **by_embedder}
 
     def load_embedder(self) -> Embedder:
-        """Return the embedder, also where it is not the chooser; it is loaded when first needed."""
+        """Return the embedder, which is loaded when first needed if it does not decide."""
         with self._lock:
             if self._loaded is None:
                 self._loaded = Embedder.load()
