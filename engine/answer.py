@@ -135,17 +135,16 @@ class Answer:
         confidence: The expected F1 of the answers, in [0, 1]. None if the method does not know.
         sparql: The query that returned the answers; None if no single query did.
         evidence: Triples that join the topic to the first answers.
-        stage: Which stage of the method found the answers; None without answers.
+        stage: The stage of the method that found the answers.
         problem: Why there are no answers, or what is missing from their proof, in a sentence.
-        reason: Why there are no answers, as a code; None if there are some.
+        reason: The same as a code; None if there are answers.
         truncated: More answers exist than were fetched.
         usage: Of the general model.
         seconds: Wall time by stage.
-        boolean: The answer to a yes/no question; None for other questions.
-        count: The answer to "how many?"; None for other questions. `answers` then lists what was
-            counted, as far as it was fetched.
-        not_understood: Words of the question that ask for something that the path does not say,
-            such as a *not*.
+        boolean: The answer to a yes/no question.
+        count: The answer to "how many?". `answers` lists what was counted, as far as it was
+            fetched.
+        not_understood: Words of the question that the path does not express, such as a *not*.
         unsure_below: The confidence below which it is only a guess.
     """
 
