@@ -165,8 +165,6 @@ class WalkTrace:
 class Walkers:
     """What all questions of a walking method share. Any number of threads may use one.
 
-    The seed is for draws by chance, and sent to models whose temperature is above 0.
-
     Raises:
         ModelError: The embedder is missing or broken.
         StoreError: The store's schema is missing or broken.
@@ -189,7 +187,7 @@ class Walkers:
         return {"chooser": self.chooser, "embedder": embedder, "seed": self.seed, **by_embedder}
 
     def load_embedder(self) -> Embedder:
-        """Return the embedder, also where it is not the chooser; it is loaded when first needed."""
+        """Return the embedder, which is loaded when first needed if it does not decide."""
         with self._lock:
             if self._loaded is None:
                 self._loaded = Embedder.load()
@@ -299,13 +297,10 @@ class Session:
         temperature: float = 0.0,
         is_last: bool = False,
     ) -> str | None:
-        """Ask the language model for words: a plan, a memory, a judgement, the answer.
+        """Ask the language model for words; None if none decides here, or no call is left.
 
         `kind`, `hop` and `at` are for the step. If `is_last`, the reply is the question's answer,
         for which the last call is kept.
-
-        Returns:
-            The reply; None if no language model decides here, or no call is left.
         """
         chat, budget = self.asked.chat, self.asked.budget
         if not self.has_language_model or chat is None:

@@ -68,15 +68,10 @@ def direct_prompt(question: str, *, reason: bool) -> tuple[Message, ...]:
 
 
 def _answers_of(reply: str, *, reason: bool) -> str:
-    r"""Find the part of a reply that has the answers.
+    """Find the part of a reply that has the answers.
 
     It follows the last "Answer:", up to a blank line. Else it is the whole reply if there should be
     no reasoning, and otherwise what the last line says that the answer is.
-
-    >>> _answers_of("He lived in France.\n**Answer:**\nParis\nNice\n\nAsk more!", reason=True)
-    'Paris\nNice'
-    >>> _answers_of("France, I think. So the answer is Paris.", reason=True)
-    'Paris'
     """
     if heads := list(_ANSWER_LINE.finditer(reply)):
         rest = re.sub(r"^[\s*_:]+", "", reply[heads[-1].end() :])

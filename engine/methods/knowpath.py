@@ -478,14 +478,7 @@ _ANSWER_IS = re.compile(r"\banswers?\b.*?(?:\b(?:is|are|was|were)\b|:)\s*(.+)", 
 
 
 def read_thought(reply: str, question: str) -> Thought:
-    """Read paths and an answer from memory.
-
-    >>> read_thought('{"path": ["Kenya -> capital -> Nairobi"], "answers": ["Nairobi"]}', "?")
-    Thought(hint=('Kenya -> capital -> Nairobi',), names=('Nairobi',), unread=())
-    >>> read_thought('{reasoning_path : ["Kenya→capital→Nairobi"], "response": "based on the '
-    ...     'knowledge, the answer to the question what is it is Nairobi" }', "what is it?")
-    Thought(hint=('Kenya -> capital -> Nairobi',), names=('Nairobi',), unread=())
-    """
+    """Read paths and an answer from memory."""
     record = read_record(reply)
     paths = _texts(field_of(record, "path", "paths", "reasoning_path", "reasoning path"))
     if not paths:

@@ -196,13 +196,9 @@ def walking_method(
 ) -> "MethodMaker":
     """Return how a method is made that answers each question in a session.
 
-    Args:
-        name: In the table of methods.
-        settings: Its settings; `seed`, if it has one, is for chance.
-        limits: Its fixed limits, for manifests.
-        answer: Answers the question of a session, by the settings.
-        needs_model: Returns what of the settings is for a language model alone, if anything.
-        needs_embedder: Returns whether the embedder is used whoever decides.
+    `limits` are what decides its answers besides the settings, for manifests. `needs_model` says
+    which of the settings are for a language model alone, and `needs_embedder` whether the embedder
+    is used whoever decides.
     """
     from kbqa.engine.deciding.session import SEED, WalkingMethod
     from kbqa.engine.resources import MethodMaker

@@ -73,6 +73,12 @@ def test_no_triples_are_asked_for_at_0() -> None:
             ["A -> r -> B"],
             ["B"],
         ),
+        (
+            '{reasoning_path : ["A→r→B"], "response": "based on the knowledge, the answer to the '
+            'question what is B to A is B" }',
+            ["A -> r -> B"],
+            ["B"],
+        ),
         ('{"path": ["no arrows"], "answers": ["unknown"]}', [], []),
         ('{"path": [], "answers": ["Washington, D.C.", "B"]}', [], ["Washington, D.C.", "B"]),
         ('{"triples": [["A", "r", "B"], ["A", "r', [], []),
