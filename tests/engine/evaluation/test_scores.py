@@ -1,4 +1,4 @@
-"""Our scores are those of WebQSP's official rule, by an implementation that shares nothing."""
+"""Scores of answers and names; the official rule agrees with an implementation that shares nothing."""
 
 import gzip
 import json
