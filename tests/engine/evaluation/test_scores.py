@@ -1,4 +1,4 @@
-"""Scores of answers and names; the official rule agrees with an implementation that shares nothing."""
+"""Scores of answers and names; an independent implementation gives the same official scores."""
 
 import gzip
 import json
