@@ -72,9 +72,9 @@ TYPE_CIRCLES: list[set[str]] = []
 TWICE = {
     "Asked": 2,
     "Candidate": 2,
-    "Progress": 3,
+    "Progress": 2,
     "Reports": 2,
-    "Step": 3,
+    "Step": 2,
     "Walk": 2,
     "_Gold": 2,
     "_Writer": 2,
