@@ -152,9 +152,7 @@ def test_a_chooser_repairs_and_is_recorded(
 def test_a_setting_of_another_method_names_both(graph: Graph) -> None:
     with pytest.raises(InputError, match=r"^history is a setting of bpc, not of kbqa\. See"):
         Engine(graph, settings={"history": 1})
-    with pytest.raises(
-        InputError, match=r"^width is a setting of kbqa, routerkgqa, bpc"
-    ):
+    with pytest.raises(InputError, match=r"^width is a setting of kbqa, routerkgqa, bpc"):
         Engine(graph, settings={"width": 1}, method="io")
 
 
