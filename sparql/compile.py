@@ -4,12 +4,10 @@ The query follows the CRP's shape: a chain of triple patterns for the main path,
 patterns and filters on its node. Nothing in a CRP can change the shape: names never reach the text,
 ids and literals are checked and escaped.
 
-Source: RouterKGQA §3.4, "Execution with full constraints".
-
-Write the parts of a CRP as SPARQL patterns and filters, for `compile_crp` to join.
-
 Every node has its own variable: ``?x`` the answer, ``?n1``, ``?n2``, … the main path's inner
 nodes, ``?v_a`` the node labelled ``a``, ``?b1``, ``?b2``, … all others.
+
+Source: RouterKGQA §3.4, "Execution with full constraints".
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,6 +27,7 @@ from kbqa.sparql.crp import (
     IsNotNode,
     NodeRef,
     Order,
+    Part,
     Step,
     Test,
     TextEquals,
@@ -43,7 +42,6 @@ from kbqa.sparql.values import (
     language_filter,
     order_keys,
     rank_values,
-    text_literals,
     text_test,
     values_block,
 )
@@ -51,6 +49,12 @@ from kbqa.sparql.values import (
 ANSWER = "?x"
 """The variable of the answers."""
 
+_HEADS = {
+    "select": f"SELECT DISTINCT {ANSWER} WHERE",
+    "count": f"SELECT (COUNT(DISTINCT {ANSWER}) AS ?count) WHERE",
+    "count bindings": f"SELECT (COUNT({ANSWER}) AS ?count) WHERE",
+    "ask": "ASK",
+}
 _TOPIC = "?t"
 _MAX_PATHS = 64
 
@@ -66,312 +70,28 @@ class TriplePattern(NamedTuple):
         return f"{self.subject} {self.predicate} {self.object} ."
 
 
-@dataclass(slots=True)
-class Clause:
-    """What a part of a CRP adds to a query.
-
-    Attributes:
-        patterns: What must match, as text.
-        tests: Expressions that must be true.
-        triples: The triple patterns that bind variables of the query, forbidden ones left out.
-    """
-
-    patterns: list[str] = field(default_factory=list)
-    tests: list[str] = field(default_factory=list)
-    triples: list[TriplePattern] = field(default_factory=list)
-
-    def __add__(self, other: "Clause") -> "Clause":
-        """Join two clauses: both must hold."""
-        return Clause(
-            self.patterns + other.patterns, self.tests + other.tests, self.triples + other.triples
-        )
-
-    def lines(self) -> list[str]:
-        """Write the clause as lines of a group graph pattern."""
-        return [*self.patterns, *(f"FILTER ({test})" for test in self.tests)]
-
-    def group(self) -> str:
-        """Write the clause as a group, on one line."""
-        return f"{{ {' '.join(self.lines())} }}"
-
-    def condition(self) -> str:
-        """Write the clause as an expression that is true if the clause can be met."""
-        return f"EXISTS {self.group()}" if self.patterns else _all(self.tests)
-
-
-class Ordering(NamedTuple):
-    """The patterns that lead to the value to order by, and its variable."""
-
-    clause: Clause
-    variable: str
-
-
-@dataclass(slots=True)
-class PatternWriter:
-    """Writes the parts of one CRP and assigns variables as it goes.
-
-    Attributes:
-        crp: The CRP; its entities must be grounded.
-        shows_alternatives: Also bind the triples that meet an alternative, not only test for them.
-    """
-
-    crp: Crp
-    shows_alternatives: bool = False
-    main_nodes: Sequence[str] = field(init=False)
-    _fresh: int = 0
-
-    def __post_init__(self) -> None:
-        inner = (f"?n{position}" for position in range(1, self.crp.answer))
-        self.main_nodes = (_entity(self.crp.topic), *inner, ANSWER)
-
-    def main_paths(self, *, from_topic: bool = True) -> list[Clause]:
-        """Write the main path with the constraints of its forks; once for each way to take it.
-
-        Args:
-            from_topic: Let engines begin at the topic. Otherwise, if that keeps them from beginning
-                there, the topic is written as a condition on the path's first node.
-        """
-        topic, *others = self.main_nodes
-        if from_topic or not _is_forward(self.crp.path[0]):
-            return self._paths(self.crp.path, self.main_nodes)
-        condition = Clause(tests=[f"{_TOPIC} = {topic}"])
-        return [path + condition for path in self._paths(self.crp.path, [_TOPIC, *others])]
-
-    def skeletons(self, length: int) -> list[Clause]:
-        """Write the first steps of the main path without any constraint, once for each way."""
-        return self._paths(self.crp.path[:length], self.main_nodes, constrained=False)
-
-    def ordering(self, order: Order) -> Ordering:
-        """Write the branch that leads to what the answers are ordered by."""
-        nodes = self._branch_nodes(self._node(order.at), order.hops)
-        return Ordering(_chain(order.hops, nodes), nodes[-1])
-
-    def constraint(
-        self, constraint: Constraint, nodes: Sequence[str], *, filters_only: bool = False
-    ) -> Clause:
-        """Write a constraint on one of these nodes.
-
-        What an OPTIONAL holds decides whether it matches, not whether the constraint is met: there,
-        a test may never become part of a pattern (`filters_only`).
-        """
-        test, hops = constraint.test, constraint.hops
-        filters_only = filters_only or constraint.optional
-        at = constraint.at
-        start = nodes[at] if isinstance(at, int) else _entity(at)
-        branch = self._branch_nodes(start, hops)
-        if constraint.label is not None:
-            branch[-1] = self._node(constraint.label)
-        elif hops and not filters_only and (end := self._required_end(test)) is not None:
-            branch[-1], test = end, None
-        clause = _chain(hops, branch)
-        clause += self._test(test, branch, filters_only)
-        for inner in constraint.branches:
-            clause += self.constraint(inner, branch, filters_only=filters_only)
-        if constraint.negated:
-            return Clause(tests=[f"NOT EXISTS {clause.group()}"])
-        return _optional(clause, branch[1]) if constraint.optional else clause
-
-    def _paths(
-        self, path: Sequence[Step], nodes: Sequence[str], *, constrained: bool = True
-    ) -> list[Clause]:
-        """Write a path once for each combination of the ways that its forks can be taken."""
-        paths = [Clause()]
-        for start, step, end in zip(nodes, path, nodes[1:], strict=False):
-            if isinstance(step, Hop):
-                steps = [_chain([step], [start, end])]
-            else:
-                steps = [
-                    taken for way in step.ways for taken in self._way(way, start, end, constrained)
-                ]
-            paths = [before + after for before in paths for after in steps]
-            if len(paths) > _MAX_PATHS:
-                raise InputError(f"the forks of the path combine to more than {_MAX_PATHS} ways")
-        return paths
-
-    def _way(self, way: Way, start: str, end: str, constrained: bool) -> list[Clause]:
-        nodes = [start, *(self._variable() for _ in way.path[1:]), end]
-        held = Clause()
-        for constraint in way.constraints if constrained else ():
-            held += self.constraint(constraint, nodes)
-        return [taken + held for taken in self._paths(way.path, nodes, constrained=constrained)]
-
-    def _required_end(self, test: Test | None) -> str | None:
-        """Return the node that a branch must end in; None if its test allows several."""
-        match test:
-            case IsEntity(entity):
-                return _entity(entity)
-            case IsNode(other):
-                return self._node(other.node)
-            case _:
-                return None
-
-    def _test(self, test: Test | None, branch: Sequence[str], filters_only: bool) -> Clause:
-        """Write what must be true of a branch's last node."""
-        node = branch[-1]
-        binds = node.startswith("?") and not filters_only
-        match test:
-            case IsEntity(entity):
-                return Clause(tests=[f"{node} = {_entity(entity)}"])
-            case IsNotEntity(entity):
-                return Clause(tests=[f"{node} != {_entity(entity)}"])
-            case IsNode(other):
-                return Clause(tests=[f"{node} = {self._node(other.node)}"])
-            case IsNotNode(other):
-                return Clause(tests=[f"{node} != {self._node(other.node)}"])
-            case Compare(operator, NodeRef(other_node)):
-                return Clause(tests=[compare_variables(node, operator, self._node(other_node))])
-            case Compare("=", LiteralTerm() as value) if binds:
-                return Clause([values_block(node, equal_literals(check_value(value)))])
-            case Compare(operator, LiteralTerm() as value):
-                return Clause(tests=[comparison(node, operator, check_value(value))])
-            case TextEquals(text, language):
-                check_value(LiteralTerm(text, language=language or None))
-                literals = text_literals(text, language) if binds else None
-                if literals is not None:
-                    return Clause([values_block(node, literals)])
-                return Clause(tests=[text_test(node, text, language)])
-            case AnyOf(alternatives):
-                if binds and (entities := test.entities()):
-                    return Clause([f"VALUES {node} {{ {' '.join(map(_entity, entities))} }}"])
-                return self._any_of(alternatives, branch)
-            case _:
-                return Clause()
-
-    def _any_of(
-        self, alternatives: tuple[tuple[Constraint, ...], ...], branch: Sequence[str]
-    ) -> Clause:
-        conditions = [
-            self._alternative(constraints, branch).condition() for constraints in alternatives
-        ]
-        clause = Clause(tests=[_any(conditions)])
-        if self.shows_alternatives:
-            for constraints in alternatives:
-                shown = self._alternative(constraints, branch)
-                if shown.patterns:
-                    optional = f"OPTIONAL {shown.group()}"
-                    clause += Clause([optional], triples=shown.triples)
-        return clause
-
-    def _alternative(self, constraints: Iterable[Constraint], branch: Sequence[str]) -> Clause:
-        clause = Clause()
-        for constraint in constraints:
-            # Without hops it is a condition on the node: a pattern would have to bind it first.
-            clause += self.constraint(constraint, branch, filters_only=not constraint.hops)
-        return clause
-
-    def _node(self, node: int | str) -> str:
-        return self.main_nodes[node] if isinstance(node, int) else f"?v_{node}"
-
-    def _branch_nodes(self, start: str, hops: Sequence[Hop]) -> list[str]:
-        return [start, *(self._variable() for _ in hops)]
-
-    def _variable(self) -> str:
-        self._fresh += 1
-        return f"?b{self._fresh}"
-
-
-def check_value(value: LiteralTerm) -> LiteralTerm:
-    """Return a literal that can be written in a query.
-
-    Raises:
-        InputError: It cannot.
-    """
-    if not is_well_formed(value):
-        raise InputError(f"{value!r} cannot be written in a query")
-    return value
-
-
-def _is_forward(step: Step) -> bool:
-    return isinstance(step, Hop) and not step.inverse
-
-
-def _optional(clause: Clause, variable: str) -> Clause:
-    """Accept a branch that does not exist, as the benchmarks' interval filters do.
-
-    The patterns are inside OPTIONAL and the tests outside, so each row has the branch's values or
-    none. It is kept if it has none, or if one of them passes.
-    """
-    condition = _all(clause.tests) if clause.tests else "true"
-    return Clause(
-        [f"OPTIONAL {{ {' '.join(clause.patterns)} }}"],
-        [f"!BOUND({variable}) || ({condition})"],
-        clause.triples,
-    )
-
-
-def _all(tests: Sequence[str]) -> str:
-    return tests[0] if len(tests) == 1 else " && ".join(f"({test})" for test in tests)
-
-
-def _any(tests: Sequence[str]) -> str:
-    return " || ".join(test if test.startswith("EXISTS") else f"({test})" for test in tests)
-
-
-def _chain(hops: Sequence[Hop], nodes: Sequence[str]) -> Clause:
-    triples = [_triple(*ends) for ends in zip(nodes, hops, nodes[1:], strict=False)]
-    return Clause(list(map(str, triples)), triples=triples)
-
-
-def _triple(subject: str, hop: Hop, object_: str) -> TriplePattern:
-    if not is_well_formed(hop.relation):
-        raise InputError(f"{hop.relation!r} is not a relation id")
-    if hop.inverse:
-        subject, object_ = object_, subject
-    return TriplePattern(subject, iri(hop.relation), object_)
-
-
-def _entity(entity: Entity) -> str:
-    if entity.mid is None:
-        raise UnlinkedName(
-            str(entity), f"{str(entity)!r} is a name without an id; look up its id first"
-        )
-    if not is_well_formed(entity.mid):
-        raise InputError(f"{entity.mid!r} is not an entity id")
-    return iri(entity.mid)
-
-
-COUNT = "?count"
-"""The variable of a count."""
-
-_HEADS = {
-    "select": f"SELECT DISTINCT {ANSWER} WHERE",
-    "count": f"SELECT (COUNT(DISTINCT {ANSWER}) AS {COUNT}) WHERE",
-    "count bindings": f"SELECT (COUNT({ANSWER}) AS {COUNT}) WHERE",
-    "ask": "ASK",
-}
-
-
 class EvidenceQuery(NamedTuple):
     """A query whose rows, put into its patterns, are the triples that prove an answer.
 
-    Attributes:
-        query: A SELECT of every variable of the patterns.
-        patterns: What the query matches; those of optional branches and of alternatives may stay
-            unbound.
-        parts: For each pattern, the constraint or ordering of the CRP that it comes from; None for
-            the main path.
+    The variables of optional branches and of alternatives may stay unbound.
     """
 
     query: str
     patterns: tuple[TriplePattern, ...]
-    parts: tuple[Constraint | Order | None, ...]
+    parts: tuple[Part | None, ...]  # where each pattern comes from; None is the main path
 
 
 def compile_crp(crp: Crp, start: Constraint | None = None) -> str:
     """Write the query of a CRP: for its answers, as ``?x``, their number, or whether there is one.
 
-    Args:
-        crp: Grounded.
-        start: One of the CRP's constraints that demands an entity, if that entity has fewer
-            neighbours than the topic. Engines without statistics then begin there; the answers are
-            the same.
+    Engines without statistics begin at the constraint `start`. Use it for one that demands an
+    entity with fewer neighbours than the topic; the answers are the same.
 
     Raises:
         UnlinkedName: An entity of the CRP is not grounded.
         InputError: A relation, id or literal cannot be written in a query, or there are too many
             ways through the forks.
 
-    >>> from kbqa.sparql.crp import Crp, Entity, Hop
     >>> print(compile_crp(Crp(Entity(mid="m.019rg5"), (Hop("a.b.capital"),))))
     SELECT DISTINCT ?x WHERE {
       <http://rdf.freebase.com/ns/m.019rg5> <http://rdf.freebase.com/ns/a.b.capital> ?x .
@@ -379,7 +99,7 @@ def compile_crp(crp: Crp, start: Constraint | None = None) -> str:
       FILTER (!ISLITERAL(?x) || LANG(?x) = "" || LANGMATCHES(LANG(?x), "en"))
     }
     """
-    writer = PatternWriter(crp)
+    writer = _PatternWriter(crp)
     if crp.order is None:
         body, _ = _body(crp, writer, start)
     elif crp.form == "select":
@@ -394,15 +114,10 @@ def compile_crp(crp: Crp, start: Constraint | None = None) -> str:
 def compile_skeleton(crp: Crp) -> str:
     """Write the ASK query for whether the main path exists, without its constraints.
 
-    Raises:
-        UnlinkedName: The topic is not grounded.
-        InputError: A relation or id cannot be written in a query, or there are too many ways
-            through the forks.
-
     Source: RouterKGQA §3.2, "Reachability verification".
     """
-    writer = PatternWriter(crp)
-    tests = _answer_tests(crp, writer)
+    writer = _PatternWriter(crp)
+    tests = writer.answer_tests()
     return _ask([path, tests] for path in writer.skeletons(crp.answer))
 
 
@@ -410,12 +125,8 @@ def compile_skeleton_prefixes(crp: Crp) -> Iterator[str]:
     """Write the ASK queries that find where a main path breaks: its first step, its first two, ….
 
     They are written lazily. Unlike `compile_skeleton`, none tests the last node.
-
-    Raises:
-        UnlinkedName: The topic is not grounded.
-        InputError: A relation or id cannot be written in a query.
     """
-    writer = PatternWriter(crp)
+    writer = _PatternWriter(crp)
     for length in range(1, crp.answer + 1):
         yield _ask([path] for path in writer.skeletons(length))
 
@@ -424,21 +135,17 @@ def compile_evidence(crp: Crp, answers: Sequence[Term]) -> EvidenceQuery:
     """Write the query that finds, for these answers, the triples from the topic to each.
 
     An answer that cannot be written in a query, such as a blank node, is left out.
-
-    Raises:
-        UnlinkedName: An entity of the CRP is not grounded.
-        InputError: A relation, id or literal of the CRP cannot be written in a query.
     """
-    writer = PatternWriter(crp, shows_alternatives=True)
+    writer = _PatternWriter(crp, shows_alternatives=True)
     terms = " ".join(sparql_term(answer) for answer in answers if is_well_formed(answer))
-    values = Clause([f"VALUES {ANSWER} {{ {terms} }}"])
-    tests = _answer_tests(crp, writer)
-    rest: list[tuple[Constraint | Order | None, Clause]] = [
+    values = _Clause([f"VALUES {ANSWER} {{ {terms} }}"])
+    tests = writer.answer_tests()
+    rest: list[tuple[Part | None, _Clause]] = [
         (constraint, writer.constraint(constraint, writer.main_nodes))
         for constraint in crp.constraints
     ]
     if crp.order is not None:
-        rest.append((crp.order, writer.ordering(crp.order).clause))
+        rest.append((crp.order, writer.ordering(crp.order)[0]))
     paths = writer.main_paths()
     clauses = [*((None, path) for path in paths), *rest]
     found = [(triple, part) for part, clause in clauses for triple in clause.triples]
@@ -450,7 +157,9 @@ def compile_evidence(crp: Crp, answers: Sequence[Term]) -> EvidenceQuery:
     )
 
 
-def _ranked(crp: Crp, order: Order, writer: PatternWriter, start: Constraint | None) -> list[str]:
+def _ranked(
+    crp: Crp, order: Order, writer: "_PatternWriter", start: Constraint | None
+) -> list[str]:
     """Write the query for the answers of the first places."""
     body, value = _body(crp, writer, start)
     places = [f"LIMIT {order.limit}", *([f"OFFSET {order.offset}"] if order.offset else [])]
@@ -474,10 +183,12 @@ def _ranked(crp: Crp, order: Order, writer: PatternWriter, start: Constraint | N
     return [f"SELECT DISTINCT {ANSWER} WHERE {{", *_block(ranked), *_block(best), "}"]
 
 
-def _body(crp: Crp, writer: PatternWriter, start: Constraint | None) -> tuple[list[str], str]:
+def _body(crp: Crp, writer: "_PatternWriter", start: Constraint | None) -> tuple[list[str], str]:
     """Write all patterns and filters of a CRP; return the variable of what orders it as well."""
     first = [writer.constraint(start, writer.main_nodes)] if start is not None else []
-    rest = [_answer_tests(crp, writer), *_constraints(crp, writer, start)]
+    others = (each for each in crp.constraints if each is not start)
+    rest = [writer.answer_tests()]
+    rest += [writer.constraint(each, writer.main_nodes) for each in others]
     value = ANSWER
     if crp.order is not None:
         clause, value = writer.ordering(crp.order)
@@ -491,29 +202,11 @@ def _block(lines: Sequence[str]) -> list[str]:
     return ["  {", *(f"    {line}" for line in lines), "  }"]
 
 
-def _constraints(
-    crp: Crp, writer: PatternWriter, start: Constraint | None = None
-) -> Iterator[Clause]:
-    for constraint in crp.constraints:
-        if constraint is not start:
-            yield writer.constraint(constraint, writer.main_nodes)
-
-
-def _answer_tests(crp: Crp, writer: PatternWriter) -> Clause:
-    clause = Clause()
-    if crp.differs_from is not None:
-        clause.tests.append(f"{ANSWER} != {writer.main_nodes[crp.differs_from]}")
-    if crp.answer_language is not None:
-        check_value(LiteralTerm(crp.answer_language))
-        clause.tests.append(language_filter(ANSWER, crp.answer_language))
-    return clause
-
-
-def _ask(bodies: Iterable[Iterable[Clause]]) -> str:
+def _ask(bodies: Iterable[Iterable["_Clause"]]) -> str:
     return "\n".join(["ASK {", *_union(bodies), "}"])
 
 
-def _union(bodies: Iterable[Iterable[Clause]]) -> list[str]:
+def _union(bodies: Iterable[Iterable["_Clause"]]) -> list[str]:
     """Write bodies as alternatives, each with everything that it must satisfy.
 
     Patterns beside a union would be joined to it late: Oxigraph lists all of the union first.
@@ -527,3 +220,250 @@ def _union(bodies: Iterable[Iterable[Clause]]) -> list[str]:
     for other in others:
         lines += ["  } UNION {", *(f"  {line}" for line in other)]
     return [*lines, "  }"]
+
+
+@dataclass(slots=True)
+class _Clause:
+    """What a part of a CRP adds to a query: patterns that must match, tests that must be true."""
+
+    patterns: list[str] = field(default_factory=list)
+    tests: list[str] = field(default_factory=list)
+    triples: list[TriplePattern] = field(default_factory=list)  # those that bind variables
+
+    def __add__(self, other: "_Clause") -> "_Clause":
+        return _Clause(
+            self.patterns + other.patterns, self.tests + other.tests, self.triples + other.triples
+        )
+
+    def lines(self) -> list[str]:
+        """Write the clause as lines of a group graph pattern."""
+        return [*self.patterns, *(f"FILTER ({test})" for test in self.tests)]
+
+    def group(self) -> str:
+        """Write the clause as a group, on one line."""
+        return f"{{ {' '.join(self.lines())} }}"
+
+    def condition(self) -> str:
+        """Write the clause as an expression that is true if the clause can be met."""
+        return f"EXISTS {self.group()}" if self.patterns else _all(self.tests)
+
+
+@dataclass(slots=True)
+class _PatternWriter:
+    """Writes the parts of one grounded CRP and assigns variables as it goes."""
+
+    crp: Crp
+    shows_alternatives: bool = False  # also bind the triples that meet one, not only test for them
+    main_nodes: Sequence[str] = field(init=False)
+    _fresh: int = 0
+
+    def __post_init__(self) -> None:
+        inner = (f"?n{position}" for position in range(1, self.crp.answer))
+        self.main_nodes = (_entity(self.crp.topic), *inner, ANSWER)
+
+    def main_paths(self, *, from_topic: bool = True) -> list[_Clause]:
+        """Write the main path with the constraints of its forks; once for each way to take it.
+
+        To keep engines from beginning at the topic, it is written as a condition on the first node.
+        """
+        topic, *others = self.main_nodes
+        if from_topic or not _is_forward(self.crp.path[0]):
+            return self._paths(self.crp.path, self.main_nodes)
+        condition = _Clause(tests=[f"{_TOPIC} = {topic}"])
+        return [path + condition for path in self._paths(self.crp.path, [_TOPIC, *others])]
+
+    def skeletons(self, length: int) -> list[_Clause]:
+        """Write the first steps of the main path without any constraint, once for each way."""
+        return self._paths(self.crp.path[:length], self.main_nodes, constrained=False)
+
+    def ordering(self, order: Order) -> tuple[_Clause, str]:
+        """Write the branch that leads to what the answers are ordered by, and its variable."""
+        nodes = self._branch_nodes(self._node(order.at), order.hops)
+        return _chain(order.hops, nodes), nodes[-1]
+
+    def answer_tests(self) -> _Clause:
+        """Write which node the answer must differ from, and its language."""
+        clause = _Clause()
+        if self.crp.differs_from is not None:
+            clause.tests.append(f"{ANSWER} != {self.main_nodes[self.crp.differs_from]}")
+        if self.crp.answer_language is not None:
+            _checked(LiteralTerm(self.crp.answer_language))
+            clause.tests.append(language_filter(ANSWER, self.crp.answer_language))
+        return clause
+
+    def constraint(
+        self, constraint: Constraint, nodes: Sequence[str], *, filters_only: bool = False
+    ) -> _Clause:
+        """Write a constraint on one of these nodes.
+
+        What an OPTIONAL holds decides whether it matches, not whether the constraint is met: there,
+        a test may never become part of a pattern (`filters_only`).
+        """
+        test, hops = constraint.test, constraint.hops
+        filters_only = filters_only or constraint.optional
+        at = constraint.at
+        start = nodes[at] if isinstance(at, int) else _entity(at)
+        branch = self._branch_nodes(start, hops)
+        if constraint.label is not None:
+            branch[-1] = self._node(constraint.label)
+        elif hops and not filters_only and (end := self._required_end(test)) is not None:
+            branch[-1], test = end, None
+        clause = _chain(hops, branch)
+        clause += self._test(test, branch, filters_only)
+        for inner in constraint.branches:
+            clause += self.constraint(inner, branch, filters_only=filters_only)
+        if constraint.negated:
+            return _Clause(tests=[f"NOT EXISTS {clause.group()}"])
+        return _optional(clause, branch[1]) if constraint.optional else clause
+
+    def _paths(
+        self, path: Sequence[Step], nodes: Sequence[str], *, constrained: bool = True
+    ) -> list[_Clause]:
+        """Write a path once for each combination of the ways that its forks can be taken."""
+        paths = [_Clause()]
+        for start, step, end in zip(nodes, path, nodes[1:], strict=False):
+            if isinstance(step, Hop):
+                steps = [_chain([step], [start, end])]
+            else:
+                steps = [
+                    taken for way in step.ways for taken in self._way(way, start, end, constrained)
+                ]
+            paths = [before + after for before in paths for after in steps]
+            if len(paths) > _MAX_PATHS:
+                raise InputError(f"the forks of the path combine to more than {_MAX_PATHS} ways")
+        return paths
+
+    def _way(self, way: Way, start: str, end: str, constrained: bool) -> list[_Clause]:
+        nodes = [start, *(self._variable() for _ in way.path[1:]), end]
+        held = _Clause()
+        for constraint in way.constraints if constrained else ():
+            held += self.constraint(constraint, nodes)
+        return [taken + held for taken in self._paths(way.path, nodes, constrained=constrained)]
+
+    def _required_end(self, test: Test | None) -> str | None:
+        """Return the node that a branch must end in; None if its test allows several."""
+        match test:
+            case IsEntity(entity):
+                return _entity(entity)
+            case IsNode(other):
+                return self._node(other.node)
+            case _:
+                return None
+
+    def _test(self, test: Test | None, branch: Sequence[str], filters_only: bool) -> _Clause:
+        """Write what must be true of a branch's last node."""
+        node = branch[-1]
+        binds = node.startswith("?") and not filters_only
+        match test:
+            case IsEntity(entity):
+                return _Clause(tests=[f"{node} = {_entity(entity)}"])
+            case IsNotEntity(entity):
+                return _Clause(tests=[f"{node} != {_entity(entity)}"])
+            case IsNode(other):
+                return _Clause(tests=[f"{node} = {self._node(other.node)}"])
+            case IsNotNode(other):
+                return _Clause(tests=[f"{node} != {self._node(other.node)}"])
+            case Compare(operator, NodeRef(other_node)):
+                return _Clause(tests=[compare_variables(node, operator, self._node(other_node))])
+            case Compare("=", LiteralTerm() as value) if binds:
+                return _Clause([values_block(node, equal_literals(_checked(value)))])
+            case Compare(operator, LiteralTerm() as value):
+                return _Clause(tests=[comparison(node, operator, _checked(value))])
+            case TextEquals(text, language):
+                literal = _checked(LiteralTerm(text, language=language or None))
+                if binds and language is not None:
+                    return _Clause([values_block(node, (literal,))])
+                return _Clause(tests=[text_test(node, text, language)])
+            case AnyOf(alternatives):
+                if binds and (entities := test.entities()):
+                    return _Clause([f"VALUES {node} {{ {' '.join(map(_entity, entities))} }}"])
+                return self._any_of(alternatives, branch)
+            case _:
+                return _Clause()
+
+    def _any_of(
+        self, alternatives: tuple[tuple[Constraint, ...], ...], branch: Sequence[str]
+    ) -> _Clause:
+        conditions = [
+            self._alternative(constraints, branch).condition() for constraints in alternatives
+        ]
+        clause = _Clause(tests=[_any(conditions)])
+        if self.shows_alternatives:
+            for constraints in alternatives:
+                shown = self._alternative(constraints, branch)
+                if shown.patterns:
+                    optional = f"OPTIONAL {shown.group()}"
+                    clause += _Clause([optional], triples=shown.triples)
+        return clause
+
+    def _alternative(self, constraints: Iterable[Constraint], branch: Sequence[str]) -> _Clause:
+        clause = _Clause()
+        for constraint in constraints:
+            # Without hops it is a condition on the node: a pattern would have to bind it first.
+            clause += self.constraint(constraint, branch, filters_only=not constraint.hops)
+        return clause
+
+    def _node(self, node: int | str) -> str:
+        return self.main_nodes[node] if isinstance(node, int) else f"?v_{node}"
+
+    def _branch_nodes(self, start: str, hops: Sequence[Hop]) -> list[str]:
+        return [start, *(self._variable() for _ in hops)]
+
+    def _variable(self) -> str:
+        self._fresh += 1
+        return f"?b{self._fresh}"
+
+
+def _checked(value: LiteralTerm) -> LiteralTerm:
+    """Return a literal, unless it cannot be written in a query."""
+    if not is_well_formed(value):
+        raise InputError(f"{value!r} cannot be written in a query")
+    return value
+
+
+def _is_forward(step: Step) -> bool:
+    return isinstance(step, Hop) and not step.inverse
+
+
+def _optional(clause: _Clause, variable: str) -> _Clause:
+    """Accept a branch that does not exist, as the benchmarks' interval filters do.
+
+    Each row has the branch's values or none. It is kept if it has none, or if one of them passes.
+    """
+    condition = _all(clause.tests) if clause.tests else "true"
+    return _Clause(
+        [f"OPTIONAL {{ {' '.join(clause.patterns)} }}"],
+        [f"!BOUND({variable}) || ({condition})"],
+        clause.triples,
+    )
+
+
+def _all(tests: Sequence[str]) -> str:
+    return tests[0] if len(tests) == 1 else " && ".join(f"({test})" for test in tests)
+
+
+def _any(tests: Sequence[str]) -> str:
+    return " || ".join(test if test.startswith("EXISTS") else f"({test})" for test in tests)
+
+
+def _chain(hops: Sequence[Hop], nodes: Sequence[str]) -> _Clause:
+    triples = [_triple(*ends) for ends in zip(nodes, hops, nodes[1:], strict=False)]
+    return _Clause(list(map(str, triples)), triples=triples)
+
+
+def _triple(subject: str, hop: Hop, object_: str) -> TriplePattern:
+    if not is_well_formed(hop.relation):
+        raise InputError(f"{hop.relation!r} is not a relation id")
+    if hop.inverse:
+        subject, object_ = object_, subject
+    return TriplePattern(subject, iri(hop.relation), object_)
+
+
+def _entity(entity: Entity) -> str:
+    if entity.mid is None:
+        raise UnlinkedName(
+            str(entity), f"{str(entity)!r} is a name without an id; look up its id first"
+        )
+    if not is_well_formed(entity.mid):
+        raise InputError(f"{entity.mid!r} is not an entity id")
+    return iri(entity.mid)

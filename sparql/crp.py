@@ -1,27 +1,24 @@
 """The constraint-aware reasoning path (CRP): what the small model writes and everything else reads.
 
 A CRP is a topic entity, a main path of relations from it to the answer, and constraints on the
-nodes along that path. This module holds only the model; text forms, compilation and relaxation have
-modules of their own.
+nodes along that path. The nodes of the main path are numbered by position: 0 is the topic,
+``len(path)`` the answer. The end of a branch can have a label, which other constraints and the
+ordering refer to.
 
-The nodes of a main path are numbered by position: 0 is the topic, ``len(path)`` the answer. The end
-of a branch can have a label, which other constraints and the ordering refer to.
+Only the text forms, the compiler and the converter tell the kinds of tests apart. All others ask a
+constraint for its `operator`, `operand` and `alternatives`, build a test by `compare_with`, and go
+through a CRP by `Crp.all_constraints` and `Crp.with_constraints`.
 
 Source: RouterKGQA §3.1–3.2. Beyond the paper: counts and yes/no questions, classes as topics,
 branches with further branches, relations followed backwards anywhere, alternatives, constraints
 that accept or demand a missing value, comparisons between nodes, and rankings with ties or by
 number.
-
-The tree of triples and filters around a main path, from which constraints are built.
-
-Both readers (RouterKGQA's text and SPARQL) meet the parts of a constraint one by one and in any
-order. They attach them to nodes of this tree; `BranchNode.constraints` turns it into constraints.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple, TypeAlias
+from typing import ClassVar, Literal, NamedTuple, TypeAlias, TypeVar
 
 from kbqa.sparql.terms import LiteralTerm
 
@@ -32,10 +29,7 @@ Form = Literal["select", "count", "count bindings", "ask"]
 together, as SPARQL's COUNT without DISTINCT does; or whether there is any."""
 
 MAX_DEPTH = 32
-"""How deeply forks, branches and alternatives may be nested.
-
-No known question comes close. Functions that recurse into a CRP rely on this limit.
-"""
+"""How deeply forks, branches and alternatives may be nested; functions that recurse rely on it."""
 
 MAX_ROWS = 2**31 - 1
 """The largest limit and offset: some engines count rows in 32 bits."""
@@ -47,10 +41,9 @@ _LABEL = re.compile(r"[a-z][a-z0-9_]*", re.ASCII)
 class Entity:
     """An entity by name, by Freebase id, or both.
 
-    Attributes:
-        name: What a text calls it; None if only the id is known.
-        mid: Its Freebase id, once grounded. Ids of the schema count as well: the topic
-            ``location.country`` with ``type.object.type`` backwards is the class of countries.
+    The name is what a text calls it. The id is known once the entity is grounded. Ids of the schema
+    count as well: the topic ``location.country`` with ``type.object.type`` backwards is the class
+    of countries.
     """
 
     name: str | None = None
@@ -83,12 +76,10 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One of the alternatives of a fork.
+    """One of the alternatives of a fork: a path from the fork's start to its end.
 
-    Attributes:
-        path: The steps from the fork's start to its end; at least one.
-        constraints: Constraints on the way's nodes: 0 is the fork's start, ``len(path)`` its end.
-            They cannot refer to nodes outside the way, nor can anything outside refer to its nodes.
+    Its constraints are on the way's nodes: 0 is the fork's start, ``len(path)`` its end. They
+    cannot refer to nodes outside the way, nor can anything outside refer to its nodes.
     """
 
     path: tuple["Step", ...]
@@ -151,13 +142,11 @@ class IsNotNode:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """The node is a number or date that compares with a value in this way.
+    """The node is a number or date that compares so with a value, or with that of another node.
 
-    Attributes:
-        operator: Read with the node on the left: ``node < value``.
-        value: As written, or another node. A literal's datatype, if given, decides whether it is a
-            date or a number. Without one, a year such as ``1980`` is compared as a date with dates
-            and as a number with numbers.
+    The node is on the left: ``node < value``. A literal's datatype, if given, decides whether it is
+    a date or a number. Without one, a year such as ``1980`` is compared as a date with dates and as
+    a number with numbers.
     """
 
     operator: Operator
@@ -170,23 +159,17 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class TextEquals:
-    """The node is a string with exactly this text.
-
-    Attributes:
-        text: The text.
-        language: Its language tag; ``""`` if it must have none, None if any will do.
-    """
+    """The node is a string with exactly this text."""
 
     text: str
-    language: str | None = None
+    language: str | None = None  # "" if it must have none, None if any will do
 
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
     """The node satisfies all constraints of at least one alternative.
 
-    Attributes:
-        alternatives: Constraints on the tested node; their `at` is its position.
+    The `at` of these constraints is the position of the tested node.
     """
 
     alternatives: tuple[tuple["Constraint", ...], ...]
@@ -208,32 +191,51 @@ class AnyOf:
 
 
 Test: TypeAlias = IsEntity | IsNotEntity | IsNode | IsNotNode | Compare | TextEquals | AnyOf
+Operand: TypeAlias = Entity | NodeRef | LiteralTerm | str
+"""What a test compares a node with: an entity, another node, a number or date, or a text."""
+
+
+def compare_with(operator: Operator, operand: Operand) -> Test:
+    """Return the test that compares a node with an entity, another node, a value or a text.
+
+    The value of another node is meant. A text may be in any language.
+
+    >>> compare_with("!=", Entity("Kenya"))
+    IsNotEntity(entity=Entity(name='Kenya', mid=None))
+
+    Raises:
+        ValueError: Entities and texts have no order, and texts cannot be excluded.
+    """
+    match operator, operand:
+        case "=", Entity() as entity:
+            return IsEntity(entity)
+        case "!=", Entity() as entity:
+            return IsNotEntity(entity)
+        case "=", str() as text:
+            return TextEquals(text)
+        case _, LiteralTerm() | NodeRef() as value:
+            return Compare(operator, value)
+    raise ValueError(f"nothing can be tested to be {operator} {str(operand)!r}")
 
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
     """A branch that starts at a node, and what must be true at its end.
 
-    Attributes:
-        at: Position of the node where the branch starts; or an entity, if only a comparison
-            connects the branch to the question.
-        hops: The way from that node to the tested one; empty to test the node itself.
-        test: What the last node must satisfy; None if the branch only has to exist, or if its end
-            has a label or further branches.
-        branches: Constraints on the branch's end; their `at` is ``len(hops)``.
-        optional: The constraint also holds if the branch does not exist: the benchmark's intervals
-            accept an office without an end date. Such a branch has no further hops behind it.
-        negated: The constraint holds if no such branch exists.
-        label: Names the branch's end, so that others can refer to it.
+    It starts at a position; or at an entity, if only a comparison connects it to the question. A
+    branch without a test only has to exist, or its end has a label or further branches.
+
+    An optional constraint also holds if the branch does not exist: the benchmark's intervals accept
+    an office without an end date. Such a branch has no further hops behind it.
     """
 
     at: int | Entity
-    hops: tuple[Hop, ...]
+    hops: tuple[Hop, ...]  # to the tested node; empty to test the node itself
     test: Test | None
-    branches: tuple["Constraint", ...] = ()
+    branches: tuple["Constraint", ...] = ()  # on the branch's end; their `at` is `len(hops)`
     optional: bool = False
-    negated: bool = False
-    label: str | None = None
+    negated: bool = False  # it holds if no such branch exists
+    label: str | None = None  # of the branch's end, so that others can refer to it
 
     def __post_init__(self) -> None:
         if isinstance(self.at, int) and self.at < 0:
@@ -253,12 +255,9 @@ class Constraint:
                 "a label is a lower-case letter followed by lower-case letters, digits and "
                 f"underscores, not {self.label!r}"
             )
-        inner = self.branches
-        if isinstance(self.test, AnyOf):
-            inner = tuple(c for alternative in self.test.alternatives for c in alternative)
-        if any(branch.at != len(self.hops) for branch in inner):
+        if any(inner.at != len(self.hops) for inner in self._inner()):
             raise ValueError(f"constraints on this branch's end must be at {len(self.hops)}")
-        if self.optional and any(nested.hops for nested in nested_constraints(inner)):
+        if self.optional and any(nested.hops for nested in nested_constraints(self._inner())):
             raise ValueError("an optional branch cannot have further hops behind it")
 
     @property
@@ -279,6 +278,70 @@ class Constraint:
             case _:
                 return "entity"
 
+    @property
+    def operator(self) -> Operator | None:
+        """How the branch's end compares with the operand; None if there is none."""
+        match self.test:
+            case Compare(operator):
+                return operator
+            case IsNotEntity() | IsNotNode():
+                return "!="
+            case IsEntity() | IsNode() | TextEquals():
+                return "="
+            case _:
+                return None
+
+    @property
+    def operand(self) -> Operand | None:
+        """What the branch's end is compared with, if anything."""
+        match self.test:
+            case IsEntity(entity) | IsNotEntity(entity):
+                return entity
+            case IsNode(other) | IsNotNode(other):
+                return other
+            case Compare(_, value):
+                return value
+            case TextEquals(text):
+                return text
+            case _:
+                return None
+
+    @property
+    def entity(self) -> Entity | None:
+        """The entity that the branch's end must be, if any."""
+        return self.test.entity if isinstance(self.test, IsEntity) else None
+
+    @property
+    def alternatives(self) -> tuple[tuple["Constraint", ...], ...]:
+        """What the branch's end must satisfy one of; empty if there is no such choice."""
+        return self.test.alternatives if isinstance(self.test, AnyOf) else ()
+
+    def with_entities(self, change: Callable[[Entity], Entity]) -> "Constraint":
+        """Return a copy in which a function has changed its own entities, the start first."""
+        at = change(self.at) if isinstance(self.at, Entity) else self.at
+        test = self.test
+        if isinstance(test, IsEntity | IsNotEntity):
+            test = replace(test, entity=change(test.entity))
+        return replace(self, at=at, test=test)
+
+    def with_reference(self, change: Callable[[NodeRef], NodeRef]) -> "Constraint":
+        """Return a copy in which a function has changed the node that its own test refers to."""
+        match self.test:
+            case IsNode(other) | IsNotNode(other) as test:
+                return replace(self, test=type(test)(change(other)))
+            case Compare(operator, NodeRef() as other):
+                return replace(self, test=Compare(operator, change(other)))
+            case _:
+                return self
+
+    def entities(self) -> Iterator[Entity]:
+        """Yield the entities that the constraint, or anything nested in it, names."""
+        for constraint in nested_constraints((self,)):
+            if isinstance(constraint.at, Entity):
+                yield constraint.at
+            if isinstance(constraint.operand, Entity):
+                yield constraint.operand
+
     def labels(self) -> Iterator[str]:
         """Yield the labels of the constraint and of everything nested in it."""
         for constraint in nested_constraints((self,)):
@@ -288,34 +351,33 @@ class Constraint:
     def references(self) -> Iterator[int | str]:
         """Yield the nodes that the constraint, or anything nested in it, refers to."""
         for constraint in nested_constraints((self,)):
-            if (node := _referenced_node(constraint.test)) is not None:
-                yield node
+            if isinstance(constraint.operand, NodeRef):
+                yield constraint.operand.node
+
+    def _inner(self) -> Iterator["Constraint"]:
+        """Yield the constraints on the branch's end."""
+        for alternative in self.alternatives:
+            yield from alternative
+        yield from self.branches
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
     """Keep the answers with the largest or smallest values at a branch's end.
 
-    An answer with several values counts by its best one.
-
-    Attributes:
-        at: The node where the branch starts: its position, or the label of a constraint's end.
-        hops: The way from that node to the value; empty to order by the node itself.
-        descending: Largest first.
-        limit: How many answers to keep.
-        offset: How many to skip first.
-        ties: Answers with equal values share a place, and `limit` and `offset` count places.
-            Without it, ids decide between them.
-        counted: Order by how many values there are: "the most counties".
+    An answer with several values counts by its best one. With `ties`, answers with equal values
+    share a place, and `limit` and `offset` count places; without, ids decide between them.
     """
 
-    at: int | str
-    hops: tuple[Hop, ...]
+    kind: ClassVar[Kind] = "numeric"
+
+    at: int | str  # where the branch starts: a position, or the label of a constraint's end
+    hops: tuple[Hop, ...]  # to the value; empty to order by the node itself
     descending: bool
     limit: int = 1
     offset: int = 0
     ties: bool = False
-    counted: bool = False
+    counted: bool = False  # by how many values there are: "the most counties"
 
     def __post_init__(self) -> None:
         if isinstance(self.at, int) and self.at < 0:
@@ -330,28 +392,27 @@ class Order:
         yield self.at
 
 
+Part: TypeAlias = Constraint | Order
+"""What a CRP says besides its main path."""
+
+AnyPart = TypeVar("AnyPart", Constraint, Order)
+
+
 @dataclass(frozen=True, slots=True)
 class Crp:
     """A constraint-aware reasoning path.
 
-    Attributes:
-        topic: Where the main path starts.
-        path: The steps to the answer; at least one.
-        constraints: Those on one node are in the order in which they were written.
-        order: The superlative, if the question has one.
-        differs_from: Position of the node that the answer must differ from: 0, the topic, in most
-            questions; None if the answer may be any node.
-        answer_language: Answers that are texts in another language do not count; None if all do.
-        form: What the CRP returns. A yes/no question asks whether an answer passes the tests that
-            are `asked`.
+    The answer must differ from the node at the position `differs_from`: the topic in most
+    questions, no node if it is None. Answers that are texts in another language than
+    `answer_language` do not count.
     """
 
     topic: Entity
     path: tuple[Step, ...]
-    constraints: tuple[Constraint, ...] = ()
+    constraints: tuple[Constraint, ...] = ()  # those on one node as they were written
     order: Order | None = None
     differs_from: int | None = 0
-    answer_language: str | None = "en"
+    answer_language: str | None = "en"  # None if all count
     form: Form = "select"
 
     def __post_init__(self) -> None:
@@ -385,10 +446,7 @@ class Crp:
         return tuple(c for c in self.constraints if c.at == self.answer and not c.hops)
 
     def presupposed(self) -> "Crp":
-        """Return the CRP of the answers among which a count or yes/no question asks.
-
-        For a count, these are what is counted.
-        """
+        """Return the CRP of the answers among which a count or yes/no question asks."""
         asked = self.asked
         kept = tuple(c for c in self.constraints if c not in asked)
         used = {node for part in (*kept, self.order) if part for node in part.references()}
@@ -398,26 +456,20 @@ class Crp:
 
         return replace(self, constraints=changed_constraints(kept, labelled), form="select")
 
+    def ordered_by(self, at: int, hops: tuple[Hop, ...], *, descending: bool) -> "Crp":
+        """Return a copy that keeps the answer with the largest or smallest value."""
+        return replace(self, order=Order(at, hops, descending))
+
     def entities(self) -> Iterator[Entity]:
         """Yield the topic and every entity that a constraint names, in reading order."""
         yield self.topic
-        for constraint in self.all_constraints():
-            if isinstance(constraint.at, Entity):
-                yield constraint.at
-            if isinstance(constraint.test, IsEntity | IsNotEntity):
-                yield constraint.test.entity
+        for constraint in self.top_constraints():
+            yield from constraint.entities()
 
     def with_entities(self, change: Callable[[Entity], Entity]) -> "Crp":
         """Return a copy in which a function has changed every entity, the topic included."""
-
-        def changed(constraint: Constraint) -> Constraint:
-            test = constraint.test
-            if isinstance(test, IsEntity | IsNotEntity):
-                test = replace(test, entity=change(test.entity))
-            at = constraint.at
-            return replace(constraint, at=change(at) if isinstance(at, Entity) else at, test=test)
-
-        return replace(self, topic=change(self.topic)).with_constraints(changed)
+        changed = replace(self, topic=change(self.topic))
+        return changed.with_constraints(lambda constraint: constraint.with_entities(change))
 
     def with_constraints(self, change: Callable[[Constraint], Constraint]) -> "Crp":
         """Return a copy in which a function has changed every constraint, the innermost first."""
@@ -427,11 +479,15 @@ class Crp:
             constraints=changed_constraints(self.constraints, change),
         )
 
+    def top_constraints(self) -> Iterator[Constraint]:
+        """Yield the constraints of the path's ways and those of the CRP, without nested ones."""
+        for way in _nested_ways(self.path):
+            yield from way.constraints
+        yield from self.constraints
+
     def all_constraints(self) -> Iterator[Constraint]:
         """Yield every constraint, nested ones after those that hold them, the path's first."""
-        for step in self.path:
-            yield from _step_constraints(step)
-        yield from nested_constraints(self.constraints)
+        yield from nested_constraints(self.top_constraints())
 
     def relations(self) -> Iterator[str]:
         """Yield every relation, in reading order, with repetitions."""
@@ -443,25 +499,17 @@ class Crp:
 
 
 class CrpReading(NamedTuple):
-    """The result of reading a CRP's text.
-
-    Attributes:
-        crp: Everything that could be read.
-        problems: One line for each part of the text that could not.
-    """
+    """Everything that could be read of a CRP's text, and a line for each part that could not."""
 
     crp: Crp
     problems: tuple[str, ...]
 
 
-def nested_constraints(constraints: tuple[Constraint, ...]) -> Iterator[Constraint]:
+def nested_constraints(constraints: Iterable[Constraint]) -> Iterator[Constraint]:
     """Yield constraints and everything nested in them, each before what it holds."""
     for constraint in constraints:
         yield constraint
-        if isinstance(constraint.test, AnyOf):
-            for alternative in constraint.test.alternatives:
-                yield from nested_constraints(alternative)
-        yield from nested_constraints(constraint.branches)
+        yield from nested_constraints(constraint._inner())
 
 
 def path_relations(path: tuple[Step, ...]) -> Iterator[str]:
@@ -517,10 +565,16 @@ def check_depth(path: tuple[Step, ...], constraints: tuple[Constraint, ...]) -> 
             case Fork(ways):
                 parts += [(depth + 1, step) for way in ways for step in way.path]
                 parts += [(depth + 2, inner) for way in ways for inner in way.constraints]
-            case Constraint(test=AnyOf(alternatives)):
-                parts += [(depth + 1, inner) for held in alternatives for inner in held]
-            case Constraint(branches=branches):
-                parts += [(depth + 1, inner) for inner in branches]
+            case Constraint():
+                parts += [(depth + 1, inner) for inner in part._inner()]
+
+
+def _nested_ways(path: tuple[Step, ...]) -> Iterator[Way]:
+    """Yield the ways of a path's forks, each after those nested in it."""
+    for step in path:
+        for way in step.ways if isinstance(step, Fork) else ():
+            yield from _nested_ways(way.path)
+            yield way
 
 
 def _check_positions(constraints: tuple[Constraint, ...], last: int) -> None:
@@ -539,22 +593,14 @@ def _check_labels(crp: Crp) -> None:
     if len(set(labels)) < len(labels):
         raise ValueError("two branches have the same label")
     used: set[int | str] = set()
-    for step in crp.path:
-        _check_step(step, used)
+    for way in _nested_ways(crp.path):
+        _check_references(way.constraints, set(_visible_labels(way.constraints)), used)
     visible = set(range(len(crp.path) + 1)) | set(_visible_labels(crp.constraints))
     _check_references(crp.constraints, visible, used)
     if crp.order is not None:
         _use(crp.order.at, visible, used)
     if unused := sorted(set(labels) - used, key=str):
         raise ValueError(f"nothing refers to the label {unused[0]}")
-
-
-def _check_step(step: Step, used: set[int | str]) -> None:
-    if isinstance(step, Fork):
-        for way in step.ways:
-            for inner in way.path:
-                _check_step(inner, used)
-            _check_references(way.constraints, set(_visible_labels(way.constraints)), used)
 
 
 def _visible_labels(constraints: tuple[Constraint, ...]) -> Iterator[int | str]:
@@ -570,11 +616,10 @@ def _check_references(
     constraints: tuple[Constraint, ...], visible: set[int | str], used: set[int | str]
 ) -> None:
     for constraint in constraints:
-        if (node := _referenced_node(constraint.test)) is not None:
-            _use(node, visible, used)
-        if isinstance(constraint.test, AnyOf):
-            for inner in constraint.test.alternatives:
-                _check_references(inner, visible | set(_visible_labels(inner)), used)
+        if isinstance(constraint.operand, NodeRef):
+            _use(constraint.operand.node, visible, used)
+        for inner in constraint.alternatives:
+            _check_references(inner, visible | set(_visible_labels(inner)), used)
         own = set(_visible_labels(constraint.branches)) if constraint.negated else set()
         _check_references(constraint.branches, visible | own, used)
 
@@ -585,39 +630,19 @@ def _use(node: int | str, visible: set[int | str], used: set[int | str]) -> None
     used.add(node)
 
 
-def _referenced_node(test: Test | None) -> int | str | None:
-    match test:
-        case IsNode(other) | IsNotNode(other) | Compare(_, NodeRef() as other):
-            return other.node
-        case _:
-            return None
-
-
-def _step_constraints(step: Step) -> Iterator[Constraint]:
-    if isinstance(step, Fork):
-        for way in step.ways:
-            for inner in way.path:
-                yield from _step_constraints(inner)
-            yield from nested_constraints(way.constraints)
-
-
 @dataclass(slots=True, eq=False)
 class BranchNode:
-    """A node, the edges that leave it, and what must be true of it.
+    """A node of the tree from which constraints are built.
 
-    Attributes:
-        edges: Hops that leave the node, with the node that each leads to.
-        tests: Tests of the node itself.
-        any_of: Alternatives, of which one must hold; each is a separate tree around this node.
-        optional: The way to this node need not exist; ignored if the node has edges.
-        negated: The way to this node, with everything behind it, must not exist.
-        label: The name by which other nodes refer to this one.
+    Both readers (RouterKGQA's text and SPARQL) meet the parts of a constraint one by one and in any
+    order, and attach them to such nodes. Each alternative is a separate tree around its node. If a
+    node is optional or negated, so is the way to it; an optional one has no edges.
     """
 
     edges: list[tuple[Hop, "BranchNode"]] = field(default_factory=list)
     tests: list[Test] = field(default_factory=list)
     any_of: list[tuple["BranchNode", ...]] = field(default_factory=list)
-    optional: bool = False
+    optional: bool = False  # ignored if the node has edges
     negated: bool = False
     label: str | None = None
 

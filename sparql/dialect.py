@@ -14,14 +14,8 @@ What parses but means something else on Oxigraph, such as comparisons of ill-typ
 repaired: a query keeps its meaning. Queries that are not valid SPARQL at all (``HAVING COUNT(?c) =
 2`` without brackets) get the engine's own message.
 
-Read and change which rows a SELECT query asks for: DISTINCT, and LIMIT and OFFSET at its end.
-
-Those of sub-queries do not count. Nothing else of the query is read.
-
-Shorten the IRIs of a query to prefixed names, for people to read.
-
-Compiled queries name everything by full IRIs, since released Oxigraph rejects prefixed names with
-two dots. `repair_query` turns the names back into IRIs, so `kbqa sparql` reads what is shown.
+`prefix_query` shortens the full IRIs of compiled queries for people to read. `repair_query` turns
+them back, so `kbqa sparql` reads what is shown.
 """
 
 import re
@@ -83,22 +77,20 @@ _MAX_DOUBTFUL = 100  # each may cost time in proportion to the query's length
 _ABSOLUTE_IRI = re.compile(r"<[A-Za-z][A-Za-z0-9+.\-]*://")
 _CODE_POINT = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U(00(?:0[0-9A-Fa-f]|10)[0-9A-Fa-f]{4}))")
 _LOCAL_ESCAPE = re.compile(r"\\(.)")
+_NUMBER = re.compile(r"(?:\s|#[^\n\r]*+)*(\d++)")
+# A part of what SPARQL 1.1 allows after the colon (§19.8, PN_LOCAL), without escapes.
+_LOCAL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.\-]*[A-Za-z0-9_\-])?")
+_CONTINUES_NAME = re.compile(r"[\w.:\-%\\]")
+_ENDS_IN_NAME = re.compile(r"[\w.:\-%\\?$]$")
 
 
 class Token(NamedTuple):
-    """A piece of a query's text.
+    """A piece of a query's text."""
 
-    Attributes:
-        kind: The name of its group in the grammar of tokens: ``"iri"``, ``"word"``, ``"other"``, …
-        text: As written.
-        prefix: Of a prefixed name, else empty.
-        local: The rest of a prefixed name, else empty.
-    """
-
-    kind: str
+    kind: str  # the name of its group in the grammar of tokens: "iri", "word", "other", …
     text: str
-    prefix: str
-    local: str
+    prefix: str = ""  # of a prefixed name
+    local: str = ""  # the rest of a prefixed name
 
 
 def repair_query(text: str) -> str:
@@ -106,13 +98,8 @@ def repair_query(text: str) -> str:
 
     Line numbers are kept, so that the engine's error messages point into the user's text.
 
-    >>> repair_query("ASK { ns:m.0abc ns:people.person.gender ?x FILTER (?x = 1 OR ?x = 2) }")
-    ... # doctest: +NORMALIZE_WHITESPACE
-    'ASK { <http://rdf.freebase.com/ns/m.0abc>
-    <http://rdf.freebase.com/ns/people.person.gender> ?x FILTER (?x = 1 || ?x = 2) }'
-
-    Args:
-        text: Any text. The rest is passed on for the engine to check.
+    >>> repair_query("ASK { ns:m.0abc ?y ?x FILTER (?x = 1 OR ?x = 2) }")
+    'ASK { <http://rdf.freebase.com/ns/m.0abc> ?y ?x FILTER (?x = 1 || ?x = 2) }'
     """
     prefixes = dict(KNOWN_PREFIXES)
     pieces: list[str] = []
@@ -174,6 +161,80 @@ def check_read_only(text: str) -> QueryForm:
     return cast(QueryForm, first.lower())
 
 
+def cap_rows(query: str, limit: int) -> str:
+    r"""Add a LIMIT to a SELECT query that has none, if that is safe.
+
+    A query with a LIMIT, or with VALUES after its pattern, is returned unchanged: the caller must
+    cut its rows. The LIMIT of a sub-query does not count.
+
+    >>> cap_rows("SELECT ?x { { SELECT ?x { ?x ?y ?z } LIMIT 9 } }", 5)
+    'SELECT ?x { { SELECT ?x { ?x ?y ?z } LIMIT 9 } }\nLIMIT 5'
+    """
+    end = _read_end(query)
+    if end.limit is not None or end.values_at < len(query):
+        return query
+    return f"{query}\nLIMIT {limit}"
+
+
+def row_limit(query: str) -> int | None:
+    """Return how many rows a SELECT query asks for at most; None for all."""
+    return _read_end(query).limit
+
+
+def is_distinct(query: str) -> bool:
+    """Return whether a SELECT query asks for each row once.
+
+    >>> is_distinct("SELECT DISTINCT * {}"), is_distinct("SELECT * { { SELECT DISTINCT * {} } }")
+    (True, False)
+    """
+    words = (token.text.upper() for token in tokens(query) if token.kind == "word")
+    return "SELECT" in words and next(words, "") == "DISTINCT"
+
+
+def row_beyond(query: str, count: int) -> str:
+    r"""Rewrite a SELECT query to ask for one row beyond its first `count` ones, in any order.
+
+    It has a row exactly if the query without its LIMIT has more than `count`.
+
+    >>> row_beyond("SELECT ?x { ?x ?y ?z } ORDER BY ?x LIMIT 900 OFFSET 5", 100)
+    'SELECT ?x { ?x ?y ?z } \nLIMIT 1 OFFSET 105\n'
+    """
+    end = _read_end(query)
+    body, values = query[: end.body_ends_at], query[end.values_at :]
+    return f"{body}\nLIMIT 1 OFFSET {end.offset + count}\n{values}"
+
+
+def prefix_query(query: str) -> str:
+    """Write a query with prefixed names, such as ``ns:m.0abc``, and declare their prefixes.
+
+    A query that declares prefixes of its own, or a base, stays as it is.
+
+    >>> print(prefix_query("ASK { <http://rdf.freebase.com/ns/m.0abc> ?y ?x }"))
+    PREFIX ns: <http://rdf.freebase.com/ns/>
+    ASK { ns:m.0abc ?y ?x }
+    """
+    pieces: list[str] = []
+    used: set[str] = set()
+    follows_name = False
+    for token in tokens(query):
+        if token.kind == "word" and token.text.upper() in ("PREFIX", "BASE"):
+            return query
+        prefix = _prefix(token.text) if token.kind == "iri" else None
+        piece = token.text
+        if prefix is not None:
+            used.add(prefix)
+            piece = _name(token.text, prefix)
+        before = pieces[-1] if pieces else ""
+        if (follows_name and _CONTINUES_NAME.match(piece)) or (
+            prefix is not None and _ENDS_IN_NAME.search(before)
+        ):
+            pieces.append(" ")
+        pieces.append(piece)
+        follows_name = prefix is not None
+    declarations = [f"PREFIX {prefix}: <{KNOWN_PREFIXES[prefix]}>\n" for prefix in sorted(used)]
+    return "".join([*declarations, *pieces])
+
+
 def tokens(text: str) -> Iterator[Token]:
     """Split any text into tokens, including blanks and comments; joined they are the text again."""
     return map(_token, _TOKEN.finditer(text))
@@ -183,7 +244,7 @@ def _token(match: re.Match[str]) -> Token:
     # lastgroup would name `local`, the last group that closed, for a prefixed name.
     if match["prefixed"] is not None:
         return Token("prefixed", match.group(), match["prefix"], match["local"])
-    return Token(cast(str, match.lastgroup), match.group(), "", "")
+    return Token(cast(str, match.lastgroup), match.group())
 
 
 def _tokens_of_all_readings(text: str) -> Iterator[Token]:
@@ -220,73 +281,16 @@ def _expand(namespace: str, local: str) -> str:
     return f"<{namespace}{name}>"
 
 
-_NUMBER = re.compile(r"(?:\s|#[^\n\r]*+)*(\d++)")
+class _QueryEnd(NamedTuple):
+    """What follows a query's pattern and its groups."""
 
-
-def cap_rows(query: str, limit: int) -> str:
-    r"""Add a LIMIT to a SELECT query that has none, if that is safe.
-
-    A query with a LIMIT, or with VALUES after its pattern, is returned unchanged: the caller must
-    cut its rows.
-
-    >>> cap_rows("SELECT ?x { { SELECT ?x { ?x ?y ?z } LIMIT 9 } }", 5)
-    'SELECT ?x { { SELECT ?x { ?x ?y ?z } LIMIT 9 } }\nLIMIT 5'
-    """
-    end = _read_end(query)
-    if end.limit is not None or end.values_at < len(query):
-        return query
-    return f"{query}\nLIMIT {limit}"
-
-
-def row_limit(query: str) -> int | None:
-    """Return how many rows a SELECT query asks for at most; None for all.
-
-    >>> row_limit("SELECT ?x { { SELECT ?x { ?x ?y ?z } LIMIT 9 } } LIMIT 5")
-    5
-    """
-    return _read_end(query).limit
-
-
-def is_distinct(query: str) -> bool:
-    """Return whether a SELECT query asks for each row once.
-
-    >>> is_distinct("SELECT DISTINCT * {}"), is_distinct("SELECT * { { SELECT DISTINCT * {} } }")
-    (True, False)
-    """
-    words = (token.text.upper() for token in tokens(query) if token.kind == "word")
-    return "SELECT" in words and next(words, "") == "DISTINCT"
-
-
-def row_beyond(query: str, count: int) -> str:
-    r"""Rewrite a SELECT query to ask for one row beyond its first `count` ones, in any order.
-
-    It has a row exactly if the query without its LIMIT has more than `count`.
-
-    >>> row_beyond("SELECT ?x { ?x ?y ?z } ORDER BY ?x LIMIT 900 OFFSET 5", 100)
-    'SELECT ?x { ?x ?y ?z } \nLIMIT 1 OFFSET 105\n'
-    """
-    end = _read_end(query)
-    body, values = query[: end.body_ends_at], query[end.values_at :]
-    return f"{body}\nLIMIT 1 OFFSET {end.offset + count}\n{values}"
-
-
-class _End(NamedTuple):
-    """What follows a query's pattern and its groups.
-
-    Attributes:
-        body_ends_at: Where ORDER BY, LIMIT, OFFSET or VALUES begin.
-        values_at: Where VALUES begins; the query's end if there is none.
-        limit: The number after LIMIT, if any.
-        offset: The number after OFFSET; 0 if there is none.
-    """
-
-    body_ends_at: int
-    values_at: int
+    body_ends_at: int  # where ORDER BY, LIMIT, OFFSET or VALUES begin
+    values_at: int  # the query's end if there is no VALUES
     limit: int | None
     offset: int
 
 
-def _read_end(query: str) -> _End:
+def _read_end(query: str) -> _QueryEnd:
     depth = at = offset = 0
     body_ends_at = values_at = len(query)
     limit: int | None = None
@@ -306,45 +310,7 @@ def _read_end(query: str) -> _End:
                 limit = int(number[1])
             else:
                 offset = int(number[1])
-    return _End(body_ends_at, values_at, limit, offset)
-
-
-# A part of what SPARQL 1.1 allows after the colon (§19.8, PN_LOCAL), without escapes.
-_LOCAL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.\-]*[A-Za-z0-9_\-])?")
-_CONTINUES_NAME = re.compile(r"[\w.:\-%\\]")
-_ENDS_IN_NAME = re.compile(r"[\w.:\-%\\?$]$")
-
-
-def prefix_query(query: str) -> str:
-    """Write a query with prefixed names, such as ``ns:m.0abc``, and declare their prefixes.
-
-    It means the same on every engine that reads SPARQL 1.1. A query that declares prefixes of its
-    own, or a base, stays as it is.
-
-    >>> print(prefix_query("ASK { <http://rdf.freebase.com/ns/m.0abc> ?y ?x }"))
-    PREFIX ns: <http://rdf.freebase.com/ns/>
-    ASK { ns:m.0abc ?y ?x }
-    """
-    pieces: list[str] = []
-    used: set[str] = set()
-    follows_name = False
-    for token in tokens(query):
-        if token.kind == "word" and token.text.upper() in ("PREFIX", "BASE"):
-            return query
-        prefix = _prefix(token.text) if token.kind == "iri" else None
-        piece = token.text
-        if prefix is not None:
-            used.add(prefix)
-            piece = _name(token.text, prefix)
-        before = pieces[-1] if pieces else ""
-        if (follows_name and _CONTINUES_NAME.match(piece)) or (
-            prefix is not None and _ENDS_IN_NAME.search(before)
-        ):
-            pieces.append(" ")
-        pieces.append(piece)
-        follows_name = prefix is not None
-    declarations = [f"PREFIX {prefix}: <{KNOWN_PREFIXES[prefix]}>\n" for prefix in sorted(used)]
-    return "".join([*declarations, *pieces])
+    return _QueryEnd(body_ends_at, values_at, limit, offset)
 
 
 def _prefix(iri: str) -> str | None:

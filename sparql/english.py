@@ -1,12 +1,13 @@
-"""Describe a CRP in English, for people who check an answer.
+"""Say a CRP in words: in sentences for people who check an answer, in few words for a judge.
 
-Relations stay Freebase ids. The nodes of the main path are "the topic", "step 1 of the way" and
-"the answer"; the end of a branch that others refer to is called by its label, as ``?a``.
+In the sentences, relations stay Freebase ids. The nodes of the main path are "the topic", "step 1
+of the way" and "the answer"; the end of a branch that others refer to is called by its label, as
+``?a``. A judge reads relations without their domains, and neither ids nor variables.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from kbqa.sparql.crp import (
     AnyOf,
@@ -22,6 +23,7 @@ from kbqa.sparql.crp import (
     IsNotNode,
     NodeRef,
     Order,
+    Part,
     Step,
     Test,
     TextEquals,
@@ -39,10 +41,6 @@ _OPERATORS = {
 }
 
 
-Part: TypeAlias = Constraint | Order | None
-"""A constraint or the ordering of a CRP; None for its main path."""
-
-
 def describe_crp(crp: Crp) -> list[str]:
     """Describe a CRP in sentences: the path to the answers, then what they must satisfy.
 
@@ -55,15 +53,10 @@ def describe_crp(crp: Crp) -> list[str]:
     return [sentence.text for sentence in _sentences(crp)]
 
 
-def find_sentence(crp: Crp, part: Part) -> int | None:
-    """Find the sentence of `describe_crp` that says a part of a CRP.
+def find_sentence(crp: Crp, part: Part | None) -> int | None:
+    """Return the index of the sentence of `describe_crp` that says a part, if one does.
 
-    Args:
-        crp: What is described.
-        part: A part of it, or what a relaxation has left of one.
-
-    Returns:
-        Its index; None if no sentence says the part.
+    The part may be what a relaxation has left of one; None is the main path.
 
     >>> crp = Crp(Entity("Kenya"), (Hop("a.b"),), order=Order(1, (Hop("c.d"),), True))
     >>> find_sentence(crp, None), find_sentence(crp, crp.order)
@@ -75,7 +68,7 @@ def find_sentence(crp: Crp, part: Part) -> int | None:
     return next(exact, next(left, None))
 
 
-def describe_dropped(dropped: Sequence[Constraint | Order], crp: Crp) -> list[str]:
+def describe_dropped(dropped: Sequence[Part], crp: Crp) -> list[str]:
     """Describe what a relaxation has dropped from a CRP."""
     return [
         _order(part, crp.answer) if isinstance(part, Order) else _constraint(part, crp.answer)
@@ -87,7 +80,7 @@ class _Sentence(NamedTuple):
     """A sentence, and the parts of the CRP that it says."""
 
     text: str
-    parts: tuple[Part, ...] = ()
+    parts: tuple[Part | None, ...] = ()
 
 
 def _sentences(crp: Crp) -> Iterator[_Sentence]:
@@ -111,7 +104,7 @@ def _sentences(crp: Crp) -> Iterator[_Sentence]:
             yield _Sentence(f"Say whether one of them {tests or 'exists'}.", asked)
 
 
-def _is_left_of(part: Part, whole: Part) -> bool:
+def _is_left_of(part: Part | None, whole: Part | None) -> bool:
     """Return whether a part is a constraint without some of its inner branches and labels."""
     if not isinstance(part, Constraint) or not isinstance(whole, Constraint):
         return False
@@ -279,3 +272,104 @@ def _order(order: Order, answer: int) -> str:
     skipped = f", after the first {order.offset}" if order.offset else ""
     ties = ", ties included" if order.ties else ""
     return f"Take the {order.limit} {end}{by}{skipped}{ties}."
+
+
+def path_words(crp: Crp) -> str:
+    """Write a CRP in few words, as a judge reads it.
+
+    >>> region = Constraint(1, (Hop("language.human_language.region"),), IsEntity(Entity("Africa")))
+    >>> path_words(Crp(Entity("Kenya"), (Hop("location.country.official_language"),), (region,)))
+    'Kenya: country official language; human language region Africa'
+    """
+    parts = [f"{crp.topic}: {_brief_path(crp.path)}"]
+    parts += [_brief_constraint(each, crp.answer) for each in crp.constraints]
+    if crp.order is not None:
+        parts.append(_brief_order(crp.order, crp.answer))
+    if crp.form != "select":
+        parts.append(crp.form)
+    return "; ".join(parts)
+
+
+def relation_words(relation: str) -> str:
+    """Return a relation, or a type, in words: those of its last two parts, without the domain.
+
+    >>> relation_words("people.person.place_of_birth")
+    'person place of birth'
+    >>> relation_words("base.schemastaging.context_name.pronunciation")
+    'context name pronunciation'
+    """
+    return " ".join(relation.split(".")[-2:]).replace("_", " ")
+
+
+def _brief_path(path: Sequence[Step]) -> str:
+    return " > ".join(map(_brief_step, path))
+
+
+def _brief_step(step: Step) -> str:
+    if isinstance(step, Fork):
+        return f"({' or '.join(map(_brief_way, step.ways))})"
+    return f"{relation_words(step.relation)}{' of' if step.inverse else ''}"
+
+
+def _brief_way(way: Way) -> str:
+    constraints = (_brief_constraint(each, len(way.path)) for each in way.constraints)
+    return "; ".join((_brief_path(way.path), *constraints))
+
+
+def _brief_constraint(constraint: Constraint, answer: int) -> str:
+    """Write a constraint; one that is not on the answer begins with its node."""
+    demand = _brief_demand(constraint)
+    return " ".join(filter(None, (_brief_place(constraint.at, answer), *demand)))
+
+
+def _brief_demand(constraint: Constraint) -> Iterator[str]:
+    if constraint.negated:
+        yield "no"
+    if constraint.optional:
+        yield "if any"
+    yield _brief_path(constraint.hops)
+    if constraint.test is not None:
+        yield _brief_test(constraint.test)
+    inner = len(constraint.hops)
+    yield " and ".join(_brief_constraint(each, inner) for each in constraint.branches)
+
+
+def _brief_test(test: Test) -> str:
+    match test:
+        case IsEntity(entity):
+            return str(entity)
+        case IsNotEntity(entity):
+            return f"not {entity}"
+        case IsNode(other):
+            return f"same as {_brief_node(other)}"
+        case IsNotNode(other):
+            return f"other than {_brief_node(other)}"
+        case Compare(operator, LiteralTerm(value)):
+            return f"{operator} {value}"
+        case Compare(operator, NodeRef() as other):
+            return f"{operator} {_brief_node(other)}"
+        case TextEquals(text):
+            return text
+        case AnyOf(alternatives):
+            return " or ".join(
+                " and ".join(" ".join(_brief_demand(each)) for each in alternative)
+                for alternative in alternatives
+            )
+    raise AssertionError(test)
+
+
+def _brief_order(order: Order, answer: int) -> str:
+    rank = f"{order.offset + 1}. " if order.offset else ""
+    number = f"{order.limit} " if order.limit > 1 else ""
+    which = "most" if order.descending else "least"
+    counted = "number of " if order.counted else ""
+    value = f"{rank}{number}{which} {counted}{_brief_path(order.hops)}"
+    return f"{_brief_place(order.at, answer)} {value}".strip()
+
+
+def _brief_place(at: int | str | Entity, answer: int) -> str:
+    return "" if at == answer else f"step {at}" if isinstance(at, int) else str(at)
+
+
+def _brief_node(reference: NodeRef) -> str:
+    return f"step {reference.node}" if isinstance(reference.node, int) else reference.node

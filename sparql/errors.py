@@ -1,32 +1,19 @@
 """All errors that kbqa raises on purpose, in one tree.
 
     KbqaError
-    ├── InputError              unusable input (exit code 2)
-    │   ├── CrpSyntaxError      a text that is not a CRP
-    │   ├── CrpConversionError  a SPARQL query that no CRP can express
-    │   ├── QuerySyntaxError    a SPARQL query that does not parse
-    │   └── QueryRefused        a query that would write, or reach outside the graph
-    ├── GraphError              the graph did not answer
-    │   ├── StoreError          an embedded store that is missing, empty, unfinished or locked
-    │   ├── EndpointError       an endpoint that refuses, or does not speak SPARQL
-    │   │   └── EndpointDown    an endpoint that does not respond
-    │   ├── QueryTimeout        no result within the time limit
-    │   │   ├── PartialResult   the server reached its own time limit and sent part of the result
-    │   │   └── QueryTooCostly  the server estimates that the query would take too long
-    │   ├── QueryTooLarge       the query needs more memory, or returns more, than it may
-    │   ├── ResultTruncated     the result has more rows than the server sends
-    │   └── MalformedResult     an answer that is not a SPARQL result
-    ├── DumpError               a dump that cannot be read or loaded
-    ├── AnsweringError          a question that got no answer, though the graph and model work
-    │   ├── UnlinkedName        no entity of the graph has the name
-    │   └── DeadlineExceeded    a question took longer than allowed
-    ├── ModelError              a language model is missing, broken or failed
-    │   ├── PromptTooLong       a prompt does not fit into the general model's context
-    │   └── SpendingLimitReached  the spending limit for a general model is reached
-    ├── ServerBusy              a server is too busy for a request
-    ├── ServerError             a kbqa server that does not respond, or fails
-    ├── OutputError             a result cannot be written, for example to a full disk
-    └── TrainingError           training cannot start, resume or continue
+    ├── InputError          exit code 2
+    │   └── CrpSyntaxError, CrpConversionError, QuerySyntaxError, QueryRefused
+    ├── GraphError
+    │   ├── EndpointError
+    │   │   └── EndpointDown
+    │   ├── QueryTimeout
+    │   │   └── PartialResult, QueryTooCostly
+    │   └── StoreError, QueryTooLarge, ResultTruncated, MalformedResult
+    ├── AnsweringError
+    │   └── UnlinkedName, DeadlineExceeded
+    ├── ModelError
+    │   └── PromptTooLong, SpendingLimitReached
+    └── DumpError, ServerBusy, ServerError, OutputError, TrainingError
 
 An empty result is not an error. Each message says what happened, to what, and what to try.
 """
@@ -50,11 +37,7 @@ class InputError(KbqaError):
 
 
 class CrpSyntaxError(InputError):
-    """A text cannot be read as a CRP.
-
-    Attributes:
-        line: The line that could not be read, 1-based; 0 if no single line is at fault.
-    """
+    """A text cannot be read as a CRP, at this line; 0 if no single line is at fault."""
 
     def __init__(self, message: str, line: int = 0) -> None:
         super().__init__(f"line {line}: {message}" if line else message)
@@ -62,11 +45,7 @@ class CrpSyntaxError(InputError):
 
 
 class CrpConversionError(InputError):
-    """No CRP can express a SPARQL query.
-
-    Attributes:
-        reason: A short stable name such as ``"aggregate"``, for counting.
-    """
+    """No CRP can express a SPARQL query; `reason` is a short stable name such as "aggregate"."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(f"{reason}: {detail}" if detail else reason)
@@ -98,12 +77,7 @@ class EndpointDown(EndpointError):
 
 
 class QueryTimeout(GraphError):
-    """No result came within the time limit.
-
-    Attributes:
-        query: The query that was stopped.
-        timeout_s: The limit in seconds.
-    """
+    """No result came within the time limit."""
 
     def __init__(
         self, query: str, timeout_s: float, where: str, message: str | None = None
@@ -130,11 +104,7 @@ class PartialResult(QueryTimeout):
 
 
 class QueryTooCostly(QueryTimeout):
-    """The server estimates that a query would take too long, and does not run it.
-
-    Attributes:
-        timeout_s: The server's limit for its estimate, in seconds.
-    """
+    """The server estimates that a query would take longer than its limit, and does not run it."""
 
     def __init__(self, query: str, timeout_s: float, where: str, words: str) -> None:
         message = (
@@ -150,12 +120,7 @@ class QueryTooLarge(GraphError):
 
 
 class ResultTruncated(GraphError):
-    """A result has more rows than the server sends.
-
-    Attributes:
-        query: The query.
-        max_rows: The server's limit, which is how many rows it sent.
-    """
+    """A result has more rows than the server sends."""
 
     def __init__(self, query: str, max_rows: int, where: str) -> None:
         super().__init__(
@@ -180,11 +145,7 @@ class AnsweringError(KbqaError):
 
 
 class UnlinkedName(AnsweringError):
-    """No entity of the graph has the name.
-
-    Attributes:
-        name: The name that was looked for.
-    """
+    """No entity of the graph has the name."""
 
     def __init__(self, name: str, message: str | None = None) -> None:
         super().__init__(message or f"no entity of the graph is called {name!r}")
@@ -208,19 +169,9 @@ class SpendingLimitReached(ModelError):
 
 
 class ServerBusy(KbqaError):
-    """A server is too busy for a request; the same request may succeed later.
+    """A server is too busy for a request; the same request may succeed later."""
 
-    Attributes:
-        reason: Why.
-        retry_after_s: Seconds after which to try again.
-    """
-
-    def __init__(
-        self,
-        reason: BusyReason,
-        message: str,
-        retry_after_s: float = 1.0,
-    ) -> None:
+    def __init__(self, reason: BusyReason, message: str, retry_after_s: float = 1.0) -> None:
         super().__init__(message)
         self.reason = reason
         self.retry_after_s = retry_after_s

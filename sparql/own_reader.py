@@ -13,7 +13,6 @@ from typing import NamedTuple, TypeAlias, cast
 from kbqa.sparql.crp import (
     MAX_DEPTH,
     AnyOf,
-    Compare,
     Constraint,
     Crp,
     CrpReading,
@@ -21,9 +20,7 @@ from kbqa.sparql.crp import (
     Fork,
     Form,
     Hop,
-    IsEntity,
     IsNode,
-    IsNotEntity,
     IsNotNode,
     NodeRef,
     Operator,
@@ -34,54 +31,78 @@ from kbqa.sparql.crp import (
     Way,
     changed_constraints,
     changed_step,
+    compare_with,
 )
 from kbqa.sparql.errors import CrpSyntaxError
-from kbqa.sparql.own_writer import Scanner, UnreadableError, word
+from kbqa.sparql.own_writer import (
+    ESCAPED,
+    FULL_IRI,
+    LANGUAGE_TAG,
+    MID,
+    OR_NONE,
+    PLAIN_ID,
+    is_plain_value,
+)
 from kbqa.sparql.terms import LiteralTerm
 
 _MAX_LINES = 1000
-_OPERATOR = word("(<=|>=|!=|<|>|=)")
-_IS = word(r"is\b(\s++not\b)?")
-_READS = word(r"reads\b")
-_UNTAGGED = word(r"untagged\b")
-_NO = word(r"no\b")
-_NONE = word(r"none\b")
-_OR_NONE = word(r"or\s++none\b")
-_ORDER = word(
+_SHOWN = 40  # characters of the text in an error message
+
+# What a name without brackets may hold inside braces and parentheses, and on a separate line.
+# On a separate line, it may hold parentheses, unless an id is in them.
+_NAME_PART = r"(?:[^\[\](){}<>|\\^\-]|-(?!>))"
+_SHORT_RAW_NAME = re.compile(_NAME_PART.replace("[^", "[^,") + "+")
+_RAW_NAME = re.compile(rf"{_NAME_PART}+(?:\((?!\s*+(?:[mg]\.|ns:)){_NAME_PART}*\){_NAME_PART}*)*")
+_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))", re.DOTALL)
+
+
+def _word(pattern: str, flags: re.RegexFlag = re.IGNORECASE) -> re.Pattern[str]:
+    """Build a pattern for `_Scanner.take` that skips blanks first."""
+    return re.compile(rf"\s*+(?:{pattern})", flags)
+
+
+_EXACTLY = re.RegexFlag(0)
+_BLANKS = _word("")
+_ARROW = _word("(->)|<-")
+_BRACKETED = _word(r"\[((?:[^\]\\]|\\.)*)\]", re.DOTALL)
+_QUOTED = _word(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
+_MID_WORD = _word(f"({MID.pattern})", _EXACTLY)
+_NS = _word("ns:", _EXACTLY)
+_IRI = _word(f"<({FULL_IRI.pattern})>", _EXACTLY)
+_ID = _word(f"({PLAIN_ID.pattern})", _EXACTLY)
+_TAG = _word(f"({LANGUAGE_TAG.pattern})", _EXACTLY)
+_AT = _word("@")
+_DATATYPE = _word(r"\^\^")
+_OPEN_ID = _word(r"\((?=\s*+(?:[mg]\.|ns:|<[A-Za-z]))", _EXACTLY)
+_OPERATOR = _word("(<=|>=|!=|<|>|=)")
+_IS = _word(r"is\b(\s++not\b)?")
+_READS = _word(r"reads\b")
+_UNTAGGED = _word(r"untagged\b")
+_NO = _word(r"no\b")
+_NONE = _word(r"none\b")
+_OR_NONE = _word(r"or\s++none\b")
+_ORDER = _word(
     r"(largest|smallest|most|fewest)\b(?:\s++([0-9]++))?(?:\s++after\s++([0-9]++))?"
     r"(\s++with\s++ties\b)?"
 )
-_DISTINCT = word(r"distinct\s++from\b")
-_ANY_LANGUAGE = word(r"any\s++language\b")
-_ANSWERS_IN = word(r"answers\s++in\b")
-_FORM = word(r"(ask|count)\b(\s++bindings\b)?")
-_POSITION = word(r"\?([0-9]++|x\b)")
-_LABEL = word(r"\?(?!x\b)_?([a-z][a-z0-9_]*+)")
+_DISTINCT = _word(r"distinct\s++from\b")
+_ANY_LANGUAGE = _word(r"any\s++language\b")
+_ANSWERS_IN = _word(r"answers\s++in\b")
+_FORM = _word(r"(ask|count)\b(\s++bindings\b)?")
+_POSITION = _word(r"\?([0-9]++|x\b)")
+_LABEL = _word(r"\?(?!x\b)_?([a-z][a-z0-9_]*+)")
 
 
 class _Distinct(NamedTuple):
-    """The line ``distinct from``: the node that the answers differ from, if any."""
-
-    node: int | None
+    node: int | None  # that the answers differ from
 
 
 class _Language(NamedTuple):
-    """The line about the language of answers that are texts; None if any will do."""
-
-    tag: str | None
+    tag: str | None  # of answers that are texts; None if any will do
 
 
 class _Form(NamedTuple):
-    """The line that says what is returned, if it is not the answers."""
-
     form: Form
-
-
-class _MainLine(NamedTuple):
-    """The first line."""
-
-    topic: Entity
-    path: tuple[Step, ...]
 
 
 _Statement: TypeAlias = Constraint | Order | _Distinct | _Language | _Form
@@ -90,24 +111,18 @@ _ONLY_ONCE = (Order, _Distinct, _Language, _Form)
 
 @dataclass(slots=True)
 class _Scope:
-    """The labels in scope in a part of a line, and the references made there.
-
-    Attributes:
-        labels: The part's own labels.
-        references: Labels that the part refers to, its own or those around it.
-    """
+    """The own labels of a part of a line, and those that it refers to."""
 
     labels: set[str] = field(default_factory=set)
     references: set[str] = field(default_factory=set)
 
     @property
     def unresolved(self) -> set[str]:
-        """References to labels that are not the part's own."""
         return self.references - self.labels
 
 
 def parse_crp(text: str) -> CrpReading:
-    r"""Read a CRP in kbqa's own text form.
+    r"""Read a CRP in kbqa's own text form; `problems` has one line for each that cannot be read.
 
     A line is read as a whole or not at all. A label that nothing refers to is dropped.
 
@@ -116,9 +131,6 @@ def parse_crp(text: str) -> CrpReading:
     (Hop(relation='location.country.capital', inverse=False),)
     >>> reading.problems
     ("line 2: expected an arrow or a test, found '~> type.object.name'",)
-
-    Returns:
-        The CRP, and one problem for each line that is not in it.
 
     Raises:
         CrpSyntaxError: The main path, on the first line, cannot be read; or the text is too long.
@@ -160,32 +172,21 @@ def parse_crp(text: str) -> CrpReading:
 
 
 class _LineReader:
-    """Reads one line.
+    """Reads one line; a ValueError says what cannot be read, or what no CRP can hold.
 
-    Args:
-        line: The line.
-        answer: Position of the answer; -1 on the first line, whose ways cannot refer to positions.
-
-    Attributes:
-        scope: The labels that other lines can refer to, and the references that the line makes.
-        labels: All labels in the line.
-        used: All references in the line.
+    The answer is at -1 on the first line, whose ways cannot refer to positions.
     """
 
     def __init__(self, line: str, answer: int) -> None:
-        self._scanner = Scanner(line)
+        self._scanner = _Scanner(line)
         self._answer = answer
         self._depth = 0
-        self.scope = _Scope()
-        self.labels: set[str] = set()
-        self.used: set[str] = set()
+        self.scope = _Scope()  # what other lines can refer to, and what the line refers to
+        self.labels: set[str] = set()  # all in the line
+        self.used: set[str] = set()  # all references in the line
 
-    def main_line(self) -> _MainLine:
-        """Read the first line.
-
-        Raises:
-            ValueError: It cannot be read, or the model refuses what it says.
-        """
+    def main_line(self) -> tuple[Entity, tuple[Step, ...]]:
+        """Read the first line: the topic and the main path."""
         topic = self._scanner.topic()
         path: list[Step] = []
         while (step := self._step()) is not None:
@@ -193,14 +194,10 @@ class _LineReader:
         if not path:
             raise self._scanner.unreadable("an arrow")
         self._scanner.expect_end()
-        return _MainLine(topic, tuple(path))
+        return topic, tuple(path)
 
     def statement(self) -> _Statement:
-        """Read any other line.
-
-        Raises:
-            ValueError: It cannot be read, or the model refuses what it says.
-        """
+        """Read any other line."""
         statement = self._statement()
         self._scanner.expect_end()
         return statement
@@ -264,7 +261,7 @@ class _LineReader:
                 else:
                     break
         if scope.unresolved:
-            raise UnreadableError(
+            raise _UnreadableError(
                 f"a way cannot refer to ?{min(scope.unresolved)}, which is outside it"
             )
         return Way(tuple(steps), tuple(constraints))
@@ -341,15 +338,13 @@ class _LineReader:
 
     def _compared(self, operator: Operator, on_own_line: bool) -> Test:
         if self._scanner.sees("?"):
-            return Compare(operator, self._reference())
+            return compare_with(operator, self._reference())
         value = self._scanner.value(on_own_line)
-        if isinstance(value, LiteralTerm):
-            return Compare(operator, value)
-        if operator == "=":
-            return IsEntity(value)
-        if operator == "!=":
-            return IsNotEntity(value)
-        raise UnreadableError(f"expected a number or date after {operator}, found {str(value)!r}")
+        if isinstance(value, Entity) and operator not in ("=", "!="):
+            raise _UnreadableError(
+                f"expected a number or date after {operator}, found {str(value)!r}"
+            )
+        return compare_with(operator, value)
 
     def _label(self) -> str | None:
         match = self._scanner.take(_LABEL)
@@ -357,7 +352,7 @@ class _LineReader:
             return None
         label = match[1].lower()
         if label in self.labels:
-            raise UnreadableError(f"two branches have the label ?{label}")
+            raise _UnreadableError(f"two branches have the label ?{label}")
         self.labels.add(label)
         self.scope.labels.add(label)
         return label
@@ -377,7 +372,7 @@ class _LineReader:
             raise self._scanner.unreadable("a node such as ?x")
         position = self._answer if match[1] in "xX" else int(match[1])
         if not 0 <= position <= last:
-            raise UnreadableError(f"?{match[1]} is not defined here")
+            raise _UnreadableError(f"?{match[1]} is not defined here")
         return position
 
     @contextmanager
@@ -391,15 +386,13 @@ class _LineReader:
     def _deeper(self) -> Iterator[None]:
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise UnreadableError(f"braces and parentheses are nested deeper than {MAX_DEPTH}")
+            raise _UnreadableError(f"braces and parentheses are nested deeper than {MAX_DEPTH}")
         yield
         self._depth -= 1
 
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A line that could be read by itself."""
-
     number: int
     reader: _LineReader
     statement: _Statement
@@ -469,3 +462,147 @@ def _without_dangling(lines: list[_Line], problems: dict[int, str]) -> list[_Lin
         if len(kept) == len(lines):
             return kept
         lines = kept
+
+
+class _UnreadableError(ValueError):
+    """A line cannot be read from some place on."""
+
+
+class _Scanner:
+    """Reads a line from left to right."""
+
+    def __init__(self, line: str) -> None:
+        self._line = line
+        self._at = 0
+
+    def take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        """Skip what a pattern matches here, if it does."""
+        match = pattern.match(self._line, self._at)
+        if match is not None:
+            self._at = match.end()
+        return match
+
+    def sees(self, mark: str) -> bool:
+        """Return whether a mark comes next, perhaps after blanks."""
+        return self._line.startswith(mark, self._after_blanks())
+
+    def skip(self, mark: str) -> bool:
+        """Skip a mark if it comes next."""
+        if not self.sees(mark):
+            return False
+        self._at = self._after_blanks() + len(mark)
+        return True
+
+    def expect(self, mark: str) -> None:
+        """Skip a mark that must come next."""
+        if not self.skip(mark):
+            raise self.unreadable(mark)
+
+    def expect_end(self) -> None:
+        """Check that the line ends here."""
+        if self._line[self._at :].strip():
+            raise self.unreadable("the end of the line")
+
+    def unreadable(self, expected: str) -> _UnreadableError:
+        """Build the error that says what should come next."""
+        rest = self._line[self._at :].strip()
+        shown = repr(rest if len(rest) <= _SHOWN else f"{rest[:_SHOWN]}…") if rest else "nothing"
+        return _UnreadableError(f"expected {expected}, found {shown}")
+
+    def hop(self) -> Hop | None:
+        """Read an arrow and its relation, if an arrow comes next."""
+        arrow = self.take(_ARROW)
+        return arrow and Hop(self._id("a relation"), inverse=arrow[1] is None)
+
+    def quoted(self) -> str:
+        """Read a string in quotes."""
+        if (match := self.take(_QUOTED)) is None:
+            raise self.unreadable("a string in quotes")
+        return _unescaped(match[1])
+
+    def language(self) -> str:
+        """Read a language tag."""
+        if (match := self.take(_TAG)) is not None:
+            return match[1]
+        return self.quoted()
+
+    def tag(self) -> str | None:
+        """Read the language tag of a string, if there is one."""
+        return self.language() if self.take(_AT) else None
+
+    def entity(self) -> Entity | None:
+        """Read an entity in brackets or by id, if one comes next."""
+        if (mid := self._entity_id()) is not None:
+            return Entity(mid=mid)
+        if (match := self.take(_BRACKETED)) is None:
+            return None
+        return self._entity(_unescaped(match[1]))
+
+    def topic(self) -> Entity:
+        """Read an entity that needs no brackets."""
+        return self.entity() or self._entity(self._raw(_RAW_NAME, "an entity"))
+
+    def value(self, on_own_line: bool) -> Entity | LiteralTerm:
+        """Read an entity, a number, a date, or a string in quotes."""
+        # A name without brackets may hold commas and parentheses on its own line.
+        if (match := self.take(_QUOTED)) is not None:
+            return LiteralTerm(_unescaped(match[1]), self._datatype())
+        if (entity := self.entity()) is not None:
+            return entity
+        text = self._raw(_RAW_NAME if on_own_line else _SHORT_RAW_NAME, "a name or value")
+        datatype = self._datatype()
+        if datatype is not None or is_plain_value(text):
+            return LiteralTerm(text, datatype)
+        return self._entity(text)
+
+    def _after_blanks(self) -> int:
+        blanks = _BLANKS.match(self._line, self._at)
+        return blanks.end() if blanks else self._at
+
+    def _raw(self, pattern: re.Pattern[str], expected: str) -> str:
+        """Read a text without marks, up to an ``or none`` at its end."""
+        match = pattern.match(self._line, self._at)
+        text = match[0].strip() if match else ""
+        if match is None or text[:1] in ("", "?", '"'):
+            raise self.unreadable(expected)
+        self._at = match.end()
+        if (suffix := OR_NONE.search(text)) is not None:
+            self._at = match.start() + match[0].index(text) + suffix.start()
+            text = text[: suffix.start()]
+        return text
+
+    def _entity(self, name: str) -> Entity:
+        if not self.take(_OPEN_ID):
+            return Entity(name)
+        if (mid := self._entity_id()) is None:
+            raise self.unreadable("an id")
+        self.expect(")")
+        return Entity(name, mid)
+
+    def _entity_id(self) -> str | None:
+        if self.take(_NS):
+            return self._id("an id")
+        match = self.take(_MID_WORD) or self.take(_IRI)
+        return match and match[1]
+
+    def _datatype(self) -> str | None:
+        return self._id("a datatype") if self.take(_DATATYPE) else None
+
+    def _id(self, expected: str) -> str:
+        if match := self.take(_ID) or self.take(_IRI):
+            return match[1]
+        if match := self.take(_BRACKETED):
+            return _unescaped(match[1])
+        raise self.unreadable(expected)
+
+
+def _unescaped(text: str) -> str:
+    """Read the text between brackets or quotes."""
+    return _ESCAPE.sub(_unescape, text)
+
+
+def _unescape(match: re.Match[str]) -> str:
+    code, character = match.groups()
+    if code is not None:
+        return chr(int(code, 16))
+    return ESCAPED.get(character, character)

@@ -1,23 +1,22 @@
 """Relax a CRP's constraints step by step; the main path stays as it is.
 
 Each step drops leaves of the constraint tree: the test at a branch's end, at any depth; an `AnyOf`
-as a whole; a branch that only has to exist; the ordering. Branches that become empty are dropped as
-well, and so are labels that nothing refers to any more. Nodes that something refers to stay, so no
-reference is ever left dangling.
+as a whole; a branch that only has to exist; the ordering. Branches that become empty and labels
+that nothing refers to any more go with them. Nodes that something refers to stay.
 
 Some things are never dropped, because without them a question means something else: a negated
 branch, and that a node is not an entity. Counts, yes/no questions and comparisons of entities that
 are named are not relaxed at all: none, no and unknown are answers too.
 
 The steps: the CRP as it is; without one string leaf, two, … all; then without the numeric leaves as
-well, one, two, … all, the ordering among them; then without the entity leaves; last the main path
-alone, with all its forks. Of sets of the same size, the least trusted leaves are dropped first.
-Among equally trusted leaves, the ordering is dropped last of its class: no other leaf changes the
-answers as much, since without it one answer becomes all candidates.
+well, the ordering among them; then without the entity leaves; last the main path alone, with all
+its forks. Of sets of the same size, the least trusted leaves are dropped first. Among equally
+trusted leaves, the ordering is dropped last of its class: without it, one answer becomes all
+candidates.
 
 No relaxed form returns the topic, unless the CRP itself allows it by ``differs_from=None``. A CRP
-whose answer differs from another node may well return it (the benchmarks' ``?x != ?c``), but only
-while its constraints hold.
+whose answer differs from another node may return it (the benchmarks' ``?x != ?c``), but only while
+its constraints hold.
 
 Source: RouterKGQA §3.4, "Constraint relaxation", and Table 9. The paper drops strings and numbers
 all at once; the finer steps are ours.
@@ -26,7 +25,7 @@ all at once; the finer steps are ours.
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations, count, islice
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple
 
 from kbqa.sparql.crp import (
     AnyOf,
@@ -40,13 +39,12 @@ from kbqa.sparql.crp import (
     Kind,
     NodeRef,
     Order,
+    Part,
     Step,
-    Test,
     Way,
 )
 
 Level = Literal["full", "string", "numeric", "entity", "main_path"]
-Leaf: TypeAlias = Constraint | Order
 
 _KINDS: tuple[Kind, ...] = ("string", "numeric", "entity")
 # Subsets of a class grow as 2**n; no benchmark query has more than six leaves.
@@ -55,30 +53,21 @@ _MAX_SUBSETS = 64
 
 @dataclass(frozen=True, slots=True)
 class Relaxation:
-    """One step of relaxation.
+    """One step of relaxation."""
 
-    Attributes:
-        level: The last class of constraints that was dropped from; ``full`` if none was.
-        crp: The CRP without what was dropped.
-        dropped: The leaves that were dropped, in the CRP's order, as `leaves` writes them.
-    """
-
-    level: Level
-    crp: Crp
-    dropped: tuple[Leaf, ...]
+    level: Level  # the last class of constraints that was dropped from; "full" if none was
+    crp: Crp  # without what was dropped
+    dropped: tuple[Part, ...]  # in the CRP's order, as `leaves` writes them
 
 
 def relaxations(
-    crp: Crp, trust: Callable[[Leaf], float] | None = None, *, by_class: bool = False
+    crp: Crp, trust: Callable[[Part], float] | None = None, *, by_class: bool = False
 ) -> Iterator[Relaxation]:
     """Yield the CRP itself, then every relaxed form of it; no form comes twice.
 
-    Args:
-        crp: What to relax.
-        trust: How certain it is that the question means a leaf: the larger, the later it is
-            dropped. Of equally trusted leaves, as all are by default, those written later are
-            dropped first.
-        by_class: Drop strings, and then numbers, only all at once, as the paper does.
+    The more a leaf is trusted to be what the question means, the later it is dropped. Of equally
+    trusted leaves, as all are by default, those written later are dropped first. Strings, and then
+    numbers, are dropped only all at once if `by_class`, as in the paper.
 
     >>> from kbqa.sparql.crp import IsEntity, TextEquals
     >>> crp = Crp(Entity("Kenya"), (Hop("location.location.contains"),), (
@@ -116,32 +105,20 @@ def compared_entities(crp: Crp) -> tuple[Entity, ...]:
 
 
 def drop_kinds(crp: Crp, kinds: Collection[Kind]) -> Crp:
-    """Drop all constraints of some classes; the ordering counts as numeric.
+    """Drop all constraints of some classes, or the ordering, which is numeric.
 
     Source: RouterKGQA, Table 3, "Constraint ablations".
-
-    >>> from kbqa.sparql.crp import TextEquals
-    >>> name = Constraint(1, (Hop("type.object.name"),), TextEquals("Nairobi"))
-    >>> crp = Crp(Entity("Kenya"), (Hop("location.location.contains"),), (name,))
-    >>> drop_kinds(crp, {"string"}).constraints, drop_kinds(crp, {"entity"}) == crp
-    ((), True)
     """
     found = tuple(leaves(crp))
-    numbers = frozenset(n for n, leaf in enumerate(found) if _kind(leaf) in kinds)
+    numbers = frozenset(n for n, leaf in enumerate(found) if leaf.kind in kinds)
     return _without(crp, found, numbers) if numbers else crp
 
 
-def leaves(crp: Crp) -> Iterator[Leaf]:
+def leaves(crp: Crp) -> Iterator[Part]:
     """Yield what relaxation drops, in reading order: those inside forks, the others, the ordering.
 
     Each is written as one constraint with all its hops from the main path, or from the entity that
     it starts at. Behind a fork within a fork, its hops take the first way.
-
-    >>> from kbqa.sparql.crp import IsEntity
-    >>> branch = Constraint(1, (Hop("e.f"),), None, (
-    ...     Constraint(1, (Hop("g.h"),), IsEntity(Entity("Male"))),))
-    >>> [leaf.hops for leaf in leaves(Crp(Entity("Kenya"), (Hop("a.b"),), (branch,)))]
-    [(Hop(relation='e.f', inverse=False), Hop(relation='g.h', inverse=False))]
     """
     for position, step in enumerate(crp.path):
         yield from _step_leaves(step, _Place(position), _Place(position + 1))
@@ -187,24 +164,17 @@ def _leaves(constraint: Constraint, place: _Place) -> Iterator[Constraint]:
     hops = (*place.hops, *constraint.hops)
     optional = place.optional or constraint.optional
     if _is_leaf(constraint):
-        yield replace(
-            constraint,
-            at=place.at,
-            hops=hops,
-            optional=optional,
-            test=_moved_test(constraint, len(hops)),
-            branches=_moved(constraint.branches, len(hops)),
-        )
+        test = constraint.test
+        if isinstance(test, AnyOf):
+            test = AnyOf(tuple(_moved(inner, len(hops)) for inner in test.alternatives))
+        yield replace(constraint, at=place.at, hops=hops, optional=optional, test=test)
     else:
         for branch in constraint.branches:
             yield from _leaves(branch, _Place(place.at, hops, optional))
 
 
 def _is_leaf(constraint: Constraint) -> bool:
-    """Return whether a constraint is dropped as a whole.
-
-    A branch that only has a label is not: it is dropped with the last reference to it.
-    """
+    # A branch that only has a label is dropped with the last reference to it.
     return constraint.test is not None or not (constraint.branches or constraint.label)
 
 
@@ -221,29 +191,12 @@ def _staying(constraints: Iterable[Constraint]) -> Iterator[Constraint]:
             yield from _staying(constraint.branches)
 
 
-def _top_constraints(crp: Crp) -> Iterator[Constraint]:
-    """Yield the constraints of a CRP and of the ways of its forks, without those nested in them."""
-    steps = list(crp.path)
-    while steps:
-        step = steps.pop()
-        for way in () if isinstance(step, Hop) else step.ways:
-            steps += way.path
-            yield from way.constraints
-    yield from crp.constraints
-
-
-def _moved_test(constraint: Constraint, at: int) -> Test | None:
-    if isinstance(constraint.test, AnyOf):
-        return AnyOf(tuple(_moved(inner, at) for inner in constraint.test.alternatives))
-    return constraint.test
-
-
 def _moved(constraints: tuple[Constraint, ...], at: int) -> tuple[Constraint, ...]:
     return tuple(replace(constraint, at=at) for constraint in constraints)
 
 
 def _drops(
-    found: Sequence[Leaf], trust: Callable[[Leaf], float] | None, by_class: bool
+    found: Sequence[Part], trust: Callable[[Part], float] | None, by_class: bool
 ) -> Iterator[tuple[Kind, frozenset[int]]]:
     """Yield what each step drops, by number, and the class that it drops from."""
 
@@ -253,7 +206,7 @@ def _drops(
 
     gone: tuple[int, ...] = ()
     for kind in _KINDS:
-        numbers = (n for n, leaf in enumerate(found) if _kind(leaf) == kind)
+        numbers = (n for n, leaf in enumerate(found) if leaf.kind == kind)
         least_first = sorted(numbers, key=trusted)
         sizes = range(0) if by_class and kind != "entity" else range(1, len(least_first))
         subsets = (subset for size in sizes for subset in combinations(least_first, size))
@@ -263,14 +216,10 @@ def _drops(
         yield kind, frozenset(gone)
 
 
-def _kind(leaf: Leaf) -> Kind:
-    return "numeric" if isinstance(leaf, Order) else leaf.kind
-
-
-def _without(crp: Crp, found: Sequence[Leaf], dropped: frozenset[int]) -> Crp:
+def _without(crp: Crp, found: Sequence[Part], dropped: frozenset[int]) -> Crp:
     """Return the CRP without these leaves; its answer differs from the topic or from no node."""
     kept = [leaf for number, leaf in enumerate(found) if number not in dropped]
-    staying = _staying(_top_constraints(crp))
+    staying = _staying(crp.top_constraints())
     used = frozenset(node for part in (*kept, *staying) for node in part.references())
     pruning = _Pruning(dropped, used)
     path = tuple(pruning.step(step) for step in crp.path)
@@ -301,14 +250,10 @@ class _Pruning:
     """Cuts leaves off a CRP, in the order of `leaves`.
 
     Repeated constraints become one, so that dropping one of them alone is not a step.
-
-    Attributes:
-        dropped: The leaves to cut off, by number.
-        used: The nodes that the remaining leaves refer to.
     """
 
-    dropped: frozenset[int]
-    used: frozenset[int | str]
+    dropped: frozenset[int]  # the leaves to cut off, by number
+    used: frozenset[int | str]  # the nodes that the remaining leaves refer to
     _number: Iterator[int] = field(default_factory=count)
 
     def step(self, step: Step) -> Step:

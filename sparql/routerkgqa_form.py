@@ -1,8 +1,7 @@
-"""Read RouterKGQA's text form and its extension, leniently; `kbqa.sparql.forms` describes them.
+"""Read RouterKGQA's text form and its extension leniently, and write them exactly.
 
-Constraints on one node come in the order of the sections, wherever their lines were.
-
-Write RouterKGQA's text form and its extension, exactly; `kbqa.sparql.forms` describes them.
+`kbqa.sparql.forms` describes them. Constraints on one node are read in the order of the sections,
+wherever their lines were.
 """
 
 import re
@@ -29,6 +28,7 @@ from kbqa.sparql.crp import (
     Order,
     Test,
     TextEquals,
+    compare_with,
 )
 from kbqa.sparql.errors import CrpSyntaxError
 from kbqa.sparql.terms import LiteralTerm, is_mid, is_well_formed
@@ -41,11 +41,8 @@ _SECTIONS = {
     "string restrictions:": "string",
     "further restrictions:": "further",
 }
-TYPE = "type.object.type"
-"""What leads from an entity to its classes. A class is written in words, as relations are."""
-
-OR = " | "
-"""Between the entities of which an answer must be one."""
+_TYPE = "type.object.type"  # leads to classes, which are written in words, as relations are
+_OR = " | "  # between the entities of which a node must be one
 # Runs of blanks are matched possessively: no line takes more than linear time.
 _TRIPLE = re.compile(
     r"(?P<subject>.*?)-\[\s*+(?P<inverse>R\s*+\[)?(?P<relation>[^\[\]]+)"
@@ -65,6 +62,10 @@ _VARIABLE = re.compile(r"\?\w++")
 _TEST = re.compile(r"(?P<variable>\?\w++)\s*+(?P<operator><=|>=|!=|<|>|=)\s*+(?P<value>\S.*)")
 _AFTER = re.compile(r"after\s++([0-9]{1,6})", re.IGNORECASE)
 _NO = re.compile(r"no\s++(?=\?\w++\s*+-\[)", re.IGNORECASE)
+_INTEGER = re.compile(r"[0-9]++")
+# Control characters, which a text file may lose or change, and surrogates, which it cannot hold.
+_LOST = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+_UNSAYABLE = re.compile(rf"-\[|{_LOST.pattern}|^\?|^\s|\s\Z|^\Z")
 _FORMS: Mapping[str, Form] = {"count": "count", "count bindings": "count bindings", "ask": "ask"}
 _MAX_LINES = 100  # The published texts have eleven at most.
 _KINDS: tuple[Kind, ...] = ("entity", "numeric", "string")
@@ -75,9 +76,6 @@ def parse_routerkgqa(text: str) -> CrpReading:
 
     >>> parse_routerkgqa("Main Path:\n Kenya -[location , country , capital]-> ?x").crp.path
     (Hop(relation='location.country.capital', inverse=False),)
-
-    Returns:
-        The CRP, and one line for each part of the text that is not in it.
 
     Raises:
         CrpSyntaxError: There is no readable main path, or the text is too long.
@@ -91,6 +89,20 @@ def parse_routerkgqa(text: str) -> CrpReading:
     return reader.finish()
 
 
+def render_routerkgqa(crp: Crp) -> str | None:
+    """Write a CRP in RouterKGQA's text form, or return None if that form cannot say it.
+
+    Variables follow the published habit: ``?x`` the answer, ``?c`` the node that it must differ
+    from, ``?k`` before and ``?y`` after that node.
+    """
+    return _Writer(crp).write()
+
+
+def render_extended(crp: Crp) -> str | None:
+    """Write a CRP in the extended form, or return None if that form cannot say it."""
+    return _Writer(crp).write() or _Writer(crp, extended=True).write()
+
+
 def relation_id(text: str) -> str:
     """Return the relation that is written in words; the inverse of `relation_text`.
 
@@ -100,18 +112,13 @@ def relation_id(text: str) -> str:
     return re.sub(r"\s+", "_", re.sub(r"\s*,\s*", ".", text.strip()))
 
 
-def entity_in_text(text: str) -> Entity:
-    """Read an entity: a mid if it looks like one, else a name."""
-    return Entity(mid=text) if is_mid(text) else Entity(name=text)
+def relation_text(relation: str) -> str:
+    """Write a relation as words.
 
-
-def is_interval_end(test: Test | None) -> bool:
-    """Return whether a test is one end of an interval: a date with ``<=`` or ``>=``."""
-    match test:
-        case Compare("<=" | ">=", LiteralTerm() as value):
-            return is_date(value)
-        case _:
-            return False
+    >>> relation_text("people.person.sibling_s")
+    'people , person , sibling s'
+    """
+    return relation.replace(".", " , ").replace("_", " ")
 
 
 class _Reader:
@@ -157,10 +164,10 @@ class _Reader:
         )
         others = tuple(c for entity, node in self._others for c in node.constraints(entity))
         inner = self._names[:-1]
-        is_class = self._path[0] == Hop(TYPE, inverse=True)
+        is_class = self._path[0] == Hop(_TYPE, inverse=True)
         try:
             crp = Crp(
-                topic=end_in_text(self._topic, is_class=is_class),
+                topic=_end_in_text(self._topic, is_class=is_class),
                 path=tuple(self._path),
                 constraints=(*others, *constraints),
                 order=order,
@@ -219,7 +226,7 @@ class _Reader:
         elif object_.startswith("?"):
             return False
         else:
-            node.tests.append(IsEntity(end_in_text(object_, is_class=hop == Hop(TYPE))))
+            node.tests.append(IsEntity(_end_in_text(object_, is_class=hop == Hop(_TYPE))))
         parent.edges.append((hop, node))
         return True
 
@@ -239,7 +246,7 @@ class _Reader:
             subject = match["subject"].strip()
             if not subject or subject.startswith("?"):
                 return False
-            self._others.append((entity_in_text(subject), BranchNode()))
+            self._others.append((_entity_in_text(subject), BranchNode()))
             self._nodes[subject] = self._others[-1][1]
             return self._read_triple(match)
         else:
@@ -263,13 +270,12 @@ class _Reader:
         if value.startswith("?"):
             if (other := self._nodes.get(value)) is None or other is node:
                 return False
-            node.tests.append(Compare(operator, NodeRef(self._reference(other))))
-        elif operator == "=" and OR in value:
-            node.any_of.append(tuple(_being(name) for name in value.split(OR)))
-        elif operator == "=":
-            node.tests.append(IsEntity(entity_in_text(value)))
-        elif operator == "!=":
-            node.tests.append(IsNotEntity(entity_in_text(value)))
+            node.tests.append(compare_with(operator, NodeRef(self._reference(other))))
+        elif operator == "=" and _OR in value:
+            entities = map(_entity_in_text, map(str.strip, value.split(_OR)))
+            node.any_of.append(tuple(BranchNode(tests=[IsEntity(each)]) for each in entities))
+        elif operator in ("=", "!="):
+            node.tests.append(compare_with(operator, _entity_in_text(value)))
         else:
             return False
         return True
@@ -293,7 +299,7 @@ class _Reader:
         else:
             value = LiteralTerm(match["bare"], "integer") if quoted is None else LiteralTerm(quoted)
             node.tests.append(Compare(operator, value))
-        node.optional = node in self._ways and all(map(is_interval_end, node.tests))
+        node.optional = node in self._ways and all(map(_is_interval_end, node.tests))
         return True
 
     def _read_order(self, match: re.Match[str]) -> bool:
@@ -330,16 +336,25 @@ class _Reader:
         )
 
 
-def end_in_text(text: str, *, is_class: bool) -> Entity:
+def _entity_in_text(text: str) -> Entity:
+    return Entity(mid=text) if is_mid(text) else Entity(name=text)
+
+
+def _end_in_text(text: str, *, is_class: bool) -> Entity:
     """Read an entity, or a class that is written in words."""
     class_id = relation_id(text)
     if is_class and "." in class_id and is_well_formed(class_id):
         return Entity(mid=class_id)
-    return entity_in_text(text)
+    return _entity_in_text(text)
 
 
-def _being(name: str) -> BranchNode:
-    return BranchNode(tests=[IsEntity(entity_in_text(name.strip()))])
+def _is_interval_end(test: Test | None) -> bool:
+    """Return whether a test is one end of an interval: a date with ``<=`` or ``>=``."""
+    match test:
+        case Compare("<=" | ">=", LiteralTerm() as value):
+            return is_date(value)
+        case _:
+            return False
 
 
 def _place(constraint: Constraint) -> tuple[bool, int]:
@@ -352,38 +367,6 @@ def _hop(match: re.Match[str]) -> Hop | None:
     if not is_well_formed(relation):
         return None
     return Hop(relation, inverse=match["inverse"] is not None)
-
-
-_INTEGER = re.compile(r"[0-9]++")
-# Control characters, which a text file may lose or change, and surrogates, which it cannot hold.
-_LOST = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
-_UNSAYABLE = re.compile(rf"-\[|{_LOST.pattern}|^\?|^\s|\s\Z|^\Z")
-
-
-def render_routerkgqa(crp: Crp) -> str | None:
-    """Write a CRP in RouterKGQA's text form, or return None if that form cannot say it.
-
-    An entity is written by its name, if it has one. Variables follow the published habit: ``?x``
-    the answer, ``?c`` the node that it must differ from, ``?k`` before and ``?y`` after that node.
-    """
-    return _Writer(crp).write()
-
-
-def render_extended(crp: Crp) -> str | None:
-    """Write a CRP in the extended form, or return None if that form cannot say it.
-
-    What RouterKGQA's form can say is written in it.
-    """
-    return _Writer(crp).write() or _Writer(crp, extended=True).write()
-
-
-def relation_text(relation: str) -> str:
-    """Write a relation as words.
-
-    >>> relation_text("people.person.sibling_s")
-    'people , person , sibling s'
-    """
-    return relation.replace(".", " , ").replace("_", " ")
 
 
 class _Writer:
@@ -423,7 +406,7 @@ class _Writer:
         return "\n".join(lines)
 
     def _main_path(self) -> Iterator[str]:
-        subject = self._end(self._crp.topic, is_class=self._crp.path[0] == Hop(TYPE, inverse=True))
+        subject = self._end(self._crp.topic, is_class=self._crp.path[0] == Hop(_TYPE, inverse=True))
         for hop, name in zip(self._crp.path, self._names[1:], strict=True):
             if not isinstance(hop, Hop):
                 raise _UnsayableError
@@ -440,7 +423,7 @@ class _Writer:
         match constraint.test:
             case IsEntity(entity) if hops:
                 lines, end = self._triples(names[at], hops[:-1], "?c")
-                name = self._end(entity, is_class=hops[-1] == Hop(TYPE))
+                name = self._end(entity, is_class=hops[-1] == Hop(_TYPE))
                 lines.append(f" {end} {self._arrow(hops[-1])} {name}")
             case Compare(operator, LiteralTerm() as value):
                 lines, end = self._triples(names[at], hops, _value_name(constraint))
@@ -477,22 +460,21 @@ class _Writer:
         at, hops, test = constraint.at, constraint.hops, constraint.test
         if at == 0 or isinstance(at, str):
             raise _UnsayableError
-        start = _name(at) if isinstance(at, Entity) else names[at]
-        if constraint.negated:
-            if isinstance(at, Entity):  # a name may begin with "no"
-                raise _UnsayableError
-            first, *rest = self._restriction(replace(constraint, negated=False), start)
-            return [f"  no{first}", *rest]
         if isinstance(at, Entity):
-            return self._restriction(constraint, start)
-        lines, end = self._triples(start, hops, "?c")
+            if constraint.negated:  # a name may begin with "no"
+                raise _UnsayableError
+            return self._restriction(constraint, _name(at))
+        if constraint.negated:
+            first, *rest = self._restriction(replace(constraint, negated=False), names[at])
+            return [f"  no{first}", *rest]
+        lines, end = self._triples(names[at], hops, "?c")
         match test:
             case IsEntity(entity):
                 return [*lines, f"  {end} = {_name(entity)}"]
             case IsNotEntity(entity):
                 return [*lines, f"  {end} != {_name(entity)}"]
             case AnyOf() if entities := test.entities():
-                return [*lines, f"  {end} = {OR.join(map(_choice, entities))}"]
+                return [*lines, f"  {end} = {_OR.join(map(_choice, entities))}"]
             case Compare(operator, NodeRef(node)):
                 other = self._labels.get(node) if isinstance(node, str) else names[node]
                 if other:
@@ -520,7 +502,7 @@ class _Writer:
         if is_class and self._extended:
             return _class_text(entity)
         name = _name(entity)
-        if is_class and end_in_text(name, is_class=True) != entity_in_text(name):
+        if is_class and _end_in_text(name, is_class=True) != _entity_in_text(name):
             raise _UnsayableError  # a name with a dot would be read as a class
         return name
 
@@ -553,26 +535,6 @@ class _UnsayableError(Exception):
     """The form cannot say this."""
 
 
-def _name(entity: Entity) -> str:
-    text = str(entity)
-    if _UNSAYABLE.search(text) or is_mid(text) != (entity.name is None):
-        raise _UnsayableError
-    return text
-
-
-def _text(text: str) -> str:
-    if _LOST.search(text):
-        raise _UnsayableError
-    return text
-
-
-def _relation(hop: Hop) -> str:
-    text = relation_text(hop.relation)
-    if not is_well_formed(hop.relation) or relation_id(text) != hop.relation:
-        raise _UnsayableError
-    return text
-
-
 def _is_further(constraint: Constraint) -> bool:
     """Return whether a constraint goes into the section that RouterKGQA's form does not have."""
     if constraint.negated or isinstance(constraint.at, Entity):
@@ -586,27 +548,12 @@ def _is_further(constraint: Constraint) -> bool:
             return False
 
 
-def _places(order: Order) -> list[str]:
-    """Write what RouterKGQA's form cannot say of an order."""
-    return [
-        *(["  by number"] if order.counted else []),
-        *([f"  after {order.offset}"] if order.offset else []),
-        *(["  with ties"] if order.ties else []),
-    ]
-
-
-def _choice(entity: Entity) -> str:
-    if OR in (name := _name(entity)):
-        raise _UnsayableError
-    return name
-
-
-def _class_text(entity: Entity) -> str:
-    if entity.mid is None or relation_id(text := relation_text(entity.mid)) != entity.mid:
-        raise _UnsayableError
-    if not is_well_formed(entity.mid) or "." not in entity.mid:
-        raise _UnsayableError
-    return text
+def _reads_as_optional(constraint: Constraint) -> bool:
+    """Return whether the reader reads a constraint as one or both ends of an interval."""
+    ends = constraint.branches or (constraint,)
+    return bool(constraint.hops) and all(
+        _is_interval_end(end.test) and (end is constraint or not end.hops) for end in ends
+    )
 
 
 def _main_names(crp: Crp) -> list[str]:
@@ -633,18 +580,52 @@ def _value_name(constraint: Constraint) -> str:
             return "?num"
 
 
-def _reads_as_optional(constraint: Constraint) -> bool:
-    """Return whether the reader reads a constraint as one or both ends of an interval."""
-    ends = constraint.branches or (constraint,)
-    return bool(constraint.hops) and all(
-        is_interval_end(end.test) and (end is constraint or not end.hops) for end in ends
-    )
-
-
 def _comparison(variable: str, operator: Operator, value: LiteralTerm) -> str:
-    """Write a comparison: integers bare, everything else in quotes."""
     if value.datatype == "integer" and _INTEGER.fullmatch(value.text):
         return f"xsd:integer({variable}) {operator} {value.text}"
     if value.datatype not in (None, "dateTime" if is_date(LiteralTerm(value.text)) else "float"):
         raise _UnsayableError
     return f'{variable} {operator} "{_text(value.text)}"'
+
+
+def _places(order: Order) -> list[str]:
+    """Write what RouterKGQA's form cannot say of an order."""
+    return [
+        *(["  by number"] if order.counted else []),
+        *([f"  after {order.offset}"] if order.offset else []),
+        *(["  with ties"] if order.ties else []),
+    ]
+
+
+def _name(entity: Entity) -> str:
+    text = str(entity)
+    if _UNSAYABLE.search(text) or is_mid(text) != (entity.name is None):
+        raise _UnsayableError
+    return text
+
+
+def _choice(entity: Entity) -> str:
+    if _OR in (name := _name(entity)):
+        raise _UnsayableError
+    return name
+
+
+def _class_text(entity: Entity) -> str:
+    if entity.mid is None or relation_id(text := relation_text(entity.mid)) != entity.mid:
+        raise _UnsayableError
+    if not is_well_formed(entity.mid) or "." not in entity.mid:
+        raise _UnsayableError
+    return text
+
+
+def _text(text: str) -> str:
+    if _LOST.search(text):
+        raise _UnsayableError
+    return text
+
+
+def _relation(hop: Hop) -> str:
+    text = relation_text(hop.relation)
+    if not is_well_formed(hop.relation) or relation_id(text) != hop.relation:
+        raise _UnsayableError
+    return text

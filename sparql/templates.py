@@ -1,15 +1,10 @@
-"""The search queries that explore a graph from one entity, as text.
+"""The search queries that explore a graph, as text; and what a query of others mentions.
 
-Variables: `?relation`, `?entity`, `?mid`, `?name` and `?type`. Rows are capped by LIMIT, so that a
-hub answers as fast as any other entity.
+Variables: `?node`, `?relation`, `?entity`, `?mid`, `?name` and `?type`. Rows are capped by LIMIT,
+so that a hub answers as fast as any other entity.
 
 Source: KnowPath, appendix G. The paper's queries have no direction, name or limit; "head" is `out`
 here and "tail" is `in`.
-
-Find the relations and entities that a query mentions, without fully parsing it.
-
-The tokens of a query are enough to find the relations of its triples, a hundred times faster than
-rdflib parses the query. A test checks that both find the same relations.
 """
 
 from collections.abc import Sequence
@@ -25,25 +20,20 @@ Direction = Literal["out", "in"]
 NAME = "type.object.name"
 TYPE = "type.object.type"
 
+_SUBJECT, _RELATION, _OBJECT, _END = range(4)
+_NO_TRIPLES = -1  # in expressions, in data, and outside of all braces
+_NEXT_PLACE = {".": _SUBJECT, ";": _RELATION, ",": _OBJECT, "/": _RELATION, "|": _RELATION}
+_TERMS = frozenset({"iri", "prefixed", "string", "variable", "node"})
+
 
 def relations_query(entity: str, direction: Direction, limit: int) -> str:
-    """Write the search for the distinct relations of an entity.
-
-    >>> relations_query("m.0abc", "in", 10).replace("http://rdf.freebase.com/ns/", "")
-    'SELECT DISTINCT ?relation WHERE { ?entity ?relation <m.0abc> } LIMIT 10'
-    """
+    """Write the search for the distinct relations of an entity."""
     edge = _edge(iri(entity), "?relation", direction)
     return f"SELECT DISTINCT ?relation WHERE {{ {edge} }} LIMIT {limit}"
 
 
 def neighbours_query(entity: str, relation: str, direction: Direction, limit: int) -> str:
-    """Write the search for what one relation leads to from an entity.
-
-    >>> neighbours_query("m.0a", "film.actor.film", "out", 5).replace(
-    ...     "http://rdf.freebase.com/ns/", ""
-    ... )
-    'SELECT DISTINCT ?entity WHERE { <m.0a> <film.actor.film> ?entity } LIMIT 5'
-    """
+    """Write the search for what one relation leads to from an entity."""
     edge = _edge(iri(entity), iri(relation), direction)
     return f"SELECT DISTINCT ?entity WHERE {{ {edge} }} LIMIT {limit}"
 
@@ -61,11 +51,7 @@ def neighbour_count_query(entity: str, relation: str, direction: Direction) -> s
 
 
 def frontier_relations_query(entities: Sequence[str], direction: Direction, limit: int) -> str:
-    """Write the search for the distinct relations that any of several entities has.
-
-    >>> frontier_relations_query(["m.0a"], "out", 9).replace("http://rdf.freebase.com/ns/", "")
-    'SELECT DISTINCT ?relation WHERE { VALUES ?node { <m.0a> } ?node ?relation ?entity } LIMIT 9'
-    """
+    """Write the search for the distinct relations that any of several entities has."""
     edge = _edge("?node", "?relation", direction)
     return f"SELECT DISTINCT ?relation WHERE {{ {_values(entities)} {edge} }} LIMIT {limit}"
 
@@ -73,26 +59,13 @@ def frontier_relations_query(entities: Sequence[str], direction: Direction, limi
 def frontier_neighbours_query(
     entities: Sequence[str], relation: str, direction: Direction, limit: int
 ) -> str:
-    """Write the search for what one relation leads to from any of several entities.
-
-    >>> frontier_neighbours_query(["m.0a"], "c.d", "in", 9).replace(
-    ...     "http://rdf.freebase.com/ns/", ""
-    ... )
-    'SELECT DISTINCT ?entity WHERE { VALUES ?node { <m.0a> } ?entity <c.d> ?node } LIMIT 9'
-    """
+    """Write the search for what one relation leads to from any of several entities."""
     edge = _edge("?node", iri(relation), direction)
     return f"SELECT DISTINCT ?entity WHERE {{ {_values(entities)} {edge} }} LIMIT {limit}"
 
 
 def relations_of_each_query(entities: Sequence[str], direction: Direction, limit: int) -> str:
-    """Write the search for the relations of several entities, with `?node` and `?relation`.
-
-    >>> print(relations_of_each_query(["m.0a"], "out", 9).replace(
-    ...     "http://rdf.freebase.com/ns/", ""
-    ... ))
-    SELECT DISTINCT ?node ?relation
-    WHERE { VALUES ?node { <m.0a> } ?node ?relation ?entity } LIMIT 9
-    """
+    """Write the search for the relations of several entities, with `?node` and `?relation`."""
     edge = _edge("?node", "?relation", direction)
     return f"SELECT DISTINCT ?node ?relation\nWHERE {{ {_values(entities)} {edge} }} LIMIT {limit}"
 
@@ -100,16 +73,7 @@ def relations_of_each_query(entities: Sequence[str], direction: Direction, limit
 def neighbours_of_each_query(
     starts: Sequence[tuple[str, str]], direction: Direction, limit: int
 ) -> str:
-    """Write the search for what relations lead to, each from an entity of its own.
-
-    Its columns are `?node`, `?relation` and `?entity`.
-
-    >>> print(neighbours_of_each_query([("m.0a", "b.c")], "out", 9).replace(
-    ...     "http://rdf.freebase.com/ns/", ""
-    ... ))
-    SELECT DISTINCT ?node ?relation ?entity
-    WHERE { VALUES (?node ?relation) { (<m.0a> <b.c>) } ?node ?relation ?entity } LIMIT 9
-    """
+    """Write the search for what relations lead to, each from its own entity; like `edges_query`."""
     pairs = " ".join(f"({iri(entity)} {iri(relation)})" for entity, relation in starts)
     edge = _edge("?node", "?relation", direction)
     return (
@@ -127,18 +91,7 @@ def edges_query(
 ) -> str:
     """Write the search for the edges of several entities, with `?node`, `?relation` and `?entity`.
 
-    Args:
-        entities: The nodes.
-        direction: Which of their edges.
-        prefixes: Relations whose ids start like this are left out.
-        kept: Relations that are not left out all the same.
-        limit: Rows at most.
-
-    >>> print(edges_query(["m.0a"], "out", ["type."], ["type.a"], 9).replace(
-    ...     "http://rdf.freebase.com/ns/", ""
-    ... ))
-    SELECT DISTINCT ?node ?relation ?entity WHERE { VALUES ?node { <m.0a> } ?node ?relation ?entity
-    FILTER (?relation IN (<type.a>) || !(STRSTARTS(STR(?relation), "type."))) } LIMIT 9
+    Relations whose ids start with one of these prefixes are left out, unless they are in `kept`.
     """
     starts = " || ".join(
         f"STRSTARTS(STR(?relation), {quote(full_iri(prefix))})" for prefix in prefixes
@@ -151,13 +104,7 @@ def edges_query(
 
 
 def starts_query(hops: Sequence[Hop], end: str, limit: int) -> str:
-    """Write the search for the nodes from which hops lead to an entity; one may occur repeatedly.
-
-    >>> starts_query((Hop("a.b"), Hop("c.d", inverse=True)), "m.0a", 5).replace(
-    ...     "http://rdf.freebase.com/ns/", ""
-    ... )
-    'SELECT ?entity WHERE { <m.0a> <c.d> ?n1 . ?entity <a.b> ?n1 } LIMIT 5'
-    """
+    """Write the search for the nodes from which hops lead to an entity; one may come repeatedly."""
     nodes = ["?entity", *(f"?n{at}" for at in range(1, len(hops))), iri(end)]
     edges: list[str] = []
     for start, hop, other in zip(nodes, hops, nodes[1:], strict=False):
@@ -187,27 +134,17 @@ def _edge(node: str, relation: str, direction: Direction) -> str:
     return f"?entity {relation} {node}"
 
 
-_SUBJECT, _RELATION, _OBJECT, _END = range(4)
-_NO_TRIPLES = -1
-"""Where terms are not part of a triple: expressions, data, and everything outside braces."""
-
-_TERMS = frozenset({"iri", "prefixed", "string", "variable", "node"})
-
-
 class QueryMentions(NamedTuple):
-    """What a query mentions.
+    """What a query mentions."""
 
-    Attributes:
-        relations: The relations of its triples, without variables.
-        entities: All mids in it.
-    """
-
-    relations: frozenset[str]
-    entities: frozenset[str]
+    relations: frozenset[str]  # of its triples, without variables
+    entities: frozenset[str]  # all mids
 
 
 def query_mentions(query: str) -> QueryMentions:
-    """Collect the relations and entities of a query.
+    """Collect the relations and entities of a query by its tokens.
+
+    That is a hundred times faster than parsing it. A test checks that both find the same relations.
 
     >>> query_mentions("SELECT ?x { ns:m.0a ns:film.film.directed_by ?x }").relations
     frozenset({'film.film.directed_by'})
@@ -256,9 +193,6 @@ def query_mentions(query: str) -> QueryMentions:
     if len(places) > 1:
         raise QuerySyntaxError("not a SPARQL query: a bracket is not closed")
     return QueryMentions(frozenset(relations), frozenset(entities))
-
-
-_NEXT_PLACE = {".": _SUBJECT, ";": _RELATION, ",": _OBJECT, "/": _RELATION, "|": _RELATION}
 
 
 def _place_within(bracket: str, around: int, after_word: str) -> int:

@@ -52,16 +52,10 @@ class LiteralTerm:
 
     Engines may rewrite typed literals. Oxigraph returns ``"5.50"^^xsd:decimal`` as ``5.5``, and
     Virtuoso completes dates. Untyped literals, as Freebase's numbers are, keep the dump's text.
-
-    Attributes:
-        text: The lexical form, unescaped.
-        datatype: The datatype's local name in XSD (``"gYear"``) or its full IRI; None if the dump
-            gives none, as for numbers and booleans.
-        language: The language tag, or None. A literal has a datatype or a language, not both.
     """
 
-    text: str
-    datatype: str | None = None
+    text: str  # unescaped
+    datatype: str | None = None  # local name in XSD ("gYear"), or full IRI
     language: str | None = None
 
     def __post_init__(self) -> None:
@@ -130,11 +124,7 @@ def iri(resource: str) -> str:
 
 
 def full_iri(resource: str) -> str:
-    """Write a resource as its full IRI, without brackets.
-
-    Raises:
-        ValueError: The resource holds a character that no IRI may hold.
-    """
+    """Write a resource as its full IRI, without brackets."""
     return iri(resource)[1:-1]
 
 

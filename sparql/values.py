@@ -2,29 +2,23 @@
 
 The dump types dates by precision (gYear, gYearMonth, date, dateTime) and numbers not at all, and
 Oxigraph and Virtuoso disagree on comparing across those types. So a value is judged by its text,
-whatever its datatype or language; `kbqa.sparql.values` describes how dates compare. Numbers
-are cast from their text, and a year compares with a number as a number. Whether a short text that
-is typed as a dateTime reads like a year depends on the engine, because Virtuoso completes it. A
-value that is neither passes only ``!=``. An untyped number that begins with a zero is a code, such
-as ISO's 012, and equals only the same text.
+whatever its datatype or language. A value that is neither number nor date passes only ``!=``.
+
+Numbers are cast from their text. An untyped number that begins with a zero is a code, such as ISO's
+012, and equals only the same text. A year compares with a number as a number; whether a short text
+that is typed as a dateTime reads like a year depends on the engine, because Virtuoso completes it.
 
 A text that Virtuoso cannot cast fails the whole query, unless an IF keeps it from the cast (``&&``
 and COALESCE do not), and inside an IF Virtuoso takes ``unbound <= 1`` for true. So every cast here
 is inside an IF that only numbers pass.
 
-Compare the dump's dates by the instant at which they begin, in SPARQL that every engine reads.
-
 A date of lower precision means its first instant, so 1980 equals 1980-01-01T00:00:00. That is how
 Virtuoso 7, which made the benchmarks' answers, reads them. Unlike in Virtuoso, years before the
-common era come first.
-
-A value is a date if it reads like one, whatever its datatype; years beyond 9999 do not. Dates sort
-like their texts, and so they are compared: engines disagree on comparing across the datatypes, and
-Virtuoso gives up a query at the first text that it cannot cast. A time zone counts only in a
-comparison with a time of day in the common era other than midnight. Then values with zones are
-compared by their instants in UTC, and those without are read as if in UTC. Otherwise a date is
-taken as it is written, and a zone that follows no time is read as letters, so the date is exact
-only to its year, month or day.
+common era come first. Years beyond 9999 are no dates. Dates are compared by their texts, which sort
+alike. A time zone counts only in a comparison with a time of day in the common era other than
+midnight. Then values with zones are compared by their instants in UTC, and those without are read
+as if in UTC. Otherwise a date is taken as it is written, and a zone that follows no time is read as
+letters, so the date is exact only to its year, month or day.
 """
 
 import re
@@ -35,15 +29,15 @@ from typing import NamedTuple
 from kbqa.sparql.crp import Operator
 from kbqa.sparql.terms import XSD_NS, LiteralTerm, quote, sparql_term
 
-DATE_TYPES = ("gYear", "gYearMonth", "date", "dateTime")
+_DATE_TYPES = ("gYear", "gYearMonth", "date", "dateTime")
 
 # What follows a year. Engines compile patterns for each query; those without "." are the cheapest.
-DATE_REST = "[-+Z][-+0-9T:.Z]*"
+_DATE_REST = "[-+Z][-+0-9T:.Z]*"
 
 _DATE_TIME = f"<{XSD_NS}dateTime>"
 _DOUBLE = f"<{XSD_NS}double>"
 # Virtuoso writes -044 for -0044, and some dumps hold such years as well.
-_SHAPE = f"^(-?[0-9]|-)[0-9]{{3}}({DATE_REST})?$"
+_SHAPE = f"^(-?[0-9]|-)[0-9]{{3}}({_DATE_REST})?$"
 _ZONED = "^[0-9][-0-9]*T[0-9:.]+[-+Z]"
 _MINUTES = "(T[0-9]{2}:[0-9]{2})([-+Z])"
 _DATE = re.compile(
@@ -57,17 +51,183 @@ _NO_SECONDS = ":00"
 # The calendar repeats after 400 years, so dates keep their distances when shifted by this much.
 _ERA_SHIFT = 9600
 
+_FRACTION_TYPES = ("decimal", "float", "double")
+_NUMBER_TYPES = ("integer", "int", *_FRACTION_TYPES)
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
+_NUMBER_SHAPE = "^[-+]?[0-9]*[.]?[0-9]+([eE][-+]?[0-9]+)?$"
+_NUMBER_OR_DATE = f"^[-+]?[0-9]*[.]?[0-9]+([eE][-+]?[0-9]+|{_DATE_REST})?$"
+_WHOLE = re.compile(r"[-+]?\d+", re.ASCII)
+_CODE = re.compile(r"0\d+", re.ASCII)
+_STRING = f"<{XSD_NS}string>"
+_NO_NUMBER = "-1e308"
+_LAST_TEXT = "\U0010ffff"
+
+
+def is_date(value: LiteralTerm) -> bool:
+    """Return whether a literal is a date, by its datatype or else by its shape.
+
+    A bare four-digit number counts as a date: the benchmarks compare years that way.
+
+    >>> [is_date(LiteralTerm(text)) for text in ("2010-12-31", "1980-05", "80-05", "17", "2695867")]
+    [True, True, False, False, False]
+    >>> is_date(LiteralTerm("1980", "float"))
+    False
+    """
+    if value.datatype is not None:
+        return value.datatype in _DATE_TYPES
+    return _DATE.fullmatch(value.text) is not None and _THREE_DIGITS.match(value.text) is None
+
+
+def is_number(value: LiteralTerm) -> bool:
+    """Return whether a literal is a number, by its datatype or else by its shape."""
+    if value.datatype is not None:
+        return value.datatype in _NUMBER_TYPES
+    return _NUMBER.fullmatch(value.text) is not None
+
+
+def comparison(variable: str, operator: Operator, value: LiteralTerm) -> str:
+    """Write the filter expression that compares a variable with a value.
+
+    A year of unknown kind is compared as the kind that each bound literal has, a text by its
+    letters. If `equal_literals` can bind the variable, that is faster for ``=``: it uses the index.
+    """
+    if operator == "!=" and (is_date(value) or is_number(value)):
+        return f"COALESCE(!({comparison(variable, '=', value)}), true)"
+    if operator == "=" and _is_code(value):
+        return f"STR({variable}) = {quote(value.text)}"
+    if not (is_date(value) or is_number(value)):
+        return f"STR({variable}) {operator} {quote(value.text)}"
+    date = _date_comparison(variable, operator, value.text) if is_date(value) else "false"
+    if not is_number(value):
+        return date
+    is_like_it = f"REGEX(STR({variable}), {quote(_NUMBER_SHAPE)})"
+    number = f"{_DOUBLE}(STR({variable})) {operator} {_number(value.text)}"
+    return f"IF({is_like_it}, {number}, {date})"
+
+
+def compare_variables(left: str, operator: Operator, right: str) -> str:
+    """Write the filter expression that compares two bound literals by value.
+
+    A date compares with a number by its year. Time zones do not count.
+    """
+    if operator == "!=":
+        return f"COALESCE(!({compare_variables(left, '=', right)}), true)"
+    numbers = _leading_number(left), _leading_number(right)
+    by_rest = f"{_first_rest(left)} {operator} {_first_rest(right)}"
+    by_value = f"IF({' = '.join(numbers)}, {by_rest}, {f' {operator} '.join(numbers)})"
+    return f"IF({_has_value(left)} && {_has_value(right)}, {by_value}, false)"
+
+
+def text_test(variable: str, text: str, language: str | None) -> str:
+    """Write the filter expression for a string that reads exactly like this.
+
+    The language is "" for a string without a tag, None for any literal with this text.
+    """
+    same = f"STR({variable}) = {quote(text)}"
+    if language is None:
+        return same
+    if language == "":
+        return f"{same} && DATATYPE({variable}) = {_STRING}"
+    return f"{same} && LCASE(LANG({variable})) = {quote(language.lower())}"
+
+
+def language_filter(variable: str, language: str) -> str:
+    """Write the benchmarks' filter on answers: entities, and texts in a language or in none."""
+    tag = f"LANG({variable})"
+    return f'!ISLITERAL({variable}) || {tag} = "" || LANGMATCHES({tag}, {quote(language)})'
+
+
+def equal_literals(value: LiteralTerm) -> tuple[LiteralTerm, ...]:
+    """List the literals with the same value, as a dump may have written them.
+
+    Rare ways to write a number, such as ``+5``, pass only `comparison`. So do texts with a
+    language: in a VALUES block beside equal numbers, Virtuoso loses them, or fails.
+
+    >>> sorted({literal.text for literal in equal_literals(LiteralTerm("12.0"))})
+    ['12', '12.0']
+    >>> sorted({literal.text for literal in equal_literals(LiteralTerm("1980"))})[:3]
+    ['1980', '1980-01', '1980-01-01']
+    """
+    literals = [LiteralTerm(value.text)]
+    if is_date(value):
+        literals += _date_literals(value.text)
+    if is_number(value):
+        forms = [] if _is_code(value) else _number_forms(value.text)
+        for text in (value.text, *forms):
+            # Virtuoso reads "12.5" typed as an integer as 12.
+            datatypes = _NUMBER_TYPES if _WHOLE.fullmatch(text) else _FRACTION_TYPES
+            literals += [LiteralTerm(text, datatype) for datatype in (None, *datatypes)]
+    literals.append(value)
+    return tuple(dict.fromkeys(literals))
+
+
+def values_block(variable: str, literals: tuple[LiteralTerm, ...]) -> str:
+    """Write a VALUES block that binds a variable to these literals."""
+    return f"VALUES {variable} {{ {' '.join(map(sparql_term, literals))} }}"
+
+
+def rank_values(variable: str, descending: bool, *, counted: bool = False) -> tuple[str, ...]:
+    """Write the keys that rank groups: by their largest or smallest value, or by their number.
+
+    A date counts against a number as its year, and a time zone does not count. Texts are smaller
+    than both and ranked by their letters. A date without a datatype is a text here, because
+    Virtuoso fails to cast it. Groups with equal values rank equal, however the values are written.
+
+    It needs groups: of DISTINCT rows that are ordered by a variable with many values, Virtuoso
+    keeps any one.
+    """
+    if counted:
+        return (f"COUNT(DISTINCT {variable})",)
+    written = f"STR({variable})"
+    numeric = f"REGEX({written}, {quote(_NUMBER_SHAPE)})"
+    is_text = f"DATATYPE({variable}) = {_STRING}"
+    has_value = f"COALESCE(IF({is_text}, {numeric}, {_has_value(variable)}), false)"
+    date = f"IF({has_value}, {_date_number(variable)}, {_NO_NUMBER})"
+    number = f"IF({numeric}, {_DOUBLE}({written}), {date})"
+    # Equal for all groups whose best value is a number or date, so that no text of theirs counts.
+    text = f"IF({has_value}, {quote(_LAST_TEXT)}, {written})"
+    extreme = "MAX" if descending else "MIN"
+    return f"{extreme}({number})", f"{extreme}({text})"
+
+
+def order_keys(variable: str, descending: bool, *, counted: bool = False) -> str:
+    """Write the ORDER BY keys that sort groups by their `rank_values`."""
+    direction = "DESC" if descending else "ASC"
+    ranks = rank_values(variable, descending, counted=counted)
+    return " ".join(f"{direction}({rank})" for rank in ranks)
+
+
+def _is_code(value: LiteralTerm) -> bool:
+    """Return whether an untyped number is a code: its leading zero matters, as in ISO's 012."""
+    return value.datatype is None and _CODE.fullmatch(value.text) is not None
+
+
+def _has_value(variable: str) -> str:
+    """Write the test for a number or date, whose `_leading_number` can be cast."""
+    return f"REGEX(STR({variable}), {quote(_NUMBER_OR_DATE)})"
+
+
+def _number(text: str) -> str:
+    """Write a number as in SPARQL if that is sure to mean the same, else as a cast."""
+    is_short = _WHOLE.fullmatch(text) is not None and len(text) < 16
+    return text if is_short else f"{_DOUBLE}({quote(text)})"
+
+
+def _number_forms(text: str) -> list[str]:
+    """Write a number without exponent and needless zeros, and also with .0 if it is whole."""
+    if _NUMBER.fullmatch(text) is None or abs((number := Decimal(text)).adjusted()) > 30:
+        return []
+    plain = f"{number:f}"
+    if "." in plain:
+        plain = plain.rstrip("0").removesuffix(".")
+    return [plain] if "." in plain else [plain, f"{plain}.0"]
+
 
 class _Instant(NamedTuple):
-    """A date's first instant in UTC.
+    """A date's first instant in UTC."""
 
-    Attributes:
-        year: Negative before the common era.
-        rest: Its text after the year, in full: ``-05-04T10:30:00``.
-    """
-
-    year: int
-    rest: str
+    year: int  # negative before the common era
+    rest: str  # the text after the year, in full: -05-04T10:30:00
 
     @property
     def is_day(self) -> bool:
@@ -87,22 +247,10 @@ class _Instant(NamedTuple):
         return f"{quote(f'{self.text}Z')}^^{_DATE_TIME}"
 
 
-def has_date_shape(text: str) -> bool:
-    """Return whether a text without a datatype reads like a date.
+def _date_comparison(variable: str, operator: Operator, text: str) -> str:
+    """Write the filter expression that compares a variable with a date; not for ``!=``.
 
-    >>> has_date_shape("1980-05"), has_date_shape("80-05"), has_date_shape("2695867")
-    (True, False, False)
-    """
-    return _DATE.fullmatch(text) is not None and _THREE_DIGITS.match(text) is None
-
-
-def date_comparison(variable: str, operator: Operator, text: str) -> str:
-    """Write the filter expression that compares a variable with a date.
-
-    Args:
-        variable: Values that are not dates do not pass.
-        operator: Read with the variable on its left; not ``!=``.
-        text: A date in any precision, with or without a zone; else the letters are compared.
+    Values that are not dates do not pass. If the text is no date, the letters are compared.
     """
     written = f"STR({variable})"
     instant = _parse(text)
@@ -110,7 +258,7 @@ def date_comparison(variable: str, operator: Operator, text: str) -> str:
         return f"{written} {operator} {quote(text)}"
     is_date = f"REGEX({written}, {quote(_SHAPE)})"
     if instant.year < 0:
-        year, rest = leading_number(variable), _after_year(variable)
+        year, rest = _leading_number(variable), _after_year(variable)
         same_year = _compare_texts(rest, operator, _bounds(instant, without_year=True))
         # In an IF, as the cast must see nothing but dates.
         compared = f"IF({year} = {instant.year}, {same_year}, {year} {operator} {instant.year})"
@@ -124,55 +272,48 @@ def date_comparison(variable: str, operator: Operator, text: str) -> str:
     return f"{is_date} && IF(REGEX({written}, {quote(_ZONED)}), {zoned}, {plain})"
 
 
-def leading_number(variable: str) -> str:
-    """Write the expression for a date's year, or for a number, as an ``xsd:double``.
-
-    It is cast from the text, and fails if `DATE_REST` follows no number.
-    """
-    return f'{_DOUBLE}(REPLACE(STR({variable}), "^([-+]?[0-9.]+){DATE_REST}", "$1"))'
-
-
-def first_rest(variable: str) -> str:
-    """Write the expression for what follows a date's year, completed to its first instant.
-
-    A number is treated as a year.
-    """
-    rest = _after_year(variable)
-    return f'CONCAT({rest}, SUBSTR("{_FIRST_REST[1:]}Z", STRLEN({rest}) + 1))'
-
-
-def date_number(variable: str) -> str:
-    """Write the expression for a date as an ``xsd:double`` that sorts as dates do.
-
-    It is the year, plus the digits of what follows as a fraction: 1980-05-04T10:30:00 is
-    1980 + 0.0504103000 - 0.0101, so that 1980-01-01 is 1980. A time zone does not count.
-    """
-    digits = f'REPLACE({first_rest(variable)}, "[-+Z][0-9:]*$|[^0-9]", "")'
-    return f'{leading_number(variable)} + {_DOUBLE}(CONCAT("0.", {digits})) - 1.01e-2'
-
-
-def date_literals(text: str) -> tuple[LiteralTerm, ...]:
-    """List the literals that name the same first instant, as a dump may have written them.
-
-    Of zones other than UTC, only the text's own is listed.
-
-    >>> sorted({literal.text for literal in date_literals("1980-01-01")})[:3]
-    ['1980', '1980-01', '1980-01-01']
-    """
-    literals = [LiteralTerm(text, datatype) for datatype in (None, *DATE_TYPES)]
+def _date_literals(text: str) -> tuple[LiteralTerm, ...]:
+    """List the literals that name the same first instant, in UTC or in the text's own zone."""
+    literals = [LiteralTerm(text, datatype) for datatype in (None, *_DATE_TYPES)]
     instant = _parse(text)
     if instant is not None:
         to_the_minute = instant.text.removesuffix(_NO_SECONDS)
         for form in (f"{instant.text}Z", to_the_minute, f"{to_the_minute}Z"):
             literals += [LiteralTerm(form, datatype) for datatype in (None, "dateTime")]
         # A short text typed as a dateTime is wrong, and not rare.
-        for form, datatype in zip(_forms(instant.text), reversed(DATE_TYPES), strict=False):
+        for form, datatype in zip(_forms(instant.text), reversed(_DATE_TYPES), strict=False):
             literals += [
                 LiteralTerm(form, datatype),
                 LiteralTerm(form, "dateTime"),
                 LiteralTerm(form),
             ]
     return tuple(dict.fromkeys(literals))
+
+
+def _leading_number(variable: str) -> str:
+    """Write the expression for a date's year, or for a number, as an ``xsd:double``."""
+    # It fails for texts that are neither.
+    return f'{_DOUBLE}(REPLACE(STR({variable}), "^([-+]?[0-9.]+){_DATE_REST}", "$1"))'
+
+
+def _first_rest(variable: str) -> str:
+    """Write the expression for what follows a date's year, completed to its first instant."""
+    rest = _after_year(variable)
+    return f'CONCAT({rest}, SUBSTR("{_FIRST_REST[1:]}Z", STRLEN({rest}) + 1))'
+
+
+def _date_number(variable: str) -> str:
+    """Write the expression for a date as an ``xsd:double`` that sorts as dates do.
+
+    It is the year, plus the digits of what follows as a fraction: 1980-05-04T10:30:00 is
+    1980 + 0.0504103000 - 0.0101, so that 1980-01-01 is 1980. A time zone does not count.
+    """
+    digits = f'REPLACE({_first_rest(variable)}, "[-+Z][0-9:]*$|[^0-9]", "")'
+    return f'{_leading_number(variable)} + {_DOUBLE}(CONCAT("0.", {digits})) - 1.01e-2'
+
+
+def _after_year(variable: str) -> str:
+    return f'STRAFTER(SUBSTR(STR({variable}), 2), "-")'
 
 
 def _parse(text: str) -> _Instant | None:
@@ -222,200 +363,3 @@ def _compare_texts(written: str, operator: Operator, bounds: tuple[str, str]) ->
     if operator == "=":
         return f"{written} >= {first} && {written} <= {last}"
     return f"{written} {operator} {first if operator in ('>=', '<') else last}"
-
-
-def _after_year(variable: str) -> str:
-    return f'STRAFTER(SUBSTR(STR({variable}), 2), "-")'
-
-
-_FRACTION_TYPES = ("decimal", "float", "double")
-_NUMBER_TYPES = ("integer", "int", *_FRACTION_TYPES)
-_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?", re.ASCII)
-_NUMBER_SHAPE = "^[-+]?[0-9]*[.]?[0-9]+([eE][-+]?[0-9]+)?$"
-_NUMBER_OR_DATE = f"^[-+]?[0-9]*[.]?[0-9]+([eE][-+]?[0-9]+|{DATE_REST})?$"
-_WHOLE = re.compile(r"[-+]?\d+", re.ASCII)
-_CODE = re.compile(r"0\d+", re.ASCII)
-_STRING = f"<{XSD_NS}string>"
-_NO_NUMBER = "-1e308"
-_LAST_TEXT = "\U0010ffff"
-
-
-def is_date(value: LiteralTerm) -> bool:
-    """Return whether a literal is a date, by its datatype or else by its shape.
-
-    A bare four-digit number counts as a date: the benchmarks compare years that way.
-
-    >>> [is_date(LiteralTerm(text)) for text in ("2010-12-31", "17")]
-    [True, False]
-    >>> is_date(LiteralTerm("1980", "float"))
-    False
-    """
-    if value.datatype is not None:
-        return value.datatype in DATE_TYPES
-    return has_date_shape(value.text)
-
-
-def is_number(value: LiteralTerm) -> bool:
-    """Return whether a literal is a number, by its datatype or else by its shape."""
-    if value.datatype is not None:
-        return value.datatype in _NUMBER_TYPES
-    return _NUMBER.fullmatch(value.text) is not None
-
-
-def comparison(variable: str, operator: Operator, value: LiteralTerm) -> str:
-    """Write the filter expression that compares a variable with a value.
-
-    A value of another kind passes only ``!=``. If `equal_literals` can bind the variable, that is
-    faster for ``=``, because it uses the index.
-
-    Args:
-        variable: With its question mark.
-        operator: Read with the variable on its left.
-        value: A date; a number; a year of unknown kind, which is compared as the kind that each
-            bound literal has; or a text, which is compared by its letters.
-    """
-    if operator == "!=" and (is_date(value) or is_number(value)):
-        return f"COALESCE(!({comparison(variable, '=', value)}), true)"
-    if operator == "=" and _is_code(value):
-        return f"STR({variable}) = {quote(value.text)}"
-    if not (is_date(value) or is_number(value)):
-        return f"STR({variable}) {operator} {quote(value.text)}"
-    date = date_comparison(variable, operator, value.text) if is_date(value) else "false"
-    if not is_number(value):
-        return date
-    is_like_it = f"REGEX(STR({variable}), {quote(_NUMBER_SHAPE)})"
-    number = f"{_DOUBLE}(STR({variable})) {operator} {_number(value.text)}"
-    return f"IF({is_like_it}, {number}, {date})"
-
-
-def compare_variables(left: str, operator: Operator, right: str) -> str:
-    """Write the filter expression that compares two bound literals by value.
-
-    A date compares with a number by its year. Time zones do not count.
-    """
-    if operator == "!=":
-        return f"COALESCE(!({compare_variables(left, '=', right)}), true)"
-    numbers = leading_number(left), leading_number(right)
-    by_rest = f"{first_rest(left)} {operator} {first_rest(right)}"
-    by_value = f"IF({' = '.join(numbers)}, {by_rest}, {f' {operator} '.join(numbers)})"
-    return f"IF({_has_value(left)} && {_has_value(right)}, {by_value}, false)"
-
-
-def text_test(variable: str, text: str, language: str | None) -> str:
-    """Write the filter expression for a string that reads exactly like this.
-
-    Args:
-        variable: With its question mark.
-        text: The text of the string.
-        language: Its language tag in any case; ``""`` for a string without one, None for any
-            literal with this text.
-    """
-    same = f"STR({variable}) = {quote(text)}"
-    if language is None:
-        return same
-    if language == "":
-        return f"{same} && DATATYPE({variable}) = {_STRING}"
-    return f"{same} && LCASE(LANG({variable})) = {quote(language.lower())}"
-
-
-def text_literals(text: str, language: str | None) -> tuple[LiteralTerm, ...] | None:
-    """List the literals that pass `text_test`; None if they cannot be listed."""
-    return None if language is None else (LiteralTerm(text, language=language or None),)
-
-
-def language_filter(variable: str, language: str) -> str:
-    """Write the benchmarks' filter on answers: entities, and texts in a language or in none."""
-    tag = f"LANG({variable})"
-    return f'!ISLITERAL({variable}) || {tag} = "" || LANGMATCHES({tag}, {quote(language)})'
-
-
-def equal_literals(value: LiteralTerm) -> tuple[LiteralTerm, ...]:
-    """List the literals with the same value, as a dump may have written them.
-
-    Rare ways to write a number, such as ``+5``, and texts with a language, pass only `comparison`.
-    In a VALUES block beside equal numbers, Virtuoso loses a text with a language, or fails.
-
-    >>> sorted({literal.text for literal in equal_literals(LiteralTerm("12.0"))})
-    ['12', '12.0']
-    >>> sorted({literal.text for literal in equal_literals(LiteralTerm("1980"))})[:3]
-    ['1980', '1980-01', '1980-01-01']
-    """
-    literals = [LiteralTerm(value.text)]
-    if is_date(value):
-        literals += date_literals(value.text)
-    if is_number(value):
-        forms = [] if _is_code(value) else _number_forms(value.text)
-        for text in (value.text, *forms):
-            # Virtuoso reads "12.5" typed as an integer as 12.
-            datatypes = _NUMBER_TYPES if _WHOLE.fullmatch(text) else _FRACTION_TYPES
-            literals += [LiteralTerm(text, datatype) for datatype in (None, *datatypes)]
-    literals.append(value)
-    return tuple(dict.fromkeys(literals))
-
-
-def values_block(variable: str, literals: tuple[LiteralTerm, ...]) -> str:
-    """Write a VALUES block that binds a variable to these literals."""
-    return f"VALUES {variable} {{ {' '.join(map(sparql_term, literals))} }}"
-
-
-def rank_values(variable: str, descending: bool, *, counted: bool = False) -> tuple[str, ...]:
-    """Write the values that rank groups, the first first: by their largest or smallest value.
-
-    Numbers and dates are ranked by value, each value by one key: a date counts against a number as
-    its year, and a time zone does not count. Texts are smaller than both and ranked by their
-    letters. A date without a datatype is a text here, because Virtuoso fails to cast it. Groups
-    with equal values rank equal, however the values are written.
-
-    It needs groups: of DISTINCT rows that are ordered by a variable with many values, Virtuoso
-    keeps any one.
-
-    Args:
-        variable: With its question mark.
-        descending: Rank by the largest value of a group, not by the smallest.
-        counted: Rank by the number of values instead.
-    """
-    if counted:
-        return (f"COUNT(DISTINCT {variable})",)
-    written = f"STR({variable})"
-    numeric = f"REGEX({written}, {quote(_NUMBER_SHAPE)})"
-    is_text = f"DATATYPE({variable}) = {_STRING}"
-    has_value = f"COALESCE(IF({is_text}, {numeric}, {_has_value(variable)}), false)"
-    date = f"IF({has_value}, {date_number(variable)}, {_NO_NUMBER})"
-    number = f"IF({numeric}, {_DOUBLE}({written}), {date})"
-    # Equal for all groups whose best value is a number or date, so that no text of theirs counts.
-    text = f"IF({has_value}, {quote(_LAST_TEXT)}, {written})"
-    extreme = "MAX" if descending else "MIN"
-    return f"{extreme}({number})", f"{extreme}({text})"
-
-
-def order_keys(variable: str, descending: bool, *, counted: bool = False) -> str:
-    """Write the ORDER BY keys that sort groups by their `rank_values`."""
-    direction = "DESC" if descending else "ASC"
-    ranks = rank_values(variable, descending, counted=counted)
-    return " ".join(f"{direction}({rank})" for rank in ranks)
-
-
-def _is_code(value: LiteralTerm) -> bool:
-    """Return whether an untyped number is a code: its leading zero matters, as in ISO's 012."""
-    return value.datatype is None and _CODE.fullmatch(value.text) is not None
-
-
-def _has_value(variable: str) -> str:
-    """Write the test for a number or date, whose `leading_number` can be cast."""
-    return f"REGEX(STR({variable}), {quote(_NUMBER_OR_DATE)})"
-
-
-def _number(text: str) -> str:
-    """Write a number as in SPARQL if that is sure to mean the same, else as a cast."""
-    is_short = _WHOLE.fullmatch(text) is not None and len(text) < 16
-    return text if is_short else f"{_DOUBLE}({quote(text)})"
-
-
-def _number_forms(text: str) -> list[str]:
-    """Write a number without exponent and needless zeros, and also with ``.0`` if it is whole."""
-    if _NUMBER.fullmatch(text) is None or abs((number := Decimal(text)).adjusted()) > 30:
-        return []
-    plain = f"{number:f}"
-    if "." in plain:
-        plain = plain.rstrip("0").removesuffix(".")
-    return [plain] if "." in plain else [plain, f"{plain}.0"]

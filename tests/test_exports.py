@@ -27,3 +27,8 @@ def _offered(package: ModuleType) -> set[str]:
         and name != "TYPE_CHECKING"
         and not isinstance(value, ModuleType)
     }
+
+
+def test_a_name_that_never_was_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="'Literals'"):
+        importlib.import_module("kbqa.sparql").Literals  # noqa: B018

@@ -41,10 +41,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kbqa.engine.cli import main
-from kbqa.engine.running.judge import candidate_text, path_words
+from kbqa.engine.running.judge import candidate_text
 from kbqa.kb.loading.load import load_freebase
 from kbqa.kb.open import open_graph
 from kbqa.kb.schema import GraphSchema
+from kbqa.sparql.english import path_words
 from kbqa.sparql.forms import read_crp
 
 GOLDENS = Path(__file__).with_name("goldens")

@@ -70,29 +70,10 @@ TYPE_CIRCLES = [{"kbqa.kb.graph", "kbqa.kb.names.search", "kbqa.kb.schema"}]
 """Modules that name each other's types, but import each other for the type checker alone."""
 
 TWICE = {
-    "Asked": 2,
-    "Candidate": 3,
-    "Choice": 2,
-    "Line": 2,
+    "Candidate": 2,
     "Progress": 3,
-    "Prompt": 2,
-    "Read": 2,
-    "Reports": 2,
-    "Scored": 2,
-    "Step": 3,
-    "Subgraph": 2,
-    "Verdict": 2,
+    "Step": 2,
     "Walk": 2,
-    "Word": 2,
-    "_Choice": 3,
-    "_Gold": 2,
-    "_Group": 2,
-    "_Logprobs": 2,
-    "_Message": 2,
-    "_Model": 2,
-    "_Question": 6,
-    "_Record": 2,
-    "_Search": 2,
     "_Writer": 2,
 }
 """Classes that share a name, and how many do. No name is added."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kbqa.engine.evaluation.plots import new_figure
 from kbqa.engine.files import hardware
-from kbqa.engine.writing.checkpoint import SMOLLM2, adapter_sha256, fastest_precision
+from kbqa.engine.writing.checkpoint import SHIPPED_MODELS, adapter_sha256, fastest_precision
 from kbqa.kb.commands.options import print_note
 from kbqa.training.config import ALL_LAYERS, Stage, TrainingConfig
 from kbqa.training.data.training_set import (
@@ -129,8 +129,9 @@ def write_model_card(output: Path, measured: Sequence[Measured] = ()) -> None:
 def _front_matter(manifest: Record) -> Iterator[str]:
     library, way = ("transformers", "") if manifest["settings"]["full"] else ("peft", ", lora")
     yield from ("---", f"base_model: {manifest['base']['name']}", f"library_name: {library}")
-    if manifest["base"]["name"] == SMOLLM2:  # the licences of others are not known here
-        yield "license: apache-2.0"
+    shipped = SHIPPED_MODELS.get(manifest["base"]["name"])
+    if shipped is not None:  # the licences of others are not known here
+        yield f"license: {shipped.licence}"
     yield f"tags: [knowledge-graph-question-answering, freebase, sparql{way}]"
     yield from ("---", "")
 

@@ -24,23 +24,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Literal, NamedTuple, TypeAlias
 
 from kbqa.engine.questions.official import convert_queries
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema import GraphSchema, Schema, is_telling, list_relations
 from kbqa.sparql.compile import compile_crp
-from kbqa.sparql.crp import (
-    Compare,
-    Constraint,
-    Crp,
-    Entity,
-    Hop,
-    IsEntity,
-    Operator,
-    Order,
-    TextEquals,
-)
+from kbqa.sparql.crp import AnyPart, Constraint, Crp, Entity, Hop, Operator, compare_with
 from kbqa.sparql.errors import GraphError
 from kbqa.sparql.terms import LiteralTerm, Term, iri, is_mid
 from kbqa.training.data.targets import TargetForm, row_query, write_target
@@ -118,7 +108,6 @@ _COMPARED = (
     "{question} and has a {what} {word} {value}",
 )
 
-_Part = TypeVar("_Part", Constraint, Order)
 _Way: TypeAlias = tuple[tuple[str, ...], Term, str | None]
 """Relations, their end, and the mediator between two of them."""
 
@@ -261,7 +250,7 @@ class Composer:
             other = self._rarest(fact.node, others, rng)
             if other is not None:
                 question = f"{question} {self._says(other, rng)}"
-                test = IsEntity(Entity(other.name, str(other.end)))
+                test = compare_with("=", Entity(other.name, str(other.end)))
                 crp = replace(crp, constraints=(Constraint(1, other.hops(), test),))
         return Composed(question, crp)
 
@@ -299,10 +288,9 @@ class Composer:
         fact = self._rarest(answer, facts, rng)
         if fact is None:
             return None
-        test = (
-            TextEquals(fact.name)
-            if isinstance(fact.end, LiteralTerm)
-            else IsEntity(Entity(fact.name, fact.end))
+        end = fact.end
+        test = compare_with(
+            "=", fact.name if isinstance(end, LiteralTerm) else Entity(fact.name, end)
         )
         crp = _with(base.crp, Constraint(base.crp.answer, fact.hops(), test))
         if not 0 < len(self._answers(crp)) < len(answers):
@@ -325,13 +313,13 @@ class Composer:
         kind, stem, what = self._kind(fact), _stem(base.question), self._words(fact)
         if rng.random() < 0.5:
             is_descending = rng.random() < 0.6
-            crp = replace(base.crp, order=Order(base.crp.answer, fact.hops(), is_descending))
+            crp = base.crp.ordered_by(base.crp.answer, fact.hops(), descending=is_descending)
             word = rng.choice(_ORDERS[kind, is_descending])
             question = rng.choice(_ORDERED).format(question=stem, word=word, what=what)
         else:
             operator: Operator = rng.choice(("<", ">"))
             value = fact.end.text[:10] if kind == "date" else fact.end.text
-            test = Compare(operator, LiteralTerm(value))
+            test = compare_with(operator, LiteralTerm(value))
             crp = _with(base.crp, Constraint(base.crp.answer, fact.hops(), test))
             word = rng.choice(_COMPARES[kind, operator])
             compared = rng.choice(_COMPARED)
@@ -527,7 +515,7 @@ def _with(crp: Crp, constraint: Constraint) -> Crp:
     return replace(crp, constraints=(*crp.constraints, constraint))
 
 
-def _moved(part: _Part, shift: int) -> _Part:
+def _moved(part: AnyPart, shift: int) -> AnyPart:
     """Move a part of a path as many nodes towards the answer."""
     return replace(part, at=part.at + shift) if isinstance(part.at, int) else part
 

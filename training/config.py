@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from kbqa.engine.writing.checkpoint import SMOLLM2
+from kbqa.engine.writing.checkpoint import DEFAULT_BASE
 from kbqa.training.data.targets import TargetForm
 
 Stage: TypeAlias = Literal["sft", "grpo"]
@@ -30,7 +30,7 @@ class TrainingConfig:
     A setting with a description is an option of `kbqa train-crp`.
     """
 
-    base: str = Field(default=SMOLLM2, description="Model id or folder.")
+    base: str = Field(default=DEFAULT_BASE, description="Model id or folder.")
     start: str = Field(
         default="",
         description="Folder of an adapter to start from. Base, rank, alpha and layers are its own.",

@@ -1,16 +1,9 @@
-"""Keep the replies of a general model, so that nothing is paid for twice.
+"""What stands before a general model: a cache of its replies, a counter, or a stand-in for it.
 
-Each reply is a file, written to the disk before it is used: a process that is killed loses no
-reply, and a damaged file is one reply. (`TextCache` would not do: if its file fails it gives up and
-removes it, which is right only for what can be computed again for free.) If the disk is full or
-cannot be written, there is a warning, and the reply is used. Only the user can read the files:
-replies may quote questions, and questions may be private.
-
-Count what one question takes of a general model that all questions share.
-
-Stand in for a general model: prompts are counted, and nothing is sent.
-
-For estimates of what a run will take, before anything is spent.
+`CachedChat` keeps each reply as a file, written to the disk before it is used: a process that is
+killed loses no reply, and a damaged file is one reply. (`TextCache` would not do: if its file fails
+it gives up and removes it, which is right only for what can be computed again for free.) Only the
+user can read the files: replies may quote questions, and questions may be private.
 """
 
 import hashlib
@@ -33,6 +26,7 @@ from kbqa.engine.chat.model import (
     Price,
     Reply,
     Usage,
+    count_tokens,
     without_reasoning,
 )
 from kbqa.engine.deadline import held
@@ -47,8 +41,9 @@ logger = logging.getLogger(__name__)
 class CachedChat:
     """A general model that is asked the same question only once. Threads may share it.
 
-    A name under which a server offers ever newer versions, such as ``gpt-4o-mini``, counts as one
-    model. To ask a newer version, name it, or turn the cache off.
+    If the disk is full or cannot be written, there is a warning, and the reply is used. A name
+    under which a server offers ever newer versions, such as ``gpt-4o-mini``, is one model. To ask
+    a newer version, name it, or turn the cache off.
 
     Args:
         model: Asked if a reply is not in the cache.
@@ -72,7 +67,7 @@ class CachedChat:
 
     @property
     def name(self) -> str:
-        """The name of the model that is asked."""
+        """That of the model that is asked."""
         return self._model.name
 
     def complete(
@@ -140,20 +135,8 @@ class CachedChat:
         except ValidationError:
             self._warn("is damaged in the cache, so the model is asked", path, "not as written")
             return None
-        cost_usd = None
-        if self._price is not None:
-            cost_usd = self._price.cost_usd(kept.input_tokens, kept.output_tokens)
-        return Reply(
-            kept.text,
-            Usage(
-                calls=1,
-                cached_calls=1,
-                input_tokens=kept.input_tokens,
-                output_tokens=kept.output_tokens,
-                cost_usd=cost_usd,
-            ),
-            kept.is_truncated,
-        )
+        usage = count_tokens(self._price, kept.input_tokens, kept.output_tokens)
+        return Reply(kept.text, replace(usage, cached_calls=1), kept.is_truncated)
 
     def _write(self, path: Path, reply: Reply) -> None:
         kept = _Kept(
@@ -179,7 +162,7 @@ class CachedChat:
 
 
 def _make_private(directory: Path) -> None:
-    """Make a folder that only the user may enter; one of an older version is closed to others."""
+    """Make a folder that only the user may enter; close one of an older version to others."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     if directory.stat().st_mode & 0o077:
         directory.chmod(0o700)
@@ -198,13 +181,10 @@ LETTERS_A_TOKEN: Final = 4
 
 
 class StandIn:
-    """Replies ``none`` to everything. Any number of threads may ask it.
+    """Stands in for a general model in an estimate: it counts prompts and replies ``none``.
 
-    A prompt has a token for each four letters, and a reply as many as it may have at most.
-
-    Args:
-        name: Of the model that it stands in for.
-        price: Of that model's tokens; None if it is not known.
+    A prompt has a token for each four letters, and a reply as many as it may have at most. Any
+    number of threads may ask it.
     """
 
     def __init__(self, name: str, price: Price | None = None) -> None:
@@ -212,7 +192,7 @@ class StandIn:
 
     @property
     def name(self) -> str:
-        """The name of the model that it stands in for."""
+        """That of the model that it stands in for."""
         return self._name
 
     def complete(
@@ -226,24 +206,20 @@ class StandIn:
     ) -> Reply:
         """Count a prompt."""
         letters = sum(len(message.content) for message in messages)
-        taken = -(-letters // LETTERS_A_TOKEN), max_tokens
-        cost_usd = None if self._price is None else self._price.cost_usd(*taken)
-        return Reply("none", Usage(1, 0, *taken, cost_usd=cost_usd))
+        return Reply("none", count_tokens(self._price, -(-letters // LETTERS_A_TOKEN), max_tokens))
 
 
 _MOST_THREADS: Final = 64  # Far over what `--llm-concurrency` usually lets through at once.
 
 
 class CountedChat:
-    """A general model that adds up the usage of its replies; each question has its own.
+    """A general model as one question asks it: it adds up the usage of the replies.
 
-    Replies are passed on without the model's reasoning.
-
-    A call that fails is not counted, though some of its tries may have been paid for;
-    `SpendingLimit` counts those.
+    Replies are passed on without the model's reasoning. A call that fails is not counted, though
+    some of its tries may have been paid for; `SpendingLimit` counts those.
 
     Args:
-        model: The model that is asked.
+        model: The model, which all questions share.
         ends_at: When the question's deadline passes, as `time.monotonic` counts; calls end then.
     """
 
@@ -254,7 +230,7 @@ class CountedChat:
 
     @property
     def name(self) -> str:
-        """The name of the model that is counted."""
+        """That of the model that is counted."""
         return self._model.name
 
     @property
@@ -286,8 +262,7 @@ class CountedChat:
             seed=seed,
             ends_at=min(ends, default=None),
         )
-        self._count([reply])
-        return _read(reply)
+        return self._count([reply])[0]
 
     def complete_all(
         self,
@@ -298,9 +273,6 @@ class CountedChat:
         seed: int | None = None,
     ) -> list[Reply]:
         """Continue several conversations at once, as far as the model takes requests at once.
-
-        Returns:
-            The replies, in the order of the conversations.
 
         Raises:
             ModelError: Some failed; the first of them, once all have ended. The others are counted.
@@ -319,15 +291,14 @@ class CountedChat:
         logger.debug("asking %s %d prompts at once", self.name, len(conversations))
         with ThreadPoolExecutor(min(max(len(conversations), 1), _MOST_THREADS)) as pool:
             asked = [pool.submit(ask, messages) for messages in conversations]
-        self._count([each.result() for each in asked if each.exception() is None])
-        return [_read(each.result()) for each in asked]
+        replies = self._count([each.result() for each in asked if each.exception() is None])
+        for each in asked:
+            each.result()  # Raises the first error.
+        return replies
 
-    def _count(self, replies: Sequence[Reply]) -> None:
+    def _count(self, replies: Sequence[Reply]) -> list[Reply]:
         """Add what replies took, in their order: sums of floats then do not depend on threads."""
         with self._lock:
             for reply in replies:
                 self._usage += reply.usage
-
-
-def _read(reply: Reply) -> Reply:
-    return replace(reply, text=without_reasoning(reply.text))
+        return [replace(reply, text=without_reasoning(reply.text)) for reply in replies]

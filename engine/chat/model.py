@@ -1,20 +1,9 @@
-"""The general language model as the engine sees it: messages in, a counted reply out.
+"""The general language model as the engine sees it, what its tokens cost, and what may be spent.
 
-`ChatModel` is the seam: behind it is a server that speaks OpenAI's protocol
-(`kbqa.engine.chat.openai`), or in tests a script.
-
-What the tokens of general models cost.
-
-A short table, for the figures of the paper and of similar runs; users can give their own prices. A
-model with open weights has the price of companies that host it, even if the user serves it: costs
-stay comparable, and the cost of electricity need not be guessed.
-
-Stop before more is spent on a general model than the user allows.
-
-Share a number of general calls among the questions of a run, in their order.
-
-Which questions may call depends on the order of the questions alone, and not on how many are
-answered at once. So a run gives the same rows with any concurrency, and when it is resumed.
+`ChatModel` is the seam: messages in, a counted reply out. Three things are counted, each in a scope
+of its own. `Usage` adds up the replies of one question. `SpendingLimit` counts the requests that a
+process sends, and refuses further ones. `RunBudget` shares a number of calls among the questions of
+a run, in their order.
 """
 
 import re
@@ -59,16 +48,11 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What asking general models took; usages can be added.
+    """The usage of general models; usages can be added.
 
-    Attributes:
-        calls: Replies, including those from the cache.
-        cached_calls: Replies from the cache: no server was asked, and nothing paid.
-        input_tokens: Of all prompts, as the server counted them when it was asked.
-        output_tokens: Of all replies.
-        seconds: Wall time of the calls, retries included; those from the cache took none.
-        cost_usd: What the tokens cost by the price table, also of replies from the cache, so that a
-            figure does not depend on what was asked before. None if a price is not known.
+    Calls are replies, cached ones included. Tokens are as the server counted them. Seconds are wall
+    time, retries included. The cost counts cached replies, too, so that it does not depend on what
+    was asked before. It is None if a price is not known.
     """
 
     calls: int = 0
@@ -92,13 +76,10 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a general model replied, and what that took: the usage of one call.
+    """A reply of a general model, and the usage of its one call.
 
-    Attributes:
-        text: Never blank. It may hold the model's reasoning; see `without_reasoning`.
-        usage: Of the call.
-        is_truncated: The model was not done: `max_tokens` or its context ended the text.
-        at_temperature: The server took the temperature; else it sampled as it does by default.
+    The text is never blank, and may hold the model's reasoning. It is truncated if `max_tokens` or
+    the context ended it. A server that takes no temperature samples as it does by default.
     """
 
     text: str
@@ -108,7 +89,7 @@ class Reply:
 
 
 def without_reasoning(text: str) -> str:
-    r"""Return what a model wrote as its reply, without the reasoning that some write before it.
+    r"""Return a model's reply without the reasoning that some write before it.
 
     Reasoning that was cut off, so that no reply follows it, leaves nothing. A chat template may
     have written the opening mark, so the closing mark is enough.
@@ -136,12 +117,12 @@ class ChatModel(Protocol):
         seed: int | None = None,
         ends_at: float | None = None,
     ) -> Reply:
-        """Continue a conversation.
+        """Continue a conversation, whose last message is the user's.
 
         Args:
-            messages: The conversation so far; the last message is the user's.
+            messages: The conversation so far.
             max_tokens: Most tokens of the reply.
-            temperature: How freely the reply is sampled; 0 for the likeliest.
+            temperature: How freely the reply is sampled; 0 for the most likely.
             seed: Of the sampling; None leaves it to the server.
             ends_at: When the caller's deadline passes, as `time.monotonic` counts.
 
@@ -155,13 +136,7 @@ class ChatModel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """The price of a million tokens.
-
-    Attributes:
-        input_usd: Of prompts.
-        output_usd: Of replies.
-        source: Who says so, and when.
-    """
+    """The price of a million tokens in USD, and who says so, and when."""
 
     input_usd: float
     output_usd: float
@@ -180,6 +155,14 @@ class Price:
         return (input_tokens * self.input_usd + output_tokens * self.output_usd) / 1e6
 
 
+def count_tokens(
+    price: Price | None, input_tokens: int, output_tokens: int, *, calls: int = 1
+) -> Usage:
+    """Return the usage of some tokens, at a price; None if the price is not known."""
+    cost_usd = None if price is None else price.cost_usd(input_tokens, output_tokens)
+    return Usage(calls, 0, input_tokens, output_tokens, cost_usd=cost_usd)
+
+
 _OPENAI = "OpenAI on 2026-02-14, by RouterKGQA's Table 2"
 _HOSTS = "Artificial Analysis on 2026-02-14, by RouterKGQA's Table 2"
 
@@ -188,7 +171,11 @@ PRICES = {
     "llama-2-7b": Price(0.05, 0.25, _HOSTS),
     "llama-3.1-8b": Price(0.10, 0.10, _HOSTS),
 }
-"""By the model's name in lower case, without what `find_price` leaves out."""
+"""By the model's name in lower case, without what `find_price` leaves out.
+
+A model with open weights has the price of companies that host it, even if the user serves it: costs
+stay comparable, and the cost of electricity need not be guessed.
+"""
 
 # Whose it is or who offers it, what it was tuned for, its format, and the date of its version.
 _NOT_PRICED = re.compile(r"^.*/|\bmeta-|-(?:instruct|chat|hf|\d{4}-\d\d-\d\d)\b")
@@ -226,16 +213,12 @@ def parse_price(text: str) -> Price:
 
 
 class SpendingLimit:
-    """Counts what is spent, and refuses requests beyond the limit. Threads may share one.
+    """Counts the requests of a process and their cost, and refuses those beyond the limit.
 
-    Requests are counted when they are sent, so the limit on requests is never exceeded. Their cost
-    is known when they are answered, so the limit in USD is exceeded by at most the cost of the
-    requests that were under way when it was reached. Each object counts from zero, so a resumed run
-    starts from zero again. Cached replies cost nothing and are not counted.
-
-    Args:
-        usd: What the tokens may cost; None for no limit.
-        calls: Requests that may be sent, retries included; None for no limit.
+    Threads may share one. Requests are counted when they are sent, so the limit on requests is
+    never exceeded. Their cost is known when they are answered, so the limit in USD is exceeded by
+    at most the cost of the requests under way when it was reached. A resumed run starts from zero
+    again. Retries count; cached replies do not. None means no limit.
     """
 
     def __init__(self, usd: float | None = None, calls: int | None = None) -> None:
@@ -280,20 +263,17 @@ class SpendingLimit:
 
 _NOTHING_IS_LOST = "Its replies so far are kept."
 
-
 MOST_CALLS: Final = 10
-"""What a question is granted at most. No repair takes more: a blueprint, a choice and a judgement
+"""The most calls a question is granted. No repair takes more: a blueprint, a choice and a judgement
 for each of four steps, and the last choice."""
 
 
 class RunBudget:
-    """The general calls that a run may take. Threads may share one.
+    """Shares the general calls of a run among its questions, in their order.
 
     A question may take what those before it leave. It only waits for them if what they may still
-    take decides how many calls are left for it. The questions must be begun in their order.
-
-    Args:
-        calls: How many the run may take.
+    take decides how many calls are left for it. So a run gives the same rows with any concurrency,
+    and when it is resumed. The questions must be begun in their order. Threads may share one.
     """
 
     def __init__(self, calls: int) -> None:
@@ -302,11 +282,7 @@ class RunBudget:
         self._settled = threading.Condition()
 
     def grant(self, place: int) -> int:
-        """Return how many calls a question may take; wait until that is known.
-
-        Args:
-            place: Of the question in the run, from 0.
-        """
+        """Return how many calls the question at a place may take; wait until that is known."""
         with self._settled:
             while True:
                 # Later questions have taken some only if there was enough for all before them, or

@@ -1,11 +1,8 @@
 """A general model behind any server that speaks OpenAI's protocol: OpenAI's own, vLLM's, others.
 
-One call may take several requests. This adds to a single request (`OpenAIServer`): retries, a limit
-on concurrent requests, the spending limit and the counting.
-
-The wire form of a conversation and of its answer, in OpenAI's protocol.
-
-Servers differ, so an answer needs no more than a text; wrong token counts do not spoil it.
+One call may take several requests. To a single request (`OpenAIServer`) this adds retries, a limit
+on concurrent requests, the spending limit and the counting. Servers differ, so an answer needs no
+more than a text; wrong token counts do not spoil it.
 """
 
 import logging
@@ -13,8 +10,8 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic import BaseModel, Field, NonNegativeInt, ValidationError
 
@@ -27,6 +24,7 @@ from kbqa.engine.chat.model import (
     Reply,
     SpendingLimit,
     Usage,
+    count_tokens,
     find_price,
     without_reasoning,
 )
@@ -44,110 +42,8 @@ if TYPE_CHECKING:
     from openai import OpenAI
     from openai.types.chat import ChatCompletionMessageParam
 
-
-@dataclass(frozen=True, slots=True)
-class Completion:
-    """What a server answered.
-
-    Attributes:
-        text: May be blank.
-        finish_reason: Why the text ends, in the server's words.
-        input_tokens: As the server counted them; 0 if it does not say.
-        output_tokens: As the server counted them; 0 if it does not say.
-    """
-
-    text: str
-    finish_reason: str
-    input_tokens: int
-    output_tokens: int
-
-
-def complete_chat(
-    server: OpenAIServer,
-    model: str,
-    messages: Sequence[Message],
-    *,
-    max_tokens: int,
-    temperature: float = 0.0,
-    seed: int | None = None,
-    ends_at: float | None = None,
-    refused: AbstractSet[str] = frozenset(),
-) -> Completion:
-    """Ask a server to continue a conversation, once, without the parameters that it refused.
-
-    Raises:
-        RequestFailed: No answer came, or none that is a chat completion.
-    """
-    from openai import omit
-
-    # OpenAI's newer models refuse the older name, other servers may not know the newer one.
-    names = ("max_tokens", "max_completion_tokens")
-    limit_name = next(
-        name for name in (names[::-1] if server.url == OPENAI_URL else names) if name not in refused
-    )
-
-    def request(client: "OpenAI") -> bytes:
-        response = client.chat.completions.with_raw_response.create(
-            model=model,
-            messages=[_write_message(message) for message in messages],
-            max_tokens=max_tokens if limit_name == "max_tokens" else omit,
-            max_completion_tokens=max_tokens if limit_name != "max_tokens" else omit,
-            temperature=omit if "temperature" in refused else temperature,
-            seed=omit if seed is None or "seed" in refused else seed,
-        )
-        return response.content
-
-    answer = server.send(request, _Answer, model=model, ends_at=ends_at)
-    choice, tokens = answer.choices[0], _read_tokens(answer.usage)
-    return Completion(
-        text=choice.message.content or "",
-        finish_reason=choice.finish_reason or "no reason given",
-        input_tokens=tokens.prompt_tokens,
-        output_tokens=tokens.completion_tokens,
-    )
-
-
-def _write_message(message: Message) -> "ChatCompletionMessageParam":
-    # JSON can hold half a surrogate pair, which UTF-8 cannot: the client would fail.
-    content = message.content.encode(errors="replace").decode()
-    match message.role:
-        case "system":
-            return {"role": "system", "content": content}
-        case "user":
-            return {"role": "user", "content": content}
-        case "assistant":
-            return {"role": "assistant", "content": content}
-
-
-class _Message(BaseModel):
-    content: str | None = None
-
-
-class _Choice(BaseModel):
-    message: _Message
-    finish_reason: str | None = None
-
-
-class _Answer(BaseModel):
-    """A chat completion."""
-
-    choices: list[_Choice] = Field(min_length=1)
-    usage: object = None
-
-
-class _Tokens(BaseModel):
-    prompt_tokens: NonNegativeInt = 0
-    completion_tokens: NonNegativeInt = 0
-
-
-def _read_tokens(usage: object) -> _Tokens:
-    try:
-        return _Tokens.model_validate(usage)
-    except ValidationError:
-        return _Tokens()
-
-
-_EITHER_LIMIT = frozenset({"max_tokens", "max_completion_tokens"})
+_LIMIT_NAMES = ("max_tokens", "max_completion_tokens")
+"""OpenAI's newer models refuse the older name, other servers may not know the newer one."""
 
 logger = logging.getLogger(__name__)
 
@@ -161,6 +57,9 @@ class OpenAIChat:
     Tokens are counted as the server counts them, those of failed tries included. If it does not
     count them, none are counted and the cost is unknown. They are never guessed.
 
+    The server's key is read from the environment variable KBQA_LLM_KEY, for OpenAI's own server
+    also from OPENAI_API_KEY. A server without keys needs none.
+
     Args:
         url: The API's root, such as ``http://127.0.0.1:8000/v1``.
         model: Its name on the server. None if the server offers only one, and is asked for it.
@@ -169,12 +68,6 @@ class OpenAIChat:
         concurrency: Most requests at once. A pause between tries does not count as one.
         timeout_s: Seconds for one request, from the connection to the last byte of the answer.
         retrying: How often and when a failed request is sent again.
-
-    The server's key is read from the environment variable KBQA_LLM_KEY, for OpenAI's own server
-    also from OPENAI_API_KEY. A server without keys needs none.
-
-    Attributes:
-        price: Of its tokens; None if it is not known.
 
     Raises:
         InputError: The URL or the key is not valid, or the limit is in USD and the price unknown.
@@ -229,29 +122,22 @@ class OpenAIChat:
         started = time.perf_counter()
         usage, refused = Usage(calls=1), self._refused
 
-        def ask() -> Completion:
+        def ask() -> _Completed:
             nonlocal usage, refused
             refused = self._refused
             try:
                 with held(self._slots, ends_at, self.name):
                     self._limit.count_call()
-                    completion = complete_chat(
-                        self._server,
-                        self._model,
-                        messages,
-                        max_tokens=max_tokens,
-                        temperature=temperature,
-                        seed=seed,
-                        ends_at=ends_at,
-                        refused=refused,
+                    completion = self._request(
+                        messages, max_tokens, temperature, seed, ends_at, refused
                     )
-                    taken = self._usage(completion)
-                    self._limit.add_cost(taken.cost_usd)  # Before the next request gets the slot.
+                    # Counted before the next request gets the slot.
+                    self._limit.add_cost(completion.usage.cost_usd)
             except RequestFailed as failure:
                 if not self._can_do_without(failure.parameter, refused):
                     raise
                 return ask()
-            usage += taken
+            usage += completion.usage
             self._check_text(completion, max_tokens)
             return completion
 
@@ -261,9 +147,43 @@ class OpenAIChat:
         is_truncated = completion.finish_reason == "length"
         return Reply(completion.text, usage, is_truncated, "temperature" not in refused)
 
+    def _request(
+        self,
+        messages: Sequence[Message],
+        max_tokens: int,
+        temperature: float,
+        seed: int | None,
+        ends_at: float | None,
+        refused: AbstractSet[str],
+    ) -> "_Completed":
+        """Ask the server once, without the parameters that it refused."""
+        from openai import omit
+
+        names = _LIMIT_NAMES[::-1] if self._server.url == OPENAI_URL else _LIMIT_NAMES
+        limit_name = next(name for name in names if name not in refused)
+
+        def send(client: "OpenAI") -> bytes:
+            response = client.chat.completions.with_raw_response.create(
+                model=self._model,
+                messages=[_write_message(message) for message in messages],
+                max_tokens=max_tokens if limit_name == "max_tokens" else omit,
+                max_completion_tokens=max_tokens if limit_name != "max_tokens" else omit,
+                temperature=omit if "temperature" in refused else temperature,
+                seed=omit if seed is None or "seed" in refused else seed,
+            )
+            return response.content
+
+        answer = self._server.send(send, _Answer, model=self._model, ends_at=ends_at)
+        choice = answer.choices[0]
+        return _Completed(
+            choice.message.content or "",
+            choice.finish_reason or "no reason given",
+            count_tokens(self.price, *_read_tokens(answer.usage), calls=0),
+        )
+
     def _can_do_without(self, parameter: str | None, refused: frozenset[str]) -> bool:
         """Note that a parameter is refused, beside those that the request was sent without."""
-        if parameter is None or parameter in refused or refused | {parameter} >= _EITHER_LIMIT:
+        if parameter is None or parameter in refused or refused | {parameter} >= {*_LIMIT_NAMES}:
             return False
         if parameter not in self._refused:
             self._refused |= {parameter}
@@ -275,30 +195,20 @@ class OpenAIChat:
             )
         return True
 
-    def _usage(self, completion: Completion) -> Usage:
-        taken = completion.input_tokens, completion.output_tokens
-        cost_usd = None if self.price is None else self.price.cost_usd(*taken)
-        return Usage(input_tokens=taken[0], output_tokens=taken[1], cost_usd=cost_usd)
-
-    def _check_text(self, completion: Completion, max_tokens: int) -> None:
+    def _check_text(self, completion: "_Completed", max_tokens: int) -> None:
         if without_reasoning(completion.text).strip():
             return
+        # Reasoning models do the first two, and would again.
         if completion.finish_reason == "length":
-            # Reasoning models do this, and would again.
+            what = f"used all of its {max_tokens} tokens without writing any text"
+        elif completion.text.strip():
+            what = "wrote its reasoning and no reply"
+        else:
             raise RequestFailed(
-                f"{self.name} used all of its {max_tokens} tokens without writing any text",
-                "Use a model that does not reason before it writes.",
-                may_pass=False,
+                f"{self.name} sent an empty text ({completion.finish_reason})", may_pass=True
             )
-        if completion.text.strip():
-            raise RequestFailed(
-                f"{self.name} wrote its reasoning and no reply",
-                "Use a model that does not reason before it writes.",
-                may_pass=False,
-            )
-        raise RequestFailed(
-            f"{self.name} sent an empty text ({completion.finish_reason})", may_pass=True
-        )
+        advice = "Use a model that does not reason before it writes."
+        raise RequestFailed(f"{self.name} {what}", advice, may_pass=False)
 
     def _only_model(self) -> str:
         try:
@@ -311,3 +221,53 @@ class OpenAIChat:
                 "Choose one with --llm-model."
             )
         return next(iter(offered))
+
+
+class _Completed(NamedTuple):
+    """A server's answer: its text, which may be blank, and in its own words why that ends."""
+
+    text: str
+    finish_reason: str
+    usage: Usage
+
+
+def _write_message(message: Message) -> "ChatCompletionMessageParam":
+    # JSON can hold half a surrogate pair, which UTF-8 cannot: the client would fail.
+    content = message.content.encode(errors="replace").decode()
+    match message.role:
+        case "system":
+            return {"role": "system", "content": content}
+        case "user":
+            return {"role": "user", "content": content}
+        case "assistant":
+            return {"role": "assistant", "content": content}
+
+
+class _AnswerMessage(BaseModel):
+    content: str | None = None
+
+
+class _AnswerChoice(BaseModel):
+    message: _AnswerMessage
+    finish_reason: str | None = None
+
+
+class _Answer(BaseModel):
+    """A chat completion."""  # Shown to the user if something else is sent.
+
+    choices: list[_AnswerChoice] = Field(min_length=1)
+    usage: object = None
+
+
+class _Tokens(BaseModel):
+    prompt_tokens: NonNegativeInt = 0
+    completion_tokens: NonNegativeInt = 0
+
+
+def _read_tokens(usage: object) -> tuple[int, int]:
+    """Return the input and output tokens as the server counted them; 0 if it does not say."""
+    try:
+        tokens = _Tokens.model_validate(usage)
+    except ValidationError:
+        return 0, 0
+    return tokens.prompt_tokens, tokens.completion_tokens

@@ -1,19 +1,15 @@
-"""Send one request to a server that speaks OpenAI's protocol.
+"""One request to a server that speaks OpenAI's protocol, and when it is sent again.
 
 Both the general model and the small model may be behind such a server. Whatever it does ends in the
 body of an answer or in a `RequestFailed`, which says in the user's terms what happened and whether
-to try again; trying again is for `Retrying`. Keys are removed from everything that is shown.
+to try again. `Retrying` does that: the `openai` client's own retries are switched off, as it
+accepts empty and malformed replies, waits silently, and would multiply its tries by ours. Keys are
+removed from everything that is shown.
 
-Decide whether and when a request that failed is sent again.
-
-The `openai` client's own retries are switched off: it accepts empty and malformed replies, waits
-silently, and would multiply its tries by ours.
-
-Bound what one HTTP request may take: a deadline for all of it, and a size for its answer.
-
-An HTTP client's time-out is for each read, so a server that sends a byte now and then holds it for
-ever, and a client reads an answer of any size into memory. Here every operation on the network gets
-only the time that is left of the request, from the connection to the last byte.
+`request_bounds` limits what one request may take. An HTTP client's time-out is for each read, so a
+server that sends a byte now and then holds it for ever, and a client reads an answer of any size
+into memory. Here every operation on the network gets only the time that is left of the request,
+from the connection to the last byte.
 """
 
 import difflib
@@ -47,9 +43,10 @@ if TYPE_CHECKING:
     from openai import APIStatusError, OpenAI
 
 
-_LONG_PAUSE_S = 10.0
-
 _Reply = TypeVar("_Reply")
+_Body = TypeVar("_Body", bound=BaseModel)
+
+_LONG_PAUSE_S = 10.0
 
 logger = logging.getLogger(__name__)
 
@@ -60,9 +57,9 @@ class RequestFailed(Exception):
     Attributes:
         advice: What the user may try: sentences, or nothing.
         may_pass: Whether the same request may succeed later.
-        wait_s: How long the server asks to wait before another try; None if it does not say.
+        wait_s: How long the server asks to wait; None if it does not say.
         raised_as: The error that the call then raises.
-        parameter: The parameter of the request that the server does not take, if it says so.
+        parameter: The parameter that the server does not take, if it says so.
     """
 
     def __init__(
@@ -87,11 +84,8 @@ class RequestFailed(Exception):
 class Retrying:
     """How often a failed request is sent again, and after what pauses.
 
-    Attributes:
-        retries: Further tries.
-        first_pause_s: Before the first of them; each later pause is twice as long.
-        longest_wait_s: No pause is longer. If a server asks to wait longer, the call fails at once,
-            which is better than silence.
+    Each pause is twice as long as the one before, up to `longest_wait_s`. If a server asks to wait
+    longer, the call fails at once, which is better than silence.
     """
 
     retries: int = 5
@@ -99,7 +93,7 @@ class Retrying:
     longest_wait_s: float = 120.0
 
     def pause_s(self, tries: int) -> float:
-        """Return the seconds to wait after the given number of tries, at least one.
+        """Return the seconds to wait after some tries, at least one.
 
         They are shortened at random by up to a quarter, so that requests that failed together are
         not sent together again.
@@ -164,9 +158,7 @@ def read_retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
     >>> read_retry_after({"retry-after": "Sat, 14 Feb 2026 12:00:30 GMT"}, noon)
     30.0
 
-    Args:
-        headers: Of the answer, with names in lower case or a mapping that ignores case.
-        now: The time, for dates.
+    The names of headers are in lower case, or the mapping ignores case.
 
     Source: RFC 9110, §10.2.3; `retry-after-ms` is OpenAI's own.
     """
@@ -186,10 +178,10 @@ def read_retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
 OPENAI_URL = "https://api.openai.com/v1"
 
 OPENAI_KEY_VARIABLE = "OPENAI_API_KEY"
-"""Names OpenAI's key, which is sent to OpenAI and to no other server."""
+"""OpenAI's key is sent to OpenAI and to no other server."""
 
 MAX_ANSWER_BYTES = 16 << 20
-"""No answer is longer; the longest, a list of some hundred models, has under two megabytes."""
+"""The longest answer, a list of some hundred models, has under two megabytes."""
 
 _MODELS_SHOWN = 10
 _WORDS_SHOWN = 300
@@ -210,18 +202,12 @@ _SAYS_REFUSED = re.compile(
     re.IGNORECASE,
 )
 
-_Body = TypeVar("_Body", bound=BaseModel)
-
 
 @dataclass(frozen=True, slots=True)
 class Purpose:
     """What a server is used for, which decides its key and the advice in errors.
 
-    Attributes:
-        key_variable: The environment variable of the server's key.
-        is_general: It is for a general model, so OpenAI's own server may be asked.
-        if_slow: Advice if it does not answer in time.
-        if_busy: Advice if it is asked too much.
+    Only a general model may be on OpenAI's own server.
     """
 
     key_variable: str
@@ -314,11 +300,7 @@ class OpenAIServer:
             ) from None
 
     def models(self) -> "dict[str, str]":
-        """Return the models that the server offers, each with its owner.
-
-        Raises:
-            RequestFailed: It does not say.
-        """
+        """Return the models that the server offers, each with its owner."""
         listed = self.send(lambda client: client.models.with_raw_response.list().content, _Models)
         return {model.id: model.owned_by or "" for model in listed.data}
 
@@ -426,7 +408,7 @@ def _repaired(body: bytes) -> bytes:
 
 
 def _refused_parameter(error: "APIStatusError") -> str | None:
-    """Return the parameter that a server does not take, of those that a request can do without."""
+    """Return the parameter that a server does not take, if a request can do without it."""
     if error.status_code not in (400, 422):
         return None
     # A 422 lists the fields at fault in its body.
@@ -437,12 +419,7 @@ def _refused_parameter(error: "APIStatusError") -> str | None:
 
 
 def check_server(url: str, purpose: Purpose = GENERAL_MODEL) -> None:
-    """Check what can be checked of a server without asking it.
-
-    Raises:
-        InputError: The URL or the key is not valid.
-        ModelError: The `llm` extra is missing.
-    """
+    """Check what can be checked of a server without asking it; raises as `OpenAIServer` does."""
     _check_url(url, purpose)
     _read_key(url, purpose)
     if importlib.util.find_spec("openai") is None:
@@ -496,7 +473,7 @@ def _read_key(url: str, purpose: Purpose) -> str | None:
     return None
 
 
-class _Model(BaseModel):
+class _OfferedModel(BaseModel):
     id: str
     owned_by: str | None = None
 
@@ -504,7 +481,7 @@ class _Model(BaseModel):
 class _Models(BaseModel):
     """A list of models."""
 
-    data: list[_Model]
+    data: list[_OfferedModel]
 
 
 _SocketOption = (
@@ -535,12 +512,8 @@ _bounds: ContextVar[_Bounds | None] = ContextVar("bounds", default=None)
 def request_bounds(ends_at: float, max_bytes: int) -> Iterator[None]:
     """Bound the requests that this thread sends inside the block by a `bounded` client.
 
-    Args:
-        ends_at: When they must be over, as `time.monotonic` counts.
-        max_bytes: What may be received.
-
     Raises:
-        AnswerTooLong: More was sent, or it is compressed, so that its size is not known.
+        AnswerTooLong: More than `max_bytes` was sent, or it is compressed: its size is not known.
     """
     token = _bounds.set(_Bounds(ends_at, max_bytes))
     try:

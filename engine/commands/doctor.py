@@ -25,18 +25,16 @@ from kbqa.engine.commands.doctor_coverage import Coverage, measure_coverage
 from kbqa.engine.commands.options import weights_options
 from kbqa.engine.running.judge import ASKER_FOLDER, SHIPPED_JUDGE
 from kbqa.engine.writing.checkpoint import (
-    SMOLLM2,
     adapter_base,
-    adapter_revision,
     check_base_model,
-    is_whole_model,
+    open_adapter,
     require_cpu_extra,
     require_lm_extra,
-    smollm2_files,
+    shipped_files,
     tensor_shapes,
     why_peft,
 )
-from kbqa.engine.writing.generate import DEFAULT_ADAPTER, load_prompt_format
+from kbqa.engine.writing.generate import DEFAULT_ADAPTER
 from kbqa.engine.writing.model_choice import default_backend
 from kbqa.kb.commands.options import (
     GraphChoice,
@@ -308,15 +306,14 @@ def check_models(base: str | None = None, adapter: Path | None = None) -> Iterat
     """
     adapter = adapter or DEFAULT_ADAPTER
     try:
-        trained_on = adapter_base(adapter)
-        load_prompt_format(adapter)
-        revision = adapter_revision(adapter)
-        by_peft = "" if is_whole_model(adapter) else why_peft(adapter)
+        opened = open_adapter(adapter)
+        by_peft = why_peft(opened)
         if by_peft:
-            require_lm_extra(adapter, by_peft)
+            require_lm_extra(opened)
     except ModelError as error:
         yield from_error("adapter", error, "Give a folder that `kbqa train-crp` wrote.")
         return
+    trained_on, revision = opened.base, opened.revision
     name = base or trained_on
     yield _check_backend(name)
     yield _check_base(name)
@@ -351,7 +348,8 @@ def model_memory_bytes(base: str | None = None, adapter: Path | None = None) -> 
 def _memory_bytes(name: str) -> int:
     directory = _weights_directory(name)
     if directory is None:
-        return _UNPACKED * smollm2_files().gguf.stat().st_size if name == SMOLLM2 else 0
+        shipped = shipped_files(name)
+        return 0 if shipped is None else _UNPACKED * shipped.gguf.stat().st_size
     weights = [*directory.glob("model*.safetensors"), *directory.glob("pytorch_model*.bin")]
     return 2 * sum(path.stat().st_size for path in weights)
 
@@ -370,9 +368,12 @@ def _check_backend(base: str) -> Finding:
 
 def _check_base(name: str) -> Finding:
     try:
-        if name.lower() == SMOLLM2:
-            is_made = smollm2_files().checkpoint.is_dir()
-            state = "is ready" if is_made else "is included and will be converted at first use"
+        if (shipped := shipped_files(name)) is not None:
+            state = (
+                "is ready"
+                if shipped.checkpoint.is_dir()
+                else "is included and will be converted at first use"
+            )
             return ok("base model", f"{name} {state}")
         check_base_model(name, ask_hub=False)
         if not Path(name).is_dir() and _cached(name) is None:
@@ -402,9 +403,8 @@ def _cached(name: str) -> Path | None:
 
 
 def _weights_directory(name: str) -> Path | None:
-    if name.lower() == SMOLLM2:
-        checkpoint = smollm2_files().checkpoint
-        return checkpoint if checkpoint.is_dir() else None
+    if (shipped := shipped_files(name)) is not None:
+        return shipped.checkpoint if shipped.checkpoint.is_dir() else None
     return Path(name) if Path(name).is_dir() else _cached(name)
 
 

@@ -29,6 +29,11 @@ class Picked:
     unread: tuple[str, ...] = ()
     stops: bool = False
 
+    @property
+    def scored(self) -> Iterator[tuple[int, float]]:
+        """The chosen indexes with their scores: 1 each if the decision scores nothing."""
+        return zip(self.chosen, self.scores or (1.0,) * len(self.chosen), strict=True)
+
 
 MAX_UNREAD = 5
 """Parts of a reply that are kept of what could not be understood, each at most 80 letters long."""

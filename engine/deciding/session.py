@@ -24,14 +24,23 @@ from kbqa.engine.deciding.choosing import (
     sent_seed,
 )
 from kbqa.engine.deciding.reading import Picked, read_names
-from kbqa.engine.embedding.embedder import Embedder, relation_words
-from kbqa.engine.graph_walk import Neighbourhood, Walk, drawn_walk, triples_of
+from kbqa.engine.embedding.embedder import Embedder
+from kbqa.engine.graph_walk import (
+    Neighbourhood,
+    Walk,
+    drawn_hop,
+    drawn_triple,
+    drawn_walk,
+    triples_of,
+)
 from kbqa.engine.linking.linker import explain_unlinked, starting_topics
 from kbqa.engine.writing.generate import Candidate, Progress
 from kbqa.kb.graph import Graph
 from kbqa.kb.names.keys import normalise
 from kbqa.kb.names.search import Names
 from kbqa.kb.schema import GraphSchema
+from kbqa.sparql.crp import Hop
+from kbqa.sparql.english import relation_words
 from kbqa.sparql.terms import LiteralTerm, Term
 
 SEED = 42
@@ -423,9 +432,18 @@ class Session:
         """Return whether some entity of the graph has this name."""
         return bool(self._walkers.names.lookup(text, limit=1))
 
-    def drawn(self, walk: Walk) -> str:
-        """Draw a walk with the names of its nodes."""
-        return drawn_walk(walk, self.neighbourhood.name)
+    def drawn(self, walk: Walk, hop: Hop | None = None) -> str:
+        """Draw a walk with the names of its nodes, and a relation that is followed from its end."""
+        drawn = drawn_walk(walk, self.neighbourhood.name)
+        return drawn if hop is None else f"{drawn} {drawn_hop(hop)}"
+
+    def drawn_triples(self, walks: Iterable[Walk]) -> list[str]:
+        """Draw the triples of walks, each once."""
+        return [drawn_triple(step, self.neighbourhood.name) for step in triples_of(walks)]
+
+    def names_on(self, walks: Iterable[Walk]) -> list[str]:
+        """List the names of the nodes of walks, as prompts show them."""
+        return [self.neighbourhood.name(node) for walk in walks for node in walk.nodes]
 
     def finish(
         self,

@@ -23,10 +23,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 from kbqa.engine.display.evidence_graph import (
     MORE,
-    Arrow,
     EvidenceGraph,
     Key,
     NodeKind,
+    adjacency,
     mean,
     read_evidence,
 )
@@ -127,7 +127,6 @@ class Drawing:
     top: float  # the height of the upper border, which may be negative
     width: float
     height: float
-    hidden_triples: int
 
 
 def lay_out(record: Mapping[str, Any]) -> Drawing | None:
@@ -151,7 +150,8 @@ def lay_out(record: Mapping[str, Any]) -> Drawing | None:
             indent = (width - box.width) / 2
             nodes[key] = replace(box, left=left + indent, middle=heights[key])
     edges = _edges(graph, nodes)
-    labels = _labels(graph, edges)
+    column = graph.column
+    labels = _labels(edges, [column[key] for key in nodes])
     highs = [node.high for node in nodes.values()]
     highs += [label.at.y - _LABEL_HEIGHT for label in labels]
     lows = [*(node.low for node in nodes.values()), *(edge.middle.y for edge in edges)]
@@ -164,7 +164,6 @@ def lay_out(record: Mapping[str, Any]) -> Drawing | None:
         top,
         lefts[-1] + _MARGIN,
         max(lows) + _MARGIN - top,
-        graph.hidden_triples,
     )
 
 
@@ -201,13 +200,9 @@ def _box(graph: EvidenceGraph, key: Key) -> Node:
     return Node(key[-1], name, label, kind, 0.0, 0.0, width, _BOX_HEIGHT)
 
 
-def _column_of(graph: EvidenceGraph) -> dict[Key, int]:
-    return {key: column for column, keys in enumerate(graph.columns) for key in keys}
-
-
 def _gaps(graph: EvidenceGraph) -> Iterator[float]:
     """Return the room to the right of each column, for the arrows and their labels."""
-    column = _column_of(graph)
+    column = graph.column
     labels: dict[int, float] = defaultdict(float)
     for each in graph.arrows:
         gap = min(column[each.subject], column[each.object])
@@ -220,10 +215,7 @@ def _gaps(graph: EvidenceGraph) -> Iterator[float]:
 
 def _heights(graph: EvidenceGraph, boxes: Mapping[Key, Node]) -> dict[Key, float]:
     """Place the tallest column, and every other near what its nodes are joined to there."""
-    neighbours: dict[Key, list[Key]] = defaultdict(list)
-    for each in graph.arrows:
-        neighbours[each.subject].append(each.object)
-        neighbours[each.object].append(each.subject)
+    neighbours = adjacency(graph.arrows)
     tallest = max(range(len(graph.columns)), key=lambda c: len(graph.columns[c]))
     heights: dict[Key, float] = {}
     for column in [*range(tallest, -1, -1), *range(tallest + 1, len(graph.columns))]:
@@ -258,7 +250,7 @@ def _spread(wanted: Sequence[float], sizes: Sequence[float]) -> list[float]:
 
 
 def _edges(graph: EvidenceGraph, nodes: Mapping[Key, Node]) -> list[Edge]:
-    column, index = _column_of(graph), {key: number for number, key in enumerate(nodes)}
+    column, index = graph.column, {key: number for number, key in enumerate(nodes)}
     floor = max(node.low for node in nodes.values())
     pairs = Counter(frozenset(each.ends) for each in graph.arrows)
     drawn: Counter[frozenset[Key]] = Counter()
@@ -293,12 +285,11 @@ def _curve(left: Node, right: Node, columns: int, offset: float, floor: float) -
     return start, Point(start.x + _BULGE, low), Point(end.x - _BULGE, low), end
 
 
-def _labels(graph: EvidenceGraph, edges: Sequence[Edge]) -> list[Label]:
+def _labels(edges: Sequence[Edge], columns: Sequence[int]) -> list[Label]:
     """Write each relation once for arrows that share it and an end, near their middle."""
-    column = _column_of(graph)
-    gaps: dict[int, list[tuple[Arrow, Edge]]] = defaultdict(list)
-    for arrow, edge in zip(graph.arrows, edges, strict=True):
-        gaps[min(column[arrow.subject], column[arrow.object])].append((arrow, edge))
+    gaps: dict[int, list[Edge]] = defaultdict(list)
+    for edge in edges:
+        gaps[min(columns[edge.subject], columns[edge.object])].append(edge)
     labels = []
     for _, drawn in sorted(gaps.items()):
         groups = sorted(_groups(drawn), key=lambda group: _middle(group).y)
@@ -310,18 +301,18 @@ def _labels(graph: EvidenceGraph, edges: Sequence[Edge]) -> list[Label]:
     return labels
 
 
-def _groups(drawn: Sequence[tuple[Arrow, Edge]]) -> Iterator[list[Edge]]:
+def _groups(edges: Sequence[Edge]) -> Iterator[list[Edge]]:
     """Group arrows that share a relation and an end: first the subject, then the object."""
-    by_subject: dict[tuple[Key, str, int | None], list[tuple[Arrow, Edge]]] = defaultdict(list)
-    for arrow, edge in drawn:
-        by_subject[arrow.subject, arrow.relation, arrow.part].append((arrow, edge))
-    by_object: dict[tuple[Key, str, int | None], list[Edge]] = defaultdict(list)
+    by_subject: dict[tuple[int, str, int | None], list[Edge]] = defaultdict(list)
+    for edge in edges:
+        by_subject[edge.subject, edge.relation, edge.part].append(edge)
+    by_object: dict[tuple[int, str, int | None], list[Edge]] = defaultdict(list)
     for group in by_subject.values():
         if len(group) > 1:
-            yield [edge for _, edge in group]
+            yield group
         else:
-            [(arrow, edge)] = group
-            by_object[arrow.object, arrow.relation, arrow.part].append(edge)
+            [edge] = group
+            by_object[edge.object, edge.relation, edge.part].append(edge)
     yield from by_object.values()
 
 

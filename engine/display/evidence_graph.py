@@ -54,7 +54,11 @@ class EvidenceGraph:
     arrows: tuple[Arrow, ...]
     names: Mapping[Key, str]
     kinds: Mapping[Key, NodeKind]
-    hidden_triples: int
+
+    @property
+    def column(self) -> dict[Key, int]:
+        """The column of each node."""
+        return {key: column for column, keys in enumerate(self.columns) for key in keys}
 
 
 def read_evidence(record: Mapping[str, Any]) -> EvidenceGraph | None:
@@ -80,7 +84,7 @@ def read_evidence(record: Mapping[str, Any]) -> EvidenceGraph | None:
     )
     answers = found[:DRAWN_ANSWERS]
     drawn = _without(arrows, found[DRAWN_ANSWERS:], {*answers, *topics})[:_DRAWN_TRIPLES]
-    graph = _neighbours(drawn)
+    graph = adjacency(drawn)
     kinds = {key: _kind(key, names[key], topics, answers) for key in graph}
     columns = _columns(drawn, [key for key in topics if key in graph] or list(graph)[:1])
     places = [place for place, keys in enumerate(columns) if set(keys) & set(answers)]
@@ -90,8 +94,7 @@ def read_evidence(record: Mapping[str, Any]) -> EvidenceGraph | None:
         kinds[MORE] = "more"
         columns[places[-1]].append(MORE)
     _reduce_crossings(columns, drawn)
-    hidden_triples = len(arrows) - len(drawn)
-    return EvidenceGraph(tuple(map(tuple, columns)), tuple(drawn), names, kinds, hidden_triples)
+    return EvidenceGraph(tuple(map(tuple, columns)), tuple(drawn), names, kinds)
 
 
 def _topics(
@@ -132,7 +135,8 @@ def _without(arrows: Sequence[Arrow], removed: Iterable[Key], needed: set[Key]) 
     return kept
 
 
-def _neighbours(arrows: Iterable[Arrow]) -> dict[Key, list[Key]]:
+def adjacency(arrows: Iterable[Arrow]) -> dict[Key, list[Key]]:
+    """List what each node is joined to."""
     found: dict[Key, list[Key]] = defaultdict(list)
     for each in arrows:
         found[each.subject].append(each.object)
@@ -142,8 +146,8 @@ def _neighbours(arrows: Iterable[Arrow]) -> dict[Key, list[Key]]:
 
 def _columns(arrows: Sequence[Arrow], topics: Sequence[Key]) -> list[list[Key]]:
     """Sort nodes into columns: by hops along the path, then along its constraints."""
-    path = _neighbours(each for each in arrows if not each.is_constraint)
-    every = _neighbours(arrows)
+    path = adjacency(each for each in arrows if not each.is_constraint)
+    every = adjacency(arrows)
     column = dict.fromkeys(topics, 0)
     _walk(column, path)
     _walk(column, every)
@@ -172,8 +176,8 @@ def _reduce_crossings(columns: Sequence[list[Key]], arrows: Sequence[Arrow]) -> 
 
     Source: Sugiyama, Tagawa and Toda, 1981, the barycentric method.
     """
-    neighbours = _neighbours(arrows)
-    path = _neighbours(each for each in arrows if not each.is_constraint)
+    neighbours = adjacency(arrows)
+    path = adjacency(each for each in arrows if not each.is_constraint)
     for sweep in range(_SWEEPS):
         for fixed, moved in pairwise(columns if sweep % 2 == 0 else columns[::-1]):
             place = {key: number for number, key in enumerate(fixed)}

@@ -38,11 +38,7 @@ _LAYERS, _HEADS, _EPSILON, _MASKED = 6, 12, 1e-12, -1e9
 
 
 def minilm_folder() -> Path:
-    """Return the folder of the packaged all-MiniLM-L6-v2.
-
-    Raises:
-        ModelError: The package is missing.
-    """
+    """Return the folder of the packaged all-MiniLM-L6-v2."""
     spec = importlib.util.find_spec(_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise ModelError(f"the weights of {MINILM} are missing. Install: {_INSTALL}")
@@ -53,9 +49,6 @@ def load_minilm() -> "tuple[Weights, Tokenizer]":
     """Load the weights of the packaged model, by their names, and its tokenizer.
 
     The weights are loaded once in a process, and not to be changed.
-
-    Raises:
-        ModelError: A package or a file is missing or broken.
     """
     try:
         from safetensors import SafetensorError
@@ -114,10 +107,7 @@ class _Layer(NamedTuple):
 class Bert:
     """Computes the mean vectors of texts. Any number of threads may use one.
 
-    Args:
-        weights: By their names in BERT's checkpoints.
-        tokenizer: Of the model; it says how longer texts are cut.
-        gelu: Its activation.
+    The weights have their names in BERT's checkpoints. The tokenizer says how longer texts are cut.
     """
 
     def __init__(self, weights: "Weights", tokenizer: "Tokenizer", gelu: Gelu) -> None:
@@ -173,13 +163,9 @@ def _layer(weights: "Weights", name: str) -> _Layer:
 
 
 def _forward(layer: _Layer, x: "Floats", hidden: "Floats", gelu: Gelu) -> "Floats":
-    """Compute a layer.
+    """Compute a layer of x, shape (texts, tokens, width).
 
-    Args:
-        layer: Its weights.
-        x: Of shape (texts, tokens, width).
-        hidden: Added to the attention to each token: 0, or far below 0 for padding.
-        gelu: Its activation.
+    `hidden` is added to the attention to each token: 0, or far below 0 for padding.
     """
     import numpy as np
 

@@ -12,15 +12,9 @@ import re
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from kbqa.engine.embedding.bert import (
-    MINILM,
-    Bert,
-    gelu,
-    load_minilm,
-    minilm_folder,
-)
+from kbqa.engine.embedding.bert import MINILM, Bert, gelu, load_minilm, minilm_folder
 from kbqa.engine.files import TextCache
 from kbqa.engine.writing.checkpoint import check_hub_model, quiet_transformers
 from kbqa.kb.open import cache_directory
@@ -29,7 +23,6 @@ from kbqa.sparql.errors import ModelError
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-    from sentence_transformers import SentenceTransformer
 
     Embeddings = NDArray[np.float32]
 
@@ -46,17 +39,6 @@ _HUB_ID = re.compile(r"[\w-][\w.-]*/[\w.-]+")
 _NAME_SEPARATOR = re.compile(r"[^\w.-]+")
 
 
-def relation_words(relation: str) -> str:
-    """Return a relation, or a type, in words: those of its last two parts, without the domain.
-
-    >>> relation_words("people.person.place_of_birth")
-    'person place of birth'
-    >>> relation_words("base.schemastaging.context_name.pronunciation")
-    'context name pronunciation'
-    """
-    return " ".join(relation.split(".")[-2:]).replace("_", " ")
-
-
 class Embedder:
     """A sentence embedding model with a cache; safe to use from several threads.
 
@@ -64,9 +46,10 @@ class Embedder:
     on the other texts of its batch.
     """
 
-    def __init__(self, loaded: "_Loaded", name: str, cache: TextCache) -> None:
-        self._model = loaded.model
-        self._name, self._cache = name, cache
+    def __init__(self, model: "_TextModel", name: str, cache: TextCache) -> None:
+        self.name = name
+        """The model and its revision, for reports and cache keys."""
+        self._model, self._cache = model, cache
         self._vectors: dict[str, Embeddings] = {}
         self._question_vector = functools.lru_cache(_KEPT_QUESTIONS)(self._embed_one)
 
@@ -93,23 +76,14 @@ class Embedder:
             )
         if not Path(source).is_dir():
             check_hub_model(source)
-        loaded = _load(source, _state(source), is_packaged=model == MINILM)
+        loaded, revision = _load(source, _state(source), is_packaged=model == MINILM)
         short = Path(model).resolve().name if Path(model).is_dir() else model
-        name = f"{short} {loaded.revision}"
+        name = f"{short} {revision}"
         file = f"embeddings-{_NAME_SEPARATOR.sub('-', name)}.sqlite"
         return cls(loaded, name, TextCache(cache_directory() / file, "embeddings"))
 
-    @property
-    def name(self) -> str:
-        """The model and its revision, for reports and cache keys."""
-        return self._name
-
     def embed(self, texts: Sequence[str]) -> "Embeddings":
-        """Embed texts without the cache.
-
-        Returns:
-            A unit vector for each text, shape (texts, dimensions).
-        """
+        """Embed texts without the cache: a unit vector each, shape (texts, dimensions)."""
         import numpy as np
 
         if not texts:
@@ -117,11 +91,7 @@ class Embedder:
         return self._model.embed(_readable(texts))
 
     def recall(self, texts: Sequence[str]) -> "Embeddings":
-        """Embed texts that recur, such as relations: each is embedded once and cached on disk.
-
-        Returns:
-            A unit vector for each text, shape (texts, dimensions).
-        """
+        """Embed texts that recur, such as relations: each is embedded once and cached on disk."""
         import numpy as np
 
         if not texts:
@@ -133,13 +103,10 @@ class Embedder:
         return np.stack([self._vectors[text] for text in texts])
 
     def similarity(self, question: str, texts: Sequence[str]) -> list[float]:
-        """Compare texts, which `recall` caches, with a question.
+        """Compare texts, which `recall` caches, with a question: a cosine for each, in [-1, 1].
 
         The question's vector is kept in memory for the next call. Leave out the mention of the
         topic entity: a question matches its relation better without that name.
-
-        Returns:
-            A cosine for each text, in [-1, 1].
         """
         scores: list[float] = (self.recall(texts) @ self._question_vector(question)).tolist()
         return scores
@@ -148,14 +115,7 @@ class Embedder:
         """Compare groups of texts with a question, each by the sum of its texts' vectors.
 
         For a path of relations this works as well as a vector of all its words, and needs no
-        embedding of its own.
-
-        Args:
-            question: As in `similarity`.
-            groups: Each with at least one text.
-
-        Returns:
-            A cosine for each group, in [-1, 1].
+        embedding of its own. Each group has at least one text.
         """
         import numpy as np
 
@@ -192,7 +152,7 @@ def _readable(texts: Sequence[str]) -> list[str]:
     return [text.encode(errors="ignore").decode() for text in texts]
 
 
-class _Model(Protocol):
+class _TextModel(Protocol):
     """Embeds texts as unit vectors; safe to use from several threads."""
 
     width: int
@@ -228,7 +188,22 @@ class _SentenceModel:
     """Any model of sentence-transformers."""
 
     def __init__(self, source: str) -> None:
-        self._model = _load_sentence_transformer(source)
+        import torch
+        from safetensors import SafetensorError
+        from sentence_transformers import SentenceTransformer
+
+        quiet_transformers()
+        try:
+            self._model = SentenceTransformer(
+                source,
+                # A local model is loaded without the hub, which fails after a minute offline.
+                local_files_only=_local_folder(source) is not None,
+                # Whatever the type of the stored weights, so that all machines compute the same.
+                model_kwargs={"dtype": torch.float32},
+            )
+        except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
+            reason = " ".join(str(error).split())
+            raise ModelError(f"the embedder {source} cannot be loaded: {reason}") from error
         self._lock = threading.Lock()  # tokenizers are not thread-safe
         self.width = self._model.get_embedding_dimension() or 0
 
@@ -243,34 +218,10 @@ class _SentenceModel:
         return np.asarray(vectors, dtype=np.float32)
 
 
-class _Loaded(NamedTuple):
-    model: _Model
-    revision: str
-
-
 @functools.lru_cache(_KEPT_MODELS)
-def _load(source: str, state: _State, *, is_packaged: bool) -> _Loaded:
-    """Load a model once for each state of its files."""
-    return _Loaded(_MiniLm() if is_packaged else _SentenceModel(source), _revision(source))
-
-
-def _load_sentence_transformer(source: str) -> "SentenceTransformer":
-    import torch
-    from safetensors import SafetensorError
-    from sentence_transformers import SentenceTransformer
-
-    quiet_transformers()
-    try:
-        return SentenceTransformer(
-            source,
-            # A local model is loaded without asking the hub, which fails after a minute offline.
-            local_files_only=_local_folder(source) is not None,
-            # Whatever the type of the stored weights, so that all machines compute the same.
-            model_kwargs={"dtype": torch.float32},
-        )
-    except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
-        reason = " ".join(str(error).split())
-        raise ModelError(f"the embedder {source} cannot be loaded: {reason}") from error
+def _load(source: str, state: _State, *, is_packaged: bool) -> tuple[_TextModel, str]:
+    """Load a model, once for each state of its files, with its revision."""
+    return _MiniLm() if is_packaged else _SentenceModel(source), _revision(source)
 
 
 def _local_folder(source: str) -> Path | None:
@@ -284,7 +235,7 @@ def _local_folder(source: str) -> Path | None:
 
 
 def _revision(source: str) -> str:
-    """Return the start of a hash of the files that determine a model's vectors."""
+    """Hash the files that determine a model's vectors."""
     folder = _local_folder(source)
     if folder is None:
         raise ModelError(f"the embedder {source} has no config.json in the cache of Hugging Face")

@@ -1,8 +1,8 @@
-"""The rows of a run: what was answered to each question, how it scores, and what it cost.
+"""The rows of a run: the answer to each question, how it scores, and what it cost.
 
-`Row` is what `kbqa eval` writes and what reports read. Any method's answers fit: what only one
-method knows is in its trace. Each row is in the file whole or not at all, however the run ends. A
-run is its rows and the manifest next to them.
+`kbqa eval` writes rows and reports read them. Any method's answers fit: what only one method knows
+is in its trace. Each row is in the file whole or not at all, however the run ends. A run is its
+rows and the manifest next to them.
 """
 
 import json
@@ -37,38 +37,26 @@ from kbqa.sparql.errors import InputError, OutputError
 from kbqa.sparql.relax import Level, leaves
 
 SCHEMA_VERSION = 3
-READ_VERSIONS = (2, SCHEMA_VERSION)
-"""The versions that can be read. Version 2, of the time when there was one method, has the fields
-of the trace in the row itself."""
 
 Count = Annotated[int, Field(ge=0)]
 
 _LEVELS: tuple[Level, ...] = get_args(Level)
 
 
-class _Record(BaseModel):
+class _RowPart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class GoldShape(_Record):
-    """The shape of a gold query, taken from the CRP that means the same.
+class GoldShape(_RowPart):
+    """The shape of a gold query, taken from the CRP that means the same."""
 
-    Attributes:
-        hops: Steps of its main path.
-        constraints: How many it has, at any depth, its ordering included.
-        ordered: It keeps the first or last of its answers.
-    """
-
-    hops: Count
-    constraints: Count
-    ordered: bool
+    hops: Count  # steps of its main path
+    constraints: Count  # at any depth, its ordering included
+    ordered: bool  # it keeps the first or last of its answers
 
 
-class RowAnswer(_Record):
-    """An answer: an entity's mid or a literal's text, its name, and where it comes from.
-
-    `confidence` says how sure it is, if the method knows.
-    """
+class RowAnswer(_RowPart):
+    """An answer, as `AnswerEntity.to_dict` writes it."""
 
     mid: str | None = None
     value: str | None = None
@@ -78,18 +66,18 @@ class RowAnswer(_Record):
 
     @property
     def key(self) -> str:
-        """What is compared with the gold answers."""
+        """The mid or text, which is compared with the gold answers."""
         return self.mid or self.value or ""
 
 
-class WriterUsage(_Record):
+class WriterUsage(_RowPart):
     """What the small model wrote for a question."""
 
     calls: int
     output_tokens: int = 0
 
 
-class GeneralUsage(_Record):
+class GeneralUsage(_RowPart):
     """What general models took; only runs with timings have the last two."""
 
     calls: int
@@ -100,20 +88,19 @@ class GeneralUsage(_Record):
     seconds: float | None = None
 
 
-class RowUsage(_Record):
+class RowUsage(_RowPart):
     """What was asked of the models for a question."""
 
     specialised: WriterUsage | None = None
     general: GeneralUsage
 
 
-class Row(_Record):
+class Row(_RowPart):
     """A question's row. Fields that the file does not have are None or empty.
 
-    The fields from `answers` to `seconds` are those of `Answer`. `gold_names` are the names of each
-    set of `gold`, if the question set has them; older rows do not have them. The fields from
-    `category` to `gold_unanswerable` are those of `Question`. A failed question has no costs if
-    they are not known.
+    The fields from `answers` to `seconds` are those of `Answer.to_dict`, and those from `category`
+    to `gold_unanswerable` are of `Question`. `gold_names` has the names of each set of `gold`, if
+    the question set has them. A failed question has no costs if they are not known.
     """
 
     schema_version: int
@@ -154,7 +141,7 @@ class Row(_Record):
 
     @property
     def kind(self) -> GoldKind | None:
-        """Which kind of gold its question has; None if it has none."""
+        """The kind of gold that its question has; None if it has none."""
         return gold_kind(self.gold, self.gold_boolean, self.gold_count, self.gold_unanswerable)
 
     @property
@@ -180,23 +167,22 @@ class Row(_Record):
 
     @property
     def queries(self) -> int | None:
-        """How many lookups in the graph a walking method took; None for others."""
+        """The look-ups in the graph of a walking method; None for others."""
         return self._counted("queries")
 
     @property
     def decisions(self) -> int | None:
-        """How many decisions a walking method took, by any chooser; None for other methods."""
+        """The decisions of a walking method, by any chooser; None for others."""
         return self._counted("decisions")
 
     @property
     def repair_queries(self) -> int | None:
-        """How many queries a repair took; None if there was none."""
+        """The queries of a repair; None if there was none."""
         repair = (self.trace or {}).get("repair")
         queries = repair.get("queries") if isinstance(repair, dict) else None
         return queries if isinstance(queries, int) else None
 
     def _counted(self, name: str) -> int | None:
-        """Return a count of the trace; None if it has none of that name."""
         count = (self.trace or {}).get(name)
         return count if isinstance(count, int) else None
 
@@ -206,26 +192,19 @@ class Row(_Record):
 
 
 def read_row(record: Mapping[str, object], place: str) -> Row:
-    """Read a row.
-
-    Args:
-        record: Of JSON.
-        place: Where it is, for messages.
+    """Read a row; messages name its place.
 
     Raises:
-        InputError: It is not a row, or one of a version that cannot be read.
+        InputError: It is not a row, or one of another version.
     """
     version = record.get("schema_version")
-    if version not in READ_VERSIONS:
+    if version != SCHEMA_VERSION:
         if version is None or not {"id", "scores"} <= record.keys():
             raise InputError(f"{place} is not a row of `kbqa eval`")
         raise InputError(
             f"{place} is a row of schema_version {version}, and this kbqa reads "
-            f"{' and '.join(map(str, READ_VERSIONS))}. Run `kbqa eval` again."
+            f"{SCHEMA_VERSION}. Run `kbqa eval` again."
         )
-    if version == 2:
-        trace = {name: record.get(name) for name in ("level", "repair")}
-        record = {**record, "trace": trace}
     try:
         return Row.model_validate(record)
     except ValidationError as error:
@@ -238,7 +217,7 @@ _NO_CALLS = Usage()
 
 
 def gold_shapes(questions: Iterable[Question]) -> dict[str, GoldShape]:
-    """Return the shapes of gold queries by the question's id; absent if no CRP means the same."""
+    """Return the shapes of gold queries by question id; absent if no CRP means the same."""
     queries = {question.id: question.sparql for question in questions if question.sparql}
     crps = convert_queries(queries.values())
     return {
@@ -262,23 +241,23 @@ def answered_row(
 ) -> Row:
     """Make the row of a question that a method answered, or found no answer to.
 
-    Args:
-        question: With its gold answers.
-        answer: What the method returned.
-        candidates: What the small model wrote for it; none if it was not asked.
-        shape: Of its gold query, if that is known.
-        timings: Include what differs from run to run: the seconds of each stage and of general
-            models, and how many replies came from the cache.
+    `timings` includes what differs from run to run: the seconds of each stage and of general
+    models, and how many replies came from the cache.
     """
     record = answer.to_dict()
     if not timings:
         del record["seconds"]
     texts = [term_text(each.term) for each in answer.answers]
-    predicted = Predicted(texts, answer.boolean, answer.count, record.get("status"))
-    scores = score_answer(predicted, question)
-    costs = _costs(candidates, answer.usage, timings)
-    head = _head(question, shape)
-    return Row.model_validate({**head, **record, "scores": scores, **costs, "error": None})
+    predicted = Predicted(texts, answer.boolean, answer.count, answer.status)
+    return Row.model_validate(
+        {
+            **_head(question, shape),
+            **record,
+            "scores": score_answer(predicted, question),
+            **_costs(candidates, answer.usage, timings),
+            "error": None,
+        }
+    )
 
 
 def failed_row(
@@ -292,18 +271,11 @@ def failed_row(
 ) -> Row:
     """Make the row of a question that failed: it scores 0.
 
-    Args:
-        question: As it was asked.
-        error: Why it failed.
-        shape: As for `answered_row`.
-        candidates: What the small model had written for it; None if that failed, so that its cost
-            is not known.
-        general: What was asked of the general model before.
-        timings: As for `answered_row`.
+    `candidates` and `general` are what models took before; without candidates, writing failed and
+    the cost is not known.
     """
-    if candidates is None:
-        costs: dict[str, Any] = dict.fromkeys(("calls", "tokens", "usage", "cost_usd"))
-    else:
+    costs: dict[str, Any] = dict.fromkeys(("calls", "tokens", "usage", "cost_usd"))
+    if candidates is not None:
         costs = _costs(candidates, general, timings)
     return Row.model_validate(
         {
@@ -342,7 +314,7 @@ def _head(question: Question, shape: GoldShape | None) -> dict[str, Any]:
 
 
 def _costs(candidates: Sequence[Candidate], general: Usage, timings: bool) -> dict[str, Any]:
-    """Return what a question took of both models."""
+    """Return the costs of a question, of both models."""
     calls, tokens = int(bool(candidates)), sum(candidate.tokens for candidate in candidates)
     of_general = asdict(general)
     if timings:
@@ -365,7 +337,7 @@ class WrittenRow(Protocol):
 
     @property
     def id(self) -> str:
-        """The question's."""
+        """The question's id."""
 
     @property
     def error(self) -> str | None:
@@ -379,11 +351,7 @@ _R = TypeVar("_R", bound=WrittenRow)
 
 
 class RowFile:
-    """Appends rows to a JSON Lines file. One thread at a time.
-
-    Raises:
-        InputError: The file cannot be opened for writing.
-    """
+    """Appends rows to a JSON Lines file, one thread at a time."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -394,11 +362,7 @@ class RowFile:
             raise InputError(f"{path} cannot be written: {error}") from error
 
     def append(self, row: WrittenRow) -> None:
-        """Write a row; one that cannot be written whole is removed again.
-
-        Raises:
-            OutputError: It cannot be written.
-        """
+        """Write a row; one that cannot be written whole is removed again."""
         # Not where the last write ended: what it left of a row may have been removed since.
         end = self._file.seek(0, os.SEEK_END)
         left = memoryview(_line(row.to_dict()))
@@ -430,14 +394,9 @@ def write_rows(
 ) -> None:
     """Make rows and append each to a file, in the order in which they are done.
 
-    On any error, the rows of jobs in progress are written first if possible.
-
-    Args:
-        path: The file.
-        jobs: Each makes a row, in any thread. The next job is taken, in this thread, once fewer
-            than `concurrency` are running.
-        report: Called with each row that was written; by one thread at a time.
-        concurrency: Jobs to run at once.
+    Each job makes a row, in any thread. The next is taken, in this thread, once fewer than
+    `concurrency` are running. `report` is called with each row that was written, by one thread at a
+    time. On any error, the rows of jobs in progress are written first if possible.
 
     Raises:
         InputError: The file cannot be opened for writing.
@@ -463,11 +422,7 @@ def take_over(path: Path, read: Callable[[Mapping[str, object], str], _R]) -> di
     """Read the rows that a resumed run keeps, by id, and remove all else from the file.
 
     Removed are rows of questions that failed, and a last line that was being written when the run
-    was killed.
-
-    Args:
-        path: The file.
-        read: Reads a row from a record and its place, which is for messages.
+    was killed. `read` reads a row from a record and its place, as `read_row` does.
 
     Raises:
         InputError: The file is broken elsewhere than at its end.
@@ -489,7 +444,7 @@ def take_over(path: Path, read: Callable[[Mapping[str, object], str], _R]) -> di
 
 
 def _wait(running: set[Future[None]], at_most: int) -> set[Future[None]]:
-    """Wait until at most this many are running; raise what one of the others raised."""
+    """Wait until at most this many are running; raise what a finished one raised."""
     while len(running) > at_most:
         done, running = wait(running, return_when=FIRST_COMPLETED)
         for future in done:
@@ -507,21 +462,13 @@ _PER = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """How much the questions take for which this is known.
-
-    Attributes:
-        mean: Of a question.
-        median: Of a question.
-        p95: The least value that 95 % of the questions do not exceed.
-        total: Of all questions.
-        n: How many questions there are.
-    """
+    """What questions take, of those for which it is known."""
 
     mean: float
     median: float
-    p95: float
+    p95: float  # the least value that 95 % of the questions do not exceed
     total: float
-    n: int
+    n: int  # questions
 
 
 def spread(values: Sequence[float]) -> Spread | None:
@@ -538,35 +485,30 @@ def spread(values: Sequence[float]) -> Spread | None:
 
 
 def measure_costs(rows: Sequence[Row]) -> dict[str, Spread]:
-    """Measure what questions took, including those that failed.
+    """Measure what questions took, including those that failed; what no row knows is absent.
 
-    Returns:
-        ``calls`` (of all models), ``general_calls`` (of the general model alone, paid or from the
-        cache), ``cached_calls``, ``decisions`` (of a walking method, by any chooser), ``tokens``
-        (written by the small model, in and out of the general one), ``queries`` (of a walking
-        method), ``queries of a repair``, ``seconds``, and ``seconds of`` each stage. What is known
-        of no row is absent.
+    ``calls`` are of all models, ``general_calls`` of the general model, paid or from the cache.
+    ``tokens`` are those that the small model wrote and those in and out of the general one.
+    ``queries`` and ``decisions`` are of walking methods.
     """
     general = [row.usage.general for row in rows if row.usage is not None]
-    values: dict[str, Sequence[float]] = {
-        "calls": [row.calls for row in rows if row.calls is not None],
+    values: dict[str, list[float | None]] = {
+        "calls": [row.calls for row in rows],
         "general_calls": [usage.calls for usage in general],
-        "cached_calls": [usage.cached_calls for usage in general if usage.cached_calls is not None],
-        "decisions": [row.decisions for row in rows if row.decisions is not None],
-        "tokens": [row.tokens for row in rows if row.tokens is not None],
-        "queries": [row.queries for row in rows if row.queries is not None],
-        "queries of a repair": [
-            row.repair_queries for row in rows if row.repair_queries is not None
-        ],
+        "cached_calls": [usage.cached_calls for usage in general],
+        "decisions": [row.decisions for row in rows],
+        "tokens": [row.tokens for row in rows],
+        "queries": [row.queries for row in rows],
+        "queries of a repair": [row.repair_queries for row in rows],
         "seconds": [sum(row.seconds.values()) for row in rows if row.seconds],
     }
-    stages: dict[str, list[float]] = {}
     for row in rows:
         for stage, seconds in (row.seconds or {}).items():
-            stages.setdefault(stage, []).append(seconds)
-    values |= {f"seconds of {stage}": seconds for stage, seconds in stages.items()}
-    found = {name: spread(list_) for name, list_ in values.items()}
-    return {name: one for name, one in found.items() if one is not None}
+            values.setdefault(f"seconds of {stage}", []).append(seconds)
+    spreads = {
+        name: spread([each for each in taken if each is not None]) for name, taken in values.items()
+    }
+    return {name: one for name, one in spreads.items() if one is not None}
 
 
 def cost_per_10_000(rows: Sequence[Row]) -> float | None:
@@ -595,13 +537,7 @@ _USED_OF_STEP = (
 
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
-    """A run as it is on disk.
-
-    Attributes:
-        path: The file of its rows.
-        manifest: What made it.
-        rows: In the file's order; no two have the same id.
-    """
+    """A run on disk: the file of its rows, what made it, and the rows, each of another question."""
 
     path: Path
     manifest: Mapping[str, object]
@@ -673,8 +609,8 @@ def read_run(path: Path) -> RecordedRun:
     """Read a run.
 
     Raises:
-        InputError: The file is missing, or it is not a run that this kbqa reads; a line is broken,
-            or two lines have the same question; or the manifest is missing or broken.
+        InputError: The file or its manifest is missing or broken, is not a run that this kbqa
+            reads, or has two rows of one question.
     """
     rows: dict[str, Row] = {}
     for number, record in read_rows(path):
@@ -688,18 +624,18 @@ def read_run(path: Path) -> RecordedRun:
 
 
 def _used(record: Mapping[str, object]) -> Mapping[str, object]:
-    """Return what reports use of a row; whole rows would take several times the memory."""
+    """Return the fields that reports use; whole rows would take several times the memory."""
     used = {name: value for name, value in record.items() if name not in _UNUSED}
     if isinstance(trace := record.get("trace"), dict):
         kept = {name: trace[name] for name in _USED_OF_TRACE if name in trace}
         if isinstance(steps := trace.get("steps"), list):
-            kept["steps"] = [_used_of_step(step) for step in steps if isinstance(step, dict)]
+            kept["steps"] = [
+                {name: step[name] for name in _USED_OF_STEP if name in step}
+                for step in steps
+                if isinstance(step, dict)
+            ]
         used["trace"] = kept
     return used
-
-
-def _used_of_step(step: Mapping[str, object]) -> Mapping[str, object]:
-    return {name: step[name] for name in _USED_OF_STEP if name in step}
 
 
 def _manifest(run: Path) -> Mapping[str, object]:
@@ -713,18 +649,4 @@ def _manifest(run: Path) -> Mapping[str, object]:
     manifest = read_json(path, dict[str, object], not_a_run, schema_version=MANIFEST_VERSION)
     if not isinstance(manifest.get("gold_entities"), bool):
         raise not_a_run(f"{path} does not say whether entities were given")
-    return _with_method(manifest)
-
-
-def _with_method(manifest: Mapping[str, object]) -> Mapping[str, object]:
-    """Return a manifest with the settings of its method in one record, as new manifests have it."""
-    if not isinstance(manifest.get("method"), str):
-        return manifest
-    rest = dict(manifest)
-    names = ("order", "confidence_model", "without", "repair")
-    settings = {name: rest.pop(name) for name in names if name in rest}
-    repair = settings.get("repair")
-    if isinstance(repair, dict) and "policy" in repair:
-        settings["repair"] = {("route" if n == "policy" else n): repair[n] for n in repair}
-    rest["method"] = {"name": "router", "write": manifest["method"] != "general", **settings}
-    return rest
+    return manifest

@@ -1,30 +1,20 @@
 """Ground the names in a CRP: find the entities that they mean.
 
-`kbqa.engine.linking.ground` ranks the entities that each name may mean. A reading chooses one of
-them for each name. At most `MAX_READINGS` are tried, best first, and execution decides between
-them. If some entities of a name have the CRP's relation, those without it are not tried.
+`EntityMatcher` ranks the entities that each name may mean, and `Grounder` chooses one for each
+name: a reading. At most `MAX_READINGS` are tried, best first, and execution decides between them.
+
+Entities that have the name, as their own or as an alias, are ranked by whether they have the
+relation that the CRP follows from the name (others lead to no answer), whether their own name is
+written exactly so or only the case differs, whether the question mentions them, and how well known
+they are. If no entity has the name, those with similar names follow, in the order of `_near_score`.
+Of 4,063 names of webqsp.train and cwq.dev, on which this was chosen, the first entity is wrong for
+100, compared with 311 by popularity alone. The types that the relation's schema asks for change
+nothing, since an entity that has a relation has its type.
 
 A constraint entity with no match in the graph stays ungrounded; only relaxation can remove that
-constraint. If the topic has no match, or no match that has the path's first relation, the entities
-that the question mentions are tried instead. If the question does not mention the topic, the
-linker's most likely entity is tried first. A reading reports each name that it takes for an entity
-of another name.
-
-Rank the entities that a name in a CRP may mean.
-
-Entities that have the name, as their own or as an alias, are sorted by:
-
-1. whether they have the relation that the CRP follows from the name: others lead to no answer;
-2. whether their own name is written exactly so, then whether only the case differs;
-3. whether the question mentions them;
-4. how well known they are (`Names.lookup`).
-
-If no entity has the name, those with similar names follow, in the order of `_near_score`.
-
-The weights and this order were chosen on webqsp.train and cwq.dev. Of 4,063 names there the first
-entity is wrong for 100, compared with 311 by popularity alone. The types that the relation's schema
-asks for change nothing (100 to 104, at any place in the order), since an entity that has a relation
-has its type.
+constraint. If the topic has no match, or none that has the path's first relation, the entities that
+the question mentions are tried instead. If the question does not mention the topic, the linker's
+most likely entity is tried first.
 """
 
 import re
@@ -45,11 +35,8 @@ from kbqa.sparql.crp import (
     Entity,
     Fork,
     Hop,
-    IsEntity,
-    IsNotEntity,
-    Order,
+    Part,
     Step,
-    nested_constraints,
 )
 from kbqa.sparql.terms import is_well_formed
 
@@ -60,40 +47,47 @@ MAX_WORDS = 30
 """Longest name, in words, that is compared with similar ones."""
 
 Basis = Literal["name", "similarity", "mention", "subject", "given"]
-"""Why a name may mean an entity: the entity has that name or a similar one, the question mentions
-it or is very likely about it, or it was given with the question."""
+"""Why a name may mean an entity: it has that name or a similar one, the question mentions it or is
+very likely about it, or it was given with the question."""
+
+MAX_READINGS = 12
+"""Maximum number of readings of a CRP. The limits below are for each name alone."""
+
+_SURE = 0.8
+"""Minimum probability, by the linker, that the question is about an entity; 0.5 costs 0.6 F1 on
+webqsp.train and cwq.dev, where the names are right."""
 
 _IN_BRACKETS = re.compile(r"\s*\(.*\)")
 _EXACT_MATCHES = 20
 _NEAR_MATCHES = 10
 _MENTIONED = 0.15
 _HAS_STEP = 0.1
+_TOPICS = 5
+_CONSTRAINED = 3
+
+_BECAUSE: Mapping[Basis, str] = {
+    "similarity": "which is spelled like it",
+    "mention": "which the question mentions",
+    "subject": "which the question is about",
+    "given": "which was given with the question",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class EntityMatch:
-    """An entity that a name may mean.
+    """An entity that a name may mean."""
 
-    Attributes:
-        entity: Grounded, with its own name.
-        similarity: Of its names to the written one, 0 to 1; 1 if it has that name.
-        has_step: The CRP's step from the name leads somewhere from the entity.
-        basis: Why the name may mean it.
-    """
-
-    entity: Entity
-    similarity: float
-    has_step: bool
+    entity: Entity  # grounded, with its own name
+    similarity: float  # of its names to the written one, 0 to 1
+    has_step: bool  # the CRP's step from the name leads somewhere from the entity
     basis: Basis = "name"
 
 
 class EntityMatcher:
     """Matches the names in one question's CRPs to entities, each name and step once.
 
-    Args:
-        graph: Where steps are looked up.
-        names: The graph's names.
-        linked: Entities that the question mentions, best first.
+    A step is the CRP's from the name, or the inverse of its step to the name, if it has either.
+    `linked` are the entities that the question mentions, best first.
     """
 
     def __init__(self, graph: Graph, names: Names, linked: Sequence[LinkedEntity]) -> None:
@@ -103,52 +97,27 @@ class EntityMatcher:
         self._have: dict[tuple[str, Hop], bool] = {}
 
     def rank(self, name: str, step: Step | None) -> list[EntityMatch]:
-        """List the entities that a name may mean, best first.
-
-        Args:
-            name: As written in the CRP.
-            step: The CRP's step from the name, or the inverse of its step to the name; None if it
-                has neither.
-
-        Raises:
-            GraphError: The graph does not answer.
-        """
+        """List the entities that a name may mean, best first."""
         key = (name, step)
         if key not in self._ranked:
             self._ranked[key] = self._exact(name, step) or self._near(name, step)
         return self._ranked[key]
 
     def mentioned(self, name: str, step: Step | None) -> list[EntityMatch]:
-        """List the entities that the question mentions, by the similarity of their names.
-
-        They may stand in for a name that the model made up.
-
-        Raises:
-            GraphError: The graph does not answer.
-        """
+        """List the entities that the question mentions; they may stand in for a made-up name."""
         self._fetch_steps(self._mentioned, step)
         matches = [self._mention(entity, name, step) for entity in self._linked]
         return sorted(matches, key=lambda match: -match.similarity)
 
     def match(self, entity: Entity, name: str, step: Step | None, basis: Basis) -> EntityMatch:
-        """Compare one entity with a name and a step.
-
-        If the name is the entity's own, that is the basis instead of the given one.
-
-        Raises:
-            GraphError: The graph does not answer.
-        """
+        """Compare one entity with a name and a step; if the name is its own, that is the basis."""
         if normalise(name) == normalise(str(entity)):
             basis = "name"
         similarity = name_similarity(name, str(entity))
         return EntityMatch(entity, similarity, self._has(entity, step), basis)
 
     def has_exact(self, name: str, step: Step | None) -> bool:
-        """Return whether an entity has exactly this name.
-
-        Raises:
-            GraphError: The graph does not answer.
-        """
+        """Return whether an entity has exactly this name."""
         return any(match.basis == "name" for match in self.rank(name, step))
 
     def _exact(self, name: str, step: Step | None) -> list[EntityMatch]:
@@ -241,61 +210,27 @@ def name_similarity(one: str, other: str) -> float:
     return (fuzz.ratio(one, other) + fuzz.token_set_ratio(one, other)) / 200
 
 
-MAX_READINGS = 12
-"""Maximum number of readings of a CRP. The limits below are for each name alone."""
-
-_SURE = 0.8
-"""Minimum probability, by the linker, that the question is about an entity; see `_is_sure`.
-
-On webqsp.train and cwq.dev, where the names are right, this changes nothing; 0.5 costs 0.6 F1.
-"""
-
-_TOPICS = 5
-_CONSTRAINED = 3
-
-_BECAUSE: Mapping[Basis, str] = {
-    "similarity": "which is spelled like it",
-    "mention": "which the question mentions",
-    "subject": "which the question is about",
-    "given": "which was given with the question",
-}
-
-
 @dataclass(frozen=True, slots=True)
 class Grounding:
-    """One reading of a CRP.
+    """One reading of a CRP."""
 
-    Attributes:
-        crp: With its entities grounded, except those in `unlinked`.
-        unlinked: Names of constraint entities with no match in the graph.
-        similarity: Of the names of constraint entities to the written names, 0 to 1; without
-            entities that were written as mids.
-        stands_in: The topic has another name than was written; the question mentions it.
-        replaced: A sentence for each name that was taken for an entity of another name, with the
-            reason.
-    """
+    crp: Crp  # grounded, except `unlinked`
+    unlinked: tuple[str, ...]  # names of constraint entities with no match in the graph
+    similarity: Mapping[Entity, float]  # of names to those written for constraints
+    stands_in: bool = False  # the topic has another name than was written; the question mentions it
+    replaced: tuple[str, ...] = ()  # a sentence for each name taken for an entity of another name
 
-    crp: Crp
-    unlinked: tuple[str, ...]
-    similarity: Mapping[Entity, float]
-    stands_in: bool = False
-    replaced: tuple[str, ...] = ()
-
-    def trust(self, part: Constraint | Order) -> float:
+    def trust(self, part: Part) -> float:
         """Return how likely a part of the CRP means what was written: its least similar name."""
-        if isinstance(part, Order):
-            return 1.0
-        return min((self.similarity.get(entity, 1.0) for entity in _entities(part)), default=1.0)
+        entities = part.entities() if isinstance(part, Constraint) else ()
+        return min((self.similarity.get(entity, 1.0) for entity in entities), default=1.0)
 
 
 class Grounder:
     """Grounds the CRPs of one question.
 
-    Args:
-        graph: Where relations are looked up.
-        names: The graph's names.
-        linked: Entities that the question mentions, best first.
-        given: The entities given with the question, which names are matched to first.
+    `linked` are the entities that the question mentions, best first. `given` are those given with
+    the question, which names are matched to first.
     """
 
     def __init__(
@@ -307,25 +242,17 @@ class Grounder:
     ) -> None:
         self._matcher = EntityMatcher(graph, names, linked)
         self.given = given
-        """Entities given with the question."""
         self._scores = {entity.mid: entity.score for entity in linked}
         self._mentions = {entity.mid: entity.mention for entity in linked}
         sure = filter(_is_sure, linked)
         self._subject = next((Entity(entity.name, entity.mid) for entity in sure), None)
 
     def ground(self, crp: Crp, topic_mids: Sequence[str] = ()) -> Iterator[Grounding]:
-        """Yield the readings of a CRP, best first, at most `MAX_READINGS`.
+        """Yield the readings of a CRP, best first, at most `MAX_READINGS`; none without a topic.
 
         Other matches of the constraints are tried before other topics, and entities that only the
-        question mentions come last. There is no reading if no topic can be found.
-
-        Args:
-            crp: The CRP.
-            topic_mids: The entities that an ungrounded topic means, best first, if they are known;
-                its name is not looked up then.
-
-        Raises:
-            GraphError: The graph does not answer.
+        question mentions come last. If it is known which entities an ungrounded topic means, these
+        are `topic_mids`, best first, and its name is not looked up.
         """
         return islice(self._readings(crp, topic_mids), MAX_READINGS)
 
@@ -337,8 +264,8 @@ class Grounder:
 
     def count_mentioned(self, crp: Crp) -> int:
         """Count the entities of the constraints that the question mentions."""
-        of_constraints = {entity for c in crp.constraints for entity in _entities(c)}
-        return sum(entity.mid in self._scores for entity in of_constraints)
+        entities = {entity for each in crp.constraints for entity in each.entities()}
+        return sum(entity.mid in self._scores for entity in entities)
 
     def mentions(self, crp: Crp) -> dict[str, str]:
         """Return the parts of the question that mention entities of a grounded CRP, by mid."""
@@ -346,21 +273,13 @@ class Grounder:
         return {mid: self._mentions[mid] for mid in mids if mid in self._mentions}
 
     def proposals(self, crp: Crp) -> list[tuple[Entity, list[EntityMatch]]]:
-        """List the names of a CRP, the topic first, each with all its matches, best first.
-
-        `ground` uses only those that can lead to an answer.
-
-        Raises:
-            GraphError: The graph does not answer.
-        """
-        slots = [_Slot(crp.topic, crp.path[0])]
-        slots += (slot for c in crp.all_constraints() for slot in _slots(c))
+        """List the names of a CRP, the topic first, each with all its matches, best first."""
+        slots = [_Slot(crp.topic, crp.path[0]), *_constraint_slots(crp)]
         return [(name, self._matcher.rank(str(name), step)) for name, step in slots]
 
     def _readings(self, crp: Crp, topic_mids: Sequence[str]) -> Iterator[Grounding]:
         start = _Slot(crp.topic, crp.path[0])
-        slots = [slot for c in crp.all_constraints() for slot in _slots(c)]
-        choices = {slot: self._constrained(slot) for slot in dict.fromkeys(slots)}
+        choices = {slot: self._constrained(slot) for slot in _constraint_slots(crp)}
         for topics in self._topics(crp, topic_mids):
             for topic, *numbers in _best_first([len(topics), *map(len, choices.values())]):
                 chosen = (matches[n] for matches, n in zip(choices.values(), numbers, strict=True))
@@ -439,11 +358,7 @@ def ungrounded_entities(crp: Crp) -> list[Entity]:
 
 
 def name_topics(graph: Graph, topics: Sequence[Entity]) -> list[Entity]:
-    """Look up the names of topics that were given as mids; names in CRPs are compared with them.
-
-    Raises:
-        GraphError: The graph does not answer.
-    """
+    """Look up the names of topics that were given as mids; names in CRPs are compared with them."""
     names = name_terms(graph, [t.mid for t in topics if not t.name and t.mid is not None])
     return [
         topic if topic.name or topic.mid is None else replace(topic, name=names[topic.mid])
@@ -454,12 +369,10 @@ def name_topics(graph: Graph, topics: Sequence[Entity]) -> list[Entity]:
 def _is_sure(entity: LinkedEntity) -> bool:
     """Return whether the question is very likely about an entity, whatever the model writes.
 
-    The linker's probability is relative to the other mentions, so it is also high if the question
-    mentions nothing that it is about. The mention must therefore look like a name: it has two words
-    that are not function words, or one and is the entity's own name, which "died" is not for Death.
-
-    Of 829 questions of webqsp.test-half without the words for their topic, another entity is this
-    probable in 254 and sure in 127; with them the topic is probable in 668 and sure in 628.
+    The linker's probability is also high if the question mentions nothing that it is about. So the
+    mention must look like a name: it has two words that are not function words, or one and is the
+    entity's own name, which "died" is not for Death. Of 829 questions of webqsp.test-half without
+    the words for their topic, 254 have another entity this probable, and 127 one that is sure.
     """
     content = [w for w in tokenise(entity.mention) if w.text.lower() not in FUNCTION_WORDS]
     is_own_name = normalise(entity.mention) == normalise(entity.name)
@@ -475,24 +388,28 @@ def _similar_enough(matches: Iterable[EntityMatch]) -> list[EntityMatch]:
     return list(first.values())
 
 
+def _constraint_slots(crp: Crp) -> list["_Slot"]:
+    """List the names of a CRP's constraints, each once, in reading order."""
+    slots = (slot for constraint in crp.all_constraints() for slot in _slots(constraint))
+    return list(dict.fromkeys(slots))
+
+
 def _slots(constraint: Constraint) -> Iterator[_Slot]:
     """Yield the names of a constraint itself, in reading order."""
     hops = constraint.hops
     if isinstance(constraint.at, Entity):
         yield _Slot(constraint.at, hops[0] if hops else None)
-    if isinstance(constraint.test, IsEntity | IsNotEntity):
+    if isinstance(constraint.operand, Entity):
         back = Hop(hops[-1].relation, not hops[-1].inverse) if hops else None
-        yield _Slot(constraint.test.entity, back)
+        yield _Slot(constraint.operand, back)
 
 
 def _bind(
     crp: Crp, topic: EntityMatch, chosen: Mapping[_Slot, EntityMatch], replaced: tuple[str, ...]
 ) -> Grounding:
     def bound(constraint: Constraint) -> Constraint:
-        entities = [chosen[slot].entity for slot in _slots(constraint)]
-        if isinstance(constraint.test, IsEntity | IsNotEntity):
-            constraint = replace(constraint, test=replace(constraint.test, entity=entities.pop()))
-        return replace(constraint, at=entities[0]) if entities else constraint
+        entities = (chosen[slot].entity for slot in _slots(constraint))
+        return constraint.with_entities(lambda _: next(entities))
 
     similarity: dict[Entity, float] = {}
     for slot, match in chosen.items():
@@ -525,11 +442,3 @@ def _best_first(sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
             if following[place] < size and following not in seen:
                 seen.add(following)
                 heappush(heap, (total + 1, following))
-
-
-def _entities(constraint: Constraint) -> Iterator[Entity]:
-    for nested in nested_constraints((constraint,)):
-        if isinstance(nested.at, Entity):
-            yield nested.at
-        if isinstance(nested.test, IsEntity | IsNotEntity):
-            yield nested.test.entity

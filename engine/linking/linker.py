@@ -1,18 +1,10 @@
 """Link a question to entities of the graph by the names that it mentions.
 
 Every run of words that is a name is a mention, and every entity of that name a candidate. A linear
-model (`kbqa.engine.linking.mentions`) ranks the candidates: first by features of their names and
-positions, then the best of them also by how well their types and relations fit the question. The
-linker keeps candidates instead of choosing one; the paths show which is right.
-
-Features that separate the entities a question is about from others whose names it contains.
-
-A candidate is an entity whose name is a span of the question. Its features are numbers with plain
-names, so that a linear model over them can be read. Features of the span and the name need no
-look-up. Features of the entity (its types and relations) are looked up in the graph, only for the
-few candidates that rank first by the others.
-
-Which entities a search of the graph, or a written path, starts from.
+model (`kbqa.engine.linking.mentions`) ranks the candidates by features with plain names, so that it
+can be read: first by those of their names and positions, then the best few also by how well their
+types and relations, which are looked up in the graph, fit the question. The linker keeps candidates
+instead of choosing one; the paths show which is right.
 """
 
 import logging
@@ -40,9 +32,26 @@ from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import QueryTimeout
 from kbqa.sparql.templates import TYPE
 
+logger = logging.getLogger(__name__)
+
 Features = dict[str, float]
 
+FINALISTS = 12
+"""Maximum number of candidates that are looked up in the graph: 0.3 ms each."""
+
+MAX_STARTS = 2
+"""Linked entities that a search starts from: the first may be wrong, and each costs lookups."""
+
+_LIKELY = 0.1
+"""The linker's probability from which an entity that is not its first choice is started from."""
+
+_UNLIKELY = 0.001
+"""Share of the likeliest entity's probability: entities below it start no written path. On samples
+of webqsp.train and cwq.dev (691 and 649 questions) this leaves 4.0 and 3.4 of the ten entities that
+the linker lists, and the gold one, if it is among these, in 100 % and 98.5 % of the questions."""
+
 _LEAST_CHANCE = 0.003
+_KEPT_FACTS = 4096
 
 
 class EntityCandidate(NamedTuple):
@@ -55,32 +64,19 @@ class EntityCandidate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EntityFacts:
-    """What linking needs to know about an entity.
-
-    Attributes:
-        types: Its types.
-        relations: Relations that leave or enter it, each once; for a hub the most frequent ones.
-    """
+    """What linking needs to know about an entity."""
 
     types: tuple[str, ...]
-    relations: tuple[str, ...]
+    relations: tuple[str, ...]  # that leave or enter it, each once; for a hub the most frequent
 
     @classmethod
     def fetch(cls, graph: Graph, mid: str) -> "EntityFacts":
-        """Look an entity up.
-
-        Raises:
-            GraphError: The graph does not answer.
-        """
+        """Look an entity up."""
         return cls.fetch_all(graph, [mid])[mid]
 
     @classmethod
     def fetch_all(cls, graph: Graph, mids: Sequence[str]) -> dict[str, "EntityFacts"]:
-        """Look entities up, all at once.
-
-        Raises:
-            GraphError: The graph does not answer.
-        """
+        """Look entities up, all at once."""
         leaving = graph.relations_of_each(mids, "out")
         entering = graph.relations_of_each(mids, "in")
         types = graph.neighbours_of_each([(mid, TYPE) for mid in mids], "out")
@@ -95,20 +91,6 @@ class EntityFacts:
 
 def find_candidates(mentions: Mentions, model: LinkingModel) -> list[EntityCandidate]:
     """List every entity of every span, with the features of the span and the name.
-
-    - ``words``, ``telling_words`` (without function words), ``letters`` (tens): the span's length
-    - ``tells_nothing``: it has only function words
-    - ``before:of``, ``after:in`` and so on: the function words next to it; ``before:^`` and
-      ``after:$`` at the ends of the question
-    - ``inside_longer``, ``crosses``: another span contains it, or overlaps part of it
-    - ``value``: it is part of a date, an ordinal or a number; ``quoted``: it is in quotation marks
-    - ``capitals``, ``no_capitals``: whether it has them, if the question capitalises names
-    - ``name_odds``, ``least_name_odds``, ``name_odds_outside``: how often its words, the rarest of
-      them, and the words outside it were part of topics' names in training
-    - ``matches``: log of the number of entities with the name; ``rank``: log of its rank among them
-    - ``popularity``: log₂ of its triples; ``popularity_share``: log₂ of its share of the best's
-    - ``alias``, ``same_spelling``, ``own_name``, ``same_case``: how the words match the name
-    - ``unlike``: 1 less the similarity of name and words, for plurals and typing errors
 
     A code, such as CUP for the Cuban peso, is no candidate if it is a word that was hardly ever a
     topic's name by itself in training, and the question does not mark it (`Mentions.marked`).
@@ -135,14 +117,17 @@ def find_candidates(mentions: Mentions, model: LinkingModel) -> list[EntityCandi
             "letters": len(text) / 10,
             "tells_nothing": not content,
             **_neighbours(lower, start, end),
+            # Another span contains it, or overlaps part of it.
             "inside_longer": any(
                 s <= start and end <= e and e - s > end - start for s, e in extents
             ),
             "crosses": any(s < start < e < end or start < s < end < e for s, e in extents),
+            # Part of a date, an ordinal or a number.
             "value": in_value.issuperset(inside),
             "quoted": (start, end) in mentions.quoted,
             "capitals": uses_capitals and is_capital,
             "no_capitals": uses_capitals and not is_capital,
+            # How often its words, the rarest of them, and those outside were in topics' names.
             "name_odds": sum(odds[i] for i in inside) / (end - start),
             "least_name_odds": min(odds[i] for i in inside),
             "name_odds_outside": sum(
@@ -163,11 +148,12 @@ def find_candidates(mentions: Mentions, model: LinkingModel) -> list[EntityCandi
                 "rank": math.log(rank),
                 "popularity": math.log2(1 + match.popularity),
                 "popularity_share": math.log2((1 + match.popularity) / (1 + best)),
+                # How the words match the name.
                 "alias": match.is_alias,
                 "same_spelling": match.matched.lower() == text.lower(),
                 "own_name": match.name.lower() == text.lower(),
                 "same_case": text in (match.name, match.matched),
-                "unlike": 1 - match.score,
+                "unlike": 1 - match.score,  # plurals and typing errors
             }
             candidates.append(EntityCandidate(match, span, of_span | of_match))
     return candidates
@@ -182,25 +168,18 @@ def entity_features(
 ) -> Features:
     """Return a candidate's features, with those of the entity added.
 
-    - ``types``, ``relations``: log of their number; ``untyped``: it has no type
-    - ``type_agreement``: how well its types fit the words outside the mention
-    - ``asked_relations``, ``asked_relation``: log of the probability that the question asks for any
-      of its relations, and for the most likely of them
-
-    Args:
-        candidate: The candidate.
-        facts: The entity's types and relations.
-        around: Stems of the words outside the mention.
-        asked: The probability of each relation, given these words.
-        model: Its tables.
+    `around` are the stems of the words outside the mention; `asked` is the probability of each
+    relation, given these.
     """
     chances = [asked[relation] for relation in facts.relations if relation in asked]
     return {
         **candidate.features,
         "types": math.log1p(len(facts.types)),
         "untyped": not facts.types,
+        # How well its types fit the words around.
         "type_agreement": model.type_agreement(facts.types, around),
         "relations": math.log1p(len(facts.relations)),
+        # The chance that the question asks for any of its relations, and for the likeliest.
         "asked_relations": math.log(_LEAST_CHANCE + sum(chances)),
         "asked_relation": math.log(_LEAST_CHANCE + max(chances, default=0.0)),
     }
@@ -233,14 +212,6 @@ def _neighbours(words: Sequence[str], start: int, end: int) -> Features:
     }
 
 
-logger = logging.getLogger(__name__)
-
-FINALISTS = 12
-"""Maximum number of candidates that are looked up in the graph: 0.3 ms each."""
-
-_KEPT_FACTS = 4096
-
-
 def explain_unlinked(names: Names) -> str:
     """Say that a question names nothing in the graph."""
     why = "; an endpoint forgives no typing errors" if names.is_exact else ""
@@ -249,20 +220,12 @@ def explain_unlinked(names: Names) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LinkedEntity:
-    """An entity that a question may be about.
-
-    Attributes:
-        mid: The entity.
-        name: Its own name.
-        mention: The words of the question that name it.
-        score: The probability that the question is about it, given that it is about one of the
-            finalists; 0 for other candidates.
-    """
+    """An entity that a question may be about."""
 
     mid: str
-    name: str
-    mention: str
-    score: float
+    name: str  # its own
+    mention: str  # the words of the question that name it
+    score: float  # probability that the question is about it, not another finalist; else 0
 
     def to_dict(self) -> dict[str, str | float]:
         """Return a JSON record; the score is rounded to four digits."""
@@ -275,13 +238,7 @@ class LinkedEntity:
 
 
 class Linker:
-    """Finds the entities that questions are about.
-
-    Args:
-        graph: Where types and relations of candidates are looked up.
-        names: The graph's names.
-        model: The model that ranks; the shipped one by default.
-    """
+    """Finds the entities that questions are about."""
 
     def __init__(self, graph: Graph, names: Names, model: LinkingModel | None = None) -> None:
         self._names = names
@@ -290,11 +247,7 @@ class Linker:
         self._kept: dict[str, EntityFacts] = {}
 
     def link(self, question: str, limit: int = 10) -> list[LinkedEntity]:
-        """Find the entities that a question mentions, best first, each once.
-
-        Args:
-            question: As typed; case does not matter.
-            limit: Maximum number of entities.
+        """Find the entities that a question mentions, best first, each once, at most `limit`.
 
         Raises:
             GraphError: The graph does not answer.
@@ -302,19 +255,11 @@ class Linker:
         return self.rank(self.mentions(question), limit)
 
     def mentions(self, question: str) -> Mentions:
-        """Find the names and values in a question.
-
-        Raises:
-            GraphError: The graph does not answer.
-        """
+        """Find the names and values in a question."""
         return find_mentions(question, self._names, model=self._model)
 
     def rank(self, mentions: Mentions, limit: int = 10) -> list[LinkedEntity]:
-        """Rank the entities whose names a question mentions, each once.
-
-        Raises:
-            GraphError: The graph does not answer.
-        """
+        """Rank the entities whose names a question mentions, each once."""
         candidates = find_candidates(mentions, self._model)
         chosen = choose_finalists(candidates, self._model, max(limit, FINALISTS))
         finalists, others = chosen[:FINALISTS], chosen[FINALISTS:]
@@ -390,18 +335,6 @@ def final_features(
             )
         )
     return features
-
-
-MAX_STARTS = 2
-"""Linked entities that a search starts from: the first may be wrong, and each costs lookups."""
-
-_LIKELY = 0.1
-"""The linker's probability from which an entity that is not its first choice is started from."""
-
-_UNLIKELY = 0.001
-"""Of the likeliest entity's probability: entities below it start no written path. On samples of
-webqsp.train and cwq.dev this leaves 4.0 and 3.4 of the ten entities that the linker lists, and the
-gold one, if it is among these, in 100 % and 98.5 % of the questions (n = 691 and 649)."""
 
 
 def starting_topics(given: Sequence[Entity], linked: Sequence[LinkedEntity]) -> tuple[Entity, ...]:

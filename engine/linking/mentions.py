@@ -2,21 +2,13 @@
 
 Every run of words that is a name is kept, even if others overlap it; the linker ranks them
 (`kbqa.engine.linking.linker`). Misspelt names are looked up only if words look like a name but
-match no entity.
-
-The words of a question: which are function words, and which are marked as a name.
+match no entity. The linker's model is here too; `tools.fit.linking` counts and fits it.
 
 Function words hold a sentence together and are hardly ever names: of the 57,000 function words in
 webqsp.train, cwq.dev and SimpleQuestions that are a name in the slice, six alone are the topic. But
 *is*, *in* and *do* are names of domains, *cup* and *all* are codes of currencies, and *It* is a
 novel. A question that means them marks them: by quotation marks, by capitals, by an article (*the
 who*), by a dot (*.is*), or by a word such as "code" before them.
-
-The linker's model: weights of a linear ranker, and tables of which words go together.
-
-`tools.fit.linking` counts and fits it. It ships with kbqa as readable JSON: the weight
-of each feature, the words in names of topics, and the words of a question that go with types and
-relations. It contains words, types and relations, but no entities.
 """
 
 import html
@@ -29,13 +21,13 @@ from dataclasses import asdict, dataclass, field
 from itertools import groupby, islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, NamedTuple, cast
+from typing import Literal, NamedTuple, TypeAlias, cast
 
 from kbqa.engine.files import read_model_json
 from kbqa.kb.names.index import NameMatch, Span
 from kbqa.kb.names.keys import normalise, symbols
 from kbqa.kb.names.search import Names
-from kbqa.sparql.crp import Crp, Entity, IsEntity
+from kbqa.sparql.crp import Crp, Entity
 
 SHIPPED_MODEL = Path(__file__).with_name("linking_model.json")
 """The model shipped with kbqa."""
@@ -63,29 +55,20 @@ def stem(word: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LinkingModel:
-    """Weights and tables; words are stems in lower case.
+    """Weights of a linear ranker, and tables of which words go together.
 
-    Attributes:
-        names: Words with the log-odds that they are part of a topic's name.
-        alone: Words with the log-odds that a topic has the word alone as its name.
-        types: Types of topics, each with the words that go with it outside the name: for each word
-            log p(word | type) - log p(word); values near 0 are left out.
-        relations: Relations that questions ask for, with their share of all.
-        asking: Words, each with the relations that it makes more or less likely: for each relation
-            log p(word | relation) - log p(word).
-        first: Weights of the features that need no look-up; they choose the finalists.
-        final: Weights of all features; they rank the finalists.
-        trained_on: Number of questions from each set.
+    Words are stems in lower case. The file is readable JSON with words, types and relations, but no
+    entities. Values near 0 are left out.
     """
 
-    names: Mapping[str, float]
-    types: Mapping[str, Mapping[str, float]]
-    relations: Mapping[str, float]
-    asking: Mapping[str, Mapping[str, float]]
-    alone: Mapping[str, float] = field(default_factory=dict)
-    first: Mapping[str, float] = field(default_factory=dict)
-    final: Mapping[str, float] = field(default_factory=dict)
-    trained_on: Mapping[str, int] = field(default_factory=dict)
+    names: Mapping[str, float]  # log-odds that a word is part of a topic's name
+    types: Mapping[str, Mapping[str, float]]  # by type, log p(word | type) - log p(word)
+    relations: Mapping[str, float]  # that questions ask for, with their share
+    asking: Mapping[str, Mapping[str, float]]  # by word, log p(word | relation) - log p(word)
+    alone: Mapping[str, float] = field(default_factory=dict)  # the same of a name of one word
+    first: Mapping[str, float] = field(default_factory=dict)  # of features without a look-up
+    final: Mapping[str, float] = field(default_factory=dict)  # of all features
+    trained_on: Mapping[str, int] = field(default_factory=dict)  # questions of each set
 
     def name_odds(self, word: str) -> float:
         """Return the log-odds that a stem is part of a topic's name."""
@@ -125,11 +108,7 @@ class LinkingModel:
 
     @classmethod
     def load(cls, path: Path = SHIPPED_MODEL) -> "LinkingModel":
-        """Read a model written by `save`.
-
-        Raises:
-            ModelError: The file is missing or is not such a model.
-        """
+        """Read a model written by `save`."""
         return read_model_json(
             path, cls, SHIPPED_MODEL, "the linking model", schema_version=SCHEMA_VERSION
         )
@@ -147,11 +126,7 @@ class LinkingModel:
 
 
 def softmax(scores: Sequence[float]) -> list[float]:
-    """Turn scores into probabilities: shares of their exponentials.
-
-    >>> softmax([0.0, 0.0])
-    [0.5, 0.5]
-    """
+    """Turn scores into probabilities: shares of their exponentials."""
     highest = max(scores, default=0.0)
     powers = [math.exp(score - highest) for score in scores]
     total = sum(powers)
@@ -176,52 +151,17 @@ FUNCTION_WORDS = frozenset(
     under until up us was we were what when where which while who whom whose why will with within
     without would you your""".split()  # noqa: SIM905 – a list of a hundred words reads better as text
 )
-"""Lower-case words that do not identify an entity by themselves.
-
-Words of the closed classes that occur in questions: determiners, pronouns, prepositions,
-conjunctions, auxiliaries, question words and quantifiers, and "name".
-
-Source: R. Quirk et al. 1985, A Comprehensive Grammar of the English Language, section 2.35.
-"""
+"""Words that do not identify an entity by themselves: those of the closed classes in questions
+(Quirk et al. 1985, A Comprehensive Grammar of the English Language, section 2.35), and "name"."""
 
 _AFTER_THE = frozenset(
-    [
-        "all",
-        "any",
-        "every",
-        "many",
-        "me",
-        "more",
-        "most",
-        "much",
-        "name",
-        "names",
-        "no",
-        "one",
-        "some",
-        "such",
-        "too",
-    ]
+    "all any every many me more most much name names no one some such too".split()  # noqa: SIM905
 )
 """Function words that follow "the" without being a name."""
 
 _ANNOUNCING = frozenset(
-    [
-        "abbreviated",
-        "abbreviation",
-        "acronym",
-        "called",
-        "code",
-        "codes",
-        "domain",
-        "entitled",
-        "initials",
-        "letters",
-        "named",
-        "symbol",
-        "tld",
-        "titled",
-    ]
+    """abbreviated abbreviation acronym called code codes domain entitled initials letters named
+    symbol tld titled""".split()  # noqa: SIM905
 )
 """Words that announce a name if one word follows."""
 
@@ -379,6 +319,9 @@ _SYMBOLS = re.compile(r"(?:[+#*]|!(?!\s*$))+(?!\w)")
 _HTML = re.compile(r"&(?:#\d{1,7}|#x[0-9a-f]{1,6}|[a-z][a-z\d]{1,30});", re.IGNORECASE)
 _MOST_REPAIRS = 3
 
+Run: TypeAlias = tuple[int, int]
+"""Tokens of a question, from the first to before the second number."""
+
 ValueKind = Literal["date", "ordinal", "number"]
 
 
@@ -392,24 +335,14 @@ class Value(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Mentions:
-    """What a question mentions.
+    """What a question mentions."""
 
-    Attributes:
-        question: The question; UTF-8 that had been read as Latin-1 is repaired.
-        tokens: Its words, at most `MAX_WORDS`.
-        spans: Runs of tokens that are names, with their entities, in reading order.
-        values: Dates, ordinals and numbers; they may also be names (*1984*).
-        quoted: Runs of tokens in quotation marks, or with the symbols of a name (*C++*), as
-            (start, end).
-        marked: Runs among `spans` that the question marks as a name; see `are_marked`.
-    """
-
-    question: str
-    tokens: Sequence[Word]
-    spans: Sequence[Span]
-    values: Sequence[Value]
-    quoted: frozenset[tuple[int, int]]
-    marked: frozenset[tuple[int, int]]
+    question: str  # with mojibake repaired
+    tokens: Sequence[Word]  # its words, at most `MAX_WORDS`
+    spans: Sequence[Span]  # runs that are names, with their entities, in reading order
+    values: Sequence[Value]  # may also be names (*1984*)
+    quoted: frozenset[Run]  # in quotation marks, or with the symbols of a name (*C++*)
+    marked: frozenset[Run]  # those of `spans` that the question marks as a name; see `are_marked`
 
     def text(self, start: int, end: int) -> str:
         """Return the question's text from token `start` to token `end` (exclusive)."""
@@ -423,18 +356,15 @@ def find_mentions(
     model: LinkingModel | None = None,
     longer_names: bool = True,
 ) -> Mentions:
-    """Find the names and values in a question.
+    """Find the names and values in a question, as typed: case and punctuation need not be right.
 
     Args:
-        question: As typed; case and punctuation need not be right.
+        question: The question.
         names: The graph's names.
         limit: Maximum number of entities for one name, the best known first.
         model: Knows the words of other questions, which are not considered misspelt.
         longer_names: Look for names that contain a run of words, such as London Heathrow Airport
             for Heathrow, if the run is no name itself.
-
-    Raises:
-        GraphError: The graph does not answer.
     """
     # Bytes that are not text in the user's locale arrive as lone surrogates.
     text = mend_mojibake(question.encode("utf-8", "replace").decode("utf-8"))
@@ -460,15 +390,14 @@ def find_mentions(
     uses_capitals = capitals_mark_names(words)
     suspicious = _suspicious(words, known, quoted, model)
     for start, end in islice(suspicious, _MAX_NEAR_LOOKUPS):
-        if not covered.issuperset(range(start, end)) and (
-            near := _near(" ".join(words[start:end]), names, limit, model)
-            or (
-                _longer(words[start:end], uses_capitals, names, limit, model)
-                if longer_names
-                else []
-            )
-        ):
-            spans.append(Span(start, end, near))
+        if covered.issuperset(range(start, end)):
+            continue
+        run = words[start:end]
+        found = _near(" ".join(run), names, limit, model)
+        if not found and longer_names:
+            found = _longer(run, uses_capitals, names, limit, model)
+        if found:
+            spans.append(Span(start, end, found))
             covered.update(range(start, end))
     marked = frozenset(
         (span.start, span.end)
@@ -525,7 +454,7 @@ def _exactly_written(span: Span, written: Sequence[str]) -> Span | None:
     return span._replace(matches=exact) if exact else None
 
 
-def _may_be_name(span: Span, tokens: Sequence[Word], marked: frozenset[tuple[int, int]]) -> bool:
+def _may_be_name(span: Span, tokens: Sequence[Word], marked: frozenset[Run]) -> bool:
     """Return whether a span has a word that tells something, or is marked as a name."""
     return (
         not is_only_function_words([token.text for token in tokens[span.start : span.end]])
@@ -544,9 +473,7 @@ def _values(text: str, tokens: Sequence[Word]) -> Iterator[Value]:
                 end_of_last = end
 
 
-def _token_runs(
-    tokens: Sequence[Word], stretches: Iterable[tuple[int, int]]
-) -> Iterator[tuple[int, int]]:
+def _token_runs(tokens: Sequence[Word], stretches: Iterable[Run]) -> Iterator[Run]:
     """Yield the tokens that overlap each range of characters, as (start, end)."""
     for first, last in stretches:
         touched = [i for i, t in enumerate(tokens) if t.start < last and t.end > first]
@@ -555,10 +482,7 @@ def _token_runs(
 
 
 def _near(text: str, names: Names, limit: int, model: LinkingModel | None) -> list[NameMatch]:
-    """Find names spelled nearly like a text.
-
-    Like a known word, such as "European", only its stems are spelled; a code is not misspelt.
-    """
+    """Find names spelled nearly like a text; of a known word, such as "European", only stems."""
     near = [match for match in names.near(text, limit) if not is_code(match.matched)]
     if model and model.is_known(text.lower()):
         return [one for one in near if normalise(text).startswith(normalise(one.matched))]
@@ -587,10 +511,10 @@ def _may_be_in_name(word: str, uses_capitals: bool, model: LinkingModel | None) 
 
 def _suspicious(
     words: Sequence[str],
-    known: set[tuple[int, int]],
-    quoted: frozenset[tuple[int, int]],
+    known: set[Run],
+    quoted: frozenset[Run],
     model: LinkingModel | None,
-) -> Iterator[tuple[int, int]]:
+) -> Iterator[Run]:
     """Yield runs that may be misspelt names, the most likely and longest first.
 
     They are the runs in quotation marks or capitals, and runs around a word that is in no name. If
@@ -626,7 +550,7 @@ def _suspicious(
             yield window.start, window.stop
 
 
-def _capitalised_runs(words: Sequence[str]) -> Iterator[tuple[int, int]]:
+def _capitalised_runs(words: Sequence[str]) -> Iterator[Run]:
     """Yield runs of two or more capitalised words, with function words between them."""
     is_function = [word.lower() in FUNCTION_WORDS for word in words]
     is_capital = [word[:1].isupper() for word in words]
@@ -640,13 +564,11 @@ def _capitalised_runs(words: Sequence[str]) -> Iterator[tuple[int, int]]:
 def named_entities(crp: Crp) -> tuple[Entity, ...]:
     """Return the entities of a CRP that a question mentions by name, each once.
 
-    An entity that is only the type of an answer is not among them: a common noun says it.
+    An entity that is only the type of an answer is none: a common noun says it.
     """
     types = {
-        each.test.entity
+        each.entity
         for each in crp.all_constraints()
-        if isinstance(each.test, IsEntity)
-        and each.hops
-        and each.hops[-1].relation == _TYPE_RELATION
+        if each.hops and each.hops[-1].relation == _TYPE_RELATION
     }
     return tuple(dict.fromkeys(each for each in crp.entities() if each not in types))

@@ -10,32 +10,75 @@ neither ever stops before the deepest hop, and neither checks whether walks suff
 What the paper leaves open is read so: nodes and relations come in order of their ids and names,
 after bookkeeping relations have been left out; answers are asked for one a line.
 
-Source: Bounded Path Context, §3, algorithm 1, and appendices A and G.
-
-What a language model is asked by Bounded Path Context, in our words.
-
-The prompt for relations is the same for every length of the history but for the history itself.
-
-Source: Bounded Path Context, §3 and appendix A, for what is asked.
+Source: Bounded Path Context, §3, algorithm 1, and appendices A and G; the words of the prompts are
+ours.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from typing import Annotated, Literal, NamedTuple
 
 from kbqa.engine.answer import Answer
 from kbqa.engine.chat.model import Message
-from kbqa.engine.deciding.choosing import Choice, numbered
-from kbqa.engine.deciding.reading import Picked, read_choice, read_names, read_yes
+from kbqa.engine.deciding.choosing import Choice, numbered, written_prompt
+from kbqa.engine.deciding.reading import read_choice, read_yes
 from kbqa.engine.deciding.session import SEED, Session, Stop
-from kbqa.engine.embedding.embedder import relation_words
-from kbqa.engine.graph_walk import Directions, Walk, arrow, drawn_step
+from kbqa.engine.deciding.walking import Followed, choose_relations
+from kbqa.engine.graph_walk import Directions, Walk, drawn_hop, drawn_step
 from kbqa.engine.methods.direct import answer_directly
 from kbqa.engine.methods.options import check_counts, walking_method
-from kbqa.kb.graph import Neighbours
 from kbqa.sparql.crp import Hop
+from kbqa.sparql.english import relation_words
 from kbqa.sparql.errors import InputError
 from kbqa.sparql.terms import Term
+
+RELATIONS = """\
+A question is answered by following relations of the Freebase knowledge graph, hop by hop. Choose \
+at most {width} of the relations below that lead from the current entity towards the answer. Reply \
+with their names alone, one a line, the best first. If the current entity answers the question, or \
+no relation leads on, reply with STOP.
+
+Question: {question}
+History: {history}
+Current entity: {entity}
+Relations:
+{relations}
+"""
+
+ENTITIES = """\
+A question is answered by following relations of the Freebase knowledge graph, hop by hop. The \
+relation below leads to several entities. Choose at most {width} of them that lead towards the \
+answer. Reply with their names alone, one a line, the best first.
+
+Question: {question}
+History: {history}
+Current entity: {entity}
+Relation: {relation}
+Entities:
+{entities}
+"""
+
+CHECK = """\
+Below are paths of the Freebase knowledge graph. `->` follows a relation forwards, `<-` backwards. \
+Can the question be answered from them? Reply with YES or NO alone.
+
+Question: {question}
+Paths:
+{paths}
+"""
+
+ANSWER = """\
+Answer the question from these paths of the Freebase knowledge graph. `->` follows a relation \
+forwards, `<-` backwards. Reply with the names of all answers alone, one a line, written as in the \
+paths.
+
+Question: {question}
+Paths:
+{paths}
+"""
+
 
 Marker = Literal["neutral", "start"]
 Control = Literal["none", "random", "tog", "cot"]
@@ -109,94 +152,222 @@ class BpcSettings:
         return self.control == "tog" if self.check is None else self.check
 
 
+SELECTION_TOKENS = 64
+ANSWER_TOKENS = 512
+"""Most tokens of a reply: a choice, and the answers, of which there may be many."""
+
+CHECKED_PATHS = 8
+SHOWN_ENTITIES = 30
+"""Walks and entities that the paper's variant of Think-on-Graph shows at once."""
+
+LIMITS: Mapping[str, object] = {
+    "selection_tokens": SELECTION_TOKENS,
+    "answer_tokens": ANSWER_TOKENS,
+    "checked_paths": CHECKED_PATHS,
+    "shown_entities": SHOWN_ENTITIES,
+}
+"""What decides the answers besides the settings, by name."""
+
+
+class Beams(NamedTuple):
+    """The walks after a hop; finished ones are not continued."""
+
+    open: tuple[Walk, ...]
+    finished: tuple[Walk, ...] = ()
+
+
+class _BoundedPathContext:
+    """The walks of one question."""
+
+    def __init__(self, session: Session, settings: BpcSettings) -> None:
+        self._session, self._settings = session, settings
+        self._around = session.neighbourhood
+        self._tails_hidden = 0
+        self._is_clipped = False
+
+    def answer(self) -> Answer:
+        """Walk, then ask for the answers."""
+        session, settings = self._session, self._settings
+        if settings.control == "cot":
+            said = answer_directly(session, "answer", reason=False)
+            return session.finish((), "direct", said, stage="direct")
+        beams, stop = self._walk()
+        ended = [*beams.finished, *beams.open]
+        if self._is_clipped and settings.keep == "open":
+            ended = [*beams.open, *beams.finished]
+        said, walks = None, [walk for walk in ended if walk.steps]
+        if session.has_language_model:
+            walks = walks[: settings.answer_paths]
+            self._around.names(node for walk in walks for node in walk.nodes)
+            prompt = self._prompt(ANSWER, walks)
+            said = session.ask_names(prompt, session.names_on(walks), max_tokens=ANSWER_TOKENS)
+        details = {"tails_hidden": self._tails_hidden, "walks_not_shown": len(ended) - len(walks)}
+        return session.finish(walks, stop, said, details=details)
+
+    def _walk(self) -> tuple[Beams, Stop]:
+        """Return the walks at the end, and why they end there."""
+        settings, session = self._settings, self._session
+        beams = Beams(tuple(map(Walk, session.topics)))
+        for hop in range(1, settings.depth + 1):
+            beams = self._next(beams, hop)
+            if session.asked.budget.is_exhausted:
+                return beams, "budget"
+            if not beams.open:
+                return beams, "stopped" if any(w.steps for w in beams.finished) else "nothing"
+            if settings.is_checked and hop < settings.depth and self._is_enough(beams, hop):
+                return beams, "enough"
+        return beams, "depth"
+
+    def _next(self, beams: Beams, hop: int) -> Beams:
+        """Continue each open walk by the relations chosen for it, and keep the first walks."""
+        around, directions = self._around, self._settings.directions
+        around.fetch_hops((walk.end for walk in beams.open), directions)
+        offers = [around.hops(walk.end, directions) for walk in beams.open]
+        is_random = self._settings.control == "random"
+        ask = partial(self._relations, hop)
+        chosen = choose_relations(self._session, beams.open, offers, ask, is_random=is_random)
+        stopped = [walk for walk, ways in zip(beams.open, chosen, strict=True) if not ways]
+        followed = list(chain(*chosen))
+        tails = self._tails(followed, hop)
+        longer = [
+            each.walk.then(each.hop, tail)
+            for each, ends in zip(followed, tails, strict=False)
+            for tail in ends
+        ]
+        not_followed = len(followed) - len(tails)
+        return self._clipped(Beams(tuple(longer), (*beams.finished, *stopped)), not_followed)
+
+    def _relations(self, hop: int, walk: Walk, hops: Sequence[Hop]) -> Choice:
+        settings = self._settings
+        shown = hops[: settings.relation_cap]
+        options = tuple(map(self._written, shown))
+        return Choice(
+            kind="relations",
+            hop=hop,
+            at=self._session.drawn(walk),
+            options=options,
+            meanings=tuple(relation_words(each.relation) for each in shown),
+            most=settings.width,
+            prompt=written_prompt(
+                RELATIONS,
+                width=settings.width,
+                question=self._session.question,
+                history=self._history(walk),
+                entity=self._around.name(walk.end),
+                relations=numbered(options),
+            ),
+            read=lambda reply: read_choice(reply, options, settings.width, is_loose=True),
+            hidden=len(hops) - len(shown),
+            max_tokens=SELECTION_TOKENS,
+        )
+
+    def _tails(self, followed: Sequence[Followed], hop: int) -> list[Sequence[Term]]:
+        """Take the nodes that each relation leads to, at most `width` of them.
+
+        Unless nodes are chosen, no relation is followed once there are as many walks as are kept.
+        """
+        around, settings = self._around, self._settings
+        ways = [(each.walk.end, each.hop) for each in followed]
+        taken: list[Sequence[Term]] = []
+        if settings.control != "random" and settings.tails_by == "choose":
+            around.fetch_tails(ways)
+            taken += self._chosen_tails(followed, hop)
+        else:
+            needed = -(-settings.beams // settings.width)  # at least, as each gives `width` walks
+            around.fetch_tails(ways[:needed])
+            for each in followed:
+                if sum(map(len, taken)) >= settings.beams:
+                    break
+                taken.append(self._some(each))
+        for way, kept in zip(ways, taken, strict=False):
+            tails = around.tails(*way)
+            self._tails_hidden += len(tails.terms) + tails.hidden - len(kept)
+        return taken
+
+    def _some(self, followed: Followed) -> Sequence[Term]:
+        """Take the first of the nodes that a relation leads to, or draw some by chance."""
+        session, width = self._session, self._settings.width
+        nodes = self._around.tails(followed.walk.end, followed.hop).terms
+        if self._settings.control == "random":
+            drawn = session.drawn(followed.walk), self._written(followed.hop)
+            return session.draw(nodes, width, "tails", *drawn)
+        return nodes[:width]
+
+    def _chosen_tails(self, followed: Sequence[Followed], hop: int) -> list[Sequence[Term]]:
+        """Ask for the nodes of each relation that leads to several; the first if none is read."""
+        found = [self._around.tails(each.walk.end, each.hop).terms for each in followed]
+        taken: list[Sequence[Term]] = [nodes[: self._settings.width] for nodes in found]
+        asked = [at for at, nodes in enumerate(found) if len(nodes) > 1]
+        choices = [self._entities(followed[at], found[at], hop) for at in asked]
+        for at, picked in zip(asked, self._session.choose_all(choices), strict=False):
+            if picked.chosen:
+                taken[at] = [found[at][option] for option in picked.chosen]
+        return taken
+
+    def _entities(self, followed: Followed, nodes: Sequence[Term], hop: int) -> Choice:
+        width, walk = self._settings.width, followed.walk
+        shown = nodes[:SHOWN_ENTITIES]
+        options = tuple(self._around.names(shown).values())
+        return Choice(
+            kind="entities",
+            hop=hop,
+            at=self._session.drawn(walk, followed.hop),
+            options=options,
+            meanings=options,
+            most=width,
+            prompt=written_prompt(
+                ENTITIES,
+                width=width,
+                question=self._session.question,
+                history=self._history(walk),
+                entity=self._around.name(walk.end),
+                relation=self._written(followed.hop),
+                entities=numbered(options),
+            ),
+            read=lambda reply: read_choice(reply, options, width),
+            hidden=len(nodes) - len(shown),
+            max_tokens=SELECTION_TOKENS,
+        )
+
+    def _clipped(self, beams: Beams, not_followed: int) -> Beams:
+        """Keep the first walks: open ones before finished ones, or the other way round."""
+        room = self._settings.beams
+        if self._settings.keep == "open":
+            kept = beams.open[:room]
+            clipped = Beams(kept, beams.finished[: room - len(kept)])
+        else:
+            finished = beams.finished[:room]
+            clipped = Beams(beams.open[: room - len(finished)], finished)
+        count = sum(map(len, beams)) - sum(map(len, clipped)) + not_followed
+        self._is_clipped = count > 0
+        self._session.clipped(count)
+        return clipped
+
+    def _is_enough(self, beams: Beams, hop: int) -> bool:
+        """Ask whether the walks suffice; only the variant of Think-on-Graph does."""
+        prompt = self._prompt(CHECK, [*beams.finished, *beams.open][:CHECKED_PATHS])
+        reply = self._session.ask("check", prompt, hop=hop, max_tokens=SELECTION_TOKENS)
+        return reply is not None and read_yes(reply)
+
+    def _prompt(self, template: str, walks: Sequence[Walk]) -> tuple[Message, ...]:
+        """Write a prompt that depends on the walks alone, and not on the history."""
+        paths = numbered(list(map(self._session.drawn, walks)))
+        return written_prompt(template, question=self._session.question, paths=paths)
+
+    def _history(self, walk: Walk) -> str:
+        settings, name = self._settings, self._around.name
+        hops = [drawn_step(step, name) for step in walk.steps]
+        return written_history(hops, settings.shown_hops, settings.marker, settings.hop_numbers)
+
+    def _written(self, hop: Hop) -> str:
+        """Write a relation as it is offered: with an arrow if both directions are."""
+        return hop.relation if self._settings.directions == "out" else drawn_hop(hop)
+
+
 _NO_HISTORY: dict[Marker, str] = {
     "neutral": "(no hops are shown)",
     "start": "(none: the reasoning starts here)",
 }
-
-_RELATIONS = """\
-A question is answered by following relations of the Freebase knowledge graph, hop by hop. Choose \
-at most {width} of the relations below that lead from the current entity towards the answer. Reply \
-with their names alone, one a line, the best first. If the current entity answers the question, or \
-no relation leads on, reply with STOP.
-
-Question: {question}
-History: {history}
-Current entity: {entity}
-Relations:
-{relations}
-"""
-
-_ENTITIES = """\
-A question is answered by following relations of the Freebase knowledge graph, hop by hop. The \
-relation below leads to several entities. Choose at most {width} of them that lead towards the \
-answer. Reply with their names alone, one a line, the best first.
-
-Question: {question}
-History: {history}
-Current entity: {entity}
-Relation: {relation}
-Entities:
-{entities}
-"""
-
-_CHECK = """\
-Below are paths of the Freebase knowledge graph. `->` follows a relation forwards, `<-` backwards. \
-Can the question be answered from them? Reply with YES or NO alone.
-
-Question: {question}
-Paths:
-{paths}
-"""
-
-_ANSWER = """\
-Answer the question from these paths of the Freebase knowledge graph. `->` follows a relation \
-forwards, `<-` backwards. Reply with the names of all answers alone, one a line, written as in the \
-paths.
-
-Question: {question}
-Paths:
-{paths}
-"""
-
-
-def relations_prompt(
-    question: str, history: str, entity: str, relations: Sequence[str], width: int
-) -> tuple[Message, ...]:
-    """Ask which relations to follow from an entity."""
-    prompt = _RELATIONS.format(
-        width=width,
-        question=question,
-        history=history,
-        entity=entity,
-        relations=numbered(relations),
-    )
-    return (Message("user", prompt),)
-
-
-def entities_prompt(
-    question: str, history: str, entity: str, relation: str, entities: Sequence[str], width: int
-) -> tuple[Message, ...]:
-    """Ask which entities to go on from; only the variant of Think-on-Graph asks this."""
-    prompt = _ENTITIES.format(
-        width=width,
-        question=question,
-        history=history,
-        entity=entity,
-        relation=relation,
-        entities=numbered(entities),
-    )
-    return (Message("user", prompt),)
-
-
-def check_prompt(question: str, paths: Sequence[str]) -> tuple[Message, ...]:
-    """Ask whether paths suffice."""
-    return (Message("user", _CHECK.format(question=question, paths=numbered(paths))),)
-
-
-def answer_prompt(question: str, paths: Sequence[str]) -> tuple[Message, ...]:
-    """Ask for the answers; the prompt depends on the paths alone."""
-    return (Message("user", _ANSWER.format(question=question, paths=numbered(paths))),)
 
 
 def written_history(hops: Sequence[str], shown: int, marker: Marker, has_numbers: bool) -> str:
@@ -223,253 +394,10 @@ def written_history(hops: Sequence[str], shown: int, marker: Marker, has_numbers
     return "\n" + "\n".join(lines)
 
 
-SELECTION_TOKENS = 64
-ANSWER_TOKENS = 512
-"""Most tokens of a reply: a choice, and the answers, of which there may be many."""
-
-CHECKED_PATHS = 8
-SHOWN_ENTITIES = 30
-"""Walks and entities that the paper's variant of Think-on-Graph shows at once."""
-
-LIMITS: Mapping[str, object] = {
-    "selection_tokens": SELECTION_TOKENS,
-    "answer_tokens": ANSWER_TOKENS,
-    "checked_paths": CHECKED_PATHS,
-    "shown_entities": SHOWN_ENTITIES,
-}
-"""What decides the answers besides the settings, by name."""
-
-
-class Beams(NamedTuple):
-    """The walks after a hop; finished ones are not continued."""
-
-    open: tuple[Walk, ...]
-    finished: tuple[Walk, ...] = ()
-
-
-def answer_question(session: Session, settings: BpcSettings) -> Answer:
-    """Answer the question of a session as the paper does; raises as `Method.answer` does."""
-    if settings.control == "cot":
-        said = answer_directly(session, "answer", reason=False)
-        return session.finish((), "direct", said, stage="direct")
-    return _Question(session, settings).answer()
-
-
-class _Question:
-    """The walks of one question."""
-
-    def __init__(self, session: Session, settings: BpcSettings) -> None:
-        self._session, self._settings = session, settings
-        self._around = session.neighbourhood
-        self._tails_hidden = 0
-        self._is_clipped = False
-
-    def answer(self) -> Answer:
-        """Walk, then ask for the answers."""
-        beams, stop = self._walk()
-        ended = [*beams.finished, *beams.open]
-        if self._is_clipped and self._settings.keep == "open":
-            ended = [*beams.open, *beams.finished]
-        walks = [walk for walk in ended if walk.steps][: self._settings.answer_paths]
-        if self._session.has_language_model:
-            said = self._said(walks)
-        else:
-            said, walks = None, [walk for walk in ended if walk.steps]
-        details = {"tails_hidden": self._tails_hidden, "walks_not_shown": len(ended) - len(walks)}
-        return self._session.finish(walks, stop, said, details=details)
-
-    def _walk(self) -> tuple[Beams, Stop]:
-        """Return the walks at the end, and why they end there."""
-        settings, session = self._settings, self._session
-        beams = Beams(tuple(map(Walk, session.topics)))
-        for hop in range(1, settings.depth + 1):
-            beams = self._next(beams, hop)
-            if session.asked.budget.is_exhausted:
-                return beams, "budget"
-            if not beams.open:
-                return beams, "stopped" if any(w.steps for w in beams.finished) else "nothing"
-            if settings.is_checked and hop < settings.depth and self._is_enough(beams, hop):
-                return beams, "enough"
-        return beams, "depth"
-
-    def _next(self, beams: Beams, hop: int) -> Beams:
-        """Continue each open walk by the relations chosen for it, and keep the first walks."""
-        self._around.fetch_hops((w.end for w in beams.open), self._settings.directions)
-        offers = [self._around.hops(w.end, self._settings.directions) for w in beams.open]
-        self._around.names(node for walk in beams.open for node in walk.nodes)
-        choices = [
-            self._relations(walk, hops, hop) for walk, hops in zip(beams.open, offers, strict=True)
-        ]
-        picked = self._choose(choices)
-        finished = [*beams.finished]
-        followed: list[tuple[Walk, Hop]] = []
-        for at, (walk, hops) in enumerate(zip(beams.open, offers, strict=True)):
-            chosen = picked[at].chosen if at < len(picked) else ()
-            if not chosen:
-                finished.append(walk)
-            followed += [(walk, hops[option]) for option in chosen]
-        tails = self._tails(followed, hop)
-        longer = [
-            walk.then(step, tail)
-            for (walk, step), ends in zip(followed, tails, strict=False)
-            for tail in ends
-        ]
-        not_followed = len(followed) - len(tails)
-        return self._clipped(Beams(tuple(longer), tuple(finished)), not_followed)
-
-    def _relations(self, walk: Walk, hops: Sequence[Hop], hop: int) -> Choice:
-        settings = self._settings
-        shown = hops[: settings.relation_cap]
-        options = tuple(map(self._written, shown))
-        prompt = relations_prompt(
-            self._session.question,
-            self._history(walk),
-            self._around.name(walk.end),
-            options,
-            settings.width,
-        )
-        return Choice(
-            kind="relations",
-            hop=hop,
-            at=self._session.drawn(walk),
-            options=options,
-            meanings=tuple(relation_words(each.relation) for each in shown),
-            most=settings.width,
-            prompt=prompt,
-            read=lambda reply: read_choice(reply, options, settings.width, is_loose=True),
-            hidden=len(hops) - len(shown),
-            max_tokens=SELECTION_TOKENS,
-        )
-
-    def _tails(self, followed: Sequence[tuple[Walk, Hop]], hop: int) -> list[Sequence[Term]]:
-        """Take the nodes that each relation leads to, at most `width` of them.
-
-        Unless nodes are chosen, no relation is followed once there are as many walks as are kept.
-        """
-        around, settings = self._around, self._settings
-        tails: list[Neighbours] = []
-        taken: list[Sequence[Term]] = []
-        if settings.control != "random" and settings.tails_by == "choose":
-            around.fetch_tails((walk.end, step) for walk, step in followed)
-            tails = [around.tails(walk.end, step) for walk, step in followed]
-            taken += self._chosen_tails(followed, [each.terms for each in tails], hop)
-        else:
-            needed = -(-settings.beams // settings.width)  # at least, as each gives `width` walks
-            around.fetch_tails((walk.end, step) for walk, step in followed[:needed])
-            for walk, step in followed:
-                if sum(map(len, taken)) >= settings.beams:
-                    break
-                tails.append(around.tails(walk.end, step))
-                taken.append(self._some(walk, step, tails[-1].terms))
-        self._tails_hidden += sum(
-            len(each.terms) + each.hidden - len(kept)
-            for each, kept in zip(tails, taken, strict=True)
-        )
-        return taken
-
-    def _some(self, walk: Walk, step: Hop, nodes: Sequence[Term]) -> Sequence[Term]:
-        """Take the first of the nodes that a relation leads to, or draw some by chance."""
-        session, width = self._session, self._settings.width
-        if self._settings.control == "random":
-            return session.draw(nodes, width, "tails", session.drawn(walk), self._written(step))
-        return nodes[:width]
-
-    def _chosen_tails(
-        self, followed: Sequence[tuple[Walk, Hop]], found: Sequence[Sequence[Term]], hop: int
-    ) -> list[list[Term]]:
-        """Ask for the nodes of each relation that leads to several; the first if none is read."""
-        width = self._settings.width
-        taken = [list(nodes[:width]) for nodes in found]
-        asked = [at for at, nodes in enumerate(found) if len(nodes) > 1]
-        choices = [self._entities(*followed[at], found[at], hop) for at in asked]
-        for at, picked in zip(asked, self._session.choose_all(choices), strict=False):
-            if picked.chosen:
-                taken[at] = [found[at][option] for option in picked.chosen]
-        return taken
-
-    def _entities(self, walk: Walk, step: Hop, nodes: Sequence[Term], hop: int) -> Choice:
-        width = self._settings.width
-        shown = nodes[:SHOWN_ENTITIES]
-        names = self._around.names(shown)
-        options = tuple(names[node] for node in shown)
-        relation = self._written(step)
-        prompt = entities_prompt(
-            self._session.question,
-            self._history(walk),
-            self._around.name(walk.end),
-            relation,
-            options,
-            width,
-        )
-        return Choice(
-            kind="entities",
-            hop=hop,
-            at=f"{self._session.drawn(walk)} {arrow(step)} {step.relation}",
-            options=options,
-            meanings=options,
-            most=width,
-            prompt=prompt,
-            read=lambda reply: read_choice(reply, options, width),
-            hidden=len(nodes) - len(shown),
-            max_tokens=SELECTION_TOKENS,
-        )
-
-    def _clipped(self, beams: Beams, not_followed: int) -> Beams:
-        """Keep the first walks: open ones before finished ones, or the other way round."""
-        room = self._settings.beams
-        if self._settings.keep == "open":
-            kept = beams.open[:room]
-            clipped = Beams(kept, beams.finished[: room - len(kept)])
-        else:
-            finished = beams.finished[:room]
-            clipped = Beams(beams.open[: room - len(finished)], finished)
-        count = sum(map(len, beams)) - sum(map(len, clipped)) + not_followed
-        self._is_clipped = count > 0
-        self._session.clipped(count)
-        return clipped
-
-    def _is_enough(self, beams: Beams, hop: int) -> bool:
-        """Ask whether the walks suffice; only the variant of Think-on-Graph does."""
-        walks = [*beams.finished, *beams.open][:CHECKED_PATHS]
-        prompt = check_prompt(self._session.question, list(map(self._session.drawn, walks)))
-        reply = self._session.ask("check", prompt, hop=hop, max_tokens=SELECTION_TOKENS)
-        return reply is not None and read_yes(reply)
-
-    def _said(self, walks: Sequence[Walk]) -> tuple[str, ...] | None:
-        names = self._around.names(node for walk in walks for node in walk.nodes)
-        paths = list(map(self._session.drawn, walks))
-        reply = self._session.ask(
-            "answer",
-            answer_prompt(self._session.question, paths),
-            max_tokens=ANSWER_TOKENS,
-            is_last=True,
-        )
-        if reply is None:
-            return None
-        read, unread = read_names(reply, list(names.values()))
-        self._session.not_understood(unread)
-        return tuple(read)
-
-    def _choose(self, choices: Sequence[Choice]) -> list[Picked]:
-        is_random = self._settings.control == "random"
-        return self._session.choose_all(choices, is_random=is_random)
-
-    def _history(self, walk: Walk) -> str:
-        settings, name = self._settings, self._around.name
-        hops = [drawn_step(step, name) for step in walk.steps]
-        return written_history(hops, settings.shown_hops, settings.marker, settings.hop_numbers)
-
-    def _written(self, hop: Hop) -> str:
-        """Write a relation as it is offered: with an arrow if both directions are."""
-        if self._settings.directions == "out":
-            return hop.relation
-        return f"{arrow(hop)} {hop.relation}"
-
-
 BPC = walking_method(
     "bpc",
     BpcSettings,
     LIMITS,
-    answer_question,
-    lambda settings: "control=cot" if settings.control == "cot" else None,
+    lambda session, chosen: _BoundedPathContext(session, chosen).answer(),
+    needs_model=lambda chosen: "control=cot" if chosen.control == "cot" else None,
 )

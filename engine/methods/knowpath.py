@@ -14,44 +14,89 @@ What the paper leaves open is read so: memory and judgement are asked at tempera
 exploration has another; a chosen entity lengthens every walk that leads to it; the question's own
 topic entities are explored, not those that the model names.
 
-Source: KnowPath, §2 and appendices A, B, F and G.
-
-KnowPath's exploration: each round lengthens the walks of each topic's subgraph by a hop.
-
-Source: KnowPath §2.3 and appendix A, algorithm 1.
+Source: KnowPath, §2 (its exploration is §2.3 and algorithm 1, its written paths are algorithm 2)
+and appendices A, B, F and G. The words of the prompts are ours; replies are read in the form that
+they ask for, and in the paper's.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Annotated, Literal, NamedTuple
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 from kbqa.engine.answer import Answer
-from kbqa.engine.deciding.choosing import Choice
-from kbqa.engine.deciding.reading import read_choice
-from kbqa.engine.deciding.session import SEED, Session, Stop, WalkingMethod
-from kbqa.engine.embedding.embedder import Embedder, relation_words
-from kbqa.engine.graph_walk import Walk
-from kbqa.engine.methods.direct import answer_directly
-from kbqa.engine.methods.knowpath_prompts import (
-    MAX_HINT_LETTERS,
-    MAX_HINTS,
-    Thought,
+from kbqa.engine.chat.model import Message
+from kbqa.engine.deciding.choosing import Choice, numbered, written_prompt
+from kbqa.engine.deciding.reading import (
     Verdict,
-    check_prompt,
-    entities_prompt,
-    paths_prompt,
-    read_thought,
-    read_verdict,
-    relations_prompt,
-    written_hop,
-    written_path,
+    clip_unread,
+    field_of,
+    names_within,
+    read_choice,
+    read_names,
+    read_record,
+    read_yes,
 )
-from kbqa.engine.methods.options import check_counts, check_temperature
-from kbqa.engine.resources import MethodMaker, Resources
-from kbqa.sparql.crp import Entity, Hop
+from kbqa.engine.deciding.session import SEED, Session, Stop
+from kbqa.engine.graph_walk import Walk, drawn_hop
+from kbqa.engine.methods.direct import answer_directly
+from kbqa.engine.methods.options import check_counts, check_temperature, walking_method
+from kbqa.sparql.crp import Hop
+from kbqa.sparql.english import relation_words
 from kbqa.sparql.terms import Term
 
-Order = Literal["stable", "embedder"]
+_SYSTEM = "You answer questions with the help of the Freebase knowledge graph. Reply in the form \
+that is asked for, with nothing before or after it."
+
+_PATHS = """\
+Answer the question from memory. First find the entities that it is about.{list_triples} Then give \
+the answer, and the path of relations that leads from those entities to it. Reply with JSON alone:
+{{{triples_form}"path": ["entity -> relation -> entity -> ..."], "answers": ["name", ...]}}
+
+Question: {question}
+"""
+
+_LIST_TRIPLES = " Then list {count} facts that bear on the question, the most relevant first."
+
+RELATIONS = """\
+A question is answered by exploring the Freebase knowledge graph from a topic entity. Choose at \
+most {most} of the relations below that lead towards the answer, the most relevant first. `->` \
+follows a relation forwards, `<-` backwards. Reply with JSON alone, names or numbers:
+{{"Relations": ["...", ...]}}
+
+Question: {question}
+Topic entity: {topic}
+{hint}Explored from: {entities}
+Relations:
+{relations}
+"""
+
+ENTITIES = """\
+A question is answered by exploring the Freebase knowledge graph from a topic entity. The chosen \
+relations lead to the entities below. Choose at most {most} of them that answer the question or \
+lead towards the answer, the most relevant first. Reply with JSON alone, names or numbers:
+{{"Entities": ["...", ...]}}
+
+Question: {question}
+Topic entity: {topic}
+{hint}Chosen relations: {relations}
+Entities:
+{entities}
+"""
+
+CHECK = """\
+Below are paths of the Freebase knowledge graph. `->` and `<-` give the direction of each \
+relation. Decide whether the question can be answered from them and from what you know yourself. \
+If it can, name all answers, written as in the paths. Reply with JSON alone:
+{{"Answerable": true or false, "Response": "the answer in a sentence", "Answers": ["name", ...]}}
+
+Question: {question}
+Paths:
+{paths}
+"""
+
+EntityOrder = Literal["stable", "embedder"]
 AskedFor = Literal["entity", "subgraph"]
 Mediators = Literal["keep", "drop"]
 Part = Literal["hint", "paths", "subgraph"]
@@ -72,7 +117,8 @@ class KnowpathSettings:
     entities: Annotated[int, "Entities of a subgraph that each round goes on from, at most."] = 7
     shown: Annotated[int, "Entities offered of those that one relation leads to, at most."] = 40
     order: Annotated[
-        Order, "Which entities are offered if there are more: the first by id, or the most similar."
+        EntityOrder,
+        "Which entities are offered if there are more: the first by id, or the most similar.",
     ] = "stable"
     calls: Annotated[
         AskedFor,
@@ -96,262 +142,17 @@ class KnowpathSettings:
         check_temperature(self.temperature)
 
 
+PATHS_TOKENS = 1024
+"""Most tokens of the reply from memory, which lists triples."""
+
 MAX_WALKS = 64
 """Walks of a subgraph that a round keeps. There are more only if many ways lead to few entities."""
 
+MAX_HINTS = 3
+"""Paths from memory that count; a prompt of the paper has one."""
 
-@dataclass(frozen=True, slots=True)
-class Subgraph:
-    """A topic and the walks from there that the last round has lengthened."""
-
-    topic: Entity
-    walks: tuple[Walk, ...]
-
-    @property
-    def frontier(self) -> tuple[Term, ...]:
-        """Where the walks end, each node once."""
-        return tuple(dict.fromkeys(walk.end for walk in self.walks))
-
-
-class _Group(NamedTuple):
-    """Nodes of a subgraph for which relations are chosen together."""
-
-    subgraph: int
-    nodes: tuple[Term, ...]
-    hops: tuple[Hop, ...]
-
-
-class _Way(NamedTuple):
-    """A hop that was chosen, from a node of the frontier that has it."""
-
-    node: Term
-    hop: Hop
-
-
-class Exploration:
-    """Explores the graph for one question.
-
-    Args:
-        session: The question's.
-        settings: How to explore.
-        hint: Paths from memory that prompts show; may be empty.
-        embedder: Orders entities; None for the order of their ids.
-    """
-
-    def __init__(
-        self,
-        session: Session,
-        settings: KnowpathSettings,
-        hint: Sequence[str],
-        embedder: Embedder | None,
-    ) -> None:
-        self._session, self._settings, self._hint = session, settings, hint
-        self._around = session.neighbourhood
-        self._embedder = embedder
-        self._was_offered = False
-        self.subgraphs = tuple(Subgraph(topic, (Walk(topic),)) for topic in session.topics)
-        """Of the topics, as the last round left them."""
-        self.dead_ends: list[Walk] = []
-        """Walks that a round did not lengthen, those of the last round first."""
-
-    @property
-    def walks(self) -> list[Walk]:
-        """The walks that the last round has lengthened."""
-        return [walk for subgraph in self.subgraphs for walk in subgraph.walks if walk.steps]
-
-    def go_on(self, hop: int) -> bool:
-        """Lengthen walks by a hop: choose relations, then among the entities that they lead to.
-
-        Returns:
-            Whether any walk became longer.
-
-        Raises:
-            ModelError: A model failed.
-            GraphError: The graph does not answer.
-            DeadlineExceeded: The question's deadline has passed.
-        """
-        ways = self._choose_ways(hop)
-        longer = self._choose_ends(ways, hop)
-        ended = []
-        for before, after in zip(self.subgraphs, longer, strict=True):
-            kept = {Walk(walk.topic, walk.steps[:-1]) for walk in after}
-            ended += [walk for walk in before.walks if walk.steps and walk not in kept]
-        self.dead_ends = [*ended, *self.dead_ends]
-        self.subgraphs = tuple(
-            Subgraph(before.topic, tuple(after))
-            for before, after in zip(self.subgraphs, longer, strict=True)
-        )
-        self._session.clipped(self._clip())
-        return bool(self.walks)
-
-    @property
-    def why_ended(self) -> Stop:
-        """Why a round has lengthened no walk."""
-        if self._session.asked.budget.is_exhausted:
-            return "budget"
-        return "stopped" if self._was_offered else "nothing"
-
-    def _choose_ways(self, hop: int) -> list[list[_Way]]:
-        """Choose relations; return what to follow in each subgraph, the best first."""
-        self._around.fetch_hops(n for subgraph in self.subgraphs for n in subgraph.frontier)
-        groups = list(self._groups())
-        self._around.names(
-            node for subgraph in self.subgraphs for walk in subgraph.walks for node in walk.nodes
-        )
-        choices = [self._relations(group, hop) for group in groups]
-        self._was_offered = any(choice.options for choice in choices)
-        ways: list[list[_Way]] = [[] for _ in self.subgraphs]
-        picked = self._session.choose_all(choices)
-        for group, each in zip(groups, picked, strict=False):  # Fewer if the calls are spent.
-            ways[group.subgraph] += [
-                _Way(node, group.hops[at])
-                for at in each.chosen
-                for node in group.nodes
-                if group.hops[at] in self._around.hops(node)
-            ]
-        return ways
-
-    def _groups(self) -> Iterator[_Group]:
-        for number, subgraph in enumerate(self.subgraphs):
-            frontier = subgraph.frontier
-            groups = [(node,) for node in frontier]
-            for nodes in [frontier] if self._settings.calls == "subgraph" else groups:
-                hops = {hop for node in nodes for hop in self._around.hops(node)}
-                ordered = sorted(hops, key=lambda hop: (hop.relation, hop.inverse))
-                yield _Group(number, nodes, tuple(ordered))
-
-    def _relations(self, group: _Group, hop: int) -> Choice:
-        most = self._settings.relations
-        options = tuple(map(written_hop, group.hops))
-        return Choice(
-            kind="relations",
-            hop=hop,
-            at="; ".join(map(self._identified, group.nodes)),
-            options=options,
-            meanings=tuple(relation_words(each.relation) for each in group.hops),
-            most=most,
-            prompt=relations_prompt(
-                self._session.question,
-                self._topic(group.subgraph),
-                self._hint,
-                list(map(self._around.name, group.nodes)),
-                options,
-                most,
-            ),
-            read=lambda reply: read_choice(reply, options, most, is_loose=True),
-            temperature=self._settings.temperature,
-        )
-
-    def _choose_ends(self, ways: Sequence[Sequence[_Way]], hop: int) -> list[list[Walk]]:
-        """Choose entities; return the walks of each subgraph that became longer."""
-        self._around.fetch_tails((way.node, way.hop) for followed in ways for way in followed)
-        offers, choices = [], []
-        for number, followed in enumerate(ways):
-            offered, hidden = self._offered(followed)
-            offers.append(offered)
-            choices.append(self._entities(number, followed, offered, hidden, hop))
-        longer: list[list[Walk]] = [[] for _ in ways]
-        picked = self._session.choose_all(choices)
-        for number, each in enumerate(picked):
-            nodes = list(offers[number])
-            longer[number] = [
-                walk.then(way.hop, nodes[at])
-                for at in each.chosen
-                for way in offers[number][nodes[at]]
-                for walk in self.subgraphs[number].walks
-                if walk.end == way.node
-            ]
-        return longer
-
-    def _offered(self, ways: Sequence[_Way]) -> tuple[dict[Term, list[_Way]], int]:
-        """Find the nodes that are offered, each with the ways to it, and how many are hidden."""
-        offered: dict[Term, list[_Way]] = {}
-        hidden = 0
-        for way in ways:
-            tails = self._around.tails(way.node, way.hop)
-            nodes: Sequence[Term] = tails.terms
-            if self._settings.mediators == "drop":
-                self._around.names(nodes)
-                nodes = [node for node in nodes if self._is_named_entity(node)]
-            shown = self._ordered(nodes)[: self._settings.shown]
-            hidden += len(tails.terms) + tails.hidden - len(shown)
-            for node in shown:
-                offered.setdefault(node, []).append(way)
-        self._around.names(offered)
-        return offered, hidden
-
-    def _ordered(self, nodes: Sequence[Term]) -> Sequence[Term]:
-        """Put the nodes that are most similar to the question first, if a setting says so."""
-        if self._embedder is None or len(nodes) <= self._settings.shown:
-            return nodes
-        names = self._around.names(nodes)
-        scores = self._embedder.similarity(self._session.question, [names[n] for n in nodes])
-        return [nodes[at] for at in sorted(range(len(nodes)), key=lambda at: -round(scores[at], 6))]
-
-    def _entities(
-        self,
-        number: int,
-        ways: Sequence[_Way],
-        offered: dict[Term, list[_Way]],
-        hidden: int,
-        hop: int,
-    ) -> Choice:
-        most = self._settings.entities
-        options = tuple(map(self._around.name, offered))
-        return Choice(
-            kind="entities",
-            hop=hop,
-            at=self._identified(self.subgraphs[number].topic.mid or ""),
-            options=options,
-            # What the relation means, not the entity's name: vectors of names would have to be made
-            # for each question, which took five times as long and found no more.
-            meanings=tuple(relation_words(to[0].hop.relation) for to in offered.values()),
-            most=most,
-            prompt=entities_prompt(
-                self._session.question,
-                self._topic(number),
-                self._hint,
-                list(dict.fromkeys(written_hop(way.hop) for way in ways)),
-                options,
-                most,
-            ),
-            read=lambda reply: read_choice(reply, options, most),
-            hidden=hidden,
-            temperature=self._settings.temperature,
-        )
-
-    def _clip(self) -> int:
-        """Keep `MAX_WALKS` walks a subgraph, the first to each end first; count the others."""
-        kept = []
-        for subgraph in self.subgraphs:
-            rank: dict[Term, int] = {}
-            ranked = []
-            for walk in subgraph.walks:
-                rank[walk.end] = rank.get(walk.end, 0) + 1
-                ranked.append((rank[walk.end], walk))
-            ranked.sort(key=lambda each: each[0])
-            walks = {walk for _, walk in ranked[:MAX_WALKS]}
-            kept.append(Subgraph(subgraph.topic, tuple(w for w in subgraph.walks if w in walks)))
-        clipped = sum(len(subgraph.walks) for subgraph in self.subgraphs)
-        self.subgraphs = tuple(kept)
-        return clipped - sum(len(subgraph.walks) for subgraph in kept)
-
-    def _is_named_entity(self, node: Term) -> bool:
-        """Return whether the released code would keep a node."""
-        is_mid = isinstance(node, str) and node.startswith("m.")
-        return is_mid and not self._around.is_nameless(node)
-
-    def _topic(self, number: int) -> str:
-        return self._around.name(self.subgraphs[number].topic.mid or "")
-
-    def _identified(self, node: Term) -> str:
-        """Tell a node from others of its name."""
-        name = self._around.name(node)
-        return name if name == node or not isinstance(node, str) else f"{name} ({node})"
-
-
-PATHS_TOKENS = 1024
-"""Most tokens of the reply from memory, which lists triples."""
+MAX_HINT_LETTERS = 500
+"""Letters of a path from memory that are shown."""
 
 LIMITS: Mapping[str, object] = {
     "paths_tokens": PATHS_TOKENS,
@@ -362,53 +163,74 @@ LIMITS: Mapping[str, object] = {
 """What decides the answers besides the settings, by name."""
 
 
-def answer_question(
-    session: Session, settings: KnowpathSettings, embedder: Embedder | None
-) -> Answer:
-    """Answer the question of a session as KnowPath does; raises as `Method.answer` does.
+class Thought(NamedTuple):
+    """What the model knows of a question from memory: paths as it wrote them, and its answers."""
 
-    Args:
-        session: The question's.
-        settings: How to explore.
-        embedder: Orders entities; None for the order of their ids.
-    """
-    return _Question(session, settings).answer(embedder)
+    hint: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
 
 
-class _Question:
-    """One question: what the model remembers of it, and how the exploration goes."""
+_Way: TypeAlias = tuple[Term, Hop]
+"""A hop that was chosen, and the node of the frontier that it leaves."""
+
+
+class _KnowPath:
+    """What the model remembers of one question, and its exploration."""
 
     def __init__(self, session: Session, settings: KnowpathSettings) -> None:
         self._session, self._settings = session, settings
+        self._around = session.neighbourhood
         self._thought = Thought()
+        # The walks of each topic's subgraph, as the last round left them.
+        self._walks: list[list[Walk]] = [[Walk(topic)] for topic in session.topics]
+        # Walks that a round did not lengthen, those of the last round first.
+        self._dead_ends: list[Walk] = []
 
-    def answer(self, embedder: Embedder | None) -> Answer:
+    def answer(self) -> Answer:
         """Ask for paths from memory, explore until the walks suffice, and answer."""
         session, ablated = self._session, self._settings.ablate
         if "paths" not in ablated:
             self._thought = self._remember()
         if "subgraph" in ablated:
             return self._fall_back("direct", stage="direct")
-        hint = () if "hint" in ablated else self._thought.hint
-        exploration = Exploration(session, self._settings, hint, embedder)
         stop: Stop = "depth"
         for hop in range(1, self._settings.depth + 1):
-            if not exploration.go_on(hop):
-                stop = exploration.why_ended
+            ended = self._explore(hop)
+            if ended is not None:
+                stop = ended
                 break
-            verdict = self._judge(exploration.walks, hop)
-            if verdict.names:
+            answers = self._judge(hop)
+            if answers:
                 return session.finish(
-                    exploration.walks,
+                    self._explored,
                     "enough",
-                    verdict.names,
+                    answers,
                     details=self._details,
-                    dead_ends=exploration.dead_ends,
+                    dead_ends=self._dead_ends,
                 )
-        walks = [*exploration.walks, *exploration.dead_ends]
+        walks = [*self._explored, *self._dead_ends]
         if session.has_language_model:
             return self._fall_back(stop, walks)
         return session.finish(walks, stop)
+
+    @property
+    def _explored(self) -> list[Walk]:
+        """The walks that the last round has lengthened."""
+        return [walk for walk in chain(*self._walks) if walk.steps]
+
+    @property
+    def _details(self) -> Mapping[str, object]:
+        return {"hint": list(self._thought.hint), "remembered": list(self._thought.names)}
+
+    def _fall_back(
+        self, stop: Stop, walks: Sequence[Walk] = (), *, stage: str = "fallback"
+    ) -> Answer:
+        """Answer from memory: none of the walks proves it."""
+        said: tuple[str, ...] | None = self._thought.names
+        if "paths" in self._settings.ablate:
+            said = answer_directly(self._session, reason=True)
+        return self._session.finish(walks, stop, said, stage=stage, details=self._details)
 
     def _remember(self) -> Thought:
         """Ask for an answer and its path from memory."""
@@ -421,54 +243,360 @@ class _Question:
         session.not_understood(thought.unread)
         return thought
 
-    def _judge(self, walks: Sequence[Walk], hop: int) -> Verdict:
-        """Ask whether the walks answer the question, and how."""
-        session, around = self._session, self._session.neighbourhood
-        names = around.names(node for walk in walks for node in walk.nodes)
-        paths = [written_path(walk, names.__getitem__) for walk in walks]
-        prompt = check_prompt(session.question, paths)
+    def _judge(self, hop: int) -> tuple[str, ...]:
+        """Ask whether the walks answer the question, and how; return the answers, if any."""
+        session = self._session
+        names = self._around.names(node for walk in self._explored for node in walk.nodes)
+        paths = "\n".join(written_path(walk, names.__getitem__) for walk in self._explored)
+        prompt = _asked(CHECK, question=session.question, paths=paths)
         reply = session.ask("check", prompt, hop=hop)
         if reply is None and "paths" not in self._settings.ablate:
             # The last call is free for this, as falling back on what is remembered needs none.
             reply = session.ask("check", prompt, hop=hop, is_last=True)
         if reply is None:
-            return Verdict()
-        verdict = read_verdict(reply, session.question, list(dict.fromkeys(names.values())))
+            return ()
+        verdict = read_judgement(reply, session.question, list(dict.fromkeys(names.values())))
         session.not_understood(verdict.unread)
-        return verdict
+        return verdict.names
 
-    def _fall_back(
-        self, stop: Stop, walks: Sequence[Walk] = (), *, stage: str = "fallback"
-    ) -> Answer:
-        """Answer from memory: none of the walks proves it."""
-        said: tuple[str, ...] | None = self._thought.names
-        if "paths" in self._settings.ablate:
-            said = answer_directly(self._session, reason=True)
-        return self._session.finish(walks, stop, said, stage=stage, details=self._details)
+    def _explore(self, hop: int) -> Stop | None:
+        """Lengthen walks by a hop: choose relations, then among the entities that they lead to.
 
-    @property
-    def _details(self) -> Mapping[str, object]:
-        return {"hint": list(self._thought.hint), "remembered": list(self._thought.names)}
+        Returns:
+            Why exploration ends; None if a walk became longer.
+        """
+        ways, was_offered = self._choose_ways(hop)
+        longer = self._choose_ends(ways, hop)
+        ended = []
+        for before, after in zip(self._walks, longer, strict=True):
+            kept = {Walk(walk.topic, walk.steps[:-1]) for walk in after}
+            ended += [walk for walk in before if walk.steps and walk not in kept]
+        self._dead_ends = [*ended, *self._dead_ends]
+        self._walks = list(map(_first_walks, longer))
+        self._session.clipped(sum(map(len, longer)) - sum(map(len, self._walks)))
+        if self._explored:
+            return None
+        if self._session.asked.budget.is_exhausted:
+            return "budget"
+        return "stopped" if was_offered else "nothing"
+
+    def _choose_ways(self, hop: int) -> tuple[list[list[_Way]], bool]:
+        """Choose relations.
+
+        Returns:
+            What to follow in each subgraph, the best first, and whether anything was offered.
+        """
+        around = self._around
+        frontiers = [list(dict.fromkeys(walk.end for walk in walks)) for walks in self._walks]
+        around.fetch_hops(chain(*frontiers))
+        groups = []
+        for number, frontier in enumerate(frontiers):
+            singly = [[node] for node in frontier]
+            for nodes in [frontier] if self._settings.calls == "subgraph" else singly:
+                found = {each for node in nodes for each in around.hops(node)}
+                hops = sorted(found, key=lambda each: (each.relation, each.inverse))
+                groups.append((number, nodes, hops))
+        around.names(node for walk in chain(*self._walks) for node in walk.nodes)
+        choices = [self._relations(*group, hop) for group in groups]
+        ways: list[list[_Way]] = [[] for _ in self._walks]
+        picked = self._session.choose_all(choices)
+        for (number, nodes, hops), each in zip(
+            groups, picked, strict=False
+        ):  # fewer calls are left
+            ways[number] += [
+                (node, hops[at])
+                for at in each.chosen
+                for node in nodes
+                if hops[at] in around.hops(node)
+            ]
+        return ways, any(choice.options for choice in choices)
+
+    def _relations(
+        self, number: int, nodes: Sequence[Term], hops: Sequence[Hop], hop: int
+    ) -> Choice:
+        most = self._settings.relations
+        options = tuple(map(drawn_hop, hops))
+        return Choice(
+            kind="relations",
+            hop=hop,
+            at="; ".join(map(self._identified, nodes)),
+            options=options,
+            meanings=tuple(relation_words(each.relation) for each in hops),
+            most=most,
+            prompt=_asked(
+                RELATIONS,
+                most=most,
+                question=self._session.question,
+                topic=self._around.name(self._topic(number)),
+                hint=self._hint(),
+                entities="; ".join(map(self._around.name, nodes)),
+                relations=numbered(options),
+            ),
+            read=lambda reply: read_choice(reply, options, most, is_loose=True),
+            temperature=self._settings.temperature,
+        )
+
+    def _choose_ends(self, ways: Sequence[Sequence[_Way]], hop: int) -> list[list[Walk]]:
+        """Choose entities; return the walks of each subgraph that became longer."""
+        self._around.fetch_tails(chain(*ways))
+        offers, choices = [], []
+        for number, followed in enumerate(ways):
+            offered, hidden = self._offered(followed)
+            offers.append(offered)
+            choices.append(self._entities(number, followed, offered, hidden, hop))
+        longer: list[list[Walk]] = [[] for _ in ways]
+        for number, picked in enumerate(self._session.choose_all(choices)):
+            nodes = list(offers[number])
+            longer[number] = [
+                walk.then(step, nodes[at])
+                for at in picked.chosen
+                for left, step in offers[number][nodes[at]]
+                for walk in self._walks[number]
+                if walk.end == left
+            ]
+        return longer
+
+    def _offered(self, ways: Sequence[_Way]) -> tuple[dict[Term, list[_Way]], int]:
+        """Find the nodes that are offered, each with the ways to it, and how many are hidden."""
+        offered: dict[Term, list[_Way]] = {}
+        hidden = 0
+        for way in ways:
+            tails = self._around.tails(*way)
+            nodes: Sequence[Term] = tails.terms
+            if self._settings.mediators == "drop":
+                self._around.names(nodes)
+                nodes = [node for node in nodes if self._is_named_entity(node)]
+            shown = self._ordered(nodes)[: self._settings.shown]
+            hidden += len(tails.terms) + tails.hidden - len(shown)
+            for node in shown:
+                offered.setdefault(node, []).append(way)
+        self._around.names(offered)
+        return offered, hidden
+
+    def _is_named_entity(self, node: Term) -> bool:
+        """Return whether the released code would keep a node."""
+        is_mid = isinstance(node, str) and node.startswith("m.")
+        return is_mid and not self._around.is_nameless(node)
+
+    def _ordered(self, nodes: Sequence[Term]) -> Sequence[Term]:
+        """Put the nodes that are most similar to the question first, if a setting says so."""
+        if self._settings.order == "stable" or len(nodes) <= self._settings.shown:
+            return nodes
+        names = self._around.names(nodes)
+        return [nodes[at] for at in self._session.similar_first([names[n] for n in nodes])]
+
+    def _entities(
+        self,
+        number: int,
+        ways: Sequence[_Way],
+        offered: Mapping[Term, Sequence[_Way]],
+        hidden: int,
+        hop: int,
+    ) -> Choice:
+        most, topic = self._settings.entities, self._topic(number)
+        options = tuple(map(self._around.name, offered))
+        return Choice(
+            kind="entities",
+            hop=hop,
+            at=self._identified(topic),
+            options=options,
+            # What the relation means, not the entity's name: vectors of names would have to be made
+            # for each question, which took five times as long and found no more.
+            meanings=tuple(relation_words(to[0][1].relation) for to in offered.values()),
+            most=most,
+            prompt=_asked(
+                ENTITIES,
+                most=most,
+                question=self._session.question,
+                topic=self._around.name(topic),
+                hint=self._hint(),
+                relations="; ".join(dict.fromkeys(drawn_hop(step) for _, step in ways)),
+                entities=numbered(options),
+            ),
+            read=lambda reply: read_choice(reply, options, most),
+            hidden=hidden,
+            temperature=self._settings.temperature,
+        )
+
+    def _topic(self, number: int) -> str:
+        return self._session.topics[number].mid or ""
+
+    def _hint(self) -> str:
+        """Write the line of prompts that shows the paths from memory, if any."""
+        hint = () if "hint" in self._settings.ablate else self._thought.hint
+        return f"Path from memory, perhaps wrong: {'; '.join(hint)}\n" if hint else ""
+
+    def _identified(self, node: Term) -> str:
+        """Tell a node from others of its name."""
+        name = self._around.name(node)
+        return name if name == node or not isinstance(node, str) else f"{name} ({node})"
 
 
-def _make(resources: Resources, settings: KnowpathSettings) -> WalkingMethod:
-    """Make KnowPath ready to answer.
+def _first_walks(walks: Sequence[Walk]) -> list[Walk]:
+    """Keep `MAX_WALKS` walks of a subgraph in their order, the first to each end first."""
+    met: dict[Term, int] = {}
+    ranked = []
+    for walk in walks:
+        met[walk.end] = met.get(walk.end, 0) + 1
+        ranked.append((met[walk.end], walk))
+    kept = {walk for _, walk in sorted(ranked, key=lambda each: each[0])[:MAX_WALKS]}
+    return [walk for walk in walks if walk in kept]
 
-    Raises:
-        InputError: Parts are left out that only a language model has.
-        ModelError: A model is missing or broken.
-        GraphError: The graph's schema cannot be read.
-    """
-    if settings.ablate:
-        resources.require_language_model(f"ablate={','.join(settings.ablate)}")
-    walkers = resources.walkers(settings.seed)
-    embedder = walkers.load_embedder() if settings.order == "embedder" else None
-    return WalkingMethod(
-        "knowpath",
-        walkers,
-        {**asdict(settings), **LIMITS},
-        lambda session: answer_question(session, settings, embedder),
+
+def _asked(template: str, **fields: object) -> tuple[Message, ...]:
+    return Message("system", _SYSTEM), *written_prompt(template, **fields)
+
+
+def paths_prompt(question: str, triples: int) -> tuple[Message, ...]:
+    """Ask for triples, an answer and the path to it, all from memory; 0 triples are not listed."""
+    return _asked(
+        _PATHS,
+        list_triples=_LIST_TRIPLES.format(count=triples) if triples else "",
+        triples_form='"triples": [["entity", "relation", "entity"], ...], ' if triples else "",
+        question=question,
     )
 
 
-KNOWPATH = MethodMaker(KnowpathSettings, _make)
+def written_path(walk: Walk, name: Callable[[Term], str]) -> str:
+    """Write a walk as algorithm 2 does: it grows to the side to which its first arrow lets it.
+
+    A walk whose first hop leaves the topic grows to the right. One whose first hop enters the topic
+    grows to the left, so that the topic stands last. An arrow always points at the object.
+
+    >>> from kbqa.sparql.crp import Entity
+    >>> walk = Walk(Entity("Kenya", "m.k")).then(Hop("a.b", True), "m.1").then(Hop("c.d"), "m.2")
+    >>> written_path(walk, {"m.k": "Kenya", "m.1": "Nairobi", "m.2": "Eve"}.__getitem__)
+    'Eve <- c.d <- Nairobi -> a.b -> Kenya'
+    """
+    grows_left = bool(walk.steps) and walk.steps[0].inverse
+    path = name(walk.nodes[0])
+    for step in walk.steps:
+        # Read from the left, a hop forwards is `<-` where the path grows to the left.
+        way = "->" if step.inverse == grows_left else "<-"
+        reached = name(step.reached)
+        if grows_left:
+            path = f"{reached} {way} {step.relation} {way} {path}"
+        else:
+            path = f"{path} {way} {step.relation} {way} {reached}"
+    return path
+
+
+_ARROW = re.compile(r"\s*(?:-+>|→|⟶)\s*")
+_RESPONSE = re.compile(r"\b(?:responses?|answers?)[\"'”]?\s*(?:is|are)?\s*:\s*(.+)", re.I | re.S)
+_ANSWERABLE = re.compile(r"\banswerable[\"'”]?\s*:?\s*\W?(?:true|yes)\b", re.I)
+_ANSWER_IS = re.compile(r"\banswers?\b.*?(?:\b(?:is|are|was|were)\b|:)\s*(.+)", re.I | re.S)
+
+
+def read_thought(reply: str, question: str) -> Thought:
+    """Read paths and an answer from memory.
+
+    >>> read_thought('{"path": ["Kenya -> capital -> Nairobi"], "answers": ["Nairobi"]}', "?")
+    Thought(hint=('Kenya -> capital -> Nairobi',), names=('Nairobi',), unread=())
+    >>> read_thought('{reasoning_path : ["Kenya→capital→Nairobi"], "response": "based on the '
+    ...     'knowledge, the answer to the question what is it is Nairobi" }', "what is it?")
+    Thought(hint=('Kenya -> capital -> Nairobi',), names=('Nairobi',), unread=())
+    """
+    record = read_record(reply)
+    paths = _texts(field_of(record, "path", "paths", "reasoning_path", "reasoning path"))
+    if not paths:
+        paths = re.split(r'[\n"“”\[\]{}]', reply)
+    hint = [" -> ".join(parts) for path in paths if len(parts := _ARROW.split(_line(path))) > 2]
+    names = _names(record, reply, question, ())
+    unread = [path[MAX_HINT_LETTERS:] for path in hint[:MAX_HINTS]] + hint[MAX_HINTS:]
+    if not names:
+        unread.append(reply)
+    return Thought(
+        tuple(path[:MAX_HINT_LETTERS] for path in hint[:MAX_HINTS]),
+        tuple(names),
+        clip_unread(list(filter(None, unread))),
+    )
+
+
+def read_judgement(reply: str, question: str, known: Sequence[str]) -> Verdict:
+    """Read whether the model can answer, and its answers.
+
+    Only what says that it can answer, and names an answer, counts as an answer.
+
+    >>> read_judgement('{"Answerable": True, "Response": "the answer to the question what is '
+    ...     'the capital is Nairobi"}', "what is the capital?", ["Kenya", "Nairobi"])
+    Verdict(is_enough=True, names=('Nairobi',), unread=())
+    >>> read_judgement('{"Answerable": false, "Response": "", "Answers": []}', "who?", [])
+    Verdict(is_enough=False, names=(), unread=())
+
+    Args:
+        reply: What the model wrote.
+        question: In one line.
+        known: Names that the prompt showed.
+    """
+    record = read_record(reply)
+    verdict = field_of(record, "answerable", "sufficient")
+    if verdict is None:
+        is_answerable = _ANSWERABLE.search(reply) is not None
+        if not is_answerable:
+            is_read = re.search(r"\banswerable\b\W*(?:false|no)\b", reply, re.I) is not None
+            return Verdict(False, (), () if is_read else clip_unread([reply or "(empty)"]))
+    elif not read_yes(verdict):
+        return Verdict(False)
+    names = _names(record, reply, question, known)
+    return Verdict(bool(names), tuple(names), () if names else clip_unread([reply]))
+
+
+def _names(
+    record: Mapping[str, Any] | None, reply: str, question: str, known: Sequence[str]
+) -> list[str]:
+    """Read the answers of a reply: from its list, or else from its sentence."""
+    names = _listed_names(_texts(field_of(record, "answers", "answer")), question, known)
+    if names:
+        return names
+    response = " ".join(_texts(field_of(record, "response", "responses")))
+    if record is None and (match := _RESPONSE.search(reply)):
+        response = match[1].strip("\"'{}[] \n")
+    return _names_of_sentence(response, question, known)
+
+
+def _listed_names(texts: Sequence[str], question: str, known: Sequence[str]) -> list[str]:
+    """Read names that stand each for itself: commas inside unknown ones do not part them."""
+    found: dict[str, None] = {}
+    for text in texts:
+        read, unread = read_names(_line(text), known)
+        if unread:
+            read = _names_of_sentence(text, question, known)
+        elif len(read) > 1:
+            read = [name for name in read if name in known] or [_line(text)]
+        found.update(dict.fromkeys(read))
+    return list(found)
+
+
+def _names_of_sentence(text: str, question: str, known: Sequence[str]) -> list[str]:
+    """Read the answers that a sentence gives; names in the question itself are none."""
+    asked = re.escape(question.rstrip("?. "))
+    text = re.sub(rf"{asked}\??", " ", _line(text), flags=re.I) if asked else _line(text)
+    match = _ANSWER_IS.search(text)
+    said = match[1] if match else text
+    within = names_within(said, known)
+    if within and not match:
+        within = [each for each in within if not names_within(question, [each])] or within
+    return within or read_names(said.rstrip(". "), known)[0]
+
+
+def _texts(value: object) -> list[str]:
+    """Return the texts of a field that may be a list or one text."""
+    if value is None:
+        return []
+    if isinstance(value, (list, tuple, set)):
+        return [" ".join(map(str, v)) if isinstance(v, list) else str(v) for v in value]
+    return [str(value)]
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+KNOWPATH = walking_method(
+    "knowpath",
+    KnowpathSettings,
+    LIMITS,
+    lambda session, chosen: _KnowPath(session, chosen).answer(),
+    needs_model=lambda chosen: f"ablate={','.join(chosen.ablate)}" if chosen.ablate else None,
+    needs_embedder=lambda chosen: chosen.order == "embedder",
+)

@@ -212,29 +212,32 @@ def walking_method(
     name: str,
     settings: type[Any],
     limits: Mapping[str, object],
-    answer_question: "Callable[[Session, Any], Answer]",
+    answer: "Callable[[Session, Any], Answer]",
+    *,
     needs_model: Callable[[Any], str | None] = lambda _: None,
+    needs_embedder: Callable[[Any], bool] = lambda _: False,
 ) -> "MethodMaker":
-    """Return how a method is made of a function that answers in a session.
+    """Return how a method is made that answers each question in a session.
 
     Args:
         name: In the table of methods.
-        settings: Its settings, of which `seed` is for chance.
+        settings: Its settings; `seed`, if it has one, is for chance.
         limits: Its fixed limits, for manifests.
-        answer_question: Answers, by the settings.
+        answer: Answers the question of a session, by the settings.
         needs_model: Returns what of the settings is for a language model alone, if anything.
+        needs_embedder: Returns whether the embedder is used although it may not decide.
     """
-    from kbqa.engine.deciding.session import WalkingMethod
+    from kbqa.engine.deciding.session import SEED, WalkingMethod
     from kbqa.engine.resources import MethodMaker
 
     def make(resources: "Resources", chosen: Any) -> "WalkingMethod":
         if needed := needs_model(chosen):
             resources.require_language_model(needed)
-        return WalkingMethod(
-            name,
-            resources.walkers(chosen.seed),
-            {**asdict(chosen), **limits},
-            lambda session: answer_question(session, chosen),
-        )
+        values = asdict(chosen)
+        walkers = resources.walkers(values.get("seed", SEED))
+        if needs_embedder(chosen):
+            walkers.load_embedder()
+        decided = {**values, **limits}
+        return WalkingMethod(name, walkers, decided, lambda session: answer(session, chosen))
 
     return MethodMaker(settings, make)

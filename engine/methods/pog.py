@@ -4,12 +4,12 @@ First the question is broken into sub-objectives. In each hop every entity of th
 which relations to follow, as few as possible, and every relation that leads to several entities
 asks which of them are needed. Then the memory of what is known about each sub-objective is
 rewritten, and it is asked whether memory and triples suffice. If not, entities that were met
-earlier may be taken up again (`kbqa.engine.methods.pog`). If the graph leads no further, the
-answer is given from the triples; after the deepest hop, without them (CoT).
+earlier may be taken up again. If the graph leads no further, the answer is given from the triples;
+after the deepest hop, without them (CoT).
 
-Without a language model there is no plan, memory, judgement or reversal. The embedder takes the
-three most similar relations and entities of each decision and goes on from the nine best walks
-of a hop; chance draws as many.
+Without a language model there is no plan, memory, judgement or reversal, and they cost nothing. The
+embedder takes the three most similar relations and entities of each decision and goes on from the
+nine best walks of a hop; chance draws as many.
 
 Where the released program fails or cannot be repeated, this one differs:
 
@@ -21,56 +21,137 @@ Where the released program fails or cannot be repeated, this one differs:
 - An entity that several triples lead to is explored once a hop. Many entities without a name are
   drawn by content, with a seed (`drawn_by_content`). Prompts hold no examples.
 
-Source: Plan-on-Graph (Chen et al. 2024), §3, and its released code.
-
-What Plan-on-Graph keeps in mind for one question: the plan, the memory, and where it has been.
-
-Only a language model plans, remembers, judges and turns back; for others these steps cost nothing.
-
-Source: Plan-on-Graph (Chen et al. 2024), §3.1, §3.3 and §3.4.
+Source: Plan-on-Graph (Chen et al. 2024), §3, its appendix of prompts, whose words are ours here,
+and its released code.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple
+from functools import partial
+from itertools import chain
+from typing import Annotated, Literal
 
 from kbqa.engine.answer import Answer
 from kbqa.engine.chat.model import Message
-from kbqa.engine.deciding.choosing import Choice
-from kbqa.engine.deciding.reading import read_choice, read_names, read_verdict
-from kbqa.engine.deciding.session import SEED, Session, Step, Stop
-from kbqa.engine.embedding.bert import MINILM
-from kbqa.engine.embedding.embedder import relation_words
-from kbqa.engine.graph_walk import (
-    Walk,
-    arrow,
-    drawn_by_content,
-    drawn_triple,
-    first_to_each,
-    hops_onward,
-    triples_of,
+from kbqa.engine.deciding.choosing import Choice, numbered, written_prompt
+from kbqa.engine.deciding.reading import (
+    Picked,
+    clip_unread,
+    field_of,
+    plain_lines,
+    read_choice,
+    read_list,
+    read_record,
+    read_verdict,
+    read_yes,
 )
+from kbqa.engine.deciding.session import SEED, Session, Stop
+from kbqa.engine.deciding.walking import Followed, choose_nodes, choose_relations
+from kbqa.engine.embedding.bert import MINILM
+from kbqa.engine.graph_walk import Walk, drawn_by_content, drawn_hop, drawn_triple, first_to_each
 from kbqa.engine.methods.direct import answer_directly
 from kbqa.engine.methods.options import check_counts, check_temperature, walking_method
-from kbqa.engine.methods.pog_prompts import (
-    MAX_MEMORY_LETTERS,
-    MAX_OBJECTIVE_LETTERS,
-    MAX_OBJECTIVES,
-    answer_prompt,
-    check_prompt,
-    earlier_prompt,
-    entities_prompt,
-    is_id,
-    plan_prompt,
-    read_add,
-    read_memory,
-    read_plan,
-    reflect_prompt,
-    relations_prompt,
-    remember_prompt,
-)
 from kbqa.sparql.crp import Hop
+from kbqa.sparql.english import relation_words
 from kbqa.sparql.terms import LiteralTerm, Term, term_order
+
+PLAN = """\
+Break the question into the sub-objectives by which it is answered from a knowledge graph. Reply \
+with a JSON list of short phrases alone.
+
+Question: {question}
+"""
+
+RELATIONS = """\
+A question is answered by following relations of the Freebase knowledge graph, hop by hop. `->` \
+follows a relation forwards, `<-` backwards. Choose as few of the relations below as possible that \
+lead from the entity towards the answer. Reply with a JSON list of them, or with [] if none does.
+
+Question: {question}
+Sub-objectives:
+{objectives}
+Entity: {entity}
+Relations:
+{relations}
+"""
+
+ENTITIES = """\
+A question is answered by following relations of the Freebase knowledge graph, hop by hop. The \
+relation below leads from an entity to those that are listed. Choose as few of them as possible \
+that are the answer or lead to it. Reply with a JSON list of their numbers, or with [] if none is.
+
+Question: {question}
+Sub-objectives:
+{objectives}
+Entity: {entity}
+Relation: {relation}
+Entities:
+{entities}
+"""
+
+REMEMBER = """\
+Keep a memory of what is known about each sub-objective of a question. Below are the memory so far \
+and new triples of the Freebase knowledge graph. Reply with a JSON record alone: for the number of \
+each sub-objective, what is known about it now, in a short sentence.
+
+Question: {question}
+Sub-objectives:
+{objectives}
+Memory:
+{memory}
+New triples:
+{triples}
+"""
+
+CHECK = """\
+Can the question be answered from the memory and the triples of the Freebase knowledge graph below \
+and what you know? Reply with a JSON record alone, such as
+{{"A": {{"Sufficient": "Yes", "Answer": ["a name", "another name"]}}, "R": "the reason"}}
+with the names of all answers as in the triples, or with "No" and null if it cannot.
+
+Question: {question}
+Memory:
+{memory}
+Triples:
+{triples}
+"""
+
+REFLECT = """\
+A question is answered by walking the Freebase knowledge graph. What was found does not suffice \
+yet. The walk goes on from the entities below. Should entities that were met earlier be added to \
+them, because the walk went the wrong way? Reply with a JSON record alone, such as \
+{{"Add": "No", "Reason": "the reason"}}
+
+Question: {question}
+Memory:
+{memory}
+Entities:
+{entities}
+"""
+
+EARLIER = """\
+A question is answered by walking the Freebase knowledge graph. What was found does not suffice \
+yet. Choose as few as possible of the entities below, which were met earlier, to walk on from. \
+Reply with a JSON list of their numbers, or with [] for none.
+
+Question: {question}
+Memory:
+{memory}
+Earlier entities:
+{entities}
+"""
+
+ANSWER = """\
+Answer the question from these triples of the Freebase knowledge graph and what you know. Reply \
+with the names of all answers alone, one a line, as in the triples.
+
+Question: {question}
+Memory:
+{memory}
+Triples:
+{triples}
+"""
 
 Part = Literal["plan", "memory", "reflection"]
 
@@ -100,142 +181,13 @@ class PogSettings:
         check_temperature(self.temperature)
 
 
+MAX_OBJECTIVES = 8
+MAX_OBJECTIVE_LETTERS = 200
+MAX_MEMORY_LETTERS = 2000
+"""Sub-objectives that count, the letters of each, and those of what is remembered about one."""
+
 REPLY_TOKENS = 1024
 """Most tokens of a reply."""
-
-
-class Mind:
-    """The plan, the memory and the entities met of one question; used by one thread.
-
-    Attributes:
-        objectives: The sub-objectives; none if there is no plan.
-        memory: What is known about each of them, or about the question if there are none.
-        said: The answers, once what is known suffices.
-    """
-
-    def __init__(self, session: Session, settings: PogSettings) -> None:
-        self._session, self._settings = session, settings
-        self._around = session.neighbourhood
-        self._met: dict[Term, Walk] = {}
-        self._reversals = 0
-        self.objectives: tuple[str, ...] = ()
-        self.memory: tuple[str, ...] = ("",)
-        self.said: tuple[str, ...] | None = None
-
-    def plan(self) -> None:
-        """Break the question into sub-objectives."""
-        if "plan" in self._settings.ablate:
-            return
-        reply = self._ask("plan", plan_prompt(self._session.question))
-        if reply is None:
-            return
-        self.objectives = read_plan(reply)
-        self.memory = ("",) * max(len(self.objectives), 1)
-        if not self.objectives:
-            self._session.not_understood(["(empty)"])
-
-    def meet(self, walks: Iterable[Walk]) -> None:
-        """Note entities that may be taken up again, each with the first walk to it."""
-        for walk in walks:
-            if not isinstance(walk.end, LiteralTerm):
-                self._met.setdefault(walk.end, walk)
-
-    def remember(self, walks: Sequence[Walk], hop: int) -> None:
-        """Rewrite the memory by the triples of a hop."""
-        if "memory" in self._settings.ablate:
-            return
-        objectives = self.objectives or (self._session.question,)
-        triples = [drawn_triple(walk.steps[-1], self._around.name) for walk in walks]
-        prompt = remember_prompt(
-            self._session.question, objectives, self.memory, list(dict.fromkeys(triples))
-        )
-        reply = self._ask("remember", prompt, hop)
-        if reply is not None:
-            self.memory, unread = read_memory(reply, objectives, self.memory)
-            self._session.not_understood(unread)
-
-    def is_enough(self, walks: Sequence[Walk], hop: int) -> bool:
-        """Ask whether memory and triples suffice; an answer that is none or an id does not."""
-        prompt = check_prompt(self._session.question, self.memory, self.triples(walks))
-        reply = self._ask("check", prompt, hop)
-        if reply is None:
-            return False
-        verdict = read_verdict(reply, self.known(walks))
-        self._session.not_understood(verdict.unread)
-        names = tuple(name for name in verdict.names if not is_id(name))
-        if not (verdict.is_enough and names):
-            return False
-        self.said = names
-        return True
-
-    def turn_back(self, frontier: Sequence[Walk], hop: int) -> list[Walk]:
-        """Ask whether to take up earlier entities again, and then which.
-
-        Returns:
-            The walks to those that are not in the frontier yet.
-        """
-        settings, question = self._settings, self._session.question
-        if "reflection" in settings.ablate or self._reversals >= settings.reversals:
-            return []
-        ends = {walk.end for walk in frontier}
-        earlier = [walk for node, walk in self._met.items() if node not in ends]
-        if not earlier:
-            return []
-        names = [self._around.name(walk.end) for walk in frontier]
-        reply = self._ask("reflect", reflect_prompt(question, self.memory, names), hop)
-        if reply is None:
-            return []
-        adds, unread = read_add(reply)
-        self._session.not_understood(unread)
-        if not adds:
-            return []
-        self._reversals += 1
-        self._around.names(walk.end for walk in earlier)
-        everything = [self._around.name(walk.end) for walk in earlier]
-        kept = self._session.most_similar(everything, settings.shown)
-        options = tuple(everything[at] for at in kept)
-        picked = self._session.choose(
-            Choice(
-                kind="reflect",
-                hop=hop,
-                at="",
-                options=options,
-                meanings=options,
-                most=len(options),
-                prompt=earlier_prompt(question, self.memory, options),
-                read=lambda reply: read_choice(reply, options, len(options)),
-                hidden=len(everything) - len(options),
-                max_tokens=REPLY_TOKENS,
-                temperature=settings.temperature,
-            )
-        )
-        return [earlier[kept[at]] for at in picked.chosen] if picked is not None else []
-
-    def triples(self, walks: Sequence[Walk]) -> list[str]:
-        """Draw the triples of walks."""
-        return [drawn_triple(step, self._around.name) for step in triples_of(walks)]
-
-    def known(self, walks: Sequence[Walk]) -> list[str]:
-        """Return the names of the nodes of walks."""
-        return [self._around.name(node) for walk in walks for node in walk.nodes]
-
-    def details(self) -> Mapping[str, Any]:
-        """Return what only this method records."""
-        return {
-            "objectives": list(self.objectives),
-            "memory": [text for text in self.memory if text],
-            "reversals": self._reversals,
-        }
-
-    def _ask(self, kind: str, prompt: tuple[Message, ...], hop: int = 0) -> str | None:
-        return self._session.ask(
-            kind,
-            prompt,
-            hop=hop,
-            max_tokens=REPLY_TOKENS,
-            temperature=self._settings.temperature,
-        )
-
 
 CHOSEN_RELATIONS = 3
 CHOSEN_ENTITIES = 3
@@ -255,145 +207,123 @@ LIMITS: Mapping[str, object] = {
 """What decides the answers besides the settings, by name."""
 
 
-class Offer(NamedTuple):
-    """A relation that is followed from the end of a walk, its score, and where it leads."""
+class _PlanOnGraph:
+    """The plan, the walks and the memory of one question.
 
-    walk: Walk
-    hop: Hop
-    score: float
-    nodes: tuple[Term, ...]
-    hidden: int
-    is_decided: bool
-
-
-def answer_question(session: Session, settings: PogSettings) -> Answer:
-    """Answer the question of a session as Plan-on-Graph does; raises as `Method.answer` does."""
-    return _Question(session, settings).answer()
-
-
-class _Question:
-    """The walks of one question."""
+    Attributes:
+        objectives: The sub-objectives; none if there is no plan.
+        memory: What is known about each of them, or about the question if there are none.
+    """
 
     def __init__(self, session: Session, settings: PogSettings) -> None:
         self._session, self._settings = session, settings
         self._around = session.neighbourhood
-        self._mind = Mind(session, settings)
+        self.objectives: tuple[str, ...] = ()
+        self.memory: tuple[str, ...] = ("",)
         self._walks: dict[Walk, None] = {}
+        self._met: dict[Term, Walk] = {}
+        self._reversals = 0
+        self._said: tuple[str, ...] | None = None
 
     def answer(self) -> Answer:
         """Plan, walk until what is known suffices, then answer from it."""
-        stop = self._walk()
-        said, stage = self._mind.said, "explored"
-        if said is None and self._walks and stop != "depth":
-            said = self._said_from_triples()
-        elif said is None:
-            temperature = self._settings.temperature
-            said = answer_directly(
-                self._session, reason=True, max_tokens=REPLY_TOKENS, temperature=temperature
+        session, stage = self._session, "explored"
+        stop, walks = self._walk(), list(self._walks)
+        said, temperature = self._said, self._settings.temperature
+        if said is None and walks and stop != "depth":
+            prompt = self._prompt(ANSWER, triples=listed(session.drawn_triples(walks)))
+            known = session.names_on(walks)
+            said = session.ask_names(
+                prompt, known, max_tokens=REPLY_TOKENS, temperature=temperature
             )
-            stage = "fallback" if self._session.has_language_model else stage
-        details = self._mind.details()
-        return self._session.finish(list(self._walks), stop, said, stage=stage, details=details)
+        elif said is None:
+            said = answer_directly(
+                session, reason=True, max_tokens=REPLY_TOKENS, temperature=temperature
+            )
+            stage = "fallback" if session.has_language_model else stage
+        details = {
+            "objectives": list(self.objectives),
+            "memory": [text for text in self.memory if text],
+            "reversals": self._reversals,
+        }
+        return session.finish(walks, stop, said, stage=stage, details=details)
 
     def _walk(self) -> Stop:
         """Walk, and return why walking ended."""
-        budget = self._session.asked.budget
+        budget, depth = self._session.asked.budget, self._settings.depth
         frontier = first_to_each(map(Walk, self._session.topics))
-        self._mind.meet(frontier)
+        self._meet(frontier)
         if frontier:
-            self._mind.plan()
-        for hop in range(1, self._settings.depth + 1):
+            self._plan()
+        for hop in range(1, depth + 1):
             longer = [walk for walk in self._longer(frontier, hop) if walk not in self._walks]
             self._walks.update(dict.fromkeys(longer))
             if budget.is_exhausted:
                 return "budget"
             if not longer:
                 return "nothing"
-            self._mind.remember(longer, hop)
-            if self._mind.is_enough(list(self._walks), hop):
+            self._remember(longer, hop)
+            if self._is_enough(hop):
                 return "enough"
             frontier = first_to_each(longer)
-            if hop < self._settings.depth:
-                frontier = first_to_each([*frontier, *self._mind.turn_back(frontier, hop)])
+            if hop < depth:
+                frontier = first_to_each([*frontier, *self._turn_back(frontier, hop)])
             if budget.is_exhausted:
                 return "budget"
         return "depth"
 
+    def _plan(self) -> None:
+        """Break the question into sub-objectives (§3.1)."""
+        if "plan" in self._settings.ablate:
+            return
+        reply = self._ask("plan", written_prompt(PLAN, question=self._session.question))
+        if reply is None:
+            return
+        self.objectives = read_plan(reply)
+        self.memory = ("",) * max(len(self.objectives), 1)
+        if not self.objectives:
+            self._session.not_understood(["(empty)"])
+
     def _longer(self, walks: Sequence[Walk], hop: int) -> list[Walk]:
         """Continue walks by a hop: relations are chosen, then the entities that they lead to."""
-        offers = self._offers(walks, hop)
-        undecided = [each for each in offers if each.is_decided]
-        for each in offers:
-            if not each.is_decided:
-                self._note(each, hop)
-        decided = self._session.choose_all([self._entities(each, hop) for each in undecided])
-        chosen = dict(zip(map(id, undecided), decided, strict=False))
-        longer: list[tuple[float, Walk]] = []
-        for each in offers:
-            taken, scores = tuple(range(len(each.nodes))), (1.0,) * len(each.nodes)
-            if each.is_decided:
-                picked = chosen.get(id(each))
-                taken, scores = (picked.chosen, picked.scores) if picked is not None else ((), ())
-            scores = scores or (1.0,) * len(taken)
-            for at, score in zip(taken, scores, strict=True):
-                longer.append((each.score * score, each.walk.then(each.hop, each.nodes[at])))
-            self._mind.meet(each.walk.then(each.hop, node) for node in each.nodes)
-        if self._session.has_language_model:
-            return [walk for _, walk in longer]
-        best = sorted(longer, key=lambda each: -round(each[0], 6))
-        self._session.clipped(max(len(best) - KEPT_WALKS, 0))
-        return [walk for _, walk in best[:KEPT_WALKS]]
+        session, around = self._session, self._around
+        offers = around.hops_onward(walks)
+        chosen = choose_relations(session, walks, offers, partial(self._relations, hop))
+        followed = list(chain(*chosen))
+        around.fetch_tails((each.walk.end, each.hop) for each in followed)
+        followed = [each for each in map(self._leading_to, followed) if each.nodes]
+        longer = choose_nodes(session, followed, partial(self._entities, hop), hop)
+        self._meet(each.walk.then(each.hop, node) for each in followed for node in each.nodes)
+        if session.has_language_model:
+            return [walk for walk, _ in longer]
+        best = sorted(longer, key=lambda each: -round(each[1], 6))
+        session.clipped(max(len(best) - KEPT_WALKS, 0))
+        return [walk for walk, _ in best[:KEPT_WALKS]]
 
-    def _offers(self, walks: Sequence[Walk], hop: int) -> list[Offer]:
-        """Have relations chosen for each walk; those that lead nowhere are left out."""
-        self._around.fetch_hops(walk.end for walk in walks)
-        hops = [hops_onward(self._around, walk) for walk in walks]
-        self._around.names(node for walk in walks for node in walk.nodes)
-        choices = [self._relations(*each, hop) for each in zip(walks, hops, strict=True)]
-        decided = self._session.choose_all(choices)
-        chosen = [
-            (walk, offered[option], score)
-            for walk, offered, picked in zip(walks, hops, decided, strict=False)
-            for option, score in zip(
-                picked.chosen, picked.scores or (1.0,) * len(picked.chosen), strict=True
-            )
-        ]
-        self._around.fetch_tails((walk.end, hop) for walk, hop, _ in chosen)
-        offers = (self._offer(*each) for each in chosen)
-        return [each for each in offers if each.nodes]
-
-    def _offer(self, walk: Walk, hop: Hop, score: float) -> Offer:
+    def _leading_to(self, followed: Followed) -> Followed:
         """Look up where a relation leads, and whether there is something to decide."""
+        settings, (walk, hop) = self._settings, followed[:2]
         nodes, hidden = self._around.tails(walk.end, hop)
         names = self._around.names(nodes)
-        is_decided = False
-        shown = nodes
+        shown, is_offered = nodes, False
         if all(isinstance(node, LiteralTerm) for node in nodes) or len(nodes) == 1:
             pass
         elif all(map(self._around.is_nameless, nodes)):
-            most, seed = self._settings.nameless, self._settings.seed
-            if len(nodes) > most:
-                question = self._session.question
-                shown = drawn_by_content(nodes, most, seed, question, walk.end, hop)
+            if len(nodes) > settings.nameless:
+                question, most = self._session.question, settings.nameless
+                shown = drawn_by_content(nodes, most, settings.seed, question, walk.end, hop)
         else:
-            is_decided = True
+            is_offered = True
             shown = tuple(sorted(nodes, key=lambda node: (names[node], term_order(node))))
             if not self._session.is_random:
-                kept = self._session.most_similar([names[n] for n in shown], self._settings.shown)
+                kept = self._session.most_similar([names[n] for n in shown], settings.shown)
                 shown = tuple(shown[at] for at in kept)
-        return Offer(walk, hop, score, shown, hidden + len(nodes) - len(shown), is_decided)
+        taken = None if is_offered else Picked(tuple(range(len(shown))))
+        hidden += len(nodes) - len(shown)
+        return followed._replace(nodes=shown, hidden=hidden, taken=taken)
 
-    def _note(self, offer: Offer, hop: int) -> None:
-        """Record nodes that are all taken without a decision."""
-        names = tuple(map(self._around.name, offer.nodes))
-        at = self._drawn(offer)
-        self._session.steps.append(
-            Step("entities", hop, at, names, offer.hidden, names, is_decision=False)
-        )
-
-    def _relations(self, walk: Walk, hops: Sequence[Hop], hop: int) -> Choice:
-        options = tuple(f"{arrow(each)} {each.relation}" for each in hops)
-        entity = self._around.name(walk.end)
+    def _relations(self, hop: int, walk: Walk, hops: Sequence[Hop]) -> Choice:
+        options = tuple(map(drawn_hop, hops))
         return Choice(
             kind="relations",
             hop=hop,
@@ -401,54 +331,199 @@ class _Question:
             options=options,
             meanings=tuple(relation_words(each.relation) for each in hops),
             most=CHOSEN_RELATIONS,
-            prompt=relations_prompt(self._session.question, self._mind.objectives, entity, options),
+            prompt=self._prompt(
+                RELATIONS,
+                objectives=listed(self.objectives),
+                entity=self._around.name(walk.end),
+                relations=numbered(options),
+            ),
             read=lambda reply: read_choice(reply, options, len(options), is_loose=True),
             max_tokens=REPLY_TOKENS,
             temperature=self._settings.temperature,
         )
 
-    def _entities(self, offer: Offer, hop: int) -> Choice:
-        options = tuple(map(self._around.name, offer.nodes))
-        entity = self._around.name(offer.walk.end)
-        relation = f"{arrow(offer.hop)} {offer.hop.relation}"
+    def _entities(self, hop: int, followed: Followed) -> Choice:
+        options = tuple(map(self._around.name, followed.nodes))
         return Choice(
             kind="entities",
             hop=hop,
-            at=self._drawn(offer),
+            at=self._session.drawn(followed.walk, followed.hop),
             options=options,
             meanings=options,
             most=CHOSEN_ENTITIES,
-            prompt=entities_prompt(
-                self._session.question, self._mind.objectives, entity, relation, options
+            prompt=self._prompt(
+                ENTITIES,
+                objectives=listed(self.objectives),
+                entity=self._around.name(followed.walk.end),
+                relation=drawn_hop(followed.hop),
+                entities=numbered(options),
             ),
             read=lambda reply: read_choice(reply, options, len(options)),
-            hidden=offer.hidden,
+            hidden=followed.hidden,
             max_tokens=REPLY_TOKENS,
             temperature=self._settings.temperature,
         )
 
-    def _drawn(self, offer: Offer) -> str:
-        return f"{self._session.drawn(offer.walk)} {arrow(offer.hop)} {offer.hop.relation}"
+    def _meet(self, walks: Iterable[Walk]) -> None:
+        """Note entities that may be taken up again, each with the first walk to it."""
+        for walk in walks:
+            if not isinstance(walk.end, LiteralTerm):
+                self._met.setdefault(walk.end, walk)
 
-    def _said_from_triples(self) -> tuple[str, ...] | None:
-        walks = list(self._walks)
-        triples = self._mind.triples(walks)
-        prompt = answer_prompt(self._session.question, self._mind.memory, triples)
-        temperature = self._settings.temperature
-        reply = self._session.ask(
-            "answer", prompt, max_tokens=REPLY_TOKENS, temperature=temperature, is_last=True
+    def _remember(self, walks: Sequence[Walk], hop: int) -> None:
+        """Rewrite the memory by the triples of a hop (§3.3)."""
+        if "memory" in self._settings.ablate:
+            return
+        objectives = self.objectives or (self._session.question,)
+        triples = [drawn_triple(walk.steps[-1], self._around.name) for walk in walks]
+        prompt = self._prompt(
+            REMEMBER,
+            objectives=numbered(objectives),
+            triples=listed(list(dict.fromkeys(triples))),
         )
+        reply = self._ask("remember", prompt, hop)
+        if reply is not None:
+            self.memory, unread = read_memory(reply, objectives, self.memory)
+            self._session.not_understood(unread)
+
+    def _is_enough(self, hop: int) -> bool:
+        """Ask whether memory and triples suffice; an answer that is none or an id does not."""
+        triples = self._session.drawn_triples(self._walks)
+        reply = self._ask("check", self._prompt(CHECK, triples=listed(triples)), hop)
         if reply is None:
-            return None
-        names, unread = read_names(reply, self._mind.known(walks))
-        self._session.not_understood(unread)
-        return tuple(names)
+            return False
+        verdict = read_verdict(reply, self._session.names_on(self._walks))
+        self._session.not_understood(verdict.unread)
+        names = tuple(name for name in verdict.names if not _is_id(name))
+        if not (verdict.is_enough and names):
+            return False
+        self._said = names
+        return True
+
+    def _turn_back(self, frontier: Sequence[Walk], hop: int) -> list[Walk]:
+        """Ask whether to take up earlier entities again, and then which (§3.4).
+
+        Returns:
+            The walks to those that are not in the frontier yet.
+        """
+        session, settings, name = self._session, self._settings, self._around.name
+        if "reflection" in settings.ablate or self._reversals >= settings.reversals:
+            return []
+        ends = {walk.end for walk in frontier}
+        earlier = [walk for node, walk in self._met.items() if node not in ends]
+        if not earlier:
+            return []
+        prompt = self._prompt(REFLECT, entities=listed([name(walk.end) for walk in frontier]))
+        reply = self._ask("reflect", prompt, hop)
+        if reply is None:
+            return []
+        adds, unread = read_add(reply)
+        session.not_understood(unread)
+        if not adds:
+            return []
+        self._reversals += 1
+        self._around.names(walk.end for walk in earlier)
+        everything = [name(walk.end) for walk in earlier]
+        kept = session.most_similar(everything, settings.shown)
+        options = tuple(everything[at] for at in kept)
+        picked = session.choose(
+            Choice(
+                kind="reflect",
+                hop=hop,
+                at="",
+                options=options,
+                meanings=options,
+                most=len(options),
+                prompt=self._prompt(EARLIER, entities=numbered(options)),
+                read=lambda reply: read_choice(reply, options, len(options)),
+                hidden=len(everything) - len(options),
+                max_tokens=REPLY_TOKENS,
+                temperature=settings.temperature,
+            )
+        )
+        return [earlier[kept[at]] for at in picked.chosen] if picked is not None else []
+
+    def _prompt(self, template: str, **fields: str) -> tuple[Message, ...]:
+        """Fill in a template; those about what is known show the memory."""
+        question, memory = self._session.question, listed(self.memory)
+        return written_prompt(template, question=question, memory=memory, **fields)
+
+    def _ask(self, kind: str, prompt: tuple[Message, ...], hop: int = 0) -> str | None:
+        temperature = self._settings.temperature
+        return self._session.ask(
+            kind, prompt, hop=hop, max_tokens=REPLY_TOKENS, temperature=temperature
+        )
+
+
+def listed(texts: Sequence[str]) -> str:
+    """Write texts one a line; those that are empty are left out."""
+    return "\n".join(f"- {text}" for text in texts if text) or "(none)"
+
+
+def read_plan(reply: str) -> tuple[str, ...]:
+    r"""Read sub-objectives: a list, or one a line.
+
+    >>> read_plan('["who his parents are", "their other children"]')
+    ('who his parents are', 'their other children')
+    """
+    found = read_list(reply)
+    texts = plain_lines(reply) if found is None else found
+    kept = dict.fromkeys(" ".join(text.split())[:MAX_OBJECTIVE_LETTERS] for text in texts)
+    return tuple(text for text in kept if text)[:MAX_OBJECTIVES]
+
+
+def read_memory(
+    reply: str, objectives: Sequence[str], memory: Sequence[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Read what is known now about each sub-objective; what the reply leaves out stays.
+
+    >>> read_memory('{"2": "Jaxon", "9": "?"}', ["parents", "children"], ["Jeremy", ""])
+    (('Jeremy', 'Jaxon'), ('9: ?',))
+
+    Returns:
+        The memory, and what could not be understood.
+    """
+    record = read_record(reply)
+    if record is None:
+        return tuple(memory), clip_unread([reply.strip() or "(empty)"])
+    known = list(memory)
+    unread = []
+    keys = {" ".join(each.lower().split()): at for at, each in enumerate(objectives)}
+    keys |= {str(at): at - 1 for at in range(1, len(objectives) + 1)}
+    for name, text in record.items():
+        at = keys.get(" ".join(name.lower().split()).strip(".# "))
+        if at is None:
+            unread.append(f"{name}: {text}")
+        elif text is not None:
+            known[at] = " ".join(str(text).split())[:MAX_MEMORY_LETTERS]
+    return tuple(known), clip_unread(unread)
+
+
+def read_add(reply: str) -> tuple[bool, tuple[str, ...]]:
+    """Read whether earlier entities should be added, and what could not be understood.
+
+    >>> read_add('{"Add": "Yes", "Reason": "a wrong turn"}'), read_add("Hm")
+    ((True, ()), (False, ('Hm',)))
+    """
+    said = field_of(read_record(reply), "add")
+    text = reply if said is None else str(said)
+    is_clear = read_yes(text) or re.match(r"\W*(?:no|false)\b", text, re.IGNORECASE) is not None
+    return read_yes(text), () if is_clear else clip_unread([reply.strip() or "(empty)"])
+
+
+def _is_id(name: str) -> bool:
+    """Return whether a name is a node's id, which answers no question.
+
+    >>> _is_id("m.0d05w3"), _is_id("m.A.A.D City")
+    (True, False)
+    """
+    return re.fullmatch(r"[mg]\.[0-9a-z_]+", name) is not None
 
 
 POG = walking_method(
     "pog",
     PogSettings,
     LIMITS,
-    answer_question,
-    lambda settings: f"ablate={','.join(settings.ablate)}" if settings.ablate else None,
+    lambda session, chosen: _PlanOnGraph(session, chosen).answer(),
+    needs_model=lambda chosen: f"ablate={','.join(chosen.ablate)}" if chosen.ablate else None,
 )

@@ -1,14 +1,11 @@
-"""What a language model is asked when it reads triples, in our words.
+"""What a language model is asked when it reads triples, and the nodes that its answers name.
 
-Source: the form of SubgraphRAG's prompt and of Path Pooling's (appendix A.4): one example, triples
-or paths, the question, and answers on lines that begin with ``ans:``.
+The prompts are in our words: one example, triples or paths, the question, and answers on lines that
+begin with ``ans:``. Only nodes of the triples that it was shown can be answers. A line that names
+none of them is no answer; the trace has it.
 
-Have a language model read triples, and find the nodes that its answers name.
-
-Only nodes of the triples that it was shown can be answers. A line that names none of them is no
-answer; the trace has it.
-
-Source: SubgraphRAG's released code, for the reply's form and the second call; Path Pooling §4.1.
+Source: SubgraphRAG's prompt and released code, for the reply's form and the second call; Path
+Pooling §4.1 and appendix A.4.
 """
 
 import re
@@ -126,14 +123,7 @@ ans: Uganda"""
 def reading_prompt(
     question: str, triples: Sequence[RetrievedTriple], name: Callable[[Term], str], form: PromptForm
 ) -> tuple[Message, ...]:
-    """Render the prompt.
-
-    Args:
-        question: With single blanks.
-        triples: In the order in which they are shown.
-        name: Of a node.
-        form: Whether triples are shown on their own or as paths.
-    """
+    """Ask for answers from triples, which are in the order in which they are shown."""
     shown = [(each.subject, each.relation, each.object) for each in triples]
     return (
         Message("system", _SYSTEM.format(form=form)),
@@ -192,13 +182,8 @@ def _asked(
 _ANSWER = re.compile(r"(?:^|(?<=\s))\W{0,4}ans(?:wers?)?\s?:", re.IGNORECASE)
 
 
-class Read(NamedTuple):
-    """What a language model answered.
-
-    Attributes:
-        answers: Nodes of the triples, in the order of the reply.
-        unmatched: What it named that is none of them.
-    """
+class ReadAnswers(NamedTuple):
+    """The nodes of triples that a language model named, and names that are none of them."""
 
     answers: tuple[Term, ...]
     unmatched: tuple[str, ...] = ()
@@ -206,22 +191,8 @@ class Read(NamedTuple):
 
 def read_triples(
     session: Session, triples: Sequence[RetrievedTriple], settings: SubgraphSettings
-) -> Read | None:
-    """Have the language model read triples.
-
-    Args:
-        session: The question's.
-        triples: Best first.
-        settings: How they are shown.
-
-    Returns:
-        What it answered; None if no call is left.
-
-    Raises:
-        ModelError: The model failed.
-        GraphError: The graph does not answer.
-        DeadlineExceeded: The question's deadline has passed.
-    """
+) -> ReadAnswers | None:
+    """Have the language model read triples, which are given best first; None if no call is left."""
     nodes = [node for each in triples for node in (each.subject, each.object)]
     names = session.neighbourhood.names(nodes)
     shown = in_order(triples, settings.order)
@@ -265,18 +236,12 @@ def match_answers(
     triples: Sequence[RetrievedTriple],
     names: Mapping[Term, str],
     topics: set[str | None],
-) -> Read:
-    """Find the nodes of triples that answers name.
+) -> ReadAnswers:
+    """Find the nodes of triples, given best first, that answers name.
 
     A name means the nodes that have it; if no node does, those of the only name that contains it or
-    that it contains, word by word. Of several nodes of a name, those in the best triples count, and
-    a topic only if it is the only one.
-
-    Args:
-        said: Names, ids or texts of literals.
-        triples: Those that were shown, best first.
-        names: Of their nodes.
-        topics: Ids of the topics.
+    that it contains, word by word. A node's id or a literal's text will do. Of several nodes of
+    a name, those in the best triples count, and a topic only if it is the only one.
     """
     rank: dict[Term, int] = {}
     score: dict[Term, float] = {}
@@ -297,7 +262,7 @@ def match_answers(
         answers.update((node, None) for node in nodes if score[node] == best)
         if not nodes:
             unmatched.append(text)
-    return Read(tuple(answers), tuple(unmatched))
+    return ReadAnswers(tuple(answers), tuple(unmatched))
 
 
 def _contained(text: str, by_key: Mapping[str, list[Term]]) -> list[Term]:

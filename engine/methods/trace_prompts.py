@@ -110,15 +110,7 @@ def narrate_prompt(question: str, relations: Sequence[str]) -> list[Message]:
 def propose_prompt(
     question: str, start: str, context: str, options: Sequence[str], most: int
 ) -> list[Message]:
-    """Ask for relations that may come next (f_ret).
-
-    Args:
-        question: With single blanks.
-        start: The name of the topic.
-        context: The narrative, or what stands for it.
-        options: The relations.
-        most: How many to choose.
-    """
+    """Ask for at most so many relations that may come next (f_ret), by the narrative."""
     return _user(
         _PROPOSE.format(
             question=question,
@@ -134,15 +126,7 @@ def propose_prompt(
 def rank_prompt(
     question: str, start: str, relations: Sequence[str], experience: str, options: Sequence[str]
 ) -> list[Message]:
-    """Ask for a score of each relation that was proposed (f_rank).
-
-    Args:
-        question: With single blanks.
-        start: The name of the topic.
-        relations: The path so far.
-        experience: The priors; may be empty.
-        options: The relations that were proposed.
-    """
+    """Ask for a score of each relation that was proposed (f_rank); the experience may be empty."""
     return _user(
         _RANK.format(
             question=question,

@@ -1,34 +1,19 @@
 """The search of TRACE: trajectories are followed to their end, one after the other, best first.
 
-An iteration takes the most relevant trajectory that has not ended, the oldest of equals, and
-follows it to its end: at each hop relations are proposed and ranked, the best is followed, and the
-others that are good enough wait for a later iteration. So later trajectories can use what earlier
-ones taught. Each topic's own first trajectory comes before all others.
-
 A trajectory is a path of relations and stands at the set of all nodes that these lead to, not at
 one of them. It ends when it has `depth` hops, where no relation leads on, where none is proposed,
 or where none is good enough.
 
+An iteration takes the most relevant trajectory that has not ended, the oldest of equals, and
+follows it to its end: at each hop relations are proposed and ranked, the best is followed, and the
+others that are good enough wait for a later iteration. So later trajectories can use what earlier
+ones taught (`Priors`). Each topic's own first trajectory comes before all others.
+
 Without a language model there is no narrative and no ranking: the relations that the embedder finds
 most similar to the question, or that chance draws, are all followed, at the embedder's scores.
 
-Source: TRACE §3.6 and algorithm 1, whose two loops are read as above.
-
-Priors: what the trajectories of a question that ended teach the next ones.
-
-Each trajectory that ends is summarised, and the summaries are put into advice, which only the
-ranking of relations reads. So it is enough to do both when a ranking is next due: every decision is
-the same as if it were done at once, and what no ranking reads is never asked for.
-
-The advice is rewritten each time from the last summaries of this question alone. The paper writes
-it from the advice before and the new summary, which drifts; advice from other test questions would
-be training on them.
-
-Source: TRACE §3.4; algorithm 1, lines 9 to 12.
-
-Trajectories: paths of relations with the score of each hop, and how relevant they are.
-
-The settings of TRACE; the defaults are the paper's.
+Source: TRACE §3.4, §3.6 and algorithm 1, whose two loops are read as above; the defaults of the
+settings are the paper's.
 """
 
 import math
@@ -46,7 +31,6 @@ from kbqa.engine.deciding.reading import (
     read_scores,
 )
 from kbqa.engine.deciding.session import Session, Stop
-from kbqa.engine.embedding.embedder import Embedder, relation_words
 from kbqa.engine.graph_walk import Directions, Frontiers, RelationPath, arrow
 from kbqa.engine.methods.options import check_counts
 from kbqa.engine.methods.trace_prompts import (
@@ -61,6 +45,7 @@ from kbqa.engine.methods.trace_prompts import (
 from kbqa.kb.schema import GraphSchema
 from kbqa.kb.small_files import prompt_line
 from kbqa.sparql.crp import Hop
+from kbqa.sparql.english import relation_words
 from kbqa.sparql.errors import InputError
 
 Context = Literal["narrative", "relations", "none"]
@@ -205,17 +190,23 @@ def drawn_path(path: RelationPath) -> str:
 
 
 LAST_SUMMARIES = 8
-"""The summaries that advice is written from, at most."""
+"""The most summaries that advice is written from."""
 
 _SUMMARY_TOKENS, _ADVICE_TOKENS = 128, 256
 
 
 class Priors:
-    """What the trajectories of one question have taught so far.
+    """What the trajectories of one question that ended teach the next ones.
 
-    Args:
-        session: Of the question.
-        settings: Whether there are priors, and when they are written.
+    Each is summarised, and the summaries are put into advice, which only the ranking of relations
+    reads. So it is enough to do both when a ranking is next due: every decision is the same as if
+    it were done at once, and what no ranking reads is never asked for.
+
+    The advice is rewritten each time from the last summaries of this question alone. The paper
+    writes it from the advice before and the new summary, which drifts; advice from other test
+    questions would be training on them.
+
+    Source: TRACE §3.4; algorithm 1, lines 9 to 12.
     """
 
     def __init__(self, session: Session, settings: TraceSettings) -> None:
@@ -223,8 +214,7 @@ class Priors:
         self._has_any = settings.priors and session.has_language_model
         self._due: list[Ended] = []
         self._summaries: list[str] = []
-        self.written: list[str] = []
-        """The advice after each time that it was written."""
+        self.written: list[str] = []  # the advice, after each time
 
     @property
     def advice(self) -> str:
@@ -239,12 +229,7 @@ class Priors:
                 self.update()
 
     def update(self) -> None:
-        """Have new trajectories summarised and the advice rewritten, if there are some.
-
-        Raises:
-            ModelError: The language model failed.
-            DeadlineExceeded: The question's deadline has passed.
-        """
+        """Have new trajectories summarised and the advice rewritten, if there are some."""
         if not self._due:
             return
         while self._due:
@@ -277,14 +262,9 @@ _NARRATIVE_TOKENS, _PROPOSAL_TOKENS, _RANKING_TOKENS = 96, 192, 256
 
 @dataclass(frozen=True, slots=True)
 class Explored:
-    """What a search came to.
+    """The trajectories that a search followed, and those that are still pending.
 
-    Attributes:
-        ended: Trajectories that ended, in that order.
-        pending: Those that were kept and not followed to their end.
-        stop: Why the search stopped.
-        rollouts: How many trajectories were followed.
-        priors: The advice after each time that it was written.
+    `rollouts` counts those followed; `priors` are the advice after each time that it was written.
     """
 
     ended: tuple[Ended, ...]
@@ -295,15 +275,7 @@ class Explored:
 
 
 class Search:
-    """Searches the trajectories of one question.
-
-    Args:
-        session: Of the question.
-        frontiers: Of the question.
-        schema: Of the graph.
-        settings: Of the method.
-        embedder: Cuts long lists of relations for a language model; None if none decides.
-    """
+    """Searches the trajectories of one question."""
 
     def __init__(
         self,
@@ -311,21 +283,14 @@ class Search:
         frontiers: Frontiers,
         schema: GraphSchema,
         settings: TraceSettings,
-        embedder: Embedder | None,
     ) -> None:
-        self._session, self._frontiers, self._schema = session, frontiers, schema
-        self._settings, self._embedder = settings, embedder
+        self._session, self._frontiers = session, frontiers
+        self._schema, self._settings = schema, settings
         self._priors = Priors(session, settings)
         self._pending: list[Trajectory] = []
 
     def explore(self) -> Explored:
-        """Follow trajectories from all topics, until none is left or enough were followed.
-
-        Raises:
-            ModelError: A model failed.
-            GraphError: The graph does not answer.
-            DeadlineExceeded: The question's deadline has passed.
-        """
+        """Follow trajectories from all topics, until none is left or enough were followed."""
         topics = [topic for topic in self._session.topics if topic.mid is not None]
         self._pending = [Trajectory(RelationPath(topic)) for topic in topics]
         ended: list[Ended] = []
@@ -382,14 +347,13 @@ class Search:
         # An edge that can be followed by two names is offered by the outgoing one.
         named = zip(reversed(edges), reversed(found), strict=True)
         hops = list(dict(named).values())
-        most, hidden = self._settings.max_relations, 0
-        if self._embedder is not None and len(hops) > most:
-            hidden = len(hops) - most
+        shown = hops
+        if self._session.has_language_model:
             words = [relation_words(hop.relation) for hop in hops]
-            scores = self._embedder.similarity(self._session.question, words)
-            order = sorted(range(len(hops)), key=lambda at: (-round(scores[at], 6), at))
-            hops = [hops[at] for at in order[:most]]
-        return sorted(hops, key=lambda hop: (hop.relation, hop.inverse)), hidden
+            most_similar = self._session.most_similar(words, self._settings.max_relations)
+            shown = [hops[at] for at in most_similar]
+        hidden = len(hops) - len(shown)
+        return sorted(shown, key=lambda hop: (hop.relation, hop.inverse)), hidden
 
     def _context(self, trajectory: Trajectory) -> str | None:
         """Return what relations are proposed by; None if no call is left for it."""
@@ -433,9 +397,7 @@ class Search:
     ) -> tuple[list[Trajectory], bool]:
         """Have the proposed relations ranked, and keep those that are good enough, best first.
 
-        Returns:
-            The branches, and whether the calls were spent before the relations could be ranked:
-            the first that was proposed is then taken alone.
+        Also return whether the calls were spent before that: the first of them is then taken alone.
         """
         candidates = [hops[at] for at in proposed.chosen]
         if not self._session.has_language_model:

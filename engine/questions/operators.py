@@ -36,20 +36,14 @@ from kbqa.engine.questions.measures import (
 )
 from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import (
-    AnyOf,
-    Compare,
     Constraint,
     Crp,
     Entity,
     Fork,
     Hop,
-    IsEntity,
-    IsNotEntity,
-    IsNotNode,
     NodeRef,
     Operator,
     Step,
-    TextEquals,
     nested_constraints,
     path_relations,
 )
@@ -201,8 +195,7 @@ def _lacks_a_topic(read: _Read, crp: Crp, given: Set[str]) -> str | None:
     if not given and _ASKS_OF_IT.match(read.text):
         return unnamed
     conditions = [each for each in crp.constraints if not _says_a_class(each.hops)]
-    classes = {each.test.entity for each in crp.constraints if isinstance(each.test, IsEntity)}
-    classes -= {each.test.entity for each in conditions if isinstance(each.test, IsEntity)}
+    classes = {each.entity for each in crp.constraints} - {each.entity for each in conditions}
     if isinstance(crp.path[0], Hop) and crp.path[0].inverse and _says_a_class(crp.path[:1]):
         classes.add(crp.topic)
     entities = [
@@ -299,16 +292,15 @@ def _turns_round(read: _Read, crp: Crp, schema: GraphSchema) -> str | None:
             return "the question asks for the other end of the order"
     bounds = [each for each in find_measures(read.text) if isinstance(each, Bound)]
     for constraint in crp.all_constraints():
-        if constraint.negated or not isinstance(constraint.test, Compare):
+        is_more = _is_more(constraint.operator)
+        if constraint.negated or is_more is None:
             continue
-        if _is_more(constraint.test.operator) is None:
-            continue
-        match constraint.test:
-            case Compare(operator, LiteralTerm(text)):
+        match constraint.operand:
+            case LiteralTerm(text):
                 asked = {_is_more(each.operator) for each in bounds if each.value.text == text}
-                if asked == {not _is_more(operator)}:
+                if asked == {not is_more}:
                     return f"the question compares with {text} the other way round"
-            case Compare(operator, NodeRef(node)):
+            case NodeRef(node):
                 if _compares_other_way(read, crp, constraint, node, schema):
                     return "the question compares the other way round"
     return None
@@ -321,7 +313,6 @@ def _compares_other_way(
     read: _Read, crp: Crp, tested: Constraint, node: int | str, schema: GraphSchema
 ) -> bool:
     """Return whether a node is compared with another against what the question says."""
-    assert isinstance(tested.test, Compare)
     kind = _kind(_label_hops(crp, node), schema)
     directions = find_directions(read.masked, kind, orders=False)
     than = re.search(r"\bth[ae]n\b", read.masked)
@@ -336,7 +327,7 @@ def _compares_other_way(
         return False
     # "Is A larger than B" may be asked of A, or the other way round of B.
     [is_more] = directions
-    return _is_more(tested.test.operator) != (is_more == is_behind)
+    return _is_more(tested.operator) != (is_more == is_behind)
 
 
 def _compared_with(crp: Crp, node: int | str) -> Entity:
@@ -360,8 +351,8 @@ def _label_hops(crp: Crp, node: int | str) -> tuple[Hop, ...]:
     return next((each.hops for each in crp.all_constraints() if each.label == node), ())
 
 
-def _is_more(operator: Operator) -> bool | None:
-    return None if operator in ("=", "!=") else operator in (">", ">=")
+def _is_more(operator: Operator | None) -> bool | None:
+    return None if operator in ("=", "!=", None) else operator in (">", ">=")
 
 
 _VALUES: Mapping[str, Kind] = {
@@ -389,9 +380,9 @@ def _compares_unlike_values(crp: Crp, schema: GraphSchema) -> str | None:
         if _VALUES.get(end) == "number" or end.startswith("measurement_unit."):
             return "it counts how many numbers there are"
     for constraint in crp.asked:
-        if isinstance(constraint.test, Compare) and isinstance(constraint.test.value, NodeRef):
+        if constraint.kind == "numeric" and isinstance(constraint.operand, NodeRef):
             tested = _label_hops(crp, crp.answer)
-            other = _label_hops(crp, constraint.test.value.node)
+            other = _label_hops(crp, constraint.operand.node)
             if tested and other and tested[-1] != other[-1]:
                 return "it compares two different things"
             if tested and _kind(tested, schema) is None and schema.end(tested[-1]) is not None:
@@ -425,8 +416,8 @@ def _passes_over_one_of_both(read: _Read, crp: Crp) -> str | None:
     # A mediator's condition by the hop that leads on to the answer only names the answer.
     for each in crp.constraints:
         is_answer = each.at == crp.answer - 1 and each.hops == crp.path[-1:]
-        if is_answer and isinstance(each.test, IsEntity):
-            places[each.test.entity] = None
+        if is_answer and each.entity is not None:
+            places[each.entity] = None
     named = [at for at in places.values() if at is not None and at >= both.end()]
     return "it passes over one of both" if len(named) == 1 else None
 
@@ -440,11 +431,9 @@ def _misread_numbers(question: str, crp: Crp) -> list[str]:
     asked = [each for each in read_numbers(question) if each.text != "one"]
     values = {value for each in asked for value in each.values}
     compared = {
-        float(each.test.value.text)
+        float(each.operand.text)
         for each in crp.all_constraints()
-        if isinstance(each.test, Compare)
-        and isinstance(each.test.value, LiteralTerm)
-        and is_number(each.test.value)
+        if isinstance(each.operand, LiteralTerm) and is_number(each.operand)
     }
     others = {number for number in compared if not any(isclose(number, value) for value in values)}
     if not all(number in _YEARS for number in others):
@@ -463,8 +452,8 @@ def _stated_numbers(crp: Crp) -> Iterator[float]:
     yield from map(float, re.findall(r"\d+", " ".join(crp.relations())))
     texts = [str(entity) for entity in crp.entities()]
     for constraint in crp.all_constraints():
-        match constraint.test:
-            case TextEquals(text) | Compare(_, LiteralTerm(text)):
+        match constraint.operand:
+            case str(text) | LiteralTerm(text):
                 texts.append(text)
     for text in texts:
         for number in read_numbers(text.lower()):
@@ -505,10 +494,10 @@ def _negates_others(rule: Rule, crp: Crp, behind: Set[Entity]) -> bool:
     if _negates not in rule.parts or not behind:
         return False
     negated = {
-        nested.test.entity
+        nested.operand
         for constraint in filter(_is_negative, crp.all_constraints())
         for nested in nested_constraints((constraint,))
-        if isinstance(nested.test, IsEntity | IsNotEntity)
+        if isinstance(nested.operand, Entity)
     }
     return bool(negated) and not negated & behind
 
@@ -530,7 +519,7 @@ def _takes_a_place(crp: Crp) -> bool:
 
 
 def _compares(crp: Crp) -> bool:
-    return any(isinstance(each.test, Compare) for each in crp.all_constraints())
+    return any(each.kind == "numeric" for each in crp.all_constraints())
 
 
 def _negates(crp: Crp) -> bool:
@@ -538,10 +527,10 @@ def _negates(crp: Crp) -> bool:
 
 
 def _is_negative(constraint: Constraint) -> bool:
-    match constraint.test:
-        case IsNotEntity() | IsNotNode() | Compare("!="):
+    match constraint.operator, constraint.operand:
+        case "!=", _:
             return True
-        case Compare("=", LiteralTerm(text)) | TextEquals(text):
+        case "=", str(text) | LiteralTerm(text):
             return constraint.negated or text in ("false", "0")
     return constraint.negated
 
@@ -552,7 +541,7 @@ def _excludes_a_node(crp: Crp) -> bool:
 
 def _has_alternatives(crp: Crp) -> bool:
     is_fork = any(isinstance(step, Fork) for step in crp.path)
-    return is_fork or any(isinstance(each.test, AnyOf) for each in crp.all_constraints())
+    return is_fork or any(each.alternatives for each in crp.all_constraints())
 
 
 def _names_two(crp: Crp) -> bool:
@@ -560,7 +549,7 @@ def _names_two(crp: Crp) -> bool:
 
 
 def _meets_a_literal(crp: Crp) -> bool:
-    return any(isinstance(each.test, TextEquals) for each in crp.all_constraints())
+    return any(each.kind == "string" for each in crp.all_constraints())
 
 
 _RULES = (

@@ -5,23 +5,22 @@ of any retriever. A path has the mean score of its triples, or the highest; a tr
 of its best path, and a bonus that keeps the triples of one path in order. A triple on no path is a
 path by itself.
 
-Source: Path Pooling, Algorithm 1 and §3.3 (`pool`), §3.4 (`select_triples`).
+The paths, or kernels, join the topics and the nodes of scored triples. Triples are followed from
+head to tail, so a kernel leads from a topic to a node or from a node to a topic. Of parallel
+triples, which have the same head and tail, only the best is on paths: the first given if their
+scores are equal. A triple from a node to itself is on no path.
 
-Path kernels: the paths between the topics and the nodes of scored triples.
+The paper leaves ties open, and with unit weights most nodes have several shortest paths. Here the
+order is length, triples, score and key: of the shortest paths those with the fewest triples, of
+these the one with the highest sum of scores, and of equal ones the first by the heads and tails on
+its way. Lengths and sums are compared without rounding, so that the order of the triples never
+decides.
 
-Triples are followed from head to tail, so a kernel leads from a topic to a node or from a node to a
-topic. Of parallel triples, which have the same head and tail, only the best is on paths: the first
-given if their scores are equal. A triple from a node to itself is on no path.
-
-Source: Path Pooling §3.3 and §4.3.1. The paper leaves ties open, and with unit weights most nodes
-have several shortest paths. Here the order is length, triples, score and key: of the shortest paths
-those with the fewest triples, of these the one with the highest sum of scores, and of equal ones
-the first by the heads and tails on its way. Lengths and sums are compared without rounding, so that
-the order of the triples never decides.
+Source: Path Pooling, Algorithm 1, §3.3 (`pool`), §3.4 (`select_triples`), §4.3.1.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from heapq import heappop, heappush
@@ -89,11 +88,7 @@ class PoolingSettings:
             raise InputError(f"coarse is {self.coarse}: use 1 or more")
 
     def check_count(self, triples: int) -> None:
-        """Check that so many triples can be selected.
-
-        Raises:
-            InputError: There are to be more than reselection chooses among.
-        """
+        """Raise `InputError` if more triples are to be selected than reselection chooses among."""
         if self.mechanism == "reselect" and triples > self.coarse:
             raise InputError(
                 f"triples is {triples}, and reselect chooses among {self.coarse}: "
@@ -110,14 +105,21 @@ _Onward = dict[int, list[tuple[int, int]]]
 """For each node the arcs that lead on from it: their numbers and where they lead."""
 
 
-class _Arcs(NamedTuple):
-    """The triples that may be on paths, sorted by head and tail.
+class ScoredTriples(NamedTuple):
+    """Triples as arrays of one length: the numbers of their subjects and objects, and scores.
 
-    Attributes:
-        triples: The index of each.
-        heads: Where each begins.
-        tails: Where each ends.
+    A score is above 0 and at most 1. In 32 bits the bonus would be lost beside a high score. Topics
+    are numbers, too; those in no triple are passed over.
     """
+
+    heads: "NDArray[np.integer]"
+    tails: "NDArray[np.integer]"
+    scores: "NDArray[np.float64]"
+    topics: Collection[int]
+
+
+class _Arcs(NamedTuple):
+    """The triples that may be on paths, sorted by head and tail."""
 
     triples: "NDArray[np.intp]"
     heads: "NDArray[np.intp]"
@@ -125,29 +127,18 @@ class _Arcs(NamedTuple):
 
 
 def find_kernels(
-    heads: "NDArray[np.integer]",
-    tails: "NDArray[np.integer]",
-    scores: "NDArray[np.float64]",
-    topics: Iterable[int],
+    triples: ScoredTriples,
     settings: PoolingSettings,
     seed: str = "",
 ) -> list["NDArray[np.intp]"]:
     """Find the paths from topics to nodes and from nodes to topics.
 
-    Args:
-        heads: The subject of each triple, by number; of shape (triples,).
-        tails: The object of each triple, likewise.
-        scores: The score of each triple, above 0 and at most 1.
-        topics: Numbers of topic entities. Those in no triple are passed over.
-        settings: Which paths.
-        seed: What random walks are drawn by, such as the id of the question.
-
     Returns:
         An array for each length, of shape (paths, length): the indexes of each path's triples, from
         its first triple to its last. A path may occur more than once.
     """
-    arcs = _arcs(heads, tails, scores)
-    starts = sorted({int(topic) for topic in topics})
+    arcs = _arcs(triples)
+    starts = sorted({int(topic) for topic in triples.topics})
     if settings.kernel == "bfs":
         found = [*_simple_paths(arcs, starts, False), *_simple_paths(arcs, starts, True)]
         return [arcs.triples[paths] for paths in found]
@@ -155,7 +146,7 @@ def find_kernels(
     if settings.kernel == "walk":
         paths: Iterable[_Path] = _random_walks(forward, backward, starts, seed)
     else:
-        values, lengths = _exact_lengths(scores[arcs.triples].tolist(), settings.weight)
+        values, lengths = _exact_lengths(triples.scores[arcs.triples].tolist(), settings.weight)
         groups = [[start] for start in starts] if settings.sources == "each" else [starts]
         paths = [
             path
@@ -166,11 +157,10 @@ def find_kernels(
     return [arcs.triples[same] for same in _by_length(paths)]
 
 
-def _arcs(
-    heads: "NDArray[np.integer]", tails: "NDArray[np.integer]", scores: "NDArray[np.float64]"
-) -> _Arcs:
+def _arcs(triples: ScoredTriples) -> _Arcs:
     import numpy as np
 
+    heads, tails, scores, _ = triples
     order = np.lexsort((-scores, tails, heads))  # stable: equal triples stay as given
     order = order[heads[order] != tails[order]]
     of_heads, of_tails = heads[order].astype(np.intp), tails[order].astype(np.intp)
@@ -215,12 +205,8 @@ def _shortest_paths(
 ) -> Iterator[_Path]:
     """Yield the best path between the starts and each node that they reach: Dijkstra's algorithm.
 
-    Args:
-        onward: The arcs on from each node; those that enter it if `reverse`.
-        starts: One topic or several; a path begins at any of them.
-        lengths: The length of each arc.
-        values: The score of each arc.
-        reverse: Whether paths end at the starts.
+    A path begins at any of the starts or, if `reverse`, ends there; `onward` then has the arcs that
+    enter a node. `lengths` and `values`, the scores, are of each arc.
     """
     # What orders paths comes first: length, triples, score, and the arcs in the order of the path.
     # Each arc adds to the triples, so that a path is always after those that it extends.
@@ -297,11 +283,9 @@ def _by_length(paths: Iterable[_Path]) -> list["NDArray[np.intp]"]:
 
 
 class Selected(NamedTuple):
-    """Triples that were selected, in ascending order: the best is the last.
+    """Triples that were selected, by index, and what orders them: pooled scores, or those given.
 
-    Attributes:
-        triples: The index of each in the arrays that were given.
-        scores: What orders them: pooled scores, or the given ones if nothing was pooled.
+    They ascend: the best is the last, where a prompt has its question.
     """
 
     triples: "NDArray[np.intp]"
@@ -309,39 +293,29 @@ class Selected(NamedTuple):
 
 
 def pool(
-    heads: "NDArray[np.integer]",
-    tails: "NDArray[np.integer]",
-    scores: "NDArray[np.float64]",
-    topics: Iterable[int],
+    triples: ScoredTriples,
     settings: PoolingSettings,
     seed: str = "",
 ) -> "NDArray[np.float64]":
     """Pool the scores of triples along paths from and to the topics.
 
     The order of the triples makes no difference, with one exception: of parallel triples with equal
-    scores, the first is the one on paths.
-
-    Args:
-        heads: The subject of each triple, by number; of shape (triples,).
-        tails: The object of each triple, likewise.
-        scores: The score of each triple, above 0 and at most 1. In 32 bits the bonus would be lost
-            beside a high score.
-        topics: Numbers of topic entities.
-        settings: The paths and how to pool along them.
-        seed: What random walks are drawn by, such as the id of the question.
+    scores, the first is the one on paths. Random walks are drawn by the seed, such as the id of the
+    question.
 
     Returns:
-        The pooled score of each triple, of shape (triples,): no less than the least score, and
-        greater than the highest by a bonus at most.
+        The pooled score of each triple: no less than the least score, and greater than the highest
+        by a bonus at most.
 
     Raises:
         ValueError: The arrays differ in length, or a score is not above 0 and at most 1.
     """
     import numpy as np
 
-    scores = np.asarray(scores, dtype=np.float64)
-    if not len(heads) == len(tails) == len(scores):
-        raise ValueError(f"{len(heads)} heads, {len(tails)} tails and {len(scores)} scores")
+    scores = np.asarray(triples.scores, dtype=np.float64)
+    heads, tails = len(triples.heads), len(triples.tails)
+    if not heads == tails == len(scores):
+        raise ValueError(f"{heads} heads, {tails} tails and {len(scores)} scores")
     if not ((scores > 0) & (scores <= 1)).all():
         # A cosine or a logit below 0 would turn the bonus round.
         raise ValueError("a score is not above 0 and at most 1; map scores to that range first")
@@ -349,7 +323,7 @@ def pool(
         return scores.copy()
     least = scores.min()
     pooled = np.zeros_like(scores)
-    for paths in find_kernels(heads, tails, scores, topics, settings, seed):
+    for paths in find_kernels(triples._replace(scores=scores), settings, seed):
         bonuses = least / (np.arange(1, paths.shape[1] + 1) * settings.position)
         path_scores = _path_scores(scores[paths], settings.pool)
         np.maximum.at(pooled, paths, path_scores[:, np.newaxis] + bonuses)
@@ -358,45 +332,30 @@ def pool(
 
 
 def select_triples(
-    heads: "NDArray[np.integer]",
-    tails: "NDArray[np.integer]",
-    scores: "NDArray[np.float64]",
-    topics: Iterable[int],
+    triples: ScoredTriples,
     count: int,
     settings: PoolingSettings,
     seed: str = "",
     *,
     facts: "NDArray[np.integer] | None" = None,
 ) -> Selected:
-    """Select the triples that a reader is shown.
+    """Select the triples that a reader is shown, at most `count`.
 
-    Without pooling they are the best `count` by score. Reranking takes the same and orders them by
-    their scores pooled among themselves. Reselection pools the best `coarse` triples and takes the
-    best `count` of them by pooled score.
+    Without pooling they are the best by score. Reranking takes the same and orders them by their
+    scores pooled among themselves. Reselection pools the best `coarse` triples and takes the best
+    of them by pooled score.
 
-    With `facts`, of triples that state the same only the best is selected, but they are pooled with
-    those that are left out, since paths follow triples in one direction.
+    With `facts`, a number for each triple, of those with the same number only the best is selected.
+    They are pooled with those that are left out, since paths follow triples in one direction.
 
-    Args:
-        heads: The subject of each triple, by number; of shape (triples,).
-        tails: The object of each triple, likewise.
-        scores: The score of each triple, above 0 and at most 1.
-        topics: Numbers of topic entities.
-        count: How many to select, at most.
-        settings: The mechanism, and how to pool.
-        seed: What random walks are drawn by, such as the id of the question.
-        facts: A number for each triple, the same for those that state the same; None to select any.
-
-    Returns:
-        The triples, the best last, where a prompt has its question. Of equal triples those with the
-        higher scores before pooling are better, then those given first.
+    Of equal triples those with the higher scores before pooling are better, then those given first.
 
     Raises:
         ValueError: As for `pool`.
     """
     import numpy as np
 
-    scores = np.asarray(scores, dtype=np.float64)
+    scores = np.asarray(triples.scores, dtype=np.float64)
     best = np.argsort(-scores, kind="stable")
     if settings.mechanism == "reselect":
         best = best[: settings.coarse]
@@ -404,7 +363,8 @@ def select_triples(
         best = best[: _reach(best, count, facts)]
     ranked_by = scores[best]
     if settings.mechanism != "none":
-        ranked_by = pool(heads[best], tails[best], ranked_by, topics, settings, seed)
+        heads, tails = triples.heads[best], triples.tails[best]
+        ranked_by = pool(ScoredTriples(heads, tails, ranked_by, triples.topics), settings, seed)
     order = np.argsort(-ranked_by, kind="stable")
     if facts is not None:
         order = order[np.sort(np.unique(facts[best[order]], return_index=True)[1])]

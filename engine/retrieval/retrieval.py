@@ -13,7 +13,13 @@ from kbqa.engine.answer import term_text
 from kbqa.engine.asked import Clock
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.files import file_sha256
-from kbqa.engine.retrieval.pooling import PoolingSettings, Selected, Shown, select_triples
+from kbqa.engine.retrieval.pooling import (
+    PoolingSettings,
+    ScoredTriples,
+    Selected,
+    Shown,
+    select_triples,
+)
 from kbqa.engine.retrieval.retriever import (
     SHIPPED_SCORER,
     ReadLabels,
@@ -38,14 +44,9 @@ TripleScorer: TypeAlias = "Callable[[str, Subgraph], NDArray[np.float64]]"
 
 
 class RetrievedTriple(NamedTuple):
-    """A triple that was selected.
+    """A triple that was selected, with its score, above 0 and at most 1.
 
-    Attributes:
-        subject: An entity.
-        relation: From the subject to the object.
-        object: An entity, or a literal.
-        score: How likely it helps to answer, above 0 and at most 1.
-        pooled: The score after pooling; None if nothing was pooled.
+    `pooled` is its score after pooling; None if nothing was pooled.
     """
 
     subject: Term
@@ -68,14 +69,7 @@ class RetrievedTriple(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Retrieved:
-    """What was retrieved for a question.
-
-    Attributes:
-        subgraph: All triples that were seen.
-        scores: Of each of them.
-        selected: Those that a reader gets.
-        is_pooled: Whether they were pooled.
-    """
+    """What was retrieved for a question: all triples that were seen, scored, and those selected."""
 
     subgraph: Subgraph
     scores: "NDArray[np.float64]"
@@ -122,7 +116,7 @@ def retrieve(
     """Retrieve triples for a question.
 
     Args:
-        graph: The graph.
+        graph: The graph, and `schema` its schema.
         schema: Of that graph.
         score: Scores triples; see `make_scorer`.
         question: Its words; random walks are drawn by them.
@@ -144,16 +138,8 @@ def retrieve(
         scores = score(question, subgraph)
     with clock.stage("pool"):
         facts = number_facts(subgraph, schema) if shown == "once" else None
-        selected = select_triples(
-            subgraph.heads,
-            subgraph.tails,
-            scores,
-            range(subgraph.topics),
-            count,
-            settings,
-            question,
-            facts=facts,
-        )
+        scored = ScoredTriples(subgraph.heads, subgraph.tails, scores, range(subgraph.topics))
+        selected = select_triples(scored, count, settings, question, facts=facts)
     return Retrieved(subgraph, scores, selected, settings.mechanism != "none")
 
 
@@ -163,14 +149,7 @@ def make_scorer(
     file: Path | None = None,
     read_labels: ReadLabels | None = None,
 ) -> TripleScorer:
-    """Make a scorer ready.
-
-    Args:
-        name: ``trained`` for one that `kbqa train-retriever` trained, ``cosine`` for the similarity
-            of the question and the relation alone.
-        embedder: Embeds the question and the relations.
-        file: The JSON file of the trained scorer; None for the one that ships with kbqa.
-        read_labels: Reads the names of entities; only a scorer that sees names needs it.
+    """Make a scorer ready; `file` is for one that was trained, by default the one that ships.
 
     Raises:
         InputError: There is a file for a scorer that is not trained.
@@ -194,11 +173,7 @@ def describe_scorer(
 
 
 def number_facts(subgraph: Subgraph, schema: GraphSchema) -> "NDArray[np.int64]":
-    """Number the facts that triples state: a triple and its reverse have the same number.
-
-    Raises:
-        GraphError: The graph does not answer.
-    """
+    """Number the facts that triples state: a triple and its reverse have the same number."""
     import numpy as np
 
     hops = schema.canonical(map(Hop, subgraph.relations))

@@ -1,20 +1,15 @@
 """Score the triples around a question's topics by how likely they help to answer it.
 
-A perceptron that says how likely a triple helps to answer a question.
+The scorer is a perceptron. It sees the question, the words of the relation, how the two go
+together, and the distances of both ends from the topics; if trained so, also the names of the ends.
+The first layer is computed in parts, once for each relation and each node, and then added up for
+each triple: the same numbers for a tenth of the work.
 
-It sees the question, the words of the relation, how the two go together, and the distances of both
-ends from the topics; if trained so, also the names of the ends. The first layer is computed in
-parts, once for each relation and each node, and then added up for each triple: the same numbers for
-a tenth of the work.
+The best relations are also suggested to the model that writes paths, so that it is shown relations
+that it was never trained on. Only a model that was trained with suggestions gets them.
 
-Source: SubgraphRAG §4.1, which always sees names.
-
-Suggest relations to the model that writes paths: the best of the triples around the topics.
-
-The retriever scores these triples. So the model is shown relations that it was never trained on,
-too. Only a model that was trained with suggestions gets them.
-
-Source: TIARA (Shu et al. 2022), whose writer is shown the schema that was retrieved.
+Source: SubgraphRAG §4.1, which always sees names; for suggestions TIARA (Shu et al. 2022), whose
+writer is shown the schema that was retrieved.
 """
 
 import threading
@@ -23,13 +18,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self, TypeAlias
 
-from kbqa.engine.embedding.embedder import Embedder, relation_words
+from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.files import read_model_json
 from kbqa.engine.retrieval.subgraphs import Subgraph, encode_distances, extract
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema import GraphSchema
 from kbqa.kb.small_files import write_safely
 from kbqa.sparql.crp import Entity, Hop
+from kbqa.sparql.english import relation_words
 from kbqa.sparql.errors import ModelError
 from kbqa.sparql.terms import LiteralTerm, Term
 
@@ -61,15 +57,9 @@ EntityText: TypeAlias = Literal["none", "name"]
 class ScorerCard:
     """What a scorer is, and where it comes from.
 
-    Attributes:
-        embedder: The name of the embedder, with its revision, that it was trained with.
-        rounds: Of averaging in the distance encoding.
-        relation_input: What it sees of a relation.
-        labels: Which triples were right in training.
-        trained_on: How many questions of each set.
-        data_sha256: The hash of each question set.
-        held_out: Measures on held-out questions, by name.
-        entity_text: What it sees of the ends of a triple; the first scorers saw no names.
+    `rounds` are of averaging in the distance encoding, `labels` says which triples were right in
+    training, `trained_on` counts the questions of each set, and `held_out` has measures by name.
+    The first scorers saw no names.
     """
 
     embedder: str
@@ -84,25 +74,15 @@ class ScorerCard:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Weights:
-    """The weights of a perceptron with one hidden layer.
+    """The weights of a perceptron with one hidden layer; the comments say their shapes."""
 
-    Attributes:
-        question: Shape (dimensions of a sentence, hidden).
-        relation: Shape (columns of `text_columns`, hidden).
-        head: Of the subject; shape (columns of `node_columns`, hidden).
-        tail: Of the object, likewise.
-        bias: Shape (hidden,).
-        output: Shape (hidden,).
-        output_bias: Shape (1,).
-    """
-
-    question: "Floats"
-    relation: "Floats"
-    head: "Floats"
-    tail: "Floats"
-    bias: "Floats"
-    output: "Floats"
-    output_bias: "Floats"
+    question: "Floats"  # (dimensions of a sentence, hidden)
+    relation: "Floats"  # (columns of `text_columns`, hidden)
+    head: "Floats"  # of the subject: (columns of `node_columns`, hidden)
+    tail: "Floats"  # of the object, likewise
+    bias: "Floats"  # (hidden,)
+    output: "Floats"  # (hidden,)
+    output_bias: "Floats"  # (1,)
 
     @property
     def size(self) -> int:
@@ -124,7 +104,7 @@ class Weights:
             question: Its vector, of shape (dimensions,).
             relations: A row of `text_columns` for each relation.
             nodes: A row of `node_columns` for each node.
-            heads: The subject of each triple.
+            heads: The subject of each triple, as the number of a node; `tails` likewise.
             links: The relation of each triple.
             tails: The object of each triple.
 
@@ -148,11 +128,9 @@ class Weights:
 def text_columns(question: "Floats", texts: "Floats", kind: RelationInput) -> "Floats":
     """Return what a scorer sees of relations, and of names in the same way.
 
-    Args:
-        question: The question's vector, of shape (dimensions,).
-        texts: The vector of each relation's words, or of each name; shape (texts, dimensions).
-        kind: With `words`, only these. With `agreement`, also their products with the question,
-            dimension by dimension, and the sum of those, the cosine.
+    With `words` these are the vectors of the texts alone, of shape (texts, dimensions). With
+    `agreement` there are also their products with the question's vector, dimension by dimension,
+    and the sum of those, the cosine.
     """
     import numpy as np
 
@@ -165,7 +143,7 @@ def text_columns(question: "Floats", texts: "Floats", kind: RelationInput) -> "F
 def node_columns(
     question: "Floats", distances: "Floats", names: "Floats | None", kind: RelationInput
 ) -> "Floats":
-    """Return what a scorer sees of nodes.
+    """Return what a scorer sees of nodes: their distances and, if names are seen, their names.
 
     Args:
         question: The question's vector, of shape (dimensions,).
@@ -175,8 +153,8 @@ def node_columns(
         kind: What is seen of a name, as of a relation.
 
     Returns:
-        The distances; if names are seen, also their columns, and a last one that is 1 for a node
-        without a name. Its weights are what SubgraphRAG's vector, which all such nodes share, adds.
+        With names, a last column is 1 for a node without one. Its weights are what SubgraphRAG's
+        vector, which all such nodes share, adds.
     """
     import numpy as np
 
@@ -189,13 +167,7 @@ def node_columns(
 
 
 def save_scorer(path: Path, weights: Weights, card: ScorerCard) -> None:
-    """Write a scorer as two files: the card as JSON, and the weights beside it in float16.
-
-    Args:
-        path: Of the JSON file.
-        weights: The weights.
-        card: What they are.
-    """
+    """Write a scorer as two files: the card as JSON, and the weights beside it in float16."""
     import json
 
     import numpy as np
@@ -210,10 +182,7 @@ def save_scorer(path: Path, weights: Weights, card: ScorerCard) -> None:
 
 
 def load_scorer(path: Path = SHIPPED_SCORER) -> tuple[Weights, ScorerCard]:
-    """Read a scorer that `save_scorer` wrote.
-
-    Args:
-        path: Of the JSON file.
+    """Read a scorer that `save_scorer` wrote, by the path of its JSON file.
 
     Raises:
         ModelError: A file is missing or is not a scorer's.
@@ -244,13 +213,7 @@ _KEPT_NAMES = 100_000
 
 
 class Retriever:
-    """Scores triples with a trained scorer.
-
-    Args:
-        embedder: Embeds questions and relations.
-        weights: The scorer's.
-        card: What the scorer is.
-        read_labels: Reads the names of entities; only a scorer that sees names needs it.
+    """Scores triples with a trained scorer. `read_labels` is only for one that sees names.
 
     Raises:
         ModelError: The scorer was trained with another embedder, or it sees names and there is
@@ -292,10 +255,7 @@ class Retriever:
         return cls(embedder, *load_scorer(path), read_labels)
 
     def score(self, question: str, subgraph: Subgraph) -> "NDArray[np.float64]":
-        """Score the triples of a subgraph.
-
-        Returns:
-            A probability for each triple, in (0, 1).
+        """Return a probability for each triple of a subgraph, in (0, 1).
 
         Raises:
             GraphError: The scorer sees names, and the graph does not answer.
@@ -320,11 +280,9 @@ class Retriever:
 
 
 class NameVectors:
-    """The vectors of names, of which the last used are kept in memory; safe to use from threads.
+    """The vectors of names; the last used stay in memory. Threads may share one.
 
-    Args:
-        embedder: Embeds names.
-        size: How many are kept: at most 100,000 by default, which take some 80 MB.
+    By default at most 100,000 are kept, which take some 80 MB.
     """
 
     def __init__(self, embedder: Embedder, size: int = _KEPT_NAMES) -> None:
@@ -360,20 +318,15 @@ class NameVectors:
 
 
 def node_texts(nodes: Sequence[Term], read_labels: ReadLabels) -> tuple[str | None, ...]:
-    """Return the name of each entity, None for one without a name, and the text of each literal.
-
-    Raises:
-        GraphError: The graph does not answer.
-    """
+    """Return the name of each entity, None for one without a name, and the text of each literal."""
     labels = read_labels([node for node in nodes if isinstance(node, str)])
     return tuple(node.text if isinstance(node, LiteralTerm) else labels.get(node) for node in nodes)
 
 
 def cosine_scores(embedder: Embedder, question: str, subgraph: Subgraph) -> "NDArray[np.float64]":
-    """Score each triple by the cosine of its relation and the question: what training improves on.
+    """Score each triple, in [0, 1], by the cosine of its relation and the question.
 
-    Returns:
-        A score for each triple, in [0, 1].
+    This is what training improves on.
     """
     import numpy as np
 
@@ -383,11 +336,7 @@ def cosine_scores(embedder: Embedder, question: str, subgraph: Subgraph) -> "NDA
 
 
 class RelationSuggester:
-    """Finds relations that may lead to the answers of a question.
-
-    Args:
-        graph: The graph.
-        count: How many to find for a question, at most.
+    """Finds relations that may lead to the answers of a question, at most `count`.
 
     Raises:
         ModelError: The scorer or its embedder is missing or broken.
@@ -403,10 +352,7 @@ class RelationSuggester:
     ) -> tuple[str, ...]:
         """Return relations, best first; none without topics.
 
-        Args:
-            question: In natural language.
-            topics: What it is about, best first.
-            graph: The graph until the question's deadline; None without one.
+        `graph` is the graph until the question's deadline; None without one.
 
         Raises:
             GraphError: The graph does not answer.
@@ -424,14 +370,6 @@ def best_relations(
     """Rank the relations of triples, each by its best triple.
 
     Of a relation and its reverse, which say the same, only the better one is kept.
-
-    Args:
-        subgraph: The triples.
-        scores: Of each of them.
-        schema: Of the graph.
-
-    Raises:
-        GraphError: The graph does not answer.
     """
     import numpy as np
 

@@ -18,8 +18,8 @@ from kbqa.engine.running.confidence import Tried
 from kbqa.kb.graph import Graph
 from kbqa.kb.names.search import name_terms
 from kbqa.sparql.compile import TriplePattern, compile_evidence
-from kbqa.sparql.crp import Crp
-from kbqa.sparql.english import Part, find_sentence
+from kbqa.sparql.crp import Crp, Part
+from kbqa.sparql.english import find_sentence
 from kbqa.sparql.errors import GraphError
 from kbqa.sparql.relax import compared_entities
 from kbqa.sparql.terms import Term, resource_id
@@ -118,6 +118,20 @@ def prove_answer(
     )
 
 
+def no_answer(asked: Asked, trace: Trace, why: WhyNot) -> Answer:
+    """Return the answer to a question for which none was found."""
+    return Answer(
+        question=asked.question,
+        answers=(),
+        trace=trace,
+        linked=asked.linked,
+        problem=why.problem,
+        reason=why.reason,
+        usage=asked.usage,
+        seconds=asked.clock.seconds,
+    )
+
+
 def find_evidence(
     graph: Graph, crp: Crp, answers: Sequence[Term], timeout_s: float, described: Crp | None = None
 ) -> tuple[EvidenceTriple, ...]:
@@ -138,7 +152,7 @@ def find_evidence(
     """
     compared = (entity.mid for entity in compared_entities(crp) if entity.mid is not None)
     shown = list(dict.fromkeys((*answers[:PROVEN_ANSWERS], *compared)))
-    found: dict[Triple, set[Part]] = {}
+    found: dict[Triple, set[Part | None]] = {}
     for match in _matches(graph, crp, shown, timeout_s, _MAX_ROWS):
         for triple, part in match:
             found.setdefault(triple, set()).add(part)
@@ -180,7 +194,7 @@ def find_matches(
 
 def _matches(
     graph: Graph, crp: Crp, answers: Sequence[Term], timeout_s: float, limit: int
-) -> Iterator[list[tuple[Triple, Part]]]:
+) -> Iterator[list[tuple[Triple, Part | None]]]:
     """Yield the ways in which a CRP matched, each as its triples and the parts that they prove."""
     if not answers:
         return

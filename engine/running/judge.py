@@ -8,17 +8,6 @@ says how likely the question is, given each of the paths that fit best.
 Pangu (Gu et al. 2023) also lets a model only discriminate between paths of the graph, but without
 their answers.
 
-What a judge reads of a candidate: its path in few words, and what it found.
-
->>> from kbqa.sparql.crp import Constraint, Crp, Entity, Hop, IsEntity
->>> crp = Crp(
-...     Entity("Kenya"),
-...     (Hop("location.country.official_language"),),
-...     (Constraint(1, (Hop("language.human_language.region"),), IsEntity(Entity("Africa"))),),
-... )
->>> path_words(crp)
-'Kenya: country official language; human language region Africa'
-
 A small cross-encoder: it scores pairs of a question and a text.
 
 It is the packaged all-MiniLM-L6-v2 (`kbqa.engine.embedding.bert`), with a LoRA adapter merged into
@@ -39,48 +28,31 @@ Source: Sachan et al. 2022, "Improving Passage Retrieval with Zero-Shot Question
 import importlib.util
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from kbqa.engine.embedding.bert import Bert, linear, load_minilm, tanh_gelu
-from kbqa.engine.embedding.embedder import relation_words
 from kbqa.engine.files import read_json
 from kbqa.engine.running.confidence import Tried, share_fits
 from kbqa.engine.running.precedents import Precedents
-from kbqa.engine.writing.beam_search import ReadableModel, read_continuation
+from kbqa.engine.writing.beam_search import LoadedModel, read_continuation
 from kbqa.engine.writing.checkpoint import (
-    adapter_revision,
+    Adapter,
     files_sha256,
     merge_lora,
+    open_adapter,
     openvino_precision,
 )
-from kbqa.engine.writing.generate import PROMPT_FILE, load_prompt_format
+from kbqa.engine.writing.generate import PROMPT_FILE
 from kbqa.engine.writing.model_choice import Backend, ModelChoice
 from kbqa.engine.writing.openvino import prepare_model
 from kbqa.engine.writing.steering import Tokenizer
 from kbqa.kb.schema import GraphSchema
-from kbqa.sparql.crp import (
-    AnyOf,
-    Compare,
-    Constraint,
-    Crp,
-    Entity,
-    Fork,
-    Hop,
-    IsEntity,
-    IsNode,
-    IsNotEntity,
-    IsNotNode,
-    NodeRef,
-    Order,
-    Step,
-    Test,
-    TextEquals,
-    Way,
-)
+from kbqa.sparql.crp import Crp, Hop
+from kbqa.sparql.english import path_words, relation_words
 from kbqa.sparql.errors import ModelError
 
 if TYPE_CHECKING:
@@ -106,14 +78,13 @@ class Asker:
     """Says how likely questions are; threads take turns.
 
     Args:
-        folder: Of the adapter and its prompt.
+        adapter: The adapter and its prompt.
         threads: Threads to compute with; None for one a core.
     """
 
-    def __init__(self, folder: Path, threads: int | None = None) -> None:
-        self._folder, self._threads = folder, threads
-        self._prompt = load_prompt_format(folder)
-        self.revision = adapter_revision(folder)
+    def __init__(self, adapter: Adapter, threads: int | None = None) -> None:
+        self._adapter, self._threads = adapter, threads
+        self._prompt, self.revision = adapter.prompt, adapter.revision
         self._lock = threading.Lock()
 
     @classmethod
@@ -141,9 +112,10 @@ class Asker:
                 )
         backend = _backend()
         ModelChoice(None, folder, n=1, backend=backend).check()
+        adapter = open_adapter(folder)
         if backend == "openvino":
-            prepare_model(folder, None, openvino_precision())
-        return cls(folder, threads)
+            prepare_model(adapter, openvino_precision())
+        return cls(adapter, threads)
 
     def logprobs(self, question: str, paths: Sequence[str]) -> list[float]:
         """Compute the log-probability of a question, given each path; natural log.
@@ -165,14 +137,14 @@ class Asker:
             return [sum(each) for each in read_continuation(model, prompts, text)]
 
     @cached_property
-    def _loaded(self) -> tuple[ReadableModel, Tokenizer]:
+    def _loaded(self) -> LoadedModel:
         if _backend() == "openvino":
-            from kbqa.engine.writing.openvino import load_openvino
+            from kbqa.engine.writing.openvino import OpenVinoGenerator
 
-            return load_openvino(self._folder, threads=self._threads)
-        from kbqa.engine.writing.transformers import load_transformers
+            return OpenVinoGenerator.load_model(self._adapter, self._threads)
+        from kbqa.engine.writing.transformers import TransformersGenerator
 
-        return load_transformers(self._folder, threads=self._threads)
+        return TransformersGenerator.load_model(self._adapter, self._threads)
 
 
 def _backend() -> Backend:
@@ -191,31 +163,17 @@ _LONGEST_NAME = 40
 
 
 def candidate_text(crp: Crp, said: str, answers: Sequence[str], schema: GraphSchema) -> str:
-    """Describe a candidate and what it found.
+    """Describe a candidate and what it found, for a judge.
 
     Args:
         crp: As it was run, relaxed or in full.
         said: ``yes``, ``no``, or the number of its answers.
         answers: The names of the first of them.
-        schema: Of the graph; says of which type the answers are.
-
-    Raises:
-        GraphError: The graph does not answer.
+        schema: Says of which type the answers are.
     """
     names = ", ".join(name[:_LONGEST_NAME] for name in answers[:NAMED_ANSWERS])
     found = " ".join(filter(None, (said, _answer_type(crp, schema))))
     return f"{path_words(crp)} = {found}: {names}"
-
-
-def path_words(crp: Crp) -> str:
-    """Write a CRP in few words: relations without their domains, no ids, no variables."""
-    parts = [f"{crp.topic}: {_steps(crp.path)}"]
-    parts += [_constraint(each, crp.answer) for each in crp.constraints]
-    if crp.order is not None:
-        parts.append(_order(crp.order, crp.answer))
-    if crp.form != "select":
-        parts.append(crp.form)
-    return "; ".join(parts)
 
 
 def _answer_type(crp: Crp, schema: GraphSchema) -> str:
@@ -226,75 +184,6 @@ def _answer_type(crp: Crp, schema: GraphSchema) -> str:
     if stated is None:
         return ""
     return relation_words((stated.domain if last.inverse else stated.expected_type) or "")
-
-
-def _steps(path: Sequence[Step]) -> str:
-    return " > ".join(map(_step, path))
-
-
-def _step(step: Step) -> str:
-    if isinstance(step, Fork):
-        return f"({' or '.join(map(_way, step.ways))})"
-    return f"{relation_words(step.relation)}{' of' if step.inverse else ''}"
-
-
-def _way(way: Way) -> str:
-    constraints = (_constraint(each, len(way.path)) for each in way.constraints)
-    return "; ".join((_steps(way.path), *constraints))
-
-
-def _constraint(constraint: Constraint, answer: int) -> str:
-    """Write a constraint; one that is not on the answer begins with its node."""
-    return " ".join(filter(None, (_place(constraint.at, answer), *_demand(constraint))))
-
-
-def _demand(constraint: Constraint) -> Iterator[str]:
-    if constraint.negated:
-        yield "no"
-    if constraint.optional:
-        yield "if any"
-    yield _steps(constraint.hops)
-    if constraint.test is not None:
-        yield _test(constraint.test)
-    inner = len(constraint.hops)
-    yield " and ".join(_constraint(each, inner) for each in constraint.branches)
-
-
-def _test(test: Test) -> str:
-    match test:
-        case IsEntity(entity):
-            return str(entity)
-        case IsNotEntity(entity):
-            return f"not {entity}"
-        case IsNode(other):
-            return f"same as {_node(other)}"
-        case IsNotNode(other):
-            return f"other than {_node(other)}"
-        case Compare(operator, value):
-            return f"{operator} {_node(value) if isinstance(value, NodeRef) else value.text}"
-        case TextEquals(text):
-            return text
-        case AnyOf(alternatives):
-            return " or ".join(
-                " and ".join(" ".join(_demand(each)) for each in alternative)
-                for alternative in alternatives
-            )
-
-
-def _order(order: Order, answer: int) -> str:
-    rank = f"{order.offset + 1}. " if order.offset else ""
-    number = f"{order.limit} " if order.limit > 1 else ""
-    which = "most" if order.descending else "least"
-    counted = "number of " if order.counted else ""
-    return f"{_place(order.at, answer)} {rank}{number}{which} {counted}{_steps(order.hops)}".strip()
-
-
-def _place(at: int | str | Entity, answer: int) -> str:
-    return "" if at == answer else f"step {at}" if isinstance(at, int) else str(at)
-
-
-def _node(reference: NodeRef) -> str:
-    return f"step {reference.node}" if isinstance(reference.node, int) else reference.node
 
 
 MAX_TOKENS = 96

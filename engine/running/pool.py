@@ -52,21 +52,18 @@ from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema import GraphSchema, is_telling
 from kbqa.sparql.crp import (
-    Compare,
+    AnyPart,
     Constraint,
     Crp,
     Entity,
     Form,
     Hop,
-    IsEntity,
-    IsNode,
-    IsNotNode,
     NodeRef,
-    Order,
+    Part,
     Step,
     Test,
-    TextEquals,
     changed_constraints,
+    compare_with,
 )
 from kbqa.sparql.forms import render_crp
 from kbqa.sparql.terms import LiteralTerm, Term
@@ -84,7 +81,7 @@ class Carried:
     """
 
     crp: Crp
-    lost: tuple[Constraint | Order, ...]
+    lost: tuple[Part, ...]
 
 
 def carry_constraints(failed: Crp, path: RelationPath, frontiers: Frontiers) -> Carried:
@@ -102,8 +99,8 @@ def carry_constraints(failed: Crp, path: RelationPath, frontiers: Frontiers) -> 
     carried: dict[Constraint, Constraint] = {}
     for constraint in failed.constraints:
         if (moved := places.move(constraint)) is not None:
-            carried[constraint] = moved
-    order = failed.order and places.move_order(failed.order)
+            carried[constraint] = places.with_references(moved)
+    order = failed.order and places.move(failed.order)
     # What refers to a lost branch is lost with it, and so is a branch with a label that nothing
     # refers to any more; and so on, until what is left needs nothing that is lost.
     while True:
@@ -131,7 +128,7 @@ def carry_constraints(failed: Crp, path: RelationPath, frontiers: Frontiers) -> 
         failed.answer_language,
         failed.form if is_whole else "select",
     )
-    lost: list[Constraint | Order] = [each for each in failed.constraints if each not in carried]
+    lost: list[Part] = [each for each in failed.constraints if each not in carried]
     if failed.order is not None and order is None:
         lost.append(failed.order)
     return Carried(crp, tuple(lost))
@@ -143,23 +140,19 @@ class _Places:
     def __init__(self, failed: Crp, path: RelationPath, frontiers: Frontiers) -> None:
         self._failed, self._path, self._frontiers = failed, path, frontiers
 
-    def move(self, constraint: Constraint) -> Constraint | None:
-        """Copy a constraint to where it belongs, if anywhere."""
-        at = constraint.at
-        if isinstance(at, int):
-            place = self._place(at, constraint.hops)
-            if place is None:
-                return None
-            at = place
-        [moved] = changed_constraints((replace(constraint, at=at),), self._with_reference)
-        return moved
+    def move(self, part: AnyPart) -> AnyPart | None:
+        """Copy a constraint or the ordering to where it belongs, if anywhere."""
+        if not isinstance(part.at, int):
+            return part
+        place = self._place(part.at, part.hops)
+        return None if place is None else replace(part, at=place)
 
-    def move_order(self, order: Order) -> Order | None:
-        """Copy an ordering to where it belongs, if anywhere."""
-        if isinstance(order.at, str):
-            return order
-        place = self._place(order.at, order.hops)
-        return None if place is None else replace(order, at=place)
+    def with_references(self, constraint: Constraint) -> Constraint:
+        """Point what compares with a node to that node's new position."""
+        [changed] = changed_constraints(
+            (constraint,), lambda each: each.with_reference(self._moved)
+        )
+        return changed
 
     def _place(self, position: int, hops: Sequence[Hop]) -> int | None:
         likely = self._likely(position)
@@ -178,15 +171,6 @@ class _Places:
     def _has(self, place: int, hop: Hop) -> bool:
         before = RelationPath(self._path.topic, self._path.hops[:place])
         return bool(self._frontiers.nodes(before)) and self._frontiers.exists(before.then(hop))
-
-    def _with_reference(self, constraint: Constraint) -> Constraint:
-        """Point a comparison with a node to that node's new position."""
-        test = constraint.test
-        if isinstance(test, Compare) and isinstance(test.value, NodeRef):
-            test = replace(test, value=self._moved(test.value))
-        elif isinstance(test, IsNode | IsNotNode):
-            test = replace(test, other=self._moved(test.other))
-        return replace(constraint, test=test)
 
     def _moved(self, reference: NodeRef) -> NodeRef:
         if isinstance(reference.node, str):
@@ -254,11 +238,11 @@ class Measurer:
         for measure in self._measures:
             for place, way in islice(self._ways(path, measure), _MEASURED_EACH):
                 if isinstance(measure, Bound):
-                    test = Compare(measure.operator, measure.value)
+                    test = compare_with(measure.operator, measure.value)
                     condition = Constraint(place, way, test)
                     yield replace(crp, constraints=(*crp.constraints, condition))
                 elif crp.form == "select":
-                    yield replace(crp, order=Order(place, way, measure.descending))
+                    yield crp.ordered_by(place, way, descending=measure.descending)
 
     def _ways(self, path: RelationPath, measure: Measure) -> Iterator[tuple[int, tuple[Hop, ...]]]:
         """Yield where a path has ways to values, and which, those most like the question first."""
@@ -449,9 +433,9 @@ def _literals(value: LiteralTerm) -> tuple[LiteralTerm, ...]:
 
 
 def _test(target: _Target) -> Test:
-    if isinstance(target, Entity):
-        return IsEntity(target)
-    return Compare("=", target) if _is_number_or_date(target) else TextEquals(target.text)
+    if isinstance(target, LiteralTerm) and not _is_number_or_date(target):
+        return compare_with("=", target.text)
+    return compare_with("=", target)
 
 
 def _is_number_or_date(value: LiteralTerm) -> bool:

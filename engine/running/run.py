@@ -73,13 +73,11 @@ from kbqa.sparql.crp import (
     CrpReading,
     Entity,
     Hop,
-    IsEntity,
-    IsNotEntity,
     IsNotNode,
     Kind,
     NodeRef,
-    Order,
     Step,
+    compare_with,
     path_relations,
 )
 from kbqa.sparql.errors import EndpointDown, GraphError, InputError, MalformedResult, QueryTimeout
@@ -126,7 +124,7 @@ def choose_start(graph: Graph, crp: Crp) -> Constraint | None:
 
 def _is_required(constraint: Constraint) -> bool:
     return (
-        isinstance(constraint.test, IsEntity)
+        constraint.entity is not None
         and bool(constraint.hops)
         and isinstance(constraint.at, int)
         and not (constraint.optional or constraint.negated)
@@ -135,8 +133,8 @@ def _is_required(constraint: Constraint) -> bool:
 
 def _starts(graph: Graph, constraint: Constraint) -> int:
     """Count the nodes that satisfy a constraint, up to `_HUB`."""
-    assert isinstance(constraint.test, IsEntity)
-    entity, hops = constraint.test.entity, constraint.hops
+    entity, hops = constraint.entity, constraint.hops
+    assert entity is not None
     if len(hops) == 1:
         return _neighbours(graph, entity, Hop(hops[0].relation, not hops[0].inverse))
     assert entity.mid is not None
@@ -285,10 +283,10 @@ def without_ways_back(crp: Crp, full: Crp, schema: GraphSchema) -> Crp:
     for constraint in full.constraints:
         if constraint.negated or isinstance(constraint.at, Entity) or len(constraint.hops) != 2:
             continue
-        if isinstance(constraint.test, IsEntity) and _may_return(constraint.hops, schema):
-            entity = constraint.test.entity
-            if entity.mid is not None:  # A name with no match in the graph leads nowhere.
-                added.append(Constraint(constraint.at, (), IsNotEntity(entity)))
+        entity = constraint.entity
+        # A name with no match in the graph leads nowhere.
+        if entity is not None and entity.is_grounded and _may_return(constraint.hops, schema):
+            added.append(Constraint(constraint.at, (), compare_with("!=", entity)))
     if crp.form == "ask" and crp.order is not None:  # Tests of the answer come after the order.
         added = [each for each in added if each.at != crp.answer]
     return replace(crp, constraints=(*crp.constraints, *added)) if added else crp
@@ -302,9 +300,9 @@ def _may_return(steps: Sequence[Step], schema: GraphSchema) -> bool:
     return schema.leads_to_mediator(first) and schema.start(first) == schema.end(second)
 
 
-def describe_without_value(entities: Sequence[Entity], order: Order) -> str:
+def describe_without_value(entities: Sequence[Entity], hops: Sequence[Hop]) -> str:
     """Say that entities cannot be compared, for people."""
-    value = " then ".join(hop.relation for hop in order.hops) or "value"
+    value = " then ".join(hop.relation for hop in hops) or "value"
     names = " or ".join(map(str, entities))
     return f"the graph has no {value} of {names} to compare"
 
@@ -596,7 +594,7 @@ class Executor:
             if outcome is not None:
                 tried = self._read(tried, grounding, next(relaxations(crp)), outcome)
             if missing and crp.order is not None:
-                problems = (*problems, describe_without_value(missing, crp.order))
+                problems = (*problems, describe_without_value(missing, crp.order.hops))
         return _with_problems(tried, problems)
 
     def _read(

@@ -22,12 +22,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kbqa.engine.asked import Asked
-from kbqa.engine.embedding.embedder import Embedder, relation_words
+from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.graph_walk import Frontiers, RelationPath
 from kbqa.engine.linking.linker import MAX_STARTS, LinkedEntity, starting_topics
 from kbqa.engine.questions.measures import find_values
 from kbqa.kb.schema import GraphSchema
-from kbqa.sparql.crp import Compare, Crp, Entity, Hop, TextEquals
+from kbqa.sparql.crp import Crp, Entity, Hop
+from kbqa.sparql.english import relation_words
 from kbqa.sparql.terms import LiteralTerm
 
 HOP_COST = 0.05
@@ -222,8 +223,8 @@ def unnamed_values(asked: Asked, crp: Crp) -> list[LiteralTerm]:
     words = without_mentions(asked, list(crp.entities()))
     said = set()
     for each in crp.all_constraints():
-        match each.test:
-            case TextEquals(text) | Compare(_, LiteralTerm(text)):
+        match each.operand:
+            case str(text) | LiteralTerm(text):
                 said.add(text)
     return [value for value in find_values(words) if value.text not in said]
 

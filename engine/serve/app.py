@@ -1,10 +1,9 @@
-"""The application: routes over the service, behind the guard.
+"""The application: routes over the service, behind the guard; and the server that runs it.
 
-Run the application in uvicorn until a signal ends it, and let questions under way end first.
+The server runs in uvicorn until a signal ends it, and lets questions under way end first.
 """
 
 import asyncio
-import json
 import logging
 import os
 import resource
@@ -12,9 +11,8 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from http import HTTPStatus
 from importlib.metadata import version
 
 import uvicorn
@@ -22,19 +20,21 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp
 
-from kbqa.engine.serve.guard import Access, App, Guard, Metered, Metrics, Visit
+from kbqa.engine.serve.guard import Access, Guard, Metered, Metrics
 from kbqa.engine.serve.mcp import make_mcp_server, mcp_routes
 from kbqa.engine.serve.pages import STATIC, show_problem
 from kbqa.engine.serve.pages import router as page_routes
-from kbqa.engine.serve.problems import MEDIA_TYPE, Problem, log_problem, problem_of
+from kbqa.engine.serve.problems import log_problem, problem_of, problem_response
 from kbqa.engine.serve.protocols import openai_error, openai_routes, sparql_routes
 from kbqa.engine.serve.routes import (
+    CLIENT_LEFT,
+    Caller,
+    ClientLeft,
     ask_routes,
-    docs_routes,
     entity_routes,
     health_routes,
-    read_accept,
 )
 from kbqa.engine.serve.served import THREAD_PREFIX
 from kbqa.engine.serve.service import CLOSING_S, Service
@@ -42,13 +42,8 @@ from kbqa.kb.commands.options import print_note
 from kbqa.sparql.errors import KbqaError
 
 DEFAULT_DATASET = "urn:kbqa:freebase"
-"""What TEXT2SPARQL calls the graph, by default."""
+"""The name of the graph in TEXT2SPARQL, by default."""
 
-_REFUSED = {
-    404: ("not-found", "No such thing here"),
-    405: ("method", "No such method here"),
-    406: ("not-acceptable", "No such format"),
-}
 _LAG_EVERY_S = 1.0
 
 
@@ -59,15 +54,11 @@ def make_app(
     *,
     openai: bool = False,
     dataset: str = DEFAULT_DATASET,
-) -> App:
-    """Make the application, whose lifespan is that of the service.
+) -> ASGIApp:
+    """Make the application, which starts the service and closes it.
 
-    Args:
-        service: Answers; it is started with the application and closed with it.
-        metrics: What the service tells its observer is counted here.
-        access: Who may send requests.
-        openai: Whether to offer OpenAI's chat protocol.
-        dataset: What TEXT2SPARQL calls the graph.
+    The metrics are those that the service has as its observer. `openai` offers OpenAI's chat
+    protocol, and `dataset` is the name of the graph in TEXT2SPARQL.
     """
     mcp = make_mcp_server(service)
 
@@ -89,56 +80,30 @@ def make_app(
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
     )
     app.state.service, app.state.metrics, app.state.dataset = service, metrics, dataset
-    for routes in (
-        ask_routes,
-        entity_routes,
-        sparql_routes,
-        health_routes,
-        docs_routes,
-        page_routes,
-    ):
-        app.include_router(routes)
+    for router in (ask_routes, entity_routes, sparql_routes, health_routes, page_routes):
+        app.include_router(router)
     app.mount("/static", StaticFiles(directory=STATIC))
     if openai:
         app.include_router(openai_routes)
     app.router.routes.extend(mcp_routes(mcp))
-    app.add_exception_handler(Exception, _answer_error)
-    for kind in (KbqaError, HTTPException, RequestValidationError):
+    for kind in (Exception, KbqaError, HTTPException, RequestValidationError):
         app.add_exception_handler(kind, _answer_error)
+    app.add_exception_handler(ClientLeft, lambda *_: Response(status_code=CLIENT_LEFT))
     return Guard(Metered(app, metrics), access, metrics)
 
 
 async def _answer_error(request: Request, error: Exception) -> Response:
     """Answer a request with what went wrong."""
-    visit: Visit = request.scope["state"]["visit"]
-    problem = _problem(error, request.app.state.service.graph.description)
+    caller = Caller(request)
+    problem = problem_of(error, caller.service.graph.description)
     if isinstance(error, KbqaError):  # uvicorn logs all others
-        log_problem(error, problem, visit.request_id)
-    if request.method == "GET" and read_accept(request).get("text/html", 0.0) > 0:
-        return await show_problem(request.app.state.service, visit, problem)
-    record = problem.to_dict(visit.request_id)
-    headers = dict(getattr(error, "headers", None) or {})
-    if problem.retry_after is not None:
-        headers["Retry-After"] = str(problem.retry_after)
+        log_problem(error, problem, caller.visit.request_id)
+    if request.method == "GET" and caller.accepts.get("text/html", 0.0) > 0:
+        return await show_problem(caller, problem)
+    headers: Mapping[str, str] | None = getattr(error, "headers", None)
     if request.url.path.startswith("/v1/"):
-        record = openai_error(problem)
-        return Response(json.dumps(record), problem.status, headers, "application/json")
-    return Response(json.dumps(record, ensure_ascii=False), problem.status, headers, MEDIA_TYPE)
-
-
-def _problem(error: Exception, graph: str) -> Problem:
-    if isinstance(error, HTTPException):
-        code, title = _REFUSED.get(error.status_code, ("invalid", "The request is not valid"))
-        is_plain = error.detail == HTTPStatus.NOT_FOUND.phrase
-        detail = "There is nothing at this address; /docs lists those there are."
-        return Problem(error.status_code, code, title, detail if is_plain else error.detail)
-    if isinstance(error, RequestValidationError):
-        found = [
-            f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}"
-            for each in error.errors()[:5]
-        ]
-        return Problem(422, "invalid", "The request is not valid", "; ".join(found))
-    return problem_of(error, graph)
+        return openai_error(problem, headers)
+    return problem_response(problem, caller.visit.request_id, headers)
 
 
 async def _measure_lag(metrics: Metrics) -> None:
@@ -178,15 +143,12 @@ class _Server(uvicorn.Server):
         giving_up.cancel()
 
 
-def run_server(app: App, service: Service, host: str, port: int, proxies: Sequence[str]) -> None:
+def run_server(
+    app: ASGIApp, service: Service, host: str, port: int, proxies: Sequence[str]
+) -> None:
     """Listen and answer until SIGTERM or Ctrl-C.
 
-    Args:
-        app: The application.
-        service: What it answers with.
-        host: Address to listen on.
-        port: Port to listen on; 0 for any that is free.
-        proxies: Addresses of proxies whose X-Forwarded-For is believed.
+    Port 0 is any that is free. `proxies` are addresses whose X-Forwarded-For is believed.
 
     Raises:
         KbqaError: The address is taken, or the engine cannot be opened.

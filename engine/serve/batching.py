@@ -1,10 +1,8 @@
-"""Write paths for the questions of many clients together, in the one thread of the small model.
+"""Batches and flights: clients share the small model's thread, and equal questions share one run.
 
 There is no waiting window: while a batch runs, questions gather, and the next batch takes as many
 of them as it may. An idle server begins at once. A question leaves its batch as soon as it is
 written for, or its client has left.
-
-Single flight: equal questions that are asked at the same time share one run.
 """
 
 import asyncio
@@ -16,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from kbqa.engine.asked import Asked
-from kbqa.engine.serve.served import THREAD_PREFIX, Event, Pace, Served, Watch
+from kbqa.engine.serve.served import THREAD_PREFIX, Event, Served, Watch
 from kbqa.engine.writing.generate import fails_all
 from kbqa.sparql.errors import DeadlineExceeded
 
@@ -51,7 +49,7 @@ class _Job:
     )
 
     def end(self, outcome: Written | BaseException) -> None:
-        """Tell who waits, unless that is known already or nobody waits any more."""
+        """Tell the waiting caller, unless it knows already or has left."""
         if self.written.done():
             return
         if isinstance(outcome, BaseException):
@@ -63,9 +61,8 @@ class _Job:
 class Batcher:
     """The queue of the small model. All methods belong to the event loop.
 
-    Args:
-        batch_size: Questions that are written for at once, at most.
-        observe: Called with the size and seconds of each batch.
+    A batch has at most `batch_size` questions. `observe` is called with the size and seconds of
+    each.
     """
 
     def __init__(self, batch_size: int, observe: Callable[[int, float], None]) -> None:
@@ -88,9 +85,7 @@ class Batcher:
     async def write(self, asked: Asked, begun: Callable[[], None]) -> Written:
         """Write for a question; a caller that leaves gives up its place.
 
-        Args:
-            asked: The question.
-            begun: Called when its batch begins.
+        `begun` is called when its batch begins.
 
         Raises:
             ModelError: The small model failed.
@@ -172,7 +167,7 @@ class Flight:
         self._watchers: list[Watch] = []
         self._askers = 0
         self.is_abandoned = False
-        """Nobody waits for it any more, so it ends at its next stage."""
+        """Nobody waits for the answer any more: the run ends at its next stage."""
         self.task: asyncio.Task[Served]
 
     async def wait(self, watch: Watch | None) -> Served:
@@ -201,11 +196,7 @@ class Flight:
             watch(event)
 
     def hear(self, stage: str) -> None:
-        """Watch the engine's stages, in any thread.
-
-        Raises:
-            DeadlineExceeded: Nobody waits for the answer any more.
-        """
+        """Report a stage of the engine, in any thread; end the run if nobody waits any more."""
         if self.is_abandoned:
             raise DeadlineExceeded("all who asked have left")
         self._loop.call_soon_threadsafe(self.tell, Event("stage", {"stage": stage}))
@@ -219,14 +210,19 @@ class Flight:
 
 Run = Callable[[Flight], Coroutine[Any, Any, Served]]
 
+_FIRST_GUESS_S = 1.0
+_KEPT = 0.95
+"""Of what was measured before, at each further answer: about the last twenty count."""
+
 
 class Flights:
-    """All questions that are under way, by what makes them equal."""
+    """All questions that are under way, by what makes them equal, and the pace of answers."""
 
     def __init__(self) -> None:
         self._under_way: dict[Hashable, Flight] = {}
         self._count = 0
-        self._pace = Pace()
+        self._since = 0.0
+        self._seconds, self._answers = _FIRST_GUESS_S, 1.0
 
     def __len__(self) -> int:
         return self._count
@@ -234,7 +230,7 @@ class Flights:
     @property
     def eta_s(self) -> float:
         """Seconds until a question that comes now would be answered, as far as is known."""
-        return (self._count + 1) * self._pace.seconds_each
+        return (self._count + 1) * self._seconds / self._answers
 
     def find(self, key: Hashable) -> Flight | None:
         """Return the flight of an equal question."""
@@ -244,14 +240,19 @@ class Flights:
     def begin(self, key: Hashable, run: Run) -> Flight:
         """Begin a run that other clients may join."""
         flight = self._under_way[key] = Flight()
+        if not self._count:
+            self._since = time.monotonic()
         self._count += 1
-        self._pace.begin()
 
         def end(task: "asyncio.Task[Served]") -> None:
             # Looking at its error also says that it was seen: those who asked may all have left.
             is_answered = not task.cancelled() and task.exception() is None
             self._count -= 1
-            self._pace.end(is_answered=is_answered)
+            if is_answered:  # a question that was given up says nothing of the pace
+                now = time.monotonic()
+                self._seconds = _KEPT * self._seconds + now - self._since
+                self._answers = _KEPT * self._answers + 1
+                self._since = now
             if self._under_way.get(key) is flight:
                 del self._under_way[key]
 

@@ -1,7 +1,8 @@
 """Look around in the graph: find entities by name, and follow one relation at a time.
 
 Counts come before rows, as a hub has millions of them. The functions run in a thread, through
-`Service.look_up`.
+`Service.look_up`. All that take the graph raise `GraphError` if it does not answer, and those that
+take a mid or relation raise `InputError` if it is none.
 """
 
 import re
@@ -37,13 +38,8 @@ _ID = re.compile(r"\w[\w-]*(\.[^\s.]+)+")
 _DIRECTIONS: tuple[Direction, ...] = ("out", "in")
 
 
-def find_entities(graph: Graph, names: Names, *, name: str, limit: int) -> list[FoundEntity]:
-    """Find entities by a name that may be incomplete or mistyped, best first.
-
-    Raises:
-        InputError: The name is empty.
-        GraphError: The graph does not answer.
-    """
+def find_entities(graph: Graph, names: Names, name: str, limit: int) -> list[FoundEntity]:
+    """Find entities by a name that may be incomplete or mistyped, best first."""
     if not name.strip():
         raise InputError("the name is empty")
     return [
@@ -58,28 +54,23 @@ def find_entities(graph: Graph, names: Names, *, name: str, limit: int) -> list[
     ]
 
 
-def describe_entity(graph: Graph, _: Names, *, mid: str) -> EntityRecord:
+def describe_entity(graph: Graph, _: Names, mid: str) -> EntityRecord:
     """Return an entity's name and types, and how many triples it has.
 
     Raises:
-        InputError: It is not an id.
         UnlinkedName: The graph has no such entity.
-        GraphError: The graph does not answer.
     """
     name, types = _name(graph, mid), list(graph.types(mid))
-    counts = {way: _counts(graph, mid, way) for way in _DIRECTIONS}
-    total = {way: None if n is None else sum(n.values()) for way, n in counts.items()}
-    if not types and name == mid and not any(t is None or t for t in total.values()):
+    counts = (_counts(graph, mid, way) for way in _DIRECTIONS)
+    outgoing, incoming = (None if each is None else sum(each.values()) for each in counts)
+    if not types and name == mid and outgoing == incoming == 0:
         raise UnlinkedName(mid, f"the graph has no entity {mid}")
-    return EntityRecord(
-        mid=mid, name=name, types=types, outgoing=total["out"], incoming=total["in"]
-    )
+    return EntityRecord(mid=mid, name=name, types=types, outgoing=outgoing, incoming=incoming)
 
 
 def list_relations(
     graph: Graph,
     _: Names,
-    *,
     mid: str,
     direction: Direction | None = None,
     contains: str = "",
@@ -87,16 +78,7 @@ def list_relations(
 ) -> RelationsRecord:
     """List the relations of an entity with their counts, those that leave it first.
 
-    Args:
-        graph: The graph.
-        mid: The entity.
-        direction: One direction; None for both.
-        contains: Text that a relation's id must hold; capitals do not matter.
-        limit: Relations at most.
-
-    Raises:
-        InputError: It is not an id.
-        GraphError: The graph does not answer.
+    None is both directions. A relation's id must hold `contains`, whatever its case.
     """
     name = _name(graph, mid)
     found: list[tuple[Direction, str, int | None]] = []
@@ -121,19 +103,13 @@ def list_relations(
 def list_neighbours(
     graph: Graph,
     _: Names,
-    *,
     mid: str,
     relation: str,
     direction: Direction = "out",
     limit: int = 20,
     offset: int = 0,
 ) -> NeighboursRecord:
-    """List some of what one relation leads to, in the order of the graph.
-
-    Raises:
-        InputError: It is not an id, or the offset is beyond `MAX_OFFSET`.
-        GraphError: The graph does not answer.
-    """
+    """List some of what one relation leads to, in the order of the graph."""
     if offset > MAX_OFFSET:
         raise InputError(
             f"the offset {offset:,} is too large; {MAX_OFFSET:,} is the most. Use /sparql"
@@ -154,14 +130,9 @@ def list_neighbours(
 
 
 def check_has_relation(
-    graph: Graph, _: Names, *, mid: str, relation: str, direction: Direction
+    graph: Graph, _: Names, mid: str, relation: str, direction: Direction
 ) -> None:
-    """Check that an entity has a relation in a direction.
-
-    Raises:
-        InputError: It has not; the message names those that are spelled nearly like it.
-        GraphError: The graph does not answer.
-    """
+    """Raise `InputError` if an entity lacks a relation, with those that are spelled like it."""
     has = {way: graph.relations(mid, way, _MOST_RELATIONS) for way in _DIRECTIONS}
     if relation in has[direction]:
         return
@@ -175,14 +146,8 @@ def check_has_relation(
 
 
 def explain_path(text: str) -> PathRecord:
-    """Return a path in all its forms, with what could not be read; no graph is asked.
-
-    Raises:
-        CrpSyntaxError: Its main path cannot be read.
-        InputError: It has more than `MAX_HOPS` hops.
-    """
-    crp, problems = read_path(text)
-    return path_record(crp, problems)
+    """Return a path in all its forms, with what could not be read; no graph is asked."""
+    return _path_record(*read_path(text))
 
 
 def read_path(text: str) -> CrpReading:
@@ -198,11 +163,7 @@ def read_path(text: str) -> CrpReading:
 
 
 def check_hops(count: int) -> None:
-    """Check the length of a path.
-
-    Raises:
-        InputError: It has more than `MAX_HOPS` hops.
-    """
+    """Raise `InputError` if a path has too many hops."""
     if count > MAX_HOPS:
         raise InputError(
             f"the path has {count:,} hops, those of its conditions included; {MAX_HOPS} are allowed"
@@ -216,11 +177,10 @@ def path_of_query(query: str) -> PathRecord:
         QuerySyntaxError: The query does not parse.
         CrpConversionError: No path says the same.
     """
-    return path_record(crp_from_sparql(query))
+    return _path_record(crp_from_sparql(query))
 
 
-def path_record(crp: Crp, problems: Sequence[str] = ()) -> PathRecord:
-    """Return a path in all its forms."""
+def _path_record(crp: Crp, problems: Sequence[str] = ()) -> PathRecord:
     is_grounded = not ungrounded_entities(crp)
     return PathRecord(
         crp=render_crp(crp),

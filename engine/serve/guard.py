@@ -27,34 +27,29 @@ import asyncio
 import hashlib
 import hmac
 import ipaddress
-import json
 import re
 import secrets
 import time
 import tomllib
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import parse_qsl
 
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    Histogram,
-    generate_latest,
-)
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from kbqa.engine.serve.problems import MEDIA_TYPE, Problem
+from kbqa.engine.serve.problems import Problem, problem_response
 from kbqa.engine.serve.served import CacheResult, Observer, Served
 from kbqa.sparql.errors import InputError
 
 
 class ApiKey(BaseModel):
-    """Whose key it is not saying, its sum and its rate."""
+    """An API key: its hash, and the rate that it allows."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -68,7 +63,7 @@ _FILE: TypeAdapter[dict[str, ApiKey]] = TypeAdapter(dict[str, ApiKey])
 
 @dataclass(frozen=True, slots=True)
 class ApiKeys:
-    """Who may ask, by name."""
+    """The keys of those who may ask, by name."""
 
     by_name: Mapping[str, ApiKey]
 
@@ -77,7 +72,7 @@ class ApiKeys:
         """Read a file of keys.
 
         Raises:
-            InputError: It cannot be read, or holds no valid keys.
+            InputError: The file cannot be read, or has no valid keys.
         """
         try:
             keys = _FILE.validate_python(tomllib.loads(file.read_text(encoding="utf-8-sig")))
@@ -95,7 +90,7 @@ class ApiKeys:
         return cls(keys)
 
     def owner(self, key: str) -> str | None:
-        """Return the name of a key, or None if it is not known. Takes the same time for any."""
+        """Return the name of a key, or None if it is not known; each takes the same time."""
         found = None
         digest = hashlib.sha256(key.encode()).hexdigest()
         for name, known in self.by_name.items():
@@ -108,24 +103,16 @@ _MOST_CLIENTS = 10_000
 
 
 class RateLimiter:
-    """The buckets of all clients. Each holds as many tokens as a minute brings, but at least one.
-
-    Args:
-        clock: Seconds, as `time.monotonic` counts.
-    """
+    """The buckets of all clients. Each holds the tokens of a minute, but at least one."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._buckets: dict[str, tuple[float, float, float]] = {}
-        """How many tokens each had, when, and how many a minute brings."""
+        """The tokens that each had, when, and how many a minute brings."""
         self._most = _MOST_CLIENTS
 
     def take(self, client: str, a_minute: float) -> float:
-        """Take a token of a client's bucket.
-
-        Returns:
-            The seconds until there will be one; 0 if there was one.
-        """
+        """Take a token of a client's bucket; return the seconds until there is one, 0 for now."""
         now = self._clock()
         most = max(a_minute, 1.0)
         left, seen_at, _ = self._buckets.get(client, (most, now, a_minute))
@@ -151,11 +138,6 @@ class RateLimiter:
         self._most = max(_MOST_CLIENTS, 2 * len(self._buckets))
 
 
-Message = MutableMapping[str, Any]
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Headers = Sequence[tuple[bytes, bytes]]
 
 MAX_BODY_BYTES = 64_000
@@ -181,7 +163,7 @@ _HOST = re.compile(r"(?:\[(?P<address>[^\[\]]+)\]|(?P<name>[^:\[\]]+))(?::\d*)?"
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _PAGES = ("/entity/", "/static/")
 _OPEN = frozenset({"/", "/docs", "/openapi.json", "/healthz", "/readyz"})
-"""Paths that need no key, besides the pages: they show no more than that there is a server."""
+"""Paths that need no key, besides the pages: they only show that there is a server."""
 
 _TEXT2SPARQL = frozenset({"dataset", "question"})
 """Parameters that make ``/`` TEXT2SPARQL, as some register it; its own route answers then."""
@@ -198,14 +180,14 @@ class Access:
     """Who may send requests.
 
     Attributes:
-        hosts: Names that the server goes by, besides this machine's own.
-        allows_addresses: Whether an IP address may stand in its place. No other site can make its
-            name an address, so this opens nothing.
-        keys: Who may ask; None if anybody may.
+        hosts: Names of the server, besides this machine's own.
+        allows_addresses: Whether Host may also be an IP address. No other site can make its name an
+            address, so this opens nothing.
+        keys: None if no key is needed.
         rate: Requests a minute of a client whose key does not say; None for any number.
     """
 
-    hosts: frozenset[str] = field(default_factory=frozenset)
+    hosts: frozenset[str] = frozenset()
     allows_addresses: bool = False
     keys: ApiKeys | None = None
     rate: float | None = None
@@ -215,18 +197,14 @@ class Access:
 class Visit:
     """What the guard knows of a request; ``scope["state"]["visit"]`` holds it.
 
-    Attributes:
-        request_id: For the log, and in the response.
-        client: The name of the key, or else the address; of IPv6 its network of 64 bits, as a
-            client has all of its addresses.
-        is_known: It may ask: it has shown a key, or needs none.
-        is_foreign: A link or form of another site led here.
+    The client is the name of the key, or else the address; of IPv6 the network of 64 bits, as a
+    client has all of its addresses.
     """
 
-    request_id: str
+    request_id: str  # for the log, and in the response
     client: str
-    is_known: bool = True
-    is_foreign: bool = False
+    is_known: bool = True  # it has shown a key, or needs none
+    is_foreign: bool = False  # a link or form of another site led here
 
 
 class _Refused(Exception):
@@ -238,15 +216,9 @@ class _Refused(Exception):
 
 
 class Guard:
-    """Turns away what must not reach an application.
+    """Turns away what must not reach an application; an observer hears of it."""
 
-    Args:
-        app: The application.
-        access: Who may send requests.
-        observer: Hears what is turned away.
-    """
-
-    def __init__(self, app: App, access: Access, observer: Observer) -> None:
+    def __init__(self, app: ASGIApp, access: Access, observer: Observer) -> None:
         self._app, self._access, self._observer = app, access, observer
         self._rates = RateLimiter()
 
@@ -270,7 +242,7 @@ class Guard:
             body = await _read_body(scope, receive)
         except _Refused as refused:
             self._observer.rejected(refused.problem.code)
-            await send_problem(send_guarded, refused.problem, request_id)
+            await problem_response(refused.problem, request_id)(scope, receive, send_guarded)
             return
         if body is None:  # the client left
             return
@@ -317,23 +289,6 @@ class Guard:
         return self._access.allows_addresses and _is_address(name)
 
 
-async def send_problem(send: Send, problem: Problem, request_id: str) -> None:
-    """Answer a request with a problem."""
-    body = json.dumps(problem.to_dict(request_id), ensure_ascii=False).encode()
-    headers = [
-        (b"content-type", MEDIA_TYPE.encode()),
-        (b"content-length", str(len(body)).encode()),
-    ]
-    if problem.retry_after is not None:
-        headers.append((b"retry-after", str(problem.retry_after).encode()))
-    if problem.status == 401:
-        headers.append((b"www-authenticate", b'Bearer realm="kbqa"'))
-    if problem.status in (408, 413):
-        headers.append((b"connection", b"close"))  # the rest of the body is not read
-    await send({"type": "http.response.start", "status": problem.status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
-
-
 def _headers(path: str, request_id: str) -> Headers:
     own = [*_SECURITY, (b"x-request-id", request_id.encode())]
     # Browsers ask whether a script is still the same: a new kbqa has new ones at the old addresses.
@@ -352,7 +307,7 @@ def _is_page(path: str) -> bool:
 
 
 def _is_foreign(headers: Mapping[bytes, str], host: str) -> bool:
-    """Whether a browser sends the request for another site; others send neither header."""
+    """Whether a browser sends the request for another site; programs send neither header."""
     origin = headers.get(b"origin")
     if origin is not None and origin.lower() not in (f"http://{host}", f"https://{host}"):
         return True
@@ -392,7 +347,7 @@ async def _read_body(scope: Scope, receive: Receive) -> bytes | None:
 
 
 async def _drop_rest(receive: Receive) -> None:
-    """Read on for a moment: a client that still sends would see a reset and not the answer."""
+    """Read on for a moment: a client that still sends would see a reset instead of the answer."""
     left = _DROPPED_BYTES
     with suppress(TimeoutError):
         async with asyncio.timeout(_DROP_S):
@@ -401,7 +356,7 @@ async def _drop_rest(receive: Receive) -> None:
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:
-    """Return what hands out a body that was read, and then what else comes: the disconnect."""
+    """Hand out a body that was read, and then what else comes: the disconnect."""
     is_read = False
 
     async def replay() -> Message:
@@ -473,54 +428,39 @@ class Metrics(Observer):
     """Counts and measures what the server does."""
 
     def __init__(self) -> None:
-        self._registry = registry = CollectorRegistry()
-        self._requests = Counter(
-            "kbqa_requests", "Requests, by route.", ["route", "status"], registry=registry
-        )
-        self._request_seconds = Histogram(
+        self._registry = CollectorRegistry()
+        counter = partial(Counter, registry=self._registry)
+        gauge = partial(Gauge, registry=self._registry)
+        histogram = partial(Histogram, registry=self._registry)
+        self._requests = counter("kbqa_requests", "Requests, by route.", ["route", "status"])
+        self._request_seconds = histogram(
             "kbqa_request_seconds",
             "Seconds until the end of the response.",
             ["route"],
             buckets=_SECONDS,
-            registry=registry,
         )
-        self._stage_seconds = Histogram(
+        self._stage_seconds = histogram(
             "kbqa_stage_seconds",
             "Seconds of each stage of a question; `queue` is all waiting.",
             ["stage"],
             buckets=_SECONDS,
-            registry=registry,
         )
-        self.queue_depth = Gauge(
-            "kbqa_queue_depth", "Questions that wait for the model.", registry=registry
-        )
-        self.loop_lag = Gauge(
-            "kbqa_loop_lag_seconds", "How late the event loop was lately.", registry=registry
-        )
-        self._batch_size = Histogram(
+        self.queue_depth = gauge("kbqa_queue_depth", "Questions that wait for the model.")
+        self.loop_lag = gauge("kbqa_loop_lag_seconds", "How late the event loop was lately.")
+        self._batch_size = histogram(
             "kbqa_batch_size",
             "Questions that were written for at once.",
             buckets=(1, 2, 4, 8, 16, 32, 64),
-            registry=registry,
         )
-        self._answers = Counter(
+        self._answers = counter(
             "kbqa_answers",
             "Answers that were worked out, by status and relaxation.",
             ["status", "level"],
-            registry=registry,
         )
-        self._confidence = Histogram(
-            "kbqa_confidence",
-            "Confidence of answers.",
-            buckets=[n / 10 for n in range(1, 11)],
-            registry=registry,
-        )
-        self._cache = Counter(
-            "kbqa_cache", "Where answers came from.", ["result"], registry=registry
-        )
-        self._rejected = Counter(
-            "kbqa_rejected", "Requests that were turned away.", ["reason"], registry=registry
-        )
+        tenths = [n / 10 for n in range(1, 11)]
+        self._confidence = histogram("kbqa_confidence", "Confidence of answers.", buckets=tenths)
+        self._cache = counter("kbqa_cache", "Where answers came from.", ["result"])
+        self._rejected = counter("kbqa_rejected", "Requests that were turned away.", ["reason"])
 
     def text(self) -> bytes:
         """Return all metrics in the format of Prometheus."""
@@ -534,7 +474,7 @@ class Metrics(Observer):
     def answered(self, served: Served) -> None:
         """Count an answer that was worked out."""
         level = served.answer.trace.to_dict().get("level") or "none"
-        self._answers.labels(served.status, level).inc()
+        self._answers.labels(served.answer.status, level).inc()
         if served.answer.confidence is not None:
             self._confidence.observe(served.answer.confidence)
         for stage, seconds in served.seconds.items():
@@ -554,14 +494,9 @@ class Metrics(Observer):
 
 
 class Metered:
-    """Counts the requests of an application and times them; pure ASGI.
+    """Counts the requests of an application and times them; pure ASGI."""
 
-    Args:
-        app: The application.
-        metrics: Where they are counted.
-    """
-
-    def __init__(self, app: App, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app, self._metrics = app, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -580,6 +515,6 @@ class Metered:
         try:
             await self._app(scope, receive, send_counted)
         finally:
-            # Paths of no route are one label: anybody can make up any number of them.
+            # Paths of no route are one label: a client can make up any number of them.
             route = getattr(scope.get("route"), "path", "none")
             self._metrics.requested(route, status, time.monotonic() - began)

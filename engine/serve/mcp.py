@@ -1,7 +1,7 @@
 """The MCP server: eight tools that read, three resources and a prompt, over a `Service`.
 
 What a caller can mend is raised as `ToolError`, which a language model reads and acts on. Only what
-no better argument would help, as a full queue, is an error of the protocol.
+no other arguments would help, such as a full queue, is an error of the protocol.
 
 Names in the graph are other people's text: they stand in results, never in descriptions.
 """
@@ -10,7 +10,7 @@ import asyncio
 import inspect
 import json
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, redirect_stdout
 from functools import partial
 from importlib.metadata import version
@@ -42,18 +42,10 @@ from kbqa.engine.serve.records import (
     rows_result,
     shortened,
 )
-from kbqa.engine.serve.served import MAX_PATH, MAX_QUERY, MAX_QUESTION, Event, Served, Watch
-from kbqa.engine.serve.service import Service
+from kbqa.engine.serve.served import MAX_PATH, MAX_QUERY, MAX_QUESTION, Event, Served
+from kbqa.engine.serve.service import Ask, Service
 from kbqa.kb.graph import Direction
-from kbqa.sparql import forms
-from kbqa.sparql.errors import (
-    CrpSyntaxError,
-    DeadlineExceeded,
-    KbqaError,
-    QuerySyntaxError,
-    ServerBusy,
-    UnlinkedName,
-)
+from kbqa.sparql import errors, forms
 
 BUSY = -32050
 """The JSON-RPC code of a server that is too busy for another request."""
@@ -69,11 +61,11 @@ instructions."""
 _READS = ToolAnnotations(
     read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
 )
-_ADVICE: tuple[tuple[type[KbqaError], str], ...] = (
-    (CrpSyntaxError, "The resource kbqa://guide/paths shows how a path is written."),
-    (QuerySyntaxError, "Prefixes ns:, xsd: and rdf: need no declaration."),
-    (UnlinkedName, "Find the mid of an entity with search_entities."),
-    (DeadlineExceeded, "Ask for fewer conditions, or give the topics."),
+_ADVICE: tuple[tuple[type[errors.KbqaError], str], ...] = (
+    (errors.CrpSyntaxError, "The resource kbqa://guide/paths shows how a path is written."),
+    (errors.QuerySyntaxError, "Prefixes ns:, xsd: and rdf: need no declaration."),
+    (errors.UnlinkedName, "Find the mid of an entity with search_entities."),
+    (errors.DeadlineExceeded, "Ask for fewer conditions, or give the topics."),
 )
 _STAGES = {
     "link": "Looking for the entities of the question",
@@ -98,10 +90,8 @@ Limit = Annotated[int, Field(ge=1, le=200)]
 def make_mcp_server(service: Service, *, is_local: bool = False) -> MCPServer[None]:
     """Make the server.
 
-    Args:
-        service: Answers. It is started and closed with the server if `is_local`, else by its owner.
-        is_local: The server belongs to one user on this machine: errors are told in full, and
-            questions wait until the model is loaded.
+    A local one belongs to one user on this machine: it starts and closes the service, tells errors
+    in full, and lets questions wait until the model is loaded.
     """
 
     @asynccontextmanager
@@ -149,7 +139,7 @@ class _Tools:
         self._service, self._is_local = service, is_local
 
     def add_to(self, server: MCPServer[None]) -> None:
-        """Add all tools to a server; the docstrings are what clients read."""
+        """Add all tools to a server; clients read their docstrings."""
         for tool in (
             self.ask,
             self.link_entities,
@@ -183,10 +173,7 @@ class _Tools:
         with self._told():
             await self._wait(context)
             found = await self._service.link(text)
-        records = [
-            LinkedRecord(mid=e.mid, name=e.name, mention=e.mention, score=round(e.score, 4))
-            for e in found
-        ]
+        records = [LinkedRecord.model_validate(each.to_dict()) for each in found]
         return fitted(shortened(LinkedEntities(entities=records)))
 
     async def search_entities(
@@ -197,16 +184,14 @@ class _Tools:
         Use it to get the mid of an entity.
         """
         with self._told():
-            look = partial(browsing.find_entities, name=name, limit=limit)
-            found = await self._service.look_up(look)
+            found = await self._service.look_up(browsing.find_entities, name, limit)
         entities = [each.model_copy(update={"types": each.types[:MAX_TYPES]}) for each in found]
         return fitted(shortened(FoundEntities(entities=entities)))
 
     async def describe_entity(self, mid: Mid) -> DescribedEntity:
         """Return the name and types of an entity, and how many triples it has."""
         with self._told():
-            look = partial(browsing.describe_entity, mid=mid)
-            found = await self._service.look_up(look)
+            found = await self._service.look_up(browsing.describe_entity, mid)
         return fitted(shortened(DescribedEntity(**found.model_dump())))
 
     async def list_relations(
@@ -220,14 +205,10 @@ class _Tools:
     ) -> RelationsRecord:
         """List the relations of an entity with the number of their edges."""
         with self._told():
-            look = partial(
-                browsing.list_relations,
-                mid=mid,
-                direction=direction,
-                contains=contains,
-                limit=limit,
+            found = await self._service.look_up(
+                browsing.list_relations, mid, direction, contains, limit
             )
-            return fitted(shortened(await self._service.look_up(look)))
+        return fitted(shortened(found))
 
     async def list_neighbours(
         self,
@@ -239,21 +220,12 @@ class _Tools:
     ) -> NeighboursRecord:
         """List what one relation leads to from an entity; a larger offset continues the list."""
         with self._told():
-            look = partial(
-                browsing.list_neighbours,
-                mid=mid,
-                relation=relation,
-                direction=direction,
-                limit=limit,
-                offset=offset,
+            found = await self._service.look_up(
+                browsing.list_neighbours, mid, relation, direction, limit, offset
             )
-            found = await self._service.look_up(look)
             if not found.neighbours and not offset:
-                check = partial(
-                    browsing.check_has_relation, mid=mid, relation=relation, direction=direction
-                )
-                await self._service.look_up(check)
-            return fitted(shortened(found))
+                await self._service.look_up(browsing.check_has_relation, mid, relation, direction)
+        return fitted(shortened(found))
 
     async def run_path(
         self,
@@ -310,10 +282,10 @@ class _Tools:
         """Turn errors into what clients of MCP read."""
         try:
             yield
-        except ServerBusy as error:
+        except errors.ServerBusy as error:
             problem = problem_of(error)
             raise MCPError(BUSY, problem.detail, {"retry_after_s": problem.retry_after}) from error
-        except KbqaError as error:
+        except errors.KbqaError as error:
             problem = problem_of(error, self._service.graph.description)
             log_problem(error, problem, "mcp")
             words = str(error) if self._is_local else problem.detail
@@ -321,13 +293,10 @@ class _Tools:
             raise ToolError(f"{words.removesuffix('.')}. {advice}".rstrip()) from error
 
 
-async def _with_progress(
-    context: Context[Any, Any], ask: Callable[..., Awaitable[Served]]
-) -> Served:
+async def _with_progress(context: Context[Any, Any], ask: Ask) -> Served:
     """Ask, and report progress with each stage that begins."""
     heard: asyncio.Queue[Event | None] = asyncio.Queue()
-    watch: Watch = heard.put_nowait
-    task = asyncio.ensure_future(ask(watch=watch))
+    task = asyncio.ensure_future(ask(watch=heard.put_nowait))
     task.add_done_callback(lambda _: heard.put_nowait(None))
     try:
         number = 0
@@ -353,7 +322,7 @@ def _words(event: Event) -> str:
 
 
 def _client(context: Context[Any, Any]) -> str:
-    """Return whose call it is, as the guard of the HTTP server knows."""
+    """Return the client of a call, as the guard of the HTTP server knows it."""
     request = context.request_context.request
     return "local" if request is None else str(request.scope["state"]["visit"].client)
 
@@ -378,9 +347,9 @@ def _add_resources(server: MCPServer[None], service: Service) -> None:
     async def entity(mid: str) -> str:
         """The name and types of an entity, and its relations with the number of their edges."""
         try:
-            described = await service.look_up(partial(browsing.describe_entity, mid=mid))
-            listed = await service.look_up(partial(browsing.list_relations, mid=mid, limit=50))
-        except KbqaError as error:
+            described = await service.look_up(browsing.describe_entity, mid)
+            listed = await service.look_up(browsing.list_relations, mid, limit=50)
+        except errors.KbqaError as error:
             raise ResourceError(problem_of(error, service.graph.description).detail) from error
         record = {**described.model_dump(), "relations": fitted(listed).model_dump()["relations"]}
         return json.dumps(record, ensure_ascii=False)

@@ -1,16 +1,13 @@
 """The routes of the page. Every state of it is an address, rendered whole by the server.
 
 With JavaScript, the page asks by `POST /page/ask` and `POST /page/path`, which stream progress and
-then the same HTML that the server would have rendered.
-
-Complete a path that somebody types: the relations that the graph has where the text ends.
-
-Only kbqa's own text form is completed, and no alternatives in brackets.
+then the same HTML that the server would have rendered; and it completes a path that is being typed,
+in kbqa's own text form, by `POST /page/relations`.
 """
 
 import hashlib
 import re
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
@@ -18,18 +15,11 @@ from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse, StreamingResponse
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Undefined
 
 from kbqa.engine.graph_walk import PathEnds
-from kbqa.engine.serve.browsing import (
-    MAX_OFFSET,
-    check_hops,
-    describe_entity,
-    list_neighbours,
-    list_relations,
-)
-from kbqa.engine.serve.guard import Visit
-from kbqa.engine.serve.problems import Problem, log_problem, problem_of
+from kbqa.engine.serve import browsing
+from kbqa.engine.serve.problems import Problem
 from kbqa.engine.serve.records import (
     AskBody,
     NeighboursRecord,
@@ -37,16 +27,16 @@ from kbqa.engine.serve.records import (
     RelationRecord,
     RunPathBody,
 )
-from kbqa.engine.serve.routes import CLIENT_LEFT, TheService, TheVisit, stream_answer, until_gone
-from kbqa.engine.serve.served import MAX_QUESTION, Served, Watch
-from kbqa.engine.serve.service import Service
-from kbqa.engine.serve.view import Asking, entity_url, page_url, view_answer
+from kbqa.engine.serve.routes import Caller, ClientLeft, TheCaller, TheService
+from kbqa.engine.serve.served import MAX_QUESTION, Served
+from kbqa.engine.serve.service import Ask
+from kbqa.engine.serve.view import AnswerView, Asking, entity_url, page_url
 from kbqa.kb.graph import Direction, Graph
 from kbqa.kb.names.search import Names
 from kbqa.kb.open import DEMO_DUMP
 from kbqa.kb.small_files import printable
 from kbqa.sparql.crp import Hop
-from kbqa.sparql.errors import KbqaError, ServerBusy
+from kbqa.sparql.errors import KbqaError
 from kbqa.sparql.terms import is_mid
 
 MAX_RELATIONS = 20
@@ -58,21 +48,11 @@ _ENTITY = re.compile(r"\[?(?P<name>[^\]]*?)\]?\s*(?:\((?P<mid>[^()\s]+)\))?$")
 _ID = re.compile(r"(?:ns:)?([mg]\.[0-9a-z_]+)")
 
 
-def complete_relation(graph: Graph, names: Names, *, text: str) -> list[str]:
-    """List the relations that may follow the last arrow of a text.
+def _complete_relation(graph: Graph, names: Names, text: str) -> list[str]:
+    """List the relations that may follow the last arrow of a path up to the cursor.
 
-    Args:
-        graph: The graph.
-        names: Its names.
-        text: A path up to the cursor.
-
-    Returns:
-        Those that begin like what is typed come first, then those that hold it. Empty if the text
-        does not end in a hop, or starts from what the graph does not have.
-
-    Raises:
-        InputError: The path has too many hops.
-        GraphError: The graph does not answer.
+    Those that begin like the typed text come first, then those that contain it. There are none if
+    the text does not end in a hop, or starts from what the graph does not have.
     """
     lines = text.split("\n")
     found = _last_hop(lines[-1])
@@ -86,7 +66,7 @@ def complete_relation(graph: Graph, names: Names, *, text: str) -> list[str]:
         path_start, path = _hops(lines[0])
         passed = path if node[1] == "x" else path[: int(node[1])]
         starts, hops = _entities(path_start, names), [*passed, *done]
-    check_hops(len(hops))
+    browsing.check_hops(len(hops))
     ends = PathEnds(graph).hops(starts, hops)
     is_inverse = arrow == "<-"
     relations = [hop.relation for hop in ends if hop.inverse == is_inverse]
@@ -129,6 +109,7 @@ STATIC = Path(__file__).with_name("static")
 """Style sheet, scripts and icon, which the application serves at ``/static/``."""
 
 NEIGHBOURS = 20
+_BOOKKEEPING = ("type", "common", "freebase", "kg", "base", "user")
 _TEMPLATES = Environment(
     loader=PackageLoader("kbqa.engine.serve", "templates"),
     autoescape=True,
@@ -151,7 +132,7 @@ _EXAMPLES = (
 
 
 class GraphWords(NamedTuple):
-    """What the page says of the graph."""
+    """The graph in the words of the page."""
 
     name: str
     triples: int | None
@@ -167,118 +148,114 @@ class Topic(NamedTuple):
 
 @router.get("/", response_model=None)
 async def home(
-    request: Request,
-    service: TheService,
-    visit: TheVisit,
+    caller: TheCaller,
     q: str = "",
     topic: Annotated[list[str], Query()] = [],  # noqa: B006 - FastAPI copies defaults
     path: str = "",
 ) -> Response:
     """Show the page; with a question or a path, also its answer."""
     asking = Asking(" ".join(q.split()), tuple(dict.fromkeys(topic[:20])), path)
-    show = partial(_show, "home.html", service, visit, asking)
+    show = partial(_show, "home.html", caller, asking)
     # A link of another site must not make the server work: the field is filled, no more.
-    if asking.is_empty or visit.is_foreign or not visit.is_known:
+    if asking.is_empty or caller.visit.is_foreign or not caller.visit.is_known:
         return await show()
     try:
-        served = await until_gone(request, _ask(service, visit, asking, None))
+        served = await caller.wait(_ask(caller, asking)())
+    except ClientLeft:
+        raise
     except Exception as error:  # noqa: BLE001 - every error is a page
-        return await show(problem=_problem(error, service, visit))
-    if served is None:
-        return Response(status_code=CLIENT_LEFT)
-    return await show(view=view_answer(served, asking))
+        return await show(problem=caller.problem(error))
+    return await show(view=AnswerView(served, asking))
 
 
 @router.get("/entity/{mid}", response_model=None)
 async def entity(
     mid: str,
-    service: TheService,
-    visit: TheVisit,
+    caller: TheCaller,
     relation: str = "",
     direction: Direction = "out",
-    offset: Annotated[int, Query(ge=0, le=MAX_OFFSET)] = 0,
+    offset: Annotated[int, Query(ge=0, le=browsing.MAX_OFFSET)] = 0,
 ) -> Response:
     """Show an entity: its relations with counts, and what one of them leads to."""
-    show = partial(_show, "entity.html", service, visit, Asking(), mid=mid)
-    if not visit.is_known:
+    show = partial(_show, "entity.html", caller, Asking(), mid=mid)
+    if not caller.visit.is_known:
         return await show(found=None)
+    service = caller.service
     try:
-        found = await service.look_up(partial(describe_entity, mid=mid))
-        relations = await service.look_up(partial(list_relations, mid=mid))
+        found = await service.look_up(browsing.describe_entity, mid)
+        relations = await service.look_up(browsing.list_relations, mid)
         ends: NeighboursRecord | None = None
         if relation:
-            find = partial(
-                list_neighbours,
-                mid=mid,
-                relation=relation,
-                direction=direction,
-                limit=NEIGHBOURS,
-                offset=offset,
+            ends = await service.look_up(
+                browsing.list_neighbours, mid, relation, direction, NEIGHBOURS, offset
             )
-            ends = await service.look_up(find)
     except Exception as error:  # noqa: BLE001 - every error is a page
-        return await show(found=None, problem=_problem(error, service, visit))
+        return await show(found=None, problem=caller.problem(error))
     domains = _by_domain(relations.relations)
     return await show(found=found, domains=domains, cut=relations.truncated, ends=ends)
 
 
+@router.get("/docs")
+async def docs(request: Request) -> HTMLResponse:
+    """List the routes, with what they take and return."""
+    templates = _TEMPLATES.overlay(undefined=Undefined)  # a schema leaves out what it has not
+    page = templates.get_template("docs.html").render(api=request.app.openapi())
+    return HTMLResponse(page)
+
+
 @router.post("/page/ask")
-async def ask(body: AskBody, service: TheService, visit: TheVisit) -> StreamingResponse:
+async def ask(body: AskBody, caller: TheCaller) -> StreamingResponse:
     """Answer a question for the page's script."""
     asking = Asking(" ".join(body.question.split()), tuple(body.topics))
-    return await _stream(service, visit, asking)
+    return await _stream(caller, asking)
 
 
 @router.post("/page/path")
-async def path(body: RunPathBody, service: TheService, visit: TheVisit) -> StreamingResponse:
+async def path(body: RunPathBody, caller: TheCaller) -> StreamingResponse:
     """Run a path for the page's script."""
     asking = Asking(" ".join(body.question.split()), tuple(body.topics), body.path)
-    return await _stream(service, visit, asking)
+    return await _stream(caller, asking)
 
 
 @router.post("/page/relations")
 async def relations(body: PathBody, service: TheService) -> list[str]:
     """List the relations that may follow in a path that is being typed."""
-    return await service.look_up(partial(complete_relation, text=body.path))
+    return await service.look_up(_complete_relation, body.path)
 
 
-def _ask(
-    service: Service, visit: Visit, asking: Asking, watch: Watch | None
-) -> Coroutine[Any, Any, Served]:
-    if asking.path.strip():
-        return service.run_path(
-            asking.path, asking.question, asking.topics, client=visit.client, watch=watch
-        )
-    return service.ask(asking.question, asking.topics, watch=watch)
+def _ask(caller: Caller, asking: Asking) -> Ask:
+    if not asking.path.strip():
+        return partial(caller.service.ask, asking.question, asking.topics)
+    run, client = caller.service.run_path, caller.visit.client
+    return partial(run, asking.path, asking.question, asking.topics, client=client)
 
 
-async def _stream(service: Service, visit: Visit, asking: Asking) -> StreamingResponse:
+async def _stream(caller: Caller, asking: Asking) -> StreamingResponse:
     def to_record(served: Served) -> Mapping[str, Any]:
-        view = view_answer(served, asking)
+        view = AnswerView(served, asking)
         html = _TEMPLATES.get_template("answer.html").render(view=view)
         return {"html": html, "spoken": view.spoken, "url": asking.url}
 
-    ask: Callable[[Watch], Coroutine[Any, Any, Served]] = partial(_ask, service, visit, asking)
-    return await stream_answer(ask, to_record, visit.request_id, service.graph.description)
+    return await caller.stream(_ask(caller, asking), to_record)
 
 
 async def _show(
     template: str,
-    service: Service,
-    visit: Visit,
+    caller: Caller,
     asking: Asking,
     *,
     problem: Problem | None = None,
     **shown: object,
 ) -> HTMLResponse:
     """Render a whole page."""
+    service, visit = caller.service, caller.visit
     graph, topics = None, [Topic(mid, mid) for mid in asking.topics]
     if visit.is_known:
         try:
-            graph = await service.look_up(lambda graph, _: _graph_words(graph))
-            topics = await service.look_up(lambda graph, _: _named(graph, asking.topics))
+            graph = await service.look_up(_graph_words)
+            topics = await service.look_up(_named, asking.topics)
         except KbqaError as error:
-            problem = problem or _problem(error, service, visit)
+            problem = problem or caller.problem(error)
     html = _TEMPLATES.get_template(template).render(
         version=version("kbqa"),
         graph=graph,
@@ -292,25 +269,17 @@ async def _show(
         max_question=MAX_QUESTION,
         **{"view": None, **shown},
     )
-    headers = {}
-    if problem is not None and problem.retry_after is not None:
-        headers["Retry-After"] = str(problem.retry_after)
-    return HTMLResponse(html, 200 if problem is None else problem.status, headers)
+    if problem is None:
+        return HTMLResponse(html)
+    return HTMLResponse(html, problem.status, problem.headers)
 
 
-async def show_problem(service: Service, visit: Visit, problem: Problem) -> HTMLResponse:
+async def show_problem(caller: Caller, problem: Problem) -> HTMLResponse:
     """Show people what is wrong with an address that they opened."""
-    return await _show("home.html", service, visit, Asking(), problem=problem)
+    return await _show("home.html", caller, Asking(), problem=problem)
 
 
-def _problem(error: Exception, service: Service, visit: Visit) -> Problem:
-    problem = problem_of(error, service.graph.description)
-    if not isinstance(error, ServerBusy):
-        log_problem(error, problem, visit.request_id)
-    return problem
-
-
-def _graph_words(graph: Graph) -> GraphWords:
+def _graph_words(graph: Graph, _: Names) -> GraphWords:
     """Say what the graph is, without where it is."""
     identity = graph.identity()
     store, summary = identity.settings.get("store"), identity.notes.get("store_summary")
@@ -325,7 +294,7 @@ def _demo_sha256() -> str:
     return hashlib.sha256(DEMO_DUMP.read_bytes()).hexdigest()
 
 
-def _named(graph: Graph, mids: tuple[str, ...]) -> list[Topic]:
+def _named(graph: Graph, _: Names, mids: Sequence[str]) -> list[Topic]:
     labels = graph.labels([mid for mid in mids if is_mid(mid)])
     return [Topic(mid, labels.get(mid, mid)) for mid in mids]
 
@@ -333,7 +302,6 @@ def _named(graph: Graph, mids: tuple[str, ...]) -> list[Topic]:
 def _by_domain(relations: list[RelationRecord]) -> dict[str, list[RelationRecord]]:
     """Group relations by the first part of their ids; bookkeeping comes last."""
     domains: dict[str, list[RelationRecord]] = {}
-    last = ("type", "common", "freebase", "kg", "base", "user")
-    for each in sorted(relations, key=lambda each: (each.relation.split(".")[0] in last,)):
+    for each in relations:
         domains.setdefault(each.relation.partition(".")[0], []).append(each)
-    return domains
+    return dict(sorted(domains.items(), key=lambda item: item[0] in _BOOKKEEPING))

@@ -1,38 +1,27 @@
-"""Every error as clients see it: problem details (RFC 9457), made in one place from the error tree.
+"""Every error as clients see it: problem details (RFC 9457), made in one place.
 
-What a client can act on is passed on. Of errors inside the server it learns what kind they are; the
-message, which may hold paths or other servers' words, goes to the log only.
+What a client can act on is passed on. Of errors inside the server it learns the kind only: the
+message, which may hold paths or other servers' words, goes to the log.
 """
 
+import json
 import logging
 import math
 import operator
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
+from http import HTTPStatus
 from typing import Any, TypeVar
 
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
 from kbqa.kb.graph import Table
+from kbqa.sparql import errors
 from kbqa.sparql.crp import Crp
-from kbqa.sparql.errors import (
-    CrpConversionError,
-    CrpSyntaxError,
-    DeadlineExceeded,
-    EndpointDown,
-    EndpointError,
-    GraphError,
-    InputError,
-    KbqaError,
-    MalformedResult,
-    QueryRefused,
-    QuerySyntaxError,
-    QueryTimeout,
-    QueryTooLarge,
-    ResultTruncated,
-    ServerBusy,
-    StoreError,
-    UnlinkedName,
-)
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +34,11 @@ _SERVERS_WORDS = re.compile(r"(?<=refuses the query with HTTP status \d{3}): .*"
 """What an endpoint says of its own failure may hold its addresses and folders."""
 
 _LINE = re.compile(r"\bline (\d+)")
+_REFUSED = {
+    404: ("not-found", "No such thing here"),
+    405: ("method", "No such method here"),
+    406: ("not-acceptable", "No such format"),
+}
 _BUSY_TITLES = {
     "queue-full": "Too many questions are waiting",
     "starting": "The server is starting",
@@ -55,24 +49,14 @@ _BUSY_TITLES = {
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An error as clients see it.
+    """An error as clients see it."""
 
-    Attributes:
-        status: The HTTP status.
-        code: A short stable name, such as ``queue-full``.
-        title: The kind of error, in a few words.
-        detail: What happened, and what to try.
-        line: The line of a path or query that is at fault, 1-based.
-        reason: Why a query cannot be a path; see `CrpConversionError`.
-        retry_after_s: Seconds after which to try again.
-    """
-
-    status: int
-    code: str
-    title: str
-    detail: str
-    line: int | None = None
-    reason: str | None = None
+    status: int  # of HTTP
+    code: str  # a short stable name, such as ``queue-full``
+    title: str  # the kind of error, in a few words
+    detail: str  # what happened, and what to try
+    line: int | None = None  # of a path or query, that is at fault, 1-based
+    reason: str | None = None  # why a query cannot be a path; see `CrpConversionError`
     retry_after_s: float | None = None
 
     def to_dict(self, request_id: str) -> dict[str, Any]:
@@ -92,63 +76,88 @@ class Problem:
 
     @property
     def retry_after(self) -> int | None:
-        """Whole seconds after which to try again, as the header Retry-After has them."""
+        """Whole seconds after which to try again."""
         return None if self.retry_after_s is None else max(math.ceil(self.retry_after_s), 1)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers of a response that reports it."""
+        headers = {}
+        if self.retry_after is not None:
+            headers["Retry-After"] = str(self.retry_after)
+        if self.status == 401:
+            headers["WWW-Authenticate"] = 'Bearer realm="kbqa"'
+        if self.status in (408, 413):
+            headers["Connection"] = "close"  # the rest of the body is not read
+        return headers
+
+
+def problem_response(
+    problem: Problem, request_id: str, headers: Mapping[str, str] | None = None
+) -> Response:
+    """Answer a request with a problem."""
+    text = json.dumps(problem.to_dict(request_id), ensure_ascii=False)
+    return Response(text, problem.status, {**(headers or {}), **problem.headers}, MEDIA_TYPE)
 
 
 def problem_of(error: Exception, graph: str = "") -> Problem:
-    """Return an error as clients see it.
+    """Return an error as clients see it; those that are not known here are the server's fault.
 
-    Args:
-        error: Any error; those that are not of kbqa's tree are unforeseen.
-        graph: How messages name the graph, such as ``store /data/fb``; clients read "the graph".
+    `graph` is how messages name the graph, such as ``store /data/fb``; clients read "the graph".
     """
     detail = for_clients(str(error), graph)
     match error:
-        case ServerBusy(reason=reason, retry_after_s=seconds):
+        case errors.ServerBusy(reason=reason, retry_after_s=seconds):
             status = 429 if reason == "too-fast" else 503
             detail = f"{detail}. Try again later."
             return Problem(status, reason, _BUSY_TITLES[reason], detail, retry_after_s=seconds)
-        case CrpSyntaxError(line=line):
+        case errors.CrpSyntaxError(line=line):
             return Problem(400, "path-syntax", "Not a path", detail, line or None)
-        case QuerySyntaxError():
+        case errors.QuerySyntaxError():
             found = _LINE.search(detail)
             at = int(found[1]) if found else None
             return Problem(400, "query-syntax", "Not a SPARQL query", detail, at)
-        case QueryRefused():
+        case errors.QueryRefused():
             return Problem(403, "query-refused", "Only queries that read are allowed", detail)
-        case CrpConversionError(reason=reason):
+        case errors.CrpConversionError(reason=reason):
             return Problem(422, "no-path", "No path says this query", detail, reason=reason)
-        case InputError():
+        case errors.InputError():
             return Problem(422, "input", "Unusable input", detail)
-        case UnlinkedName():
+        case errors.UnlinkedName():
             return Problem(404, "no-entity", "No such entity", detail)
-        case DeadlineExceeded():
+        case errors.DeadlineExceeded():
             detail = "No answer came in time. Try again later, or a simpler question."
             return Problem(504, "deadline", "Out of time", detail)
-        case QueryTimeout(timeout_s=seconds):
+        case errors.QueryTimeout(timeout_s=seconds):
             detail = f"The query took longer than {seconds:g} s. Make it more selective."
             return Problem(504, "query-timeout", "Out of time", detail)
-        case ResultTruncated(max_rows=rows):
+        case errors.ResultTruncated(max_rows=rows):
             detail = f"The graph sends at most {rows} rows. Add a LIMIT."
             return Problem(502, "result-truncated", "The result is too long", detail)
-        case EndpointDown() | StoreError():
+        case errors.EndpointDown() | errors.StoreError():
             detail = "The graph does not respond. Try again later."
             return Problem(503, "graph-down", "The graph is down", detail, retry_after_s=10.0)
-        case EndpointError() | MalformedResult():
-            return Problem(
-                502, "graph-error", "The graph failed", "The graph gave no usable result."
-            )
-        case QueryTooLarge():
+        case errors.QueryTooLarge():
             detail = (
                 "The query needs more memory, or its result is larger, than allowed. "
                 "Add a LIMIT, or ask for fewer or shorter texts."
             )
             return Problem(502, "query-memory", "The query is too large", detail)
-        case GraphError():
+        case errors.GraphError():
             return Problem(
                 502, "graph-error", "The graph failed", "The graph gave no usable result."
             )
+        case HTTPException(status_code=status):
+            code, title = _REFUSED.get(status, ("invalid", "The request is not valid"))
+            is_plain = error.detail == HTTPStatus.NOT_FOUND.phrase
+            nothing = "There is nothing at this address; /docs lists those there are."
+            return Problem(status, code, title, nothing if is_plain else error.detail)
+        case RequestValidationError():
+            faults = [
+                f"{'.'.join(str(part) for part in each['loc'])}: {each['msg']}"
+                for each in error.errors()[:5]
+            ]
+            return Problem(422, "invalid", "The request is not valid", "; ".join(faults))
         case _:
             return INTERNAL
 
@@ -156,11 +165,8 @@ def problem_of(error: Exception, graph: str = "") -> Problem:
 def for_clients(record: _Record, graph: str) -> _Record:
     """Return a text, or a record with all its texts, that does not say where the graph is.
 
-    It also leaves out which options to change, as these are the operator's.
-
-    Args:
-        record: Such as the trace of an answer; errors of the graph may be anywhere in it.
-        graph: As for `problem_of`.
+    Errors of the graph may be anywhere in a record, such as the trace of an answer. Options to
+    change are left out too, as they are the operator's. `graph` is as for `problem_of`.
     """
     if not graph:
         return record
@@ -219,9 +225,9 @@ INTERNAL = Problem(
 
 def log_problem(error: Exception, problem: Problem, request_id: str) -> None:
     """Log what the client is not told: the message of an error inside the server."""
-    if problem.status < 500 or isinstance(error, ServerBusy | DeadlineExceeded):
+    if problem.status < 500 or isinstance(error, errors.ServerBusy | errors.DeadlineExceeded):
         return
     # A query that takes too long is its writer's, and its text is nobody else's business.
-    level = logging.INFO if isinstance(error, QueryTimeout) else logging.WARNING
-    trace = None if isinstance(error, KbqaError) else error
+    level = logging.INFO if isinstance(error, errors.QueryTimeout) else logging.WARNING
+    trace = None if isinstance(error, errors.KbqaError) else error
     logger.log(level, "%s: %s: %s", request_id, type(error).__name__, error, exc_info=trace)

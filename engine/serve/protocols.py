@@ -1,8 +1,6 @@
-"""OpenAI's chat protocol, so that programs made for it can ask; each answer is whole.
+"""Protocols of others: OpenAI's chat, the SPARQL 1.1 Protocol, read-only, and TEXT2SPARQL.
 
-The question is the last message of the user. The whole record is under ``kbqa``.
-
-Queries of one's own: the SPARQL 1.1 Protocol, read-only, and TEXT2SPARQL.
+A chat's question is the last message of the user. Its answer is whole, with the record as ``kbqa``.
 """
 
 import json
@@ -20,15 +18,7 @@ from kbqa.engine.answer import Answer
 from kbqa.engine.linking.ground import ungrounded_entities
 from kbqa.engine.methods.router import RouterTrace
 from kbqa.engine.serve.problems import Problem
-from kbqa.engine.serve.routes import (
-    CLIENT_LEFT,
-    MEDIA_TYPE,
-    PROBLEMS,
-    TheService,
-    TheVisit,
-    read_accept,
-    until_gone,
-)
+from kbqa.engine.serve.routes import MEDIA_TYPE, PROBLEMS, Caller, TheCaller
 from kbqa.engine.serve.served import MAX_QUERY, MAX_QUESTION, MAX_ROWS, Served
 from kbqa.kb.commands.graph import format_rows
 from kbqa.kb.graph import Table
@@ -76,19 +66,17 @@ async def models() -> dict[str, Any]:
 
 
 @openai_routes.post("/chat/completions")
-async def chat(body: ChatBody, request: Request, service: TheService) -> Response:
+async def chat(body: ChatBody, caller: TheCaller) -> Response:
     """Answer the last message of the user."""
     if body.model != MODEL:
         raise HTTPException(404, f"The only model is {MODEL}.")
     asked = [message for message in body.messages if message.role == "user"]
     if not asked:
         raise InputError("no message is of the user")
-    served = await until_gone(request, service.ask(asked[-1].text()))
-    if served is None:
-        return Response(status_code=CLIENT_LEFT)
+    served = await caller.wait(caller.service.ask(asked[-1].text()))
     if body.stream:
         return StreamingResponse(_chunks(served), media_type=MEDIA_TYPE)
-    message = {"role": "assistant", "content": content_of(served)}
+    message = {"role": "assistant", "content": content_of(served.answer)}
     choice = {"index": 0, "message": message, "finish_reason": "stop"}
     usage = served.answer.usage
     counts = {"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens}
@@ -103,10 +91,9 @@ async def chat(body: ChatBody, request: Request, service: TheService) -> Respons
     )
 
 
-def content_of(served: Served) -> str:
+def content_of(answer: Answer) -> str:
     """Write an answer as text: the names, how sure they are, and the path in words."""
-    answer = served.answer
-    if served.status == "none":
+    if answer.status == "none":
         advice = _ADVICE.get(answer.reason or "", "")
         return f"No answer: {(answer.problem or '').removesuffix('.')}.{advice}"
     if answer.boolean is not None:
@@ -119,7 +106,7 @@ def content_of(served: Served) -> str:
             more = "or more others" if answer.truncated else "more"
             found = f"{found} and {len(answer.answers) - _LISTED:,} {more}"
     sure = ""
-    if served.status == "unsure":
+    if answer.status == "unsure":
         found = f"Not sure ({answer.confidence:.2f}): {answer.doubt}. Best guess: {found}"
     elif answer.confidence is not None:
         sure = f"Confidence: {answer.confidence:.2f}"
@@ -127,12 +114,14 @@ def content_of(served: Served) -> str:
     return "\n\n".join(filter(None, (found, path, sure)))
 
 
-def openai_error(problem: Problem) -> dict[str, Any]:
-    """Write a problem as OpenAI's clients read errors."""
+def openai_error(problem: Problem, headers: Mapping[str, str] | None) -> Response:
+    """Answer a request with a problem, as OpenAI's clients read errors."""
     kind = "invalid_request_error" if problem.status < 500 else "server_error"
     if problem.status == 429:
         kind = "rate_limit_error"
-    return {"error": {"message": problem.detail, "type": kind, "param": None, "code": problem.code}}
+    error = {"message": problem.detail, "type": kind, "param": None, "code": problem.code}
+    sent = {**(headers or {}), **problem.headers}
+    return Response(json.dumps({"error": error}), problem.status, sent, "application/json")
 
 
 def _head(served: Served, kind: str) -> dict[str, Any]:
@@ -141,7 +130,7 @@ def _head(served: Served, kind: str) -> dict[str, Any]:
 
 def _chunks(served: Served) -> Iterator[bytes]:
     head = _head(served, "chat.completion.chunk")
-    delta = {"role": "assistant", "content": content_of(served)}
+    delta = {"role": "assistant", "content": content_of(served.answer)}
     for choice, more in (
         ({"index": 0, "delta": delta, "finish_reason": None}, {}),
         ({"index": 0, "delta": {}, "finish_reason": "stop"}, {"kbqa": served.to_dict()}),
@@ -175,8 +164,7 @@ _NOTHING = "SELECT ?x WHERE { ?x ?relation ?value FILTER(false) }"
 @sparql_routes.get("/sparql")
 async def query_by_url(
     request: Request,
-    service: TheService,
-    visit: TheVisit,
+    caller: TheCaller,
     query: Annotated[str, Query(description="A SELECT or ASK.")] = "",
 ) -> Response:
     """Run a query of your own: the SPARQL 1.1 Protocol, read-only.
@@ -185,7 +173,7 @@ async def query_by_url(
     header `X-Kbqa-Truncated` says so.
     """
     names = [name for name, _ in request.query_params.multi_items()]
-    return await _answer_query(query, names, request, service, visit)
+    return await _answer_query(query, names, caller)
 
 
 @sparql_routes.post(
@@ -202,7 +190,7 @@ async def query_by_url(
         }
     },
 )
-async def query_by_body(request: Request, service: TheService, visit: TheVisit) -> Response:
+async def query_by_body(request: Request, caller: TheCaller) -> Response:
     """Run a query of your own, as GET does: from a form, or as the body itself."""
     try:
         body = (await request.body()).decode()
@@ -210,10 +198,10 @@ async def query_by_body(request: Request, service: TheService, visit: TheVisit) 
         raise InputError("the body is not UTF-8") from None
     if request.headers["content-type"].lower().startswith("application/sparql-query"):
         names = [name for name, _ in request.query_params.multi_items()]
-        return await _answer_query(body, ["query", *names], request, service, visit)
+        return await _answer_query(body, ["query", *names], caller)
     form = parse_qsl(body, keep_blank_values=True)
     names = [name for name, _ in form]
-    return await _answer_query(dict(form).get("query", ""), names, request, service, visit)
+    return await _answer_query(dict(form).get("query", ""), names, caller)
 
 
 @sparql_routes.get("/text2sparql")
@@ -221,7 +209,7 @@ async def text2sparql(
     dataset: Annotated[str, Query(max_length=500)],
     question: Annotated[str, Query(min_length=1, max_length=MAX_QUESTION)],
     request: Request,
-    service: TheService,
+    caller: TheCaller,
 ) -> Response:
     """Return a query that answers a question, as the TEXT2SPARQL challenge asks for it.
 
@@ -229,14 +217,12 @@ async def text2sparql(
     """
     if dataset != request.app.state.dataset:
         raise HTTPException(404, f"The only data set is {request.app.state.dataset}.")
-    served = await until_gone(request, service.ask(question))
-    if served is None:
-        return Response(status_code=CLIENT_LEFT)
-    query = query_of(served.answer)
+    served = await caller.wait(caller.service.ask(question))
+    query = _query_of(served.answer)
     return JSONResponse({"dataset": dataset, "question": question, "query": query})
 
 
-def query_of(answer: Answer) -> str:
+def _query_of(answer: Answer) -> str:
     """Return the query that answered, or that of the best candidate, or one without results."""
     if answer.sparql is not None:
         return answer.sparql
@@ -248,9 +234,7 @@ def query_of(answer: Answer) -> str:
     return _NOTHING
 
 
-async def _answer_query(
-    query: str, parameters: Sequence[str], request: Request, service: TheService, visit: TheVisit
-) -> Response:
+async def _answer_query(query: str, parameters: Sequence[str], caller: Caller) -> Response:
     if not query.strip():
         raise QuerySyntaxError("there is no query: send it as the parameter `query`")
     if parameters.count("query") > 1:
@@ -259,24 +243,18 @@ async def _answer_query(
         raise InputError(f"the query has {len(query):,} characters; {MAX_QUERY:,} are allowed")
     if any(name.endswith("-graph-uri") for name in parameters):
         raise QueryRefused("there is one graph only; leave out the parameters that name others")
-    style = _chosen_format(read_accept(request))
-    result = await until_gone(request, service.sparql(query, MAX_ROWS, visit.client))
-    if result is None:
-        return Response(status_code=CLIENT_LEFT)
+    style = _chosen_format(caller.accepts)
+    result = await caller.wait(caller.service.sparql(query, MAX_ROWS, caller.visit.client))
     if isinstance(result, bool):
         text = json.dumps({"head": {}, "boolean": result})
         return Response(text, media_type=_SENT_AS["json"])
-    body, is_cut = await service.look_up(lambda *_: _body(result, style))
+    body, is_cut = await caller.service.look_up(lambda *_: _body(result, style))
     headers = {"X-Kbqa-Truncated": "true"} if is_cut else {}
     return Response(body, media_type=_SENT_AS[style], headers=headers)
 
 
 def _chosen_format(accepted: Mapping[str, float]) -> _ResultFormat:
-    """Choose the type that a client likes best; of several, the one that it names first.
-
-    Raises:
-        HTTPException: It accepts none.
-    """
+    """Choose the type that a client likes best; of several, the one that it names first."""
     order = list(accepted)
     found: list[tuple[float, int, _ResultFormat]] = []
     for name, style in _TYPES.items():
@@ -290,11 +268,7 @@ def _chosen_format(accepted: Mapping[str, float]) -> _ResultFormat:
 
 
 def _body(table: Table, style: _ResultFormat) -> tuple[bytes, bool]:
-    """Write a result within the limit of bytes, and say whether rows are missing.
-
-    Raises:
-        QueryTooLarge: Not even its first row is within the limit.
-    """
+    """Write a result within the limit of bytes, and say whether rows are missing."""
     rows, is_cut = table.rows, table.truncated
     while True:
         body = format_rows(replace(table, rows=rows), style).encode("utf-8", "replace")

@@ -1,10 +1,8 @@
-"""What goes over the wire, as pydantic models: bodies of requests, and what look-ups return.
+"""What goes over the wire, as pydantic models: bodies of requests, and results.
 
-Answers are records of `Answer.to_dict`; `AnswerRecord` documents them.
-
-What the tools return: short records, for readers who pay by the token.
-
-A result is at most `MAX_RESULT_BYTES` long. Lists are shortened to fit, and `truncated` says so.
+The one record of an answer is that of `Answer.to_dict` and `Served.to_dict`. HTTP sends it whole,
+and `AnswerRecord` documents it. MCP's tools send fields of it in an `AskResult`, for readers who
+pay by the token: at most `MAX_RESULT_BYTES`, with lists shortened to fit and `truncated` set.
 """
 
 from collections.abc import Mapping
@@ -12,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from kbqa.engine.answer import MAX_ANSWERS, Answer, term_text
+from kbqa.engine.answer import MAX_ANSWERS, term_text
 from kbqa.engine.serve.served import (
     DEFAULT_MAX_ANSWERS,
     MAX_CONVERTED,
@@ -21,7 +19,6 @@ from kbqa.engine.serve.served import (
     Served,
 )
 from kbqa.kb.graph import Direction, Table
-from kbqa.sparql.terms import Term
 
 Question = Annotated[
     str, Field(min_length=1, max_length=MAX_QUESTION, examples=["what is the capital of Kenya?"])
@@ -200,13 +197,6 @@ class NeighboursRecord(BaseModel):
     truncated: Annotated[bool, Field(description="There are more, from a larger offset on.")]
 
 
-class GraphRecord(BaseModel):
-    """The graph that the server answers from."""
-
-    kind: Literal["store", "endpoint"]
-    settings: dict[str, Any]
-
-
 class InfoRecord(BaseModel):
     """What the server is."""
 
@@ -338,59 +328,53 @@ class Rows(BaseModel):
 
 
 def ask_result(served: Served, max_answers: int) -> AskResult:
-    """Return what a tool says of an answer."""
-    answer, record = served.answer, served.to_dict(max_answers)
-    trace = record["trace"]
-    path, query = _source(trace.get("crp")), _source(answer.sparql)
+    """Return the fields of an answer's record that a tool says, with long texts cut."""
+    whole = served.to_dict(max_answers)
+    source, query = whole["trace"].get("crp"), whole["sparql"]
+    record = _cut(whole)
+    trace, evidence = record["trace"], record["evidence"]
     others = [
-        each
-        for number, each in enumerate(trace.get("beams") or ())
-        if number != trace.get("beam") and each.get("crp")
+        {
+            "path": beam["crp"],
+            "confidence": beam["confidence"],
+            "answer_count": beam.get("answer_count"),
+            "first_answers": beam.get("first_answers") or [],
+        }
+        for number, beam in enumerate(trace.get("beams") or [])
+        if number != trace.get("beam") and beam.get("crp")
     ]
-    return AskResult(
-        status=served.status,
-        answers=[
-            AnswerItem(
-                mid=each.get("mid"),
-                value=_maybe_short(each.get("value")),
-                name=_short(each["name"]),
-            )
-            for each in record["answers"]
-        ],
-        boolean=answer.boolean,
-        count=answer.count,
-        confidence=record["confidence"],
-        reason=record["reason"],
-        problem=_with_advice(answer),
-        doubt=answer.doubt,
-        not_understood=list(map(_short, answer.not_understood)),
-        path_words=list(map(_short, trace.get("crp_words") or ())),
-        dropped=list(map(_short, trace.get("dropped") or ())),
-        path=path,
-        sparql=query,
-        evidence=[
-            f"{_end(each.subject, each.subject_name)} {each.relation} "
-            f"{_end(each.object, each.object_name)}"
-            for each in answer.evidence[:MAX_EVIDENCE]
-        ],
-        candidates=list(map(_candidate, others[:MAX_CANDIDATES])),
-        truncated=record["truncated"]
-        or len(answer.evidence) > MAX_EVIDENCE
-        or (path is None and trace.get("crp") is not None)
-        or (query is None and answer.sparql is not None),
+    problem, advice = record["problem"], _ADVICE.get(record["reason"] or "", "")
+    return AskResult.model_validate(
+        {
+            **record,  # fields of other names are ignored
+            "problem": problem if problem is None else problem + advice,
+            "path_words": trace.get("crp_words") or [],
+            "dropped": trace.get("dropped") or [],
+            "path": _unless_long(source),
+            "sparql": _unless_long(query),
+            "evidence": [
+                f"{_end(each, 'subject')} {each['relation']} {_end(each, 'object')}"
+                for each in evidence[:MAX_EVIDENCE]
+            ],
+            "candidates": others[:MAX_CANDIDATES],
+            "truncated": record["truncated"]
+            or len(evidence) > MAX_EVIDENCE
+            or _unless_long(source) != source
+            or _unless_long(query) != query,
+        }
     )
 
 
 def checked_path(record: PathRecord) -> AskResult:
     """Return what a tool says of a path that was only read."""
-    path, query = _source(record.crp), _source(record.sparql)
+    path, query = _unless_long(record.crp), _unless_long(record.sparql)
     return AskResult(
         status="checked",
-        problem=_maybe_short("; ".join(record.problems) or None),
-        path_words=list(map(_short, record.crp_words)),
+        problem=_cut("; ".join(record.problems) or None),
+        path_words=_cut(record.crp_words),
         path=path,
         sparql=query,
-        truncated=path is None or (query is None and record.sparql is not None),
+        truncated=path != record.crp or query != record.sparql,
     )
 
 
@@ -398,11 +382,8 @@ def rows_result(found: Table | bool) -> Rows:
     """Return what a tool says of a query's result."""
     if isinstance(found, bool):
         return Rows(boolean=found)
-    return Rows(
-        columns=list(found.variables),
-        rows=[[None if t is None else _short(term_text(t)) for t in row] for row in found.rows],
-        truncated=found.truncated,
-    )
+    rows = [[None if term is None else term_text(term) for term in row] for row in found.rows]
+    return Rows(columns=list(found.variables), rows=_cut(rows), truncated=found.truncated)
 
 
 def shortened(record: _Result) -> _Result:
@@ -422,45 +403,23 @@ def fitted(result: _Result) -> _Result:
     return result
 
 
-def _with_advice(answer: Answer) -> str | None:
-    if answer.problem is None:
-        return None
-    return _short(answer.problem) + _ADVICE.get(answer.reason or "", "")
+def _end(triple: Mapping[str, str], end: str) -> str:
+    term, name = triple[end], triple[f"{end}_name"]
+    return name if name == term else f"{name} ({term})"
 
 
-def _candidate(beam: Mapping[str, Any]) -> Candidate:
-    return Candidate(
-        path=_short(beam["crp"]),
-        confidence=beam["confidence"],
-        answer_count=beam.get("answer_count"),
-        first_answers=list(map(_short, beam.get("first_answers") or ())),
-    )
-
-
-def _end(term: Term, name: str) -> str:
-    text = term_text(term)
-    return _short(name) if name == text else f"{_short(name)} ({text})"
-
-
-def _source(text: str | None) -> str | None:
-    return None if text is None or len(text) > _MAX_SOURCE else text
-
-
-def _maybe_short(text: str | None) -> str | None:
-    return None if text is None else _short(text)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}…"
+def _unless_long(source: str | None) -> str | None:
+    return None if source is None or len(source) > _MAX_SOURCE else source
 
 
 def _cut(value: Any) -> Any:
+    """Cut all texts in a record."""
     match value:
         case str():
-            return _short(value)
+            return value if len(value) <= _MAX_TEXT else f"{value[:_MAX_TEXT]}…"
         case dict():
             return {name: _cut(each) for name, each in value.items()}
-        case list():
+        case list() | tuple():
             return [_cut(each) for each in value]
         case _:
             return value

@@ -1,60 +1,25 @@
-"""What routes share: the service, the visit, answers as responses, and clients that leave.
+"""The routes of the HTTP API, and what the routes of the page and of protocols share with them.
 
-Ask a question, or run a path that somebody wrote.
-
-Find entities, and look around from them.
-
-How the server is: for load balancers, for Prometheus, and for people.
-
-A page about the API, made from its OpenAPI description; it loads nothing.
-
-Server-sent events: progress as it happens, then exactly one `answer` or `error`.
+An answer is sent as its record, or as server-sent events: progress as it happens, then exactly one
+`answer` or `error`.
 """
 
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import aclosing
+from dataclasses import asdict
 from functools import partial
 from importlib.metadata import version
 from typing import Annotated, Any, Literal, TypeVar, cast
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
-from fastapi.responses import HTMLResponse, JSONResponse, StreamingResponse
-from jinja2 import Environment, PackageLoader
+from fastapi.responses import JSONResponse, StreamingResponse
 
-from kbqa.engine.serve.browsing import (
-    MAX_OFFSET,
-    describe_entity,
-    explain_path,
-    find_entities,
-    list_neighbours,
-    list_relations,
-    path_of_query,
-)
+from kbqa.engine.serve import browsing, records
 from kbqa.engine.serve.guard import Metrics, Visit
-from kbqa.engine.serve.problems import for_clients, log_problem, problem_of
-from kbqa.engine.serve.records import (
-    AnswerRecord,
-    AskBody,
-    EntityRecord,
-    FoundEntity,
-    InfoRecord,
-    LinkedRecord,
-    MaxAnswers,
-    NeighboursRecord,
-    PathBody,
-    PathRecord,
-    ProblemRecord,
-    QueryBody,
-    Question,
-    RelationsRecord,
-    RunPathBody,
-    TextBody,
-    TimeoutS,
-    Topics,
-)
+from kbqa.engine.serve.problems import Problem, for_clients, log_problem, problem_of
 from kbqa.engine.serve.served import (
     DEFAULT_MAX_ANSWERS,
     MAX_HOPS,
@@ -66,179 +31,168 @@ from kbqa.engine.serve.served import (
     Served,
     Watch,
 )
-from kbqa.engine.serve.service import Service
+from kbqa.engine.serve.service import Ask, Service
 from kbqa.kb.graph import Direction
 
 MEDIA_TYPE = "text/event-stream"
 _PING = b": ping\n\n"
 _PING_S = 15.0
 
-
-async def stream_answer(
-    ask: Callable[[Watch], Awaitable[Served]],
-    to_record: Callable[[Served], Mapping[str, Any]],
-    request_id: str,
-    graph: str,
-) -> StreamingResponse:
-    """Ask, and answer with events of what becomes of it.
-
-    A client that leaves gives the question up.
-
-    Args:
-        ask: Asks, and tells a watcher of progress.
-        to_record: Makes the data of the `answer`.
-        request_id: For errors.
-        graph: How messages name the graph; see `problem_of`.
-
-    Raises:
-        KbqaError: The question was refused before anything happened, as when the queue is full.
-    """
-    events = _events(ask, to_record, request_id, graph)
-    first = await anext(events)
-
-    async def stream() -> AsyncIterator[bytes]:
-        async with aclosing(events):
-            yield first
-            async for event in events:
-                yield event
-
-    return StreamingResponse(stream(), media_type=MEDIA_TYPE, headers={"X-Accel-Buffering": "no"})
-
-
-async def _events(
-    ask: Callable[[Watch], Awaitable[Served]],
-    to_record: Callable[[Served], Mapping[str, Any]],
-    request_id: str,
-    graph: str,
-) -> AsyncGenerator[bytes, None]:
-    """Ask, and yield the events; an error before the first of them is raised."""
-    heard: asyncio.Queue[Event | None] = asyncio.Queue()
-    task = asyncio.ensure_future(ask(heard.put_nowait))
-    task.add_done_callback(lambda _: heard.put_nowait(None))
-    number = 0
-    try:
-        while True:
-            try:
-                async with asyncio.timeout(_PING_S):
-                    told = await heard.get()
-            except TimeoutError:
-                yield _PING
-                continue
-            if told is None:
-                break
-            number += 1
-            yield write_event(number, told.name, told.data)
-        try:
-            record = to_record(await task)
-        except Exception as error:
-            if not number:
-                raise
-            problem = problem_of(error, graph)
-            log_problem(error, problem, request_id)
-            yield write_event(number + 1, "error", problem.to_dict(request_id))
-        else:
-            yield write_event(number + 1, "answer", record)
-    finally:
-        task.cancel()
-
-
-def write_event(number: int, name: str, data: Mapping[str, Any]) -> bytes:
-    """Write an event; JSON has no line breaks of its own."""
-    text = json.dumps(data, ensure_ascii=False)
-    return f"id: {number}\nevent: {name}\ndata: {text}\n\n".encode()
-
-
-_WEIGHT = re.compile(r"q\s*=\s*(1(?:\.0*)?|0(?:\.\d*)?)")
-_Result = TypeVar("_Result")
-
 PROBLEMS: dict[int | str, dict[str, Any]] = {
-    "4XX": {"model": ProblemRecord, "description": "The request is at fault."},
-    "5XX": {"model": ProblemRecord, "description": "The server is at fault, or busy."},
+    "4XX": {"model": records.ProblemRecord, "description": "The request is at fault."},
+    "5XX": {"model": records.ProblemRecord, "description": "The server is at fault, or busy."},
 }
 """What every route may answer besides."""
 
 CLIENT_LEFT = 499
 """The status of what nobody reads any more, for the metrics."""
 
+_WEIGHT = re.compile(r"q\s*=\s*(1(?:\.0*)?|0(?:\.\d*)?)")
+_Result = TypeVar("_Result")
 
-async def service_of(request: Request) -> Service:
-    """Return the service of the application."""
+
+class ClientLeft(Exception):
+    """A client has left before its request was answered."""
+
+
+class Caller:
+    """The client behind a request: what the guard knows of it, and the service that it asks."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self.service: Service = request.app.state.service
+        self.visit: Visit = request.scope["state"]["visit"]
+
+    @property
+    def accepts(self) -> dict[str, float]:
+        """The media types that it accepts, each with its weight from 0 to 1, in order.
+
+        Without the header, it accepts all.
+        """
+        weights: dict[str, float] = {}
+        for wanted in ",".join(self._request.headers.getlist("accept")).lower().split(","):
+            name, *parameters = (part.strip() for part in wanted.split(";"))
+            if name:
+                stated = (_WEIGHT.fullmatch(each) for each in parameters)
+                weights[name] = next((float(found[1]) for found in stated if found), 1.0)
+        return weights or {"*/*": 1.0}
+
+    async def wait(self, work: Coroutine[Any, Any, _Result]) -> _Result:
+        """Do some work for the client, but drop it and raise `ClientLeft` if it leaves."""
+        task = asyncio.create_task(work)
+        gone = asyncio.create_task(self._gone())
+        try:
+            await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                raise ClientLeft
+            return task.result()
+        finally:
+            gone.cancel()
+            task.cancel()
+
+    async def _gone(self) -> None:
+        while (await self._request.receive())["type"] != "http.disconnect":
+            pass
+
+    def problem(self, error: Exception) -> Problem:
+        """Log an error, and return it as the client sees it."""
+        problem = problem_of(error, self.service.graph.description)
+        log_problem(error, problem, self.visit.request_id)
+        return problem
+
+    async def answer(self, ask: Ask, max_answers: int, *, with_lines: bool = False) -> Response:
+        """Ask, and answer with the record, or with events if the client wants them."""
+
+        async def asked(*, watch: Watch | None = None) -> Served:
+            served = await ask(watch=watch)
+            return await self.service.with_lines(served) if with_lines else served
+
+        if self.accepts.get(MEDIA_TYPE, 0.0) > 0:
+            return await self.stream(asked, lambda served: served.to_dict(max_answers))
+        return JSONResponse((await self.wait(asked())).to_dict(max_answers))
+
+    async def stream(
+        self, ask: Ask, to_record: Callable[[Served], Mapping[str, Any]]
+    ) -> StreamingResponse:
+        """Ask, and answer with events of what happens; a client that leaves gives the question up.
+
+        The last event is the `answer`, with the record that is made of it, or an `error`.
+
+        Raises:
+            KbqaError: The question was refused before anything happened, as when the queue is full.
+        """
+        events = self._events(ask, to_record)
+        first = await anext(events)
+
+        async def stream() -> AsyncIterator[bytes]:
+            async with aclosing(events):
+                yield first
+                async for event in events:
+                    yield event
+
+        headers = {"X-Accel-Buffering": "no"}
+        return StreamingResponse(stream(), media_type=MEDIA_TYPE, headers=headers)
+
+    async def _events(
+        self, ask: Ask, to_record: Callable[[Served], Mapping[str, Any]]
+    ) -> AsyncGenerator[bytes, None]:
+        """Ask, and yield the events; an error before the first of them is raised."""
+        heard: asyncio.Queue[Event | None] = asyncio.Queue()
+        task = asyncio.ensure_future(ask(watch=heard.put_nowait))
+        task.add_done_callback(lambda _: heard.put_nowait(None))
+        number = 0
+        try:
+            while True:
+                try:
+                    async with asyncio.timeout(_PING_S):
+                        told = await heard.get()
+                except TimeoutError:
+                    yield _PING
+                    continue
+                if told is None:
+                    break
+                number += 1
+                yield _event(number, told.name, told.data)
+            try:
+                record = to_record(await task)
+            except Exception as error:
+                if not number:
+                    raise
+                problem = self.problem(error).to_dict(self.visit.request_id)
+                yield _event(number + 1, "error", problem)
+            else:
+                yield _event(number + 1, "answer", record)
+        finally:
+            task.cancel()
+
+
+def _event(number: int, name: str, data: Mapping[str, Any]) -> bytes:
+    """Write an event; JSON has no line breaks of its own."""
+    text = json.dumps(data, ensure_ascii=False)
+    return f"id: {number}\nevent: {name}\ndata: {text}\n\n".encode()
+
+
+async def _caller(request: Request) -> Caller:
+    return Caller(request)
+
+
+async def _service(request: Request) -> Service:
     return cast(Service, request.app.state.service)
 
 
-async def visit_of(request: Request) -> Visit:
-    """Return what the guard knows of the request."""
-    return cast(Visit, request.scope["state"]["visit"])
+async def _metrics(request: Request) -> Metrics:
+    return cast(Metrics, request.app.state.metrics)
 
 
-TheService = Annotated[Service, Depends(service_of)]
-TheVisit = Annotated[Visit, Depends(visit_of)]
-
-
-def read_accept(request: Request) -> dict[str, float]:
-    """Return the media types that a client accepts, each with its weight from 0 to 1, in order.
-
-    Without the header, it accepts all.
-    """
-    weights: dict[str, float] = {}
-    for wanted in ",".join(request.headers.getlist("accept")).lower().split(","):
-        name, *parameters = (part.strip() for part in wanted.split(";"))
-        if name:
-            stated = (_WEIGHT.fullmatch(each) for each in parameters)
-            weights[name] = next((float(found[1]) for found in stated if found), 1.0)
-    return weights or {"*/*": 1.0}
-
-
-async def until_gone(request: Request, work: Coroutine[Any, Any, _Result]) -> _Result | None:
-    """Do some work, but drop it if the client leaves; return None then."""
-    task = asyncio.create_task(work)
-    gone = asyncio.create_task(_gone(request))
-    try:
-        await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
-        return task.result() if task.done() else None
-    finally:
-        gone.cancel()
-        task.cancel()
-
-
-async def answer_response(
-    request: Request,
-    service: Service,
-    visit: Visit,
-    ask: Callable[[Watch | None], Coroutine[Any, Any, Served]],
-    max_answers: int,
-    *,
-    with_lines: bool = False,
-) -> Response:
-    """Ask, and answer with the record, or with events if the client wants them."""
-
-    async def asked(watch: Watch | None) -> Served:
-        served = await ask(watch)
-        return await service.with_lines(served) if with_lines else served
-
-    if read_accept(request).get(MEDIA_TYPE, 0.0) > 0:
-        return await stream_answer(
-            asked,
-            lambda served: served.to_dict(max_answers),
-            visit.request_id,
-            service.graph.description,
-        )
-    served = await until_gone(request, asked(None))
-    if served is None:
-        return Response(status_code=CLIENT_LEFT)
-    return JSONResponse(served.to_dict(max_answers))
-
-
-async def _gone(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
+TheCaller = Annotated[Caller, Depends(_caller)]
+TheService = Annotated[Service, Depends(_service)]
 
 
 ask_routes = APIRouter(prefix="/api/v1", responses=PROBLEMS)
 
 _ANSWER: dict[int | str, dict[str, Any]] = {
     200: {
-        "model": AnswerRecord,
+        "model": records.AnswerRecord,
         "description": "The answer; or, with `Accept: text/event-stream`, events: `queued`, "
         "`linked`, `written` and `stage`, then one `answer` or `error`.",
     }
@@ -246,67 +200,51 @@ _ANSWER: dict[int | str, dict[str, Any]] = {
 
 
 @ask_routes.post("/ask", tags=["questions"], responses=_ANSWER)
-async def ask(body: AskBody, request: Request, service: TheService, visit: TheVisit) -> Response:
+async def ask(body: records.AskBody, caller: TheCaller) -> Response:
     """Answer a question. That there is no answer is a result, not an error."""
-    return await answer_response(
-        request,
-        service,
-        visit,
-        lambda watch: service.ask(
-            body.question, body.topics, deadline_s=body.timeout_s, watch=watch
-        ),
-        body.max_answers,
-        with_lines=body.lines,
-    )
+    ask = partial(caller.service.ask, body.question, body.topics, deadline_s=body.timeout_s)
+    return await caller.answer(ask, body.max_answers, with_lines=body.lines)
 
 
 @ask_routes.get("/ask", tags=["questions"], responses=_ANSWER)
 async def ask_by_url(
-    q: Annotated[Question, Query()],
-    request: Request,
-    service: TheService,
-    visit: TheVisit,
-    topic: Annotated[Topics, Query()] = [],  # noqa: B006 - FastAPI copies defaults
-    timeout_s: Annotated[TimeoutS, Query()] = None,
-    max_answers: Annotated[MaxAnswers, Query()] = DEFAULT_MAX_ANSWERS,
+    q: Annotated[records.Question, Query()],
+    caller: TheCaller,
+    topic: Annotated[records.Topics, Query()] = [],  # noqa: B006 - FastAPI copies defaults
+    timeout_s: Annotated[records.TimeoutS, Query()] = None,
+    max_answers: Annotated[records.MaxAnswers, Query()] = DEFAULT_MAX_ANSWERS,
 ) -> Response:
     """Answer a question, for curl: as POST does."""
-    body = AskBody(question=q, topics=topic, timeout_s=timeout_s, max_answers=max_answers)
-    return await ask(body, request, service, visit)
+    body = records.AskBody(question=q, topics=topic, timeout_s=timeout_s, max_answers=max_answers)
+    return await ask(body, caller)
 
 
 @ask_routes.post("/paths/run", tags=["paths"], responses=_ANSWER)
-async def run_path(
-    body: RunPathBody, request: Request, service: TheService, visit: TheVisit
-) -> Response:
+async def run_path(body: records.RunPathBody, caller: TheCaller) -> Response:
     """Run a path that somebody wrote or edited, without the model; events as for a question."""
-    return await answer_response(
-        request,
-        service,
-        visit,
-        lambda watch: service.run_path(
-            body.path,
-            body.question,
-            body.topics,
-            client=visit.client,
-            relax=body.relax,
-            deadline_s=body.timeout_s,
-            watch=watch,
-        ),
-        body.max_answers,
+    run = partial(
+        caller.service.run_path,
+        body.path,
+        body.question,
+        body.topics,
+        client=caller.visit.client,
+        relax=body.relax,
+        deadline_s=body.timeout_s,
     )
+    return await caller.answer(run, body.max_answers)
 
 
 @ask_routes.post("/paths/check", tags=["paths"])
-async def check_path(body: PathBody, service: TheService) -> PathRecord:
+async def check_path(body: records.PathBody, service: TheService) -> records.PathRecord:
     """Read a path and return it in all its forms; no graph is asked."""
-    return await service.look_up(lambda *_: explain_path(body.path))
+    return await service.look_up(lambda *_: browsing.explain_path(body.path))
 
 
 @ask_routes.post("/paths/from-sparql", tags=["paths"])
-async def path_from_sparql(body: QueryBody, service: TheService, visit: TheVisit) -> PathRecord:
+async def path_from_sparql(body: records.QueryBody, caller: TheCaller) -> records.PathRecord:
     """Return the path that says the same as a query."""
-    return await service.run_for(visit.client, lambda: path_of_query(body.query))
+    convert = partial(browsing.path_of_query, body.query)
+    return await caller.service.run_for(caller.visit.client, convert)
 
 
 entity_routes = APIRouter(prefix="/api/v1", tags=["entities"], responses=PROBLEMS)
@@ -315,13 +253,10 @@ TheMid = Annotated[str, Path(max_length=200)]
 
 
 @entity_routes.post("/link")
-async def link(body: TextBody, service: TheService) -> list[LinkedRecord]:
+async def link(body: records.TextBody, service: TheService) -> list[records.LinkedRecord]:
     """Find the entities that a text mentions, best first."""
     found = await service.link(body.text)
-    return [
-        LinkedRecord(mid=each.mid, name=each.name, mention=each.mention, score=each.score)
-        for each in found
-    ]
+    return [records.LinkedRecord(**asdict(each)) for each in found]
 
 
 @entity_routes.get("/entities")
@@ -329,15 +264,15 @@ async def entities(
     q: Annotated[str, Query(min_length=1, max_length=200)],
     service: TheService,
     limit: Annotated[int, Query(ge=1, le=100)] = 10,
-) -> list[FoundEntity]:
+) -> list[records.FoundEntity]:
     """Find entities by a name that may be incomplete or mistyped, best first."""
-    return await service.look_up(partial(find_entities, name=q, limit=limit))
+    return await service.look_up(browsing.find_entities, q, limit)
 
 
 @entity_routes.get("/entities/{mid}")
-async def entity(mid: TheMid, service: TheService) -> EntityRecord:
+async def entity(mid: TheMid, service: TheService) -> records.EntityRecord:
     """Return an entity's name and types, and how many triples it has."""
-    return await service.look_up(partial(describe_entity, mid=mid))
+    return await service.look_up(browsing.describe_entity, mid)
 
 
 @entity_routes.get("/entities/{mid}/relations")
@@ -347,11 +282,10 @@ async def relations(
     direction: Literal["out", "in", "both"] = "both",
     contains: Annotated[str, Query(max_length=200)] = "",
     limit: Annotated[int, Query(ge=1, le=1000)] = 1000,
-) -> RelationsRecord:
+) -> records.RelationsRecord:
     """List the relations of an entity with their counts, those that leave it first."""
     way = None if direction == "both" else direction
-    find = partial(list_relations, mid=mid, direction=way, contains=contains, limit=limit)
-    return await service.look_up(find)
+    return await service.look_up(browsing.list_relations, mid, way, contains, limit)
 
 
 @entity_routes.get("/entities/{mid}/neighbours")
@@ -361,28 +295,13 @@ async def neighbours(
     service: TheService,
     direction: Direction = "out",
     limit: Annotated[int, Query(ge=1, le=200)] = 20,
-    offset: Annotated[int, Query(ge=0, le=MAX_OFFSET)] = 0,
-) -> NeighboursRecord:
+    offset: Annotated[int, Query(ge=0, le=browsing.MAX_OFFSET)] = 0,
+) -> records.NeighboursRecord:
     """List some of what one relation leads to; `truncated` says that there are more."""
-    find = partial(
-        list_neighbours,
-        mid=mid,
-        relation=relation,
-        direction=direction,
-        limit=limit,
-        offset=offset,
-    )
-    return await service.look_up(find)
+    return await service.look_up(browsing.list_neighbours, mid, relation, direction, limit, offset)
 
 
 health_routes = APIRouter(tags=["server"])
-
-
-async def metrics_of(request: Request) -> Metrics:
-    """Return the metrics of the application."""
-    metrics = request.app.state.metrics
-    assert isinstance(metrics, Metrics)
-    return metrics
 
 
 @health_routes.get("/healthz")
@@ -402,21 +321,19 @@ async def readyz(service: TheService) -> JSONResponse:
 
 
 @health_routes.get("/metrics")
-async def metrics(
-    service: TheService, counted: Annotated[Metrics, Depends(metrics_of)]
-) -> Response:
+async def metrics(service: TheService, counted: Annotated[Metrics, Depends(_metrics)]) -> Response:
     """Return metrics for Prometheus."""
     counted.queue_depth.set(service.waiting)
     return Response(counted.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 @health_routes.get("/api/v1/info")
-async def info(service: TheService) -> InfoRecord:
+async def info(service: TheService) -> records.InfoRecord:
     """Say what the server is: its method, model, graph and limits."""
     engine = service.engine if service.state == "ready" else None
     settings = service.settings
     identity = await service.look_up(lambda graph, _: graph.identity())
-    return InfoRecord(
+    return records.InfoRecord(
         version=version("kbqa"),
         state=service.state,
         method=None if engine is None else engine.method.name,
@@ -435,20 +352,3 @@ async def info(service: TheService) -> InfoRecord:
             "unsure_below": settings.unsure_below,
         },
     )
-
-
-docs_routes = APIRouter(include_in_schema=False)
-
-_TEMPLATES = Environment(
-    loader=PackageLoader("kbqa.engine.serve", "templates"),
-    autoescape=True,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
-
-
-@docs_routes.get("/docs")
-async def docs(request: Request) -> HTMLResponse:
-    """List the routes, with what they take and return."""
-    template = _TEMPLATES.get_template("docs.html")
-    return HTMLResponse(template.render(api=request.app.openapi()))

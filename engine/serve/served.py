@@ -1,33 +1,57 @@
-"""An answer as the server gives it: the engine's record, and how it was served.
-
-Beside it stands what serving needs. The server keeps its last answers and repeats them: what else
-decides an answer, such as the graph and the model, does not change while it runs. It measures how
-fast it answers, so that it can say how long to wait. Each kind of blocking work has threads of its
-own, so that no kind can starve another. An `Observer` counts what happens.
-"""
+"""An answer as the server gives it, what happens on the way to it, and the limits of the server."""
 
 import asyncio
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from kbqa.engine.answer import UNSURE_BELOW, Answer, Line, Status
+from kbqa.engine.answer import UNSURE_BELOW, Answer, Line
 from kbqa.sparql.errors import ServerBusy
 
 DEFAULT_MAX_ANSWERS = 100
 
+MAX_QUESTION = 1000
+"""Bytes of a question in UTF-8: the prompt of the shipped model takes no more. A rare character may
+be as many tokens as it has bytes."""
+
+MAX_PATH = 8000
+"""Characters of a path."""
+
+MAX_HOPS = 20
+"""Hops of a path, those of its conditions included: no known question takes more than 7."""
+
+MAX_QUERY = 20_000
+"""Characters of a client's SPARQL query."""
+
+MAX_CONVERTED = 4000
+"""Characters of a query to convert to a path: the parser takes up to a millisecond for each."""
+
+MAX_ROWS = 10_000
+"""Rows of the result of a client's query."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How the service answers."""
+
+    queue: int = 12  # questions under way beside those of a batch; more are refused
+    batch_size: int = 8  # the most questions that are written for at once
+    answer_threads: int = 4  # questions whose paths are run at once
+    deadline_s: float = 60.0  # for a question in all, waiting included
+    query_timeout_s: float = 10.0  # for a client's own query or path
+    query_workers: int = 1  # such queries and paths that run at once
+    unsure_below: float = UNSURE_BELOW  # for `/api/v1/info`; the engine judges
+    cached_answers: int = 500
+
 
 class Event(NamedTuple):
-    """A step of a question that is being answered.
+    """A step of a question that is being answered, with data as JSON has it.
 
-    Attributes:
-        name: ``queued`` with its position and waiting time, ``linked`` with entities, ``written``
-            with paths, ``stage`` with the name of one that begins.
-        data: As JSON has it.
+    ``queued`` comes with a position and a waiting time, ``linked`` with entities, ``written`` with
+    paths, and ``stage`` with the name of one that begins.
     """
 
     name: Literal["queued", "linked", "written", "stage"]
@@ -40,11 +64,10 @@ Watch = Callable[[Event], None]
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """An answer that the server gave.
+    """An answer that the server gave, and how.
 
     Attributes:
         id: Of this answer, for logs and links.
-        answer: What the engine returned.
         seconds: Wall time by stage; ``queue`` is all waiting, for a place and for the others of its
             batch.
         batch_size: Questions that were written for together; 0 if nothing was written.
@@ -59,21 +82,14 @@ class Served:
     is_cached: bool = False
     lines: tuple[Line, ...] | None = None
 
-    @property
-    def status(self) -> Status:
-        """Whether there is an answer, and whether it is sure."""
-        return self.answer.status
-
     def to_dict(self, max_answers: int = DEFAULT_MAX_ANSWERS) -> dict[str, Any]:
         """Return the record of `Answer.to_dict` with what the server adds.
 
-        Args:
-            max_answers: Answers that are listed at most; `truncated` says if there are more.
+        At most `max_answers` answers are listed; `truncated` says if there are more.
         """
         record = self.answer.to_dict()
         answers = record["answers"]
-        lines = None if self.lines is None else [line._asdict() for line in self.lines]
-        return {
+        served = {
             "id": self.id,
             **record,
             "answers": answers[:max_answers],
@@ -84,15 +100,17 @@ class Served:
                 "cached": self.is_cached,
             },
             "seconds": {stage: round(s, 4) for stage, s in self.seconds.items()},
-            **({} if lines is None else {"lines": lines}),
         }
+        if self.lines is not None:
+            served["lines"] = [line._asdict() for line in self.lines]
+        return served
 
 
 class AnswerCache:
-    """Answers by question and topics; of too many, the one least lately asked for is forgotten.
+    """The last answers, by question and topics; beyond `size`, the least lately used is forgotten.
 
-    Args:
-        size: Answers that are kept.
+    What else decides an answer, such as the graph and the model, does not change while the server
+    runs.
     """
 
     def __init__(self, size: int) -> None:
@@ -107,7 +125,7 @@ class AnswerCache:
         return self._answers[key]
 
     def put(self, key: Hashable, served: Served) -> None:
-        """Remember an answer; but not one that the graph failed, which may do better."""
+        """Remember an answer, unless the graph failed: it may do better next time."""
         if served.answer.reason == "graph":
             return
         self._answers[key] = replace(served, is_cached=True)
@@ -136,40 +154,6 @@ class Observer:
         """Hear of a request that was turned away."""
 
 
-_FIRST_GUESS_S = 1.0
-_KEPT = 0.95
-"""Of what was measured before, at each further answer: about the last twenty count."""
-
-
-class Pace:
-    """Measures the seconds from one answer to the next while there are questions under way."""
-
-    def __init__(self) -> None:
-        self._under_way = 0
-        self._since = 0.0
-        self._seconds, self._answers = _FIRST_GUESS_S, 1.0
-
-    @property
-    def seconds_each(self) -> float:
-        """Seconds that a question takes, given that others are worked on beside it."""
-        return self._seconds / self._answers
-
-    def begin(self) -> None:
-        """Count a question that begins."""
-        if not self._under_way:
-            self._since = time.monotonic()
-        self._under_way += 1
-
-    def end(self, *, is_answered: bool) -> None:
-        """Count a question that ends; one that was given up says nothing of the pace."""
-        self._under_way -= 1
-        if is_answered:
-            now = time.monotonic()
-            self._seconds = _KEPT * self._seconds + now - self._since
-            self._answers = _KEPT * self._answers + 1
-            self._since = now
-
-
 THREAD_PREFIX = "kbqa-"
 """What the names of the service's threads begin with."""
 
@@ -177,12 +161,9 @@ _Result = TypeVar("_Result")
 
 
 class Lane:
-    """Some threads, and a bounded number of callers that wait for one.
+    """Threads for one kind of blocking work, so that no kind can starve another.
 
-    Args:
-        name: What the threads do, for their names.
-        threads: How many there are.
-        waiting: Callers that may wait; None for any number.
+    At most `waiting` callers wait for one of the threads; None is any number.
     """
 
     def __init__(self, name: str, threads: int, waiting: int | None = None) -> None:
@@ -193,13 +174,9 @@ class Lane:
     async def run(
         self, call: Callable[[], _Result], ended: Callable[[], None] = lambda: None
     ) -> _Result:
-        """Call a function in one of the threads.
+        """Call a function in one of the threads; once begun, it goes on when its caller leaves.
 
-        A call that has begun goes on when its caller leaves.
-
-        Args:
-            call: The function.
-            ended: Called, in any thread, when the call has ended or will never begin.
+        `ended` is called, in any thread, when the call has ended or will never begin.
 
         Raises:
             ServerBusy: Too many callers wait already.
@@ -222,48 +199,3 @@ class Lane:
     def close(self) -> None:
         """Take no more calls, and drop those that have not begun."""
         self._executor.shutdown(wait=False, cancel_futures=True)
-
-
-MAX_QUESTION = 1000
-"""Bytes of a question in UTF-8: the prompt of the shipped model takes no more. A rare character may
-be as many tokens as it has bytes."""
-
-MAX_PATH = 8000
-"""Characters of a path."""
-
-MAX_HOPS = 20
-"""Hops of a path, those of its conditions included: no known question takes more than 7."""
-
-MAX_QUERY = 20_000
-"""Characters of somebody's SPARQL query."""
-
-MAX_CONVERTED = 4000
-"""Characters of a query that is to become a path: the parser takes up to a millisecond for each."""
-
-MAX_ROWS = 10_000
-"""Rows of its result."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """How the service answers.
-
-    Attributes:
-        queue: Questions that may be under way besides those of a batch; more are refused.
-        batch_size: Questions that are written for at once, at most.
-        answer_threads: Questions whose paths are run at once.
-        deadline_s: Seconds that a question may take in all, waiting included.
-        query_timeout_s: Seconds that somebody's own SPARQL query or path may take.
-        query_workers: Such queries and paths that run at once.
-        unsure_below: The confidence below which an answer is a guess, for `/api/v1/info`.
-        cached_answers: Answers that are remembered.
-    """
-
-    queue: int = 12
-    batch_size: int = 8
-    answer_threads: int = 4
-    deadline_s: float = 60.0
-    query_timeout_s: float = 10.0
-    query_workers: int = 1
-    unsure_below: float = UNSURE_BELOW
-    cached_answers: int = 500

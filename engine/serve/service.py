@@ -2,20 +2,20 @@
 
     question → cached? → under way? → link → queue → write in batches → run, prove → answer
 
-Linking, writing, running and other people's look-ups each have threads of their own. All methods
-belong to one event loop.
+Linking, writing, running and clients' look-ups each have threads of their own. All methods belong
+to one event loop.
 """
 
 import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from functools import partial
 from threading import Thread
-from typing import Literal, TypeVar
+from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
 from kbqa.engine.answer import Answer, answer_lines, literal_forms
 from kbqa.engine.engine import Engine
@@ -36,16 +36,9 @@ from kbqa.engine.serve.served import (
 )
 from kbqa.kb.graph import Graph, Table
 from kbqa.kb.names.search import Names, open_names
+from kbqa.sparql import errors
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.dialect import check_read_only
-from kbqa.sparql.errors import (
-    BusyReason,
-    DeadlineExceeded,
-    GraphError,
-    InputError,
-    QueryTimeout,
-    ServerBusy,
-)
 from kbqa.sparql.terms import is_mid
 
 logger = logging.getLogger(__name__)
@@ -53,6 +46,15 @@ logger = logging.getLogger(__name__)
 State = Literal["starting", "ready", "stopping", "failed"]
 
 _Result = TypeVar("_Result")
+_Arguments = ParamSpec("_Arguments")
+
+
+class Ask(Protocol):
+    """Asks a question or runs a path, as `Service.ask` and `Service.run_path` do."""
+
+    def __call__(self, *, watch: Watch | None = None) -> Coroutine[Any, Any, Served]:
+        """Answer, and tell the watcher what happens."""
+
 
 _LINK_THREADS = 2
 _LOOK_UP_THREADS = 4
@@ -75,10 +77,8 @@ class Service:
 
     Args:
         open_engine: Opens the engine, which loads the models; called once, in a thread.
-        graph: The same graph opened once more, for everything but questions: other people's
-            queries and look-ups cannot hold up answers then. It stays the caller's.
-        settings: How to answer.
-        observer: Hears what happens, for metrics.
+        graph: The same graph opened once more, for everything but questions, so that clients'
+            queries and look-ups cannot hold up answers. The caller closes it.
 
     Raises:
         StoreError: The graph has no name index.
@@ -122,11 +122,7 @@ class Service:
         self._loading = asyncio.get_running_loop().create_task(self._load())
 
     async def ready(self) -> None:
-        """Wait until questions can be asked.
-
-        Raises:
-            KbqaError: The engine cannot be opened; it is what opening raised.
-        """
+        """Wait until questions can be asked; raise what kept the engine from opening."""
         assert self._loading is not None, "start it first"
         await asyncio.shield(self._loading)
         if self.failure is not None:
@@ -138,7 +134,7 @@ class Service:
             self.state = "stopping"
 
     def give_up(self) -> None:
-        """End the running questions: their clients are told that the server stops."""
+        """End the running questions, and tell their clients that the server stops."""
         self.stop()
         self._flights.abandon_all()
 
@@ -167,7 +163,7 @@ class Service:
                     # A search, as a query would wait for the queries of others.
                     await self._looking.run(lambda: self.graph.types("m.0"))
                 is_up = True
-            except (GraphError, TimeoutError) as error:
+            except (errors.GraphError, TimeoutError) as error:
                 logger.warning("the graph is not ready: %s", error or "it takes too long")
                 is_up = False
             self._graph_seen = (time.monotonic(), is_up)
@@ -202,11 +198,7 @@ class Service:
 
     @property
     def engine(self) -> Engine:
-        """The engine.
-
-        Raises:
-            ServerBusy: It is not open yet, or questions are no longer answered.
-        """
+        """The engine; `ServerBusy` is raised before it is open and once the server stops."""
         if self.state == "stopping":
             raise self._busy("stopping", "the server is stopping", _STARTS_IN_S)
         if self._engine is None:
@@ -223,14 +215,9 @@ class Service:
     ) -> Served:
         """Answer a question. Being cancelled means that the client has left.
 
-        Equal questions that are under way share one run, and later ones get its answer.
-
-        Args:
-            question: In natural language.
-            topics: Mids of what it is about, if that is known.
-            deadline_s: Seconds that it may take, waiting included; at most the server's own limit,
-                which None means.
-            watch: Called in the event loop with what becomes of the question.
+        Equal questions that are under way share one run, and later ones get its answer. `topics`
+        are mids. The deadline includes waiting; None or more than the server's own limit is that.
+        `watch` is called with what becomes of the question.
 
         Raises:
             InputError: The question is empty or too long, or a topic is not a mid.
@@ -263,16 +250,10 @@ class Service:
         deadline_s: float | None = None,
         watch: Watch | None = None,
     ) -> Served:
-        """Run a path that somebody wrote or edited, without the model; as `sparql` runs queries.
+        """Run a path that a client wrote or edited, without the model; as `sparql` runs queries.
 
-        Args:
-            path: In either text form.
-            question: What it is to answer; its entities are linked.
-            topics: Mids of what names in the path may mean.
-            client: Whose it is.
-            relax: Whether to drop conditions if nothing satisfies all of them.
-            deadline_s: As for `ask`.
-            watch: As for `ask`.
+        Names in the path may mean the topics or the entities of the question. `relax` drops
+        conditions if nothing satisfies all of them. The rest is as for `ask`.
 
         Raises:
             CrpSyntaxError: The path cannot be read.
@@ -297,8 +278,8 @@ class Service:
                     watch=flight.hear,
                 )
                 return self._told(answer)
-            except DeadlineExceeded:
-                raise QueryTimeout(path, run_s, self.graph.description) from None
+            except errors.DeadlineExceeded:
+                raise errors.QueryTimeout(path, run_s, self.graph.description) from None
 
         async def run(flight: Flight) -> Served:
             began = time.monotonic()
@@ -309,11 +290,7 @@ class Service:
         return await self._share(key, run, limit_s, watch)
 
     async def with_lines(self, served: Served) -> Served:
-        """Add the answer as `kbqa ask` prints it.
-
-        Raises:
-            ServerBusy: Too many wait to look things up.
-        """
+        """Add the answer as `kbqa ask` prints it."""
         answer = served.answer
         forms = await self.look_up(lambda graph, _: literal_forms(answer, graph))
         return replace(served, lines=tuple(answer_lines(answer, forms)))
@@ -333,7 +310,7 @@ class Service:
             async with asyncio.timeout(limit_s):
                 return await flight.wait(watch)
         except TimeoutError:
-            raise DeadlineExceeded(f"no answer within {limit_s:g} s") from None
+            raise errors.DeadlineExceeded(f"no answer within {limit_s:g} s") from None
         except asyncio.CancelledError:
             if self.state == "stopping" and flight.task.cancelled():
                 raise self._busy("stopping", "the server stops", _STARTS_IN_S) from None
@@ -359,7 +336,7 @@ class Service:
         return self._served(answer, began, written.batch_size if beams else 0)
 
     def _told(self, answer: Answer) -> Answer:
-        """Return what clients are told of an answer: not where the graph is. The log says it."""
+        """Return what clients may read of an answer: where the graph is stands in the log only."""
         if answer.reason == "graph":
             logger.info("no answer: %s", answer.problem)
         graph = self.graph.description
@@ -374,39 +351,40 @@ class Service:
         return served
 
     def _queued(self) -> Event:
-        """Say how many questions are before one that has just begun, and how long they take."""
+        """Say how many questions are before one that has just begun, and how long it waits."""
         eta_s = round(self._flights.eta_s, 1)
         return Event("queued", {"position": len(self._flights) - 1, "eta_s": eta_s})
 
-    def _busy(self, reason: BusyReason, message: str, retry_after_s: float = 1.0) -> ServerBusy:
+    def _busy(
+        self, reason: errors.BusyReason, message: str, retry_after_s: float = 1.0
+    ) -> errors.ServerBusy:
         self._observer.rejected(reason)
-        return ServerBusy(reason, message, retry_after_s)
+        return errors.ServerBusy(reason, message, retry_after_s)
 
     def _limit(self, deadline_s: float | None) -> float:
         return min(deadline_s or self.settings.deadline_s, self.settings.deadline_s)
 
     async def link(self, text: str, limit: int = 10) -> list[LinkedEntity]:
-        """Find the entities that a text mentions, best first.
-
-        Raises:
-            InputError: The text is empty or too long.
-            ServerBusy: The server is starting or stopping, or too many wait.
-            GraphError: The graph does not answer.
-        """
+        """Find the entities that a text mentions, best first; fails as `ask` does."""
         linker = self.engine.resources.linker
         return await self._looking.run(partial(linker.link, _checked(text), limit))
 
-    async def look_up(self, find: Callable[[Graph, Names], _Result]) -> _Result:
-        """Look something up in the graph, as the functions of `browsing` do.
+    async def look_up(
+        self,
+        find: Callable[Concatenate[Graph, Names, _Arguments], _Result],
+        *arguments: _Arguments.args,
+        **named: _Arguments.kwargs,
+    ) -> _Result:
+        """Look something up in the graph by a function of `browsing`, with its arguments.
 
         Raises:
             ServerBusy: Too many wait.
-            GraphError: The graph does not answer.
+            KbqaError: What the function raises.
         """
-        return await self._looking.run(partial(find, self.graph, self.names))
+        return await self._looking.run(lambda: find(self.graph, self.names, *arguments, **named))
 
     async def sparql(self, query: str, limit: int, client: str) -> Table | bool:
-        """Run somebody's own SELECT or ASK; one at a time for each client.
+        """Run a client's own SELECT or ASK; one at a time for each client.
 
         Raises:
             QuerySyntaxError: The query does not parse.
@@ -427,12 +405,9 @@ class Service:
     async def run_for(
         self, client: str, call: Callable[[], _Result], begun: Callable[[], None] = lambda: None
     ) -> _Result:
-        """Do with a client's own query or path what may take long; one at a time for each client.
+        """Run in a thread what may take long with a client's own query or path; one at a time each.
 
-        Args:
-            client: Whose it is.
-            call: Does it, in a thread.
-            begun: Called once the client has its place.
+        `begun` is called once the client has its place.
 
         Raises:
             ServerBusy: The client has something of the kind under way, or too many wait.
@@ -451,10 +426,10 @@ def _checked(question: str) -> str:
     """Return a question with single blanks between its words."""
     text = " ".join(question.split())
     if not text:
-        raise InputError("the question is empty; ask something in words")
+        raise errors.InputError("the question is empty; ask something in words")
     size = len(text.encode("utf-8", "surrogatepass"))
     if size > MAX_QUESTION:
-        raise InputError(
+        raise errors.InputError(
             f"the question is too long: it has {size:,} bytes, and {MAX_QUESTION:,} are allowed"
         )
     return text
@@ -463,5 +438,5 @@ def _checked(question: str) -> str:
 def _topics(mids: Sequence[str]) -> list[Entity]:
     for mid in mids:
         if not is_mid(mid):
-            raise InputError(f"the topic {mid[:40]!r} is not a mid such as m.06w2sn5")
+            raise errors.InputError(f"the topic {mid[:40]!r} is not a mid such as m.06w2sn5")
     return [Entity(mid=mid) for mid in mids]

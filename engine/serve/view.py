@@ -1,8 +1,9 @@
-"""What the templates show of an answer: its record, cut and joined as a page wants it."""
+"""An answer as the templates show it: its record, and what a page makes of that."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -44,14 +45,14 @@ _OTHERS = 5
 _BAR_WIDTH = 400
 
 
-class Word(NamedTuple):
+class QuestionPart(NamedTuple):
     """Some words of the question, and the number of the mention that they are, from 1 on."""
 
     text: str
     mention: int | None = None
 
 
-class Choice(NamedTuple):
+class Meaning(NamedTuple):
     """An entity that words of the question may mean, and the address that asks about it."""
 
     mid: str
@@ -64,21 +65,21 @@ class Mention(NamedTuple):
     """Words of the question, the entity they were taken for, if any was, and others."""
 
     text: str
-    taken: Choice | None
-    others: tuple[Choice, ...]
+    taken: Meaning | None
+    others: tuple[Meaning, ...]
 
 
-class Line(NamedTuple):
+class QueryLine(NamedTuple):
     """A line of the query, and the sentences of the path that it is from, as ``0 2``."""
 
     text: str
     parts: str
 
 
-class Candidate(NamedTuple):
+class ShownCandidate(NamedTuple):
     """A path that was considered."""
 
-    words: tuple[str, ...]
+    words: Sequence[str]
     text: str
     source: str
     confidence: float | None
@@ -99,13 +100,7 @@ class Stage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """What was asked.
-
-    Attributes:
-        question: In the words of the user.
-        topics: Mids that the user chose.
-        path: A path that the user wrote; empty if the model was to write one.
-    """
+    """A question with the mids that the user chose as topics, or a path that the user wrote."""
 
     question: str = ""
     topics: tuple[str, ...] = ()
@@ -122,83 +117,117 @@ class Asking:
         return not self.question.strip() and not self.path.strip()
 
 
-@dataclass(frozen=True, slots=True)
 class AnswerView:
-    """An answer as the templates show it.
+    """An answer as the templates show it: its record, and what they show beside."""
 
-    Attributes:
-        asking: What was asked.
-        record: The record of the answer.
-        words: The question, with its mentions.
-        mentions: What they were taken for.
-        sentences: The path that answers; empty if the method has none.
-        how: How the answers were found, where there is no path.
-        dropped: Conditions that nothing satisfied.
-        advice: What to try if there is no answer.
-        notes: What is to be said of answers by their origin.
-        drawing: The evidence as SVG; None if there is none.
-        editable: The path to begin with when one is edited.
-        lines: The query.
-        candidates: The paths that were considered, best first.
-        stages: Where the time went.
-        seconds: In all.
-        spoken: The answer for a screen reader, in a sentence.
-    """
+    notes = ORIGIN_NOTES
 
-    asking: Asking
-    record: Mapping[str, Any]
-    words: tuple[Word, ...]
-    mentions: tuple[Mention, ...]
-    sentences: tuple[str, ...]
-    how: tuple[str, ...]
-    dropped: tuple[str, ...]
-    advice: str
-    notes: Mapping[str, str]
-    drawing: Markup | None
-    editable: str
-    lines: tuple[Line, ...]
-    candidates: tuple[Candidate, ...]
-    stages: tuple[Stage, ...]
-    seconds: float
-    spoken: str
+    def __init__(self, served: Served, asking: Asking) -> None:
+        self.asking = asking
+        self.record = served.to_dict()
+        trace = self.record["trace"]
+        self.beams: Sequence[Mapping[str, Any]] = trace.get("beams") or ()
+        self.sentences: Sequence[str] = trace.get("crp_words") or ()
+        """The path that answers; empty if the method has none."""
+        has_path = self.sentences or self.beams
+        self.how = () if has_path else tuple(served.answer.trace.describe())
+        self.dropped: Sequence[str] = trace.get("dropped") or ()
+        """Conditions that nothing satisfied."""
+        self.words, self.mentions = _mentions(self.record, asking)
 
     @property
-    def dropped_besides(self) -> tuple[str, ...]:
-        """What was dropped and is no sentence of its own."""
-        return tuple(each for each in self.dropped if each not in self.sentences)
+    def dropped_besides(self) -> list[str]:
+        """The dropped conditions that are no sentences of their own."""
+        return [each for each in self.dropped if each not in self.sentences]
 
+    @property
+    def advice(self) -> str:
+        """What to try if there is no answer."""
+        return _ADVICE.get(self.record["reason"] or "", _DEFAULT_ADVICE)
 
-def view_answer(served: Served, asking: Asking) -> AnswerView:
-    """Prepare an answer for the templates.
-
-    Args:
-        served: The answer.
-        asking: What was asked.
-    """
-    record = served.to_dict()
-    trace = record["trace"]
-    sentences = tuple(trace.get("crp_words") or ())
-    drawing = draw_evidence(record, entity_url)
-    words, mentions = _mentions(record, asking)
-    return AnswerView(
-        asking=asking,
-        record=record,
-        words=tuple(words),
-        mentions=mentions,
-        sentences=sentences,
-        how=() if sentences or trace.get("beams") else tuple(served.answer.trace.describe()),
-        dropped=tuple(trace.get("dropped") or ()),
-        advice=_ADVICE.get(record["reason"] or "", _DEFAULT_ADVICE),
-        notes=ORIGIN_NOTES,
+    @cached_property
+    def drawing(self) -> Markup | None:
+        """The evidence as SVG; None if there is none."""
+        drawing = draw_evidence(self.record, entity_url)
         # Everything in it is escaped; see `kbqa.engine.display.drawing`.
-        drawing=None if drawing is None else Markup(drawing),
-        editable=next(filter(None, (trace.get("crp"), asking.path, *_readable(trace))), ""),
-        lines=tuple(_lines(record["sparql"] or "", sentences)),
-        candidates=tuple(_candidates(trace, asking)),
-        stages=tuple(_stages(record["seconds"])),
-        seconds=sum(record["seconds"].values()),
-        spoken=_spoken(record),
-    )
+        return None if drawing is None else Markup(drawing)
+
+    @property
+    def editable(self) -> str:
+        """The path to begin with when one is edited."""
+        written = (beam.get("crp") for beam in self.beams)
+        paths = (self.record["trace"].get("crp"), self.asking.path, *written)
+        return next(filter(None, paths), "")
+
+    @cached_property
+    def lines(self) -> list[QueryLine]:
+        """The query, each line with the sentences that have its relations or its order."""
+        relations = [set(_RELATION.findall(sentence)) for sentence in self.sentences]
+        ordering = [n for n, each in enumerate(self.sentences) if each.startswith("Take the ")]
+        lines = []
+        for line in self.record["sparql"].split("\n") if self.record["sparql"] else ():
+            found = {each.rpartition("/")[2] for each in re.findall(r"<([^<>]*)>", line)}
+            found |= {each.rpartition(":")[2] for each in re.findall(r"\b\w*:[\w.]+", line)}
+            parts = [n for n, known in enumerate(relations) if known & found]
+            if not parts and line.lstrip().startswith(("ORDER BY", "LIMIT", "OFFSET")):
+                parts = ordering
+            lines.append(QueryLine(line, " ".join(map(str, parts))))
+        return lines
+
+    @cached_property
+    def candidates(self) -> list[ShownCandidate]:
+        """The paths that were considered, best first, each with its source if these differ."""
+        is_mixed = len({beam["source"] for beam in self.beams}) > 1
+        asking, best = self.asking, self.record["trace"].get("beam")
+        shown = []
+        for number, beam in enumerate(self.beams):
+            text = beam.get("crp") or beam.get("routerkgqa") or ""
+            is_readable = beam["fate"] != "unreadable"
+            candidate = ShownCandidate(
+                words=beam.get("crp_words") or (),
+                text=text,
+                source=_SOURCES[beam["source"]] if is_mixed else "",
+                confidence=beam.get("confidence"),
+                fate=_FATES.get(beam["fate"], ""),
+                found=_found(beam),
+                is_best=number == best,
+                url=page_url(asking.question, asking.topics, text) if is_readable else None,
+            )
+            shown.append(candidate)
+        return shown
+
+    @property
+    def seconds(self) -> float:
+        """Seconds in all."""
+        return float(sum(self.record["seconds"].values()))
+
+    @property
+    def stages(self) -> Iterator[Stage]:
+        """Where the time went."""
+        total, x = self.seconds or 1.0, 0.0
+        for name, spent in self.record["seconds"].items():
+            width = spent / total * _BAR_WIDTH
+            yield Stage(name, spent, round(x, 1), round(width, 1))
+            x += width
+
+    @property
+    def spoken(self) -> str:
+        """The answer for a screen reader, in a sentence."""
+        record = self.record
+        if record["status"] == "none":
+            return f"No answer: {record['problem'].removesuffix('.')}."
+        if record.get("boolean") is not None:
+            said = "Yes" if record["boolean"] else "No"
+        elif record.get("count") is not None:
+            said = f"{record['count']:,}"
+        else:
+            names = [each["name"][:100] for each in record["answers"][:3]]
+            hidden = len(record["answers"]) - len(names)
+            said = ", ".join(names) + (f" and {hidden} more" if hidden else "")
+        is_guess = record["status"] == "unsure"
+        opening = f"Not sure: {record['doubt']}. Best guess" if is_guess else "Answer"
+        sure = record["confidence"]
+        return f"{opening}: {said}." + ("" if sure is None else f" Confidence {sure:.2f}.")
 
 
 def page_url(question: str, topics: Sequence[str] = (), path: str = "") -> str:
@@ -213,7 +242,9 @@ def entity_url(mid: str) -> str:
     return f"/entity/{quote(mid, safe='')}"
 
 
-def _mentions(record: Mapping[str, Any], asking: Asking) -> tuple[list[Word], tuple[Mention, ...]]:
+def _mentions(
+    record: Mapping[str, Any], asking: Asking
+) -> tuple[list[QuestionPart], list[Mention]]:
     """Mark the words of the question that were taken for entities, and list what else they mean."""
     question = asking.question
     by_words: dict[str, list[Mapping[str, Any]]] = {}
@@ -227,16 +258,16 @@ def _mentions(record: Mapping[str, Any], asking: Asking) -> tuple[list[Word], tu
         found = re.search(rf"(?<!\w){pattern}(?!\w)", question, re.IGNORECASE)
         if found and all(found.end() <= start or end <= found.start() for start, end, _ in spans):
             spans.append((*found.span(), mention))
-    words: list[Word] = []
+    words: list[QuestionPart] = []
     mentions: list[Mention] = []
     end = 0
     for start, stop, mention in sorted(spans):
-        words.append(Word(question[end:start]))
-        words.append(Word(question[start:stop], len(mentions) + 1))
+        words.append(QuestionPart(question[end:start]))
+        words.append(QuestionPart(question[start:stop], len(mentions) + 1))
         mentions.append(_mention(question[start:stop], by_words[mention], used, asking))
         end = stop
-    words.append(Word(question[end:]))
-    return [word for word in words if word.text], tuple(mentions)
+    words.append(QuestionPart(question[end:]))
+    return [word for word in words if word.text], mentions
 
 
 def _mention(
@@ -245,7 +276,7 @@ def _mention(
     mids = {each["mid"] for each in linked}
     kept = [mid for mid in asking.topics if mid not in mids]
     choices = [
-        Choice(
+        Meaning(
             each["mid"],
             each["name"],
             each["score"],
@@ -264,42 +295,6 @@ def _used(trace: Mapping[str, Any]) -> set[str]:
     return walks | set(_MID.findall(trace.get("crp") or ""))
 
 
-def _lines(query: str, sentences: Sequence[str]) -> Iterator[Line]:
-    """Join each line of the query to the sentences that have its relations or its order."""
-    relations = [set(_RELATION.findall(sentence)) for sentence in sentences]
-    ordering = [n for n, sentence in enumerate(sentences) if sentence.startswith("Take the ")]
-    for line in query.split("\n") if query else ():
-        found = {each.rpartition("/")[2] for each in re.findall(r"<([^<>]*)>", line)}
-        found |= {each.rpartition(":")[2] for each in re.findall(r"\b\w*:[\w.]+", line)}
-        parts = [n for n, known in enumerate(relations) if known & found]
-        if not parts and line.lstrip().startswith(("ORDER BY", "LIMIT", "OFFSET")):
-            parts = ordering
-        yield Line(line, " ".join(map(str, parts)))
-
-
-def _readable(trace: Mapping[str, Any]) -> Iterator[str | None]:
-    return (beam.get("crp") for beam in trace.get("beams") or ())
-
-
-def _candidates(trace: Mapping[str, Any], asking: Asking) -> Iterator[Candidate]:
-    """List the candidates, each with its source if not all have the same."""
-    beams = trace.get("beams") or ()
-    is_mixed = len({beam["source"] for beam in beams}) > 1
-    for number, beam in enumerate(beams):
-        text = beam.get("crp") or beam.get("routerkgqa") or ""
-        is_readable = beam["fate"] != "unreadable"
-        yield Candidate(
-            words=tuple(beam.get("crp_words") or ()),
-            text=text,
-            source=_SOURCES[beam["source"]] if is_mixed else "",
-            confidence=beam.get("confidence"),
-            fate=_FATES.get(beam["fate"], ""),
-            found=_found(beam),
-            is_best=number == trace.get("beam"),
-            url=page_url(asking.question, asking.topics, text) if is_readable else None,
-        )
-
-
 def _found(beam: Mapping[str, Any]) -> str:
     """Write what a candidate found, as far as that is known."""
     if beam.get("boolean") is not None:
@@ -309,28 +304,3 @@ def _found(beam: Mapping[str, Any]) -> str:
         return "" if n is None else "nothing" if n == 0 else f"{n:,}"
     hidden = (n or 0) - len(names)
     return ", ".join(names) + (f" and {hidden:,} more" if hidden > 0 else "")
-
-
-def _stages(seconds: Mapping[str, float]) -> Iterator[Stage]:
-    total, x = sum(seconds.values()) or 1.0, 0.0
-    for name, spent in seconds.items():
-        width = spent / total * _BAR_WIDTH
-        yield Stage(name, spent, round(x, 1), round(width, 1))
-        x += width
-
-
-def _spoken(record: Mapping[str, Any]) -> str:
-    if record["status"] == "none":
-        return f"No answer: {record['problem'].removesuffix('.')}."
-    if record.get("boolean") is not None:
-        said = "Yes" if record["boolean"] else "No"
-    elif record.get("count") is not None:
-        said = f"{record['count']:,}"
-    else:
-        names = [each["name"][:100] for each in record["answers"][:3]]
-        hidden = len(record["answers"]) - len(names)
-        said = ", ".join(names) + (f" and {hidden} more" if hidden else "")
-    is_guess = record["status"] == "unsure"
-    opening = f"Not sure: {record['doubt']}. Best guess" if is_guess else "Answer"
-    sure = record["confidence"]
-    return f"{opening}: {said}." + ("" if sure is None else f" Confidence {sure:.2f}.")

@@ -1,4 +1,4 @@
-"""Beam search for many questions at once, exact in the sum of log-probabilities.
+"""Write CRPs by beam search, for many questions at once, exact in the sum of log-probabilities.
 
 A text's score is the log-probability of all its tokens, so it only falls as the text grows. A beam
 below the n-th best finished text can be dropped, and a question without beams is done. Questions
@@ -9,34 +9,38 @@ If a text is steered, only the tokens that its state allows are considered. They
 probabilities that the model gives them, which are not renormalised over the allowed tokens. Tokens
 without an alternative are not searched for; the model reads several of them at a time.
 
-Let a language model read many texts side by side, each at its own pace, with one cache.
-
-Each text is a row of the batch. Between readings, rows can be dropped, repeated and reordered, and
-each can be given a different number of tokens: a block is padded on its left, and the padding stays
-masked.
-
-Write CRPs by beam search with a causal language model that runs in this process.
+The model reads many texts side by side, each at its own pace: each text is a row of the batch.
+Between readings, rows can be dropped, repeated and reordered, and each can be given a different
+number of tokens. A block is padded on its left, and the padding stays masked.
 """
 
-import threading
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import nlargest
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
-from kbqa.engine.deadline import check_deadline, held
+from kbqa.engine.deadline import check_deadline
+from kbqa.engine.writing.checkpoint import Adapter, open_adapter
 from kbqa.engine.writing.generate import (
-    DEFAULT_BEAMS,
+    DEFAULT_ADAPTER,
     MAX_NEW_TOKENS,
     Candidate,
     Progress,
-    PromptFormat,
     Request,
     best_distinct,
 )
 from kbqa.engine.writing.grammar import Steps, start
-from kbqa.engine.writing.steering import Decoding, Pieces, SteeredText, Tokenizer, walked_topics
+from kbqa.engine.writing.steering import (
+    Decoding,
+    Pieces,
+    SmallModelGenerator,
+    SteeredText,
+    Tokenizer,
+    walked_topics,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,6 +48,17 @@ if TYPE_CHECKING:
 
     Integers = NDArray[np.int64]
 
+
+HOPELESS = 6.0
+"""A beam this many nats below its question's best is dropped: e^-6 is 0.0025. Among five candidates
+for each of 196 held-out questions of webqsp.train, no right main path was more than 5 below."""
+
+_BLOCK_TOKENS = 64
+"""Tokens that the model reads at a time, padding included, but at least one for each beam. On a CPU
+this many cost hardly more than one for each of five beams."""
+
+CONSIDERED = 32
+"""Number of likeliest tokens to consider if the state does not list the tokens that it allows."""
 
 _PAD = 0  # any token: it is masked
 
@@ -78,17 +93,14 @@ class Reading(Protocol):
         positions: "Integers",
         wanted: "NDArray[np.bool_]",
     ) -> NextTokens:
-        """Read tokens in every row, and add them to the cache.
+        """Read tokens, shape (rows, tokens), in every row, and add them to the cache.
 
         Args:
-            tokens: Shape (rows, tokens).
+            tokens: The tokens.
             mask: 1 for each token of what was read before and of `tokens`, 0 for padding, shape
                 (rows, all tokens).
             positions: Of `tokens` in their texts, in the same shape.
-            wanted: True for each of `tokens` of which the next token is wanted.
-
-        Returns:
-            What may follow the tokens wanted, text after text.
+            wanted: True for each of `tokens` after which the next one is wanted, text after text.
         """
 
 
@@ -100,37 +112,27 @@ class ReadableModel(Protocol):
 
 
 class BatchReader:
-    """Reads prompts, and then the texts that continue them.
-
-    Args:
-        model: A causal language model.
-        prompts: The tokens of each prompt, at least one.
-    """
+    """Reads prompts, at least one, and then the texts that continue them."""
 
     def __init__(self, model: ReadableModel, prompts: Sequence[Sequence[int]]) -> None:
         self._reading = model.begin()
         self._prompts, self._mask = _padded(prompts)
 
-    def read_prompts(self) -> NextTokens:
-        """Read the prompts; return what may follow each."""
+    def read_prompts(self, last: int = 1) -> NextTokens:
+        """Read the prompts; return what may follow the last tokens of each."""
         import numpy as np
 
-        last = np.zeros(self._mask.shape, np.bool_)
-        last[:, -1] = True
-        return self._read(self._prompts, last)
+        wanted = np.zeros(self._mask.shape, np.bool_)
+        wanted[:, -last:] = True
+        return self._read(self._prompts, wanted)
 
     def read(
         self, rows: Sequence[int], blocks: Sequence[Sequence[int]], *, only_last: bool = False
     ) -> NextTokens:
-        """Keep some of the rows, renumbered in this order, and read a block of tokens in each.
+        """Keep some rows, read a block of at least one token in each; return what may follow.
 
-        Args:
-            rows: The rows to keep; one may occur more than once.
-            blocks: At least one token for each of them.
-            only_last: Return only what follows the last token of each block.
-
-        Returns:
-            What may follow each token read, block after block.
+        Rows are renumbered in the order given, and one may occur more than once. What may follow
+        each token read is returned, block after block, or only what follows the last of each.
         """
         import numpy as np
 
@@ -154,20 +156,9 @@ class BatchReader:
 def read_continuation(
     model: ReadableModel, prompts: Sequence[Sequence[int]], text: Sequence[int]
 ) -> list[list[float]]:
-    """Read one text after each of some prompts; return the log-probabilities of its tokens.
-
-    Args:
-        model: A causal language model.
-        prompts: The tokens of each, at least one.
-        text: At least one token.
-    """
-    import numpy as np
-
-    tokens, mask = _padded([[*prompt, *text[:-1]] for prompt in prompts])
-    wanted = np.zeros(tokens.shape, np.bool_)
-    wanted[:, -len(text) :] = True
-    positions = (mask.cumsum(axis=1) - 1).clip(min=0)
-    found = model.begin().read(tokens, mask, positions, wanted)
+    """Read one text after each of some prompts; return the log-probabilities of its tokens."""
+    reader = BatchReader(model, [[*prompt, *text[:-1]] for prompt in prompts])
+    found = reader.read_prompts(len(text))
     flat = found.logprobs(range(len(prompts) * len(text)), list(text) * len(prompts))
     return [flat[at : at + len(text)] for at in range(0, len(flat), len(text))]
 
@@ -183,18 +174,6 @@ def _padded(texts: Sequence[Sequence[int]]) -> "tuple[Integers, Integers]":
         tokens[row, width - len(text) :] = text
         is_token[row, width - len(text) :] = 1
     return tokens, is_token
-
-
-HOPELESS = 6.0
-"""A beam this many nats below its question's best is dropped: e^-6 is 0.0025. Among five candidates
-for each of 196 held-out questions of webqsp.train, no right main path was more than 5 below."""
-
-_BLOCK_TOKENS = 64
-"""Tokens that the model reads at a time, padding included, but at least one for each beam. On a CPU
-this many cost hardly more than one for each of five beams."""
-
-CONSIDERED = 32
-"""Number of likeliest tokens to consider if the state does not list the tokens that it allows."""
 
 
 class State(Protocol):
@@ -226,31 +205,20 @@ class Hypothesis(NamedTuple):
 
 
 class Beam(NamedTuple):
-    """An unfinished text.
-
-    Attributes:
-        tokens: The text.
-        unread: How many of its last tokens the model has not read yet.
-        logprob: Of its tokens up to the first unread one, that one included.
-        state: Its state after its last token.
-        row: The row of the batch in which it is read.
-    """
+    """An unfinished text."""
 
     tokens: tuple[int, ...]
-    unread: int
-    logprob: float
-    state: State
-    row: int
+    unread: int  # how many of its last tokens the model has not read yet
+    logprob: float  # of its tokens up to the first unread one, that one included
+    state: State  # after its last token
+    row: int  # of the batch, in which it is read
 
 
 class ForcedRun(NamedTuple):
-    """The tokens that must follow a text, end of text not included, and the state after them.
-
-    The state is None if the text cannot be finished.
-    """
+    """The tokens that must follow a text, without the end of text, and the state after them."""
 
     tokens: tuple[int, ...]
-    state: State | None
+    state: State | None  # None if the text cannot be finished
 
 
 def forced_run(state: State | None, end: int) -> ForcedRun:
@@ -267,15 +235,15 @@ def forced_run(state: State | None, end: int) -> ForcedRun:
 
 
 class _Option(NamedTuple):
-    """A beam and a token that may follow it, or None for a beam that is not fully read yet."""
+    """A beam and a token that may follow it."""
 
     logprob: float
     beam: Beam
-    token: int | None
+    token: int | None  # None for a beam that is not fully read yet
 
 
 @dataclass(slots=True)
-class _Search:
+class _QuestionSearch:
     """The beams of one question."""
 
     n: int
@@ -337,7 +305,7 @@ def beam_search(
     done: Callable[[int, Sequence[Hypothesis]], object] | None = None,
     is_wanted: Callable[[int], bool] | None = None,
 ) -> list[list[Hypothesis]]:
-    """Find up to n likeliest texts for each prompt.
+    """Find up to n likeliest texts for each prompt, best first; fewer if the others are hopeless.
 
     Args:
         model: A causal language model.
@@ -349,18 +317,11 @@ def beam_search(
         ends_at: When the caller's deadline passes; it is checked between steps.
         done: Called with a prompt's number and texts as soon as its search is over.
         is_wanted: Asked between steps whether a prompt, by its number, is still wanted; if not, its
-            search is given up.
-
-    Returns:
-        The texts for each prompt, best first; fewer than n if the others are hopeless, and none if
-        the search was given up.
-
-    Raises:
-        DeadlineExceeded: The deadline passed.
+            search is given up, and no texts are returned.
     """
     states = starts if starts is not None else [Unsteered()] * len(prompts)
     searches = [
-        _Search(n, end, max_new_tokens, [Beam((), 0, 0.0, state, row)])
+        _QuestionSearch(n, end, max_new_tokens, [Beam((), 0, 0.0, state, row)])
         for row, state in enumerate(states)
     ]
     reader = BatchReader(model, prompts)
@@ -382,7 +343,7 @@ def beam_search(
         _read_on(going_on.values(), reader, n)
 
 
-def _read_on(searches: Collection[_Search], reader: BatchReader, n: int) -> None:
+def _read_on(searches: Collection[_QuestionSearch], reader: BatchReader, n: int) -> None:
     """Let the model read a block of every beam, and extend the beams that are now fully read."""
     beams = [beam for search in searches for beam in search.beams]
     width = max(1, _BLOCK_TOKENS // len(beams))
@@ -437,71 +398,58 @@ def _options(beam: Beam, following: NextTokens, row: int, n: int) -> Iterator[_O
         yield _Option(beam.logprob + logprob, beam, token)
 
 
-class BeamSearchGenerator:
-    """A causal language model, its tokenizer and what constrains its texts.
+class LoadedModel(NamedTuple):
+    """A causal language model and its tokenizer."""
+
+    model: ReadableModel
+    tokenizer: Tokenizer
+
+
+class BeamSearchGenerator(SmallModelGenerator):
+    """Writes CRPs by beam search with a causal language model that runs in this process.
 
     Args:
-        model: The model; one thread at a time reads with it.
-        tokenizer: Its tokenizer.
-        prompt: The prompt that it was trained with.
-        name: What it is called in reports.
-        decoding: How far its texts are constrained.
+        adapter: The adapter, which is merged into its base model.
+        decoding: How far texts are constrained; not at all by default.
+        threads: Threads that the model computes with; None for the runtime's own choice.
+
+    Raises:
+        ModelError: A package, the base model or the adapter is missing or broken, the runtime
+            cannot compute the model, or its texts cannot be constrained.
     """
 
     def __init__(
-        self,
-        model: ReadableModel,
-        tokenizer: Tokenizer,
-        prompt: PromptFormat,
-        name: str,
-        decoding: Decoding,
+        self, adapter: Adapter, decoding: Decoding | None = None, threads: int | None = None
     ) -> None:
-        self._model, self._tokenizer = model, tokenizer
-        self._prompt, self._name = prompt, name
-        self._decoding = decoding
-        # Tokenizers and the tries of `Pieces` are not safe for several threads at once.
-        self._lock = threading.Lock()
-        self._pieces = None if decoding.level == "none" else Pieces(tokenizer)
+        super().__init__(adapter, decoding)
+        self._model, self._tokenizer = self.load_model(adapter, threads)
+        is_free = self._decoding.level == "none"
+        self._pieces = None if is_free else Pieces(self._tokenizer)
 
-    @property
-    def name(self) -> str:
-        """The model, adapter, hash of its weights and level of decoding, for reports."""
-        return self._name
+    @classmethod
+    def load(
+        cls,
+        adapter: Path = DEFAULT_ADAPTER,
+        base: str | None = None,
+        decoding: Decoding | None = None,
+        threads: int | None = None,
+    ) -> Self:
+        """Open an adapter as `open_adapter` does, and load it."""
+        return cls(open_adapter(adapter, base), decoding, threads)
 
-    @property
-    def suggested_relations(self) -> int:
-        """How many relations its prompts suggest, at most."""
-        return self._prompt.relations
+    @staticmethod
+    @abstractmethod
+    def load_model(adapter: Adapter, threads: int | None = None) -> LoadedModel:
+        """Load an adapter, merged into its base model, and the tokenizer."""
 
-    def generate(
-        self,
-        requests: Sequence[Request],
-        n: int = DEFAULT_BEAMS,
-        *,
-        ends_at: float | None = None,
-        progress: Progress | None = None,
-    ) -> list[list[Candidate]]:
-        """Write up to n candidates for each request by beam search; see `Generator.generate`."""
-        if not requests:
-            return []
-        with held(self._lock, ends_at, self._name):
-            return self._generate(requests, n, ends_at, progress)
-
-    def _generate(
+    def _write(
         self,
         requests: Sequence[Request],
         n: int,
         ends_at: float | None,
         progress: Progress | None,
     ) -> list[list[Candidate]]:
-        prompts = [
-            self._tokenizer.encode(
-                self._prompt.render(request.question, request.relations), add_special_tokens=False
-            )
-            for request in requests
-        ]
-        form = self._prompt.crp_format
-        steps = [self._decoding.steps(request, form) for request in requests]
+        steps = self._steps(requests)
         written: list[list[Candidate]] = [[] for _ in requests]
 
         def take(row: int, texts: Sequence[Hypothesis]) -> None:
@@ -514,7 +462,7 @@ class BeamSearchGenerator:
 
         beam_search(
             self._model,
-            prompts,
+            self._prompt_tokens(requests, self._tokenizer),
             n=n,
             end=self._tokenizer.eos_token_id,
             max_new_tokens=MAX_NEW_TOKENS,

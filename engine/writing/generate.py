@@ -1,21 +1,10 @@
 """Write CRPs for questions: n candidates each, best first.
 
-`Generator` is the seam. Its back ends are transformers, vLLM in this process, and a server that
-speaks OpenAI's protocol.
+`Generator` is the seam between what writes and what uses the candidates. Its back ends are
+OpenVINO, transformers, vLLM in this process, and a server that speaks OpenAI's protocol. The prompt
+that a model was trained with, and the files of candidates that later runs start from, are here too.
 
 Source: RouterKGQA §3.2; appendix A.1 for what the model was trained on.
-
-The prompt that a small model was trained with, which every later use must repeat.
-
-It is saved beside the adapter, so that training, every back end and other people's servers write
-the same bytes.
-
-CRPs as a model wrote them, in the JSON records of candidates.
-
-Files of candidates of a question set, for runs that start from them.
-
-Each row is written when it is ready, and the same call again resumes an incomplete file. A manifest
-beside the file records how it was made (`kbqa.engine.files`).
 """
 
 import json
@@ -54,13 +43,12 @@ MAX_NEW_TOKENS = 256
 
 DEFAULT_SEED = 42
 TEMPERATURE = 1.0
-"""Back ends that sample instead of searching follow the model's own distribution. A question gets
-its greedy text and n samples; samples repeat, so fewer than n different texts may be left. Equal
-seeds give equal texts on one back end, not across them."""
+"""Back ends that sample follow the model's own distribution. A question gets its greedy text and n
+samples, of which some may be equal. Equal seeds give equal texts on one back end, not across them.
+"""
 
 LEAST_LOGPROB = -9999.0
-"""Stands for a log-probability that is no finite number, as servers send −∞ and NaN: very unlikely.
-"""
+"""Stands for a log-probability that is no finite number; servers send −∞ and NaN."""
 
 _Asked = TypeVar("_Asked")
 _Written = TypeVar("_Written")
@@ -70,12 +58,9 @@ _Written = TypeVar("_Written")
 class Request:
     """A question to write CRPs for.
 
-    Attributes:
-        question: In natural language. Lone surrogates, which no tokenizer or server takes, are
-            replaced.
-        topics: Entities that the path may start from, best first, each with its mid and name; empty
-            if none are known. Only level ``graph`` uses them.
-        relations: To suggest to a model that was trained with suggestions, best first.
+    `topics` are entities that the path may start from, best first, each with its mid and name; only
+    level ``graph`` uses them. `relations` are suggested to a model that was trained with
+    suggestions, best first.
     """
 
     question: str
@@ -83,31 +68,22 @@ class Request:
     relations: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        # No tokenizer or server takes lone surrogates.
         object.__setattr__(self, "question", self.question.encode(errors="replace").decode())
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A CRP as the model wrote it, or as a search of the graph found it.
+    """A CRP as the model wrote it, or as a search of the graph found it."""
 
-    Attributes:
-        text: The text, unread; it may not be a CRP at all.
-        logprob: Sum of its tokens' log-probabilities, natural log, end of text included; 0 if it
-            was not written. Always finite.
-        tokens: Number of tokens, end of text included.
-        topics: Mids of the request's topics from which the written main path leads to an answer, in
-            the order of the request. Only level ``graph`` knows them; else they are empty.
-        rank: Its place among the paths that a search of the graph found, from 0, or that of the
-            path which it narrows, among these; None if the model wrote it.
-        narrows: Whether the search added a condition, an order or a comparison to a path.
-    """
-
-    text: str
-    logprob: float
-    tokens: int
-    topics: tuple[str, ...] = ()
+    text: str  # may not be a CRP at all
+    logprob: float  # sum over the tokens, natural log; 0 if not written; always finite
+    tokens: int  # end of text included
+    topics: tuple[str, ...] = ()  # mids of topics that lead to an answer; only at level `graph`
+    # Among the paths that a search found, from 0, or that of the path which it narrows; None if the
+    # model wrote it.
     rank: int | None = None
-    narrows: bool = False
+    narrows: bool = False  # the search added a condition, an order or a comparison to a path
 
     def __post_init__(self) -> None:
         if not math.isfinite(self.logprob):
@@ -122,12 +98,8 @@ class Candidate:
 def rank_candidates(candidates: Iterable[Candidate]) -> list[Candidate]:
     """Sort candidates by their mean log-probability per token, the likeliest first.
 
-    Hugging Face's beam search, and so RouterKGQA, ranks finished texts like this. By the sum, a
-    path without its constraints would usually win, because it is shorter.
-
-    >>> short, long = Candidate("a", -1.2, 10), Candidate("b", -2.0, 40)
-    >>> [candidate.text for candidate in rank_candidates([short, long])]
-    ['b', 'a']
+    So does Hugging Face's beam search, and with it RouterKGQA. By the sum, a path without its
+    constraints would usually win, because it is shorter.
     """
     return sorted(candidates, key=lambda candidate: -candidate.logprob / candidate.tokens)
 
@@ -135,9 +107,9 @@ def rank_candidates(candidates: Iterable[Candidate]) -> list[Candidate]:
 def best_distinct(candidates: Iterable[Candidate], n: int) -> list[Candidate]:
     """Rank candidates, drop repeated texts, and keep the best n.
 
-    >>> texts = [Candidate("a", -1.0, 10), Candidate("b", -2.0, 10), Candidate("a", -1.0, 10)]
-    >>> [candidate.text for candidate in best_distinct(texts, 5)]
-    ['a', 'b']
+    >>> short, long = Candidate("a", -1.2, 10), Candidate("b", -2.0, 40)
+    >>> [candidate.text for candidate in best_distinct([short, long, short], 5)]
+    ['b', 'a']
     """
     best: dict[str, Candidate] = {}
     for candidate in rank_candidates(candidates):
@@ -149,12 +121,9 @@ def best_distinct(candidates: Iterable[Candidate], n: int) -> list[Candidate]:
 class Progress:
     """Follows the writing for several requests, which are numbered from 0.
 
-    Both are called by the thread that writes, between steps of the model, so they must be quick.
-
-    Attributes:
-        written: Called with a request's number and candidates as soon as these are final.
-        is_wanted: Asked whether a request is still wanted. If not, it is dropped: it takes no more
-            of the model's time, and gets no candidates.
+    `written` is called with a request's number and candidates as soon as these are final. A request
+    for which `is_wanted` returns False is dropped, and gets no candidates. Both are called by the
+    thread that writes, between steps of the model, so they must be quick.
     """
 
     written: Callable[[int, list[Candidate]], object]
@@ -166,11 +135,11 @@ class Generator(Protocol):
 
     @property
     def name(self) -> str:
-        """The model and adapter, for reports."""
+        """The model, adapter, hash of its weights and level of decoding, for reports."""
 
     @property
     def suggested_relations(self) -> int:
-        """How many relations its prompts suggest, at most; see `PromptFormat`."""
+        """The most relations that its prompts suggest; see `PromptFormat`."""
 
     def generate(
         self,
@@ -183,11 +152,10 @@ class Generator(Protocol):
         """Write up to n candidates for each request, best first. Threads take turns.
 
         Args:
-            requests: Generated as one batch; the caller chooses its size.
-            n: Most candidates for each question.
+            requests: Written for as one batch; the caller chooses its size.
+            n: Most candidates for each request.
             ends_at: When the deadline passes, as `time.monotonic` counts.
-            progress: Told of each request as soon as it is written. A back end that writes for all
-                at once ignores it.
+            progress: Ignored by a back end that writes for all at once.
 
         Raises:
             ModelError: The model failed.
@@ -202,12 +170,8 @@ def write_apart(
 ) -> list[_Written | Exception]:
     """Write CRPs for requests together, or one by one if that fails for one of them.
 
-    Returns:
-        What was written for each request, or why nothing was.
-
-    Raises:
-        EndpointDown: The graph is gone.
-        ModelError: The model failed.
+    An error of one request is returned in place of what is written for it. One that fails all, as
+    `fails_all` says, is raised.
     """
     try:
         return list(generate(requests))
@@ -220,10 +184,7 @@ def write_apart(
 
 
 def fails_all(error: Exception) -> bool:
-    """Return whether no request can be written for after an error, as the graph or model is gone.
-
-    Any other error is that of one request.
-    """
+    """Return whether an error is that of the graph or the model, and not of one request."""
     is_of_model = isinstance(error, ModelError) and not isinstance(error, PromptTooLong)
     return is_of_model or isinstance(error, EndpointDown)
 
@@ -274,24 +235,20 @@ _MAX_CHARACTERS = 1000  # The benchmarks' questions have under 200.
 
 @dataclass(frozen=True, slots=True)
 class PromptFormat:
-    """How a question is put to the model.
+    """How a question is put to a model; all uses must repeat what it was trained with.
 
-    Attributes:
-        template: The whole prompt, with ``{question}`` where the question goes.
-        crp_format: The text form of the CRPs that the model writes.
-        relations: How many relations are suggested with a question, at most; 0 for none.
+    It is saved beside the adapter, so that training, every back end and other people's servers
+    write the same bytes.
     """
 
-    template: str
-    crp_format: str = "routerkgqa"
-    relations: int = 0
+    template: str  # the whole prompt, with {question} where the question goes
+    crp_format: str = "routerkgqa"  # the text form of what the model writes
+    relations: int = 0  # suggested with a question, at most
 
     def render(self, question: str, relations: Sequence[str] = ()) -> str:
         """Write the prompt of a question, with its white space collapsed and its length limited.
 
-        Args:
-            question: In natural language.
-            relations: To suggest, best first; those beyond the format's number are left out.
+        Of the relations, best first, as many are suggested as the format says.
         """
         text = " ".join(question.split())[:_MAX_CHARACTERS]
         if suggested := " ".join(relations[: self.relations]):
@@ -310,11 +267,7 @@ PLAIN = PromptFormat("Question: {question}\nReasoning path:\n")
 
 
 def load_prompt_format(directory: Path) -> PromptFormat:
-    """Read the format from an adapter's folder.
-
-    Raises:
-        ModelError: The file is missing or not of that form.
-    """
+    """Read the format from an adapter's folder."""
     path = directory / PROMPT_FILE
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
@@ -335,12 +288,10 @@ def load_prompt_format(directory: Path) -> PromptFormat:
 
 
 def written_record(text: str) -> dict[str, str | None]:
-    """Make the record of a text that a model wrote.
+    """Record a text that a model wrote: as it is under the key of its form, and in the other form.
 
-    Returns:
-        The text as it is, under ``routerkgqa``, or under ``crp`` if it is in our form. The other
-        key holds the other form of what can be read of it, or None if that form cannot express it.
-        A text that cannot be read at all is under ``routerkgqa``.
+    The other form holds what can be read of the text; it is None if that form cannot express it. A
+    text that cannot be read at all is under ``routerkgqa``.
     """
     from kbqa.sparql.forms import is_routerkgqa, read_crp, render_crp, render_routerkgqa
 
@@ -354,14 +305,7 @@ def written_record(text: str) -> dict[str, str | None]:
 
 
 def written_text(record: Mapping[str, object]) -> str:
-    """Return the text of a CRP in a record: RouterKGQA's form, else ours.
-
-    Most models write RouterKGQA's form, and reading the original again shows what could not be
-    read.
-
-    Raises:
-        TypeError: The record holds no text.
-    """
+    """Return the text of a CRP in a record: RouterKGQA's form if it has it, else ours."""
     for key in ("routerkgqa", "crp"):
         if isinstance(text := record.get(key), str):
             return text
@@ -383,10 +327,11 @@ def write_beams(
     batch_size: int,
     report: Callable[[int], object] = lambda done: None,
 ) -> None:
-    """Write a row ``{"id", "crps": […], "seconds"}`` for each question.
+    """Write a file of candidates, a row ``{"id", "crps": […], "seconds"}`` for each question.
 
     A path is ``{"crp", "routerkgqa", "logprob", "tokens", "topics"}``. `seconds` is the wall time
-    of the question's batch, divided by its questions.
+    of the question's batch, divided by its questions. Each row is written when it is ready, and the
+    same call again resumes an incomplete file. A manifest beside the file records how it was made.
 
     Args:
         generate: Called with the questions of one batch.
@@ -395,14 +340,11 @@ def write_beams(
         source: The file that the questions are from.
         settings: Other settings that decide the rows, for the manifest: model, candidates, graph.
         gold_entities: Give the gold topics with the questions.
-        batch_size: Questions to generate for at once.
-        report: Called with the number of questions already written, and then with that of each
-            batch.
+        batch_size: Questions to write for at once.
+        report: Called with the number of questions already written, then with that of each batch.
 
     Raises:
-        InputError: `output` cannot be written, holds anything but beams made with these settings,
-            or another process is writing to it.
-        ModelError: The model failed.
+        InputError: `output` cannot be written, or holds something else.
         GraphError: The graph failed for some questions; those have no row.
         AnsweringError: Something else did.
     """
@@ -450,11 +392,7 @@ def write_beams(
 
 
 def read_beams(path: Path) -> dict[str, list[Candidate]]:
-    """Read the candidates that `kbqa crp generate` wrote.
-
-    Raises:
-        InputError: The file is missing or not of that form.
-    """
+    """Read the candidates that `kbqa crp generate` wrote."""
     from kbqa.engine.files import read_rows
 
     beams = {}

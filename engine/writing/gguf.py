@@ -37,9 +37,7 @@ _NAMES = {
 def write_checkpoint(gguf: Path, directory: Path) -> None:
     """Write configuration, weights and tokenizer into a folder, in Hugging Face's layout.
 
-    Args:
-        gguf: A plain Llama model with tied embeddings and SmolLM2's tokenizer.
-        directory: Where to write.
+    The model is a plain Llama with tied embeddings and SmolLM2's tokenizer.
     """
     from gguf import GGUFReader, dequantize
     from safetensors import TensorSpec, serialize_file

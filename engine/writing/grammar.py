@@ -2,24 +2,21 @@
 
 For any text that can still become a CRP, the grammar gives the ways to continue: one of several
 texts, or free text of some form, such as a name. It knows nothing of tokens. Its pieces begin with
-a blank or a line break, because there every tokenizer begins a new token.
+a blank or a line break, because there every tokenizer begins a new token. `parse_routerkgqa` reads
+every text in this grammar without problems.
 
-`parse_routerkgqa` reads every text in this grammar without problems. Which relations a path may
-take, and where it may start, is decided by `Steps`.
+Which relations a path may take, and where it may start, is decided by `Steps`: `KnownRelations`
+allows all of the graph, `PathWalk` those that lead on from the nodes that a path has reached so
+far. Nothing is enumerated beforehand. What a path reaches is looked up when a model has written it,
+and kept until its question is done.
 
 Source: RouterKGQA §3.1 and the published data; the grammar covers all but 29 of its 8,220 texts.
-
-Where a main path can go in the graph, from the nodes that it has reached so far.
-
-Nothing is enumerated beforehand. What a path reaches is looked up when a model has written it, and
-kept until its question is done.
-
-Source: none of the papers; RouterKGQA verifies a path after it is written (§3.2).
+Following the graph while writing is not RouterKGQA's: it verifies a path afterwards (§3.2).
 """
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, TypeAlias
 
 from kbqa.engine.graph_walk import PathEnds
 from kbqa.kb.graph import Graph
@@ -30,6 +27,13 @@ from kbqa.sparql.terms import LiteralTerm, Term, is_well_formed
 
 MAX_HOPS = 6
 """Hops of a main path; the published ones have five at most."""
+
+_DESCRIBES = "type."
+"""The prefix of relations for names and types. They occur in 4 of the 6,617 main paths of
+webqsp.train and cwq.dev, and nearly every node has them."""
+
+_AT_ONCE = 20
+"""Nodes of a path that are followed together; mostly the first of them leads to an answer."""
 
 _TITLE = "Main Path:"
 _HEADERS = (
@@ -67,79 +71,13 @@ _STRING_FILTER = re.compile(
 class TextSet:
     """Texts of which one may follow. A set equals only itself, so work on it can be cached.
 
-    Attributes:
-        texts: All of them.
-        ends_line: Whether each of them is always followed by a line break.
+    `ends_line`: each of them is always followed by a line break.
     """
 
     __slots__ = ("__weakref__", "ends_line", "texts")
 
     def __init__(self, texts: Sequence[str], *, ends_line: bool = False) -> None:
         self.texts, self.ends_line = texts, ends_line
-
-
-class OneOf(NamedTuple):
-    """One of several texts may follow, and then the options that `then` returns for it."""
-
-    texts: TextSet
-    then: Callable[[str], "Options"]
-
-
-class Region(NamedTuple):
-    """Free text may follow.
-
-    Attributes:
-        goes_on: Whether the text so far can still become complete.
-        is_done: Whether it is complete; it may still continue.
-        then: Returns what may follow a complete text.
-    """
-
-    goes_on: Callable[[str], bool]
-    is_done: Callable[[str], bool]
-    then: Callable[[str], "Options"]
-
-
-class Options(NamedTuple):
-    """What may follow: any of these."""
-
-    choices: tuple[OneOf, ...] = ()
-    region: Region | None = None
-    may_end: bool = False
-
-
-class Steps(Protocol):
-    """Where paths may lead."""
-
-    @property
-    def is_extended(self) -> bool:
-        """Whether paths are written in the extended form."""
-
-    def topics(self) -> Sequence[TextSet] | None:
-        """Return what main paths may start from, as `topic_line` writes it: names, classes.
-
-        None means any name.
-        """
-
-    def others(self) -> TextSet | None:
-        """Return the names that triples outside the main path may start from; None means any."""
-
-    def hops(self, topic: str, path: tuple[Hop, ...]) -> TextSet:
-        """Return the arrows that may continue a main path, as `arrow` writes them."""
-
-    def may_end(self, topic: str, path: tuple[Hop, ...], pivot: int) -> bool:
-        """Return whether a main path may end, at the answers.
-
-        Args:
-            topic: The name that it starts from.
-            path: Its hops.
-            pivot: How many of them lead to the node that no answer may be: ``?c``, else the topic.
-        """
-
-    def may_go_on(self, topic: str, path: tuple[Hop, ...]) -> bool:
-        """Return whether a main path may have another hop."""
-
-    def restrictions(self) -> TextSet:
-        """Return the arrows of constraints; only the extended form has inverse ones."""
 
 
 def arrow(hop: Hop) -> str:
@@ -166,6 +104,173 @@ def is_sayable(relation: str) -> bool:
 def topic_line(name: str) -> str:
     """Write the beginning of the main path's first line: the name of the topic."""
     return f"\n {name}"
+
+
+_MEMBERS = TextSet([arrow(Hop("type.object.type", inverse=True))])
+
+
+class KnownRelations:
+    """Paths may take any relation of a graph that can be written in words, and start anywhere."""
+
+    topics: Sequence[TextSet] | None = None
+    """What main paths may start from, as `topic_line` writes it; None means any name or class."""
+
+    others: TextSet | None = None
+    """The names that triples outside the main path may start from; None means any."""
+
+    def __init__(self, relations: Iterable[str], *, is_extended: bool = False) -> None:
+        self.is_extended = is_extended
+        sayable = list(filter(is_sayable, relations))
+        forward = TextSet([arrow(Hop(relation)) for relation in sayable])
+        self._both = TextSet(
+            [arrow(Hop(relation, inverse)) for relation in sayable for inverse in (False, True)]
+        )
+        self.restrictions = self._both if is_extended else forward
+        """The arrows of constraints; only the extended form has inverse ones."""
+        # In the extended form, the classes that relations belong to may be topics.
+        domains = sorted({relation.rpartition(".")[0] for relation in sayable})
+        self.classes = TextSet([topic_line(relation_text(one)) for one in domains if "." in one])
+
+    def hops(self, topic: str, path: tuple[Hop, ...]) -> TextSet:
+        """Return the arrows that may continue a main path from a topic, by its name."""
+        return self._both
+
+    def may_end(self, topic: str, path: tuple[Hop, ...], pivot: int) -> bool:
+        """Return whether a main path may end, at the answers.
+
+        `pivot` is how many hops lead to the node that no answer may be: ``?c``, else the topic.
+        """
+        return True
+
+    def may_go_on(self, topic: str, path: tuple[Hop, ...]) -> bool:
+        """Return whether a main path may have another hop."""
+        return True
+
+
+class PathWalk:
+    """The main paths of one question may go where the graph leads from its topics.
+
+    A path that is walked to its end exists: some node is at its end. A path through a hub may be
+    missed if only few of its many nodes have the next relation. No path follows names or types, but
+    in the extended form one may start from a class: it goes to the members, and is not walked.
+    Constraints may have all known relations.
+    """
+
+    def __init__(self, graph: Graph, topics: Sequence[Entity], known: KnownRelations) -> None:
+        self._ends, self._known = PathEnds(graph), known
+        self.is_extended, self.restrictions = known.is_extended, known.restrictions
+        self._starts = _mids_by_name(topics)
+        hops = self._ends.hops_of_each([mid for mids in self._starts.values() for mid in mids])
+        self._hops: dict[tuple[str, tuple[Hop, ...]], TextSet] = {
+            (name, ()): _arrows(hop for mid in mids for hop in hops[mid])
+            for name, mids in self._starts.items()
+        }
+        self.others = TextSet(
+            [topic_line(name) for name in self._starts if self.hops(name, ()).texts]
+        )
+        self.topics = (self.others, known.classes) if self.is_extended else (self.others,)
+
+    @property
+    def has_topics(self) -> bool:
+        """Whether a path can start from any topic, and its name can be written."""
+        return bool(self.others.texts)
+
+    def hops(self, topic: str, path: tuple[Hop, ...]) -> TextSet:
+        """Return the arrows of the nodes at a path's end."""
+        if topic not in self._starts:
+            return self._known.hops(topic, path) if path else _MEMBERS
+        key = (topic, path)
+        if key not in self._hops:
+            self._hops[key] = _arrows(self._ends.hops(self._starts[topic], path))
+        return self._hops[key]
+
+    def may_end(self, topic: str, path: tuple[Hop, ...], pivot: int) -> bool:
+        """Return whether the path leads to anything that may be an answer."""
+        if topic not in self._starts:
+            return True
+        return self._leads_to_answer(self._entities(topic, path[:pivot]), path[pivot:])
+
+    def may_go_on(self, topic: str, path: tuple[Hop, ...]) -> bool:
+        """Return whether the path leads to an entity."""
+        return topic not in self._starts or bool(self._entities(topic, path))
+
+    def mids(self, topic: str, path: tuple[Hop, ...], pivot: int) -> tuple[str, ...]:
+        """Return the topics of a name from which a path that may end leads to an answer."""
+        starts = self._starts.get(topic, ())
+        if len(starts) < 2:
+            return tuple(starts)  # it was walked, so it leads there
+        self._ends.fetch_each(starts, path[:pivot] or path)
+        return tuple(
+            mid
+            for mid in starts
+            if self._leads_to_answer(self._ends.nodes([mid], path[:pivot]), path[pivot:])
+        )
+
+    def _leads_to_answer(self, nodes: Sequence[str], path: tuple[Hop, ...]) -> bool:
+        for at in range(0, len(nodes), _AT_ONCE):
+            some = nodes[at : at + _AT_ONCE]
+            self._ends.fetch_each(some, path)
+            ends = ((node, end) for node in some for end in self._ends.terms([node], path))
+            if any(end != node and _may_answer(end) for node, end in ends):
+                return True
+        return False
+
+    def _entities(self, topic: str, path: tuple[Hop, ...]) -> list[str]:
+        return self._ends.nodes(self._starts[topic], path)
+
+
+Steps: TypeAlias = KnownRelations | PathWalk
+"""Where the paths of a question may lead."""
+
+
+def _may_answer(end: Term) -> bool:
+    """Return whether queries keep a node: of texts in a language, they keep only English ones."""
+    language = end.language if isinstance(end, LiteralTerm) else None
+    return language is None or language.lower().split("-")[0] == "en"
+
+
+def _leads_on(relation: str) -> bool:
+    return is_sayable(relation) and not relation.startswith(_DESCRIBES)
+
+
+def _arrows(hops: Iterable[Hop]) -> TextSet:
+    return TextSet(sorted({arrow(hop) for hop in hops if _leads_on(hop.relation)}))
+
+
+def _mids_by_name(topics: Sequence[Entity]) -> Mapping[str, list[str]]:
+    starts: dict[str, list[str]] = {}
+    for topic in topics:
+        name = decode_name(topic.name or "")
+        if topic.mid is not None and _is_writable(name):
+            starts.setdefault(name, []).append(topic.mid)
+    return starts
+
+
+def _is_writable(name: str) -> bool:
+    return name == name.strip() != "" and "\n" not in name and "-[" not in name and name[0] != "?"
+
+
+class OneOf(NamedTuple):
+    """One of several texts may follow, and then the options that `then` returns for it."""
+
+    texts: TextSet
+    then: Callable[[str], "Options"]
+
+
+class Region(NamedTuple):
+    """Free text may follow."""
+
+    goes_on: Callable[[str], bool]  # whether the text so far can still become complete
+    is_done: Callable[[str], bool]  # whether it is complete; it may still continue
+    then: Callable[[str], "Options"]  # what may follow a complete text
+
+
+class Options(NamedTuple):
+    """What may follow: any of these."""
+
+    choices: tuple[OneOf, ...] = ()
+    region: Region | None = None
+    may_end: bool = False
 
 
 def start(steps: Steps) -> Options:
@@ -196,8 +301,7 @@ _LIMITS = TextSet([f"\n  LIMIT {n}" for n in range(1, MAX_LIMIT + 1)])
 class _Known(NamedTuple):
     """What the lines so far say that decides how a text may go on."""
 
-    names: tuple[str, ...]
-    """Of nodes."""
+    names: tuple[str, ...]  # of nodes
     is_ordered: bool = False
 
 
@@ -205,7 +309,7 @@ def _topic(steps: Steps) -> Options:
     def then(name: str) -> Options:
         return _hop(steps, name.strip(), (), ())
 
-    if (topics := steps.topics()) is not None:
+    if (topics := steps.topics) is not None:
         return Options(tuple(OneOf(texts, then) for texts in topics))
     return Options(region=Region(_may_be_topic, _is_topic, then))
 
@@ -293,7 +397,7 @@ def _further_line(steps: Steps, known: _Known, choices: list[OneOf]) -> Options:
     choices.append(OneOf(TextSet([f"\n  no {name}" for name in known.names]), restrict))
     choices.append(OneOf(_ABOUT_ORDERED if known.is_ordered else _ABOUT_ALL, after))
     region = Region(_may_be_test, is_test, after)
-    if (others := steps.others()) is not None:
+    if (others := steps.others) is not None:
         choices.append(OneOf(others, restrict))
     else:
         region = Region(
@@ -327,7 +431,7 @@ def _restriction(steps: Steps, known: _Known, section: int) -> Options:
         return section in (_ENTITY, _FURTHER) and _is_name(text)
 
     region = Region(_may_be_object, is_object, then)
-    return _arrow_options(steps.restrictions(), lambda _: Options(region=region))
+    return _arrow_options(steps.restrictions, lambda _: Options(region=region))
 
 
 def _arrow_options(texts: TextSet, then: Callable[[str], Options]) -> Options:
@@ -371,175 +475,3 @@ def _may_be_filter(text: str) -> bool:
     if not text.startswith(_FILTER_START):
         return _FILTER_START.startswith(text)
     return "\n" not in text[1:] and len(text) < _MAX_FREE
-
-
-_DESCRIBES = "type."
-"""The prefix of relations for names and types. They occur in 4 of the 6,617 main paths of
-webqsp.train and cwq.dev, and nearly every node has them."""
-
-_AT_ONCE = 20
-"""Nodes of a path that are followed together; mostly the first of them leads to an answer."""
-
-_MEMBERS = TextSet([arrow(Hop("type.object.type", inverse=True))])
-
-
-class KnownRelations:
-    """Paths may take any relation of a graph, and start from any name.
-
-    Args:
-        relations: Their ids; those that cannot be written in words are left out.
-        is_extended: Paths are written in the extended form.
-    """
-
-    def __init__(self, relations: Iterable[str], *, is_extended: bool = False) -> None:
-        self.is_extended = is_extended
-        sayable = list(filter(is_sayable, relations))
-        self._forward = TextSet([arrow(Hop(relation)) for relation in sayable])
-        self._both = TextSet(
-            [arrow(Hop(relation, inverse)) for relation in sayable for inverse in (False, True)]
-        )
-        domains = sorted({relation.rpartition(".")[0] for relation in sayable})
-        self.classes = TextSet([topic_line(relation_text(one)) for one in domains if "." in one])
-        """The classes that relations belong to, as topics."""
-
-    def topics(self) -> Sequence[TextSet] | None:
-        """Any name or class."""
-        return None
-
-    def others(self) -> TextSet | None:
-        """Any name."""
-        return None
-
-    def hops(self, topic: str, path: tuple[Hop, ...]) -> TextSet:
-        """Any relation of the graph, in both directions."""
-        return self._both
-
-    def may_end(self, topic: str, path: tuple[Hop, ...], pivot: int) -> bool:
-        """Anywhere."""
-        return True
-
-    def may_go_on(self, topic: str, path: tuple[Hop, ...]) -> bool:
-        """Anywhere."""
-        return True
-
-    def restrictions(self) -> TextSet:
-        """Any relation of the graph."""
-        return self._both if self.is_extended else self._forward
-
-
-class PathWalk:
-    """The main paths of one question may go where the graph leads from its topics.
-
-    A path that is walked to its end exists: some node is at its end. A path through a hub may be
-    missed if only few of its many nodes have the next relation. No path follows names or types, but
-    in the extended form one may start from a class: it goes to the members, and is not walked.
-
-    Args:
-        graph: Asked for the neighbours of each node on a path that is walked.
-        topics: Where paths may start, each with its mid and name.
-        known: All relations of the graph, for constraints.
-    """
-
-    def __init__(self, graph: Graph, topics: Sequence[Entity], known: KnownRelations) -> None:
-        self._ends, self._known = PathEnds(graph), known
-        self._starts = _mids_by_name(topics)
-        hops = self._ends.hops_of_each([mid for mids in self._starts.values() for mid in mids])
-        self._hops: dict[tuple[str, tuple[Hop, ...]], TextSet] = {
-            (name, ()): _arrows(hop for mid in mids for hop in hops[mid])
-            for name, mids in self._starts.items()
-        }
-        self._topics = TextSet(
-            [topic_line(name) for name in self._starts if self.hops(name, ()).texts]
-        )
-
-    @property
-    def has_topics(self) -> bool:
-        """Whether a path can start from any topic, and its name can be written."""
-        return bool(self._topics.texts)
-
-    @property
-    def is_extended(self) -> bool:
-        """Whether paths are written in the extended form."""
-        return self._known.is_extended
-
-    def topics(self) -> Sequence[TextSet] | None:
-        """The names of the topics, and in the extended form all classes."""
-        return (self._topics, self._known.classes) if self.is_extended else (self._topics,)
-
-    def others(self) -> TextSet | None:
-        """The names of the topics."""
-        return self._topics
-
-    def hops(self, topic: str, path: tuple[Hop, ...]) -> TextSet:
-        """The relations of the nodes at a path's end."""
-        if topic not in self._starts:
-            return self._known.hops(topic, path) if path else _MEMBERS
-        key = (topic, path)
-        if key not in self._hops:
-            self._hops[key] = _arrows(self._ends.hops(self._starts[topic], path))
-        return self._hops[key]
-
-    def may_end(self, topic: str, path: tuple[Hop, ...], pivot: int) -> bool:
-        """Return whether the path leads to anything that may be an answer."""
-        if topic not in self._starts:
-            return True
-        return self._leads_to_answer(self._entities(topic, path[:pivot]), path[pivot:])
-
-    def may_go_on(self, topic: str, path: tuple[Hop, ...]) -> bool:
-        """Return whether the path leads to an entity."""
-        return topic not in self._starts or bool(self._entities(topic, path))
-
-    def restrictions(self) -> TextSet:
-        """Any relation of the graph."""
-        return self._known.restrictions()
-
-    def mids(self, topic: str, path: tuple[Hop, ...], pivot: int) -> tuple[str, ...]:
-        """Return the topics of a name from which a path that may end leads to an answer."""
-        starts = self._starts.get(topic, ())
-        if len(starts) < 2:
-            return tuple(starts)  # it was walked, so it leads there
-        self._ends.fetch_each(starts, path[:pivot] or path)
-        return tuple(
-            mid
-            for mid in starts
-            if self._leads_to_answer(self._ends.nodes([mid], path[:pivot]), path[pivot:])
-        )
-
-    def _leads_to_answer(self, nodes: Sequence[str], path: tuple[Hop, ...]) -> bool:
-        for at in range(0, len(nodes), _AT_ONCE):
-            some = nodes[at : at + _AT_ONCE]
-            self._ends.fetch_each(some, path)
-            ends = ((node, end) for node in some for end in self._ends.terms([node], path))
-            if any(end != node and _may_answer(end) for node, end in ends):
-                return True
-        return False
-
-    def _entities(self, topic: str, path: tuple[Hop, ...]) -> list[str]:
-        return self._ends.nodes(self._starts[topic], path)
-
-
-def _may_answer(end: Term) -> bool:
-    """Return whether queries keep a node: of texts in a language, they keep only English ones."""
-    language = end.language if isinstance(end, LiteralTerm) else None
-    return language is None or language.lower().split("-")[0] == "en"
-
-
-def _leads_on(relation: str) -> bool:
-    return is_sayable(relation) and not relation.startswith(_DESCRIBES)
-
-
-def _arrows(hops: Iterable[Hop]) -> TextSet:
-    return TextSet(sorted({arrow(hop) for hop in hops if _leads_on(hop.relation)}))
-
-
-def _mids_by_name(topics: Sequence[Entity]) -> Mapping[str, list[str]]:
-    starts: dict[str, list[str]] = {}
-    for topic in topics:
-        name = decode_name(topic.name or "")
-        if topic.mid is not None and _is_writable(name):
-            starts.setdefault(name, []).append(topic.mid)
-    return starts
-
-
-def _is_writable(name: str) -> bool:
-    return name == name.strip() != "" and "\n" not in name and "-[" not in name and name[0] != "?"

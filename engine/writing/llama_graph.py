@@ -60,25 +60,15 @@ def import_openvino() -> None:
 
 @dataclass(frozen=True, slots=True)
 class LlamaShape:
-    """What the configuration of a Llama model says about its computation.
-
-    Attributes:
-        layers: Number of layers.
-        heads: Number of attention heads.
-        kv_heads: Number of heads of keys and values, a divisor of `heads`.
-        head_width: Width of a head.
-        epsilon: Added to the mean square in RMS norms.
-        rope_base: Base of the wavelengths of the rotary embeddings.
-        has_tied_head: Whether the output layer has the weights of the embeddings.
-    """
+    """What the configuration of a Llama model says about its computation."""
 
     layers: int
     heads: int
-    kv_heads: int
+    kv_heads: int  # a divisor of `heads`
     head_width: int
-    epsilon: float
-    rope_base: float
-    has_tied_head: bool
+    epsilon: float  # added to the mean square in RMS norms
+    rope_base: float  # base of the wavelengths of the rotary embeddings
+    has_tied_head: bool  # the output layer has the weights of the embeddings
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> "LlamaShape":

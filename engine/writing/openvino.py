@@ -2,10 +2,8 @@
 
 It writes what `TransformersGenerator` writes in the same precision, up to rounding.
 
-A merged model compiled by OpenVINO; what compiling it needs is made once and cached.
-
-The cache holds the graph with its weights, the tokenizer, and what OpenVINO prepared for this
-processor, so that later starts neither merge nor convert.
+What compiling a model needs is made once and cached: the graph with its weights, the tokenizer, and
+what OpenVINO prepared for this processor. Later starts neither merge nor convert.
 """
 
 import json
@@ -15,27 +13,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from kbqa.engine.writing.beam_search import BatchReader, BeamSearchGenerator, Likely
+from kbqa.engine.writing.beam_search import (
+    BatchReader,
+    BeamSearchGenerator,
+    Likely,
+    LoadedModel,
+)
 from kbqa.engine.writing.checkpoint import (
+    Adapter,
     OpenVinoPrecision,
-    adapter_base,
-    adapter_revision,
     base_model,
     can_merge,
     checkpoint_key,
     has_fast_int8,
-    is_whole_model,
     load_merged,
     make_once,
     merged_weights,
     openvino_precision,
     require_cpu_extra,
     require_lm_extra,
-    why_peft,
 )
-from kbqa.engine.writing.generate import DEFAULT_ADAPTER, load_prompt_format
 from kbqa.engine.writing.llama_graph import LlamaShape, import_openvino, llama_graph
-from kbqa.engine.writing.steering import Decoding, SavedTokenizer, check_form
+from kbqa.engine.writing.steering import SavedTokenizer
 from kbqa.kb.open import cache_directory
 from kbqa.sparql.errors import ModelError
 
@@ -56,6 +55,25 @@ _GRAPH = "graph.xml"
 _COMPILED = "compiled"
 
 
+class OpenVinoGenerator(BeamSearchGenerator):
+    """A causal language model with a LoRA adapter, merged, under OpenVINO on the CPU."""
+
+    runtime = " under OpenVINO"
+
+    @staticmethod
+    def load_model(adapter: Adapter, threads: int | None = None) -> LoadedModel:
+        """Compile the model; `threads` compute with it, by default one a core."""
+        compiled = compile_model(adapter, openvino_precision(), threads)
+        model = OpenVinoModel(compiled.model)
+        try:
+            tokenizer = SavedTokenizer(compiled.tokenizer)
+        except ModelError as error:
+            raise ModelError(f"{error}. Delete the folder to build it again.") from error
+        # The weights are prepared by the first reading: not while a question waits.
+        BatchReader(model, [[tokenizer.eos_token_id]]).read_prompts()
+        return LoadedModel(model, tokenizer)
+
+
 class CompiledWriter(NamedTuple):
     """A compiled model, as `llama_graph` describes it, and the folder of its tokenizer."""
 
@@ -64,22 +82,14 @@ class CompiledWriter(NamedTuple):
 
 
 def compile_model(
-    adapter: Path, base: str | None, precision: OpenVinoPrecision, threads: int | None = None
+    adapter: Adapter, precision: OpenVinoPrecision, threads: int | None = None
 ) -> CompiledWriter:
     """Merge an adapter into its base model and compile it for the CPU.
 
-    Args:
-        adapter: Folder that `kbqa train-crp` wrote.
-        base: Base model, which may differ from the one that the adapter names.
-        precision: What the model computes in. For int8, its matrices are kept in int8, and what
-            they are multiplied by is rounded on the way; else its weights are kept in float32.
-        threads: Threads to compute with; None for one a core.
-
-    Raises:
-        ModelError: An extra, the base model or the adapter is missing or broken, the model is not a
-            plain Llama, or the cache cannot be written.
+    For int8, its matrices are kept in int8, and what they are multiplied by is rounded on the way.
+    Else its weights are kept in float32.
     """
-    folder, in_int8 = prepare_model(adapter, base, precision), precision == "int8"
+    folder, in_int8 = prepare_model(adapter, precision), precision == "int8"
     import_openvino()
     from openvino import Core
 
@@ -110,35 +120,31 @@ def compile_model(
     return CompiledWriter(model, folder)
 
 
-def prepare_model(adapter: Path, base: str | None, precision: OpenVinoPrecision) -> Path:
-    """Make what compiling a model needs, if it is not in the cache yet; return its folder.
-
-    Args and errors are those of `compile_model`.
-    """
+def prepare_model(adapter: Adapter, precision: OpenVinoPrecision) -> Path:
+    """Make what compiling a model needs, if it is not in the cache yet; return its folder."""
     require_cpu_extra()
-    base = base_model(base or adapter_base(adapter))
     in_int8 = precision == "int8"
-    key = checkpoint_key(base, adapter_revision(adapter), "int8" if in_int8 else "float32")
+    key = checkpoint_key(adapter, "int8" if in_int8 else "float32")
     return make_once(
         cache_directory() / f"openvino-{_VERSION}-{key}",
-        lambda directory: _convert(base, adapter, directory, in_int8=in_int8),
+        lambda directory: _convert(adapter, directory, in_int8=in_int8),
     )
 
 
-def _convert(base: str, adapter: Path, directory: Path, *, in_int8: bool) -> None:
+def _convert(adapter: Adapter, directory: Path, *, in_int8: bool) -> None:
     """Write the graph and the tokenizer into a folder."""
     import_openvino()
     from openvino import save_model
 
-    folder = Path(base)
-    if can_merge(folder, adapter):
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        weights = merged_weights(folder, adapter)
+    if can_merge(adapter):
+        base = Path(base_model(adapter.base))
+        config = json.loads((base / "config.json").read_text(encoding="utf-8"))
+        weights = merged_weights(adapter)
         for name in ("tokenizer.json", "tokenizer_config.json"):
-            shutil.copyfile(folder / name, directory / name)
+            shutil.copyfile(base / name, directory / name)
     else:
-        require_lm_extra(adapter, "" if is_whole_model(adapter) else why_peft(adapter))
-        model, tokenizer = load_merged(base, adapter, "float32")
+        require_lm_extra(adapter)
+        model, tokenizer = load_merged(adapter, "float32")
         config = model.config.to_dict()
         weights = {name: weight.numpy() for name, weight in model.state_dict().items()}
         tokenizer.save_pretrained(str(directory))
@@ -160,15 +166,10 @@ class OpenVinoModel:
 
 @dataclass(slots=True)
 class OpenVinoReading:
-    """A `Reading` whose cache is the state of a compiled model.
-
-    Attributes:
-        request: The compiled model and its state.
-        rows: The rows of the state that the next reading goes on from; None for all of them.
-    """
+    """A `Reading` whose cache is the state of a compiled model."""
 
     request: "InferRequest"
-    rows: "NDArray[np.int64] | None" = None
+    rows: "NDArray[np.int64] | None" = None  # of the state that the next reading needs; or all
 
     def keep(self, rows: "NDArray[np.int64]") -> None:
         """Keep some rows; the state changes with the next reading."""
@@ -198,15 +199,10 @@ class OpenVinoReading:
 
 @dataclass(frozen=True, slots=True)
 class NumpyNextTokens:
-    """What may follow, by the logits of a model; a `batch_reader.NextTokens`.
+    """A `NextTokens` by the logits of a model."""
 
-    Attributes:
-        logits: Shape (rows, vocabulary).
-        log_sums: Of the exponentials of each row's logits.
-    """
-
-    logits: "NDArray[np.float32]"
-    log_sums: "NDArray[np.float32]"
+    logits: "NDArray[np.float32]"  # (rows, vocabulary)
+    log_sums: "NDArray[np.float32]"  # of the exponentials of each row's logits
 
     @classmethod
     def of(cls, logits: "NDArray[np.float32]") -> "NumpyNextTokens":
@@ -230,63 +226,3 @@ class NumpyNextTokens:
         some = np.argpartition(logits, -min(count, len(logits)))[-count:]
         tokens = some[np.argsort(-logits[some], kind="stable")].tolist()
         return list(map(Likely, tokens, self.logprobs([row] * len(tokens), tokens)))
-
-
-class OpenVinoGenerator(BeamSearchGenerator):
-    """A causal language model with a LoRA adapter, merged, under OpenVINO on the CPU."""
-
-    @classmethod
-    def load(
-        cls,
-        adapter: Path = DEFAULT_ADAPTER,
-        base: str | None = None,
-        decoding: Decoding | None = None,
-        threads: int | None = None,
-    ) -> "OpenVinoGenerator":
-        """Load an adapter and the base model that it names.
-
-        Args:
-            adapter: Folder that `kbqa train-crp` wrote, an adapter's or a whole model's; the
-                shipped one by default.
-            base: Base model to use instead of the one that the adapter names.
-            decoding: How far its texts are constrained; not at all by default.
-            threads: Threads that the model computes with; None for one a core.
-
-        Raises:
-            ModelError: The `lm` or the `cpu` extra, the base model or the adapter is missing or
-                broken, or the model is not a plain Llama.
-        """
-        prompt, revision = load_prompt_format(adapter), adapter_revision(adapter)
-        decoding = decoding or Decoding()
-        if decoding.level != "none":
-            check_form(prompt)
-        model, tokenizer = load_openvino(adapter, base, threads)
-        name = (
-            f"{base or adapter_base(adapter)} + {adapter.resolve().name} {revision} under OpenVINO,"
-            f" decoding {decoding.level}"
-        )
-        return cls(model, tokenizer, prompt, name, decoding)
-
-
-def load_openvino(
-    adapter: Path, base: str | None = None, threads: int | None = None
-) -> tuple[OpenVinoModel, SavedTokenizer]:
-    """Load an adapter, merged into its base model, and the tokenizer.
-
-    Args:
-        adapter: Folder that `kbqa train-crp` wrote.
-        base: Base model to use instead of the one that the adapter names.
-        threads: Threads that the model computes with; None for one a core.
-
-    Raises:
-        ModelError: See `compile_model`.
-    """
-    compiled = compile_model(adapter, base, openvino_precision(), threads)
-    model = OpenVinoModel(compiled.model)
-    try:
-        tokenizer = SavedTokenizer(compiled.tokenizer)
-    except ModelError as error:
-        raise ModelError(f"{error}. Delete the folder to build it again.") from error
-    # The weights are prepared by the first reading: not while a question waits.
-    BatchReader(model, [[tokenizer.eos_token_id]]).read_prompts()
-    return model, tokenizer

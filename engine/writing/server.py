@@ -1,13 +1,10 @@
 """Write CRPs with a model behind a server of OpenAI's protocol: vLLM's, llama.cpp's, others.
 
-The server gets the prompt that the adapter was trained with, byte for byte. Each candidate is a
-request, since not every server supports ``n``; many are sent at once. vLLM's server can constrain
-the texts by a grammar, and follow the graph if it was started with kbqa's logits processor.
-
-Ask a server that speaks OpenAI's protocol to continue texts, with their log-probabilities.
-
-Only ``/v1/models`` and ``/v1/completions`` are used: a prompt must reach the model as it is, and
-chat would put the server's own template around it.
+The server gets the prompt that the adapter was trained with, byte for byte. So only ``/v1/models``
+and ``/v1/completions`` are used: chat would put the server's own template around the prompt. Each
+candidate is a request, since not every server supports ``n``; many are sent at once. vLLM's server
+can constrain the texts by a grammar, and follow the graph if it was started with kbqa's logits
+processor.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -43,145 +40,40 @@ if TYPE_CHECKING:
     from openai import OpenAI
 
 
+Search = Literal["sample", "beam"]
+
 VLLM = "vllm"
 """What vLLM's server names as the owner of its models."""
 
+VLLM_AS_IT_IS = {"add_special_tokens": False, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
+"""Else vLLM would begin the prompt with the tokenizer's own special token, and sample by the
+settings that the model's makers recommend for chat."""
 
-class Prompt(NamedTuple):
-    """A text to continue, and how.
+# vLLM counts the end of text among a beam's tokens only if it is asked to.
+_VLLM_BEAMS = {"use_beam_search": True, "include_stop_str_in_output": True}
 
-    Attributes:
-        text: It reaches the model unchanged.
-        temperature: Temperature of sampling; 0 is greedy.
-        seed: Seed of sampling.
-        n: Continuations to ask for; only some servers accept more than one.
-        extra: Fields of the request that only this server knows.
-        grammar: Constrains the text, in EBNF; for vLLM's servers.
-    """
+_CONCURRENT = 16  # requests: vLLM computes them together, llama.cpp one after the other
+
+
+class _Continuation(NamedTuple):
+    """A text to continue, and how."""
 
     text: str
-    temperature: float
+    temperature: float  # 0 is greedy
     seed: int
-    n: int = 1
-    extra: Mapping[str, object] = {}
-    grammar: str | None = None
+    n: int = 1  # only some servers accept more than one
+    extra: Mapping[str, object] = {}  # fields of the request that only this server knows
+    grammar: str | None = None  # constrains the text, in EBNF; for vLLM's servers
 
 
-class CompletionsServer:
-    """A server that continues texts.
-
-    Args:
-        url: The API's root, such as ``http://127.0.0.1:8000/v1``.
-        timeout_s: Seconds for one request.
-        retries: Further tries of a failed request.
-
-    Raises:
-        InputError: The URL or the key is not valid.
-        ModelError: The `llm` extra is missing.
-    """
-
-    def __init__(self, url: str, timeout_s: float, retries: int) -> None:
-        self._server = OpenAIServer(url, timeout_s, SMALL_MODEL)
-        self._retrying = Retrying(retries=retries)
-        self.url = self._server.url
-
-    def models(self) -> dict[str, str]:
-        """Return the models that the server serves, each with its owner.
-
-        Raises:
-            ModelError: No server answers, or it sends something else.
-        """
-        return self._retrying.call(self._server.models, self.url)
-
-    def complete(self, model: str, prompt: Prompt, ends_at: float | None = None) -> list[Candidate]:
-        """Continue a text; continuations that exceed the length limit are left out.
-
-        Args:
-            model: Its name on the server.
-            prompt: What to continue.
-            ends_at: When the caller's deadline passes, as `time.monotonic` counts.
-
-        Raises:
-            ModelError: No server answers, or it refuses, fails, sends something else, or sends no
-                log-probabilities.
-            DeadlineExceeded: The deadline passed.
-        """
-        extra = dict(prompt.extra)
-        if prompt.grammar is not None:
-            extra |= {"structured_outputs": {"grammar": prompt.grammar}, "return_token_ids": True}
-
-        def request(client: "OpenAI") -> bytes:
-            response = client.completions.with_raw_response.create(
-                model=model,
-                prompt=prompt.text,
-                n=prompt.n,
-                temperature=prompt.temperature,
-                top_p=1,
-                seed=prompt.seed,
-                max_tokens=MAX_NEW_TOKENS,
-                logprobs=1,  # those of the tokens themselves; some servers take 0 for none at all
-                extra_body=extra,
-            )
-            return response.content
-
-        candidates = []
-        for choice in self._ask(request, ends_at):
-            logprobs = [] if choice.finish_reason == "length" else self._logprobs(choice)
-            if logprobs and prompt.grammar is not None:
-                logprobs = self._own_logprobs(model, choice, ends_at)
-            if logprobs:  # A text that ends at once is empty, and may count no token.
-                candidates.append(Candidate(choice.text, sum(logprobs), len(logprobs)))
-        return candidates
-
-    def _own_logprobs(self, model: str, choice: "_Choice", ends_at: float | None) -> list[float]:
-        """Have the model read its text: under a grammar, the server sends other probabilities."""
-        prompt, written = choice.prompt_token_ids, choice.token_ids
-        if not prompt or not written:
-            raise ModelError(
-                f"{self.url} does not send the tokens of a text under a grammar; newer vLLM "
-                "servers do. Use --decoding none."
-            )
-
-        def request(client: "OpenAI") -> bytes:
-            response = client.completions.with_raw_response.create(
-                model=model,
-                prompt=[*prompt, *written],
-                max_tokens=0,
-                echo=True,
-                logprobs=1,
-            )
-            return response.content
-
-        choices = self._ask(request, ends_at)
-        if len(choices) != 1 or len(read := self._logprobs(choices[0])) < len(written):
-            raise ModelError(f"{self.url} does not score the text that it is sent")
-        return read[-len(written) :]
-
-    def _logprobs(self, choice: "_Choice") -> list[float]:
-        logprobs = choice.logprobs.token_logprobs if choice.logprobs else None
-        if logprobs is None or (choice.text and not logprobs):
-            raise ModelError(
-                f"{self.url} sends no log-probabilities, which kbqa needs to rank paths. vLLM's "
-                "server sends them, llama.cpp's only if started with --logits_all true."
-            )
-        # The first token of a prompt has none.
-        return [logprob for logprob in logprobs if logprob is not None]
-
-    def _ask(self, request: "Callable[[OpenAI], bytes]", ends_at: float | None) -> list["_Choice"]:
-        def ask() -> _Completion:
-            return self._server.send(request, _Completion, ends_at=ends_at)
-
-        return self._retrying.call(ask, self.url, ends_at).choices
-
-
-class _Logprobs(BaseModel):
+class _TokenLogprobs(BaseModel):
     token_logprobs: list[float | None] | None = None
 
 
-class _Choice(BaseModel):
+class _Continued(BaseModel):
     text: str
     finish_reason: str | None = None
-    logprobs: _Logprobs | None = None
+    logprobs: _TokenLogprobs | None = None
     token_ids: list[int] | None = None
     prompt_token_ids: list[int] | None = None
 
@@ -189,22 +81,13 @@ class _Choice(BaseModel):
 class _Completion(BaseModel):
     """A completion of a text."""
 
-    choices: list[_Choice] = Field(min_length=1)
-
-
-Search = Literal["sample", "beam"]
-
-_CONCURRENT = 16  # requests: vLLM computes them together, llama.cpp one after the other
-
-VLLM_AS_IT_IS = {"add_special_tokens": False, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
-"""Else vLLM would begin the prompt with the tokenizer's own special token, and sample by the
-settings that the model's makers recommend for chat."""
-# vLLM counts the end of text among a beam's tokens only if it is asked to.
-_VLLM_BEAMS = {"use_beam_search": True, "include_stop_str_in_output": True}
+    choices: list[_Continued] = Field(min_length=1)
 
 
 class ServerGenerator:
     """A model behind an OpenAI-compatible server.
+
+    The server's key is read from the environment variable KBQA_SERVER_API_KEY.
 
     Args:
         url: The API's root, such as ``http://127.0.0.1:8000/v1``.
@@ -217,8 +100,6 @@ class ServerGenerator:
         seed: Seed of the samples.
         timeout_s: Seconds for one request.
         retries: Further tries of a failed request.
-
-    The server's key is read from the environment variable KBQA_SERVER_API_KEY.
 
     Raises:
         InputError: The URL or the key is not valid.
@@ -242,8 +123,10 @@ class ServerGenerator:
         self._decoding, self._grammar = decoding, decoding_grammar(decoding, prompt)
         if decoding.level != "none" and search == "beam":
             raise ModelError("vLLM's beam search cannot be constrained. Use --decoding none.")
-        self._server = CompletionsServer(url, timeout_s, retries)
-        served = self._server.models()
+        self._server = OpenAIServer(url, timeout_s, SMALL_MODEL)
+        self._retrying = Retrying(retries=retries)
+        self._url = self._server.url
+        served = self._retrying.call(self._server.models, self._url)
         self._model = _choose(url, served, model)
         self._prompt, self._search, self._seed = prompt, search, seed
         is_vllm = served[self._model] == VLLM
@@ -258,16 +141,8 @@ class ServerGenerator:
         self._extra = VLLM_AS_IT_IS if is_vllm else {}
         if decoding.level == "graph":
             self._check_follows_graph()
-
-    @property
-    def name(self) -> str:
-        """The model, its server and the level of decoding, for reports."""
-        return f"{self._model} at {self._server.url}, decoding {self._decoding.level}"
-
-    @property
-    def suggested_relations(self) -> int:
-        """How many relations its prompts suggest, at most."""
-        return self._prompt.relations
+        self.name = f"{self._model} at {self._url}, decoding {decoding.level}"
+        self.suggested_relations = prompt.relations
 
     def generate(
         self,
@@ -281,11 +156,10 @@ class ServerGenerator:
 
         Sampling asks for the greedy text and, if n is above 1, for n samples.
         """
-        prompts = [self._prompts(request, n) for request in requests]
+        continuations = [self._continuations(request, n) for request in requests]
         with ThreadPoolExecutor(_CONCURRENT) as pool:
             asked = [
-                [pool.submit(self._server.complete, self._model, one, ends_at) for one in some]
-                for some in prompts
+                [pool.submit(self._complete, one, ends_at) for one in of] for of in continuations
             ]
             try:
                 found = [[one for call in calls for one in call.result()] for calls in asked]
@@ -301,32 +175,104 @@ class ServerGenerator:
         steps = self._decoding.steps(request, self._prompt.crp_format) if written else None
         return [replace(one, topics=walked_topics(steps, one.text)) for one in written]
 
-    def _prompts(self, request: Request, n: int) -> list[Prompt]:
+    def _continuations(self, request: Request, n: int) -> list[_Continuation]:
         text = self._prompt.render(request.question, request.relations)
         if self._search == "beam":
-            return [Prompt(text, 0.0, self._seed, n, {**self._extra, **_VLLM_BEAMS})]
+            return [_Continuation(text, 0.0, self._seed, n, {**self._extra, **_VLLM_BEAMS})]
         extra: dict[str, object] = dict(self._extra)
         if self._decoding.level == "graph":
             steered = Steered(request.topics, self._prompt.crp_format)
             extra["vllm_xargs"] = write_steered(steered)
-        greedy = Prompt(text, 0.0, self._seed, extra=extra, grammar=self._grammar)
+        greedy = _Continuation(text, 0.0, self._seed, extra=extra, grammar=self._grammar)
         samples = [
             greedy._replace(temperature=TEMPERATURE, seed=self._seed + number)
             for number in range(n if n > 1 else 0)
         ]
         return [greedy, *samples]
 
+    def _complete(
+        self, continuation: _Continuation, ends_at: float | None = None
+    ) -> list[Candidate]:
+        """Continue a text; what exceeds the length limit is left out."""
+        extra = dict(continuation.extra)
+        if continuation.grammar is not None:
+            grammar = {"grammar": continuation.grammar}
+            extra |= {"structured_outputs": grammar, "return_token_ids": True}
+
+        def request(client: "OpenAI") -> bytes:
+            response = client.completions.with_raw_response.create(
+                model=self._model,
+                prompt=continuation.text,
+                n=continuation.n,
+                temperature=continuation.temperature,
+                top_p=1,
+                seed=continuation.seed,
+                max_tokens=MAX_NEW_TOKENS,
+                logprobs=1,  # those of the tokens themselves; some servers take 0 for none at all
+                extra_body=extra,
+            )
+            return response.content
+
+        candidates = []
+        for written in self._ask(request, ends_at):
+            logprobs = [] if written.finish_reason == "length" else self._logprobs(written)
+            if logprobs and continuation.grammar is not None:
+                logprobs = self._own_logprobs(written, ends_at)
+            if logprobs:  # A text that ends at once is empty, and may count no token.
+                candidates.append(Candidate(written.text, sum(logprobs), len(logprobs)))
+        return candidates
+
+    def _own_logprobs(self, continued: _Continued, ends_at: float | None) -> list[float]:
+        """Have the model read its text: under a grammar, the server sends other probabilities."""
+        prompt, written = continued.prompt_token_ids, continued.token_ids
+        if not prompt or not written:
+            raise ModelError(
+                f"{self._url} does not send the tokens of a text under a grammar; newer vLLM "
+                "servers do. Use --decoding none."
+            )
+
+        def request(client: "OpenAI") -> bytes:
+            response = client.completions.with_raw_response.create(
+                model=self._model,
+                prompt=[*prompt, *written],
+                max_tokens=0,
+                echo=True,
+                logprobs=1,
+            )
+            return response.content
+
+        texts = self._ask(request, ends_at)
+        if len(texts) != 1 or len(read := self._logprobs(texts[0])) < len(written):
+            raise ModelError(f"{self._url} does not score the text that it is sent")
+        return read[-len(written) :]
+
+    def _logprobs(self, continued: _Continued) -> list[float]:
+        logprobs = continued.logprobs.token_logprobs if continued.logprobs else None
+        if logprobs is None or (continued.text and not logprobs):
+            raise ModelError(
+                f"{self._url} sends no log-probabilities, which kbqa needs to rank paths. vLLM's "
+                "server sends them, llama.cpp's only if started with --logits_all true."
+            )
+        # The first token of a prompt has none.
+        return [logprob for logprob in logprobs if logprob is not None]
+
+    def _ask(self, request: "Callable[[OpenAI], bytes]", ends_at: float | None) -> list[_Continued]:
+        def ask() -> _Completion:
+            return self._server.send(request, _Completion, ends_at=ends_at)
+
+        return self._retrying.call(ask, self._url, ends_at).choices
+
     def _check_follows_graph(self) -> None:
         """Check that the server has the logits processor: only this refuses topics like these."""
-        wrong = Prompt("?", 0.0, self._seed, extra={"vllm_xargs": {TOPICS: "wrong"}})
+        wrong = _Continuation("?", 0.0, self._seed, extra={"vllm_xargs": {TOPICS: "wrong"}})
         try:
-            self._server.complete(self._model, wrong)
+            self._complete(wrong)
         except ModelError as error:
             if TOPICS not in str(error):
                 raise
         else:
             raise ModelError(
-                f"{self._server.url} cannot follow the graph. Start it with --logits-processors "
+                f"{self._url} cannot follow the graph. Start it with --logits-processors "
                 f"{GRAPH_PROCESSOR}, or use --decoding schema."
             )
 

@@ -1,21 +1,20 @@
-"""Steer a text token by token along a grammar of pieces (`crp_grammar`).
+"""Steer a text token by token along a grammar of pieces (`kbqa.engine.writing.grammar`).
 
 A text may be at several places of the grammar at once: within one of several fixed texts, and
 within free text that may end after any of its tokens. Only the tokens that the tokenizer itself
 would write are allowed, so there is one way to write each text. This needs a tokenizer that begins
 a new token where a piece begins, as tokenizers do that split texts into words first.
 
-How far the writing of CRPs is constrained, and by what.
-
-Level ``none`` allows any text. Level ``schema`` allows only CRPs, and in them only relations of the
-graph. Level ``graph`` also makes main paths start from the question's topics, and take at each step
-a relation that leads on from the nodes reached so far. So every main path exists in the graph, and
-nothing is made up. If the topics of a question are not known, ``graph`` is ``schema``.
-
-The tokenizer of a language model, of which writing needs little.
+How far a text is constrained is its level. Level ``none`` allows any text. Level ``schema`` allows
+only CRPs, and in them only relations of the graph. Level ``graph`` also makes main paths start from
+the question's topics, and take at each step a relation that leads on from the nodes reached so far.
+So every main path exists in the graph, and nothing is made up. If the topics of a question are not
+known, ``graph`` is ``schema``.
 """
 
 import json
+import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -23,7 +22,16 @@ from pathlib import Path
 from typing import Literal, Protocol
 from weakref import WeakKeyDictionary
 
-from kbqa.engine.writing.generate import DecodingLevel, PromptFormat, Request
+from kbqa.engine.deadline import held
+from kbqa.engine.writing.checkpoint import Adapter
+from kbqa.engine.writing.generate import (
+    DEFAULT_BEAMS,
+    Candidate,
+    DecodingLevel,
+    Progress,
+    PromptFormat,
+    Request,
+)
 from kbqa.engine.writing.grammar import (
     KnownRelations,
     OneOf,
@@ -38,6 +46,30 @@ from kbqa.kb.schema import list_relations
 from kbqa.sparql.crp import Hop
 from kbqa.sparql.errors import CrpSyntaxError, ModelError
 from kbqa.sparql.forms import parse_routerkgqa
+
+CONSTRAINED_FORMS: tuple[Literal["routerkgqa", "extended"], ...] = ("routerkgqa", "extended")
+"""The text forms that can be constrained."""
+
+# What may come before a piece: nothing, a text, or a line break. Some tokenizers put a space before
+# the first word of a text.
+_START, _TEXT, _LINE = "", "a", "a\n"
+
+_PIECES = (
+    "Main Path:",
+    "\n Señor O'Neil (film, 1990)",
+    " -[R[film , performance , sort of]]->",
+    " ?k2",
+    "\n ?k2",
+    " -[people , person , sibling s]->",
+    " ?x",
+    "\nNumeric Restrictions:",
+    "\n ?x",
+    " -[topic server , population number]->",
+    " ?sk0",
+    "\n  FILTER (xsd:integer(?sk0) <= 12)",
+    "\n  ORDER BY DESC(?sk0)",
+    "\n  LIMIT 10",
+)
 
 
 class Tokenizer(Protocol):
@@ -59,14 +91,7 @@ class Tokenizer(Protocol):
 
 
 class SavedTokenizer:
-    """A `Tokenizer` from the folder of a model, without transformers.
-
-    Args:
-        folder: It has ``tokenizer.json`` and ``tokenizer_config.json``.
-
-    Raises:
-        ModelError: A file is missing or broken.
-    """
+    """A `Tokenizer` from the ``tokenizer.json`` and ``tokenizer_config.json`` of a model."""
 
     def __init__(self, folder: Path) -> None:
         import tokenizers
@@ -93,55 +118,21 @@ class SavedTokenizer:
         return self._tokenizer.decode(list(tokens), skip_special_tokens=skip_special_tokens)
 
 
-# What may come before a piece: nothing, a text, or a line break. Some tokenizers put a space before
-# the first word of a text.
-_START, _TEXT, _LINE = "", "a", "a\n"
-
-_PIECES = (
-    "Main Path:",
-    "\n Señor O'Neil (film, 1990)",
-    " -[R[film , performance , sort of]]->",
-    " ?k2",
-    "\n ?k2",
-    " -[people , person , sibling s]->",
-    " ?x",
-    "\nNumeric Restrictions:",
-    "\n ?x",
-    " -[topic server , population number]->",
-    " ?sk0",
-    "\n  FILTER (xsd:integer(?sk0) <= 12)",
-    "\n  ORDER BY DESC(?sk0)",
-    "\n  LIMIT 10",
-)
-
-
 @dataclass(slots=True)
 class TrieNode:
-    """A place within some texts.
-
-    Attributes:
-        children: Where each token that may follow leads.
-        text: The text that ends here, if one does.
-        newline: Whether its last token includes the line break after it.
-    """
+    """A place within some texts; each token that may follow leads to a child."""
 
     children: "dict[int, TrieNode]" = field(default_factory=dict)
-    text: str | None = None
-    newline: bool = False
+    text: str | None = None  # that ends here
+    newline: bool = False  # whether its last token includes the line break after it
 
 
 class Pieces:
-    """The pieces of a grammar in the tokens of one tokenizer.
+    """The pieces of a grammar in the tokens of the steered model's tokenizer.
 
     Some tokenizers, such as those of GPT-4, Llama 3 and Qwen, have tokens for a punctuation mark
     together with the line break after it. With these, a piece may end in such a token, and the next
     piece begins after its line break.
-
-    Args:
-        tokenizer: The tokenizer of the steered model.
-
-    Raises:
-        ModelError: The tokenizer does not begin a new token where a piece begins.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -158,12 +149,7 @@ class Pieces:
             )
 
     def open(self, options: Options, before: str = _TEXT) -> "Iterator[_InText | _InRegion]":
-        """Yield the places where a text may be if it may continue in these ways.
-
-        Args:
-            options: What may follow.
-            before: What comes before it; a line break is the one that the next piece begins with.
-        """
+        """Yield the places where a text may be if it may continue in these ways."""
         for choice in options.choices:
             yield _InText(self._trie(choice.texts, before), choice)
         if options.region is not None:
@@ -228,9 +214,9 @@ class _InText:
 
 @dataclass(frozen=True, slots=True)
 class _InRegion:
-    """Within free text; `written` is a line break that an earlier token included, or empty."""
+    """Within free text."""
 
-    written: str
+    written: str  # a line break that an earlier token included, or empty
     tokens: tuple[int, ...]
     region: Region
 
@@ -307,16 +293,8 @@ class _Following:
         self.may_end = self.may_end or (options.may_end and before != _LINE)
 
 
-CONSTRAINED_FORMS: tuple[Literal["routerkgqa", "extended"], ...] = ("routerkgqa", "extended")
-"""The text forms that can be constrained."""
-
-
 class Decoding:
-    """A level, with the graph that it needs.
-
-    Args:
-        level: See the module's docstring.
-        graph: For the levels ``schema`` and ``graph``.
+    """A level, with the graph that the levels ``schema`` and ``graph`` need.
 
     Raises:
         ValueError: The level needs a graph, and there is none.
@@ -326,8 +304,7 @@ class Decoding:
     def __init__(self, level: DecodingLevel = "none", graph: Graph | None = None) -> None:
         self.level = level
         self.graph = graph
-        self.relations: Sequence[str] = ()
-        """Ids of the relations that paths may take; none at level ``none``."""
+        self.relations: Sequence[str] = ()  # that paths may take; none at level `none`
         if level != "none":
             if graph is None:
                 raise ValueError(f"decoding by {level} needs a graph")
@@ -336,6 +313,14 @@ class Decoding:
             is_extended: KnownRelations(self.relations, is_extended=is_extended)
             for is_extended in (False, True)
         }
+
+    def check(self, prompt: PromptFormat) -> None:
+        """Check that what a model writes can be constrained, if it is."""
+        if self.level != "none" and prompt.crp_format not in CONSTRAINED_FORMS:
+            raise ModelError(
+                f"the adapter writes paths in the form {prompt.crp_format!r}, which cannot be "
+                "constrained. Use --decoding none."
+            )
 
     def steps(self, request: Request, crp_format: str = "routerkgqa") -> Steps | None:
         """Return where the paths of a request may lead; None if its texts are not constrained."""
@@ -349,28 +334,11 @@ class Decoding:
         return known
 
 
-def check_form(prompt: PromptFormat) -> None:
-    """Check that what a model writes can be constrained.
-
-    Raises:
-        ModelError: It writes another text form.
-    """
-    if prompt.crp_format not in CONSTRAINED_FORMS:
-        raise ModelError(
-            f"the adapter writes paths in the form {prompt.crp_format!r}, which cannot be "
-            "constrained. Use --decoding none."
-        )
-
-
 def walked_topics(steps: Steps | None, text: str) -> tuple[str, ...]:
     """Return the mids from which a text's main path leads to answers.
 
     None if it was not walked, or cannot be read: a count with an order, say, which only the whole
     text shows.
-
-    Args:
-        steps: What constrained the text.
-        text: A CRP in RouterKGQA's form or its extension.
     """
     if not isinstance(steps, PathWalk):
         return ()
@@ -380,3 +348,55 @@ def walked_topics(steps: Steps | None, text: str) -> tuple[str, ...]:
         return ()
     hops = tuple(step for step in crp.path if isinstance(step, Hop))
     return steps.mids(str(crp.topic), hops, crp.differs_from or 0)
+
+
+class SmallModelGenerator(ABC):
+    """Writes with a small model in this process, one batch at a time.
+
+    Args:
+        adapter: The adapter and its base model.
+        decoding: How far texts are constrained; not at all by default.
+    """
+
+    runtime = ""
+    """Stands in the name after the model."""
+
+    def __init__(self, adapter: Adapter, decoding: Decoding | None = None) -> None:
+        self._prompt, self._decoding = adapter.prompt, decoding or Decoding()
+        self._decoding.check(self._prompt)
+        self.name = f"{adapter.name}{self.runtime}, decoding {self._decoding.level}"
+        self.suggested_relations = self._prompt.relations
+        # Neither the model, nor tokenizers, nor the tries of `Pieces` are safe for several threads.
+        self._lock = threading.Lock()
+
+    def generate(
+        self,
+        requests: Sequence[Request],
+        n: int = DEFAULT_BEAMS,
+        *,
+        ends_at: float | None = None,
+        progress: Progress | None = None,
+    ) -> list[list[Candidate]]:
+        """Write up to n candidates for each request; see `Generator.generate`."""
+        if not requests:
+            return []
+        with held(self._lock, ends_at, self.name):
+            return self._write(requests, n, ends_at, progress)
+
+    @abstractmethod
+    def _write(
+        self,
+        requests: Sequence[Request],
+        n: int,
+        ends_at: float | None,
+        progress: Progress | None,
+    ) -> list[list[Candidate]]:
+        """Write for at least one request."""
+
+    def _prompt_tokens(self, requests: Sequence[Request], tokenizer: Tokenizer) -> list[list[int]]:
+        prompts = [self._prompt.render(one.question, one.relations) for one in requests]
+        return [tokenizer.encode(prompt, add_special_tokens=False) for prompt in prompts]
+
+    def _steps(self, requests: Sequence[Request]) -> list[Steps | None]:
+        """Return where the paths of each request may lead; None at level ``none``."""
+        return [self._decoding.steps(request, self._prompt.crp_format) for request in requests]

@@ -1,27 +1,17 @@
-"""Write CRPs with a causal language model and a LoRA adapter under transformers, on CPU or GPU.
-
-The logits of a causal language model, computed only where they are needed.
-
-In a small model with a large vocabulary, the output layer is much of the work.
-"""
+"""Write CRPs with a causal language model and a LoRA adapter under transformers, on CPU or GPU."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from inspect import signature
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kbqa.engine.writing.beam_search import BeamSearchGenerator, Likely
+from kbqa.engine.writing.beam_search import BeamSearchGenerator, Likely, LoadedModel
 from kbqa.engine.writing.checkpoint import (
-    adapter_base,
-    adapter_revision,
-    base_model,
+    Adapter,
     fastest_precision,
     load_merged,
     require_lm_extra,
 )
-from kbqa.engine.writing.generate import DEFAULT_ADAPTER, load_prompt_format
-from kbqa.engine.writing.steering import Decoding, Tokenizer, check_form
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,20 +21,33 @@ if TYPE_CHECKING:
     from transformers import Cache, PreTrainedModel
 
 
+class TransformersGenerator(BeamSearchGenerator):
+    """A causal language model with a LoRA adapter, merged, under transformers."""
+
+    @staticmethod
+    def load_model(adapter: Adapter, threads: int | None = None) -> LoadedModel:
+        """Load the model; `threads` are torch's in the whole process, by default its own choice."""
+        require_lm_extra()
+        import torch
+
+        if threads is not None:
+            torch.set_num_threads(threads)
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        model, tokenizer = load_merged(adapter, fastest_precision(device), device)
+        return LoadedModel(NextTokenLogits.of(model.eval()), tokenizer)
+
+
 @dataclass(frozen=True, slots=True)
 class NextTokenLogits:
     """A causal language model that computes the logits after chosen tokens only.
 
-    Attributes:
-        causal: The model.
-        has_plain_head: Whether its logits are its last hidden states times a matrix; some models
-            scale or cap them, and then all are computed.
-        cache_argument: What its `forward` calls the cache, which transformers 5.24 renamed.
+    In a small model with a large vocabulary, the output layer is much of the work. Some models
+    scale or cap their logits; then all are computed.
     """
 
     causal: "PreTrainedModel"
-    has_plain_head: bool
-    cache_argument: str
+    has_plain_head: bool  # whether the logits are the last hidden states times a matrix
+    cache_argument: str  # what its `forward` calls the cache, which transformers 5.24 renamed
 
     @classmethod
     def of(cls, causal: "PreTrainedModel") -> "NextTokenLogits":
@@ -75,15 +78,9 @@ class NextTokenLogits:
     def __call__(
         self, wanted: "Tensor", cache: "Cache | None" = None, **inputs: object
     ) -> "Tensor":
-        """Read tokens.
+        """Read tokens; return logits in float32 after those wanted, shape (wanted, vocabulary).
 
-        Args:
-            wanted: True for each token after which logits are needed, shape (texts, tokens).
-            cache: Of the tokens before; those that are read are added. None if these are all.
-            inputs: Other arguments of the model's `forward`.
-
-        Returns:
-            Logits in float32, text after text, shape (tokens wanted, vocabulary).
+        Tokens are added to the cache. The inputs are further arguments of the model's `forward`.
         """
         inputs |= {"use_cache": cache is not None, self.cache_argument: cache}
         if self.has_plain_head:
@@ -96,7 +93,7 @@ class NextTokenLogits:
 
 @dataclass(frozen=True, slots=True)
 class CachedReading:
-    """A model of transformers with the cache of what it has read; a `batch_reader.Reading`."""
+    """A `Reading` of a model of transformers."""
 
     logits: NextTokenLogits
     cache: "Cache"
@@ -135,13 +132,9 @@ class CachedReading:
 
 @dataclass(frozen=True, slots=True)
 class TorchNextTokens:
-    """Log-probabilities of next tokens on the model's device; a `batch_reader.NextTokens`.
+    """A `NextTokens` whose log-probabilities are on the model's device."""
 
-    Attributes:
-        table: Shape (rows, vocabulary).
-    """
-
-    table: "Tensor"
+    table: "Tensor"  # (rows, vocabulary)
 
     def logprobs(self, rows: Sequence[int], tokens: Sequence[int]) -> list[float]:
         """Return the log-probability of each token in its row."""
@@ -152,63 +145,3 @@ class TorchNextTokens:
         """Return the likeliest tokens of a row, best first."""
         top = self.table[row].topk(min(count, self.table.shape[1]))
         return list(map(Likely, top.indices.tolist(), top.values.tolist()))
-
-
-class TransformersGenerator(BeamSearchGenerator):
-    """A causal language model with a LoRA adapter, merged, under transformers."""
-
-    @classmethod
-    def load(
-        cls,
-        adapter: Path = DEFAULT_ADAPTER,
-        base: str | None = None,
-        decoding: Decoding | None = None,
-        threads: int | None = None,
-    ) -> "TransformersGenerator":
-        """Load an adapter and the base model that it names.
-
-        Args:
-            adapter: Folder that `kbqa train-crp` wrote, an adapter's or a whole model's; the
-                shipped one by default.
-            base: Base model to use instead of the one that the adapter names.
-            decoding: How far its texts are constrained; not at all by default.
-            threads: Threads that torch computes with, in the whole process; None for torch's own
-                choice, one for each core.
-
-        Raises:
-            ModelError: The `lm` extra, the base model or the adapter is missing or broken.
-        """
-        require_lm_extra()
-        base = base or adapter_base(adapter)
-        prompt, revision = load_prompt_format(adapter), adapter_revision(adapter)
-        decoding = decoding or Decoding()
-        if decoding.level != "none":
-            check_form(prompt)
-        model, tokenizer = load_transformers(adapter, base, threads)
-        name = f"{base} + {adapter.resolve().name} {revision}, decoding {decoding.level}"
-        return cls(model, tokenizer, prompt, name, decoding)
-
-
-def load_transformers(
-    adapter: Path, base: str | None = None, threads: int | None = None
-) -> tuple[NextTokenLogits, Tokenizer]:
-    """Load an adapter, merged into its base model, and the tokenizer.
-
-    Args:
-        adapter: Folder that `kbqa train-crp` wrote.
-        base: Base model to use instead of the one that the adapter names.
-        threads: Threads that torch computes with, in the whole process; None for torch's own
-            choice.
-
-    Raises:
-        ModelError: The `lm` extra, the base model or the adapter is missing or broken.
-    """
-    require_lm_extra()
-    import torch
-
-    if threads is not None:
-        torch.set_num_threads(threads)
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    base = base_model(base or adapter_base(adapter))
-    model, tokenizer = load_merged(base, adapter, fastest_precision(device), device)
-    return NextTokenLogits.of(model.eval()), tokenizer

@@ -1,58 +1,55 @@
 """Write CRPs with vLLM in this process: many questions at once, fast, on a GPU or a CPU.
 
 vLLM needs its own versions of torch and transformers, so it is usually installed in a separate
-environment. The adapter is merged, or added at run time; see
-`kbqa.engine.writing.checkpoint`. At level ``schema`` a grammar constrains what the
-model writes, at level ``graph`` a logits processor. It shares the open graph and what is known of
-each question's paths, so then vLLM's engine runs in this process, too, and not in one of its own.
-
-Steer the texts of a batch that something else samples, by masking its logits.
+environment. The adapter is merged, or added at run time. At level ``schema`` a grammar constrains
+what the model writes, at level ``graph`` a logits processor (`kbqa.engine.writing.vllm_steering`).
+It shares the open graph and what is known of each question's paths, so then vLLM's engine runs in
+this process, too, and not in one of its own.
 
 vLLM chooses the tokens, and moves texts between the rows of its batch while they come and go. Here
 each row knows how its text may go on. Of the logits of the next token only some of those that may
 follow are left; `Keep` says which. They keep their values, so that log-probabilities that are read
-before the masking are the model's own.
-
-``best`` is the greedy form of `beam_search`: the text is that of one beam.
+before the masking are the model's own. ``best`` is the greedy form of `beam_search`: the text is
+that of one beam.
 """
 
 import importlib.util
 import json
 import logging
 import os
-import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from kbqa.engine.deadline import check_deadline, held
-from kbqa.engine.writing.beam_search import CONSIDERED, HOPELESS, State, forced_run
+from kbqa.engine.deadline import check_deadline
+from kbqa.engine.writing.beam_search import CONSIDERED, HOPELESS, Likely, State, forced_run
 from kbqa.engine.writing.checkpoint import (
+    Adapter,
     Precision,
-    adapter_base,
-    adapter_revision,
     base_model,
     fastest_precision,
-    is_whole_model,
     merged_checkpoint,
 )
 from kbqa.engine.writing.ebnf import decoding_grammar
 from kbqa.engine.writing.generate import (
-    DEFAULT_ADAPTER,
-    DEFAULT_BEAMS,
     DEFAULT_SEED,
     MAX_NEW_TOKENS,
     TEMPERATURE,
     Candidate,
     Progress,
-    PromptFormat,
     Request,
     best_distinct,
-    load_prompt_format,
 )
 from kbqa.engine.writing.grammar import Steps, start
-from kbqa.engine.writing.steering import Decoding, Pieces, SteeredText, Tokenizer, walked_topics
+from kbqa.engine.writing.steering import (
+    Decoding,
+    Pieces,
+    SmallModelGenerator,
+    SteeredText,
+    Tokenizer,
+    walked_topics,
+)
 from kbqa.sparql.errors import DeadlineExceeded, GraphError, ModelError
 
 if TYPE_CHECKING:
@@ -62,6 +59,8 @@ if TYPE_CHECKING:
     from vllm.v1.sample.logits_processor import LogitsProcessor
 
 
+Search = Literal["sample", "beam"]
+
 ROW = "kbqa_row"
 """The argument of a request to an engine in this process: the number of the text's start."""
 
@@ -70,15 +69,16 @@ Keep = Literal["best", "likely", "all"]
 those among them that are not hopeless beside it; or all, dead ends included, of free text those
 among the `CONSIDERED` likeliest. ``all`` is what training by reward draws from."""
 
+_CONTEXT = 4608  # tokens: the longest question that `PromptFormat` lets through, and its CRP
+_MAX_LOGPROBS = 100  # vLLM's beam search asks for two a beam
+_CPU_CACHE_BYTES = 2 << 30  # of keys and values; vLLM would take half of the memory
+_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # that vLLM supports
+
 logger = logging.getLogger(__name__)
 
 
 def dead_end_token(tokenizer: Tokenizer) -> int:
-    """Return a token that no steered text holds, to write where a text cannot go on.
-
-    Raises:
-        ModelError: The tokenizer has no special token but the end of text.
-    """
+    """Return a token that no steered text holds, to write where a text cannot go on."""
     special = set(tokenizer.all_special_ids) - {tokenizer.eos_token_id}
     if not special:
         raise ModelError(
@@ -98,22 +98,12 @@ class _Row:
     read: int = 0
 
 
-class _Likely(NamedTuple):
-    token: int
-    logit: float
-
-
 class SteeredRows:
     """The texts of a batch that are steered, by the number of their row.
 
-    Args:
-        end: The end-of-text token.
-        dead_end: What a text that cannot go on gets as each further token; see `dead_end_token`.
-            So the text is not taken for a finished one.
-
-    Attributes:
-        ends_at: When a deadline passes, as `time.monotonic` counts. From then on no text goes on.
-        failure: Why a text cannot go on: the graph failed, or the deadline passed. None if neither.
+    A text that cannot go on gets `dead_end` as each further token, so that it is not taken for a
+    finished one; see `dead_end_token`. `failure` says why: the graph failed, or the deadline
+    `ends_at` passed, from which on no text goes on.
     """
 
     def __init__(self, end: int, dead_end: int) -> None:
@@ -125,11 +115,8 @@ class SteeredRows:
     def put(self, at: int, start: State | None, tokens: Sequence[int], keep: Keep) -> None:
         """Steer the text of a row from now on.
 
-        Args:
-            at: The row.
-            start: The state before its first token; None if the text cannot be begun.
-            tokens: The tokens written so far. The sampler appends to this list.
-            keep: Which of the tokens that may follow are left.
+        `start` is the state before the first token; None if the text cannot be begun. `tokens` are
+        those written so far; the sampler appends to this list.
         """
         self._rows[at] = _Row(start, tokens, keep)
 
@@ -148,9 +135,7 @@ class SteeredRows:
     def mask(self, logits: "Tensor") -> None:
         """Set the logits of all tokens that may not follow to minus infinity, in place.
 
-        Args:
-            logits: Of the next tokens, in shape (rows, vocabulary). The tokens before them must be
-                known by now.
+        Their shape is (rows, vocabulary). The tokens before them must be known by now.
         """
         for at, row in self._rows.items():
             kept = self._kept(row, logits[at]) or [self._dead_end]
@@ -180,7 +165,9 @@ class SteeredRows:
             yield from state.tokens  # within a run of tokens that was found to lead on
             return
         if row.keep == "all":
-            yield from (one.token for one in _likeliest(state, logits) if _follows(state, one))
+            for token, _ in _likeliest(state, logits):
+                if state.tokens is not None or state.follow(token) is not None:
+                    yield token
             return
         best: float | None = None
         for token, logit in _likeliest(state, logits):
@@ -207,28 +194,16 @@ def _read_on(row: _Row) -> None:
         row.read += 1
 
 
-def _follows(state: State, likely: _Likely) -> bool:
-    return state.tokens is not None or state.follow(likely.token) is not None
-
-
-def _likeliest(state: State, logits: "Tensor") -> Iterator[_Likely]:
-    """Yield the tokens that may follow, the likeliest first; of free text, the first of all."""
+def _likeliest(state: State, logits: "Tensor") -> Iterator[Likely]:
+    """Yield the tokens that may follow with their logits; of free text, the first of all."""
     if state.tokens is None:
         top = logits.topk(min(CONSIDERED, len(logits)))
-        return map(_Likely, top.indices.tolist(), top.values.tolist())
+        return map(Likely, top.indices.tolist(), top.values.tolist())
     if not state.tokens:
         return iter(())
     listed = logits[list(state.tokens)].sort(descending=True, stable=True)
     tokens = [state.tokens[at] for at in listed.indices.tolist()]
-    return map(_Likely, tokens, listed.values.tolist())
-
-
-Search = Literal["sample", "beam"]
-
-_CONTEXT = 4608  # tokens: the longest question that `PromptFormat` lets through, and its CRP
-_MAX_LOGPROBS = 100  # vLLM's beam search asks for two a beam
-_CPU_CACHE_BYTES = 2 << 30  # of keys and values; vLLM would take half of the memory
-_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # that vLLM supports
+    return map(Likely, tokens, listed.values.tolist())
 
 
 class _Written(NamedTuple):
@@ -243,135 +218,82 @@ class _Written(NamedTuple):
 class _Steering:
     """What makes an engine in this process follow the graph, with the texts that it now writes."""
 
-    def __init__(self, decoding: Decoding, prompt: PromptFormat, model: str) -> None:
+    def __init__(self, model: str) -> None:
         from transformers import AutoTokenizer
 
         tokenizer = AutoTokenizer.from_pretrained(model)
-        self._decoding, self._form = decoding, prompt.crp_format
         self._pieces = Pieces(tokenizer)
         self.dead_end = dead_end_token(tokenizer)
         self.rows = SteeredRows(tokenizer.eos_token_id, self.dead_end)
         self.starts: dict[int, State] = {}
 
-    def begin(self, requests: Sequence[Request], ends_at: float | None) -> list[Steps]:
-        """Forget the texts before, and return where the paths of these requests may lead."""
-        found = [self._decoding.steps(request, self._form) for request in requests]
-        steps = [one for one in found if one is not None]  # at level graph, all
+    def begin(self, steps: Sequence[Steps | None], ends_at: float | None) -> None:
+        """Forget the texts before, and steer those whose paths may lead there."""
         self.rows.failure, self.rows.ends_at = None, ends_at
         self.starts.clear()
-        self.starts.update(
-            (row, SteeredText.begin(self._pieces, start(one))) for row, one in enumerate(steps)
-        )
-        return steps
+        for row, one in enumerate(steps):
+            if one is not None:  # at level graph, all
+                self.starts[row] = SteeredText.begin(self._pieces, start(one))
 
 
-class VllmGenerator:
-    """A causal language model with a LoRA adapter under vLLM."""
+class VllmGenerator(SmallModelGenerator):
+    """A causal language model with a LoRA adapter under vLLM.
+
+    Sampling takes the greedy text and, if n is above 1, n samples. Of the tokens that the graph
+    allows, samples are drawn from those that beam search would consider, too. The deadline is
+    checked before and between vLLM's calls, and only at level ``graph`` within them.
+
+    Args:
+        adapter: The adapter.
+        decoding: How far its texts are constrained; not at all by default.
+        merge: Merge the adapter, once. If not, vLLM adds it at run time, from its own files, which
+            suits large models on a GPU.
+        search: ``beam`` always continues to the longest text allowed, so it is slow on a CPU.
+        seed: Seed of the samples.
+    """
 
     def __init__(
         self,
-        llm: "LLM",
-        prompt: PromptFormat,
-        name: str,
-        lora: "LoRARequest | None",
-        search: Search,
-        seed: int,
-        grammar: str | None,
-        steering: _Steering | None,
-    ) -> None:
-        self._llm, self._prompt, self._name = llm, prompt, name
-        self._lora, self._search, self._seed = lora, search, seed
-        self._grammar, self._steering = grammar, steering
-        self._lock = threading.Lock()
-
-    @classmethod
-    def load(
-        cls,
-        adapter: Path = DEFAULT_ADAPTER,
-        base: str | None = None,
+        adapter: Adapter,
         decoding: Decoding | None = None,
         *,
         merge: bool = True,
         search: Search = "sample",
         seed: int = DEFAULT_SEED,
-    ) -> "VllmGenerator":
-        """Load an adapter and the base model that it names, and start vLLM's engine.
-
-        Args:
-            adapter: Folder that `kbqa train-crp` wrote; the shipped one by default.
-            base: Base model to use instead of the one that the adapter names.
-            decoding: How far its texts are constrained; not at all by default.
-            merge: Merge the adapter, once. If not, vLLM adds it at run time, from its own files,
-                which suits large models on a GPU.
-            search: ``beam`` always continues to the longest text allowed, so it is slow on a CPU.
-            seed: Seed of the samples.
-
-        Raises:
-            ModelError: vLLM, the base model or the adapter is missing or broken, or what it writes
-                cannot be constrained as asked.
-        """
+    ) -> None:
         if importlib.util.find_spec("vllm") is None:
             raise ModelError("vLLM is not installed. Install: pip install 'kbqa[vllm]'")
-        # Find faults of the adapter here: later they would end vLLM's engine.
-        base = base or adapter_base(adapter)
-        prompt, revision = load_prompt_format(adapter), adapter_revision(adapter)
-        decoding = decoding or Decoding()
-        grammar = decoding_grammar(decoding, prompt)
+        super().__init__(adapter, decoding)
+        decoding = self._decoding
+        self._grammar = decoding_grammar(decoding, adapter.prompt)
         if decoding.level != "none" and search == "beam":
             raise ModelError(
                 "vLLM's beam search cannot be constrained here. Sample, or use --decoding none."
             )
+        self._search, self._seed = search, seed
         precision = _precision()
-        is_merged = merge or is_whole_model(adapter)
-        model = str(merged_checkpoint(adapter, base, precision)) if is_merged else base_model(base)
-        steering = _Steering(decoding, prompt, model) if decoding.level == "graph" else None
-        llm = _start(model, precision, None if is_merged else _vllm_rank(adapter), steering)
-        lora = None if is_merged else _lora_request(adapter)
-        name = f"{base} + {adapter.resolve().name} {revision}, decoding {decoding.level}"
-        return cls(llm, prompt, name, lora, search, seed, grammar, steering)
+        is_merged = merge or adapter.is_whole
+        rank: int | None = None
+        if is_merged:
+            model = str(merged_checkpoint(adapter, precision))
+        else:
+            # Find faults of the adapter here: later they would end vLLM's engine.
+            model, rank = base_model(adapter.base), _vllm_rank(adapter.folder)
+        self._steering = _Steering(model) if decoding.level == "graph" else None
+        self._llm = _start(model, precision, rank, self._steering)
+        self._lora = None if is_merged else _lora_request(adapter.folder.resolve())
 
-    @property
-    def name(self) -> str:
-        """The model, adapter, hash of its weights and level of decoding, for reports."""
-        return self._name
-
-    @property
-    def suggested_relations(self) -> int:
-        """How many relations its prompts suggest, at most."""
-        return self._prompt.relations
-
-    def generate(
+    def _write(
         self,
         requests: Sequence[Request],
-        n: int = DEFAULT_BEAMS,
-        *,
-        ends_at: float | None = None,
-        progress: Progress | None = None,
-    ) -> list[list[Candidate]]:
-        """Write up to n candidates for each request; see `Generator.generate`.
-
-        Sampling takes the greedy text and, if n is above 1, n samples. Of the tokens that the graph
-        allows, samples are drawn from those that beam search would consider, too. The deadline is
-        checked before and between vLLM's calls, and only at level ``graph`` within them.
-        """
-        if not requests:
-            return []
-        with held(self._lock, ends_at, self._name):
-            return self._generate(requests, n, ends_at)
-
-    def _generate(
-        self, requests: Sequence[Request], n: int, ends_at: float | None
+        n: int,
+        ends_at: float | None,
+        progress: Progress | None,
     ) -> list[list[Candidate]]:
         check_deadline(ends_at, "writing paths")
-        tokenizer = self._llm.get_tokenizer()
-        prompts = [
-            tokenizer.encode(
-                self._prompt.render(request.question, request.relations), add_special_tokens=False
-            )
-            for request in requests
-        ]
         from vllm.exceptions import VLLMError
 
+        prompts = self._prompt_tokens(requests, self._llm.get_tokenizer())
         try:
             if self._search == "beam":
                 return self._beams(prompts, n)
@@ -386,9 +308,9 @@ class VllmGenerator:
         n: int,
         ends_at: float | None,
     ) -> list[list[Candidate]]:
-        steps: Sequence[Steps | None] = [None] * len(requests)
+        steps = self._steps(requests)
         if self._steering is not None:
-            steps = self._steering.begin(requests, ends_at)
+            self._steering.begin(steps, ends_at)
         ways = [(1, 0.0), (n, TEMPERATURE)] if n > 1 else [(1, 0.0)]
         outputs = self._llm.generate(
             [{"prompt_token_ids": prompt} for prompt in prompts for _ in ways],
@@ -434,9 +356,7 @@ class VllmGenerator:
             extra_args=None if steering is None else {ROW: row},
         )
 
-    def _scored(
-        self, prompts: Sequence[list[int]], written: Sequence["_Written"]
-    ) -> list["_Written"]:
+    def _scored(self, prompts: Sequence[list[int]], written: Sequence[_Written]) -> list[_Written]:
         """Read texts once more for the model's own log-probabilities.
 
         With a grammar, vLLM's own are relative to what the grammar allows, whatever its
@@ -530,7 +450,7 @@ def _logits_processors(steering: _Steering | None) -> "list[type[LogitsProcessor
 def _lora_request(adapter: Path) -> "LoRARequest":
     from vllm.lora.request import LoRARequest
 
-    return LoRARequest(adapter.resolve().name, 1, str(adapter.resolve()))
+    return LoRARequest(adapter.name, 1, str(adapter))
 
 
 def _vllm_rank(adapter: Path) -> int:

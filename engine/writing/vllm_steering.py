@@ -1,12 +1,9 @@
 r"""Follow the graph under vLLM: logits processors, in this process and for vLLM's server.
 
-vLLM asks a logits processor in every step which tokens may follow. It offers two interfaces, one
-for each of its model runners. This is that of the first, `vllm.v1.sample.logits_processor`, which
-runs where ``VLLM_USE_V2_MODEL_RUNNER=0`` and wherever there is no Triton, so on every CPU.
-
-Only vLLM imports this module, or what has checked that vLLM is installed.
-
-In a server, start paths from a graph that the server opens itself:
+vLLM asks a logits processor in every step which tokens may follow. Of its two interfaces this is
+`vllm.v1.sample.logits_processor`, that of the first model runner, which runs where
+``VLLM_USE_V2_MODEL_RUNNER=0`` and wherever there is no Triton, so on every CPU. Only vLLM imports
+this module, or what has checked that vLLM is installed. A server opens the graph itself:
 
     KBQA_STORE=slice VLLM_USE_V2_MODEL_RUNNER=0 python -m vllm.entrypoints.openai.api_server … \
         --logits-processors kbqa.engine.writing.vllm_steering:GraphProcessor
@@ -79,9 +76,7 @@ class _BatchSteering(LogitsProcessor):  # type: ignore[misc]  # mypy runs withou
 def in_process(rows: SteeredRows, starts: Mapping[int, State]) -> type[LogitsProcessor]:
     """Return a logits processor for an engine of this process, which shares its data.
 
-    Args:
-        rows: What steers.
-        starts: The states in which texts begin, by the argument `ROW` of their requests.
+    `rows` steers; `starts` are the states in which texts begin, by the argument `ROW`.
     """
 
     class InProcess(_BatchSteering):
@@ -105,9 +100,6 @@ class GraphProcessor(_BatchSteering):
 
     It opens the graph that KBQA_STORE or KBQA_ENDPOINT names. A request that brings topics in
     ``vllm_xargs`` is steered; see `kbqa.engine.writing.ebnf`.
-
-    Raises:
-        KbqaError: The graph cannot be opened, or the model's texts cannot be constrained.
     """
 
     def __init__(

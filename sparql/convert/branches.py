@@ -1,19 +1,15 @@
-"""Attach the rest of a query to the nodes of its main path, and cut it into constraints.
+"""Choose the topic and the main path of a query, and cut the rest into constraints on its nodes.
 
-Triples grow into branches. If a triple comes back to an existing node, or a filter compares two
-nodes, one refers to the other by position or label. A union beside the main path, and a filter with
-``||``, become alternatives on a node. A union on the main path becomes a fork, and each of its ways
-has its own branches.
+The main path is the first walk from an entity to the answer, through triples in either direction,
+depth first in the order of the text. If there are several ways, the published CRPs take this one. A
+class is the topic only if no entity leads to the answer. A union is one step of the walk if each of
+its alternatives leads from one node to the other; it becomes a fork, each way with its branches.
 
-Choose the topic entity and main path of a query: the first walk from an entity to the answer.
+The other triples grow into branches. If a triple comes back to an existing node, or a filter
+compares two nodes, one refers to the other by position or label. A union beside the main path, and
+a filter with ``||``, become alternatives on a node.
 
-A class is the topic only if no entity leads to the answer.
-
-The walk goes through triples in either direction and over variables, depth first in the order of
-the text. A union is one step of the walk if each of its alternatives leads from one node to the
-other.
-
-Source: RouterKGQA, appendix B. If there are several ways, the published CRPs take this one.
+Source: RouterKGQA, appendix B.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -23,6 +19,7 @@ from typing import TypeAlias
 
 from kbqa.sparql.convert.query_tree import (
     And,
+    Call,
     Exists,
     Expression,
     Group,
@@ -38,9 +35,11 @@ from kbqa.sparql.convert.query_tree import (
     mentioned_variables,
     read_comparison,
     read_interval,
+    strip_casts,
 )
-from kbqa.sparql.convert.select import SelectTree
+from kbqa.sparql.convert.select import Ranking, SelectTree
 from kbqa.sparql.crp import (
+    MAX_ROWS,
     BranchNode,
     Constraint,
     Entity,
@@ -91,11 +90,7 @@ class Walk:
 
 
 def find_main_path(tree: SelectTree) -> Walk:
-    """Choose the topic entity and the walk from it to the answer.
-
-    Raises:
-        CrpConversionError: No entity leads to the answer.
-    """
+    """Choose the topic entity and the walk from it to the answer."""
     entities = dict.fromkeys(
         node
         for triple in tree.group.all_triples()
@@ -155,11 +150,8 @@ def _union_steps(node: Node, union: Union, around: Collection[Node]) -> Iterator
 class Branches:
     """The branches on the nodes of one walk: the main path, or one way of a fork.
 
-    Args:
-        group: Where the walk was found; the parts that it did not use are attached to it.
-        walk: The path.
-        labels: Where new labels are taken from; None on the main path. The nodes of a way cannot be
-            referred to.
+    The parts of the group that the walk did not use are attached to it. A way takes its labels from
+    those of the main path; its nodes cannot be referred to.
     """
 
     def __init__(self, group: Group, walk: Walk, labels: Iterator[str] | None = None) -> None:
@@ -177,12 +169,7 @@ class Branches:
     def grow(self, filters: Sequence[Expression], elsewhere: Collection[Variable] = ()) -> None:
         """Attach the group's other triples and unions, and these of its filters.
 
-        Args:
-            filters: Those that are not expressed otherwise.
-            elsewhere: Variables that are used outside of the group.
-
-        Raises:
-            CrpConversionError: No CRP can express it; `reason` says why.
+        `elsewhere` has the variables that are used outside of the group.
         """
         used = {step.part for step in self._walk.steps}
         rest = [part for part in dict.fromkeys(self._group.parts) if part not in used]
@@ -223,25 +210,38 @@ class Branches:
         )
         return (*on_path, *anchored)
 
-    def take_order(self, variable: Expression, descending: bool, limit: int, offset: int) -> Order:
-        """Make the superlative, and cut off the branch that serves nothing else.
-
-        Raises:
-            CrpConversionError: The answers are not ordered by a variable of the query.
-        """
+    def take_order(self, ranking: Ranking) -> Order:
+        """Make the superlative, and cut off the branch that serves nothing else."""
+        if max(ranking.limit, ranking.offset) > MAX_ROWS:
+            raise CrpConversionError("unsupported order", f"more than {MAX_ROWS} rows")
+        variable = strip_casts(ranking.value)
+        if ranking.value == Call("str", (variable,)):
+            raise CrpConversionError("unsupported order", "ORDER BY letters")
         if not isinstance(variable, Variable) or variable not in self._nodes:
             raise CrpConversionError("unsupported order", "ORDER BY is not a variable of the query")
+        at, hops = self._cut_branch(self._nodes[variable])
+        return Order(
+            at,
+            hops,
+            ranking.descending,
+            ranking.limit,
+            ranking.offset,
+            ranking.ties,
+            ranking.counted,
+        )
+
+    def _cut_branch(self, node: BranchNode) -> tuple[int | str, tuple[Hop, ...]]:
+        """Cut off what leads to a node alone; return where it was, and the hops from there."""
         hops: tuple[Hop, ...] = ()
-        node = self._nodes[variable]
-        on_path = {self._nodes[node]: at for node, at in self._positions.items()}
+        on_path = {self._nodes[each]: at for each, at in self._positions.items()}
         while node not in on_path:
             parent, hop = self._parents[node]
             if not node.is_bare or parent in (self._anchors or {}).values():
-                return Order(self._label(node), hops, descending, limit, offset)
+                return self._label(node), hops
             parent.edges.remove((hop, node))
             hops = (hop, *hops)
             node = parent
-        return Order(on_path[node], hops, descending, limit, offset)
+        return on_path[node], hops
 
     def _way(self, alternative: Group, walk: Walk) -> Way:
         branches = Branches(alternative, walk, self._labels)
@@ -442,10 +442,8 @@ def _check_privacy(
 
 
 def _check_filters_see(group: Group, around: Collection[Node] = ()) -> None:
-    """Refuse a filter on variables that only exist around its group, where SPARQL sees none.
-
-    A variable inside EXISTS that does not exist around it either belongs to the EXISTS.
-    """
+    """Refuse a filter on variables that only exist around its group, where SPARQL sees none."""
+    # A variable inside EXISTS that does not exist around it either belongs to the EXISTS.
     bound = {variable for part in group.parts for variable in mentioned_variables(part)}
     for expression in group.filters:
         own = mentioned_variables(expression, into_groups=False)

@@ -1,29 +1,23 @@
 """Convert a SPARQL query to the CRP with the same meaning, or raise an error that says why not.
 
-The triples are a graph of variables and terms. `kbqa.sparql.convert.branches` chooses the topic
-entity and the main path, attaches the rest to it and cuts that into constraints. Nothing is dropped
-silently.
+`select` reads what the query asks for, `query_tree` its patterns; `branches` cuts them into a main
+path and constraints. Nothing is dropped silently. Not converted: sub-SELECTs and aggregates other
+than those that `select` names, arithmetic other than comparing a difference with zero, and anything
+that depends on SPARQL's scoping rules.
 
-`kbqa.sparql.convert.select` reads what the query asks for. Not converted: other sub-SELECTs and
-aggregates, arithmetic other than comparing a difference with zero, and anything that depends on
-SPARQL's scoping rules.
-
-Source: RouterKGQA, appendix B.
-
-Write an s-expression, the logical form of GrailQA and others, as SPARQL.
+An s-expression, the logical form of GrailQA and others, is written as SPARQL first:
 
     (ARGMAX (AND location.country (JOIN location.location.containedby m.02j9z)) geo.area)
 
 Read are ``AND``, ``JOIN`` with ``R`` for a relation backwards, ``COUNT``, ``ARGMAX`` and
 ``ARGMIN``, and the comparisons ``lt``, ``le``, ``gt`` and ``ge``; ids are entities or classes.
 
-Source: Gu et al., Beyond I.I.D.: Three Levels of Generalization for Question Answering on Knowledge
-Bases, 2021, §3.1.
+Source: RouterKGQA, appendix B; Gu et al., Beyond I.I.D.: Three Levels of Generalization for
+Question Answering on Knowledge Bases, 2021, §3.1.
 """
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import count
 from typing import TypeAlias
 
@@ -35,14 +29,22 @@ from kbqa.sparql.convert.query_tree import (
     Or,
     Variable,
     mentioned_variables,
-    strip_casts,
 )
-from kbqa.sparql.convert.select import Ranking, SelectTree, parse_select
-from kbqa.sparql.crp import MAX_ROWS, Crp, Entity, Order, check_depth
+from kbqa.sparql.convert.select import SelectTree, parse_select
+from kbqa.sparql.crp import Crp, Entity, check_depth
 from kbqa.sparql.errors import CrpConversionError, QuerySyntaxError
 from kbqa.sparql.terms import LiteralTerm, is_mid
 
+SExpression: TypeAlias = "str | tuple[SExpression, ...]"
+
 _MAX_TRIPLES = 100  # The benchmarks' queries have some twenty at most.
+_TOKEN = re.compile(r"[()]|[^\s()]+")
+_COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+_ID = re.compile(r"[a-z_][\w.]*")
+_LITERAL = re.compile(r"([^^]+)\^\^http://www\.w3\.org/2001/XMLSchema#(\w+)")
+_ANYTHING = "common.topic"  # the class of every entity
+_ANSWER = "?x"
+_DEEPEST = 100  # brackets in each other; GrailQA's expressions have under ten
 
 
 def crp_from_sparql(query: str) -> Crp:
@@ -77,23 +79,13 @@ def _convert(tree: SelectTree, walk: Walk) -> Crp:
     ranking = tree.ranking
     branches = Branches(tree.group, walk)
     branches.grow(filters, mentioned_variables(ranking.value) if ranking else ())
-    order = _take_order(branches, ranking) if ranking else None
+    order = branches.take_order(ranking) if ranking else None
     path, constraints = branches.path(), branches.constraints()
     try:
         check_depth(path, constraints)
     except ValueError as error:
         raise CrpConversionError("too large", str(error)) from None
     return Crp(Entity(mid=topic), path, constraints, order, differs_from, language, tree.form)
-
-
-def _take_order(branches: Branches, ranking: Ranking) -> Order:
-    if max(ranking.limit, ranking.offset) > MAX_ROWS:
-        raise CrpConversionError("unsupported order", f"more than {MAX_ROWS} rows")
-    variable = strip_casts(ranking.value)
-    if ranking.value == Call("str", (variable,)):
-        raise CrpConversionError("unsupported order", "ORDER BY letters")
-    order = branches.take_order(variable, ranking.descending, ranking.limit, ranking.offset)
-    return replace(order, ties=ranking.ties, counted=ranking.counted)
 
 
 def _excluded(expression: Expression, answer: Variable, walk: Walk) -> int | None:
@@ -123,20 +115,6 @@ def _answer_language(expression: Expression, answer: Variable) -> str | None:
             return language
         case _:
             return None
-
-
-SExpression: TypeAlias = "str | tuple[SExpression, ...]"
-
-_TOKEN = re.compile(r"[()]|[^\s()]+")
-_COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">="}
-_ID = re.compile(r"[a-z_][\w.]*")
-_LITERAL = re.compile(r"([^^]+)\^\^http://www\.w3\.org/2001/XMLSchema#(\w+)")
-_ANYTHING = "common.topic"
-"""The class of every entity."""
-
-_ANSWER = "?x"
-_DEEPEST = 100
-"""Brackets in each other; GrailQA's expressions have under ten."""
 
 
 def sparql_from_s_expression(text: str) -> str:

@@ -5,10 +5,8 @@ tree. The parse tree is used rather than the algebra because it keeps the order 
 which the topic entity is chosen. What no CRP can express is refused with a `CrpConversionError`
 whose reason names it.
 
-Read the filters of a query as tests of one node or comparisons of two.
-
-Casts add nothing to the values, so they are dropped; ``str`` around a variable makes a comparison
-one of texts.
+Filters are read as tests of one node or comparisons of two. Casts add nothing to the values, so
+they are dropped; ``str`` around a variable makes a comparison one of texts.
 """
 
 import logging
@@ -19,14 +17,13 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, cast
 from kbqa.sparql.crp import (
     Compare,
     Entity,
-    IsEntity,
     IsNode,
-    IsNotEntity,
     IsNotNode,
     NodeRef,
     Operator,
     Test,
     TextEquals,
+    compare_with,
 )
 from kbqa.sparql.dialect import repair_query
 from kbqa.sparql.errors import CrpConversionError, QuerySyntaxError
@@ -106,15 +103,10 @@ class Union:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Triples, unions and filters that hold together.
+    """Triples, unions and filters that hold together."""
 
-    Attributes:
-        parts: Triples and unions, in reading order.
-        filters: With conjunctions taken apart.
-    """
-
-    parts: tuple[TriplePart | Union, ...]
-    filters: tuple[Expression, ...]
+    parts: tuple[TriplePart | Union, ...]  # in reading order
+    filters: tuple[Expression, ...]  # with conjunctions taken apart
 
     @property
     def triples(self) -> tuple[TriplePart, ...]:
@@ -139,12 +131,7 @@ class Group:
 def mentioned_variables(
     part: "Expression | TriplePart | Union | Group", *, into_groups: bool = True
 ) -> set[Variable]:
-    """Collect the variables in an expression or pattern.
-
-    Args:
-        part: Where to look.
-        into_groups: Look into the groups of EXISTS as well.
-    """
+    """Collect the variables in an expression or pattern, and in the groups of EXISTS in it."""
     match part:
         case Variable():
             return {part}
@@ -195,11 +182,7 @@ def substitute(group: Group, terms: Mapping[Variable, Node]) -> Group:
 
 
 def parse_query(query: str) -> "CompValue":
-    """Parse a query of any form into rdflib's parse tree.
-
-    Raises:
-        QuerySyntaxError: It does not parse.
-    """
+    """Parse a query of any form into rdflib's parse tree."""
     import rdflib
     from pyparsing.exceptions import ParseBaseException
     from rdflib.plugins.sparql.parser import parseQuery
@@ -219,13 +202,8 @@ def parse_query(query: str) -> "CompValue":
 def read_group(group: "CompValue", aside: "list[CompValue] | None" = None) -> Group:
     """Read a group of a parse tree.
 
-    Args:
-        group: A node of the parse tree.
-        aside: Where to put its sub-selects, optional patterns and VALUES, which the caller reads.
-            None in groups within groups, which may hold no more than VALUES.
-
-    Raises:
-        CrpConversionError: It has a construct that no CRP can express.
+    Its sub-selects, optional patterns and VALUES are put aside, for the caller to read. Groups
+    within groups may only hold VALUES.
     """
     if group.name == "SubSelect":
         if aside is None:
@@ -265,11 +243,7 @@ def read_group(group: "CompValue", aside: "list[CompValue] | None" = None) -> Gr
 
 
 def read_values(data: "CompValue") -> tuple[Variable, tuple[Node, ...]]:
-    """Read VALUES: the variable, and the terms that it may be.
-
-    Raises:
-        CrpConversionError: There are several variables, or no terms.
-    """
+    """Read VALUES: the variable, and the terms that it may be."""
     if len(data.var) != 1 or not data.value:
         raise CrpConversionError(
             "unsupported pattern", "VALUES of several variables, or of nothing"
@@ -309,11 +283,7 @@ def _conjuncts(expression: object) -> Iterator[Expression]:
 
 
 def read_expression(expression: object) -> Expression:
-    """Read an expression of a parse tree.
-
-    Raises:
-        CrpConversionError: No CRP can express it.
-    """
+    """Read an expression of a parse tree."""
     node = unwrap(expression)
     name = node_name(node)
     if not isinstance(node, dict) or name == "literal":
@@ -369,12 +339,7 @@ def node_name(node: object) -> str:
 
 
 def read_node(term: object) -> Node:
-    """Read a variable or term of a parse tree.
-
-    Raises:
-        QuerySyntaxError: Its prefix is not declared.
-        CrpConversionError: It is no term.
-    """
+    """Read a variable or term of a parse tree."""
     from rdflib import term as rdf
 
     if isinstance(term, rdf.Variable):
@@ -401,14 +366,7 @@ def _literal(text: str, datatype: object, language: object) -> LiteralTerm:
     )
 
 
-_SWAPPED: dict[str, Operator] = {
-    "=": "=",
-    "!=": "!=",
-    "<": ">",
-    "<=": ">=",
-    ">": "<",
-    ">=": "<=",
-}
+_SWAPPED: dict[str, Operator] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _CASTS = frozenset(("dateTime", "date", "integer", "int", "float", "double", "decimal"))
 
 
@@ -422,19 +380,12 @@ class NodeTest:
 
 @dataclass(frozen=True, slots=True)
 class NodeComparison:
-    """Two nodes and how they compare.
-
-    Attributes:
-        left: The one node.
-        operator: How it compares with the other.
-        right: The other node.
-        is_plain: Neither side is cast: ``=`` and ``!=`` compare the nodes, not their values.
-    """
+    """A filter that compares two nodes."""
 
     left: Variable
     operator: Operator
     right: Variable
-    is_plain: bool
+    is_plain: bool  # neither side is cast: = and != compare the nodes, not their values
 
     def swapped(self) -> "NodeComparison":
         """Return the same comparison with the nodes swapped."""
@@ -457,11 +408,7 @@ def strip_casts(expression: Expression) -> Expression:
 
 
 def read_comparison(expression: Expression) -> NodeTest | NodeComparison:
-    """Read a filter that compares a node with a term or with another node.
-
-    Raises:
-        CrpConversionError: It is another kind of filter.
-    """
+    """Read a filter that compares a node with a term or with another node."""
     match expression:
         case Comparison(left, operator, right) if operator in _SWAPPED:
             as_written, swapped = cast(Operator, operator), _SWAPPED[operator]
@@ -479,7 +426,7 @@ def read_comparison(expression: Expression) -> NodeTest | NodeComparison:
             "=",
             "!=",
         ) and not (_is_text(left) or _is_text(right)):
-            return NodeTest(one, (IsEntity if operator == "=" else IsNotEntity)(Entity(mid=mid)))
+            return NodeTest(one, compare_with(as_written, Entity(mid=mid)))
         case Variable() as one, LiteralTerm() as value:
             return NodeTest(one, _value_test(as_written, value, left))
         case LiteralTerm() as value, Variable() as one:
@@ -491,7 +438,7 @@ def read_comparison(expression: Expression) -> NodeTest | NodeComparison:
 def equality(term: str | LiteralTerm) -> Test:
     """Return the test that a node is this term."""
     if isinstance(term, str):
-        return IsEntity(Entity(mid=term))
+        return compare_with("=", Entity(mid=term))
     return _value_test("=", term, compared=None)
 
 

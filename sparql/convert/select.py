@@ -40,22 +40,13 @@ from kbqa.sparql.terms import LiteralTerm
 if TYPE_CHECKING:
     from rdflib.plugins.sparql.parserutils import CompValue
 
-
 _PAGE_ROWS = 1000
 """A limit of as many rows without an order bounds a page, and is no part of the question."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Which answers are kept, by a value.
-
-    Attributes:
-        value: What the answers are ordered by.
-        limit: How many are kept.
-        offset: How many are skipped first.
-        ties: Answers with equal values share a place.
-        counted: They are ordered by how many values there are.
-    """
+    """Which answers are kept, by a value, as `kbqa.sparql.crp.Order` has it."""
 
     value: Expression
     descending: bool
@@ -67,14 +58,7 @@ class Ranking:
 
 @dataclass(frozen=True, slots=True)
 class SelectTree:
-    """What a query asks for, and its patterns.
-
-    Attributes:
-        form: What it returns.
-        answer: The variable of the answers.
-        group: Its patterns.
-        ranking: Which answers are kept; None for all.
-    """
+    """What a query asks for, and its patterns."""
 
     form: Form
     answer: Variable
@@ -83,12 +67,7 @@ class SelectTree:
 
 
 def parse_select(query: str) -> SelectTree:
-    """Read a query.
-
-    Raises:
-        QuerySyntaxError: It does not parse.
-        CrpConversionError: It has a construct that no CRP can express.
-    """
+    """Read a query."""
     root = parse_query(query)
     if root.datasetClause:
         raise CrpConversionError("unsupported pattern", "FROM")
@@ -127,7 +106,8 @@ def _select(root: "CompValue") -> SelectTree:
             raise CrpConversionError("sub-select", "what it returns is not passed on as it is")
         return _unwrapped(_select(inner), column, is_set=inner.modifier == "DISTINCT")
     patterns = _patterns(root.where, column)
-    patterns.check_names(names)
+    if not set(names) <= set(patterns.names):  # an optional name says nothing
+        raise CrpConversionError("projection", "the answer must be exactly one variable")
     form: Form = "select"
     match column:
         case Variable():
@@ -236,26 +216,15 @@ def _ranking(root: "CompValue", answer: Variable, limit: int | None, offset: int
 
 
 class _Patterns(NamedTuple):
-    """The patterns of a query.
-
-    Attributes:
-        group: Those that must match.
-        names: Variables of optional names.
-        extreme: The order that a sub-select of the largest or smallest value stands for.
-    """
+    """The patterns of a query that must match, and what is beside them."""
 
     group: Group
-    names: Sequence[Variable]
-    extreme: Ranking | None
-
-    def check_names(self, columns: Sequence[Expression]) -> None:
-        """Refuse columns beside the answer that are no optional names, which say nothing."""
-        if not set(columns) <= set(self.names):
-            raise CrpConversionError("projection", "the answer must be exactly one variable")
+    names: Sequence[Variable]  # of optional names
+    extreme: Ranking | None  # what a sub-select of the largest or smallest value stands for
 
 
 def _patterns(where: "CompValue", column: Expression) -> _Patterns:
-    """Read a query's patterns; its column stays a variable, whatever VALUES say of it."""
+    """Read a query's patterns; its column stays a variable even if VALUES binds it."""
     aside: list[CompValue] = []
     group = read_group(where, aside)
     names: list[Variable] = []
@@ -312,10 +281,7 @@ def _extreme(sub_select: "CompValue", around: Group) -> Ranking:
 
 
 def _is_same(inner: Group, outer: Group, known: Mapping[Variable, Variable]) -> bool:
-    """Return whether two groups are the same but for the names of their variables.
-
-    Their triples must be in the same order.
-    """
+    """Return whether two groups are the same but for variables' names, with triples in order."""
     names: dict[Variable, Node] = dict(known)
     for mine, other in zip(inner.triples, outer.triples, strict=False):
         for one, two in ((mine.subject, other.subject), (mine.object, other.object)):

@@ -25,7 +25,7 @@ from kbqa.sparql.crp import (
     nested_constraints,
     path_relations,
 )
-from kbqa.sparql.relax import compared_entities, leaves, relaxations
+from kbqa.sparql.relax import compared_entities, drop_kinds, leaves, relaxations
 from kbqa.sparql.terms import LiteralTerm
 
 
@@ -394,6 +394,15 @@ def test_no_relaxed_form_returns_the_topic(full: Crp, last: Crp) -> None:
     assert [step.crp for step in relaxations(full)] == [full, last]
 
 
+def test_a_whole_class_of_constraints_is_dropped() -> None:
+    name = Constraint(1, (Hop("type.object.name"),), TextEquals("Nairobi"))
+    order = Order(1, (Hop("a.b"),), descending=True)
+    full = Crp(Entity("Kenya"), (Hop("location.location.contains"),), (name,), order)
+    assert drop_kinds(full, {"string"}) == replace(full, constraints=())
+    assert drop_kinds(full, {"numeric"}) == replace(full, order=None)
+    assert drop_kinds(full, {"entity"}) == full
+
+
 def test_a_step_that_drops_nothing_is_none() -> None:
     full = Crp(Entity("Kenya"), PATH, differs_from=1)
     assert [step.crp for step in relaxations(full)] == [full]
@@ -431,7 +440,11 @@ def test_every_step_keeps_what_it_does_not_drop_and_the_main_path_comes_last(ful
     assert all(
         constraint in full.constraints
         or constraint == keeps_off
-        or any(map(_negates, nested_constraints((constraint,))))
+        or any(
+            # What is left of a branch whose label a negation refers to.
+            _negates(nested) or nested.label is not None
+            for nested in nested_constraints((constraint,))
+        )
         for constraint in last.constraints
     )
     assert set(filter(_negates, full.constraints)) <= set(last.constraints)

@@ -22,7 +22,6 @@ from kbqa.sparql.values import (
     is_number,
     language_filter,
     order_keys,
-    text_literals,
     text_test,
     values_block,
 )
@@ -480,10 +479,9 @@ def test_a_superlative_does_not_mix_the_values_of_an_answer(
 def test_texts(find: Find, text: str, language: str | None, right: list[str]) -> None:
     found = where(find, f"{TRIPLE} FILTER ({text_test('?v', text, language)})")
     assert sorted(sparql_term(VALUES[at]) for at in found) == right
-    literals = text_literals(text, language)
-    assert (literals is None) == (language is None)
-    if literals is not None:
-        assert where(find, f"{values_block('?v', literals)} {TRIPLE}") == found
+    if language is not None:
+        literal = LiteralTerm(text, language=language or None)
+        assert where(find, f"{values_block('?v', (literal,))} {TRIPLE}") == found
 
 
 def test_language_filter(find: Find) -> None:

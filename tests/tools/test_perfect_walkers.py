@@ -2,25 +2,16 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kbqa.engine.chat.model import Message
-from kbqa.engine.deciding.reading import read_choice, read_names, read_scores
-from kbqa.engine.deciding.reading import read_verdict as read_judgement
-from kbqa.engine.methods import knowpath_prompts as knowpath
-from kbqa.engine.methods import pog_prompts as pog
-from kbqa.engine.methods import tog
+from kbqa.engine.deciding.choosing import numbered, written_prompt
+from kbqa.engine.deciding.reading import read_choice, read_names, read_scores, read_verdict
+from kbqa.engine.methods import bpc, knowpath, pog, tog
 from kbqa.engine.methods import trace_prompts as trace
-from kbqa.engine.methods.bpc import (
-    answer_prompt,
-    check_prompt,
-    entities_prompt,
-    relations_prompt,
-    written_history,
-)
 from kbqa.engine.methods.direct import direct_prompt
-from kbqa.engine.methods.knowpath_prompts import Verdict, read_thought, read_verdict
 from kbqa.engine.questions.question_sets import Question
 from kbqa.kb.open import open_graph
 from kbqa.kb.schema import GraphSchema
@@ -51,6 +42,15 @@ def _reply(chooser: PerfectChooser, messages: Sequence[Message]) -> str:
     return chooser.reply("\n".join(message.content for message in messages))
 
 
+def _asked(chooser: PerfectChooser, template: str, question: str = QUESTION, **fields: Any) -> str:
+    """Fill in a template, with lists as methods write them, and return the reply."""
+    lists = {"objectives": pog.listed, "memory": pog.listed, "triples": "\n".join}
+    for name, value in fields.items():
+        if not isinstance(value, str | int):
+            fields[name] = lists.get(name, numbered)(value)
+    return _reply(chooser, written_prompt(template, question=question, **fields))
+
+
 @pytest.mark.parametrize(
     ("entity", "hops", "offered", "chosen"),
     [
@@ -69,8 +69,9 @@ def test_it_follows_the_gold_path_in_bounded_path_context(
     offered: list[str],
     chosen: tuple[int, ...],
 ) -> None:
-    history = written_history(hops, 1, "neutral", True)
-    reply = _reply(chooser, relations_prompt(QUESTION, history, entity, offered, 3))
+    history = bpc.written_history(hops, 1, "neutral", True)
+    fields = {"history": history, "entity": entity, "relations": offered, "width": 3}
+    reply = _asked(chooser, bpc.RELATIONS, **fields)
     picked = read_choice(reply, offered, 3)
     assert picked.chosen == chosen
     assert picked.stops == (not chosen)
@@ -78,31 +79,34 @@ def test_it_follows_the_gold_path_in_bounded_path_context(
 
 def test_of_entities_it_takes_those_that_lead_to_answers(chooser: PerfectChooser) -> None:
     options = ["m.0gxnnwp", "m.0gxnnwc"]
-    prompt = entities_prompt(QUESTION, "(no hops)", "Justin Bieber", RELATION, options, 1)
-    assert read_choice(_reply(chooser, prompt), options, 1).chosen == (1,)
+    fields = {"history": "(no hops)", "relation": RELATION, "entities": options, "width": 1}
+    reply = _asked(chooser, bpc.ENTITIES, entity="Justin Bieber", **fields)
+    assert read_choice(reply, options, 1).chosen == (1,)
 
 
 def test_it_names_only_answers_whose_path_is_in_the_prompt(chooser: PerfectChooser) -> None:
-    assert _reply(chooser, answer_prompt(QUESTION, WALKS)) == "Jazmyn Bieber"
-    assert _reply(chooser, answer_prompt(QUESTION, WALKS[:1])) == "none"
+    assert _asked(chooser, bpc.ANSWER, paths=WALKS) == "Jazmyn Bieber"
+    assert _asked(chooser, bpc.ANSWER, paths=WALKS[:1]) == "none"
     elsewhere = ["Justin Bieber -> people.person.gender -> Jazmyn Bieber"]
-    assert _reply(chooser, answer_prompt(QUESTION, elsewhere)) == "none"
-    assert [_reply(chooser, check_prompt(QUESTION, walks)) for walks in (WALKS, WALKS[:1])] == [
+    assert _asked(chooser, bpc.ANSWER, paths=elsewhere) == "none"
+    assert [_asked(chooser, bpc.CHECK, paths=walks) for walks in (WALKS, WALKS[:1])] == [
         "YES",
         "NO",
     ]
-    assert _reply(chooser, answer_prompt("another question?", WALKS)) == "none"
+    assert _asked(chooser, bpc.ANSWER, "another question?", paths=WALKS) == "none"
 
 
 def test_it_scores_for_think_on_graph(chooser: PerfectChooser) -> None:
     offered = ["-> people.person.gender", f"-> {RELATION}"]
-    relations = tog.relations_prompt(QUESTION, "Justin Bieber", offered, 3)
-    assert tog.read_relation_scores(_reply(chooser, relations), offered, 3).chosen == (1,)
-    useless = tog.relations_prompt(QUESTION, "m.0gxnnwp", [f"-> {NEXT}"], 3)
-    assert tog.read_relation_scores(_reply(chooser, useless), [f"-> {NEXT}"], 3).chosen == ()
+    for entity, options, chosen in (
+        ("Justin Bieber", offered, (1,)),
+        ("m.0gxnnwp", [f"-> {NEXT}"], ()),
+    ):
+        reply = _asked(chooser, tog.RELATIONS, entity=entity, relations=options, width=3)
+        assert tog.read_relation_scores(reply, options, 3).chosen == chosen
     nodes = ["m.0gxnnwp", "m.0gxnnwc"]
-    entities = tog.entities_prompt(QUESTION, "Justin Bieber", offered[1], nodes)
-    picked = tog.read_entity_scores(_reply(chooser, entities), nodes)
+    fields = {"entity": "Justin Bieber", "relation": offered[1], "entities": nodes}
+    picked = tog.read_entity_scores(_asked(chooser, tog.ENTITIES, **fields), nodes)
     assert (picked.chosen, picked.scores) == ((1, 0), (1.0, 0.0))
 
 
@@ -111,9 +115,9 @@ def test_triples_suffice_only_if_they_lead_from_the_topic_to_an_answer(
 ) -> None:
     last = f"(m.0gxnnwc, {NEXT}, Jazmyn Bieber)"
     triples = [f"(Justin Bieber, {RELATION}, m.0gxnnwc)", last]
-    assert _reply(chooser, tog.check_prompt(QUESTION, triples)) == "Yes\nJazmyn Bieber"
-    assert _reply(chooser, tog.answer_prompt(QUESTION, triples)) == "Jazmyn Bieber"
-    assert _reply(chooser, tog.check_prompt(QUESTION, [last])) == "No"
+    assert _asked(chooser, tog.CHECK, triples=triples) == "Yes\nJazmyn Bieber"
+    assert _asked(chooser, tog.ANSWER, triples=triples) == "Jazmyn Bieber"
+    assert _asked(chooser, tog.CHECK, triples=[last]) == "No"
 
 
 def test_a_triple_there_and_back_is_no_path_to_an_answer(small_store: Path) -> None:
@@ -126,8 +130,8 @@ def test_a_triple_there_and_back_is_no_path_to_an_answer(small_store: Path) -> N
             [Question("1", QUESTION, topics, (("m.03_r3",),), sparql=query)], graph
         )
         chooser = PerfectChooser({}, GraphSchema(graph), know)
-        prompt = tog.check_prompt(QUESTION, [f"(Jamaica, {used}, Jamaican dollar)"])
-        assert _reply(chooser, prompt) == "No"
+        triples = [f"(Jamaica, {used}, Jamaican dollar)"]
+        assert _asked(chooser, tog.CHECK, triples=triples) == "No"
 
 
 def test_if_one_parse_is_out_of_sight_it_goes_by_another(small_store: Path) -> None:
@@ -136,40 +140,45 @@ def test_if_one_parse_is_out_of_sight_it_goes_by_another(small_store: Path) -> N
     with open_graph(small_store) as graph:
         asked = Question("1", QUESTION, (Entity(mid=BIEBER),), golds, sparql=query)
         chooser = PerfectChooser({}, GraphSchema(graph), GoldKnowledge([asked], graph))
-        assert _reply(chooser, answer_prompt(QUESTION, WALKS)) == "Jazmyn Bieber"
-        assert _reply(chooser, answer_prompt(QUESTION, WALKS[:1])) == "Jaxon Bieber"
+        assert _asked(chooser, bpc.ANSWER, paths=WALKS) == "Jazmyn Bieber"
+        assert _asked(chooser, bpc.ANSWER, paths=WALKS[:1]) == "Jaxon Bieber"
 
 
 def test_it_explores_for_knowpath(chooser: PerfectChooser) -> None:
-    memory = read_thought(_reply(chooser, knowpath.paths_prompt(QUESTION, 15)), QUESTION)
+    reply = _reply(chooser, knowpath.paths_prompt(QUESTION, 15))
+    memory = knowpath.read_thought(reply, QUESTION)
     assert (memory.hint, memory.names) == ((), ())
     topic, offered = "Justin Bieber", ["-> people.person.gender", f"-> {RELATION}"]
     for asked, chosen in ((topic, (1,)), ("Jamaica", ())):
-        prompt = knowpath.relations_prompt(QUESTION, asked, [], [topic], offered, 7)
-        assert read_choice(_reply(chooser, prompt), offered, 7).chosen == chosen
+        fields = {"topic": asked, "hint": "", "entities": topic, "relations": offered, "most": 7}
+        reply = _asked(chooser, knowpath.RELATIONS, **fields)
+        assert read_choice(reply, offered, 7).chosen == chosen
     nodes = ["m.0gxnnwp", "m.0gxnnwc"]
-    prompt = knowpath.entities_prompt(QUESTION, topic, [], offered[1:], nodes, 7)
-    assert read_choice(_reply(chooser, prompt), nodes, 7).chosen == (1,)
+    fields = {"topic": topic, "hint": "", "relations": offered[1], "entities": nodes, "most": 7}
+    assert read_choice(_asked(chooser, knowpath.ENTITIES, **fields), nodes, 7).chosen == (1,)
     leftwards = [f"Jazmyn Bieber <- {NEXT} <- m.0gxnnwc <- {RELATION} <- Justin Bieber"]
-    for walks, names in ((WALKS, ("Jazmyn Bieber",)), (leftwards, ("Jazmyn Bieber",))):
-        reply = _reply(chooser, knowpath.check_prompt(QUESTION, walks))
-        assert read_verdict(reply, QUESTION, []) == Verdict(names)
-    assert not read_verdict(
-        _reply(chooser, knowpath.check_prompt(QUESTION, WALKS[:1])), "", []
-    ).names
+    for walks, names in (
+        (WALKS, ("Jazmyn Bieber",)),
+        (leftwards, ("Jazmyn Bieber",)),
+        (WALKS[:1], ()),
+    ):
+        reply = _asked(chooser, knowpath.CHECK, paths="\n".join(walks))
+        verdict = knowpath.read_judgement(reply, QUESTION, [])
+        assert (verdict.names, verdict.unread) == (names, ())
 
 
 def test_it_walks_for_plan_on_graph(chooser: PerfectChooser) -> None:
-    assert pog.read_plan(_reply(chooser, pog.plan_prompt(QUESTION))) == (QUESTION,)
+    assert pog.read_plan(_asked(chooser, pog.PLAN)) == (QUESTION,)
     offered = ["-> people.person.gender", f"-> {RELATION}"]
     for entity, chosen in (("Justin Bieber", (1,)), ("Jamaica", ())):
-        prompt = pog.relations_prompt(QUESTION, [QUESTION], entity, offered)
-        picked = read_choice(_reply(chooser, prompt), offered, 2)
+        fields = {"objectives": [QUESTION], "entity": entity, "relations": offered}
+        picked = read_choice(_asked(chooser, pog.RELATIONS, **fields), offered, 2)
         assert (picked.chosen, picked.unread) == (chosen, ())
     nodes = ["m.0gxnnwp", "m.0gxnnwc"]
     for relation, chosen in ((offered[1], (1,)), (offered[0], ())):
-        prompt = pog.entities_prompt(QUESTION, [QUESTION], "Justin Bieber", relation, nodes)
-        picked = read_choice(_reply(chooser, prompt), nodes, 2)
+        fields = {"objectives": [QUESTION], "relation": relation, "entities": nodes}
+        reply = _asked(chooser, pog.ENTITIES, entity="Justin Bieber", **fields)
+        picked = read_choice(reply, nodes, 2)
         assert (picked.chosen, picked.unread) == (chosen, ())
 
 
@@ -179,23 +188,25 @@ def test_it_answers_plan_on_graph_from_the_triples_alone(chooser: PerfectChooser
         f"(Justin Bieber, {RELATION}, m.0gxnnwc)",
         f"(m.0gxnnwc, {NEXT}, Jazmyn Bieber)",
     ]
-    prompt = pog.remember_prompt(QUESTION, [QUESTION], memory, triples)
-    assert pog.read_memory(_reply(chooser, prompt), [QUESTION], memory) == (tuple(memory), ())
+    fields = {"objectives": numbered([QUESTION]), "memory": memory, "triples": pog.listed(triples)}
+    reply = _asked(chooser, pog.REMEMBER, **fields)
+    assert pog.read_memory(reply, [QUESTION], memory) == (tuple(memory), ())
     for shown, names in ((triples, ("Jazmyn Bieber",)), (triples[:1], ())):
-        verdict = read_judgement(_reply(chooser, pog.check_prompt(QUESTION, memory, shown)), [])
+        fields = {"memory": memory, "triples": pog.listed(shown)}
+        verdict = read_verdict(_asked(chooser, pog.CHECK, **fields), [])
         assert (verdict.is_enough, verdict.names, verdict.unread) == (bool(names), names, ())
-        reply = _reply(chooser, pog.answer_prompt(QUESTION, memory, shown))
-        assert read_names(reply, []) == (list(names), ())
+        assert read_names(_asked(chooser, pog.ANSWER, **fields), []) == (list(names), ())
 
 
 def test_of_earlier_entities_it_takes_those_that_lead_on_to_answers(
     chooser: PerfectChooser,
 ) -> None:
-    reply = _reply(chooser, pog.reflect_prompt(QUESTION, [], ["Jaxon Bieber"]))
+    reply = _asked(chooser, pog.REFLECT, memory=[], entities=pog.listed(["Jaxon Bieber"]))
     assert pog.read_add(reply) == (False, ())
     met = ["Male", "m.0gxnnwp", "Jazmyn Bieber", "m.0gxnnwc", "Justin Bieber"]
     for question, chosen in ((QUESTION, (3, 4)), ("another question?", ())):
-        picked = read_choice(_reply(chooser, pog.earlier_prompt(question, [], met)), met, 5)
+        reply = _asked(chooser, pog.EARLIER, question, memory=[], entities=met)
+        picked = read_choice(reply, met, 5)
         assert (picked.chosen, picked.unread) == (chosen, ())
 
 

@@ -22,14 +22,17 @@ import torch
 
 from kbqa.engine.questions.question_sets import read_questions
 from kbqa.engine.writing.beam_search import BatchReader, BeamSearchGenerator, ReadableModel
-from kbqa.engine.writing.checkpoint import adapter_base, base_model, fastest_precision, load_merged
-from kbqa.engine.writing.generate import DEFAULT_ADAPTER, Request, load_prompt_format
-from kbqa.engine.writing.openvino import OpenVinoModel, compile_model
-from kbqa.engine.writing.steering import Decoding, SavedTokenizer
-from kbqa.engine.writing.transformers import NextTokenLogits
+from kbqa.engine.writing.checkpoint import fastest_precision, open_adapter
+from kbqa.engine.writing.generate import Request
+from kbqa.engine.writing.openvino import OpenVinoGenerator
+from kbqa.engine.writing.steering import Decoding
+from kbqa.engine.writing.transformers import TransformersGenerator
 from kbqa.kb.open import open_graph
 
-_RUNTIMES = ("transformers", "openvino")
+_RUNTIMES: dict[str, type[BeamSearchGenerator]] = {
+    "transformers": TransformersGenerator,
+    "openvino": OpenVinoGenerator,
+}
 _SHAPES = ((5, 1), (5, 8), (1, 60), (5, 60))
 _PROMPT_TOKENS = 20
 _FORWARD_ROUNDS = 15
@@ -90,11 +93,11 @@ def main(
 ) -> None:
     """Print the tables."""
     torch.set_num_threads(threads)
-    precision = fastest_precision("cpu")
-    merged = load_merged(base_model(adapter_base(DEFAULT_ADAPTER)), DEFAULT_ADAPTER, precision)
-    compiled = compile_model(DEFAULT_ADAPTER, None, precision, threads)
-    models = (NextTokenLogits.of(merged.model.eval()), OpenVinoModel(compiled.model))
-    click.echo(f"{precision}, {threads} threads; medians, and the range of the ratios\n")
+    adapter = open_adapter()
+    models = [runtime.load_model(adapter, threads).model for runtime in _RUNTIMES.values()]
+    click.echo(
+        f"{fastest_precision('cpu')}, {threads} threads; medians, and the range of the ratios\n"
+    )
     click.echo(f"| texts × tokens | {' | '.join(_RUNTIMES)} | ratio |\n|---|---|---|---|")
     for texts, tokens in _SHAPES:
         _compare(
@@ -105,12 +108,8 @@ def main(
     questions = [question for question in read_questions(file) if question.topics][:count]
     requests = [Request(question.text, question.topics) for question in questions]
     with closing(open_graph(store)) as graph:
-        decoding, prompt = Decoding("graph", graph), load_prompt_format(DEFAULT_ADAPTER)
-        tokenizer = SavedTokenizer(compiled.tokenizer)
-        generators = [
-            BeamSearchGenerator(model, tokenizer, prompt, name, decoding)
-            for model, name in zip(models, _RUNTIMES, strict=True)
-        ]
+        decoding = Decoding("graph", graph)
+        generators = [runtime(adapter, decoding, threads) for runtime in _RUNTIMES.values()]
         ours, theirs = [write_all(generator, requests, n, 8) for generator in generators]
         click.echo(
             f"\n{len(requests)} questions, n = {n}; equal best texts: "

@@ -21,8 +21,9 @@ from typing import Any
 import click
 
 from kbqa.engine.cli import main as kbqa
-from kbqa.engine.embedding.embedder import Embedder, relation_words
+from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.files import read_rows
+from kbqa.sparql.english import relation_words
 from tools.methods.perfect.rendered import Prompt, read_path
 from tools.methods.perfect_chooser import make_server
 

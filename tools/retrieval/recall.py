@@ -36,7 +36,7 @@ from kbqa.engine.linking.linker import Linker, starting_topics
 from kbqa.engine.methods.options import read_settings
 from kbqa.engine.questions.official import Unconverted, convert_queries
 from kbqa.engine.questions.question_sets import Question, read_questions, sample_questions
-from kbqa.engine.retrieval.pooling import Mechanism, PoolingSettings, select_triples
+from kbqa.engine.retrieval.pooling import Mechanism, PoolingSettings, ScoredTriples, select_triples
 from kbqa.engine.retrieval.retrieval import TripleScorer, make_scorer, number_facts
 from kbqa.engine.retrieval.subgraphs import Caps, Subgraph, extract
 from kbqa.kb.graph import Graph
@@ -75,9 +75,8 @@ class Ranking(NamedTuple):
     ) -> "NDArray[np.float64]":
         """Return the place of each triple, the highest first; those not selected have none."""
         facts = number_facts(subgraph, schema) if self.is_once else None
-        heads, tails, topics = subgraph.heads, subgraph.tails, range(subgraph.topics)
-        given = (heads, tails, scores, topics, len(scores), self.settings, question)
-        selected = select_triples(*given, facts=facts).triples
+        scored = ScoredTriples(subgraph.heads, subgraph.tails, scores, range(subgraph.topics))
+        selected = select_triples(scored, len(scores), self.settings, question, facts=facts).triples
         places = scores - 2
         places[selected] = range(1, len(selected) + 1)
         return places

@@ -15,14 +15,21 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from statistics import median
-from typing import NamedTuple, get_args
+from typing import get_args
 
 import click
 import networkx
 import numpy as np
-from numpy.typing import NDArray
 
-from kbqa.engine.retrieval.pooling import LONGEST, WALKS, KernelName, PoolingSettings, Weight, pool
+from kbqa.engine.retrieval.pooling import (
+    LONGEST,
+    WALKS,
+    KernelName,
+    PoolingSettings,
+    ScoredTriples,
+    Weight,
+    pool,
+)
 from tools.bench.measured_run import machine
 
 PAPER_MS: dict[KernelName, dict[int, float]] = {
@@ -39,16 +46,7 @@ _APART = 0.2
 """The share of triples that lie apart from the topics."""
 
 
-class Triples(NamedTuple):
-    """Scored triples and the topics of a question."""
-
-    heads: NDArray[np.intp]
-    tails: NDArray[np.intp]
-    scores: NDArray[np.float64]
-    topics: Sequence[int]
-
-
-def made_triples(count: int, topics: int, chance: Random) -> Triples:
+def made_triples(count: int, topics: int, chance: Random) -> ScoredTriples:
     """Make up the triples of a question, without parallel ones."""
     joined = list(range(topics))
     pairs: set[tuple[int, int]] = set()
@@ -70,10 +68,10 @@ def made_triples(count: int, topics: int, chance: Random) -> Triples:
     rows = sorted(pairs)
     scores = [chance.uniform(0.001, 0.999) for _ in rows]
     heads, tails = np.array(rows, dtype=np.intp).T
-    return Triples(heads, tails, np.array(scores), range(topics))
+    return ScoredTriples(heads, tails, np.array(scores), range(topics))
 
 
-def pool_with_networkx(triples: Triples, settings: PoolingSettings) -> list[float]:
+def pool_with_networkx(triples: ScoredTriples, settings: PoolingSettings) -> list[float]:
     """Pool by the mean as Algorithm 1 says: for each path, each of its triples."""
     graph = networkx.DiGraph()
     rows = zip(*(each.tolist() for each in triples[:3]), strict=True)
@@ -118,12 +116,12 @@ def _walks(graph: networkx.DiGraph, start: int, count: int, chance: Random) -> I
             yield nodes
 
 
-def _times_ms(made: Triples, settings: PoolingSettings, rounds: int) -> tuple[float, float]:
+def _times_ms(made: ScoredTriples, settings: PoolingSettings, rounds: int) -> tuple[float, float]:
     """Return the shortest times of kbqa and of networkx."""
     times: tuple[list[float], list[float]] = ([], [])
     for _ in range(rounds):
         begun = time.thread_time()
-        pool(*made, settings)
+        pool(made, settings)
         between = time.thread_time()
         pool_with_networkx(made, settings)
         times[0].append(1000 * (between - begun))

@@ -17,7 +17,7 @@ from kbqa.engine.linking.mentions import mend_mojibake, named_entities
 from kbqa.engine.questions.official import Unconverted, convert_queries
 from kbqa.engine.questions.question_sets import topic_entities
 from kbqa.sparql.convert.from_sparql import sparql_from_s_expression
-from kbqa.sparql.crp import Constraint, Crp, Entity, Hop, IsEntity, IsNotEntity, TextEquals
+from kbqa.sparql.crp import Constraint, Crp, Entity, Hop, compare_with
 from kbqa.sparql.errors import CrpSyntaxError, InputError
 from kbqa.sparql.forms import parse_routerkgqa, render_crp, render_extended, render_routerkgqa
 from kbqa.sparql.terms import is_mid
@@ -104,9 +104,10 @@ def _without_unasked(crp: Crp) -> Crp:
     """Drop what no question says: languages, that the topic may be an answer, what is implied."""
 
     def in_any_language(constraint: Constraint) -> Constraint:
-        if not isinstance(constraint.test, TextEquals):
+        text = constraint.operand
+        if not isinstance(text, str):
             return constraint
-        return replace(constraint, test=TextEquals(constraint.test.text))
+        return replace(constraint, test=compare_with("=", text))
 
     kept = tuple(one for one in crp.constraints if not _is_implied(one, crp))
     form = "count" if crp.form == "count bindings" else crp.form
@@ -122,8 +123,8 @@ def _is_implied(constraint: Constraint, crp: Crp) -> bool:
     at = constraint.at
     if not isinstance(at, int) or constraint.negated:
         return False
-    match constraint.test:
-        case IsEntity(entity) if constraint.hops == (_TYPE,) and entity.mid is not None:
+    match constraint.operator, constraint.operand:
+        case "=", Entity() as entity if constraint.hops == (_TYPE,) and entity.is_grounded:
             before, after = crp.path[at - 1 : at], crp.path[at : at + 1]
             towards = [hop for hop in before if isinstance(hop, Hop) and hop.inverse]
             onwards = [hop for hop in after if isinstance(hop, Hop) and not hop.inverse]
@@ -133,9 +134,8 @@ def _is_implied(constraint: Constraint, crp: Crp) -> bool:
             onwards += [hop for hop in aside if not hop.inverse]
             classes = {hop.relation.rpartition(".")[0] for hop in (*towards, *onwards)}
             return at > 0 and entity.mid in classes
-        case IsNotEntity(entity) if not constraint.hops:
-            others = (one.test for one in crp.constraints if isinstance(one.test, IsEntity))
-            return entity in (crp.topic, *(test.entity for test in others))
+        case "!=", Entity() as entity if not constraint.hops:
+            return entity in (crp.topic, *(one.entity for one in crp.constraints))
         case _:
             return False
 

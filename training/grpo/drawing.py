@@ -28,7 +28,7 @@ _BLOCK_TOKENS = 128
 """Tokens that the model reads at a time, padding included, but at least one for each text."""
 
 
-class Asked(NamedTuple):
+class DrawRequest(NamedTuple):
     """A question to draw texts for."""
 
     prompt: Sequence[int]  # its tokens
@@ -65,7 +65,7 @@ class Drawn(NamedTuple):
 class Sampler(Protocol):
     """Draws texts from the model in training."""
 
-    def draw(self, asked: Sequence[Asked], sampling: Sampling) -> list[list[Drawn]]:
+    def draw(self, asked: Sequence[DrawRequest], sampling: Sampling) -> list[list[Drawn]]:
         """Draw texts for each question; return the different ones, in the order of their tokens.
 
         Raises:
@@ -84,7 +84,7 @@ class ModelSampler:
     logits: NextTokenLogits
     device: "torch.device"
 
-    def draw(self, asked: Sequence[Asked], sampling: Sampling) -> list[list[Drawn]]:
+    def draw(self, asked: Sequence[DrawRequest], sampling: Sampling) -> list[list[Drawn]]:
         """Draw texts for each question; see `Sampler`."""
         with mixed_precision(self.device):
             return draw_texts(self.logits, asked, sampling)
@@ -109,7 +109,7 @@ class _Draft(NamedTuple):
 
 
 def draw_texts(
-    logits: NextTokenLogits, asked: Sequence[Asked], sampling: Sampling
+    logits: NextTokenLogits, asked: Sequence[DrawRequest], sampling: Sampling
 ) -> list[list[Drawn]]:
     """Draw texts for each question; return the different ones, in the order of their tokens."""
     drawing = _Drawing([each.seed for each in asked], sampling, [[] for _ in asked])

@@ -29,13 +29,13 @@ from kbqa.engine.writing.generate import (
     write_apart,
 )
 from kbqa.engine.writing.grammar import Steps, start
-from kbqa.engine.writing.steering import Decoding, Pieces, SteeredText, check_form, walked_topics
+from kbqa.engine.writing.steering import Decoding, Pieces, SteeredText, walked_topics
 from kbqa.engine.writing.transformers import NextTokenLogits
 from kbqa.sparql.errors import GraphError
 from kbqa.training.config import GrpoConfig, TrainingConfig
 from kbqa.training.grpo.drawing import (
-    Asked,
     Drawn,
+    DrawRequest,
     ModelSampler,
     Sampler,
     Sampling,
@@ -106,7 +106,7 @@ class WriterPolicy:
         handed: Path,
     ) -> None:
         self.prompt = load_prompt_format(Path(config.start))
-        check_form(self.prompt)
+        decoding.check(self.prompt)
         self.model = load_trained_model(config, device)
         # Without dropout, which would make the old and the new probabilities of a choice differ.
         self.model.causal.eval()
@@ -150,7 +150,7 @@ class WriterPolicy:
     def _draw(self, questions: Sequence[Question], seed: str) -> list[DrawnGroup]:
         prompts, steps = self._prompts(questions), self._steps(questions)
         asked = [
-            Asked(prompt, question.topics, self._start(walk), f"{seed} {question.id}")
+            DrawRequest(prompt, question.topics, self._start(walk), f"{seed} {question.id}")
             for question, prompt, walk in zip(questions, prompts, steps, strict=True)
         ]
         groups = []

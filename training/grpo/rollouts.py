@@ -36,7 +36,7 @@ from kbqa.engine.writing.server import VLLM_AS_IT_IS
 from kbqa.engine.writing.vllm import dead_end_token
 from kbqa.sparql.errors import EndpointDown, GraphError, ModelError
 from kbqa.training.config import TrainingConfig
-from kbqa.training.grpo.drawing import Asked, Drawn, Sampling, TokenChoice, allowed_tokens
+from kbqa.training.grpo.drawing import Drawn, DrawRequest, Sampling, TokenChoice, allowed_tokens
 from kbqa.training.trained_model import TrainedModel
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class ServerSampler:
     rank: int
     folder: Path
 
-    def draw(self, asked: Sequence[Asked], sampling: Sampling) -> list[list[Drawn]]:
+    def draw(self, asked: Sequence[DrawRequest], sampling: Sampling) -> list[list[Drawn]]:
         """Draw texts for each question; see `Sampler`.
 
         Raises:
@@ -98,7 +98,7 @@ class ServerSampler:
         adapter = self._hand_over()
         dead_end = dead_end_token(self.model.tokenizer)
 
-        def draw(each: Asked) -> "list[_ServerText]":
+        def draw(each: DrawRequest) -> "list[_ServerText]":
             steered = Steered(each.topics, self.crp_format, "all")
             return self.server.draw(adapter, each, steered, sampling, dead_end)
 
@@ -282,7 +282,7 @@ class RolloutServer:
                 raise ModelError(f"an adapter was not unloaded: {words}") from None
 
     def draw(
-        self, adapter: str, asked: Asked, steered: Steered, sampling: Sampling, dead_end: int
+        self, adapter: str, asked: DrawRequest, steered: Steered, sampling: Sampling, dead_end: int
     ) -> list[_ServerText]:
         """Draw texts, which may coincide, with an adapter that was loaded.
 

@@ -24,7 +24,7 @@ from kbqa.engine.evaluation.statistics import (
 )
 from kbqa.engine.running.judge import ASKER_FOLDER, READER_FOLDER, reader_revision
 from kbqa.engine.writing.checkpoint import (
-    SMOLLM2,
+    DEFAULT_BASE,
     adapter_revision,
     check_base_model,
     fastest_precision,
@@ -194,7 +194,7 @@ def train_judge(
     check_composed(composed_questions, graph)
     require_lm_extra()
     if asker_epochs:
-        check_base_model(SMOLLM2)
+        check_base_model(DEFAULT_BASE)
     written, held_out = _written(beam_files), _written(held_out_files)
     with ExitStack() as stack:
         folder = RunFolder(output)
@@ -412,7 +412,7 @@ def _reader(manifest: Record) -> Iterator[str]:
 
 
 def _asker(manifest: Record) -> Iterator[str]:
-    yield f"- asker: a LoRA adapter of {SMOLLM2}, weights {manifest['asker']}"
+    yield f"- asker: a LoRA adapter of {DEFAULT_BASE}, weights {manifest['asker']}"
     examples: Mapping[str, int] = manifest["asker_examples"]
     if not examples:
         yield "- the asker was not trained further"

@@ -41,10 +41,10 @@ from kbqa.engine.running.judge import (
     SCHEMA_VERSION,
     SETTINGS_FILE,
     AdapterSettings,
-    path_words,
     reader_revision,
 )
 from kbqa.engine.writing.checkpoint import mixed_precision, quiet_transformers
+from kbqa.sparql.english import path_words
 from kbqa.sparql.errors import ModelError, TrainingError
 from kbqa.sparql.forms import read_crp
 from kbqa.training.config import ALL_LAYERS, TrainingConfig

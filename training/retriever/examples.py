@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from kbqa.engine.embedding.embedder import Embedder, relation_words
+from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.files import TextCache
 from kbqa.engine.linking.linker import Linker, starting_topics
 from kbqa.engine.retrieval.retriever import (
@@ -28,6 +28,7 @@ from kbqa.kb.graph import Graph
 from kbqa.kb.schema import GraphSchema
 from kbqa.kb.small_files import write_safely
 from kbqa.sparql.crp import Entity
+from kbqa.sparql.english import relation_words
 from kbqa.sparql.forms import read_crp
 from kbqa.training.data.training_set import Example
 from kbqa.training.retriever.labels import (

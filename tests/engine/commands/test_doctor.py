@@ -15,7 +15,7 @@ from kbqa.engine.commands.doctor import (
     check_models,
     model_memory_bytes,
 )
-from kbqa.engine.writing.checkpoint import smollm2_files
+from kbqa.engine.writing.checkpoint import DEFAULT_BASE, shipped_files
 from kbqa.engine.writing.generate import DEFAULT_ADAPTER
 from kbqa.kb.health import Finding
 from kbqa.sparql.errors import ModelError
@@ -55,7 +55,7 @@ def _run(*arguments: str) -> Result:
 
 def _needs_the_model() -> None:
     try:
-        smollm2_files()
+        shipped_files(DEFAULT_BASE)
     except ModelError as error:
         pytest.skip(str(error))
 

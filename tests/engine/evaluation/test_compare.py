@@ -213,18 +213,6 @@ def test_equal_settings_are_reported(tmp_path: Path) -> None:
     assert "Settings that differ\n────────────────────\nNone: both runs have the same" in text
 
 
-def test_a_run_from_before_there_were_methods_has_the_settings_of_its_method(
-    tmp_path: Path,
-) -> None:
-    settings = {"order": "confidence", "confidence_model": "211e", "without": []}
-    repair = {"threshold": 0.5, "beam": 3}
-    old = {"method": "router", **settings, "repair": {"policy": "confidence", **repair}}
-    new = {"name": "router", "write": True, **settings}
-    new["repair"] = {"route": "confidence", **repair}
-    a = read_run(write_run(tmp_path, FIRST, "a", **old))
-    assert not compare_runs(a, read_run(write_run(tmp_path, SECOND, "b", method=new))).settings
-
-
 def test_gold_answers_have_the_names_that_a_run_gives_them(tmp_path: Path) -> None:
     row = make_row("a", gold=["m.1"])
     row["gold"] = [["m.1"], ["m.1", "m.unnamed"], ["m.1"]]

@@ -12,7 +12,6 @@ from made_runs import make_failed_row, make_row, write_run
 from kbqa.engine.answer import Answer, AnswerEntity
 from kbqa.engine.chat.model import Usage
 from kbqa.engine.evaluation.rows import (
-    READ_VERSIONS,
     SCHEMA_VERSION,
     GoldShape,
     Row,
@@ -245,7 +244,7 @@ def test_what_eval_writes_is_read(tmp_path: Path, timings: bool) -> None:
         answered_row(question, answer, [Candidate("a", -1.0, 7)], shape, timings=timings),
         failed_row(Question("f", "?", (), (frozenset({"m.1"}),)), ModelError("out"), None),
     ]
-    assert READ_VERSIONS[-1] == SCHEMA_VERSION
+    assert {row.schema_version for row in rows} == {SCHEMA_VERSION}
     records = [row.to_dict() for row in rows]
     assert [read_row(json.loads(json.dumps(record)), "") for record in records] == rows
     first, second = read_run(write_run(tmp_path, records)).rows
@@ -253,13 +252,6 @@ def test_what_eval_writes_is_read(tmp_path: Path, timings: bool) -> None:
     assert first.gold_shape == shape
     assert (first.tokens, first.seconds) == (7, {"link": 0.5} if timings else None)
     assert second.error == "ModelError: out"
-
-
-def test_rows_of_the_version_before_there_were_methods_are_read(tmp_path: Path) -> None:
-    row = make_row("a", ["m.1"], level="entity")
-    old = {**row, **row.pop("trace"), "schema_version": 2}
-    [read] = read_run(write_run(tmp_path, [old])).rows
-    assert (read.level, read.repair_queries) == ("entity", 3)
 
 
 def test_what_no_report_uses_may_be_anything(tmp_path: Path) -> None:
@@ -275,8 +267,8 @@ def test_what_no_report_uses_may_be_anything(tmp_path: Path) -> None:
         (["nonsense"], "line 1: not JSON"),
         ([json.dumps(make_row("a"))[:-9]], "line 1: not JSON"),
         (
-            [json.dumps(make_row("a", schema_version=1))],
-            "schema_version 1, and this kbqa reads 2 and 3",
+            [json.dumps(make_row("a", schema_version=2))],
+            "schema_version 2, and this kbqa reads 3. Run `kbqa eval` again",
         ),
         ([json.dumps(make_row("a", schema_version=4))], "line 1 is a row of schema_version 4"),
         ([json.dumps(make_row("a", stage=4))], "line 1 is not a row of .*: stage: "),

@@ -63,8 +63,8 @@ def ask_by(small_graph: Graph, scripted_chat: Any) -> Callable[..., tuple[Answer
 
 @pytest.fixture(scope="session")
 def ask_trace(embedder: Embedder, scripted_chat: Any) -> AskTrace:
-    """Ask a question of TRACE."""
-    return AskTrace(embedder, scripted_chat)
+    """Ask a question of TRACE, which cuts long lists of relations by the embedder."""
+    return AskTrace(scripted_chat)
 
 
 @pytest.fixture(scope="module")

@@ -229,6 +229,9 @@ def test_ablations_leave_out_what_they_name(small: Graph, scripted_chat) -> None
         expected = "Justin Bieber" if "paths" in ablate else "Kingston"
         assert found(answer) == [(expected, "named")]
         assert answer.stage == ("direct" if "subgraph" in ablate else "fallback")
+        if ablate == "hint":
+            bare = "Topic entity: Jamaica\nExplored from: Jamaica\nRelations:\n1. "
+            assert any(bare in prompt for prompt in chat.prompts)
         if "subgraph" in ablate:
             assert (answer.trace.to_dict()["queries"], len(chat.prompts)) == (0, 1)
     assert asked["none"][1]

@@ -7,13 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kbqa.engine.graph_walk import Walk
-from kbqa.engine.methods.knowpath_prompts import (
+from kbqa.engine.methods.knowpath import (
     MAX_HINT_LETTERS,
     MAX_HINTS,
     paths_prompt,
+    read_judgement,
     read_thought,
-    read_verdict,
-    relations_prompt,
     written_path,
 )
 from kbqa.sparql.crp import Entity, Hop
@@ -58,11 +57,6 @@ def test_written_paths_read_back_as_the_triples_walked(walk: Walk, names: dict[T
 def test_no_triples_are_asked_for_at_0() -> None:
     assert "15 facts" in paths_prompt("who?", 15)[-1].content
     assert not re.search("facts|triples", paths_prompt("who?", 0)[-1].content)
-
-
-def test_without_a_hint_a_prompt_has_no_such_line() -> None:
-    prompt = relations_prompt("who?", "{Kenya}", (), ["{Kenya}"], ["-> a.b"], 7)[-1].content
-    assert "Topic entity: {Kenya}\nExplored from: {Kenya}\nRelations:\n1. -> a.b\n" in prompt
 
 
 @pytest.mark.parametrize(
@@ -121,7 +115,7 @@ def test_hints_beyond_the_limits_are_recorded_as_unread() -> None:
 )
 def test_judgements_are_read(reply: str, names: list[str]) -> None:
     question = "what is the capital of Kenya?"
-    verdict = read_verdict(reply, question, ["Kenya", "Nairobi", "Mombasa"])
+    verdict = read_judgement(reply, question, ["Kenya", "Nairobi", "Mombasa"])
     assert list(verdict.names) == names
     is_no = re.search(r"\b(false|no)\b", reply) is not None
     assert bool(verdict.unread) == (not names and not is_no)
@@ -131,4 +125,4 @@ def test_judgements_are_read(reply: str, names: list[str]) -> None:
 def test_readers_never_fail(reply: str) -> None:
     for text in (reply, f'{{"path": {reply}', f'{{"Answerable": true, "Answers": [{reply}]}}'):
         read_thought(text, reply)
-        read_verdict(text, reply, [reply, "Kenya"])
+        read_judgement(text, reply, [reply, "Kenya"])

@@ -11,7 +11,6 @@ from kbqa.engine.asked import Asked, Budget, ChooserName
 from kbqa.engine.chat.cache import CountedChat
 from kbqa.engine.chat.model import Message
 from kbqa.engine.deciding.session import Session, Walkers
-from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.methods.trace import answer_question
 from kbqa.engine.methods.trace_search import TraceSettings
 from kbqa.kb.graph import Graph
@@ -126,8 +125,8 @@ class Outcome(NamedTuple):
 class AskTrace:
     """Asks a question of TRACE."""
 
-    def __init__(self, embedder: Embedder, scripted_chat: Any) -> None:
-        self._embedder, self._scripted_chat = embedder, scripted_chat
+    def __init__(self, scripted_chat: Any) -> None:
+        self._scripted_chat = scripted_chat
 
     def __call__(
         self,
@@ -145,6 +144,6 @@ class AskTrace:
             counted = CountedChat(chat) if reply_to is not None else None
             asked = Asked(question, topics, chat=counted, budget=Budget(budget))
             session, chosen = Session(walkers, asked), TraceSettings(**settings)
-            answer = answer_question(session, walkers, chosen, self._embedder)
+            answer = answer_question(session, walkers, chosen)
         assert chooser != "llm" or asked.budget.spent == answer.usage.calls == len(chat.prompts)
         return Outcome(answer, answer.trace.to_dict(), [Prompt(text) for text in chat.prompts])

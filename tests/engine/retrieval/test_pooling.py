@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from kbqa.engine.methods.options import describe_settings, read_settings
 from kbqa.engine.retrieval.pooling import (
@@ -22,6 +21,7 @@ from kbqa.engine.retrieval.pooling import (
     Mechanism,
     Pooling,
     PoolingSettings,
+    ScoredTriples,
     Smoothing,
     Sources,
     Weight,
@@ -44,17 +44,17 @@ class Scored(NamedTuple):
     topics: list[int]
 
     def pooled(self, settings: PoolingSettings, seed: str = "") -> list[float]:
-        pooled = pool(*self._arrays(), self.topics, settings, seed)
+        pooled = pool(self.arrays(), settings, seed)
         assert pooled.dtype == np.float64
         return [float(score) for score in pooled]
 
     def kernels(self, settings: PoolingSettings, seed: str = "") -> list[Path]:
-        found = find_kernels(*self._arrays(), self.topics, settings, seed)
+        found = find_kernels(self.arrays(), settings, seed)
         return [tuple(path) for same in found for path in same.tolist()]
 
-    def _arrays(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]:
+    def arrays(self) -> ScoredTriples:
         heads, tails = (np.array(each, dtype=np.int32) for each in (self.heads, self.tails))
-        return heads, tails, np.array(self.scores, dtype=np.float64)
+        return ScoredTriples(heads, tails, np.array(self.scores, dtype=np.float64), self.topics)
 
     def in_order(self, order: Sequence[int]) -> "Scored":
         given = (self.heads, self.tails, self.scores)
@@ -322,8 +322,7 @@ def test_selected_triples(
     scored: Scored, settings: PoolingSettings, mechanism: Mechanism, count: int
 ) -> None:
     settings = PoolingSettings(mechanism, kernel=settings.kernel, position=1.0, coarse=6)
-    arrays = [np.array(each) for each in scored[:3]]
-    triples, scores = select_triples(*arrays, scored.topics, count, settings, "x")
+    triples, scores = select_triples(scored.arrays(), count, settings, "x")
     best = sorted(range(len(scored.scores)), key=lambda i: -scored.scores[i])
     coarse = best[: count if mechanism != "reselect" else 6]
     assert len(set(triples.tolist())) == len(triples) == min(count, len(coarse))
@@ -343,11 +342,9 @@ def test_of_triples_that_state_the_same_only_the_best_is_selected(
 ) -> None:
     size = len(scored.scores)
     facts = np.array([chance.randrange(max(size // 2, 1)) for _ in range(size)], dtype=np.int64)
-    heads, tails, scores = (np.array(each) for each in scored[:3])
     settings = PoolingSettings(mechanism, coarse=6)
-    given = (heads, tails, scores, scored.topics)
-    selected, ranks = select_triples(*given, count, settings, facts=facts)
-    every, by_all = select_triples(*given, size, settings)
+    selected, ranks = select_triples(scored.arrays(), count, settings, facts=facts)
+    every, by_all = select_triples(scored.arrays(), size, settings)
     stated = [int(facts[each]) for each in selected]
     assert len(set(stated)) == len(stated) <= count
     assert ranks.tolist() == sorted(ranks.tolist())
@@ -360,11 +357,10 @@ def test_of_triples_that_state_the_same_only_the_best_is_selected(
 
 
 def test_reranking_orders_the_triples_that_are_selected_without() -> None:
-    heads, tails = np.array([0, 1, 0, 2, 0]), np.array([1, 0, 2, 3, 4])
-    scores, facts = np.array([0.9, 0.8, 0.2, 0.7, 0.6]), np.array([0, 0, 1, 2, 3])
-    given = (heads, tails, scores, [0], 3)
-    plain = select_triples(*given, PoolingSettings("none"), facts=facts)
-    reranked = select_triples(*given, PoolingSettings("rerank"), facts=facts)
+    scored = Scored([0, 1, 0, 2, 0], [1, 0, 2, 3, 4], [0.9, 0.8, 0.2, 0.7, 0.6], [0]).arrays()
+    facts = np.array([0, 0, 1, 2, 3])
+    plain = select_triples(scored, 3, PoolingSettings("none"), facts=facts)
+    reranked = select_triples(scored, 3, PoolingSettings("rerank"), facts=facts)
     assert sorted(plain.triples) == sorted(reranked.triples) == [0, 3, 4]
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kbqa.engine.embedding.embedder import Embedder, relation_words
+from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.files import read_json
 from kbqa.engine.linking.linker import Linker
 from kbqa.engine.retrieval.retriever import (
@@ -37,6 +37,7 @@ from kbqa.kb.names.search import open_names
 from kbqa.kb.open import open_graph
 from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import Entity
+from kbqa.sparql.english import relation_words
 from kbqa.sparql.errors import ModelError
 from kbqa.sparql.terms import LiteralTerm
 

@@ -27,11 +27,11 @@ from kbqa.engine.running.judge import (
     CrossEncoder,
     candidate_text,
     merge_adapter,
-    path_words,
     reader_revision,
 )
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema import GraphSchema
+from kbqa.sparql.english import path_words
 from kbqa.sparql.errors import ModelError
 from kbqa.sparql.forms import read_crp
 

@@ -108,6 +108,8 @@ def test_who_leaves_gives_up_the_place(held, clients) -> None:
         assert next(lines).startswith("id: 1")
         wait_until(lambda: held.service.waiting >= 1)
     wait_until(lambda: under_way(held) == 1)
+    left = 'kbqa_requests_total{route="/api/v1/ask",status="499"} 1.0'
+    wait_until(lambda: left in held.metrics.text().decode())
     held.model.may_write.set()
     assert first.result().status_code == 200
     assert held.model.batches == [["money 0?"]]

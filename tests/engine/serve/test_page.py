@@ -124,11 +124,11 @@ def test_no_answer_says_why_and_what_to_try(server: "Running") -> None:
 def test_written_and_searched_candidates_are_told_apart(demo: Graph, scripted) -> None:
     pytest.importorskip("jinja2", reason="needs the serve extra")
     from kbqa.engine.serve.served import Served
-    from kbqa.engine.serve.view import Asking, view_answer
+    from kbqa.engine.serve.view import AnswerView, Asking
 
     with Engine(demo, scripted([("Kenya -> location.country.capital", -0.5)])) as engine:
         answer = engine.ask("which currency is used in Kenya?")
-    view = view_answer(Served("1", answer, {}), Asking(answer.question))
+    view = AnswerView(Served("1", answer, {}), Asking(answer.question))
     sources = [each.source for each in view.candidates]
     assert sources[0] == "Written by the model."
     assert set(sources[1:]) == {"Found by searching the graph."}

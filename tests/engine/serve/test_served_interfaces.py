@@ -5,7 +5,6 @@ import json
 import pytest
 
 from kbqa.engine.answer import Answer, AnswerEntity
-from kbqa.engine.serve.served import Served
 from kbqa.kb.graph import GraphIdentity
 
 MONEY = "what is jamaican money called?"
@@ -116,7 +115,7 @@ def test_a_chat_says_what_it_leaves_out_and_how_sure_it_is(
     entities = tuple(AnswerEntity(f"m.0{n}", f"A{n}") for n in range(found))
     trace = WrittenTrace()
     answer = Answer("who?", entities, trace, confidence=confidence, truncated=truncated)
-    content = chats.content_of(Served("q_1", answer, {}))
+    content = chats.content_of(answer)
     assert content.startswith("A0, A1, A2")
     assert content.endswith(said)
 
@@ -124,7 +123,7 @@ def test_a_chat_says_what_it_leaves_out_and_how_sure_it_is(
 def test_a_chat_about_nothing_known_is_told_what_to_try() -> None:
     chats = pytest.importorskip("kbqa.engine.serve.protocols")
     answer = Answer("who?", (), WrittenTrace(), problem="nothing is named", reason="unlinked")
-    said = chats.content_of(Served("q_1", answer, {}))
+    said = chats.content_of(answer)
     assert said == "No answer: nothing is named. Use the name that the graph has."
 
 

@@ -13,16 +13,18 @@ import pytest
 
 from kbqa.engine.writing import checkpoint as checkpoint_module
 from kbqa.engine.writing.checkpoint import (
-    adapter_revision,
+    Adapter,
     can_merge,
     fastest_precision,
     has_fast_int8,
     load_merged,
     merged_checkpoint,
     merged_weights,
+    open_adapter,
     openvino_precision,
     quiet_transformers,
 )
+from kbqa.engine.writing.generate import PLAIN
 from kbqa.engine.writing.openvino import compile_model, prepare_model
 from kbqa.sparql.errors import InputError, ModelError
 
@@ -85,7 +87,12 @@ def _adapter(base: Path, folder: Path, **settings: Any) -> Path:
                 if weights.requires_grad:
                     weights += 0.5 * torch.randn_like(weights)
         model.save_pretrained(str(folder))
+    PLAIN.save(folder)
     return folder
+
+
+def _opened(base: Path, adapter: Path) -> Adapter:
+    return open_adapter(adapter, str(base))
 
 
 def _change_config(adapter: Path, **settings: object) -> Path:
@@ -124,9 +131,9 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_numpy_merges_as_peft_does(base: Path, adapter: Path) -> None:
-    assert can_merge(base, adapter)
-    ours = merged_weights(base, adapter)
-    theirs = load_merged(str(base), adapter, "float32").model.state_dict()
+    assert can_merge(_opened(base, adapter))
+    ours = merged_weights(_opened(base, adapter))
+    theirs = load_merged(_opened(base, adapter), "float32").model.state_dict()
     assert ours.keys() == theirs.keys()
     for name, weights in ours.items():
         assert weights == pytest.approx(theirs[name].numpy(), abs=1e-7), name
@@ -174,7 +181,7 @@ def test_whatever_peft_writes_is_merged_as_peft_computes_it(
 ) -> None:
     """In each back end."""
     adapter = _adapter(base, tmp_path / "adapter", **settings)
-    assert can_merge(base, adapter) == (settings in _PLAIN)
+    assert can_merge(_opened(base, adapter)) == (settings in _PLAIN)
     _check_logits(base, adapter)
 
 
@@ -185,7 +192,7 @@ def test_an_adapter_of_one_of_two_tied_layers_changes_only_that_one(
     settings: dict[str, Any], tied_base: Path, tmp_path: Path
 ) -> None:
     adapter = _adapter(tied_base, tmp_path / "adapter", **settings)
-    assert not can_merge(tied_base, adapter)
+    assert not can_merge(_opened(tied_base, adapter))
     _check_logits(tied_base, adapter)
 
 
@@ -202,9 +209,9 @@ def _check_logits(base: Path, adapter: Path) -> None:
             warnings.simplefilter("ignore")
             expected = PeftModel.from_pretrained(plain, str(adapter))(tokens).logits
         assert not torch.allclose(expected, without, atol=1e-3)
-        loaded = load_merged(str(base), adapter, "float32").model(tokens).logits
+        loaded = load_merged(_opened(base, adapter), "float32").model(tokens).logits
         assert torch.allclose(loaded, expected, atol=1e-5), "transformers"
-        checkpoint = merged_checkpoint(adapter, str(base), "float32")
+        checkpoint = merged_checkpoint(_opened(base, adapter), "float32")
         saved = AutoModelForCausalLM.from_pretrained(str(checkpoint))(tokens).logits
         assert torch.allclose(saved, expected, atol=1e-5), "the checkpoint that vLLM reads"
         compiled = torch.from_numpy(_openvino_logits(base, adapter, tokens.numpy()))
@@ -214,7 +221,7 @@ def _check_logits(base: Path, adapter: Path) -> None:
 def _openvino_logits(base: Path, adapter: Path, tokens: Any) -> Any:
     import numpy as np
 
-    request = compile_model(adapter, str(base), "float32").model.create_infer_request()
+    request = compile_model(_opened(base, adapter), "float32").model.create_infer_request()
     positions = np.arange(tokens.size)[None]
     inputs = {"tokens": tokens, "mask": np.ones_like(tokens), "positions": positions}
     return request.infer(inputs | {"wanted": positions[0], "rows": np.zeros(1, np.int32)})[0]
@@ -224,7 +231,7 @@ def test_tensors_that_are_named_default_are_read_as_peft_reads_them(
     base: Path, adapter: Path
 ) -> None:
     _rename(adapter, ".weight", ".default.weight")
-    assert can_merge(base, adapter)
+    assert can_merge(_opened(base, adapter))
     _check_logits(base, adapter)
 
 
@@ -233,14 +240,14 @@ def test_an_adapter_in_bf16_is_merged_as_peft_does(base: Path, adapter: Path) ->
 
     path = adapter / "adapter_model.safetensors"
     save_file({name: each.bfloat16() for name, each in load_file(path).items()}, path)
-    assert can_merge(base, adapter)
+    assert can_merge(_opened(base, adapter))
     _check_logits(base, adapter)
 
 
 @pytest.mark.filterwarnings("ignore:Unexpected keyword arguments")
 def test_a_setting_that_is_not_known_yet_is_left_to_peft(base: Path, adapter: Path) -> None:
-    assert can_merge(base, _change_config(adapter, off_yet=None, also_off=False))
-    assert not can_merge(base, _change_config(adapter, brand_new=True))
+    assert can_merge(_opened(base, _change_config(adapter, off_yet=None, also_off=False)))
+    assert not can_merge(_opened(base, _change_config(adapter, brand_new=True)))
     _check_logits(base, adapter)
 
 
@@ -260,22 +267,22 @@ def test_tensors_that_nobody_can_place_are_refused(
     """By PEFT alone they would be skipped."""
     _rename(adapter, old, new)
     with pytest.raises(ModelError, match=r"base with adapter .* cannot be loaded: .*lora_"):
-        merged_checkpoint(adapter, str(base), "float32")
+        merged_checkpoint(_opened(base, adapter), "float32")
     with pytest.raises(ModelError, match=r"base with adapter .* cannot be loaded: "):
-        compile_model(adapter, str(base), "float32")
+        compile_model(_opened(base, adapter), "float32")
 
 
 def test_matrices_of_another_shape_are_refused(base: Path, adapter: Path, tmp_path: Path) -> None:
     narrow = _adapter(_base(tmp_path / "narrow", is_tied=False, width=4), tmp_path / "other")
     with pytest.raises(ModelError, match=r"the matrices of .*v_proj, \(2, 4\) and \(2, 2\), do"):
-        merged_weights(base, narrow)
+        merged_weights(_opened(base, narrow))
     with pytest.raises(ModelError, match="cannot be loaded"):
-        load_merged(str(base), narrow, "float32")
+        load_merged(_opened(base, narrow), "float32")
     _change_config(adapter, r=3)
     with pytest.raises(ModelError, match=r"the rank of the adapter's matrices is not 3, as it"):
-        merged_weights(base, adapter)
+        merged_weights(_opened(base, adapter))
     with pytest.raises(ModelError, match="cannot be loaded"):
-        load_merged(str(base), adapter, "float32")
+        load_merged(_opened(base, adapter), "float32")
 
 
 @pytest.mark.filterwarnings("ignore:`lora_bias=True` was passed")
@@ -288,7 +295,7 @@ def test_what_peft_cannot_merge_is_refused(
     adapter = _adapter(base, tmp_path / "adapter", **settings)
     for make in (merged_checkpoint, prepare_model):
         with pytest.raises(ModelError, match=r"cannot be loaded: .*(lora_bias|layer_replication)"):
-            make(adapter, str(base), "float32")
+            make(_opened(base, adapter), "float32")
 
 
 @pytest.mark.parametrize(
@@ -306,9 +313,9 @@ def test_a_scale_that_makes_no_sense_is_told(
 ) -> None:
     _change_config(adapter, **settings)
     with pytest.raises(ModelError, match=message):
-        can_merge(base, adapter)
+        can_merge(_opened(base, adapter))
     with pytest.raises(ModelError, match=message):
-        load_merged(str(base), adapter, "float32")
+        load_merged(_opened(base, adapter), "float32")
 
 
 @pytest.mark.parametrize("content", [b"", b"no torch file", b"\x80\x02K\x01."], ids=repr)
@@ -318,16 +325,16 @@ def test_a_bin_file_that_is_no_torch_file_is_told(
     (adapter / "adapter_model.safetensors").unlink()
     (adapter / "adapter_model.bin").write_bytes(content)
     with pytest.raises(ModelError, match=r"base with adapter .* cannot be loaded"):
-        load_merged(str(base), adapter, "float32")
+        load_merged(_opened(base, adapter), "float32")
 
 
 def test_another_scale_makes_another_merge(base: Path, adapter: Path, tmp_path: Path) -> None:
     other = Path(shutil.copytree(adapter, tmp_path / "other"))
-    assert adapter_revision(other) == adapter_revision(adapter)
+    assert open_adapter(other).revision == open_adapter(adapter).revision
     _change_config(other, lora_alpha=80)
-    assert adapter_revision(other) != adapter_revision(adapter)
+    assert open_adapter(other).revision != open_adapter(adapter).revision
     for make in (merged_checkpoint, prepare_model):
-        assert make(other, str(base), "float32") != make(adapter, str(base), "float32")
+        assert make(_opened(base, other), "float32") != make(_opened(base, adapter), "float32")
 
 
 def test_without_torch_an_adapter_that_only_peft_can_merge_is_refused(
@@ -340,7 +347,7 @@ def test_without_torch_an_adapter_that_only_peft_can_merge_is_refused(
         match=r"only PEFT can merge the adapter in .*, since it sets use_dora, and torch, peft is "
         r"not installed\. Install: pip install torch 'kbqa\[lm\]'",
     ):
-        compile_model(adapter, str(base), "float32")
+        compile_model(_opened(base, adapter), "float32")
 
 
 def test_a_whole_model_in_bf16_is_read_exactly(base: Path, tmp_path: Path) -> None:
@@ -351,8 +358,9 @@ def test_a_whole_model_in_bf16_is_read_exactly(base: Path, tmp_path: Path) -> No
     whole = tmp_path / "whole"
     shutil.copytree(base, whole)
     model.save_pretrained(str(whole))
-    assert can_merge(whole, whole)
-    weights = merged_weights(whole, whole)
+    PLAIN.save(whole)
+    assert can_merge(open_adapter(whole))
+    weights = merged_weights(open_adapter(whole))
     for name, expected in model.state_dict().items():
         assert (weights[name] == expected.float().numpy()).all(), name
 
@@ -361,7 +369,7 @@ def test_weights_cut_short_are_reported(base: Path, adapter: Path) -> None:
     path = adapter / "adapter_model.safetensors"
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(ModelError, match="cannot be loaded"):
-        merged_weights(base, adapter)
+        merged_weights(_opened(base, adapter))
 
 
 def test_the_checkpoint_computes_what_base_and_adapter_do(base: Path, adapter: Path) -> None:
@@ -369,7 +377,7 @@ def test_the_checkpoint_computes_what_base_and_adapter_do(base: Path, adapter: P
     from peft import PeftModel
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    checkpoint = merged_checkpoint(adapter, None, "float32")
+    checkpoint = merged_checkpoint(open_adapter(adapter), "float32")
     plain = AutoModelForCausalLM.from_pretrained(str(base))
     merged = AutoModelForCausalLM.from_pretrained(str(checkpoint))
     inputs = AutoTokenizer.from_pretrained(str(checkpoint))("who", return_tensors="pt").input_ids
@@ -383,26 +391,25 @@ def test_the_checkpoint_computes_what_base_and_adapter_do(base: Path, adapter: P
 
 
 def test_it_is_made_once_for_an_adapter_and_a_precision(adapter: Path, cache: Path) -> None:
-    made = merged_checkpoint(adapter, None, "float32")
+    made = merged_checkpoint(open_adapter(adapter), "float32")
     written = (made / "model.safetensors").stat().st_mtime_ns
-    assert merged_checkpoint(adapter, None, "float32") == made
+    assert merged_checkpoint(open_adapter(adapter), "float32") == made
     assert (made / "model.safetensors").stat().st_mtime_ns == written
-    half = merged_checkpoint(adapter, None, "bfloat16")
+    half = merged_checkpoint(open_adapter(adapter), "bfloat16")
     assert (half / "model.safetensors").stat().st_size < (made / "model.safetensors").stat().st_size
     assert sorted(cache.iterdir()) == sorted([made, half])
 
 
 def test_another_base_gives_another_checkpoint(base: Path, adapter: Path, tmp_path: Path) -> None:
     other = shutil.copytree(base, tmp_path / "other")
-    assert merged_checkpoint(adapter, str(other), "float32") != merged_checkpoint(
-        adapter, None, "float32"
-    )
+    made = merged_checkpoint(_opened(Path(other), adapter), "float32")
+    assert made != merged_checkpoint(open_adapter(adapter), "float32")
 
 
 def test_damaged_weights_are_told_and_leave_nothing(adapter: Path, cache: Path) -> None:
     (adapter / "adapter_model.safetensors").write_bytes(b"none")
     with pytest.raises(ModelError, match=r"base with adapter .* cannot be loaded"):
-        merged_checkpoint(adapter, None, "float32")
+        merged_checkpoint(open_adapter(adapter), "float32")
     assert list(cache.iterdir()) == []
 
 
@@ -412,13 +419,12 @@ def test_a_cache_that_cannot_be_written_is_told(
     (tmp_path / "file").touch()
     monkeypatch.setenv("KBQA_CACHE", str(tmp_path / "file"))
     with pytest.raises(ModelError, match="cannot be written"):
-        merged_checkpoint(adapter, None, "float32")
+        merged_checkpoint(open_adapter(adapter), "float32")
 
 
 def test_a_missing_adapter_is_told(tmp_path: Path) -> None:
-    pytest.importorskip("peft", reason="needs the lm extra")
     with pytest.raises(ModelError, match="there is no adapter"):
-        merged_checkpoint(tmp_path / "none", None, "float32")
+        open_adapter(tmp_path / "none")
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float32"])

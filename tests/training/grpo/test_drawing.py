@@ -10,7 +10,7 @@ from kbqa.engine.writing.grammar import start as crp_start
 from kbqa.engine.writing.steering import SteeredText
 from kbqa.engine.writing.transformers import NextTokenLogits
 from kbqa.training.config import GrpoConfig
-from kbqa.training.grpo.drawing import Asked, Drawn, Sampling, TokenChoice, draw_texts
+from kbqa.training.grpo.drawing import Drawn, DrawRequest, Sampling, TokenChoice, draw_texts
 from kbqa.training.grpo.policy import WriterPolicy
 from kbqa.training.grpo.questions import as_request
 
@@ -76,7 +76,7 @@ def logits() -> NextTokenLogits:
 
 
 def _draw(logits, prompts, seeds, start=_Fork, texts=8, temperature=1.0, longest=9):
-    asked = [Asked(one, (), start(), seed) for one, seed in zip(prompts, seeds, strict=True)]
+    asked = [DrawRequest(one, (), start(), seed) for one, seed in zip(prompts, seeds, strict=True)]
     return draw_texts(logits, asked, Sampling(texts, temperature, END, longest))
 
 

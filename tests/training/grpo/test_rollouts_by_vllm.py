@@ -19,7 +19,7 @@ import pytest
 
 from kbqa.engine.linking.linker import Linker
 from kbqa.engine.questions.question_sets import Question
-from kbqa.engine.writing.checkpoint import SMOLLM2, adapter_config, base_model
+from kbqa.engine.writing.checkpoint import DEFAULT_BASE, adapter_config, base_model
 from kbqa.engine.writing.ebnf import GRAPH_PROCESSOR
 from kbqa.engine.writing.generate import DEFAULT_ADAPTER
 from kbqa.engine.writing.server import ServerGenerator
@@ -50,7 +50,7 @@ def url(demo_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         port = free.getsockname()[1]
     log = tmp_path_factory.mktemp("vllm") / "server.log"
     options = {
-        "--model": base_model(SMOLLM2),
+        "--model": base_model(DEFAULT_BASE),
         "--served-model-name": "base",
         "--dtype": "float32",
         "--max-model-len": "2048",
