@@ -17,6 +17,7 @@ from kbqa.kb.schema import LiteralForms, read_literal_forms
 from kbqa.sparql.dialect import prefix_query
 from kbqa.sparql.errors import GraphError
 from kbqa.sparql.terms import LiteralTerm, Term, is_mid
+from kbqa.sparql.terms import term_text as term_text
 
 if TYPE_CHECKING:
     import polars
@@ -52,11 +53,6 @@ of held-out training questions that the graph can answer (n = 254; docs/results.
 
 MAX_ANSWERS = 10_000
 """The most answers that are listed. Counts go on beyond it."""
-
-
-def term_text(term: Term) -> str:
-    """Return a term's id, or a literal's text."""
-    return term.text if isinstance(term, LiteralTerm) else term
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,17 +135,16 @@ class Answer:
         confidence: The expected F1 of the answers, in [0, 1]. None if the method does not know.
         sparql: The query that returned the answers; None if no single query did.
         evidence: Triples that join the topic to the first answers.
-        stage: Which stage of the method found the answers; None without answers.
+        stage: The stage of the method that found the answers.
         problem: Why there are no answers, or what is missing from their proof, in a sentence.
-        reason: Why there are no answers, as a code; None if there are some.
+        reason: The same as a code; None if there are answers.
         truncated: More answers exist than were fetched.
         usage: Of the general model.
         seconds: Wall time by stage.
-        boolean: The answer to a yes/no question; None for other questions.
-        count: The answer to "how many?"; None for other questions. `answers` then lists what was
-            counted, as far as it was fetched.
-        not_understood: Words of the question that ask for something that the path does not say,
-            such as a *not*.
+        boolean: The answer to a yes/no question.
+        count: The answer to "how many?". `answers` lists what was counted, as far as it was
+            fetched.
+        not_understood: Words of the question that the path does not express, such as a *not*.
         unsure_below: The confidence below which it is only a guess.
     """
 

@@ -1,11 +1,11 @@
-"""The graph as one question sees it: counted, each thing looked up once, and in a fixed order.
+"""The graph as one question sees it: each thing is looked up once, counted, and in a fixed order.
 
-Two kinds of methods walk it. Walks go from node to node: `Neighbourhood` knows what is around each,
-and a `Walk` is a chain of real triples. A search for relation paths goes from set to set:
-`Frontiers` knows the nodes at the end of a `RelationPath`, and the relations there.
+Walks go from node to node: `Neighbourhood` knows what is around each, and a `Walk` is a chain of
+real triples. A search for relation paths goes from set to set: `Frontiers` knows the nodes at the
+end of a `RelationPath`, and the relations there.
 
-Relations are fetched, filtered and sorted before any method caps them, and so are the nodes that a
-relation leads to: what a method is shown never depends on the order of the store.
+Everything is filtered and sorted before a method caps it, so what it is shown does not depend on
+the order of the store. Every lookup raises a `GraphError` if the graph does not answer.
 
 Source of the frontiers: RouterKGQA §3.3, equations 6 to 8.
 """
@@ -22,12 +22,12 @@ from kbqa.kb.names.search import name_terms
 from kbqa.kb.schema import GraphSchema, is_telling
 from kbqa.kb.small_files import prompt_line
 from kbqa.sparql.crp import Crp, Entity, Hop
-from kbqa.sparql.terms import LiteralTerm, Term, is_well_formed, term_order
+from kbqa.sparql.terms import LiteralTerm, Term, is_well_formed, term_order, term_text
 
 Directions = Literal["out", "both"]
 
 MAX_TAILS = 1000
-"""Nodes that one relation leads to from a node, at most; the others are counted and hidden."""
+"""The most nodes that one relation leads to from a node; others are counted and hidden."""
 
 MAX_NODES = 200
 """The most nodes of a path's end that are looked up."""
@@ -106,14 +106,10 @@ class Walk:
         return {
             "topic": self.topic.mid,
             "steps": [
-                [_text(step.subject), step.relation, _text(step.object), step.inverse]
+                [term_text(step.subject), step.relation, term_text(step.object), step.inverse]
                 for step in self.steps
             ],
         }
-
-
-def _text(term: Term) -> str:
-    return term.text if isinstance(term, LiteralTerm) else term
 
 
 def first_to_each(walks: Iterable[Walk]) -> tuple[Walk, ...]:
@@ -142,11 +138,7 @@ def arrow(hop: Hop) -> str:
 
 
 def drawn_hop(hop: Hop) -> str:
-    """Draw a relation as it is offered.
-
-    >>> drawn_hop(Hop("people.person.parents", inverse=True))
-    '<- people.person.parents'
-    """
+    """Draw a relation as it is offered: ``<- people.person.parents``."""
     return f"{arrow(hop)} {hop.relation}"
 
 
@@ -177,29 +169,19 @@ def drawn_triple(step: WalkStep, name: Callable[[Term], str]) -> str:
 def drawn_by_content(
     nodes: Sequence[Term], most: int, seed: int, question: str, node: Term, hop: Hop
 ) -> tuple[Term, ...]:
-    """Draw some of the nodes that a relation leads to from a node, whatever their order.
-
-    The first by the SHA-256 of ``seed|question|node|relation|out|id or text`` are drawn, with
-    ``in`` for a relation that is followed backwards.
-    """
-    start = f"{seed}|{question}|{_text(node)}|{hop.relation}|{'in' if hop.inverse else 'out'}"
+    """Draw some of the nodes that a relation leads to from a node, whatever their order."""
+    start = f"{seed}|{question}|{term_text(node)}|{hop.relation}|{'in' if hop.inverse else 'out'}"
 
     def digest(each: Term) -> str:
-        return hashlib.sha256(f"{start}|{_text(each)}".encode(errors="replace")).hexdigest()
+        return hashlib.sha256(f"{start}|{term_text(each)}".encode(errors="replace")).hexdigest()
 
     return tuple(sorted(nodes, key=digest)[:most])
 
 
 class Neighbourhood:
-    """Looks up what is around the nodes of one question, each thing once.
+    """Looks up what is around the nodes of one question; of many nodes, at once.
 
-    What is wanted next of many nodes is fetched at once. Every lookup raises a `GraphError` if the
-    graph does not answer.
-
-    Args:
-        graph: The graph.
-        schema: Of that graph.
-        timed: Entered for each lookup that is not answered from memory, to time it.
+    `timed` is entered for each lookup that is not answered from memory, to time it.
     """
 
     def __init__(
@@ -213,13 +195,11 @@ class Neighbourhood:
         self._tails: dict[tuple[Term, Hop], Neighbours] = {}
         self._names: dict[Term, str] = {}
         self.queries = 0
-        """Lookups in the graph so far."""
 
     def hops(self, node: Term, directions: Directions = "both") -> tuple[Hop, ...]:
-        """List the relations of a node, sorted by name, outgoing before incoming.
+        """List the relations of a node but for bookkeeping, sorted by name, outgoing first.
 
-        Bookkeeping relations are left out. Where the graph holds both names of an edge, a relation
-        and its reverse, only the outgoing one is listed.
+        Where the graph holds both names of an edge, only the outgoing relation is listed.
         """
         self.fetch_hops([node], directions)
         return self._hops.get((node, directions), ())
@@ -227,8 +207,7 @@ class Neighbourhood:
     def hops_onward(self, walks: Sequence[Walk]) -> list[tuple[Hop, ...]]:
         """List the relations at the end of each walk, but not its last one in reverse.
 
-        The reverse of the last relation, where the graph has it by another name, stays: from a
-        mediator it leads on to the other nodes.
+        Where the graph has its reverse by another name, that stays: from a mediator it leads on.
         """
         self.fetch_hops(walk.end for walk in walks)
         onward = []
@@ -300,10 +279,7 @@ class Neighbourhood:
                     )
 
     def whole_names(self, nodes: Iterable[Term]) -> Mapping[Term, str]:
-        """Map nodes to their names as the graph has them.
-
-        A node without a name maps to its id, a literal to its text.
-        """
+        """Map nodes to their names, a node without one to its id, and a literal to its text."""
         nodes = list(nodes)
         new = [node for node in dict.fromkeys(nodes) if node not in self._names]
         if any(isinstance(node, str) for node in new):
@@ -311,7 +287,7 @@ class Neighbourhood:
                 self.queries += 1
                 self._names.update(name_terms(self._graph, new))
         else:
-            self._names.update((node, _text(node)) for node in new)
+            self._names.update((node, term_text(node)) for node in new)
         return {node: self._names[node] for node in nodes}
 
     def names(self, nodes: Iterable[Term]) -> Mapping[Term, str]:
@@ -364,16 +340,12 @@ def relation_path(crp: Crp) -> RelationPath | None:
 
 
 class PathEnds:
-    """Looks up where paths lead from some entities, each path once.
-
-    Every lookup raises a `GraphError` if the graph does not answer.
-    """
+    """Looks up where paths lead from some entities, each path once."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._ends: dict[tuple[tuple[str, ...], tuple[Hop, ...]], Sequence[Term]] = {}
         self.queries = 0
-        """Searches of the graph so far."""
 
     def terms(self, starts: Sequence[str], hops: Sequence[Hop]) -> Sequence[Term]:
         """Find what a path leads to from any of some entities, at most `MAX_NODES`, sorted."""
@@ -439,15 +411,7 @@ def _direction(hop: Hop) -> Direction:
 
 
 class Frontiers:
-    """Looks up what the relation paths of one question reach, each path once.
-
-    Every lookup raises a `GraphError` if the graph does not answer.
-
-    Args:
-        graph: The graph.
-        schema: Of that graph.
-        directions: Whether hops may also enter a path's end.
-    """
+    """Looks up what the relation paths of one question reach, and how they continue."""
 
     def __init__(self, graph: Graph, schema: GraphSchema, directions: Directions = "both") -> None:
         self._ends, self._schema, self._directions = PathEnds(graph), schema, directions
@@ -471,10 +435,7 @@ class Frontiers:
         return any(end != path.topic.mid for end in self._ends.terms(path.starts, path.hops))
 
     def hops(self, path: RelationPath) -> Sequence[Hop]:
-        """List the hops that continue a path: those that leave its end, then those that enter it.
-
-        Bookkeeping relations and the way back are left out.
-        """
+        """List the hops that continue a path, without bookkeeping relations and the way back."""
         if path not in self._hops:
             self._hops[path] = [
                 hop

@@ -41,13 +41,12 @@ _LABEL = re.compile(r"[a-z][a-z0-9_]*", re.ASCII)
 class Entity:
     """An entity by name, by Freebase id, or both.
 
-    The name is what a text calls it. The id is known once the entity is grounded. Ids of the schema
-    count as well: the topic ``location.country`` with ``type.object.type`` backwards is the class
-    of countries.
+    Ids of the schema count as well: the topic ``location.country`` with ``type.object.type``
+    backwards is the class of countries.
     """
 
-    name: str | None = None
-    mid: str | None = None
+    name: str | None = None  # what a text calls it
+    mid: str | None = None  # known once the entity is grounded
 
     def __post_init__(self) -> None:
         if not self.name and not self.mid:
@@ -167,12 +166,9 @@ class TextEquals:
 
 @dataclass(frozen=True, slots=True)
 class AnyOf:
-    """The node satisfies all constraints of at least one alternative.
+    """The node satisfies all constraints of at least one alternative."""
 
-    The `at` of these constraints is the position of the tested node.
-    """
-
-    alternatives: tuple[tuple["Constraint", ...], ...]
+    alternatives: tuple[tuple["Constraint", ...], ...]  # `at` the position of the tested node
 
     def __post_init__(self) -> None:
         if len(self.alternatives) < 2 or not all(self.alternatives):
@@ -196,15 +192,12 @@ Operand: TypeAlias = Entity | NodeRef | LiteralTerm | str
 
 
 def compare_with(operator: Operator, operand: Operand) -> Test:
-    """Return the test that compares a node with an entity, another node, a value or a text.
+    """Return the test that compares a node with an entity, another node's value, a value or a text.
 
-    The value of another node is meant. A text may be in any language.
+    A text may be in any language. Entities have no order, and texts are only tested for equality.
 
     >>> compare_with("!=", Entity("Kenya"))
     IsNotEntity(entity=Entity(name='Kenya', mid=None))
-
-    Raises:
-        ValueError: Entities and texts have no order, and texts cannot be excluded.
     """
     match operator, operand:
         case "=", Entity() as entity:
@@ -262,10 +255,7 @@ class Constraint:
 
     @property
     def kind(self) -> Kind:
-        """The paper's class of the constraint, which decides when relaxation drops it.
-
-        A branch without its own test has the kind of its first branch, or else `entity`.
-        """
+        """The paper's class of the constraint, which decides when relaxation drops it."""
         match self.test:
             case Compare():
                 return "numeric"
@@ -551,11 +541,7 @@ def changed_constraints(
 
 
 def check_depth(path: tuple[Step, ...], constraints: tuple[Constraint, ...]) -> None:
-    """Check that nothing is nested deeper than `MAX_DEPTH`, without recursion.
-
-    Raises:
-        ValueError: Something is.
-    """
+    """Refuse what is nested deeper than `MAX_DEPTH`, by a ValueError and without recursion."""
     parts: list[tuple[int, Step | Constraint]] = [(0, part) for part in (*path, *constraints)]
     while parts:
         depth, part = parts.pop()
@@ -584,11 +570,9 @@ def _check_positions(constraints: tuple[Constraint, ...], last: int) -> None:
 
 
 def _check_labels(crp: Crp) -> None:
-    """Check that each label is used and given only once, and that each reference is in scope.
-
-    A label can be seen within its own way, alternative or negated branch, and in everything nested
-    there. Ways see nothing of what surrounds them.
-    """
+    """Check that each label is used and given only once, and that each reference is in scope."""
+    # A label can be seen within its own way, alternative or negated branch, and in everything
+    # nested there. Ways see nothing of what surrounds them.
     labels = [constraint.label for constraint in crp.all_constraints() if constraint.label]
     if len(set(labels)) < len(labels):
         raise ValueError("two branches have the same label")
@@ -635,14 +619,13 @@ class BranchNode:
     """A node of the tree from which constraints are built.
 
     Both readers (RouterKGQA's text and SPARQL) meet the parts of a constraint one by one and in any
-    order, and attach them to such nodes. Each alternative is a separate tree around its node. If a
-    node is optional or negated, so is the way to it; an optional one has no edges.
+    order, and attach them to such nodes. If one is optional or negated, so is the way to it.
     """
 
     edges: list[tuple[Hop, "BranchNode"]] = field(default_factory=list)
     tests: list[Test] = field(default_factory=list)
-    any_of: list[tuple["BranchNode", ...]] = field(default_factory=list)
-    optional: bool = False  # ignored if the node has edges
+    any_of: list[tuple["BranchNode", ...]] = field(default_factory=list)  # separate trees
+    optional: bool = False  # ignored if the node has edges or a label, or is negated
     negated: bool = False
     label: str | None = None
 
@@ -662,7 +645,7 @@ class BranchNode:
 
     @property
     def _is_optional(self) -> bool:
-        return self.optional and not self.edges
+        return self.optional and not (self.edges or self.negated) and self.label is None
 
     def _branch(self, at: int | Entity, hops: tuple[Hop, ...]) -> Constraint:
         """Build the constraint of these hops and everything behind them."""
@@ -677,7 +660,10 @@ class BranchNode:
                 # An optional hop after a required one stays apart: only its own lack is forgiven.
                 case [], [], [(hop, child)] if not (child._is_optional or child.negated):
                     branch = child._branch(at, (*hops, hop))
-                    return replace(branch, negated=True) if negated else branch
+                    if not negated:
+                        return branch
+                    if branch.label is None:  # else the label is inside of the negation
+                        return replace(branch, negated=True)
         branches = tuple(self.constraints(last))
         return Constraint(at, hops, None, branches, optional, negated, self.label)
 

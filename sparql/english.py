@@ -57,10 +57,6 @@ def find_sentence(crp: Crp, part: Part | None) -> int | None:
     """Return the index of the sentence of `describe_crp` that says a part, if one does.
 
     The part may be what a relaxation has left of one; None is the main path.
-
-    >>> crp = Crp(Entity("Kenya"), (Hop("a.b"),), order=Order(1, (Hop("c.d"),), True))
-    >>> find_sentence(crp, None), find_sentence(crp, crp.order)
-    (0, 1)
     """
     said = [(index, each) for index, (_, parts) in enumerate(_sentences(crp)) for each in parts]
     exact = (index for index, each in said if each == part)
@@ -127,12 +123,7 @@ def _scope(crp: Crp) -> Iterator[str]:
 
 
 def _path(path: tuple[Step, ...], held: Mapping[int, str] | None = None) -> str:
-    """Describe successive steps, each with the constraints on the node that it leads to.
-
-    >>> fork = Fork((Way((Hop("c.d"),)), Way((Hop("e.f"), Hop("g.h")))))
-    >>> _path((Hop("a.b"), fork, Hop("i.j", inverse=True)))
-    'a.b, then either c.d or e.f then g.h, then i.j backwards'
-    """
+    """Describe successive steps, each with the constraints on the node that it leads to."""
     words = ""
     for position, step in enumerate(path):
         if position:
@@ -188,10 +179,8 @@ def _constraint(constraint: Constraint, answer: int) -> str:
 def _demand(constraint: Constraint, answer: int | None, *, inner: bool = False) -> str:
     """Describe what a node must be or have.
 
-    Args:
-        constraint: The constraint.
-        answer: Position of the answer; None inside a fork, which cannot refer to positions.
-        inner: The words are one of several, so that a list in them needs brackets.
+    There is no answer inside a fork, which cannot refer to positions. `inner` words are one of
+    several, so that a list in them needs brackets.
     """
     if not constraint.hops:
         return _is(constraint.test, answer)

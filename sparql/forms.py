@@ -49,12 +49,10 @@ the nodes after it, and ``?x`` is the answer.
     ask
 
 A name is written in square brackets if it could be mistaken for something else, or if more can
-follow it: in braces, in parentheses, at the start of a line. A relation that is not just words and
-dots is written in brackets as well. A backslash escapes in brackets and quotes.
-
-Reading is lenient about spacing and about the case of keywords. A line that cannot be read becomes
-a problem with the line's number. Writing is canonical. At most 1,000 lines are read, and braces and
-parentheses nested at most 32 deep.
+follow it: in braces, in parentheses, at the start of a line. So is a relation that is not just
+words and dots. A backslash escapes in brackets and quotes. Reading is lenient about spacing and the
+case of keywords; writing is canonical. At most 1,000 lines are read, and braces and parentheses
+nested at most 32 deep.
 
 **RouterKGQA's form**, read by `parse_routerkgqa` and written by `render_routerkgqa`, so that its
 data and adapters work unchanged:
@@ -65,63 +63,37 @@ data and adapters work unchanged:
     Entity Restrictions:
      ?x -[people , person , gender]-> Male
 
-It can say less: no inverse hop outside the main path, nothing about the topic, no alternatives, no
-``IsNotEntity``, no negation, no comparison of two nodes, no language, no answer that may be any
-node, no count, no yes/no question, no order by number, with ties or from a later place on. The
-datatype of a value is guessed from its text. The only reference is the ordering's: the node that
-orders the answers can have constraints as well, and is read as the label ``a``. `render_routerkgqa`
-returns None if the meaning would be lost.
+It can say less, and nothing about the topic; docs/crp.md lists what. The datatype of a value is
+guessed from its text. The only reference is the ordering's: the node that orders the answers can
+have constraints as well, and is read as the label ``a``.
 
 Two habits of the published texts have a meaning. A ``?c`` on the main path is the node that the
 answer must differ from (otherwise it is the topic). A date compared with ``<=`` or ``>=`` is one
 end of an interval, and a missing value satisfies it.
 
 **The extended form**, read by `parse_routerkgqa` too and written by `render_extended`, is what the
-shipped model writes. It is RouterKGQA's text wherever that can say it, and so a model that knows
-the one learns the other quickly. Else a last section says the rest:
+shipped model writes. It is RouterKGQA's text wherever that can say it, so a model that knows the
+one learns the other quickly. Else a last section says the rest; docs/crp.md lists its lines:
 
-    Main Path:
-     location , country -[R[type , object , type]]-> ?x
-    Numeric Restrictions:
-     ?x -[location , location , area]-> ?sk0
-      ORDER BY DESC(?sk0)
-      LIMIT 1
     Further Restrictions:
       no ?x -[location , country , currency used]-> Euro
       after 2
 
-Its lines are: ``count``, ``count bindings`` and ``ask``; ``after 2``, ``with ties`` and ``by
-number``, of the order; ``no`` before a triple, which with all behind it must not exist; a triple
-that starts from another entity; ``?x = Lima``, ``?x != Lima``, ``?x = Spain | Germany``; and
-``?x > ?a``, with all comparisons. Outside the main path, too, triples may be inverse. A class, at
-the ends of ``type.object.type``, is written in words.
+Outside the main path, too, triples may be inverse. A class, at the ends of ``type.object.type``, is
+written in words.
 
 Source: RouterKGQA, appendix B, and its published files.
 """
 
 from kbqa.sparql.crp import CrpReading
-from kbqa.sparql.own_reader import parse_crp
-from kbqa.sparql.own_writer import bracketed, render_crp
-from kbqa.sparql.routerkgqa_form import (
-    parse_routerkgqa,
-    relation_id,
-    relation_text,
-    render_extended,
-    render_routerkgqa,
-)
-
-__all__ = [
-    "bracketed",
-    "is_routerkgqa",
-    "parse_crp",
-    "parse_routerkgqa",
-    "read_crp",
-    "relation_id",
-    "relation_text",
-    "render_crp",
-    "render_extended",
-    "render_routerkgqa",
-]
+from kbqa.sparql.own_reader import parse_crp as parse_crp
+from kbqa.sparql.own_writer import bracketed as bracketed
+from kbqa.sparql.own_writer import render_crp as render_crp
+from kbqa.sparql.routerkgqa_form import parse_routerkgqa as parse_routerkgqa
+from kbqa.sparql.routerkgqa_form import relation_id as relation_id
+from kbqa.sparql.routerkgqa_form import relation_text as relation_text
+from kbqa.sparql.routerkgqa_form import render_extended as render_extended
+from kbqa.sparql.routerkgqa_form import render_routerkgqa as render_routerkgqa
 
 
 def read_crp(text: str) -> CrpReading:

@@ -51,11 +51,7 @@ _ESCAPES = {character: f"\\{letter}" for letter, character in ESCAPED.items()}
 
 
 def is_plain_value(text: str) -> bool:
-    """Return whether a text is clearly a number or date, so that it needs no quotes.
-
-    >>> is_plain_value("2010-12-31"), is_plain_value("-1.5e3"), is_plain_value("Male")
-    (True, True, False)
-    """
+    """Return whether a text is clearly a number or date, so that it needs no quotes."""
     return _PLAIN_VALUE.fullmatch(text) is not None
 
 
@@ -159,11 +155,7 @@ def _way(way: Way) -> str:
 
 
 def _branch(constraint: Constraint, answer: int | None, raw: bool = False) -> str:
-    """Write a constraint without its node.
-
-    There is no answer inside a way, which cannot refer to positions. If `raw`, the branch is on a
-    separate line.
-    """
+    """Write a constraint without its node; inside a way, without positions."""
     words = ["no"] if constraint.negated else []
     words += map(_step, constraint.hops)
     if constraint.label is not None:

@@ -247,10 +247,7 @@ def _keeps_off_topic(constraint: Constraint, crp: Crp) -> bool:
 
 @dataclass(slots=True)
 class _Pruning:
-    """Cuts leaves off a CRP, in the order of `leaves`.
-
-    Repeated constraints become one, so that dropping one of them alone is not a step.
-    """
+    """Cuts leaves off a CRP, in the order of `leaves`; repeated constraints become one."""
 
     dropped: frozenset[int]  # the leaves to cut off, by number
     used: frozenset[int | str]  # the nodes that the remaining leaves refer to

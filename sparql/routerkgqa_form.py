@@ -138,6 +138,7 @@ class _Reader:
         self._offset, self._ties, self._counted = 0, False, False
         self._form: Form = "select"
         self._others: list[tuple[Entity, BranchNode]] = []
+        self._labels = (f"{c}{n or ''}" for n in range(_MAX_LINES) for c in ascii_lowercase)
         self._problems: list[str] = []
 
     def read_line(self, line: str, number: int) -> None:
@@ -268,11 +269,14 @@ class _Reader:
         if node is None:
             return False
         if value.startswith("?"):
-            if (other := self._nodes.get(value)) is None or other is node:
+            if (other := self._nodes.get(value)) is None or not self._sees(node, other):
                 return False
             node.tests.append(compare_with(operator, NodeRef(self._reference(other))))
         elif operator == "=" and _OR in value:
-            entities = map(_entity_in_text, map(str.strip, value.split(_OR)))
+            names = [name.strip() for name in value.split(_OR)]
+            if not all(names):
+                return False
+            entities = map(_entity_in_text, names)
             node.any_of.append(tuple(BranchNode(tests=[IsEntity(each)]) for each in entities))
         elif operator in ("=", "!="):
             node.tests.append(compare_with(operator, _entity_in_text(value)))
@@ -280,13 +284,23 @@ class _Reader:
             return False
         return True
 
+    def _sees(self, node: BranchNode, other: BranchNode) -> bool:
+        """Return whether a node can refer to another: no negation hides it."""
+        hidden = set(self._negated_above(other)) - set(self._negated_above(node))
+        return other is not node and not (hidden or other.negated)
+
+    def _negated_above(self, node: BranchNode) -> Iterator[BranchNode]:
+        """Yield a node and those that lead to it, as far as they are negated."""
+        while node in self._ways:
+            if node.negated:
+                yield node
+            node, _ = self._ways[node]
+
     def _reference(self, node: BranchNode) -> int | str:
         """Return what refers to a node: its place on the main path, or a label."""
         if node in self._main:
             return self._main.index(node)
-        if node.label is None:
-            taken = {each.label for each in self._nodes.values()}
-            node.label = next(c for c in ascii_lowercase if c not in taken)
+        node.label = node.label or next(self._labels)
         return node.label
 
     def _read_filter(self, match: re.Match[str]) -> bool:
@@ -304,17 +318,14 @@ class _Reader:
 
     def _read_order(self, match: re.Match[str]) -> bool:
         node = self._nodes.get(match["variable"])
-        if node is None or self._order_node is not None:
+        if node is None or self._order_node is not None or any(self._negated_above(node)):
             return False
         self._order_node = node
         self._descending = (match["direction"] or "").upper() == "DESC"
         return True
 
     def _take_order(self) -> Order | None:
-        """Turn the ORDER BY variable into a branch, and cut that branch off the tree.
-
-        If a node on the way there has its own constraints, the order refers to that node.
-        """
+        """Turn the ORDER BY variable into a branch, and cut off what leads to it alone."""
         node = self._order_node
         if node is None:
             return None

@@ -66,6 +66,11 @@ class LiteralTerm:
 Term: TypeAlias = str | LiteralTerm
 
 
+def term_text(term: Term) -> str:
+    """Return a term's id, or a literal's text."""
+    return term.text if isinstance(term, LiteralTerm) else term
+
+
 def term_order(term: Term) -> tuple[str, str]:
     """Return a key that sorts terms by id or text; the datatype decides between equal texts."""
     return (term.text, str(term)) if isinstance(term, LiteralTerm) else (term, "")

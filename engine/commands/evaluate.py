@@ -87,8 +87,10 @@ def evaluate(
     interrupted run.
     """
     from kbqa.engine.evaluation.evaluate import (
+        ESTIMATED_FROM,
         EvaluationConfig,
-        RunProgress,
+        EvaluationProgress,
+        estimate_run,
         record_beams,
         record_graph,
         record_method,
@@ -96,7 +98,6 @@ def evaluate(
         record_questions,
     )
     from kbqa.engine.evaluation.evaluate import evaluate as evaluate_set
-    from kbqa.engine.evaluation.statistics import ESTIMATED_FROM, estimate_run
     from kbqa.engine.files import discard
     from kbqa.engine.questions.question_sets import gold_warning, sample_questions
     from kbqa.engine.writing.generate import SavedBeams, read_beams
@@ -143,7 +144,7 @@ def evaluate(
         )
         if run.overwrite:
             discard(output)
-        with watched(RunProgress(len(questions)), len(questions)) as report:
+        with watched(EvaluationProgress(len(questions)), len(questions)) as report:
             rows = evaluate_set(
                 engine,
                 questions,

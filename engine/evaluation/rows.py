@@ -192,11 +192,7 @@ class Row(_RowPart):
 
 
 def read_row(record: Mapping[str, object], place: str) -> Row:
-    """Read a row; messages name its place.
-
-    Raises:
-        InputError: It is not a row, or one of another version.
-    """
+    """Read a row; the message of an `InputError` names its place."""
     version = record.get("schema_version")
     if version != SCHEMA_VERSION:
         if version is None or not {"id", "scores"} <= record.keys():

@@ -1,51 +1,33 @@
-"""Score an answer by the kind of gold that its question has.
+"""Score the answers to one question, and average scores over questions.
 
-Answers are a set, and are scored as sets. A boolean, a count and the absence of an answer are right
-or wrong: each score is 1 or 0.
+Answers are a set of mids and texts of literals, and are scored as sets: each score is in [0, 1]; if
+gold and prediction are both empty it is 1, and if only one is, 0. A boolean, a count and the
+absence of an answer are right or wrong: each score is 1 or 0.
 
-Score answers by their names, as the papers of walking methods do. Ids stay the headline.
+Beside these scores stand two others:
 
-Names are a weaker measure than ids: two entities of one name are the same to it, and the second
-rule here also counts parts of names.
-
-Source: the released code of Bounded Path Context for the first rule (exact names), and of
-Think-on-Graph, Plan-on-Graph and KnowPath for the second (containment). There an empty answer is
-part of every gold name, and so counts as right; here it is wrong.
-
-Score predicted answers against gold ones: pure functions on sets.
-
-Every score is in [0, 1]. If gold and prediction are both empty, each score is 1; if only one is
-empty, 0. Names are not compared: an answer is a mid or a literal's text.
-
-Source: Yih et al. 2016 for WebQSP's best parse; Talmor and Berant 2018 for CWQ.
-
-Score answers by the rule of WebQSP's official evaluation script.
-
-F1 is that of `kbqa.engine.evaluation.scores` for each question. The differences are:
-
-- if nothing is predicted but something is gold, precision is 1 (ours: 0);
-- if something is predicted but nothing is gold, recall is 1 (ours: 0);
-- answers are compared as written: a date keeps its time zone;
-- a gold answer that a parse lists twice counts twice;
-- besides the mean F1, the rule has the F1 of the mean precision and the mean recall.
-
-As in ours, all scores are 1 if gold and prediction are both empty. A question counts with the parse
-of the best F1; if no answer matches, a parse with answers is preferred to one without. A question
-without a complete parse of good quality is skipped, and one without a prediction scores 0. The
-script uses *all* parses of a question if one of them counts; no question of the released test set
-has both parses that count and parses that do not.
+- **By names**, as the papers of walking methods score. This is weaker: two entities of one name are
+  the same, and the score `contained` also counts parts of names.
+- **By the rule of WebQSP's official script.** F1 is the same. But if nothing is predicted and
+  something is gold, precision is 1, not 0, and the other way round recall; dates keep their time
+  zone; and a gold answer that a parse lists twice counts twice. The script skips questions without
+  a complete parse of good quality, and uses *all* parses of a question if one of them counts. No
+  question of the released test set has both parses that count and parses that do not.
 
 Source: Yih et al. 2016, "The Value of Semantic Parse Labeling for Knowledge Base Question
-Answering", and the script that comes with the data (``eval/eval.py``).
+Answering", and the script ``eval/eval.py`` that comes with the data, for the best parse and the
+official rule; Talmor and Berant 2018 for CWQ. The released code of Bounded Path Context for exact
+names, and of Think-on-Graph, Plan-on-Graph and KnowPath for `contained`. There an empty answer is
+part of every gold name, and so counts as right; here it is wrong.
 """
 
 import math
 import random
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kbqa.engine.answer import term_text
 
@@ -55,22 +37,19 @@ if TYPE_CHECKING:
 
 # Virtuoso adds its own time zone to plain dates, and the gold answers keep it.
 _STORE_ZONE = re.compile(r"^(-?\d{4}(?:-\d\d(?:-\d\d(?:T[\d:.]+)?)?)?)(?:Z|[+-]\d\d:\d\d)$")
+# A number with leading zeros is a code, such as 06037.
+_NUMBER = re.compile(r"[+-]?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_DATE = re.compile(r"(-?\d{4})-\d\d")
+_TOLERANCE = 1e-6
+_UNSURE = ("unsure", "none")
+_WEBQSP_ID = re.compile(r"WebQ(?:Test|Trn)-\d+")
 
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """The scores of one question.
+    """The scores of one question; `tables.DEFINITIONS` says what they mean."""
 
-    Attributes:
-        hit: A gold answer is among the predicted ones; the papers often call this Hits@1.
-        hits_at_1: The first predicted answer is gold.
-        exact_match: The sets are equal.
-        precision: Share of the predicted answers that are gold.
-        recall: Share of the gold answers that are predicted.
-        f1: Harmonic mean of precision and recall.
-    """
-
-    hit: float
+    hit: float  # some papers call this Hits@1
     hits_at_1: float
     exact_match: float
     precision: float
@@ -80,6 +59,9 @@ class Scores:
 
 METRICS = tuple(field.name for field in fields(Scores))
 """The names of the scores."""
+
+RIGHT = Scores(1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
+WRONG = Scores(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,48 +83,6 @@ class Mean:
 
     def __str__(self) -> str:
         return format(self)
-
-
-def normalise_answer(text: str) -> str:
-    """Remove the store's time zone from a date; return other texts unchanged.
-
-    >>> normalise_answer("1968-03-29-08:00"), normalise_answer("m.0abc")
-    ('1968-03-29', 'm.0abc')
-    """
-    match = _STORE_ZONE.match(text)
-    return match[1] if match else text
-
-
-def score(predicted: Sequence[str], gold: Collection[str]) -> Scores:
-    """Score a ranked list of answers against a set of gold ones.
-
-    >>> score(["m.1", "m.2"], {"m.2"}).f1
-    0.6666666666666666
-    """
-    ranked = [normalise_answer(text) for text in predicted]
-    found, wanted = set(ranked), {normalise_answer(text) for text in gold}
-    if not found or not wanted:
-        both = float(not found and not wanted)
-        return Scores(both, both, both, both, both, both)
-    common = len(found & wanted)
-    precision, recall = common / len(found), common / len(wanted)
-    return Scores(
-        hit=float(common > 0),
-        hits_at_1=float(ranked[0] in wanted),
-        exact_match=float(found == wanted),
-        precision=precision,
-        recall=recall,
-        f1=2 * precision * recall / (precision + recall) if common else 0.0,
-    )
-
-
-def score_best(predicted: Sequence[str], golds: Sequence[Collection[str]]) -> Scores:
-    """Score against the gold set with the best F1, as WebQSP does for its parses.
-
-    Raises:
-        ValueError: There is no gold set.
-    """
-    return max((score(predicted, gold) for gold in golds), key=lambda scores: scores.f1)
 
 
 def bootstrap_mean(values: Sequence[float], seed: int = 42, resamples: int = 1000) -> Mean:
@@ -168,25 +108,69 @@ def _draws(n: int, seed: int, resamples: int) -> list[list[int]]:
     return [rng.choices(positions, k=n) for _ in range(resamples)]
 
 
-RIGHT = Scores(1.0, 1.0, 1.0, 1.0, 1.0, 1.0)
-WRONG = Scores(0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+def average(scores: Sequence[object], names: Iterable[str]) -> dict[str, Mean]:
+    """Average scores over questions, each by its name.
 
-_TOLERANCE = 1e-6
-_UNSURE = ("unsure", "none")
-# A number with leading zeros is a code, such as 06037.
-_NUMBER = re.compile(r"[+-]?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
-_DATE = re.compile(r"(-?\d{4})-\d\d")
+    Raises:
+        ValueError: There are no questions.
+    """
+    return {name: bootstrap_mean([getattr(one, name) for one in scores]) for name in names}
+
+
+def normalise_answer(text: str) -> str:
+    """Remove the store's time zone from a date; return other texts unchanged.
+
+    >>> normalise_answer("1968-03-29-08:00"), normalise_answer("m.0abc")
+    ('1968-03-29', 'm.0abc')
+    """
+    match = _STORE_ZONE.match(text)
+    return match[1] if match else text
+
+
+def score(predicted: Sequence[str], gold: Collection[str]) -> Scores:
+    """Score a ranked list of answers against a set of gold ones.
+
+    >>> score(["m.1", "m.2"], {"m.2"}).f1
+    0.6666666666666666
+    """
+    ranked = [normalise_answer(text) for text in predicted]
+    found, wanted = set(ranked), {normalise_answer(text) for text in gold}
+    if not found or not wanted:
+        return WRONG if found or wanted else RIGHT
+    common = len(found & wanted)
+    precision, recall = common / len(found), common / len(wanted)
+    return Scores(
+        hit=float(common > 0),
+        hits_at_1=float(ranked[0] in wanted),
+        exact_match=float(found == wanted),
+        precision=precision,
+        recall=recall,
+        f1=_f1(precision, recall),
+    )
+
+
+def score_best(predicted: Sequence[str], golds: Iterable[Collection[str]]) -> Scores:
+    """Score against the gold set with the best F1, as WebQSP does for its parses.
+
+    Raises:
+        ValueError: There is no gold set.
+    """
+    return _best(score(predicted, gold) for gold in golds)
+
+
+def _best(scores: Iterable[Scores]) -> Scores:
+    return max(scores, key=lambda one: one.f1)
+
+
+def _f1(precision: float, recall: float) -> float:
+    return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """What was answered.
+    """What was answered: mids and texts of literals, best first, or a boolean or a count.
 
-    Attributes:
-        answers: Mids and texts of literals, best first.
-        boolean: The answer to a yes/no question.
-        count: The answer to "how many?".
-        status: How sure the method is, if it says so; ``unsure`` and ``none`` count as no answer.
+    The statuses ``unsure`` and ``none`` count as no answer.
     """
 
     answers: Sequence[str]
@@ -196,33 +180,33 @@ class Predicted:
 
 
 def score_answer(predicted: Predicted, question: "Question") -> Scores | None:
-    """Score an answer; None if its question has no gold.
+    """Score an answer by the kind of gold of its question; None if it has no gold.
 
     Booleans and counts must be exact. A list without the number is no count, but one number alone
     is. A question that cannot be answered is right without an answer, or with one that is unsure.
     """
-    if question.kind is None:
-        return None
-    if question.kind == "answers":
-        if not question.compares_values:
-            return score_best(predicted.answers, question.golds)
-        return max(
-            (score_best(match_values(predicted.answers, gold), [gold]) for gold in question.golds),
-            key=lambda scores: scores.f1,
-        )
-    if question.kind == "boolean":
-        is_right = predicted.boolean is question.boolean
-    elif question.kind == "count":
-        is_right = _counted(predicted) == question.count
-    else:
-        is_right = predicted.status in _UNSURE or not (
-            predicted.answers or predicted.boolean is not None or predicted.count is not None
-        )
+    match question.kind:
+        case None:
+            return None
+        case "answers":
+            if not question.compares_values:
+                return score_best(predicted.answers, question.golds)
+            return _best(
+                score(match_values(predicted.answers, gold), gold) for gold in question.golds
+            )
+        case "boolean":
+            is_right = predicted.boolean is question.boolean
+        case "count":
+            is_right = _counted(predicted) == question.count
+        case "unanswerable":
+            is_right = predicted.status in _UNSURE or not (
+                predicted.answers or predicted.boolean is not None or predicted.count is not None
+            )
     return RIGHT if is_right else WRONG
 
 
 def candidate_f1(tried: "Tried | None", question: "Question") -> float:
-    """Score what a candidate answers, or for None what no candidate does.
+    """Score the answers of a candidate; None is no candidate.
 
     It is 0 if the question has no gold.
     """
@@ -269,33 +253,17 @@ def _counted(predicted: Predicted) -> float | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class NameScores:
+class NameScores(NamedTuple):
     """The scores of one question by names.
 
-    Attributes:
-        hits_at_1: The name of the first answer is a gold one, in lower case with single blanks.
-        f1: Of the set of names, written so, against the gold names.
-        contained: The answers in one text, without blanks and capitals, contain a gold name, or a
-            gold name contains them.
+    `hits_at_1` is of the first name and `f1` of the set, both in lower case with single blanks.
+    `contained`: without blanks and capitals, the answers in one text contain a gold name, or a gold
+    name contains them.
     """
 
     hits_at_1: float
     f1: float
     contained: float
-
-
-@dataclass(frozen=True, slots=True)
-class NameMeans:
-    """Means of `NameScores` over questions."""
-
-    hits_at_1: Mean
-    f1: Mean
-    contained: Mean
-
-
-UNANSWERED = NameScores(0.0, 0.0, 0.0)
-"""The scores of a question that failed."""
 
 
 def score_names(predicted: Sequence[str], golds: Sequence[Collection[str]]) -> NameScores:
@@ -320,19 +288,6 @@ def score_names(predicted: Sequence[str], golds: Sequence[Collection[str]]) -> N
     return NameScores(best.hits_at_1, best.f1, float(contained))
 
 
-def average_names(scores: Sequence[NameScores]) -> NameMeans:
-    """Average over questions, with 95 % bootstrap intervals.
-
-    Raises:
-        ValueError: There are no scores.
-    """
-    return NameMeans(
-        hits_at_1=bootstrap_mean([one.hits_at_1 for one in scores]),
-        f1=bootstrap_mean([one.f1 for one in scores]),
-        contained=bootstrap_mean([one.contained for one in scores]),
-    )
-
-
 def _single_blanks(name: str) -> str:
     return " ".join(name.lower().split())
 
@@ -341,39 +296,23 @@ def _without_blanks(name: str) -> str:
     return "".join(name.lower().split())
 
 
-_ID = re.compile(r"WebQ(?:Test|Trn)-\d+")
-
-
-@dataclass(frozen=True, slots=True)
-class OfficialScores:
-    """Precision, recall and F1 of one question."""
+class OfficialScores(NamedTuple):
+    """Precision, recall and F1 of one question by WebQSP's official rule."""
 
     precision: float
     recall: float
     f1: float
 
 
-MISSING = OfficialScores(0.0, 0.0, 0.0)
-"""The scores of a question without a prediction."""
-
-
 @dataclass(frozen=True, slots=True)
 class OfficialMeans:
-    """The official scores of a set of questions.
-
-    Attributes:
-        precision: Mean over the questions.
-        recall: Mean over the questions.
-        f1: Mean over the questions; the script's "average F1 over questions (accuracy)".
-        f1_of_means: Harmonic mean of the mean precision and the mean recall.
-        true_accuracy: Share of questions whose F1 is 1.
-    """
+    """The official scores of a set of questions."""
 
     precision: Mean
     recall: Mean
-    f1: Mean
-    f1_of_means: float
-    true_accuracy: Mean
+    f1: Mean  # the script's "average F1 over questions (accuracy)"
+    f1_of_means: float  # of the mean precision and the mean recall
+    true_accuracy: Mean  # share of questions whose F1 is 1
 
 
 def is_webqsp_id(text: str) -> bool:
@@ -382,43 +321,24 @@ def is_webqsp_id(text: str) -> bool:
     >>> is_webqsp_id("WebQTest-12"), is_webqsp_id("WebQTrn-12_0e83c2")  # the second is CWQ's
     (True, False)
     """
-    return _ID.fullmatch(text) is not None
+    return _WEBQSP_ID.fullmatch(text) is not None
 
 
 def official_score(predicted: Collection[str], golds: Sequence[Collection[str]]) -> OfficialScores:
-    """Score the answers to a question against the best parse.
+    """Score the answers to a question against the parse of the best F1.
 
-    Args:
-        predicted: Answers; a repeated one counts once.
-        golds: Gold answers of each parse; a repeated one counts each time.
+    A repeated answer counts once, a repeated gold answer each time.
 
     Raises:
         ValueError: There is no parse.
     """
     found = set(predicted)
     # In the script an answered parse without a match has an F1 just above 0, so it wins a tie.
-    best = max(golds, key=lambda gold: (_score(found, gold).f1, bool(gold)))
-    return _score(found, best)
+    best = max(golds, key=lambda gold: (_official(found, gold).f1, bool(gold)))
+    return _official(found, best)
 
 
-def official_means(scores: Sequence[OfficialScores]) -> OfficialMeans:
-    """Average over questions, with 95 % bootstrap intervals.
-
-    Raises:
-        ValueError: There are no scores.
-    """
-    precision = bootstrap_mean([one.precision for one in scores])
-    recall = bootstrap_mean([one.recall for one in scores])
-    return OfficialMeans(
-        precision=precision,
-        recall=recall,
-        f1=bootstrap_mean([one.f1 for one in scores]),
-        f1_of_means=_f1(precision.mean, recall.mean),
-        true_accuracy=bootstrap_mean([float(one.f1 == 1.0) for one in scores]),
-    )
-
-
-def _score(found: set[str], gold: Collection[str]) -> OfficialScores:
+def _official(found: set[str], gold: Collection[str]) -> OfficialScores:
     if not found or not gold:
         precision, recall = float(not found), float(not gold)
     else:
@@ -427,5 +347,17 @@ def _score(found: set[str], gold: Collection[str]) -> OfficialScores:
     return OfficialScores(precision, recall, _f1(precision, recall))
 
 
-def _f1(precision: float, recall: float) -> float:
-    return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+def official_means(scores: Sequence[OfficialScores]) -> OfficialMeans:
+    """Average official scores over questions.
+
+    Raises:
+        ValueError: There are no scores.
+    """
+    means = average(scores, OfficialScores._fields)
+    return OfficialMeans(
+        precision=means["precision"],
+        recall=means["recall"],
+        f1=means["f1"],
+        f1_of_means=_f1(means["precision"].mean, means["recall"].mean),
+        true_accuracy=bootstrap_mean([float(one.f1 == 1.0) for one in scores]),
+    )

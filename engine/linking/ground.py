@@ -1,20 +1,18 @@
 """Ground the names in a CRP: find the entities that they mean.
 
 `EntityMatcher` ranks the entities that each name may mean, and `Grounder` chooses one for each
-name: a reading. At most `MAX_READINGS` are tried, best first, and execution decides between them.
+name: a reading. The readings are tried, best first, and execution decides between them.
 
 Entities that have the name, as their own or as an alias, are ranked by whether they have the
 relation that the CRP follows from the name (others lead to no answer), whether their own name is
 written exactly so or only the case differs, whether the question mentions them, and how well known
-they are. If no entity has the name, those with similar names follow, in the order of `_near_score`.
-Of 4,063 names of webqsp.train and cwq.dev, on which this was chosen, the first entity is wrong for
-100, compared with 311 by popularity alone. The types that the relation's schema asks for change
-nothing, since an entity that has a relation has its type.
+they are. If no entity has the name, those with similar names follow. Of 4,063 names of webqsp.train
+and cwq.dev, on which this was chosen, the first entity is wrong for 100, compared with 311 by
+popularity alone. The types that the relation's schema asks for change nothing.
 
 A constraint entity with no match in the graph stays ungrounded; only relaxation can remove that
-constraint. If the topic has no match, or none that has the path's first relation, the entities that
-the question mentions are tried instead. If the question does not mention the topic, the linker's
-most likely entity is tried first.
+constraint. If the topic has no match with the path's first relation, the entities that the question
+mentions are tried instead; if it does not mention the topic, first the linker's most likely one.
 """
 
 import re
@@ -29,15 +27,7 @@ from kbqa.engine.linking.mentions import FUNCTION_WORDS, tokenise
 from kbqa.kb.graph import Direction, Graph
 from kbqa.kb.names.keys import normalise
 from kbqa.kb.names.search import Names, name_terms
-from kbqa.sparql.crp import (
-    Constraint,
-    Crp,
-    Entity,
-    Fork,
-    Hop,
-    Part,
-    Step,
-)
+from kbqa.sparql.crp import Constraint, Crp, Entity, Fork, Hop, Part, Step
 from kbqa.sparql.terms import is_well_formed
 
 MIN_SIMILARITY = 0.8
@@ -87,7 +77,6 @@ class EntityMatcher:
     """Matches the names in one question's CRPs to entities, each name and step once.
 
     A step is the CRP's from the name, or the inverse of its step to the name, if it has either.
-    `linked` are the entities that the question mentions, best first.
     """
 
     def __init__(self, graph: Graph, names: Names, linked: Sequence[LinkedEntity]) -> None:
@@ -380,7 +369,6 @@ def _is_sure(entity: LinkedEntity) -> bool:
 
 
 def _similar_enough(matches: Iterable[EntityMatch]) -> list[EntityMatch]:
-    """Return the matches that a name may mean, each entity once."""
     first: dict[str | None, EntityMatch] = {}
     for match in matches:
         if match.similarity >= MIN_SIMILARITY:

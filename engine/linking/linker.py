@@ -1,10 +1,10 @@
 """Link a question to entities of the graph by the names that it mentions.
 
 Every run of words that is a name is a mention, and every entity of that name a candidate. A linear
-model (`kbqa.engine.linking.mentions`) ranks the candidates by features with plain names, so that it
-can be read: first by those of their names and positions, then the best few also by how well their
-types and relations, which are looked up in the graph, fit the question. The linker keeps candidates
-instead of choosing one; the paths show which is right.
+model ranks the candidates by features with plain names: first by those of their names and
+positions, then the best few also by how well their types and relations, which are looked up in the
+graph, fit the question. The linker keeps candidates instead of choosing one; the paths show which
+is right.
 """
 
 import logging
@@ -202,7 +202,6 @@ def weighted_sum(features: Mapping[str, float], weights: Mapping[str, float]) ->
 
 
 def _neighbours(words: Sequence[str], start: int, end: int) -> Features:
-    """Return the function words before and after a span."""
     before = words[start - 1] if start > 0 else "^"
     after = words[end] if end < len(words) else "$"
     return {

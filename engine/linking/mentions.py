@@ -1,14 +1,13 @@
 """Find what a question mentions: names of entities, and values such as dates.
 
-Every run of words that is a name is kept, even if others overlap it; the linker ranks them
-(`kbqa.engine.linking.linker`). Misspelt names are looked up only if words look like a name but
-match no entity. The linker's model is here too; `tools.fit.linking` counts and fits it.
+Every run of words that is a name is kept, even if others overlap it; the linker ranks them. Words
+that look like a name but match no entity may be misspelt, and are looked up as such.
 
-Function words hold a sentence together and are hardly ever names: of the 57,000 function words in
-webqsp.train, cwq.dev and SimpleQuestions that are a name in the slice, six alone are the topic. But
-*is*, *in* and *do* are names of domains, *cup* and *all* are codes of currencies, and *It* is a
-novel. A question that means them marks them: by quotation marks, by capitals, by an article (*the
-who*), by a dot (*.is*), or by a word such as "code" before them.
+Function words are hardly ever names: of the 57,000 in webqsp.train, cwq.dev and SimpleQuestions
+that are a name in the slice, six alone are the topic. But *is*, *in* and *do* are names of domains,
+*cup* and *all* are codes of currencies, and *It* is a novel. A question that means them marks them:
+by quotation marks, by capitals, by an article (*the who*), by a dot (*.is*), or by a word such as
+"code" before them.
 """
 
 import html
@@ -225,9 +224,6 @@ def is_code(name: str) -> bool:
 def are_marked(text: str, tokens: Sequence[Word], start: int, end: int) -> bool:
     """Return whether a question marks tokens `start` to `end` (exclusive) as a name.
 
-    The marks are quotation marks, a dot before the word, capitals where its neighbours have none,
-    and a word such as "code" before the last word of the question.
-
     >>> [are_marked(text, tokenise(text), 3, 4) for text in (
     ...     "which domain is 'is'?", "which country has IS as domain?", "who plays in It today?",
     ...     "whose domain is .is?", "country with code is", "what does it do?")]
@@ -361,10 +357,10 @@ def find_mentions(
     Args:
         question: The question.
         names: The graph's names.
-        limit: Maximum number of entities for one name, the best known first.
+        limit: Most entities for one name, the best known first.
         model: Knows the words of other questions, which are not considered misspelt.
-        longer_names: Look for names that contain a run of words, such as London Heathrow Airport
-            for Heathrow, if the run is no name itself.
+        longer_names: Also look for names that contain a run of words which is no name itself, such
+            as London Heathrow Airport for Heathrow.
     """
     # Bytes that are not text in the user's locale arrive as lone surrogates.
     text = mend_mojibake(question.encode("utf-8", "replace").decode("utf-8"))
@@ -411,8 +407,8 @@ def find_mentions(
 def mend_mojibake(text: str) -> str:
     """Repair UTF-8 that was read as Latin-1 or Windows-1252, as in 73 questions of CWQ, and HTML.
 
-    The bytes of correct text are hardly ever valid UTF-8 in these encodings. Beside other letters
-    that are no ASCII, only what can hardly be meant is repaired. Either damage may be done twice.
+    Beside other letters that are no ASCII, only what can hardly be meant is repaired. Either damage
+    may be done twice.
 
     >>> mend_mojibake("Where is GoiÃ¡s?"), mend_mojibake("Where is Goiás &amp; Acre?")
     ('Where is Goiás?', 'Where is Goiás & Acre?')
@@ -510,10 +506,7 @@ def _may_be_in_name(word: str, uses_capitals: bool, model: LinkingModel | None) 
 
 
 def _suspicious(
-    words: Sequence[str],
-    known: set[Run],
-    quoted: frozenset[Run],
-    model: LinkingModel | None,
+    words: Sequence[str], known: set[Run], quoted: frozenset[Run], model: LinkingModel | None
 ) -> Iterator[Run]:
     """Yield runs that may be misspelt names, the most likely and longest first.
 

@@ -16,7 +16,6 @@ ours.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from typing import Annotated, Literal, NamedTuple
 
@@ -25,10 +24,10 @@ from kbqa.engine.chat.model import Message
 from kbqa.engine.deciding.choosing import Choice, numbered, written_prompt
 from kbqa.engine.deciding.reading import read_choice, read_yes
 from kbqa.engine.deciding.session import SEED, Session, Stop
-from kbqa.engine.deciding.walking import Followed, choose_relations
 from kbqa.engine.graph_walk import Directions, Walk, drawn_hop, drawn_step
 from kbqa.engine.methods.direct import answer_directly
 from kbqa.engine.methods.options import check_counts, walking_method
+from kbqa.engine.methods.walking import Followed, choose_relations
 from kbqa.sparql.crp import Hop
 from kbqa.sparql.english import relation_words
 from kbqa.sparql.errors import InputError
@@ -166,7 +165,6 @@ LIMITS: Mapping[str, object] = {
     "checked_paths": CHECKED_PATHS,
     "shown_entities": SHOWN_ENTITIES,
 }
-"""What decides the answers besides the settings, by name."""
 
 
 class Beams(NamedTuple):
@@ -224,8 +222,9 @@ class _BoundedPathContext:
         around.fetch_hops((walk.end for walk in beams.open), directions)
         offers = [around.hops(walk.end, directions) for walk in beams.open]
         is_random = self._settings.control == "random"
-        ask = partial(self._relations, hop)
-        chosen = choose_relations(self._session, beams.open, offers, ask, is_random=is_random)
+        chosen = choose_relations(
+            self._session, beams.open, hop, offers, self._relations, is_random=is_random
+        )
         stopped = [walk for walk, ways in zip(beams.open, chosen, strict=True) if not ways]
         followed = list(chain(*chosen))
         tails = self._tails(followed, hop)
@@ -371,18 +370,12 @@ _NO_HISTORY: dict[Marker, str] = {
 
 
 def written_history(hops: Sequence[str], shown: int, marker: Marker, has_numbers: bool) -> str:
-    r"""Write the last hops of a walk.
+    r"""Write the last of the hops of a walk, perhaps numbered from its start.
 
     >>> written_history(["A -> r -> B", "B -> s -> C"], 1, "neutral", True)
     '\nHop 2: B -> s -> C'
     >>> written_history(["A -> r -> B"], 0, "neutral", False)
     '(no hops are shown)'
-
-    Args:
-        hops: All hops of the walk, drawn.
-        shown: How many of the last ones are shown.
-        marker: What stands for none.
-        has_numbers: Whether each is numbered from the start of the walk.
     """
     first = max(len(hops) - shown, 0)
     if first == len(hops):

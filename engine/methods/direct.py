@@ -44,13 +44,6 @@ def answer_directly(
 ) -> tuple[str, ...] | None:
     """Ask the language model for the answers, with the call that is kept for them.
 
-    Args:
-        session: The question.
-        kind: Names the step.
-        reason: Whether the model reasons step by step before it answers (CoT) or not (IO).
-        max_tokens: Most tokens of the reply.
-        temperature: Of the reply.
-
     Returns:
         What it named; None if no language model decides here, or no call is left.
     """
@@ -75,15 +68,10 @@ def direct_prompt(question: str, *, reason: bool) -> tuple[Message, ...]:
 
 
 def _answers_of(reply: str, *, reason: bool) -> str:
-    r"""Find the part of a reply that has the answers.
+    """Find the part of a reply that has the answers.
 
-    That is what follows the last "Answer:", up to a blank line. Without it: the whole reply if it
-    should have no reasoning, and otherwise what the last line says that the answer is.
-
-    >>> _answers_of("He lived in France.\n**Answer:**\nParis\nNice\n\nAsk more!", reason=True)
-    'Paris\nNice'
-    >>> _answers_of("France, I think. So the answer is Paris.", reason=True)
-    'Paris'
+    It follows the last "Answer:", up to a blank line. Else it is the whole reply if there should be
+    no reasoning, and otherwise what the last line says that the answer is.
     """
     if heads := list(_ANSWER_LINE.finditer(reply)):
         rest = re.sub(r"^[\s*_:]+", "", reply[heads[-1].end() :])

@@ -160,7 +160,6 @@ LIMITS: Mapping[str, object] = {
     "max_hints": MAX_HINTS,
     "max_hint_letters": MAX_HINT_LETTERS,
 }
-"""What decides the answers besides the settings, by name."""
 
 
 class Thought(NamedTuple):
@@ -260,11 +259,7 @@ class _KnowPath:
         return verdict.names
 
     def _explore(self, hop: int) -> Stop | None:
-        """Lengthen walks by a hop: choose relations, then among the entities that they lead to.
-
-        Returns:
-            Why exploration ends; None if a walk became longer.
-        """
+        """Lengthen walks by a hop; return why exploration ends, or None if a walk became longer."""
         ways, was_offered = self._choose_ways(hop)
         longer = self._choose_ends(ways, hop)
         ended = []
@@ -281,11 +276,7 @@ class _KnowPath:
         return "stopped" if was_offered else "nothing"
 
     def _choose_ways(self, hop: int) -> tuple[list[list[_Way]], bool]:
-        """Choose relations.
-
-        Returns:
-            What to follow in each subgraph, the best first, and whether anything was offered.
-        """
+        """Choose what to follow in each subgraph; also return whether anything was offered."""
         around = self._around
         frontiers = [list(dict.fromkeys(walk.end for walk in walks)) for walks in self._walks]
         around.fetch_hops(chain(*frontiers))
@@ -300,9 +291,8 @@ class _KnowPath:
         choices = [self._relations(*group, hop) for group in groups]
         ways: list[list[_Way]] = [[] for _ in self._walks]
         picked = self._session.choose_all(choices)
-        for (number, nodes, hops), each in zip(
-            groups, picked, strict=False
-        ):  # fewer calls are left
+        # Fewer are picked if the calls are spent.
+        for (number, nodes, hops), each in zip(groups, picked, strict=False):
             ways[number] += [
                 (node, hops[at])
                 for at in each.chosen
@@ -488,14 +478,7 @@ _ANSWER_IS = re.compile(r"\banswers?\b.*?(?:\b(?:is|are|was|were)\b|:)\s*(.+)", 
 
 
 def read_thought(reply: str, question: str) -> Thought:
-    """Read paths and an answer from memory.
-
-    >>> read_thought('{"path": ["Kenya -> capital -> Nairobi"], "answers": ["Nairobi"]}', "?")
-    Thought(hint=('Kenya -> capital -> Nairobi',), names=('Nairobi',), unread=())
-    >>> read_thought('{reasoning_path : ["Kenya→capital→Nairobi"], "response": "based on the '
-    ...     'knowledge, the answer to the question what is it is Nairobi" }', "what is it?")
-    Thought(hint=('Kenya -> capital -> Nairobi',), names=('Nairobi',), unread=())
-    """
+    """Read paths and an answer from memory."""
     record = read_record(reply)
     paths = _texts(field_of(record, "path", "paths", "reasoning_path", "reasoning path"))
     if not paths:
@@ -515,18 +498,8 @@ def read_thought(reply: str, question: str) -> Thought:
 def read_judgement(reply: str, question: str, known: Sequence[str]) -> Verdict:
     """Read whether the model can answer, and its answers.
 
-    Only what says that it can answer, and names an answer, counts as an answer.
-
-    >>> read_judgement('{"Answerable": True, "Response": "the answer to the question what is '
-    ...     'the capital is Nairobi"}', "what is the capital?", ["Kenya", "Nairobi"])
-    Verdict(is_enough=True, names=('Nairobi',), unread=())
-    >>> read_judgement('{"Answerable": false, "Response": "", "Answers": []}', "who?", [])
-    Verdict(is_enough=False, names=(), unread=())
-
-    Args:
-        reply: What the model wrote.
-        question: In one line.
-        known: Names that the prompt showed.
+    Only what says that it can answer, and names an answer, counts as an answer. Known are the
+    names that the prompt showed.
     """
     record = read_record(reply)
     verdict = field_of(record, "answerable", "sufficient")
@@ -555,7 +528,7 @@ def _names(
 
 
 def _listed_names(texts: Sequence[str], question: str, known: Sequence[str]) -> list[str]:
-    """Read names that stand each for itself: commas inside unknown ones do not part them."""
+    """Read names, one a text: a comma inside an unknown one does not split it."""
     found: dict[str, None] = {}
     for text in texts:
         read, unread = read_names(_line(text), known)

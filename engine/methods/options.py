@@ -1,6 +1,7 @@
-"""Settings of methods, as people write them: ``name=value``, typed by the method's dataclass.
+"""Make a method from its settings, which people write as ``name=value``.
 
-Find how a method is made, and make the method from its settings.
+The settings of a method are a dataclass whose fields are ``Annotated[type, "help"]``, each with a
+default.
 """
 
 import importlib
@@ -40,11 +41,7 @@ class SettingHelp(NamedTuple):
 
 
 def describe_settings(settings: type[Any]) -> list[SettingHelp]:
-    """List the settings of a method, in order.
-
-    Args:
-        settings: A dataclass whose fields are ``Annotated[type, "help"]``, each with a default.
-    """
+    """List the settings of a method, in order."""
     hints = get_type_hints(settings, include_extras=True)
     defaults = settings()
     described = []
@@ -56,12 +53,9 @@ def describe_settings(settings: type[Any]) -> list[SettingHelp]:
 
 
 def read_settings(settings: type[T], given: Mapping[str, object], method: str) -> T:
-    """Make the settings of a method from names and values.
+    """Make the settings of a method from values by name: typed, or as text.
 
-    Args:
-        settings: As for `describe_settings`.
-        given: Values by name: typed, or as text; a text of several values has commas between them.
-        method: Its name, for messages.
+    A text of several values has commas between them.
 
     Raises:
         InputError: A name is none of the method's settings, or a value does not fit.
@@ -90,11 +84,7 @@ def read_settings(settings: type[T], given: Mapping[str, object], method: str) -
 
 
 def check_counts(settings: Any, *names: str, least: int = 1) -> None:
-    """Check that whole numbers among the settings of a method are not too small.
-
-    Raises:
-        InputError: One is below `least`.
-    """
+    """Raise an `InputError` if a whole number among the settings of a method is below `least`."""
     for name in names:
         value = getattr(settings, name)
         if value < least:
@@ -102,11 +92,7 @@ def check_counts(settings: Any, *names: str, least: int = 1) -> None:
 
 
 def check_temperature(temperature: float) -> None:
-    """Check that a temperature is one that servers of models take.
-
-    Raises:
-        InputError: It is not between 0 and 2.
-    """
+    """Raise an `InputError` if a temperature is not one that servers of models take."""
     if not 0 <= temperature <= 2:
         raise InputError(f"temperature is {temperature}: use 0 to 2")
 
@@ -153,11 +139,7 @@ def _written(default: object) -> str:
 
 
 def find_method(name: str) -> "MethodMaker":
-    """Return how a method is made, from its module.
-
-    Raises:
-        InputError: There is no such method.
-    """
+    """Return how a method is made, from its module; raise an `InputError` if there is none."""
     if name not in METHODS:
         known = ", ".join(METHODS)
         raise InputError(f"there is no method {name!r}. The methods are: {known}.")
@@ -166,12 +148,7 @@ def find_method(name: str) -> "MethodMaker":
 
 
 def make_method(resources: "Resources", name: str, settings: Mapping[str, object]) -> "Method":
-    """Make a method ready to answer.
-
-    Args:
-        resources: What it works with.
-        name: In the table of methods.
-        settings: By name, typed or as text.
+    """Make a method ready to answer, from the values of its settings by name.
 
     Raises:
         InputError: There is no such method or setting, a value does not fit, or a general model is
@@ -219,13 +196,9 @@ def walking_method(
 ) -> "MethodMaker":
     """Return how a method is made that answers each question in a session.
 
-    Args:
-        name: In the table of methods.
-        settings: Its settings; `seed`, if it has one, is for chance.
-        limits: Its fixed limits, for manifests.
-        answer: Answers the question of a session, by the settings.
-        needs_model: Returns what of the settings is for a language model alone, if anything.
-        needs_embedder: Returns whether the embedder is used although it may not decide.
+    `limits` are what decides its answers besides the settings, for manifests. `needs_model` says
+    which of the settings are for a language model alone, and `needs_embedder` whether the embedder
+    is used whoever decides.
     """
     from kbqa.engine.deciding.session import SEED, WalkingMethod
     from kbqa.engine.resources import MethodMaker

@@ -28,8 +28,6 @@ and its released code.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import chain
 from typing import Annotated, Literal
 
 from kbqa.engine.answer import Answer
@@ -47,14 +45,13 @@ from kbqa.engine.deciding.reading import (
     read_yes,
 )
 from kbqa.engine.deciding.session import SEED, Session, Stop
-from kbqa.engine.deciding.walking import Followed, choose_nodes, choose_relations
 from kbqa.engine.embedding.bert import MINILM
 from kbqa.engine.graph_walk import Walk, drawn_by_content, drawn_hop, drawn_triple, first_to_each
-from kbqa.engine.methods.direct import answer_directly
 from kbqa.engine.methods.options import check_counts, check_temperature, walking_method
+from kbqa.engine.methods.walking import Followed, answer_from, walk_on
 from kbqa.sparql.crp import Hop
 from kbqa.sparql.english import relation_words
-from kbqa.sparql.terms import LiteralTerm, Term, term_order
+from kbqa.sparql.terms import LiteralTerm, Term, is_mid, term_order
 
 PLAN = """\
 Break the question into the sub-objectives by which it is answered from a knowledge graph. Reply \
@@ -204,49 +201,32 @@ LIMITS: Mapping[str, object] = {
     "chosen_entities": CHOSEN_ENTITIES,
     "kept_walks": KEPT_WALKS,
 }
-"""What decides the answers besides the settings, by name."""
 
 
 class _PlanOnGraph:
-    """The plan, the walks and the memory of one question.
-
-    Attributes:
-        objectives: The sub-objectives; none if there is no plan.
-        memory: What is known about each of them, or about the question if there are none.
-    """
+    """The plan, the walks and the memory of one question."""
 
     def __init__(self, session: Session, settings: PogSettings) -> None:
         self._session, self._settings = session, settings
         self._around = session.neighbourhood
-        self.objectives: tuple[str, ...] = ()
-        self.memory: tuple[str, ...] = ("",)
+        self._objectives: tuple[str, ...] = ()
+        self._memory: tuple[str, ...] = ("",)  # of each objective, or of the question without any
         self._walks: dict[Walk, None] = {}
         self._met: dict[Term, Walk] = {}
         self._reversals = 0
-        self._said: tuple[str, ...] | None = None
+        self._said: tuple[str, ...] = ()
 
     def answer(self) -> Answer:
         """Plan, walk until what is known suffices, then answer from it."""
-        session, stage = self._session, "explored"
         stop, walks = self._walk(), list(self._walks)
-        said, temperature = self._said, self._settings.temperature
-        if said is None and walks and stop != "depth":
-            prompt = self._prompt(ANSWER, triples=listed(session.drawn_triples(walks)))
-            known = session.names_on(walks)
-            said = session.ask_names(
-                prompt, known, max_tokens=REPLY_TOKENS, temperature=temperature
-            )
-        elif said is None:
-            said = answer_directly(
-                session, reason=True, max_tokens=REPLY_TOKENS, temperature=temperature
-            )
-            stage = "fallback" if session.has_language_model else stage
+        prompt = self._prompt(ANSWER, triples=listed(self._session.drawn_triples(walks)))
         details = {
-            "objectives": list(self.objectives),
-            "memory": [text for text in self.memory if text],
+            "objectives": list(self._objectives),
+            "memory": [text for text in self._memory if text],
             "reversals": self._reversals,
         }
-        return session.finish(walks, stop, said, stage=stage, details=details)
+        limits = REPLY_TOKENS, self._settings.temperature
+        return answer_from(self._session, walks, stop, self._said, prompt, *limits, details)
 
     def _walk(self) -> Stop:
         """Walk, and return why walking ended."""
@@ -279,29 +259,30 @@ class _PlanOnGraph:
         reply = self._ask("plan", written_prompt(PLAN, question=self._session.question))
         if reply is None:
             return
-        self.objectives = read_plan(reply)
-        self.memory = ("",) * max(len(self.objectives), 1)
-        if not self.objectives:
+        self._objectives = read_plan(reply)
+        self._memory = ("",) * max(len(self._objectives), 1)
+        if not self._objectives:
             self._session.not_understood(["(empty)"])
 
     def _longer(self, walks: Sequence[Walk], hop: int) -> list[Walk]:
         """Continue walks by a hop: relations are chosen, then the entities that they lead to."""
-        session, around = self._session, self._around
-        offers = around.hops_onward(walks)
-        chosen = choose_relations(session, walks, offers, partial(self._relations, hop))
-        followed = list(chain(*chosen))
-        around.fetch_tails((each.walk.end, each.hop) for each in followed)
-        followed = [each for each in map(self._leading_to, followed) if each.nodes]
-        longer = choose_nodes(session, followed, partial(self._entities, hop), hop)
-        self._meet(each.walk.then(each.hop, node) for each in followed for node in each.nodes)
+        session = self._session
+        ask = self._relations, self._leading_to, self._entities
+        longer = walk_on(session, walks, hop, *ask)
         if session.has_language_model:
             return [walk for walk, _ in longer]
         best = sorted(longer, key=lambda each: -round(each[1], 6))
         session.clipped(max(len(best) - KEPT_WALKS, 0))
         return [walk for walk, _ in best[:KEPT_WALKS]]
 
-    def _leading_to(self, followed: Followed) -> Followed:
-        """Look up where a relation leads, and whether there is something to decide."""
+    def _leading_to(self, followed: Sequence[Followed]) -> list[Followed]:
+        """Find where relations lead; what they lead to may be taken up again later."""
+        found = [each for each in map(self._some, followed) if each.nodes]
+        self._meet(each.walk.then(each.hop, node) for each in found for node in each.nodes)
+        return found
+
+    def _some(self, followed: Followed) -> Followed:
+        """Look up what a relation leads to, and whether there is something to decide."""
         settings, (walk, hop) = self._settings, followed[:2]
         nodes, hidden = self._around.tails(walk.end, hop)
         names = self._around.names(nodes)
@@ -333,7 +314,7 @@ class _PlanOnGraph:
             most=CHOSEN_RELATIONS,
             prompt=self._prompt(
                 RELATIONS,
-                objectives=listed(self.objectives),
+                objectives=listed(self._objectives),
                 entity=self._around.name(walk.end),
                 relations=numbered(options),
             ),
@@ -353,7 +334,7 @@ class _PlanOnGraph:
             most=CHOSEN_ENTITIES,
             prompt=self._prompt(
                 ENTITIES,
-                objectives=listed(self.objectives),
+                objectives=listed(self._objectives),
                 entity=self._around.name(followed.walk.end),
                 relation=drawn_hop(followed.hop),
                 entities=numbered(options),
@@ -374,7 +355,7 @@ class _PlanOnGraph:
         """Rewrite the memory by the triples of a hop (§3.3)."""
         if "memory" in self._settings.ablate:
             return
-        objectives = self.objectives or (self._session.question,)
+        objectives = self._objectives or (self._session.question,)
         triples = [drawn_triple(walk.steps[-1], self._around.name) for walk in walks]
         prompt = self._prompt(
             REMEMBER,
@@ -383,29 +364,25 @@ class _PlanOnGraph:
         )
         reply = self._ask("remember", prompt, hop)
         if reply is not None:
-            self.memory, unread = read_memory(reply, objectives, self.memory)
+            self._memory, unread = read_memory(reply, objectives, self._memory)
             self._session.not_understood(unread)
 
     def _is_enough(self, hop: int) -> bool:
         """Ask whether memory and triples suffice; an answer that is none or an id does not."""
-        triples = self._session.drawn_triples(self._walks)
-        reply = self._ask("check", self._prompt(CHECK, triples=listed(triples)), hop)
+        prompt = self._prompt(CHECK, triples=listed(self._session.drawn_triples(self._walks)))
+        reply = self._ask("check", prompt, hop)
         if reply is None:
             return False
         verdict = read_verdict(reply, self._session.names_on(self._walks))
         self._session.not_understood(verdict.unread)
-        names = tuple(name for name in verdict.names if not _is_id(name))
+        names = tuple(name for name in verdict.names if not is_mid(name))
         if not (verdict.is_enough and names):
             return False
         self._said = names
         return True
 
     def _turn_back(self, frontier: Sequence[Walk], hop: int) -> list[Walk]:
-        """Ask whether to take up earlier entities again, and then which (§3.4).
-
-        Returns:
-            The walks to those that are not in the frontier yet.
-        """
+        """Ask whether to take up earlier entities again, and then which (§3.4)."""
         session, settings, name = self._session, self._settings, self._around.name
         if "reflection" in settings.ablate or self._reversals >= settings.reversals:
             return []
@@ -445,7 +422,7 @@ class _PlanOnGraph:
 
     def _prompt(self, template: str, **fields: str) -> tuple[Message, ...]:
         """Fill in a template; those about what is known show the memory."""
-        question, memory = self._session.question, listed(self.memory)
+        question, memory = self._session.question, listed(self._memory)
         return written_prompt(template, question=question, memory=memory, **fields)
 
     def _ask(self, kind: str, prompt: tuple[Message, ...], hop: int = 0) -> str | None:
@@ -509,15 +486,6 @@ def read_add(reply: str) -> tuple[bool, tuple[str, ...]]:
     text = reply if said is None else str(said)
     is_clear = read_yes(text) or re.match(r"\W*(?:no|false)\b", text, re.IGNORECASE) is not None
     return read_yes(text), () if is_clear else clip_unread([reply.strip() or "(empty)"])
-
-
-def _is_id(name: str) -> bool:
-    """Return whether a name is a node's id, which answers no question.
-
-    >>> _is_id("m.0d05w3"), _is_id("m.A.A.D City")
-    (True, False)
-    """
-    return re.fullmatch(r"[mg]\.[0-9a-z_]+", name) is not None
 
 
 POG = walking_method(

@@ -28,26 +28,26 @@ and its released code; ToG-R is `prune=random`.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import chain
 from typing import Annotated, Literal
 
 from kbqa.engine.answer import Answer
+from kbqa.engine.chat.model import Message
 from kbqa.engine.deciding.choosing import Choice, numbered, written_prompt
 from kbqa.engine.deciding.reading import (
     Picked,
+    Verdict,
     clip_unread,
     read_list,
     read_scores,
     read_verdict,
 )
 from kbqa.engine.deciding.session import SEED, Session, Stop
-from kbqa.engine.deciding.walking import Followed, choose_nodes, choose_relations
 from kbqa.engine.graph_walk import Walk, drawn_by_content, drawn_hop, first_to_each
-from kbqa.engine.methods.direct import answer_directly
 from kbqa.engine.methods.options import check_counts, check_temperature, walking_method
+from kbqa.engine.methods.walking import Followed, answer_from, walk_on
 from kbqa.sparql.crp import Hop
 from kbqa.sparql.english import relation_words
+from kbqa.sparql.terms import Term
 
 RELATIONS = """\
 A question is answered by following relations of the Freebase knowledge graph, hop by hop. `->` \
@@ -127,7 +127,6 @@ LIMITS: Mapping[str, object] = {
     "scoring_tokens": SCORING_TOKENS,
     "answer_tokens": ANSWER_TOKENS,
 }
-"""What decides the answers besides the settings, by name."""
 
 
 class _ThinkOnGraph:
@@ -140,19 +139,11 @@ class _ThinkOnGraph:
 
     def answer(self) -> Answer:
         """Walk until the triples suffice, then answer from them; else without them."""
-        session, stage = self._session, "explored"
         stop, said = self._walk()
-        if not said and self._kept and stop != "depth":
-            triples = "\n".join(session.drawn_triples(self._kept))
-            prompt = written_prompt(ANSWER, question=session.question, triples=triples)
-            known = session.names_on(self._kept)
-            said = session.ask_names(prompt, known, max_tokens=ANSWER_TOKENS)
-        elif not said:
-            said = answer_directly(session, reason=True, max_tokens=ANSWER_TOKENS)
-            stage = "fallback" if session.has_language_model else stage
-        return session.finish(self._kept, stop, said, stage=stage)
+        prompt = self._about_triples(ANSWER)
+        return answer_from(self._session, self._kept, stop, said, prompt, ANSWER_TOKENS)
 
-    def _walk(self) -> tuple[Stop, tuple[str, ...] | None]:
+    def _walk(self) -> tuple[Stop, tuple[str, ...]]:
         """Return why walking ended, and the answers if the triples suffice."""
         budget = self._session.asked.budget
         frontier = tuple(map(Walk, self._session.topics))
@@ -160,36 +151,52 @@ class _ThinkOnGraph:
             frontier = self._longer(frontier, hop)
             self._kept += frontier
             if budget.is_exhausted:
-                return "budget", None
+                return "budget", ()
             if not frontier:
-                return "nothing", None
-            answers = self._check(hop)
-            if answers is not None:
-                return "enough", answers
+                return "nothing", ()
+            verdict = self._verdict(hop)
+            if verdict.is_enough:
+                return "enough", verdict.names
             if budget.is_exhausted:
-                return "budget", None
-        return "depth", None
+                return "budget", ()
+        return "depth", ()
+
+    def _verdict(self, hop: int) -> Verdict:
+        """Ask whether the triples kept so far suffice."""
+        prompt = self._about_triples(CHECK)
+        reply = self._session.ask("check", prompt, hop=hop, max_tokens=ANSWER_TOKENS)
+        if reply is None:
+            return Verdict(False)
+        verdict = read_verdict(reply, self._session.names_on(self._kept))
+        self._session.not_understood(verdict.unread)
+        return verdict
+
+    def _about_triples(self, template: str) -> tuple[Message, ...]:
+        triples = "\n".join(self._session.drawn_triples(self._kept))
+        return written_prompt(template, question=self._session.question, triples=triples)
 
     def _longer(self, walks: Sequence[Walk], hop: int) -> tuple[Walk, ...]:
         """Continue walks by a hop, and keep those with the best triples."""
-        session, around = self._session, self._around
         walks = first_to_each(walks)
-        offers = around.hops_onward(walks)
-        chosen = choose_relations(session, walks, offers, partial(self._relations, hop))
-        followed = list(chain(*chosen))
-        around.fetch_tails((each.walk.end, each.hop) for each in followed)
-        followed = [each for each in map(self._leading_to, followed) if each.nodes]
-        around.names(node for each in followed for node in each.nodes)
-        followed = list(map(self._decided, followed))
-        longer = choose_nodes(session, followed, partial(self._entities, hop), hop)
+        ask = self._relations, self._leading_to, self._entities
+        longer = walk_on(self._session, walks, hop, *ask)
         # The last digits of a cosine depend on the batch.
         best = sorted((each for each in longer if each[1] > 0), key=lambda each: -round(each[1], 6))
         kept = best[: self._settings.width]
-        session.clipped(len(best) - len(kept))
+        self._session.clipped(len(best) - len(kept))
         return tuple(walk for walk, _ in kept)
 
-    def _leading_to(self, followed: Followed) -> Followed:
-        """Look up where a relation leads; many nodes are drawn from."""
+    def _leading_to(self, followed: Sequence[Followed]) -> list[Followed]:
+        """Find where relations lead; all nodes are taken where there is nothing to decide."""
+        found = [each for each in map(self._some, followed) if each.nodes]
+        self._around.names(node for each in found for node in each.nodes)
+        return [
+            each if self._is_offered(each.nodes) else each._replace(taken=_alike(len(each.nodes)))
+            for each in found
+        ]
+
+    def _some(self, followed: Followed) -> Followed:
+        """Look up what a relation leads to; many nodes are drawn from."""
         settings, (walk, hop) = self._settings, followed[:2]
         nodes, hidden = self._around.tails(walk.end, hop)
         most = settings.sample if len(nodes) >= settings.sample_from else len(nodes)
@@ -199,13 +206,10 @@ class _ThinkOnGraph:
             nodes, hidden = drawn, hidden + len(nodes) - len(drawn)
         return followed._replace(nodes=nodes, hidden=hidden)
 
-    def _decided(self, followed: Followed) -> Followed:
-        """Take all nodes, with equal scores, where there is nothing to decide."""
-        nodes = followed.nodes
-        is_offered = self._settings.prune == "llm" and len(nodes) > 1
-        if is_offered and not all(map(self._around.is_nameless, nodes)):
-            return followed
-        return followed._replace(taken=_all_alike(len(nodes)))
+    def _is_offered(self, nodes: Sequence[Term]) -> bool:
+        if self._settings.prune == "random" or len(nodes) == 1:
+            return False
+        return not all(map(self._around.is_nameless, nodes))
 
     def _relations(self, hop: int, walk: Walk, hops: Sequence[Hop]) -> Choice:
         width = self._settings.width
@@ -251,18 +255,6 @@ class _ThinkOnGraph:
             temperature=self._settings.temperature,
         )
 
-    def _check(self, hop: int) -> tuple[str, ...] | None:
-        """Ask whether the triples kept so far suffice; None if not, or if nobody can judge it."""
-        session = self._session
-        triples = "\n".join(session.drawn_triples(self._kept))
-        prompt = written_prompt(CHECK, question=session.question, triples=triples)
-        reply = session.ask("check", prompt, hop=hop, max_tokens=ANSWER_TOKENS)
-        if reply is None:
-            return None
-        verdict = read_verdict(reply, session.names_on(self._kept))
-        session.not_understood(verdict.unread)
-        return verdict.names if verdict.is_enough else None
-
 
 def read_relation_scores(reply: str, options: Sequence[str], width: int) -> Picked:
     """Read at most `width` relations with their scores."""
@@ -294,10 +286,10 @@ def read_entity_scores(reply: str, options: Sequence[str]) -> Picked:
     picked = read_scores(reply, options, size)
     if len(picked.chosen) == size:
         return picked
-    return replace(_all_alike(size), unread=clip_unread([reply.strip() or "(empty)"]))
+    return replace(_alike(size), unread=clip_unread([reply.strip() or "(empty)"]))
 
 
-def _all_alike(size: int) -> Picked:
+def _alike(size: int) -> Picked:
     return Picked(tuple(range(size)), (1.0 / size,) * size)
 
 

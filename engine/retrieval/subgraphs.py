@@ -1,10 +1,10 @@
-"""Extract the neighbourhood of a question's topics: the triples that a retriever chooses from.
+"""The neighbourhood of a question's topics, as arrays: the triples that a retriever chooses from.
 
-The search goes on from the nearest entities first. Of those as near, it takes first the ones that
-it came to by relations with few edges, then by id. So an entity that stands alone at the end of its
+The search expands the nearest entities first. Of equally near ones it first takes those that it
+reached by relations with few edges, then goes by id: an entity that stands alone at the end of its
 relation comes before one of a hundred films.
 
-- An edge to a mediator is no hop. Literals and hubs are ends, and the search does not go on there.
+- An edge to a mediator is no hop. Literals and hubs are ends, and the search stops there.
 - Topics are expanded both ways, other entities only along the edges that leave them. No gold path
   of 2,274 sampled training questions of WebQSP and CWQ enters an entity on its way by a relation
   that has no reverse.
@@ -12,22 +12,10 @@ relation comes before one of a hundred films.
 
 What the graph returns is sorted before it is cut, so that every kind of graph gives the same.
 
-Source: the preprocessing of NSM, which passes through mediators and prunes by PageRank.
-
-The triples around a question's topics, as arrays.
-
-Personalised PageRank: how near nodes are to the topics, over all paths.
-
-Source: the preprocessing of NSM (He et al. 2021, *Improving multi-hop knowledge base question
-answering by learning intermediate supervision signals*), with its restart probability and rounds.
-
-Directional distance encoding: how far a node is from the topics, by each direction of edges.
-
-It has no weights: the mark of being a topic is averaged over incoming edges, round by round, and
-again over outgoing edges.
-
-Source: SubgraphRAG §4.1, "Directional Distance Encoding"; of its code, the mean over neighbours
-where parallel edges count each.
+Sources: the preprocessing of NSM (He et al. 2021, *Improving multi-hop knowledge base question
+answering by learning intermediate supervision signals*), which passes through mediators and prunes
+by personalised PageRank, with its restart probability and rounds. SubgraphRAG §4.1, "Directional
+Distance Encoding", and its code, where each of several parallel edges counts in the mean.
 """
 
 import heapq
@@ -44,70 +32,50 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-
 RESTART = 0.8
-"""The probability of a walk to go back to a topic at each step."""
+"""The probability of a walk to go back to a topic at each step of PageRank."""
 
 PAGE_RANK_ROUNDS = 20
+DISTANCE_ROUNDS = 2
+
+_BATCH = 50
+"""Entities that are looked up together."""
+
+_Places: TypeAlias = "NDArray[np.integer[Any]]"
+_T = TypeVar("_T")
 
 
-def page_rank(
-    heads: "NDArray[np.int32]", tails: "NDArray[np.int32]", size: int, topics: int
-) -> "NDArray[np.float64]":
-    """Compute the probability of each node for walks along edges, either way, from the topics.
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """How much of a neighbourhood is taken, at most.
 
-    Args:
-        heads: One end of each edge, as the number of a node; of shape (edges,).
-        tails: The other end of each edge.
-        size: How many nodes there are.
-        topics: How many of the first nodes are topics; one at least.
-
-    Returns:
-        A probability for each node, of shape (size,).
+    An entity with more edges in a direction than `per_node` is a hub. A topic that is one is
+    expanded by those of its relations that have at most `per_relation` edges.
     """
-    import numpy as np
 
-    start = np.zeros(size)
-    start[:topics] = 1 / topics
-    here, there = np.concatenate([heads, tails]), np.concatenate([tails, heads])
-    edges = np.maximum(np.bincount(there, minlength=size), 1)
-    reached = start
-    for _ in range(PAGE_RANK_ROUNDS):
-        walked = np.bincount(here, (reached / edges)[there], size)
-        reached = RESTART * start + (1 - RESTART) * walked
-    return reached
+    hops: int = 2  # from a topic
+    per_relation: int = 100  # edges of one relation of an entity: the first by `term_order`
+    per_node: int = 1000
+    frontier: int = 300  # entities that are expanded, besides the topics
+    triples: int = 12_000  # those near the topics by PageRank are kept
 
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """What was left out of a subgraph because it was too much, in numbers.
+    """How much was left out of a subgraph because there was too much."""
 
-    Attributes:
-        relations: Relations of an expanded entity, counted for each direction, of which not all
-            edges were read.
-        hubs: Entities that were within reach but not expanded, because of their many edges.
-        entities: Other entities that were within reach but not expanded.
-        triples: Triples that were read and then left out.
-    """
-
-    relations: int = 0
-    hubs: int = 0
-    entities: int = 0
-    triples: int = 0
+    relations: int = 0  # of expanded entities, in a direction, of which not all edges were read
+    hubs: int = 0  # entities within reach, not expanded because of their many edges
+    entities: int = 0  # other entities within reach that were not expanded
+    triples: int = 0  # that were read and then left out
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Subgraph:
     """Triples of a graph. Triple `i` is ``nodes[heads[i]], relations[links[i]], nodes[tails[i]]``.
 
-    Attributes:
-        nodes: Each once, the topics first: entities by id, literals as terms.
-        relations: Each once, sorted.
-        heads: The subject of each triple, as a place in `nodes`; int32, of shape (triples,).
-        links: The relation of each triple, as a place in `relations`; like `heads`.
-        tails: The object of each triple, as a place in `nodes`; like `heads`.
-        topics: How many of the first nodes are topics.
-        cut: What was left out.
+    Nodes are entities by id and literals as terms, each once; the first `topics` of them are the
+    topics. Relations are sorted.
     """
 
     nodes: tuple[Term, ...]
@@ -119,33 +87,6 @@ class Subgraph:
     cut: Cut = Cut()
 
 
-_BATCH = 50
-"""Entities that are looked up together."""
-
-_Places: TypeAlias = "NDArray[np.integer[Any]]"
-_T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True)
-class Caps:
-    """How much of a neighbourhood is taken.
-
-    Attributes:
-        hops: The most hops from a topic.
-        per_relation: The most edges of one relation of an entity; the first by `term_order`.
-        per_node: An entity with more edges in a direction is a hub. A topic that is one is
-            expanded by those of its relations that have at most `per_relation` edges.
-        frontier: The most entities that are expanded, besides the topics.
-        triples: The most triples; if there are more, those near the topics by PageRank are kept.
-    """
-
-    hops: int = 2
-    per_relation: int = 100
-    per_node: int = 1000
-    frontier: int = 300
-    triples: int = 12_000
-
-
 def extract(
     graph: Graph,
     schema: GraphSchema,
@@ -154,21 +95,16 @@ def extract(
     *,
     both_names: bool = True,
 ) -> Subgraph:
-    """Extract the neighbourhood of topics.
+    """Extract the neighbourhood of topics, given by their ids; unknown ones stay alone.
 
-    Args:
-        graph: The graph.
-        schema: Of that graph.
-        topics: Ids of entities, best first; those that the graph does not hold stay alone.
-        caps: How much to take.
-        both_names: Whether an edge is there by both of its relations, as in Freebase, or only by
-            the one that comes first by name.
+    With `both_names`, an edge is there by both of its relations, as in Freebase, else only by the
+    one that comes first by name.
 
     Raises:
         GraphError: The graph does not answer.
     """
     caps, topics = caps or Caps(), tuple(dict.fromkeys(topics))
-    search = _Search(graph, schema, caps)
+    search = _EdgeSearch(graph, schema, caps)
     search.run(topics)
     reverses = _reverses(schema, {group.relation for group in search.groups})
     whole = _as_arrays(topics, search.groups, reverses, both_names, search.cut())
@@ -184,7 +120,7 @@ class _Group(NamedTuple):
     direction: Direction
 
 
-class _Search:
+class _EdgeSearch:
     """The search for the edges around the topics of one question."""
 
     def __init__(self, graph: Graph, schema: GraphSchema, caps: Caps) -> None:
@@ -369,7 +305,24 @@ def _renumber(
     return tuple(compress(things, is_used.tolist())), [numbers[each] for each in places]
 
 
-DISTANCE_ROUNDS = 2
+def page_rank(
+    heads: "NDArray[np.int32]", tails: "NDArray[np.int32]", size: int, topics: int
+) -> "NDArray[np.float64]":
+    """Compute the probability of each node for walks along edges, either way, from the topics.
+
+    An edge goes from the node ``heads[i]`` to ``tails[i]``. The first nodes are the topics.
+    """
+    import numpy as np
+
+    start = np.zeros(size)
+    start[:topics] = 1 / topics
+    here, there = np.concatenate([heads, tails]), np.concatenate([tails, heads])
+    edges = np.maximum(np.bincount(there, minlength=size), 1)
+    reached = start
+    for _ in range(PAGE_RANK_ROUNDS):
+        walked = np.bincount(here, (reached / edges)[there], size)
+        reached = RESTART * start + (1 - RESTART) * walked
+    return reached
 
 
 def encode_distances(
@@ -379,15 +332,10 @@ def encode_distances(
     topics: int,
     rounds: int = DISTANCE_ROUNDS,
 ) -> "NDArray[np.float32]":
-    """Encode the distances of a subgraph's nodes from its topics.
+    """Encode how far the nodes of a subgraph are from its topics, by each direction of edges.
 
-    Args:
-        heads: The subject of each triple.
-        tails: The object of each triple.
-        nodes: How many nodes there are.
-        topics: How many of the first nodes are topics.
-        rounds: Of averaging, in each direction; with 0, nothing is encoded, not even which nodes
-            are topics.
+    It has no weights: the mark of being a topic is averaged over incoming edges, round by round,
+    and again over outgoing edges. With 0 rounds nothing is encoded, not even the topics.
 
     Returns:
         For each node two columns that say whether it is a topic, as 1 in the second or else in the

@@ -177,11 +177,7 @@ def run_server(
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Open the port; connections wait until the server runs.
-
-    Raises:
-        KbqaError: The address cannot be listened on.
-    """
+    """Open the port; connections wait until the server runs."""
     try:
         host.encode("idna")
     except UnicodeError:

@@ -83,14 +83,10 @@ class Batcher:
         return len(self._waiting)
 
     async def write(self, asked: Asked, begun: Callable[[], None]) -> Written:
-        """Write for a question; a caller that leaves gives up its place.
+        """Write for a question, and call `begun` when its batch begins.
 
-        `begun` is called when its batch begins.
-
-        Raises:
-            ModelError: The small model failed.
-            GraphError: The graph, which constrains the writing, does not answer.
-            DeadlineExceeded: The question's deadline passed.
+        A caller that leaves gives up its place. What the small model or the graph that constrains
+        it fails with is raised, or `DeadlineExceeded`.
         """
         job = _Job(asked, begun)
         self._waiting.append(job)

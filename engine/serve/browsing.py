@@ -151,12 +151,7 @@ def explain_path(text: str) -> PathRecord:
 
 
 def read_path(text: str) -> CrpReading:
-    """Read a path of a client.
-
-    Raises:
-        CrpSyntaxError: Its main path cannot be read.
-        InputError: It has more than `MAX_HOPS` hops.
-    """
+    """Read a path of a client, of at most `MAX_HOPS` hops."""
     reading = read_crp(text)
     check_hops(sum(1 for _ in reading.crp.relations()))
     return reading
@@ -171,12 +166,7 @@ def check_hops(count: int) -> None:
 
 
 def path_of_query(query: str) -> PathRecord:
-    """Return the path that says the same as a query.
-
-    Raises:
-        QuerySyntaxError: The query does not parse.
-        CrpConversionError: No path says the same.
-    """
+    """Return the path that says the same as a query; fails as `crp_from_sparql` does."""
     return _path_record(crp_from_sparql(query))
 
 

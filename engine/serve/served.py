@@ -66,21 +66,15 @@ Watch = Callable[[Event], None]
 class Served:
     """An answer that the server gave, and how.
 
-    Attributes:
-        id: Of this answer, for logs and links.
-        seconds: Wall time by stage; ``queue`` is all waiting, for a place and for the others of its
-            batch.
-        batch_size: Questions that were written for together; 0 if nothing was written.
-        is_cached: It was asked before, and remembered.
-        lines: The answer for people to read, if the client wants it so.
+    Among the seconds by stage, ``queue`` is all waiting, for a place and for others of its batch.
     """
 
-    id: str
+    id: str  # of this answer, for logs and links
     answer: Answer
     seconds: Mapping[str, float]
-    batch_size: int = 0
-    is_cached: bool = False
-    lines: tuple[Line, ...] | None = None
+    batch_size: int = 0  # questions that were written for together; 0 if nothing was written
+    is_cached: bool = False  # it was asked before, and remembered
+    lines: tuple[Line, ...] | None = None  # for people to read, if the client wants them
 
     def to_dict(self, max_answers: int = DEFAULT_MAX_ANSWERS) -> dict[str, Any]:
         """Return the record of `Answer.to_dict` with what the server adds.
@@ -176,10 +170,8 @@ class Lane:
     ) -> _Result:
         """Call a function in one of the threads; once begun, it goes on when its caller leaves.
 
-        `ended` is called, in any thread, when the call has ended or will never begin.
-
-        Raises:
-            ServerBusy: Too many callers wait already.
+        `ended` is called, in any thread, when the call has ended or will never begin. If too many
+        callers wait already, `ServerBusy` is raised.
         """
         with self._lock:
             if self._most is not None and self._held >= self._most:

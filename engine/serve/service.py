@@ -257,7 +257,6 @@ class Service:
 
         Raises:
             CrpSyntaxError: The path cannot be read.
-            InputError: It is too long.
             QueryTimeout: It took too long.
             KbqaError: As `ask` does.
         """
@@ -375,12 +374,7 @@ class Service:
         *arguments: _Arguments.args,
         **named: _Arguments.kwargs,
     ) -> _Result:
-        """Look something up in the graph by a function of `browsing`, with its arguments.
-
-        Raises:
-            ServerBusy: Too many wait.
-            KbqaError: What the function raises.
-        """
+        """Look something up in the graph by a function of `browsing`, unless too many wait."""
         return await self._looking.run(lambda: find(self.graph, self.names, *arguments, **named))
 
     async def sparql(self, query: str, limit: int, client: str) -> Table | bool:
@@ -407,10 +401,7 @@ class Service:
     ) -> _Result:
         """Run in a thread what may take long with a client's own query or path; one at a time each.
 
-        `begun` is called once the client has its place.
-
-        Raises:
-            ServerBusy: The client has something of the kind under way, or too many wait.
+        `begun` is called once the client has its place; without one, `ServerBusy` is raised.
         """
         if client in self._querying_clients:
             raise self._busy("too-fast", "your query or path before this one is still running")

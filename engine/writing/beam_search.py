@@ -1,17 +1,16 @@
 """Write CRPs by beam search, for many questions at once, exact in the sum of log-probabilities.
 
 A text's score is the log-probability of all its tokens, so it only falls as the text grows. A beam
-below the n-th best finished text can be dropped, and a question without beams is done. Questions
-and beams that are done leave the batch, so the cost depends on the beams that are left and not on
-the longest text of the batch. All beams share one key-value cache.
+below the n-th best finished text can be dropped, and a question without beams is done. Both leave
+the batch, so the cost depends on the beams that are left and not on the longest text.
 
 If a text is steered, only the tokens that its state allows are considered. They keep the
-probabilities that the model gives them, which are not renormalised over the allowed tokens. Tokens
-without an alternative are not searched for; the model reads several of them at a time.
+probabilities that the model gives them. Tokens without an alternative are not searched for; the
+model reads several of them at a time.
 
-The model reads many texts side by side, each at its own pace: each text is a row of the batch.
-Between readings, rows can be dropped, repeated and reordered, and each can be given a different
-number of tokens. A block is padded on its left, and the padding stays masked.
+The model reads all texts side by side with one cache, each text in a row of the batch. Between
+readings, rows can be dropped, repeated and reordered. A block of tokens is padded on its left, and
+the padding stays masked.
 """
 
 from abc import abstractmethod
@@ -235,8 +234,6 @@ def forced_run(state: State | None, end: int) -> ForcedRun:
 
 
 class _Option(NamedTuple):
-    """A beam and a token that may follow it."""
-
     logprob: float
     beam: Beam
     token: int | None  # None for a beam that is not fully read yet
@@ -244,8 +241,6 @@ class _Option(NamedTuple):
 
 @dataclass(slots=True)
 class _QuestionSearch:
-    """The beams of one question."""
-
     n: int
     end: int
     max_tokens: int
@@ -270,7 +265,6 @@ class _QuestionSearch:
         self._prune()
 
     def give_up(self) -> None:
-        """Forget the beams and what was found."""
         self.beams, self.finished = [], []
 
     def _follow(self, option: _Option) -> Beam | None:
@@ -408,10 +402,7 @@ class LoadedModel(NamedTuple):
 class BeamSearchGenerator(SmallModelGenerator):
     """Writes CRPs by beam search with a causal language model that runs in this process.
 
-    Args:
-        adapter: The adapter, which is merged into its base model.
-        decoding: How far texts are constrained; not at all by default.
-        threads: Threads that the model computes with; None for the runtime's own choice.
+    `threads` compute with it; None for the runtime's own choice.
 
     Raises:
         ModelError: A package, the base model or the adapter is missing or broken, the runtime
@@ -443,11 +434,7 @@ class BeamSearchGenerator(SmallModelGenerator):
         """Load an adapter, merged into its base model, and the tokenizer."""
 
     def _write(
-        self,
-        requests: Sequence[Request],
-        n: int,
-        ends_at: float | None,
-        progress: Progress | None,
+        self, requests: Sequence[Request], n: int, ends_at: float | None, progress: Progress | None
     ) -> list[list[Candidate]]:
         steps = self._steps(requests)
         written: list[list[Candidate]] = [[] for _ in requests]

@@ -425,8 +425,7 @@ def quiet_transformers() -> None:
 def merged_checkpoint(adapter: Adapter, precision: Precision) -> Path:
     """Return the folder of a merged model with its tokenizer; make it if it is not there yet.
 
-    vLLM, for which an adapter is several times slower on a CPU, its server, and converters for
-    llama.cpp read it. A whole model is its own.
+    For vLLM, for which an adapter is several times slower on a CPU, and for other programs.
     """
     require_lm_extra()
     if adapter.is_whole:

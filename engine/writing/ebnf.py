@@ -1,17 +1,16 @@
 """What constrains a text on a vLLM server: a grammar, or arguments for kbqa's logits processor.
 
-The grammar is EBNF as read by xgrammar, which vLLM uses. Its language is that of
-`kbqa.engine.writing.grammar`, except for rules that such a grammar cannot express, or only at
-length: variables come from a fixed set, a line may begin with any of them even if it is not
-defined, a main path may return to one, and names have no maximum length.
+The grammar is EBNF as read by xgrammar. Its language is that of `kbqa.engine.writing.grammar`,
+except for rules that EBNF cannot express, or only at length: variables come from a fixed set, a
+line may begin with any of them, a main path may return to one, and names have no maximum length.
 
 The arguments are in a request's ``vllm_xargs``:
 
     {"kbqa_topics": ["m.019rg5 Kenya"], "kbqa_form": "extended"}
 
-The topics are those of `Request`, each with its mid, a blank and its name. They may be none: then
-only relations are constrained. Without ``kbqa_topics``, a text is not steered at all. With
-``"kbqa_keep": "all"``, samples are drawn from all tokens that may follow; see `Keep`.
+The topics are those of `Request`, and may be none: then only relations are constrained. Without
+``kbqa_topics``, a text is not steered. With ``"kbqa_keep": "all"``, samples are drawn from all
+tokens that may follow; see `Keep`.
 """
 
 import re
@@ -21,13 +20,7 @@ from string import ascii_lowercase
 from typing import Literal, NamedTuple, TypeAlias, get_args
 
 from kbqa.engine.writing.generate import PromptFormat
-from kbqa.engine.writing.grammar import (
-    ANSWER,
-    INNER,
-    MAX_HOPS,
-    MAX_LIMIT,
-    is_sayable,
-)
+from kbqa.engine.writing.grammar import ANSWER, INNER, MAX_HOPS, MAX_LIMIT, is_sayable
 from kbqa.engine.writing.steering import CONSTRAINED_FORMS, Decoding
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import InputError

@@ -1,8 +1,7 @@
 """Write CRPs for questions: n candidates each, best first.
 
-`Generator` is the seam between what writes and what uses the candidates. Its back ends are
-OpenVINO, transformers, vLLM in this process, and a server that speaks OpenAI's protocol. The prompt
-that a model was trained with, and the files of candidates that later runs start from, are here too.
+`Generator` is the seam: OpenVINO, transformers, vLLM in this process, or a server behind it. Here
+are also the prompt that a model was trained with, and the files of candidates.
 
 Source: RouterKGQA §3.2; appendix A.1 for what the model was trained on.
 """
@@ -58,9 +57,8 @@ _Written = TypeVar("_Written")
 class Request:
     """A question to write CRPs for.
 
-    `topics` are entities that the path may start from, best first, each with its mid and name; only
-    level ``graph`` uses them. `relations` are suggested to a model that was trained with
-    suggestions, best first.
+    `topics`, best first, are entities that the path may start from, each with its mid and name;
+    only level ``graph`` uses them. `relations` are suggested to a model that was trained so.
     """
 
     question: str
@@ -152,7 +150,7 @@ class Generator(Protocol):
         """Write up to n candidates for each request, best first. Threads take turns.
 
         Args:
-            requests: Written for as one batch; the caller chooses its size.
+            requests: Written for as one batch.
             n: Most candidates for each request.
             ends_at: When the deadline passes, as `time.monotonic` counts.
             progress: Ignored by a back end that writes for all at once.
@@ -165,13 +163,11 @@ class Generator(Protocol):
 
 
 def write_apart(
-    generate: Callable[[Sequence[_Asked]], Sequence[_Written]],
-    requests: Sequence[_Asked],
+    generate: Callable[[Sequence[_Asked]], Sequence[_Written]], requests: Sequence[_Asked]
 ) -> list[_Written | Exception]:
     """Write CRPs for requests together, or one by one if that fails for one of them.
 
-    An error of one request is returned in place of what is written for it. One that fails all, as
-    `fails_all` says, is raised.
+    An error of one request is returned in place of what is written; one of all is raised.
     """
     try:
         return list(generate(requests))
@@ -237,8 +233,7 @@ _MAX_CHARACTERS = 1000  # The benchmarks' questions have under 200.
 class PromptFormat:
     """How a question is put to a model; all uses must repeat what it was trained with.
 
-    It is saved beside the adapter, so that training, every back end and other people's servers
-    write the same bytes.
+    It is saved beside the adapter.
     """
 
     template: str  # the whole prompt, with {question} where the question goes
@@ -246,10 +241,7 @@ class PromptFormat:
     relations: int = 0  # suggested with a question, at most
 
     def render(self, question: str, relations: Sequence[str] = ()) -> str:
-        """Write the prompt of a question, with its white space collapsed and its length limited.
-
-        Of the relations, best first, as many are suggested as the format says.
-        """
+        """Write the prompt of a question; white space is collapsed, and the length limited."""
         text = " ".join(question.split())[:_MAX_CHARACTERS]
         if suggested := " ".join(relations[: self.relations]):
             text += f"\nRelations: {suggested}"
@@ -290,8 +282,8 @@ def load_prompt_format(directory: Path) -> PromptFormat:
 def written_record(text: str) -> dict[str, str | None]:
     """Record a text that a model wrote: as it is under the key of its form, and in the other form.
 
-    The other form holds what can be read of the text; it is None if that form cannot express it. A
-    text that cannot be read at all is under ``routerkgqa``.
+    The other form is None if it cannot express what can be read of the text. A text that cannot be
+    read at all is under ``routerkgqa``.
     """
     from kbqa.sparql.forms import is_routerkgqa, read_crp, render_crp, render_routerkgqa
 
@@ -350,11 +342,7 @@ def write_beams(
     """
     from kbqa.engine.files import claimed, drop_unfinished_line, file_sha256
 
-    settings = {
-        "questions_sha256": file_sha256(source),
-        "gold_entities": gold_entities,
-        **settings,
-    }
+    settings = {"questions_sha256": file_sha256(source), "gold_entities": gold_entities, **settings}
     with claimed(output, settings, {"questions": str(source)}) as is_begun:
         if is_begun:
             drop_unfinished_line(output)

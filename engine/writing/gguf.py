@@ -1,9 +1,8 @@
 """Write a Llama model from a GGUF file as an ordinary checkpoint, without torch or transformers.
 
-The weights become bf16, which holds more than the four or eight bits of a quantized file.
+The weights become bf16, which holds more than the few bits of a quantized file.
 
-Source: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md for the names of tensors and
-fields.
+Source: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md for names.
 """
 
 import json
@@ -58,10 +57,7 @@ def write_checkpoint(gguf: Path, directory: Path) -> None:
         bits[_name(tensor.name)] = _to_bf16(weights)
     tensors = {
         name: TensorSpec(
-            dtype="bfloat16",
-            shape=some.shape,
-            data_ptr=some.ctypes.data,
-            data_len=some.nbytes,
+            dtype="bfloat16", shape=some.shape, data_ptr=some.ctypes.data, data_len=some.nbytes
         )
         for name, some in bits.items()
     }
@@ -80,7 +76,6 @@ def write_checkpoint(gguf: Path, directory: Path) -> None:
 
 
 def _config(field: Field) -> dict[str, Any]:
-    """Return the configuration in the layout of Hugging Face's ``config.json``."""
     heads, width = field("llama.attention.head_count"), field("llama.embedding_length")
     return {
         "architectures": ["LlamaForCausalLM"],
@@ -110,7 +105,6 @@ def _config(field: Field) -> dict[str, Any]:
 
 
 def _name(name: str) -> str:
-    """Return the name of a tensor in Hugging Face's checkpoints."""
     match name.split("."):
         case ["blk", layer, part, "weight"]:
             return f"model.layers.{layer}.{_NAMES[part]}.weight"

@@ -5,13 +5,12 @@ texts, or free text of some form, such as a name. It knows nothing of tokens. It
 a blank or a line break, because there every tokenizer begins a new token. `parse_routerkgqa` reads
 every text in this grammar without problems.
 
-Which relations a path may take, and where it may start, is decided by `Steps`: `KnownRelations`
-allows all of the graph, `PathWalk` those that lead on from the nodes that a path has reached so
-far. Nothing is enumerated beforehand. What a path reaches is looked up when a model has written it,
-and kept until its question is done.
+`KnownRelations` lets paths go anywhere, `PathWalk` only where the graph leads from the nodes that a
+path has reached so far. That is looked up when a model has written the path, and kept until its
+question is done.
 
 Source: RouterKGQA §3.1 and the published data; the grammar covers all but 29 of its 8,220 texts.
-Following the graph while writing is not RouterKGQA's: it verifies a path afterwards (§3.2).
+Following the graph while writing is ours: RouterKGQA verifies a path afterwards (§3.2).
 """
 
 import re
@@ -150,10 +149,9 @@ class KnownRelations:
 class PathWalk:
     """The main paths of one question may go where the graph leads from its topics.
 
-    A path that is walked to its end exists: some node is at its end. A path through a hub may be
-    missed if only few of its many nodes have the next relation. No path follows names or types, but
-    in the extended form one may start from a class: it goes to the members, and is not walked.
-    Constraints may have all known relations.
+    A path that is walked to its end exists. One through a hub may be missed if few of its many
+    nodes have the next relation. No path follows names or types, but in the extended form one may
+    start from a class: it goes to the members, and is not walked.
     """
 
     def __init__(self, graph: Graph, topics: Sequence[Entity], known: KnownRelations) -> None:
@@ -299,8 +297,6 @@ _LIMITS = TextSet([f"\n  LIMIT {n}" for n in range(1, MAX_LIMIT + 1)])
 
 
 class _Known(NamedTuple):
-    """What the lines so far say that decides how a text may go on."""
-
     names: tuple[str, ...]  # of nodes
     is_ordered: bool = False
 

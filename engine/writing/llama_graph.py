@@ -41,9 +41,9 @@ _SWAPPED = 0, 2, 1, 3
 def import_openvino() -> None:
     """Import OpenVINO so that it does not report to its makers; call it before any other import.
 
-    With the package openvino_telemetry, the import of OpenVINO writes an identifier to the user's
-    home folder, and starts a process that sends it to google-analytics.com. Where that package is
-    missing, OpenVINO does nothing instead, so it is hidden, but only as long as the import takes.
+    With the package openvino_telemetry, the import writes an identifier to the user's home folder,
+    and starts a process that sends it to google-analytics.com. Without it, OpenVINO does nothing,
+    so it is hidden as long as the import takes.
     """
     with _IMPORTING:
         missing = object()

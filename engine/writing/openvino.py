@@ -13,12 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from kbqa.engine.writing.beam_search import (
-    BatchReader,
-    BeamSearchGenerator,
-    Likely,
-    LoadedModel,
-)
+from kbqa.engine.writing.beam_search import BatchReader, BeamSearchGenerator, Likely, LoadedModel
 from kbqa.engine.writing.checkpoint import (
     Adapter,
     OpenVinoPrecision,
@@ -132,7 +127,6 @@ def prepare_model(adapter: Adapter, precision: OpenVinoPrecision) -> Path:
 
 
 def _convert(adapter: Adapter, directory: Path, *, in_int8: bool) -> None:
-    """Write the graph and the tokenizer into a folder."""
     import_openvino()
     from openvino import save_model
 

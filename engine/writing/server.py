@@ -2,9 +2,7 @@
 
 The server gets the prompt that the adapter was trained with, byte for byte. So only ``/v1/models``
 and ``/v1/completions`` are used: chat would put the server's own template around the prompt. Each
-candidate is a request, since not every server supports ``n``; many are sent at once. vLLM's server
-can constrain the texts by a grammar, and follow the graph if it was started with kbqa's logits
-processor.
+candidate is a request, since not every server supports ``n``; many are sent at once.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -56,8 +54,6 @@ _CONCURRENT = 16  # requests: vLLM computes them together, llama.cpp one after t
 
 
 class _Continuation(NamedTuple):
-    """A text to continue, and how."""
-
     text: str
     temperature: float  # 0 is greedy
     seed: int
@@ -79,7 +75,7 @@ class _Continued(BaseModel):
 
 
 class _Completion(BaseModel):
-    """A completion of a text."""
+    """A completion of a text."""  # the words of a message
 
     choices: list[_Continued] = Field(min_length=1)
 
@@ -233,11 +229,7 @@ class ServerGenerator:
 
         def request(client: "OpenAI") -> bytes:
             response = client.completions.with_raw_response.create(
-                model=self._model,
-                prompt=[*prompt, *written],
-                max_tokens=0,
-                echo=True,
-                logprobs=1,
+                model=self._model, prompt=[*prompt, *written], max_tokens=0, echo=True, logprobs=1
             )
             return response.content
 

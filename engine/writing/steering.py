@@ -3,13 +3,12 @@
 A text may be at several places of the grammar at once: within one of several fixed texts, and
 within free text that may end after any of its tokens. Only the tokens that the tokenizer itself
 would write are allowed, so there is one way to write each text. This needs a tokenizer that begins
-a new token where a piece begins, as tokenizers do that split texts into words first.
+a new token where a piece begins.
 
-How far a text is constrained is its level. Level ``none`` allows any text. Level ``schema`` allows
-only CRPs, and in them only relations of the graph. Level ``graph`` also makes main paths start from
-the question's topics, and take at each step a relation that leads on from the nodes reached so far.
-So every main path exists in the graph, and nothing is made up. If the topics of a question are not
-known, ``graph`` is ``schema``.
+Level ``none`` allows any text. Level ``schema`` allows only CRPs, and in them only relations of the
+graph. Level ``graph`` also makes main paths start from the question's topics, and take at each step
+a relation that leads on from the nodes reached so far. So every main path exists in the graph. If
+the topics of a question are not known, ``graph`` is ``schema``.
 """
 
 import json
@@ -131,8 +130,8 @@ class Pieces:
     """The pieces of a grammar in the tokens of the steered model's tokenizer.
 
     Some tokenizers, such as those of GPT-4, Llama 3 and Qwen, have tokens for a punctuation mark
-    together with the line break after it. With these, a piece may end in such a token, and the next
-    piece begins after its line break.
+    with the line break after it. There, a piece may end in such a token, and the next one begins
+    after its line break.
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
@@ -294,12 +293,7 @@ class _Following:
 
 
 class Decoding:
-    """A level, with the graph that the levels ``schema`` and ``graph`` need.
-
-    Raises:
-        ValueError: The level needs a graph, and there is none.
-        GraphError: The graph does not answer, or holds no relation.
-    """
+    """A level, with the graph that the levels ``schema`` and ``graph`` need."""
 
     def __init__(self, level: DecodingLevel = "none", graph: Graph | None = None) -> None:
         self.level = level
@@ -351,12 +345,7 @@ def walked_topics(steps: Steps | None, text: str) -> tuple[str, ...]:
 
 
 class SmallModelGenerator(ABC):
-    """Writes with a small model in this process, one batch at a time.
-
-    Args:
-        adapter: The adapter and its base model.
-        decoding: How far texts are constrained; not at all by default.
-    """
+    """Writes with a small model in this process, one batch at a time."""
 
     runtime = ""
     """Stands in the name after the model."""
@@ -385,11 +374,7 @@ class SmallModelGenerator(ABC):
 
     @abstractmethod
     def _write(
-        self,
-        requests: Sequence[Request],
-        n: int,
-        ends_at: float | None,
-        progress: Progress | None,
+        self, requests: Sequence[Request], n: int, ends_at: float | None, progress: Progress | None
     ) -> list[list[Candidate]]:
         """Write for at least one request."""
 

@@ -6,12 +6,7 @@ from inspect import signature
 from typing import TYPE_CHECKING
 
 from kbqa.engine.writing.beam_search import BeamSearchGenerator, Likely, LoadedModel
-from kbqa.engine.writing.checkpoint import (
-    Adapter,
-    fastest_precision,
-    load_merged,
-    require_lm_extra,
-)
+from kbqa.engine.writing.checkpoint import Adapter, fastest_precision, load_merged, require_lm_extra
 
 if TYPE_CHECKING:
     import numpy as np

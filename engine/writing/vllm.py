@@ -1,16 +1,14 @@
 """Write CRPs with vLLM in this process: many questions at once, fast, on a GPU or a CPU.
 
 vLLM needs its own versions of torch and transformers, so it is usually installed in a separate
-environment. The adapter is merged, or added at run time. At level ``schema`` a grammar constrains
-what the model writes, at level ``graph`` a logits processor (`kbqa.engine.writing.vllm_steering`).
-It shares the open graph and what is known of each question's paths, so then vLLM's engine runs in
-this process, too, and not in one of its own.
+environment. At level ``schema`` a grammar constrains what the model writes. At level ``graph`` a
+logits processor does (`kbqa.engine.writing.vllm_steering`); then vLLM's engine runs in this
+process, too, where it shares the open graph and what is known of each question's paths.
 
 vLLM chooses the tokens, and moves texts between the rows of its batch while they come and go. Here
 each row knows how its text may go on. Of the logits of the next token only some of those that may
-follow are left; `Keep` says which. They keep their values, so that log-probabilities that are read
-before the masking are the model's own. ``best`` is the greedy form of `beam_search`: the text is
-that of one beam.
+follow are left; `Keep` says which. They keep their values, so log-probabilities that are read
+before the masking are the model's own.
 """
 
 import importlib.util
@@ -90,7 +88,7 @@ def dead_end_token(tokenizer: Tokenizer) -> int:
 
 @dataclass(slots=True)
 class _Row:
-    """A text of the batch: its state after `read` of its tokens, None if it cannot go on."""
+    """A text of the batch, its state after `read` tokens, None if it cannot go on."""
 
     state: State | None
     tokens: Sequence[int]
@@ -133,10 +131,7 @@ class SteeredRows:
             self._rows[source] = replaced
 
     def mask(self, logits: "Tensor") -> None:
-        """Set the logits of all tokens that may not follow to minus infinity, in place.
-
-        Their shape is (rows, vocabulary). The tokens before them must be known by now.
-        """
+        """Set logits, shape (rows, vocabulary), of tokens that may not follow to minus infinity."""
         for at, row in self._rows.items():
             kept = self._kept(row, logits[at]) or [self._dead_end]
             values = logits[at, kept].clone()
@@ -159,7 +154,7 @@ class SteeredRows:
     def _following(self, row: _Row, state: State, logits: "Tensor") -> Iterator[int]:
         """Yield the tokens that are left of those that may follow.
 
-        Whether a token leads on may take a query, so it is only asked of tokens that may be taken.
+        Whether a token leads on may take a query, so few are asked.
         """
         if state.tokens is not None and len(state.tokens) == 1:
             yield from state.tokens  # within a run of tokens that was found to lead on
@@ -284,11 +279,7 @@ class VllmGenerator(SmallModelGenerator):
         self._lora = None if is_merged else _lora_request(adapter.folder.resolve())
 
     def _write(
-        self,
-        requests: Sequence[Request],
-        n: int,
-        ends_at: float | None,
-        progress: Progress | None,
+        self, requests: Sequence[Request], n: int, ends_at: float | None, progress: Progress | None
     ) -> list[list[Candidate]]:
         check_deadline(ends_at, "writing paths")
         from vllm.exceptions import VLLMError

@@ -1,7 +1,7 @@
 """What tests of several parts of the engine stand on: a server, the demo graph, the embedder."""
 
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,21 @@ def server() -> Iterator[MisbehavingServer]:
     pytest.importorskip("openai", reason="needs the llm extra")
     with misbehaving_server() as server:
         yield server
+
+
+@pytest.fixture
+def without(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Make packages look as if they were not installed."""
+    find_spec = importlib.util.find_spec
+
+    def without(*names: str) -> None:
+        monkeypatch.setattr(
+            importlib.util,
+            "find_spec",
+            lambda name, package=None: None if name in names else find_spec(name, package),
+        )
+
+    return without
 
 
 @pytest.fixture(scope="session")

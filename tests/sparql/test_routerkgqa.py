@@ -28,7 +28,14 @@ from kbqa.sparql.crp import (
     Way,
 )
 from kbqa.sparql.errors import CrpSyntaxError
-from kbqa.sparql.forms import parse_routerkgqa, read_crp, render_extended, render_routerkgqa
+from kbqa.sparql.forms import (
+    parse_crp,
+    parse_routerkgqa,
+    read_crp,
+    render_crp,
+    render_extended,
+    render_routerkgqa,
+)
 from kbqa.sparql.terms import LiteralTerm
 
 MAIN = "Main Path:\n Kenya -[a , b]-> ?y\n ?y -[c , d]-> ?x\n"
@@ -42,6 +49,9 @@ FORK = Fork((Way((Hop("a.b"),)), Way((Hop("c.d"),))))
 
 def keep(*constraints: Constraint, order: Order | None = None) -> Crp:
     return replace(KENYA, constraints=constraints, order=order)
+
+
+NONE = keep(Constraint(2, (Hop("e.f"),), None, negated=True))
 
 
 @pytest.mark.parametrize(
@@ -256,6 +266,9 @@ def test_read(text: str, crp: Crp) -> None:
         ("Numeric Restrictions:\n ORDER BY ?x\n ORDER BY ?y", keep(order=Order(2, (), False))),
         ('String Restrictions:\n FILTER (?x != "a")', KENYA),
         ("String Restrictions:\n FILTER (?x = 12)", KENYA),
+        ("Further Restrictions:\n  ?x = Lima |  | Spain", KENYA),
+        ("Further Restrictions:\n  no ?x -[e , f]-> ?a\n  ?x > ?a", NONE),
+        ("Further Restrictions:\n  no ?x -[e , f]-> ?a\n ORDER BY ?a", NONE),
         (" ?z -[g , h]-> ?a", KENYA),
         (" ?x -[g , h]-> Male", KENYA),
         (" ?x -[g , h]-> ?y", KENYA),
@@ -488,6 +501,52 @@ def test_a_text_with_mixed_up_lines_and_characters_is_read_back_as_it_was_writte
     text = render_routerkgqa(crp)
     if text is not None:
         assert parse_routerkgqa(text) == (crp, ())
+
+
+@st.composite
+def further_lines(draw: st.DrawFn) -> str:
+    """A line of the extended form, about nodes that may or may not be there."""
+    node, other = (draw(st.sampled_from(["?x", "?y", "?a", "?b", "?c"])) for _ in range(2))
+    return draw(
+        st.sampled_from(
+            [
+                "Numeric Restrictions:",
+                "Further Restrictions:",
+                f"{node} -[e , f]-> {other}",
+                f"no {node} -[e , f]-> {other}",
+                f"{node} -[e , f]-> Male",
+                f"Peru -[e , f]-> {other}",
+                f"{node} > {other}",
+                f"{node} = Lima | Spain",
+                f"{node} = Lima |  | ",
+                f'FILTER ({node} <= "2010-12-31")',
+                f"ORDER BY {node}",
+            ]
+        )
+    )
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(further_lines(), max_size=12))
+def test_lines_that_contradict_each_other_are_no_crash(lines: list[str]) -> None:
+    try:
+        crp = parse_routerkgqa("\n".join([MAIN + "Further Restrictions:", *lines])).crp
+    except CrpSyntaxError:
+        return
+    assert parse_crp(render_crp(crp)) == (crp, ())
+
+
+def test_thirty_nodes_that_are_compared_all_have_a_label() -> None:
+    lines = [f" ?x -[e , f]-> ?n{n}\n  ?x > ?n{n}" for n in range(30)]
+    crp, problems = parse_routerkgqa("\n".join([MAIN + "Further Restrictions:", *lines]))
+    assert (problems, len({*(label for c in crp.constraints for label in c.labels())})) == ((), 30)
+
+
+def test_a_missing_value_does_not_satisfy_what_others_are_compared_with() -> None:
+    lines = [" ?x -[e , f]-> ?a", '  FILTER (?a <= "2010-12-31")', "  ?y > ?a"]
+    crp, problems = parse_routerkgqa("\n".join([MAIN + "Further Restrictions:", *lines]))
+    assert problems == ()
+    assert not any(constraint.optional for constraint in crp.all_constraints())
 
 
 def test_constraints_in_the_wrong_section_are_read_back_in_the_same_order() -> None:

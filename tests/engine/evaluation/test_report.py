@@ -136,7 +136,7 @@ def test_scores_by_name_are_given_where_they_are_asked_for(tmp_path: Path) -> No
     report = make_report(run, names=True)
     assert report.name_scores is not None
     means = report.name_scores["all"]
-    found = (means.hits_at_1, means.f1, means.contained)
+    found = (means["hits_at_1"], means["f1"], means["contained"])
     assert [(each.mean, each.n) for each in found] == [(0.25, 4), (0.25, 4), (0.5, 4)]
     assert json.loads(json.dumps(report.to_dict()))["name_scores"]["independent"]["f1"]["n"] == 1
     text = render_text(report_sections(report))

@@ -20,7 +20,7 @@ from kbqa.engine.evaluation.scores import (
     OfficialScores,
     Predicted,
     Scores,
-    average_names,
+    average,
     bootstrap_mean,
     is_webqsp_id,
     match_values,
@@ -478,5 +478,6 @@ def test_scores_by_name_are_shares(predicted: list[str], golds: list[list[str]])
 
 
 def test_names_are_averaged_over_questions() -> None:
-    means = average_names([NameScores(1.0, 0.5, 1.0), NameScores(0.0, 0.0, 1.0)])
-    assert (means.hits_at_1.mean, means.f1.mean, means.contained.mean) == (0.5, 0.25, 1.0)
+    scores = [NameScores(1.0, 0.5, 1.0), NameScores(0.0, 0.0, 1.0)]
+    means = average(scores, NameScores._fields)
+    assert [mean.mean for mean in means.values()] == [0.5, 0.25, 1.0]

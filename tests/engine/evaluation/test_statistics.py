@@ -14,19 +14,17 @@ from kbqa.engine.chat.cache import StandIn
 from kbqa.engine.chat.model import Message, Price
 from kbqa.engine.cli import main
 from kbqa.engine.engine import Engine
+from kbqa.engine.evaluation.evaluate import Estimate, Taken, estimate_run
 from kbqa.engine.evaluation.scores import Mean, bootstrap_mean
 from kbqa.engine.evaluation.statistics import (
     Covered,
-    Estimate,
     Signs,
-    Taken,
     Tenth,
     brier_score,
     calibrate,
     calibration_error,
     count_signs,
     cover,
-    estimate_run,
     paired_bootstrap,
     separate,
     separate_right,

@@ -1,60 +1,30 @@
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kbqa.engine.answer import Answer
-from kbqa.engine.chat.model import Message
 from kbqa.engine.deciding.session import WalkTrace
-from kbqa.engine.engine import Engine
 from kbqa.engine.methods.bpc import BpcSettings
-from kbqa.engine.methods.options import make_method
-from kbqa.engine.resources import Resources
 from kbqa.kb.graph import Graph
-from kbqa.kb.open import open_graph
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import InputError
 from kbqa.sparql.terms import sparql_term
 
-QUESTION = "who is justin bieber's brother?"
-BIEBER, JAMAICA = Entity("Justin Bieber", "m.06w2sn5"), Entity("Jamaica", "m.03_r3")
+JAMAICA = Entity("Jamaica", "m.03_r3")
 OPTION = re.compile(r"^\d+\. (.*)$", re.MULTILINE)
 
 Replying = Callable[[str], str]
 
 
-@pytest.fixture(scope="module")
-def graph(small_store: Path) -> Iterator[Graph]:
-    with open_graph(small_store) as opened:
-        yield opened
-
-
 @pytest.fixture
-def ask(graph: Graph, scripted_chat: Any) -> Callable[..., tuple[Answer, Any]]:
-    def asking(
-        reply: Replying | None,
-        *,
-        question: str = QUESTION,
-        topics: Sequence[Entity] = (BIEBER,),
-        budget: int | None = None,
-        **settings: object,
-    ) -> tuple[Answer, Any]:
-        def reply_to(messages: Sequence[Message]) -> str:
-            assert reply is not None
-            return reply(messages[-1].content)
+def ask(ask_by: Any) -> Callable[..., tuple[Answer, Any]]:
+    """Ask by Bounded Path Context, with chance where no reply is given."""
 
-        chat = scripted_chat(reply_to=reply_to)
-        resources = Resources(
-            graph,
-            open_chat=lambda: None if reply is None else chat,
-            chooser="random" if reply is None else None,
-            call_budget=budget,
-        )
-        with Engine.over(resources, make_method(resources, "bpc", settings)) as engine:
-            return engine.ask(question, topics), chat
+    def asking(reply: Replying | None, **asked: Any) -> tuple[Answer, Any]:
+        return ask_by("bpc", reply, chooser="random" if reply is None else None, **asked)
 
     return asking
 
@@ -123,7 +93,7 @@ def test_forwards_only_unless_both_directions_are_followed(ask: Any) -> None:
     assert "<- location.location.containedby" in chat.prompts[0]
 
 
-def test_every_step_is_a_triple_of_the_graph(ask: Any, graph: Graph) -> None:
+def test_every_step_is_a_triple_of_the_graph(ask: Any, small_graph: Graph) -> None:
     answer, _ = ask(everything, directions="both", depth=3)
     walks = trace_of(answer).walks
     assert walks
@@ -131,7 +101,7 @@ def test_every_step_is_a_triple_of_the_graph(ask: Any, graph: Graph) -> None:
         for left, step in zip(walk.nodes, walk.steps, strict=False):
             assert step.left == left
             ends = sparql_term(step.subject), sparql_term(step.object)
-            assert graph.ask(f"ASK {{ {ends[0]} ns:{step.relation} {ends[1]} }}")
+            assert small_graph.ask(f"ASK {{ {ends[0]} ns:{step.relation} {ends[1]} }}")
 
 
 def test_calls_are_the_open_walks_with_relations_and_the_answer(ask: Any) -> None:

@@ -43,6 +43,11 @@ def ask(graph: Graph, chat, method: str, question: str = QUESTION) -> Answer:
         ("io", 'J. "Biebs" Bieber', [("Justin Bieber", "named")]),
         ("io", "Answer: Kingston, Oddville", [("Kingston", "named"), ("Oddville", "named")]),
         ("cot", "It is near the sea.\nAnswer:\n- **Kingston**", [("Kingston", "named")]),
+        (
+            "cot",
+            "It is near the sea.\n**Answer:**\nKingston\nPort Royal\n\nAsk more!",
+            [("Kingston", "named"), ("Port Royal", "text")],
+        ),
         ("cot", "Answer: Paris? No.\n\nFinal answer: Kingston", [("Kingston", "named")]),
         ("cot", "Hm. So the answer is Kingston.", [("Kingston", "named")]),
         ("cot", "Kingston", [("Kingston", "named")]),

@@ -1,6 +1,5 @@
 """What runs the small model unless the user says."""
 
-import importlib.util
 import json
 from pathlib import Path
 
@@ -25,18 +24,11 @@ LLAMA = {
 
 
 @pytest.fixture
-def installed(monkeypatch: pytest.MonkeyPatch):
+def installed(without, monkeypatch: pytest.MonkeyPatch):
     """Make torch and OpenVINO look installed only if they are named, on a machine without a GPU."""
 
-    find_spec = importlib.util.find_spec
-
     def installed(*names: str) -> None:
-        missing = {"torch", "openvino"} - set(names)
-        monkeypatch.setattr(
-            importlib.util,
-            "find_spec",
-            lambda name, *rest: None if name in missing else find_spec(name, *rest),
-        )
+        without(*{"torch", "openvino"} - set(names))
         monkeypatch.setattr(model_choice, "_GPU_DEVICES", ())
 
     return installed

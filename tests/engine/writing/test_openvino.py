@@ -168,13 +168,8 @@ def test_the_name_says_what_runs_it(ours: OpenVinoGenerator) -> None:
     assert ours.name.endswith(" under OpenVINO, decoding graph")
 
 
-def test_a_missing_package_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    find_spec = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util,
-        "find_spec",
-        lambda name, *rest: None if name == "openvino" else find_spec(name, *rest),
-    )
+def test_a_missing_package_is_told(without) -> None:
+    without("openvino")
     choice = ModelChoice(None, None, 5, backend="openvino")
     with pytest.raises(ModelError, match=r"pip install 'kbqa\[cpu\]'"):
         choice.check()

@@ -745,6 +745,14 @@ def test_what_an_interval_compares_may_stand_on_either_side() -> None:
     assert one == other
 
 
+def test_a_node_inside_of_a_negation_that_is_compared_there_is_no_crash() -> None:
+    where = "?x ns:c.d ?v . ?v ns:e.f ?w . ?w ns:g.h ?u FILTER (?u > ?w)"
+    crp = crp_from_sparql(f"SELECT ?x {{ ns:m.0a ns:a.b ?x FILTER NOT EXISTS {{ {where} }} }}")
+    later = Constraint(1, (Hop("g.h"),), Compare(">", NodeRef("a")))
+    inside = Constraint(1, (Hop("e.f"),), None, (later,), label="a")
+    assert crp == keep(Constraint(1, (Hop("c.d"),), None, (inside,), negated=True))
+
+
 def test_each_exists_in_a_condition_has_variables_of_its_own() -> None:
     crp = crp_from_sparql(
         "SELECT ?x { ns:m.0a ns:a.b ?x FILTER (?x = ns:m.0b ||"

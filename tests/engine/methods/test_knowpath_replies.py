@@ -73,6 +73,12 @@ def test_no_triples_are_asked_for_at_0() -> None:
             ["A -> r -> B"],
             ["B"],
         ),
+        (
+            '{reasoning_path : ["A→r→B"], "response": "based on the knowledge, the answer to the '
+            'question what is B to A is B" }',
+            ["A -> r -> B"],
+            ["B"],
+        ),
         ('{"path": ["no arrows"], "answers": ["unknown"]}', [], []),
         ('{"path": [], "answers": ["Washington, D.C.", "B"]}', [], ["Washington, D.C.", "B"]),
         ('{"triples": [["A", "r", "B"], ["A", "r', [], []),
@@ -107,6 +113,7 @@ def test_hints_beyond_the_limits_are_recorded_as_unread() -> None:
             ["Nairobi", "Mombasa"],
         ),
         ('Answerable: True\nResponse: the answer is "Nairobi".', ["Nairobi"]),
+        ('{"Answerable": false, "Response": "", "Answers": []}', []),
         ('{"Answerable": false, "Response": "Nairobi", "Answers": ["Nairobi"]}', []),
         ('{"Answerable": true, "Answers": []}', []),
         ("Answerable: no", []),
