@@ -99,8 +99,7 @@ class RunFolder:
         """Check that the folder holds nothing, or a run with the same settings.
 
         Raises:
-            TrainingError: It holds something else, or another run; the message names the settings
-                that differ.
+            TrainingError: It does not; the message names the settings that differ.
         """
         path = self.path / _SETTINGS_FILE
         try:
@@ -228,13 +227,8 @@ class RunFolder:
 def read_state(path: Path, fields: Collection[str], advice: str) -> Any:
     """Read the state of a run, as `torch.save` wrote it.
 
-    Args:
-        path: The file.
-        fields: What it must have.
-        advice: What to do if it cannot be read, a sentence.
-
     Raises:
-        TrainingError: It cannot be read.
+        TrainingError: It cannot be read, or lacks a field; the message ends with the advice.
     """
     import torch
 
@@ -274,16 +268,10 @@ def read_log(output: Path) -> list[Record]:
 def write_manifest(
     output: Path, packages: Iterable[str], record: Record, stage: str | None = None
 ) -> Record:
-    """Write the manifest of a run: what it was made with, and a record of its own.
+    """Write the manifest of a run, and return it as it is read again.
 
-    Args:
-        output: Folder of the run.
-        packages: Those whose versions may change the result.
-        record: Its settings, data and result; all numbers of the card are from here.
-        stage: How it trained, for the writer.
-
-    Returns:
-        The manifest, as it is read again.
+    It tells what the run was made with, such as the packages whose versions may change the result,
+    and its own record: settings, data and result. All numbers of the card are from here.
     """
     made_with = {
         "schema_version": _SCHEMA_VERSION,
@@ -314,16 +302,7 @@ def write_card(
     introduction: Iterable[str],
     sections: Mapping[str, Iterable[str]],
 ) -> None:
-    """Write the card of a run in Markdown.
-
-    Args:
-        output: Folder of the run.
-        manifest: Of the run; its versions are the last section.
-        before: Lines before the title.
-        title: What was trained.
-        introduction: What it is for.
-        sections: Lines by their headings.
-    """
+    """Write the card of a run in Markdown: lines by their headings, and last the versions."""
     versions = [
         f"- kbqa {manifest['kbqa']}, git {manifest['git'] or 'unknown'}",
         f"- Python {manifest['python']}",

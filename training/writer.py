@@ -224,7 +224,6 @@ def train_adapter(
         report: Called every ten steps, at the end of each epoch and after each validation.
 
     Raises:
-        InputError: ``KBQA_PRECISION`` names no precision.
         ModelError: The base model is missing or broken, or the `lm` extra is not installed.
         TrainingError: The folder holds another run or another process writes to it, no example is
             short enough, the loss is not a number, or there are more processes than batches in a

@@ -85,16 +85,11 @@ class DrawnGroup(NamedTuple):
 class WriterPolicy:
     """The writer in training, constrained by the graph.
 
-    Args:
-        config: Names the adapter to start from.
-        grpo: How paths are drawn.
-        decoding: Constrains what is written, at level ``graph``.
-        device: Where to load the adapter and its base model.
-        handed: Folder in which adapters are handed to a server that draws.
+    Adapters are handed to a server that draws, if there is one, in the folder `handed`.
 
     Raises:
-        ModelError: The adapter or its base model is missing or broken, or its texts cannot be
-            constrained.
+        ModelError: The adapter to start from or its base model is missing or broken, or its texts
+            cannot be constrained.
     """
 
     def __init__(
@@ -126,22 +121,13 @@ class WriterPolicy:
     def draw(self, questions: Sequence[Question], seed: str) -> list[DrawnGroup]:
         """Draw a group of paths for each question; without questions for which the graph fails.
 
-        Args:
-            questions: Drawn for as one batch.
-            seed: Decides the draws, together with a question and the text so far.
-
-        Raises:
-            EndpointDown: Nothing answers at the graph's endpoint.
+        The seed, a question and the text so far decide the draws.
         """
         groups = _try(lambda some: self._draw(some, seed), questions)
         return [group for group in groups if group is not None]
 
     def write(self, questions: Sequence[Question]) -> list[Candidate | None]:
-        """Write the path of each question that a greedy search finds; None if it finds none.
-
-        Raises:
-            EndpointDown: Nothing answers at the graph's endpoint.
-        """
+        """Write the path of each question that a greedy search finds; None if it finds none."""
         best: list[Candidate | None] = []
         for at in range(0, len(questions), _QUESTIONS_A_BATCH):
             best += _try(self._write, questions[at : at + _QUESTIONS_A_BATCH])
@@ -300,12 +286,10 @@ class Objective:
         return scores.log_softmax(-1).gather(1, chosen).squeeze(1)
 
     def loss(self, texts: Sequence[Text], old: "Tensor | None", reference: "Tensor") -> Loss:
-        """Compute the loss of texts.
+        """Compute the loss of some texts of a step.
 
-        Args:
-            texts: A part of the texts of a step.
-            old: The log-probabilities of their choices before the step; None for the present ones.
-            reference: Those by the model at the start.
+        `old` has the log-probabilities of their choices before the step, None for the present ones,
+        and `reference` those by the model at the start.
         """
         import torch
 

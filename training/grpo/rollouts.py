@@ -72,13 +72,8 @@ def check_rollouts(url: str, config: TrainingConfig) -> None:
 class ServerSampler:
     """A vLLM server that draws with the adapter of a model in training.
 
-    Attributes:
-        server: The server.
-        model: The model in training.
-        crp_format: The text form that it writes.
-        rank: The rank of its adapter.
-        folder: Where adapters are handed over. It holds those that the server may have loaded, each
-            in a folder of its name.
+    Adapters are handed over in a folder. It holds those that the server may have loaded, each in a
+    folder of its name.
     """
 
     server: "RolloutServer"
@@ -206,11 +201,7 @@ class _ServerText(NamedTuple):
 class RolloutServer:
     """A vLLM server that draws texts with adapters that it is handed.
 
-    The server's key is read from the environment variable KBQA_SERVER_API_KEY.
-
-    Args:
-        url: The API's root, such as ``http://127.0.0.1:8000/v1``.
-        retries: Further tries of a request that failed but may succeed later.
+    Its key is read from the environment variable KBQA_SERVER_API_KEY.
 
     Raises:
         InputError: The URL or the key is not valid.

@@ -45,7 +45,7 @@ from kbqa.training.grpo.policy import (
     WriterPolicy,
     texts_to_learn,
 )
-from kbqa.training.grpo.questions import GoldFinder, RewardFunction, find_questions
+from kbqa.training.grpo.questions import RewardFunction, find_questions
 from kbqa.training.grpo.rollouts import check_rollouts
 from kbqa.training.options import DataChoice, print_left_out
 from kbqa.training.run import Processes, RunFolder, TrainingCheckpoint, read_log
@@ -96,11 +96,7 @@ class RewardResult(NamedTuple):
 
 
 def check_processes() -> None:
-    """Check that a launcher has started only this process.
-
-    Raises:
-        TrainingError: It has started several.
-    """
+    """Raise a `TrainingError` if a launcher has started several processes."""
     count = Processes.from_environment().count
     if count > 1:
         raise TrainingError(
@@ -131,13 +127,11 @@ def train_by_reward(
         report: Called after each step.
 
     Raises:
-        InputError: ``KBQA_PRECISION`` names no precision.
-        ModelError: The base model or the adapter is missing or broken, the adapter's texts cannot
-            be constrained, a server that draws paths failed, or an extra is not installed.
+        ModelError: A model or an extra is missing, its texts cannot be constrained, or a server
+            that draws paths failed.
         EndpointDown: Nothing answers at the graph's endpoint.
         TrainingError: The folder holds another run or another process writes to it, there is
-            nothing to train on, a gradient is not a number, or a launcher started several
-            processes.
+            nothing to train on, or a gradient is not a number.
     """
     require_lm_extra()
     check_processes()
@@ -352,10 +346,14 @@ def train_on_graph(
         gathered = data.load(form, opened)
         # Split before the graph is asked, so that what supervised training held out is held out.
         split = data.split(gathered)
-        decoding = Decoding("graph", opened)
-        finder = GoldFinder(opened, decoding, form, graph.timeout_s)
         questions = find_questions(
-            gathered.examples, data.files, finder, gathered, _print_looked_up
+            gathered.examples,
+            data.files,
+            opened,
+            form,
+            graph.timeout_s,
+            gathered,
+            _print_looked_up,
         )
         split = Split(*(tuple(e for e in part if e.key in questions) for part in split))
         split = data.weigh(split, gathered)
@@ -370,7 +368,7 @@ def train_on_graph(
             output,
             config,
             grpo,
-            decoding,
+            Decoding("graph", opened),
             reward,
             _print_progress,
         )

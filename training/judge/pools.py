@@ -56,7 +56,6 @@ from kbqa.engine.running.pool import PathPool
 from kbqa.engine.running.precedents import PRECEDENTS_FILE, Precedents
 from kbqa.engine.running.run import Policy
 from kbqa.engine.writing.generate import Candidate, NoPaths
-from kbqa.engine.writing.steering import Decoding
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import Crp
@@ -69,7 +68,7 @@ from kbqa.training.data.training_set import (
     ExampleSet,
     families_of,
 )
-from kbqa.training.grpo.questions import GoldFinder, find_questions
+from kbqa.training.grpo.questions import find_questions
 from kbqa.training.judge.reading import (
     Judged,
     ReadingConfig,
@@ -219,16 +218,14 @@ def train_judge(
 
     Args:
         parts: The questions.
-        precedents: Questions that vote; of none of the families held out.
-        asker_examples: What the asker learns; of none of the families held out.
-        output: The folder: the cross-encoder in ``reader``, the asker in ``asker``, precedents and
-            model beside them.
+        precedents: Questions that vote, of none of the families held out.
+        asker_examples: What the asker learns, of none of the families held out.
+        output: The folder.
         config: How they are trained; one with 0 epochs is kept as it is in `start`.
         fitted_on: Describes the held-out questions, for reports.
-        start: Folder of the judge whose cross-encoder and asker to start from; None for new ones.
+        start: The judge whose cross-encoder and asker to start from; None for new ones.
         say: Called with what is begun, and with the progress of training.
-        advance: Called with the number of questions whose candidates have been run since the last
-            call.
+        advance: Called with how many questions' candidates were run since the last call.
 
     Raises:
         ModelError: The judge to start from is missing or does not fit.
@@ -342,12 +339,7 @@ def gather_parts(
         files: The question sets that they were read from.
         written: What another writer wrote that does not know the questions.
         held_out: What the writer that will be judged wrote for those that it does not know.
-        resources: Of the graph that the files are about, and then, if there are questions about
-            it, of the demo graph.
-
-    Raises:
-        InputError: A file is missing or unreadable.
-        GraphError: The graph does not answer.
+        resources: Of the graph of the files, and of the demo graph if questions are about it.
     """
     on, *demo = resources
     golds = [
@@ -386,10 +378,9 @@ def _of_files(
     examples: ExampleSet, files: Sequence[Path], resources: Resources
 ) -> list[_GoldQuestion]:
     """Find the gold of questions by their gold queries, or as their records say."""
-    graph = resources.graph
-    finder = GoldFinder(graph, Decoding("graph", graph), "extended", resources.timeout_s)
     asked = [each for each in examples.examples if each.source not in _MADE_SOURCES]
-    found = find_questions(asked, files, finder, examples)
+    graph, timeout_s = resources.graph, resources.timeout_s
+    found = find_questions(asked, files, graph, "extended", timeout_s, examples)
     paths = _gold_paths(asked)
     return [
         _GoldQuestion(id_, question, paths[id_]) for (_, id_), question in sorted(found.items())

@@ -185,19 +185,7 @@ def _train(
 ) -> _Result:
     """Train a scorer, or resume an interrupted run in the same folder.
 
-    Args:
-        queries: The questions.
-        surroundings: Of the questions.
-        embedder: What the scorer will be used with.
-        output: Folder of the run.
-        config: The settings; to resume a run, they must be the same.
-        subgraphs: Folder of the labelled subgraphs, which several runs may use one after another;
-            by default in the folder of the run.
-
-    Raises:
-        GraphError: The graph does not answer.
-        TrainingError: A folder holds another run or another process writes to it, or there is
-            nothing to train on.
+    Several runs may use the folder of labelled subgraphs one after another.
     """
     looked_up = {
         "schema_version": _SCHEMA_VERSION,

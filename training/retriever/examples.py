@@ -126,17 +126,11 @@ def keep_labelled(
     kind_of: Callable[[Example], TopicKind],
     report: Callable[[int, int], None] = lambda done, of: None,
 ) -> Iterator[Kept]:
-    """Label each question that is not yet in a folder; those without gold are left out.
+    """Label each question that is not yet in a folder; those without gold are left out and counted.
 
     Each question has a file: its labelled subgraph, or why it is left out. If names are wanted, a
-    question that is there without them is labelled again.
-
-    Args:
-        queries: The questions; those that are left out are counted there.
-        surroundings: Of the questions.
-        folder: The folder.
-        kind_of: Chooses where the topics of a question come from.
-        report: Called after each question with how many are done, and of how many.
+    question that is there without them is labelled again. `report` is called after each with how
+    many are done, and of how many.
     """
     examples = list(queries.gathered.examples)
     for done, example in enumerate(examples, 1):
@@ -243,13 +237,9 @@ def embed_names(
     cache: TextCache,
     report: Callable[[int, int], None] = lambda done, of: None,
 ) -> EmbeddedNames:
-    """Embed the names of the nodes of questions, each name once.
+    """Embed the names of the nodes of questions, each name once; embedding takes long.
 
-    Args:
-        paths: Files of labelled questions with names.
-        embedder: Embeds names.
-        cache: Keeps their vectors, in float16: embedding takes long.
-        report: Called after each part with how many names are embedded, and of how many.
+    `report` is called after each part with how many names are embedded, and of how many.
     """
     import numpy as np
 
