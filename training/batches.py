@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 IGNORED = -100  # the label that torch's cross entropy ignores
 _BUCKET_BATCHES = 50
+_QUESTIONS_A_BATCH = 32
 
 
 class Encoded(NamedTuple):
@@ -152,9 +153,6 @@ class TargetLoss:
             )
         targets = labels[:, 1:][wanted[:, :-1]]
         return torch.nn.functional.cross_entropy(logits, targets, reduction="sum")
-
-
-_QUESTIONS_A_BATCH = 32
 
 
 class Validation(NamedTuple):

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 CURVES_FILE = "training_curves.png"
 _PACKAGES = ("accelerate", "peft", "safetensors", "tokenizers", "torch", "transformers")
+_MEANS = ("reward", "spread", "kl", "clipped")
 
 
 class Measured(NamedTuple):
@@ -267,9 +268,6 @@ def _reward_curve(output: Path, result: Record) -> Iterator[str]:
         numbers = (row[name] for name in (*_MEANS, "valid_f1"))
         yield f"| {row['step']:,} | {' | '.join(map(_number, numbers))} |"
     yield from _picture(output, "Rewards and validations by step")
-
-
-_MEANS = ("reward", "spread", "kl", "clipped")
 
 
 def _reward_stretches(log: Sequence[Record]) -> Iterator[Record]:

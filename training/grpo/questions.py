@@ -50,10 +50,9 @@ from kbqa.training.data.training_set import (
     source_name,
 )
 
-_REPORTED = 500
-
-
 logger = logging.getLogger(__name__)
+
+_REPORTED = 500
 
 
 class _Unrewardable(KbqaError):

@@ -82,6 +82,12 @@ from kbqa.training.judge.reading import (
 Pools: TypeAlias = Sequence[tuple[Question, Sequence[Candidate]]]
 """Questions with gold, each with what was written for it."""
 
+Beams = Mapping[str, Sequence[Candidate]]
+"""What was written, by the ids of questions."""
+
+POOLS_FILE, FEATURES_FILE = "pools.jsonl", "features.jsonl"
+_MADE_SOURCES = (COMPOSED_SOURCE, DEMO_SOURCE)
+
 
 class PoolRunner:
     """Runs the written and searched candidates of questions, from linked entities as in an answer.
@@ -185,9 +191,6 @@ def _explained(path: Path, number: int) -> Iterator[None]:
         yield
     except (LookupError, TypeError, ValueError) as error:
         raise InputError(f"{path}, line {number}: not a row of candidates ({error!r})") from None
-
-
-POOLS_FILE, FEATURES_FILE = "pools.jsonl", "features.jsonl"
 
 
 class Part(NamedTuple):
@@ -307,12 +310,6 @@ def _changes(crp: Crp) -> Iterator[Callable[[], Crp]]:
         kept = tuple(c for c in crp.constraints if isinstance(c.at, int) and c.at < crp.answer)
         path = crp.path[:-1]
         yield partial(replace, crp, path=path, constraints=kept, order=None, form="select")
-
-
-Beams = Mapping[str, Sequence[Candidate]]
-"""What was written, by the ids of questions."""
-
-_MADE_SOURCES = (COMPOSED_SOURCE, DEMO_SOURCE)
 
 
 class _GoldQuestion(NamedTuple):

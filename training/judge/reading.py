@@ -56,6 +56,17 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+ReportStep: TypeAlias = Callable[[int, int, float], None]
+"""Called with the steps done and in all, and the mean loss of the last ones in nats."""
+
+_REPORTED = 50
+_LAYERS = ["query", "key", "value", "dense"]
+_L2 = 1.0  # on weights of features scaled to unit variance, in candidates
+_STEPS = 50
+_FOLDS = 5
+_HUNDREDTHS = 100
+
+
 class ReadingExample(NamedTuple):
     """A question and what may be read for it: texts of candidates, with the F1 of their answers."""
 
@@ -76,13 +87,6 @@ class ReadingConfig:
     candidates_a_question: int = Field(default=8, ge=2)  # read in an epoch, drawn by chance
     without_right: float = Field(default=0.25, ge=0, le=1)  # share of the questions read so
     seed: int = 42  # decides weights, order and draws
-
-
-ReportStep: TypeAlias = Callable[[int, int, float], None]
-"""Called with the steps done and in all, and the mean loss of the last ones in nats."""
-
-_REPORTED = 50
-_LAYERS = ["query", "key", "value", "dense"]
 
 
 def train_reading(
@@ -258,12 +262,6 @@ def _rate(done: float, warmup: float) -> float:
     if done < warmup:
         return done / warmup
     return 0.05 + 0.95 * 0.5 * (1 + math.cos(math.pi * done))
-
-
-_L2 = 1.0  # on weights of features scaled to unit variance, in candidates
-_STEPS = 50
-_FOLDS = 5
-_HUNDREDTHS = 100
 
 
 class Judged(NamedTuple):

@@ -55,6 +55,15 @@ if TYPE_CHECKING:
 CHOSEN_BY = 50
 """The weights with the best recall of gold facts among this many triples are kept."""
 
+CUTOFFS = (10, 25, 50, 100, 200)
+"""How many triples are read."""
+
+TopicKind: TypeAlias = Literal["gold", "linked"]
+
+_QUESTIONS_A_BATCH = 256
+_NAMES_A_BATCH = 4096
+_ALL = slice(None)
+
 
 @dataclass(frozen=True, slots=True)
 class RetrieverConfig:
@@ -75,9 +84,6 @@ class RetrieverConfig:
     learning_rate: float = 1e-3
     hidden: int = 128
     seed: int = 42
-
-
-TopicKind: TypeAlias = Literal["gold", "linked"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,11 +161,6 @@ def drawn_topics(seed: int, example: Example) -> TopicKind:
     """Draw where the topics of a question come from."""
     key = f"{seed}\0{example.source}\0{example.id}"
     return "linked" if hashlib.sha256(key.encode()).digest()[0] % 2 else "gold"
-
-
-_QUESTIONS_A_BATCH = 256
-_NAMES_A_BATCH = 4096
-_ALL = slice(None)
 
 
 class EmbeddedNames(NamedTuple):
@@ -303,10 +304,6 @@ def make_inputs(
                 )
             )
     return made
-
-
-CUTOFFS = (10, 25, 50, 100, 200)
-"""How many triples are read."""
 
 
 class Recalls(NamedTuple):

@@ -50,11 +50,21 @@ if TYPE_CHECKING:
     Places = NDArray[np.int32]
 
 
+LabelKind: TypeAlias = Literal["gold", "shortest"]
+
 MAX_ANSWERS = 50
 """Gold answers whose triples are looked up; few questions have more."""
 
 _MAX_MATCHES = 1000
 _TIMEOUT_S = 10.0
+_NAMES = "names"
+_ARRAYS = ("heads", "links", "tails", "stated", "matches", "answers", "shortest")
+
+# What numpy raises on damaged files.
+_UNREADABLE = (
+    *(OSError, EOFError, ValueError, KeyError, TypeError, SyntaxError),
+    *(zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, struct.error),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +95,6 @@ def find_gold(graph: Graph, crp: Crp) -> Gold:
     if not matches:
         raise NoGold("its query finds nothing in the graph")
     return Gold(tuple(answers), tuple(matches))
-
-
-LabelKind: TypeAlias = Literal["gold", "shortest"]
 
 
 def canonical_triples(triples: Sequence[Triple], schema: GraphSchema) -> list[Triple]:
@@ -283,15 +290,6 @@ def _arrays(path: Path) -> Iterator[Mapping[str, Any]]:
         raise TrainingError(
             f"{path} cannot be read ({error}). Delete it, and the same command makes it again."
         ) from error
-
-
-# What numpy raises on damaged files.
-_UNREADABLE = (
-    *(OSError, EOFError, ValueError, KeyError, TypeError, SyntaxError),
-    *(zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, struct.error),
-)
-_NAMES = "names"
-_ARRAYS = ("heads", "links", "tails", "stated", "matches", "answers", "shortest")
 
 
 class Queries(NamedTuple):

@@ -23,6 +23,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+logger = logging.getLogger(__name__)
+
+_STATE_FILE = "checkpoint.pt"
+
+
 class Network:
     """A perceptron with one hidden layer, whose first layer is computed in parts; see `Weights`.
 
@@ -113,11 +118,6 @@ def _uniform(shape: tuple[int, ...], inputs: int, generator: "torch.Generator") 
     drawn = torch.rand(shape, generator=generator) * 2 - 1
     weight: Tensor = (drawn * inputs**-0.5).requires_grad_()
     return weight
-
-
-logger = logging.getLogger(__name__)
-
-_STATE_FILE = "checkpoint.pt"
 
 
 class Epoch(NamedTuple):
