@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Protocol, Self
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from kbqa.engine.answer import Answer
 from kbqa.engine.chat.model import Usage
@@ -21,6 +21,7 @@ from kbqa.kb.graph import (
     Graph,
     GraphIdentity,
     Neighbours,
+    Schema,
     Table,
 )
 from kbqa.sparql.crp import Entity
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from kbqa.engine.linking.linker import LinkedEntity
     from kbqa.engine.writing.generate import Candidate, Progress
     from kbqa.kb.names.search import Names
-    from kbqa.kb.schema import Schema
 
 Watcher = Callable[[str], object]
 """Called with the name of each stage as it begins, such as ``link``, ``write`` or ``execute``."""
@@ -108,8 +108,8 @@ class Clock:
         return max(min(timeout_s, self.ends_at - time.monotonic()), _SHORTEST_S)
 
 
-class BoundedGraph:
-    """Passes searches on to a graph for as long as the question has time.
+class BoundedGraph(Graph):
+    """A graph that searches for as long as the question has time.
 
     Args:
         graph: The graph.
@@ -125,6 +125,16 @@ class BoundedGraph:
         """The graph's own."""
         return self._graph.description
 
+    @property
+    def _in_time(self) -> Graph:
+        """The graph, if there is time for another search."""
+        self._bound(DEFAULT_TIMEOUT_S)
+        return self._graph
+
+    def identity(self) -> GraphIdentity:
+        """The graph's own."""
+        return self._graph.identity()
+
     def select(
         self, query: str, *, timeout_s: float = DEFAULT_TIMEOUT_S, limit: int | None = None
     ) -> Table:
@@ -135,33 +145,32 @@ class BoundedGraph:
         """Run an ASK query within the time that is left."""
         return self._graph.ask(query, timeout_s=self._bound(timeout_s))
 
-    def relations(
-        self, entity: str, direction: Direction, limit: int = DEFAULT_LIMIT
-    ) -> Sequence[str]:
-        """List relations of an entity if there is time."""
-        self._bound(DEFAULT_TIMEOUT_S)
-        return self._graph.relations(entity, direction, limit)
+    def relations_of_each(
+        self, entities: Iterable[str], direction: Direction, limit: int = DEFAULT_LIMIT
+    ) -> Mapping[str, Sequence[str]]:
+        """Map entities to relations if there is time."""
+        return self._in_time.relations_of_each(entities, direction, limit)
 
-    def neighbours(
-        self, entity: str, relation: str, direction: Direction, limit: int = DEFAULT_LIMIT
-    ) -> Sequence[Term]:
-        """List neighbours of an entity if there is time."""
-        self._bound(DEFAULT_TIMEOUT_S)
-        return self._graph.neighbours(entity, relation, direction, limit)
+    def neighbours_of_each(
+        self,
+        starts: Iterable[tuple[str, str]],
+        direction: Direction,
+        limit: int = DEFAULT_LIMIT,
+    ) -> Mapping[tuple[str, str], Sequence[Term]]:
+        """Map entities with relations to neighbours if there is time."""
+        return self._in_time.neighbours_of_each(starts, direction, limit)
 
     def first_neighbours(
         self, entity: str, relation: str, direction: Direction, limit: int = DEFAULT_LIMIT
     ) -> Neighbours:
         """List the first neighbours of an entity if there is time."""
-        self._bound(DEFAULT_TIMEOUT_S)
-        return self._graph.first_neighbours(entity, relation, direction, limit)
+        return self._in_time.first_neighbours(entity, relation, direction, limit)
 
     def frontier_relations(
         self, entities: Sequence[str], direction: Direction, limit: int = DEFAULT_LIMIT
     ) -> Sequence[str]:
         """List relations of entities if there is time."""
-        self._bound(DEFAULT_TIMEOUT_S)
-        return self._graph.frontier_relations(entities, direction, limit)
+        return self._in_time.frontier_relations(entities, direction, limit)
 
     def frontier_neighbours(
         self,
@@ -171,52 +180,23 @@ class BoundedGraph:
         limit: int = DEFAULT_LIMIT,
     ) -> Sequence[Term]:
         """List neighbours of entities if there is time."""
-        self._bound(DEFAULT_TIMEOUT_S)
-        return self._graph.frontier_neighbours(entities, relation, direction, limit)
-
-    def relations_of_each(
-        self, entities: Iterable[str], direction: Direction, limit: int = DEFAULT_LIMIT
-    ) -> Mapping[str, Sequence[str]]:
-        """Map entities to relations if there is time."""
-        self._bound(DEFAULT_TIMEOUT_S)
-        return self._graph.relations_of_each(entities, direction, limit)
-
-    def neighbours_of_each(
-        self,
-        starts: Iterable[tuple[str, str]],
-        direction: Direction,
-        limit: int = DEFAULT_LIMIT,
-    ) -> Mapping[tuple[str, str], Sequence[Term]]:
-        """Map entities with relations to neighbours if there is time."""
-        self._bound(DEFAULT_TIMEOUT_S)
-        return self._graph.neighbours_of_each(starts, direction, limit)
+        return self._in_time.frontier_neighbours(entities, relation, direction, limit)
 
     def edges(
         self, entities: Iterable[str], direction: Direction, limit: int = DEFAULT_LIMIT
     ) -> Mapping[str, Edges]:
         """Map entities to edges if there is time."""
-        self._bound(DEFAULT_TIMEOUT_S)
-        return self._graph.edges(entities, direction, limit)
+        return self._in_time.edges(entities, direction, limit)
 
     def labels(self, mids: Iterable[str]) -> Mapping[str, str]:
         """Map entities to names if there is time."""
-        self._bound(DEFAULT_TIMEOUT_S)
-        return self._graph.labels(mids)
-
-    def types(self, mid: str) -> Sequence[str]:
-        """List types of an entity if there is time."""
-        self._bound(DEFAULT_TIMEOUT_S)
-        return self._graph.types(mid)
-
-    def identity(self) -> GraphIdentity:
-        """The graph's own."""
-        return self._graph.identity()
+        return self._in_time.labels(mids)
 
     def all_relations(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> set[str]:
         """Collect all relations within the time that is left."""
         return self._graph.all_relations(self._bound(timeout_s))
 
-    def schema(self) -> "Schema | None":
+    def schema(self) -> Schema | None:
         """The graph's own."""
         return self._graph.schema()
 
@@ -226,12 +206,6 @@ class BoundedGraph:
 
     def close(self) -> None:
         """Do nothing: the graph is shared by all questions."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 class Budget:

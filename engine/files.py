@@ -5,11 +5,6 @@ checked, and the latter repaired.
 
 A manifest says what made a file of rows, so that only the same run resumes it. That of
 ``run.jsonl`` is ``run.manifest.json``. It names the code and the machine.
-
-The cache is SQLite, because several processes add texts at once; if a file were rewritten and
-renamed, only the last writer's texts would remain. Texts are read when they are needed, so opening
-takes no time. A broken cache only costs time, so no method raises: unreadable values are computed
-again.
 """
 
 import fcntl
@@ -25,14 +20,45 @@ import sqlite3
 import subprocess
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from importlib.metadata import version
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias, TypeVar
 
 from kbqa.sparql.errors import InputError, KbqaError, ModelError
 
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+logger = logging.getLogger(__name__)
+
 _T = TypeVar("_T")
+
+BadRow: TypeAlias = Callable[[int, str], None]
+"""Called with the number of an unusable record and what is wrong with it."""
+
+MANIFEST_VERSION = 1
+
+_PACKAGES = (
+    "pyoxigraph",
+    "numpy",
+    "scipy",
+    "torch",
+    "transformers",
+    "peft",
+    "vllm",
+    "sentence-transformers",
+    "openai",
+)
+_ABSENT = object()
+_BEGINNING = b'{\n  "schema_version": '
+"""How a manifest begins; a kill may leave less of it."""
+
+_LOCK_TIMEOUT_S = 10.0
+_TEXTS_A_QUERY = 500
+_BROKEN = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+# The second, if SQLite quotes damaged text in its own message.
+_ERRORS = (sqlite3.Error, UnicodeDecodeError, OSError)
+_PRIMARY_CODE = 0xFF  # The other bits of an error's code are details.
 
 
 def read_json(
@@ -40,12 +66,8 @@ def read_json(
 ) -> _T:
     """Read a JSON file of one type, such as a dataclass; unknown fields are ignored.
 
-    Args:
-        path: The file.
-        type_: What it holds.
-        error: Makes the error that is raised from what is wrong, a sentence that begins with the
-            path; the class of an error will do.
-        schema_version: The ``schema_version`` that the file must have.
+    `error` makes an error from what is wrong, a sentence that begins with the path; the class of an
+    error will do.
 
     Raises:
         KbqaError: What `error` makes: the file is missing or unreadable, or it is of another type
@@ -71,9 +93,13 @@ def read_json(
     try:
         return TypeAdapter(type_).validate_python(record)
     except ValidationError as invalid:
-        first = invalid.errors(include_url=False, include_input=False)[0]
-        field = ".".join(map(str, first["loc"]))
-        raise error(f"{path} cannot be read: {field}: {first['msg']}") from invalid
+        raise error(f"{path} cannot be read: {invalid_field(invalid)}") from invalid
+
+
+def invalid_field(error: "ValidationError") -> str:
+    """Return the first field that pydantic refuses, and why."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
 def read_model_json(
@@ -82,14 +108,8 @@ def read_model_json(
     """Read a dataclass from the JSON file of a model.
 
     The one that ships with kbqa is read without checking it: `read_json` would delay each question
-    on the command line by 60 ms, for pydantic, and tests check the files that ship.
-
-    Args:
-        path: The file.
-        type_: What it holds.
-        shipped: The file that ships with kbqa.
-        name: Of the model, for errors: ``the linking model``.
-        schema_version: The ``schema_version`` that the file must have.
+    on the command line by 60 ms, for pydantic, and tests check the files that ship. `name` is for
+    errors, such as ``the linking model``.
 
     Raises:
         ModelError: As `read_json`.
@@ -105,16 +125,10 @@ def read_model_json(
     return read_json(path, type_, error, schema_version=schema_version)
 
 
-BadRow: TypeAlias = Callable[[int, str], None]
-"""Called with the number of an unusable record and what is wrong with it."""
-
-
 def read_rows(path: Path, bad: BadRow | None = None) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Read the records of a JSON Lines file, gzipped or not, each with its line number.
 
-    Args:
-        path: The file.
-        bad: Called with each line that is not a JSON object; without it, the first one raises.
+    `bad` is called with each line that is not a JSON object; without it, the first one raises.
 
     Raises:
         InputError: The file is missing or unreadable, or a line is not a JSON object.
@@ -151,11 +165,7 @@ def _object(line: str) -> dict[str, Any]:
 
 
 def drop_unfinished_line(path: Path) -> None:
-    """Remove an unfinished last line, left by a process that was killed.
-
-    Raises:
-        InputError: The file cannot be changed.
-    """
+    """Remove an unfinished last line, left by a process that was killed."""
     try:
         with path.open("r+b") as file:
             file.truncate(file.read().rfind(b"\n") + 1)
@@ -170,11 +180,7 @@ def git_revision() -> str | None:
         return None
     try:
         done = subprocess.run(
-            ["git", "rev-parse", "HEAD"],
-            cwd=root,
-            capture_output=True,
-            text=True,
-            check=True,
+            ["git", "rev-parse", "HEAD"], cwd=root, capture_output=True, text=True, check=True
         )
     except (OSError, subprocess.CalledProcessError):
         return None
@@ -216,37 +222,14 @@ def _processor() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
-MANIFEST_VERSION = 1
-
-_PACKAGES = (
-    "pyoxigraph",
-    "numpy",
-    "scipy",
-    "torch",
-    "transformers",
-    "peft",
-    "vllm",
-    "sentence-transformers",
-    "openai",
-)
-_ABSENT = object()
-_BEGINNING = b'{\n  "schema_version": '
-"""How a manifest begins; a kill may leave less of it."""
-
-
 @contextmanager
 def claimed(
     output: Path, settings: Mapping[str, object], notes: Mapping[str, object]
 ) -> Iterator[bool]:
     """Reserve a file of rows for this process, and check or write its manifest.
 
-    Args:
-        output: The file of rows, which need not exist.
-        settings: What determines the rows.
-        notes: Other facts about the run; they may differ when it is resumed.
-
-    Yields:
-        Whether `output` has rows of a run with these settings, to be resumed.
+    `settings` decide the rows; `notes` are other facts, which may differ when a run is resumed.
+    Yields whether `output` has rows of a run with these settings, to be resumed.
 
     Raises:
         InputError: Another process is writing to `output`, it cannot be written, it is not a run
@@ -273,11 +256,10 @@ def discard(output: Path) -> None:
         InputError: Another process is writing to `output`, or another file has the name of its
             manifest.
     """
-    if manifest_path(output).is_file():
-        with _locked(output, "rb") as manifest:
-            _check_replaceable(manifest_path(output), manifest)
-            output.unlink(missing_ok=True)
-    else:
+    path = manifest_path(output)
+    with _locked(output, "rb") if path.is_file() else nullcontext() as manifest:
+        if manifest is not None:
+            _check_replaceable(path, manifest)
         output.unlink(missing_ok=True)
 
 
@@ -287,12 +269,10 @@ def manifest_path(output: Path) -> Path:
 
 
 def lock(opened: BinaryIO | int, output: Path, error: type[KbqaError]) -> None:
-    """Lock an open file or folder until it is closed.
+    """Lock an open file, or a folder by its descriptor, until it is closed.
 
-    Args:
-        opened: The file, or the descriptor of a folder.
-        output: What the lock protects, for the message.
-        error: What to raise if another process holds the lock.
+    Raises:
+        KbqaError: `error`, if another process is writing to `output`.
     """
     try:
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -308,14 +288,7 @@ def check_same_settings(
     settings: Mapping[str, object],
     error: type[KbqaError],
 ) -> None:
-    """Raise an error that names the settings of a run that differ from those found in its output.
-
-    Args:
-        output: Where the run writes to.
-        found: Settings as read from JSON; others than those of the run do not matter.
-        settings: The settings of the run.
-        error: What to raise.
-    """
+    """Raise an error that names the settings of a run that differ from those in its output."""
     # As JSON, in which a tuple is a list.
     wanted = json.loads(json.dumps(settings))
     changed = sorted(key for key in wanted if found.get(key, _ABSENT) != wanted[key])
@@ -357,7 +330,7 @@ def _check_replaceable(path: Path, manifest: BinaryIO) -> None:
 def _write(output: Path, manifest: BinaryIO, record: Mapping[str, object]) -> None:
     about_kbqa = {
         "schema_version": MANIFEST_VERSION,
-        "kbqa": version("kbqa"),
+        "kbqa": importlib.metadata.version("kbqa"),
         "git": git_revision(),
         "python": platform.python_version(),
         "packages": package_versions(_PACKAGES),
@@ -387,33 +360,20 @@ def _not_resumable(output: Path, reason: str) -> InputError:
     )
 
 
-logger = logging.getLogger(__name__)
-
-_LOCK_TIMEOUT_S = 10.0
-_TEXTS_A_QUERY = 500
-_BROKEN = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
-# The second, if SQLite quotes damaged text in its own message.
-_ERRORS = (sqlite3.Error, UnicodeDecodeError, OSError)
-_PRIMARY_CODE = 0xFF  # The other bits of an error's code are details.
-
-
 class TextCache:
     """Bytes computed from texts. Any number of threads and processes may use one file.
 
     A file holds one kind of value, computed in one way; everything that can change the values is
-    part of its name.
+    part of its name. `kind` is for the log, in the plural: ``"embeddings"``.
+
+    It is SQLite, because several processes add texts at once; if a file were rewritten and renamed,
+    only the last writer's texts would remain. Texts are read when they are needed, so opening takes
+    no time. A broken cache only costs time, so no method raises: unreadable values are computed
+    again.
     """
 
     def __init__(self, path: Path, kind: str) -> None:
-        """Set up a cache without opening the file.
-
-        Args:
-            path: The file, which need not exist.
-            kind: What is cached, in the plural, for the log: ``"embeddings"``.
-        """
-        self._path = path
-        self._kind = kind
-        self._is_usable = True
+        self._path, self._kind, self._is_usable = path, kind, True
 
     def read(self, texts: Sequence[str]) -> dict[str, bytes]:
         """Return the cached values of those texts that have one."""

@@ -4,8 +4,7 @@ Only what is cheap to import is here; `kbqa.kb.loading.load` loads dumps, `kbqa.
 finds entities by name.
 """
 
-from kbqa.kb.graph import Direction, Graph, Table
+from kbqa.kb.graph import Direction, Graph, Property, Schema, Table
 from kbqa.kb.open import open_graph
-from kbqa.kb.schema import Property, Schema
 
 __all__ = ["Direction", "Graph", "Property", "Schema", "Table", "open_graph"]

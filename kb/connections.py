@@ -6,8 +6,6 @@ could hold a request for ever. Here every read gets what is left of the whole re
 The proxies of the environment (``HTTPS_PROXY``, ``NO_PROXY``) are used, but not for this machine's
 own addresses. Redirects are not followed: a query that is posted would be lost on the way.
 
-The URL of an endpoint: as requests need it, and as messages may show it.
-
 A URL may hold a password or an access key. Neither belongs in an error, a log or a manifest.
 """
 
@@ -24,6 +22,7 @@ import ssl
 import time
 import urllib.request
 import weakref
+from collections.abc import Mapping
 from dataclasses import dataclass
 from email.message import Message
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -46,25 +45,15 @@ _SHORT = 4  # a shorter secret may be part of any word
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where an endpoint is.
-
-    Attributes:
-        scheme: ``http`` or ``https``.
-        host: Its name or IP address.
-        port: The port, also if the URL names none.
-        url: The URL for requests, without user and password.
-        login: User and password as basic authentication sends them; empty if the URL has neither.
-        shown: The URL for messages.
-        secrets: What no message may show.
-    """
+    """Where an endpoint is."""
 
     scheme: Literal["http", "https"]
     host: str
     port: int
-    url: str
-    login: str
-    shown: str
-    secrets: tuple[str, ...]
+    url: str  # for requests, without user and password
+    login: str  # user and password as basic authentication sends them, or empty
+    shown: str  # the URL for messages
+    secrets: tuple[str, ...]  # what no message may show
 
     @property
     def description(self) -> str:
@@ -147,11 +136,19 @@ _LONGEST_IDLE_S = 30.0
 
 
 class Response(NamedTuple):
-    """A server's answer to a request."""
+    """A server's answer to a request, which `SPARQLWrapper.QueryResult` can read."""
 
     status: int
     headers: Message
     body: bytes
+
+    def info(self) -> Message:
+        """Return the headers."""
+        return self.headers
+
+    def read(self) -> bytes:
+        """Return the body."""
+        return self.body
 
 
 def is_loopback(host: str) -> bool:
@@ -172,12 +169,7 @@ def through_proxy(url: str) -> str:
 
 
 class Connections:
-    """Connections to one server, kept for the next request. Any number of threads may send.
-
-    Args:
-        address: The server.
-        max_body_bytes: The largest answer that is read; None for `MAX_BODY_BYTES`.
-    """
+    """Connections to one server, kept for the next request. Any number of threads may send."""
 
     def __init__(self, address: Address, max_body_bytes: int | None = None) -> None:
         self._address, self._max_body_bytes = address, max_body_bytes
@@ -185,12 +177,8 @@ class Connections:
         self._process = os.getpid()
         weakref.finalize(self, _close_all, self._idle)
 
-    def send(self, request: urllib.request.Request, deadline: float) -> Response:
-        """Send a request and read the whole answer.
-
-        Args:
-            request: With its body and headers.
-            deadline: When the last byte must have come, by `time.monotonic`.
+    def send(self, url: str, headers: Mapping[str, str], body: bytes, deadline: float) -> Response:
+        """Post to a URL of the server and read the whole answer, the last byte before the deadline.
 
         Raises:
             TimeoutError: The deadline has passed.
@@ -200,10 +188,11 @@ class Connections:
         """
         while (kept := self._take()) is not None:
             try:
-                return self._exchange(kept, request, deadline)
+                return self._exchange(kept, url, headers, body, deadline)
             except ConnectionError:  # the server had closed it, and another may do
                 continue
-        return self._exchange(_Connection(self._address, deadline), request, deadline)
+        opened = _Connection(self._address, deadline)
+        return self._exchange(opened, url, headers, body, deadline)
 
     def close(self) -> None:
         """Close the connections that no thread uses."""
@@ -224,12 +213,17 @@ class Connections:
             kept.close()
 
     def _exchange(
-        self, connection: "_Connection", request: urllib.request.Request, deadline: float
+        self,
+        connection: "_Connection",
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        deadline: float,
     ) -> Response:
         is_kept = False
         try:
-            with connection.send(request, deadline) as response:
-                body = self._body(response)
+            with connection.send(url, headers, body, deadline) as response:
+                answer = self._body(response)
                 is_kept = not response.will_close
         finally:
             if is_kept:
@@ -237,7 +231,7 @@ class Connections:
                 self._idle.append(connection)
             else:
                 connection.close()
-        return Response(response.status, response.headers, body)
+        return Response(response.status, response.headers, answer)
 
     def _body(self, response: http.client.HTTPResponse) -> bytes:
         pieces: list[bytes] = []
@@ -261,8 +255,9 @@ class _Connection:
         self._proxy = _proxy(address)
         self._is_tunnel = self._proxy is not None and address.scheme == "https"
         self.used_at = time.monotonic()
-        at = address if self._proxy is None else self._proxy
-        where = (at.host, at.port)
+        where = (address.host, address.port)
+        if self._proxy is not None:
+            where = (self._proxy.hostname or "", self._proxy.port or 80)
         self._socket = socket.create_connection(where, timeout=_left_s(deadline))
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -284,22 +279,21 @@ class _Connection:
         poll.register(self._socket, select.POLLIN)
         return not poll.poll(0)
 
-    def send(self, request: urllib.request.Request, deadline: float) -> http.client.HTTPResponse:
+    def send(
+        self, url: str, headers: Mapping[str, str], body: bytes, deadline: float
+    ) -> http.client.HTTPResponse:
         """Send a request, and read the head of the answer."""
-        parts = urlsplit(request.full_url)
-        body = request.data
-        assert isinstance(body, bytes)
-        headers = {
+        parts = urlsplit(url)
+        own = {
             "Host": parts.netloc,
             "Accept-Encoding": "identity",
             "Content-Length": str(len(body)),
-            **dict(request.header_items()),
         }
-        target = request.selector
+        target = urlunsplit(("", "", parts.path or "/", parts.query, ""))
         if self._proxy is not None and not self._is_tunnel:
-            target = request.full_url
-            headers |= _proxy_headers(self._proxy)
-        return self._exchange(f"POST {target}", headers, body, deadline)
+            target = url
+            own |= _proxy_headers(self._proxy)
+        return self._exchange(f"POST {target}", {**own, **headers}, body, deadline)
 
     def close(self) -> None:
         """Close the connection."""
@@ -370,12 +364,6 @@ def _tls() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-class _Proxy(NamedTuple):
-    host: str
-    port: int
-    url: SplitResult
-
-
 def _proxy_url(url: str) -> str | None:
     """Choose the proxy as urllib does, from the environment; this machine needs none."""
     parts = urlsplit(url)
@@ -386,15 +374,13 @@ def _proxy_url(url: str) -> str | None:
     return proxy if "://" in proxy else f"http://{proxy}"
 
 
-def _proxy(address: Address) -> _Proxy | None:
-    if (url := _proxy_url(address.url)) is None:
-        return None
-    parts = urlsplit(url)
-    return _Proxy(parts.hostname or "", parts.port or 80, parts)
+def _proxy(address: Address) -> SplitResult | None:
+    url = _proxy_url(address.url)
+    return None if url is None else urlsplit(url)
 
 
-def _proxy_headers(proxy: _Proxy) -> dict[str, str]:
-    if not proxy.url.username:
+def _proxy_headers(proxy: SplitResult) -> dict[str, str]:
+    if not proxy.username:
         return {}
-    login = encode_login(unquote(proxy.url.username), unquote(proxy.url.password or ""))
+    login = encode_login(unquote(proxy.username), unquote(proxy.password or ""))
     return {"Proxy-Authorization": f"Basic {login}"}

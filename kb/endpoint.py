@@ -7,19 +7,16 @@ Many servers cut results at a number of rows, most of them silently. So a result
 size, smaller than what was asked for, counts as whole only when a second query, for one row beyond
 it, has come back empty.
 
-Fetch what is around many entities with few requests.
-
-Entities are asked for together, in a VALUES list. If that gives more rows than may be fetched at
-once, those with many are asked for apart, and the others in two halves.
+What is around many entities is asked for together, in a VALUES list. If that gives more rows than
+may be fetched at once, entities with many are asked for apart, and the others in two halves.
 """
 
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
 from kbqa.kb.connections import read_address
 from kbqa.kb.graph import (
@@ -27,6 +24,7 @@ from kbqa.kb.graph import (
     DEFAULT_TIMEOUT_S,
     Direction,
     Edges,
+    Graph,
     GraphIdentity,
     Neighbours,
     Table,
@@ -48,13 +46,11 @@ from kbqa.sparql.templates import (
     neighbours_query,
     relations_of_each_query,
     relations_query,
-    types_query,
 )
 from kbqa.sparql.terms import LiteralTerm, Term, iri, is_well_formed, term_order
 
 if TYPE_CHECKING:
     from kbqa.kb.names.search import EndpointNames
-
 
 _BATCH = 50
 """Entities that are asked for together: they seldom have more than one entity may have."""
@@ -63,112 +59,11 @@ _ROWS_EACH = 10
 """Rows for each entity that a request may always fetch."""
 
 _Key = TypeVar("_Key", bound=tuple[str, ...])
+_Asked = TypeVar("_Asked", bound=Hashable)
+_Found = TypeVar("_Found")
 _Item = TypeVar("_Item")
 
-Rows: TypeAlias = Sequence[tuple[Term | None, ...]]
-Fetch: TypeAlias = Callable[[str, int], Rows]
-"""Runs a query for so many columns and returns all its rows; raises `ResultTruncated` if the server
-keeps some back."""
-
-Search: TypeAlias = Callable[[Sequence[_Key], int], str]
-"""Writes the query for some keys and a limit on rows. A row is a key and a term."""
-
-
-def fetch_each(
-    fetch: Fetch, keys: Iterable[_Key], search: Search[_Key], limit: int
-) -> dict[_Key, list[Term]]:
-    """Fetch the terms of each key, at most `limit` of them.
-
-    Raises:
-        ResultTruncated: A server keeps back terms of one key.
-        GraphError: It does not answer.
-    """
-    wanted = list(dict.fromkeys(keys))
-    found: dict[_Key, list[Term]] = {}
-    for start in range(0, len(wanted), _BATCH):
-        found |= _each(fetch, wanted[start : start + _BATCH], search, limit)
-    return found
-
-
-def fetch_edges(
-    fetch: Fetch, entities: Iterable[str], direction: Direction, limit: int
-) -> dict[str, Edges]:
-    """Fetch the edges of entities; those with more than `limit` are missing from the result.
-
-    Raises:
-        ResultTruncated: A server keeps back edges of one entity.
-        GraphError: It does not answer.
-    """
-    wanted = list(dict.fromkeys(entities))
-    found: dict[str, Edges] = {}
-    for start in range(0, len(wanted), _BATCH):
-        found |= _edges(fetch, wanted[start : start + _BATCH], direction, limit)
-    return found
-
-
-def once(found: Iterable[_Item]) -> tuple[_Item, ...]:
-    """Return what was found, each once: Virtuoso's DISTINCT repeats rows that hold floats."""
-    return tuple(dict.fromkeys(found))
-
-
-def _each(
-    fetch: Fetch, keys: Sequence[_Key], search: Search[_Key], limit: int
-) -> dict[_Key, list[Term]]:
-    most = limit if len(keys) == 1 else max(2 * limit, _ROWS_EACH * len(keys))
-
-    def halves() -> dict[_Key, list[Term]]:
-        half = len(keys) // 2
-        first = _each(fetch, keys[:half], search, limit)
-        return first | _each(fetch, keys[half:], search, limit)
-
-    try:
-        rows = fetch(search(keys, most + 1), len(keys[0]) + 1)
-    except ResultTruncated:
-        if len(keys) == 1:
-            raise
-        return halves()
-    found: dict[_Key, list[Term]] = {key: [] for key in keys}
-    for *start, term in rows:
-        key = cast(_Key, tuple(map(str, start)))
-        if term is not None and key in found:
-            found[key].append(term)
-    if len(keys) == 1 or len(rows) <= most:
-        return {key: list(once(terms))[:limit] for key, terms in found.items()}
-    full = {key: list(once(terms))[:limit] for key, terms in found.items() if len(terms) >= limit}
-    if not full:
-        return halves()
-    left = [key for key in keys if key not in full]
-    return full | _each(fetch, left, search, limit) if left else full
-
-
-def _edges(
-    fetch: Fetch, entities: Sequence[str], direction: Direction, limit: int
-) -> dict[str, Edges]:
-    most = limit if len(entities) == 1 else 2 * limit
-
-    def halves() -> dict[str, Edges]:
-        half = len(entities) // 2
-        first = _edges(fetch, entities[:half], direction, limit)
-        return first | _edges(fetch, entities[half:], direction, limit)
-
-    try:
-        rows = fetch(edges_query(entities, direction, LEFT_OUT, KEPT, most + 1), 3)
-    except ResultTruncated:
-        if len(entities) == 1:
-            raise
-        return halves()
-    counts = Counter(str(node) for node, _, _ in rows)
-    few = [entity for entity in entities if counts[entity] <= limit]
-    if len(rows) > most:
-        if len(few) < len(entities):
-            return _edges(fetch, few, direction, limit) if few else {}
-        return halves()
-    found: dict[str, dict[str, list[Term]]] = {entity: {} for entity in few}
-    for node, relation, end in once(rows):
-        if end is not None and str(node) in found and is_telling(str(relation)):
-            found[str(node)].setdefault(str(relation), []).append(end)
-    return {entity: sorted_edges(edges) for entity, edges in found.items()}
-
+_Rows: TypeAlias = Sequence[tuple[Term | None, ...]]
 
 logger = logging.getLogger(__name__)
 
@@ -186,8 +81,8 @@ _VIRTUOSO_ASK = "__ASK_RETVAL"
 """The only column of Virtuoso 7's answer to ASK: one row for yes, none for no."""
 
 
-class SparqlEndpoint:
-    """A `Graph` behind a URL, or behind the URLs of several copies of it.
+class SparqlEndpoint(Graph):
+    """A graph behind a URL, or behind the URLs of several copies of it.
 
     Args:
         url: The endpoint's query URL. It may hold a user and password: ``http://ann:pw@host/``.
@@ -233,7 +128,7 @@ class SparqlEndpoint:
     def select(
         self, query: str, *, timeout_s: float = DEFAULT_TIMEOUT_S, limit: int | None = None
     ) -> Table:
-        """Run a SELECT query; see `Graph.select`."""
+        """Run a SELECT query by POST."""
         text = prepare_query(query, "select")
         # One row more than asked for shows whether there are more.
         text = text if limit is None else cap_rows(text, limit + 1)
@@ -241,7 +136,7 @@ class SparqlEndpoint:
         return replace(table, rows=once(table.rows)) if is_distinct(text) else table
 
     def ask(self, query: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> bool:
-        """Run an ASK query; see `Graph.ask`."""
+        """Run an ASK query by POST."""
         answer = self._post(prepare_query(query, "ask"), timeout_s)
         if isinstance(boolean := answer.json.get("boolean"), bool):
             return boolean
@@ -250,22 +145,36 @@ class SparqlEndpoint:
             raise self._malformed("an ASK query with rows")
         return bool(table.rows)
 
-    def relations(
-        self, entity: str, direction: Direction, limit: int = DEFAULT_LIMIT
-    ) -> Sequence[str]:
-        """List the distinct relations of an entity; see `Graph.relations`."""
-        return self._relations(self._column(relations_query(entity, direction, limit)))
+    def relations_of_each(
+        self, entities: Iterable[str], direction: Direction, limit: int = DEFAULT_LIMIT
+    ) -> Mapping[str, Sequence[str]]:
+        """Map each entity to its relations."""
+        found = self._of_each(
+            [(entity,) for entity in entities],
+            lambda key: relations_query(*key, direction, limit),
+            lambda keys, most: relations_of_each_query([key[0] for key in keys], direction, most),
+            limit,
+        )
+        return {entity: self._iris(terms) for (entity,), terms in found.items()}
 
-    def neighbours(
-        self, entity: str, relation: str, direction: Direction, limit: int = DEFAULT_LIMIT
-    ) -> Sequence[Term]:
-        """List what one relation leads to; see `Graph.neighbours`."""
-        return self._column(neighbours_query(entity, relation, direction, limit))
+    def neighbours_of_each(
+        self,
+        starts: Iterable[tuple[str, str]],
+        direction: Direction,
+        limit: int = DEFAULT_LIMIT,
+    ) -> Mapping[tuple[str, str], Sequence[Term]]:
+        """Map each entity with a relation to what that leads to."""
+        return self._of_each(
+            starts,
+            lambda start: neighbours_query(*start, direction, limit),
+            lambda starts, most: neighbours_of_each_query(starts, direction, most),
+            limit,
+        )
 
     def first_neighbours(
         self, entity: str, relation: str, direction: Direction, limit: int = DEFAULT_LIMIT
     ) -> Neighbours:
-        """List the first of what one relation leads to; see `Graph.first_neighbours`."""
+        """List the first of what one relation leads to, by id, and count the others."""
         found: Sequence[Term] = self.neighbours(entity, relation, direction, limit + 1)
         total = len(found)
         if total > limit:
@@ -276,10 +185,10 @@ class SparqlEndpoint:
     def frontier_relations(
         self, entities: Sequence[str], direction: Direction, limit: int = DEFAULT_LIMIT
     ) -> Sequence[str]:
-        """List the distinct relations of any of some entities; see `Graph.frontier_relations`."""
+        """List the distinct relations that any of some entities has."""
         if not entities:
             return []
-        return self._relations(self._column(frontier_relations_query(entities, direction, limit)))
+        return self._iris(self._column(frontier_relations_query(entities, direction, limit)))
 
     def frontier_neighbours(
         self,
@@ -288,56 +197,49 @@ class SparqlEndpoint:
         direction: Direction,
         limit: int = DEFAULT_LIMIT,
     ) -> Sequence[Term]:
-        """List what one relation leads to from any; see `Graph.frontier_neighbours`."""
+        """List what one relation leads to from any of some entities."""
         if not entities:
             return []
         return self._column(frontier_neighbours_query(entities, relation, direction, limit))
 
-    def relations_of_each(
-        self, entities: Iterable[str], direction: Direction, limit: int = DEFAULT_LIMIT
-    ) -> Mapping[str, Sequence[str]]:
-        """Map each entity to its relations; see `Graph.relations_of_each`."""
-
-        def query(keys: Sequence[tuple[str]], limit: int) -> str:
-            return relations_of_each_query([entity for (entity,) in keys], direction, limit)
-
-        found = fetch_each(self._rows, [(entity,) for entity in entities], query, limit)
-        return {entity: self._relations(terms) for (entity,), terms in found.items()}
-
-    def neighbours_of_each(
-        self,
-        starts: Iterable[tuple[str, str]],
-        direction: Direction,
-        limit: int = DEFAULT_LIMIT,
-    ) -> Mapping[tuple[str, str], Sequence[Term]]:
-        """Map each entity with a relation to its ends; see `Graph.neighbours_of_each`."""
-
-        def query(keys: Sequence[tuple[str, str]], limit: int) -> str:
-            return neighbours_of_each_query(keys, direction, limit)
-
-        return fetch_each(self._rows, starts, query, limit)
-
     def edges(
         self, entities: Iterable[str], direction: Direction, limit: int = DEFAULT_LIMIT
     ) -> Mapping[str, Edges]:
-        """Map entities to their edges; see `Graph.edges`."""
-        return fetch_edges(self._rows, entities, direction, limit)
+        """Map entities to all their edges, if they have at most `limit`."""
+
+        def search(entities: Sequence[str]) -> dict[str, Edges]:
+            most = limit if len(entities) == 1 else 2 * limit
+            query = edges_query(entities, direction, LEFT_OUT, KEPT, most + 1)
+            rows = self._rows(query, 3)
+            counts = Counter(str(node) for node, _, _ in rows)
+            few = [entity for entity in entities if counts[entity] <= limit]
+            if len(rows) > most:
+                if len(few) == len(entities):
+                    raise ResultTruncated(query, most, self.description)
+                return _halving(few, search) if few else {}
+            found: dict[str, dict[str, list[Term]]] = {entity: {} for entity in few}
+            for node, relation, end in once(rows):
+                if end is not None and str(node) in found and is_telling(str(relation)):
+                    found[str(node)].setdefault(str(relation), []).append(end)
+            return {entity: sorted_edges(edges) for entity, edges in found.items()}
+
+        return _in_batches(entities, search, _BATCH)
 
     def labels(self, mids: Iterable[str]) -> Mapping[str, str]:
-        """Map each mid that has a name to it; see `Graph.labels`."""
-        # An endpoint may hold IRIs that no query can ask for.
-        wanted = list(filter(is_well_formed, dict.fromkeys(mids)))
-        names: dict[str, list[Term]] = {}
-        for start in range(0, len(wanted), _LABEL_BATCH):
-            for mid, name in self._names(wanted[start : start + _LABEL_BATCH]):
+        """Map each mid that has a name to it."""
+
+        def search(mids: Sequence[str]) -> dict[str, list[Term]]:
+            names: dict[str, list[Term]] = {}
+            for mid, name in self._rows(labels_query(mids), 2):
                 if isinstance(mid, str) and name is not None:
                     names.setdefault(mid, []).append(name)
+            return names
+
+        # An endpoint may hold IRIs that no query can ask for.
+        wanted = list(filter(is_well_formed, dict.fromkeys(mids)))
+        names = _in_batches(wanted, search, _LABEL_BATCH)
         labels = {mid: pick_label(names.get(mid, ())) for mid in wanted}
         return {mid: label for mid, label in labels.items() if label is not None}
-
-    def types(self, mid: str) -> Sequence[str]:
-        """List the types of an entity; see `Graph.types`."""
-        return sorted(term for term in self._column(types_query(mid)) if isinstance(term, str))
 
     def all_relations(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> set[str]:
         """Collect the properties that the schema states, or else every relation of a triple."""
@@ -357,17 +259,6 @@ class SparqlEndpoint:
         self._is_closed = True
         self._sender.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
     def _resources(self, query: str, timeout_s: float) -> set[str]:
         rows = self._rows(query, 1, timeout_s)
         return {row[0] for row in rows if isinstance(row[0], str)}
@@ -378,20 +269,45 @@ class SparqlEndpoint:
         logger.debug("asking %s: %s", self.description, query)
         return self._sender.post(query, timeout_s)
 
-    def _names(self, mids: Sequence[str]) -> Rows:
-        """Fetch all names, in two halves if they are more than the server sends."""
-        try:
-            return self._rows(labels_query(mids), 2)
-        except ResultTruncated:
-            if len(mids) == 1:
-                raise
-            half = len(mids) // 2
-            return (*self._names(mids[:half]), *self._names(mids[half:]))
+    def _of_each(
+        self,
+        keys: Iterable[_Key],
+        one: Callable[[_Key], str],
+        many: Callable[[Sequence[_Key], int], str],
+        limit: int,
+    ) -> dict[_Key, list[Term]]:
+        """Fetch at most `limit` terms of each key.
+
+        `one` writes the query for a key, and `many` that for several, with a limit on all rows: a
+        key and a term each.
+        """
+
+        def search(keys: Sequence[_Key]) -> dict[_Key, list[Term]]:
+            if len(keys) == 1:
+                return {keys[0]: self._column(one(keys[0]))}
+            most = max(2 * limit, _ROWS_EACH * len(keys))
+            query = many(keys, most + 1)
+            rows = self._rows(query, len(keys[0]) + 1)
+            terms: dict[_Key, list[Term]] = {key: [] for key in keys}
+            for *start, term in rows:
+                key = cast(_Key, tuple(map(str, start)))
+                if term is not None and key in terms:
+                    terms[key].append(term)
+            found = {key: list(once(ends))[:limit] for key, ends in terms.items()}
+            if len(rows) <= most:
+                return found
+            full = {key: ends for key, ends in found.items() if len(ends) == limit}
+            if not full:
+                raise ResultTruncated(query, most, self.description)
+            left = [key for key in keys if key not in full]
+            return full | _halving(left, search) if left else full
+
+        return _in_batches(keys, search, _BATCH)
 
     def _column(self, query: str) -> list[Term]:
         return list(once(row[0] for row in self._rows(query, 1) if row[0] is not None))
 
-    def _relations(self, terms: Iterable[Term]) -> list[str]:
+    def _iris(self, terms: Iterable[Term]) -> list[str]:
         return sorted(map(self._iri, terms))
 
     def _iri(self, term: Term | None) -> str:
@@ -408,7 +324,7 @@ class SparqlEndpoint:
             raise self._malformed(f"with {str(rows)[:200]}, not with a count")
         return count
 
-    def _rows(self, query: str, columns: int, timeout_s: float | None = None) -> Rows:
+    def _rows(self, query: str, columns: int, timeout_s: float | None = None) -> _Rows:
         """Run a query of kbqa's own, and check that each column that it asks for came.
 
         Only in the last column may be literals.
@@ -451,3 +367,33 @@ class SparqlEndpoint:
         for address in self._addresses:
             words = address.hide(words)
         return MalformedResult(f"{self.description} answered {words}")
+
+
+def once(found: Iterable[_Item]) -> tuple[_Item, ...]:
+    """Return what was found, each once: Virtuoso's DISTINCT repeats rows that hold floats."""
+    return tuple(dict.fromkeys(found))
+
+
+def _in_batches(
+    asked: Iterable[_Asked],
+    search: Callable[[Sequence[_Asked]], dict[_Asked, _Found]],
+    size: int,
+) -> dict[_Asked, _Found]:
+    wanted = list(dict.fromkeys(asked))
+    found: dict[_Asked, _Found] = {}
+    for start in range(0, len(wanted), size):
+        found |= _halving(wanted[start : start + size], search)
+    return found
+
+
+def _halving(
+    asked: Sequence[_Asked], search: Callable[[Sequence[_Asked]], dict[_Asked, _Found]]
+) -> dict[_Asked, _Found]:
+    """Search for all together, and in two halves if the result is too large."""
+    try:
+        return search(asked)
+    except ResultTruncated:
+        if len(asked) == 1:
+            raise
+    half = len(asked) // 2
+    return _halving(asked[:half], search) | _halving(asked[half:], search)

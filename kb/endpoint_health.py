@@ -46,11 +46,7 @@ _STATUS_ADVICE = {
 def check_endpoints(urls: Sequence[str], timeout_s: float = DEFAULT_TIMEOUT_S) -> Iterator[Finding]:
     """Check an endpoint, or each of several that hold copies of one graph.
 
-    A copy that does not answer is a problem only if none does.
-
-    Args:
-        urls: Query URLs.
-        timeout_s: Seconds for each query.
+    A copy that does not answer is a problem only if none does. `timeout_s` is for each query.
 
     Raises:
         InputError: A URL is not an HTTP URL.
@@ -68,15 +64,7 @@ def check_endpoints(urls: Sequence[str], timeout_s: float = DEFAULT_TIMEOUT_S) -
 
 
 def check_endpoint(url: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> Iterator[Finding]:
-    """Check an endpoint, the checks first on which others depend.
-
-    Args:
-        url: The endpoint's query URL.
-        timeout_s: Seconds for each query.
-
-    Raises:
-        InputError: The URL is not an HTTP URL.
-    """
+    """Check an endpoint, the checks first on which others depend."""
     graph = SparqlEndpoint(url, timeout_s)
     started = time.monotonic()
     try:

@@ -1,24 +1,26 @@
-"""The graph as the engine sees it: one protocol for every kind of graph.
+"""The graph as the engine sees it: one base class for every kind of graph, and what it returns.
 
-A query of any origin is prepared for a graph here, which tells where one does not parse.
+A query of any origin is prepared for a graph here; an error says where it does not parse.
 """
 
+import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from types import TracebackType
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, Self, TypeAlias
+from dataclasses import dataclass, fields
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self, TypeAlias
 
+from kbqa.kb.layout import SCHEMA_VERSION
 from kbqa.kb.small_files import table_html
-from kbqa.sparql.errors import QueryRefused, QuerySyntaxError
+from kbqa.sparql.errors import QueryRefused, QuerySyntaxError, StoreError
 from kbqa.sparql.terms import LiteralTerm, Term
 
 if TYPE_CHECKING:
     import polars
 
-    from kbqa.kb.names.search import Names
-    from kbqa.kb.schema import Schema
-
+    from kbqa.kb.names.index import Names
 
 Direction = Literal["out", "in"]
 
@@ -29,24 +31,18 @@ DEFAULT_TIMEOUT_S = 30.0
 DEFAULT_LIMIT = 1000
 """The most rows of a relation or neighbour search, by default."""
 
-
 RESULT_BYTES = 16_000_000
-"""The most bytes of the result of a query that somebody else wrote, such as a server's client. It
-is far more than anybody reads, and little enough to be read in a tenth of a second."""
+"""The most bytes of the result of a query that somebody else wrote, such as a server's client: far
+more than anybody reads, and read in a tenth of a second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The rows of a SELECT.
+    """The rows of a SELECT."""
 
-    Attributes:
-        variables: Column names without ``?``, in the order of the projection.
-        rows: One tuple a row; None for an unbound variable.
-        truncated: Whether more rows exist: than were asked for, or than `RESULT_BYTES` hold.
-    """
-
-    variables: tuple[str, ...]
-    rows: tuple[tuple[Term | None, ...], ...]
+    variables: tuple[str, ...]  # column names without `?`, in the order of the projection
+    rows: tuple[tuple[Term | None, ...], ...]  # None for an unbound variable
+    # Whether more rows exist than were asked for, or than `RESULT_BYTES` hold.
     truncated: bool = False
 
     def to_dataframe(self) -> "polars.DataFrame":
@@ -69,45 +65,109 @@ class Table:
 
 
 class Neighbours(NamedTuple):
-    """The first of what a relation leads to.
+    """The first of what a relation leads to."""
 
-    Attributes:
-        terms: Sorted by id, or by text for literals.
-        hidden: How many there are besides.
-    """
-
-    terms: tuple[Term, ...]
-    hidden: int = 0
+    terms: tuple[Term, ...]  # sorted by id, or by text for literals
+    hidden: int = 0  # how many more there are
 
 
 @dataclass(frozen=True, slots=True)
 class GraphIdentity:
-    """Which graph this is, for the manifest of a run.
+    """Which graph this is, for the manifest of a run."""
 
-    Attributes:
-        settings: What determines the graph's answers, such as the hashes of the loaded dumps.
-        notes: What is worth knowing and may change, such as where the store is.
-    """
-
+    # What determines the graph's answers, such as the hashes of the loaded dumps.
     settings: Mapping[str, object]
+    # What is worth knowing and may change, such as where the store is.
     notes: Mapping[str, object]
 
 
-class Graph(Protocol):
+@dataclass(frozen=True, slots=True)
+class Property:
+    """A property of the schema."""
+
+    id: str  # people.person.place_of_birth
+    domain: str  # the type whose entities carry it: people.person
+    expected_type: str | None  # of its values; None if the graph does not say
+    reverse: str | None  # the property that says the same in the other direction, if any
+    is_unique: bool  # an entity has at most one value
+    name: str | None  # what people call it, if the graph says so: Place of birth
+
+
+@dataclass(frozen=True, slots=True)
+class _SchemaFile:
+    properties: list[Property]
+    mediators: list[str]
+
+
+class Schema:
+    """The properties of a graph by their ids, and its mediator types.
+
+    The entities of a mediator type only tie others together (Freebase's CVTs).
+    """
+
+    def __init__(self, properties: Mapping[str, Property], mediators: frozenset[str]) -> None:
+        self.properties: Mapping[str, Property] = MappingProxyType(dict(properties))
+        self.mediators = mediators
+
+    def property(self, property_id: str) -> Property | None:
+        """Return a property; None if the graph states no schema for it."""
+        return self.properties.get(property_id)
+
+    def is_mediator(self, type_id: str) -> bool:
+        """Return whether the entities of a type only tie others together."""
+        return type_id in self.mediators
+
+    @classmethod
+    def open(cls, path: Path) -> "Schema":
+        """Read a schema that `save` wrote.
+
+        Raises:
+            StoreError: The file is missing or cannot be read.
+        """
+        from pydantic import TypeAdapter
+
+        try:
+            file = TypeAdapter(_SchemaFile).validate_json(path.read_bytes())
+        except (OSError, ValueError) as error:
+            raise StoreError(f"{path} holds no schema ({error}). Load the store again.") from error
+        return cls({entry.id: entry for entry in file.properties}, frozenset(file.mediators))
+
+    def save(self, path: Path) -> None:
+        """Write the schema as JSON, sorted, a property on each line."""
+        names = [field.name for field in fields(Property)]
+        properties = ",\n".join(
+            json.dumps({name: getattr(self.properties[key], name) for name in names})
+            for key in sorted(self.properties)
+        )
+        path.write_text(
+            f'{{"schema_version": {SCHEMA_VERSION},\n'
+            f'"mediators": {json.dumps(sorted(self.mediators))},\n'
+            f'"properties": [\n{properties}\n]}}\n',
+            encoding="utf-8",
+        )
+
+
+class Graph(ABC):
     """A knowledge graph in Freebase's vocabulary.
 
-    Every method that asks the graph raises a `GraphError` if it does not answer, or was closed. An
-    empty result means that the graph holds nothing that matches. As a context manager, a graph
+    Every method that asks the graph raises a `GraphError` if the graph does not answer or was
+    closed. An empty result means that nothing in the graph matches. As a context manager, a graph
     closes itself at the end.
+
+    Source: KnowPath, appendix G, for the search of relations and neighbours; RouterKGQA §3.3,
+    equations 7 and 8, for that of a frontier.
     """
 
     @property
+    @abstractmethod
     def description(self) -> str:
         """The graph in a few words, for messages: ``store /data/fb``. It holds no password."""
 
+    @abstractmethod
     def identity(self) -> GraphIdentity:
         """Return which graph this is."""
 
+    @abstractmethod
     def select(
         self, query: str, *, timeout_s: float = DEFAULT_TIMEOUT_S, limit: int | None = None
     ) -> Table:
@@ -125,25 +185,41 @@ class Graph(Protocol):
             ResultTruncated: A server keeps rows back that exist and were asked for.
         """
 
+    @abstractmethod
     def ask(self, query: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> bool:
-        """Run an ASK query of any origin; see `select`."""
+        """Run an ASK query of any origin, as `select` does."""
+
+    @abstractmethod
+    def relations_of_each(
+        self, entities: Iterable[str], direction: Direction, limit: int = DEFAULT_LIMIT
+    ) -> Mapping[str, Sequence[str]]:
+        """Map each entity to its `relations`. An endpoint is asked for many at once."""
 
     def relations(
         self, entity: str, direction: Direction, limit: int = DEFAULT_LIMIT
     ) -> Sequence[str]:
-        """List the distinct relations that leave (`out`) or enter (`in`) an entity, sorted.
+        """List the distinct relations that leave (`out`) or enter (`in`) an entity, sorted."""
+        return self.relations_of_each([entity], direction, limit)[entity]
 
-        Source: KnowPath, appendix G, head and tail relation search.
+    @abstractmethod
+    def neighbours_of_each(
+        self,
+        starts: Iterable[tuple[str, str]],
+        direction: Direction,
+        limit: int = DEFAULT_LIMIT,
+    ) -> Mapping[tuple[str, str], Sequence[Term]]:
+        """Map each entity with a relation to its `neighbours`, at most `limit` of each.
+
+        An endpoint is asked for many at once.
         """
 
     def neighbours(
         self, entity: str, relation: str, direction: Direction, limit: int = DEFAULT_LIMIT
     ) -> Sequence[Term]:
-        """List what one relation leads to from an entity, at most `limit` terms.
+        """List what one relation leads to from an entity, at most `limit` terms."""
+        return self.neighbours_of_each([(entity, relation)], direction, limit)[entity, relation]
 
-        Source: KnowPath, appendix G, head and tail entity search.
-        """
-
+    @abstractmethod
     def first_neighbours(
         self, entity: str, relation: str, direction: Direction, limit: int = DEFAULT_LIMIT
     ) -> Neighbours:
@@ -152,14 +228,16 @@ class Graph(Protocol):
         Unlike those of `neighbours`, they do not depend on the order of the store.
         """
 
+    @abstractmethod
     def frontier_relations(
         self, entities: Sequence[str], direction: Direction, limit: int = DEFAULT_LIMIT
     ) -> Sequence[str]:
         """List the distinct relations of any of some entities, sorted, as one search.
 
-        Source: RouterKGQA §3.3, equation 8, whose relations only leave.
+        The paper's only leave the entities.
         """
 
+    @abstractmethod
     def frontier_neighbours(
         self,
         entities: Sequence[str],
@@ -167,51 +245,38 @@ class Graph(Protocol):
         direction: Direction,
         limit: int = DEFAULT_LIMIT,
     ) -> Sequence[Term]:
-        """List what one relation leads to from any of some entities, as one search.
+        """List what one relation leads to from any of some entities, each term once."""
 
-        Each of at most `limit` terms comes once.
-
-        Source: RouterKGQA §3.3, equation 7.
-        """
-
-    def relations_of_each(
-        self, entities: Iterable[str], direction: Direction, limit: int = DEFAULT_LIMIT
-    ) -> Mapping[str, Sequence[str]]:
-        """Map each entity to its `relations`. An endpoint is asked for many at once."""
-
-    def neighbours_of_each(
-        self,
-        starts: Iterable[tuple[str, str]],
-        direction: Direction,
-        limit: int = DEFAULT_LIMIT,
-    ) -> Mapping[tuple[str, str], Sequence[Term]]:
-        """Map each entity with a relation to its `neighbours`: at most `limit` of each.
-
-        An endpoint is asked for many at once.
-        """
-
+    @abstractmethod
     def edges(
         self, entities: Iterable[str], direction: Direction, limit: int = DEFAULT_LIMIT
     ) -> Mapping[str, Edges]:
         """Map entities to all edges that leave or enter them, if they have at most `limit`.
 
-        An entity with more edges is missing from the result. Bookkeeping relations do not count
-        and are left out; see `kbqa.kb.schema`. Relations are sorted, and what each leads
-        to is sorted by `term_order`.
+        An entity with more edges is missing from the result. Bookkeeping relations
+        (`kbqa.kb.schema.is_telling`) do not count and are left out. Relations are sorted, and what
+        each leads to is sorted by `term_order`.
         """
 
+    @abstractmethod
     def labels(self, mids: Iterable[str]) -> Mapping[str, str]:
         """Map each mid that has a name to it, preferably in English."""
 
     def types(self, mid: str) -> Sequence[str]:
         """List the types of an entity, sorted."""
+        from kbqa.sparql.templates import TYPE
 
+        return sorted(term for term in self.neighbours(mid, TYPE, "out") if isinstance(term, str))
+
+    @abstractmethod
     def all_relations(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> set[str]:
-        """Collect the relations of the whole graph; see `kbqa.kb.schema`."""
+        """Collect the relations of the whole graph; see `kbqa.kb.schema.list_relations`."""
 
-    def schema(self) -> "Schema | None":
+    @abstractmethod
+    def schema(self) -> Schema | None:
         """Read the whole schema, or return None if it can only be asked for piece by piece."""
 
+    @abstractmethod
     def names(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> "Names":
         """Open the names of the graph's entities. The graph must stay open while they are used.
 
@@ -219,17 +284,20 @@ class Graph(Protocol):
             timeout_s: Seconds for each query that finding a name needs, if it needs any.
         """
 
+    @abstractmethod
     def close(self) -> None:
         """Free what the graph holds. Asking it afterwards is an error; closing it again is not."""
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
         trace: TracebackType | None,
-    ) -> None: ...
+    ) -> None:
+        self.close()
 
 
 _POSITION = re.compile(r"error at (\d+):(\d+)")
@@ -255,10 +323,6 @@ def syntax_error(query: str, message: str) -> QuerySyntaxError:
 
     >>> print(syntax_error("SELECT ?x {", "error at 1:12: expected one of ..."))
     the query does not parse: line 1, after 'SELECT ?x {'
-
-    Args:
-        query: The query as it was parsed.
-        message: Oxigraph's message; another message is passed on.
     """
     position = _POSITION.search(message)
     lines = query.split("\n")  # as Oxigraph counts them, not at U+0085 or U+2028

@@ -1,11 +1,7 @@
-"""Check an embedded store and report what is wrong with it; nothing is changed or repaired.
+"""Check an embedded store, or a load that has not finished, and report what is wrong with it.
 
-The checks read a sample, so that they take a second on a store of any size: damage outside
-the sample is not found.
-
-Check whether a store's load has finished; if not, how far it is and how to resume it.
-
-The result of a check, and what to do about it.
+Nothing is changed or repaired. The checks read a sample, so that they take a second on a store of
+any size: damage outside the sample is not found.
 """
 
 import fcntl
@@ -21,11 +17,10 @@ from typing import Literal
 
 import pyoxigraph
 
-from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
+from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph, Schema
 from kbqa.kb.layout import LoadSummary, Manifest, StoreLayout, read_manifest
 from kbqa.kb.loading.checkpoint import Checkpoint, read_checkpoint
 from kbqa.kb.names.index import NameIndex
-from kbqa.kb.schema import Schema
 from kbqa.kb.store import OxigraphStore, Statistics
 from kbqa.sparql.errors import DumpError, GraphError, KbqaError, StoreError
 from kbqa.sparql.templates import NAME
@@ -36,19 +31,12 @@ Status = Literal["ok", "warning", "problem"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a check found.
+    """What a check found. A warning lets kbqa work; a problem does not."""
 
-    Attributes:
-        check: What was checked, in a word.
-        status: A warning lets kbqa work; a problem does not.
-        finding: What is the case.
-        advice: What to do about it; empty if nothing needs to be done.
-    """
-
-    check: str
+    check: str  # what was checked, in a word
     status: Status
     finding: str
-    advice: str = ""
+    advice: str = ""  # what to do about it, if anything
 
 
 def ok(check: str, finding: str) -> Finding:
@@ -73,11 +61,7 @@ def from_error(check: str, error: KbqaError, advice: str = "") -> Finding:
 
 
 def check_load(layout: StoreLayout) -> Finding | None:
-    """Report an unfinished store, or a store that is being replaced.
-
-    Returns:
-        None for a finished store that no load is replacing.
-    """
+    """Report an unfinished store, or a store that is being replaced; else return None."""
     directory = layout.directory
     command = f"kbqa load-freebase DUMP --store {shlex.quote(str(directory))}"
     if not directory.is_dir():
@@ -94,9 +78,7 @@ def check_load(layout: StoreLayout) -> Finding | None:
 def is_held(path: Path, lock: Callable[[int, int], object]) -> bool:
     """Return whether another process holds an exclusive lock on a file.
 
-    Args:
-        path: The file; a missing file is not held.
-        lock: How that process locks it: `fcntl.flock`, or `fcntl.lockf` as RocksDB does.
+    `lock` is how that process locks it: `fcntl.flock`, or `fcntl.lockf` as RocksDB does.
     """
     try:
         with path.open("rb") as file:
@@ -165,9 +147,7 @@ _SQLITE_HEADER_BYTES = 100
 def check_store(directory: Path, timeout_s: float = DEFAULT_TIMEOUT_S) -> Iterator[Finding]:
     """Check a store, the checks first on which others depend.
 
-    Args:
-        directory: The folder that `kbqa load-freebase` was given.
-        timeout_s: Seconds for a query that goes through the store's query process.
+    `timeout_s` is for a query that goes through the store's query process.
     """
     layout = StoreLayout(directory)
     unfinished = check_load(layout)

@@ -25,21 +25,13 @@ _DUMP_SUFFIXES = frozenset({".nt", ".nq", ".ttl", ".gz", ".xz", ".bz2", ".zst"})
 
 @dataclass(frozen=True, slots=True)
 class LineCounts:
-    """What a load did with the lines it read; ``read = kept + filtered + rejected``.
-
-    Attributes:
-        read: Lines of the dumps.
-        kept: Triples written, repetitions included.
-        filtered: Lines left out on purpose, by reason.
-        rejected: Lines that are not triples, by reason.
-        mended: Lines with repaired defects, by defect; they count as kept or filtered.
-    """
+    """What a load did with the lines it read; ``read = kept + filtered + rejected``."""
 
     read: int
-    kept: int
-    filtered: Mapping[str, int]
-    rejected: Mapping[str, int]
-    mended: Mapping[str, int]
+    kept: int  # triples written, repetitions included
+    filtered: Mapping[str, int]  # lines left out on purpose, by reason
+    rejected: Mapping[str, int]  # lines that are not triples, by reason
+    mended: Mapping[str, int]  # lines with repaired defects; they count as kept or filtered
 
     def __add__(self, other: "LineCounts") -> "LineCounts":
         """Return the counts of both."""
@@ -61,123 +53,60 @@ NO_LINES = LineCounts(0, 0, {}, {}, {})
 
 @dataclass(frozen=True, slots=True)
 class OutputSummary(LineCounts):
-    """The counts of a finished load into shards.
+    """The counts of a finished load into shards."""
 
-    Attributes:
-        seconds: Time spent, over all runs of a load that was resumed.
-        size_bytes: Size of the output on disk.
-    """
-
-    seconds: float
-    size_bytes: int
+    seconds: float  # over all runs of a load that was resumed
+    size_bytes: int  # of the output on disk
 
 
 @dataclass(frozen=True, slots=True)
 class LoadSummary(OutputSummary):
-    """The counts of a finished load into a store.
+    """The counts of a finished load into a store."""
 
-    Attributes:
-        entities: Distinct machine ids among the triples, mediators included.
-        names: Names and aliases in the index.
-        properties: Properties in the schema.
-        hubs: Nodes whose relations are listed, counted once in each direction.
-    """
-
-    entities: int
-    names: int
-    properties: int
-    hubs: int
+    entities: int  # distinct machine ids among the triples, mediators included
+    names: int  # names and aliases in the index
+    properties: int  # in the schema
+    hubs: int  # nodes whose relations are listed, counted once in each direction
 
 
 @dataclass(frozen=True, slots=True)
 class DumpFile:
-    """A file that a store was loaded from.
+    """A file that a store was loaded from."""
 
-    Attributes:
-        name: As the user gave it; ``-`` is standard input.
-        size_bytes: Its size on disk, compressed or not.
-        sha256: Of those bytes, in hexadecimal.
-    """
-
-    name: str
-    size_bytes: int
-    sha256: str
+    name: str  # as the user gave it; `-` is standard input
+    size_bytes: int  # on disk, compressed or not
+    sha256: str  # of those bytes, in hexadecimal
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a finished store was built from.
+    """What a finished store was built from."""
 
-    Attributes:
-        versions: The versions of kbqa and pyoxigraph that loaded it.
-        rules: What the load left out, as `kbqa.kb.loading.rules` writes it.
-        languages: The languages of its name index.
-        dumps: What it was loaded from, in order.
-        summary: The counts of the load.
-    """
-
-    versions: Mapping[str, str]
-    rules: str
-    languages: tuple[str, ...]
-    dumps: tuple[DumpFile, ...]
+    versions: Mapping[str, str]  # of kbqa and pyoxigraph
+    rules: str  # what the load left out, as TOML
+    languages: tuple[str, ...]  # of the name index
+    dumps: tuple[DumpFile, ...]  # in order
     summary: LoadSummary
 
 
-@dataclass(frozen=True, slots=True)
 class StoreLayout:
     """The paths inside a store's directory."""
 
-    directory: Path
-
-    @property
-    def graph(self) -> Path:
-        """The pyoxigraph store."""
-        return self.directory / "graph"
-
-    @property
-    def names(self) -> Path:
-        """The name index, SQLite."""
-        return self.directory / "names.sqlite"
-
-    @property
-    def schema(self) -> Path:
-        """The schema, JSON."""
-        return self.directory / "schema.json"
-
-    @property
-    def statistics(self) -> Path:
-        """The counts and the hubs' relations, SQLite."""
-        return self.directory / "statistics.sqlite"
-
-    @property
-    def rejects(self) -> Path:
-        """The lines that are not triples, with reasons; tab-separated values."""
-        return self.directory / "rejects.tsv"
-
-    @property
-    def manifest(self) -> Path:
-        """The manifest, written last."""
-        return self.directory / "manifest.json"
-
-    @property
-    def building(self) -> Path:
-        """The folder that a load works in, with the same layout; deleted when it has ended."""
-        return self.directory / "building"
-
-    @property
-    def checkpoint(self) -> Path:
-        """The progress of the load that works in this folder, JSON."""
-        return self.directory / "checkpoint.json"
-
-    @property
-    def lock(self) -> Path:
-        """Held by the load that works in this folder."""
-        return self.directory / "lock"
-
-    @property
-    def runs(self) -> Path:
-        """What the side indexes are built from."""
-        return self.directory / "runs"
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        # The parts of a store.
+        self.graph = directory / "graph"  # pyoxigraph's
+        self.names = directory / "names.sqlite"
+        self.schema = directory / "schema.json"
+        self.statistics = directory / "statistics.sqlite"
+        self.rejects = directory / "rejects.tsv"  # the lines that are not triples, with reasons
+        self.manifest = directory / "manifest.json"  # written last
+        # The folder that a load works in, with the same layout; deleted when it has ended.
+        self.building = directory / "building"
+        # What a load keeps in the folder that it works in.
+        self.checkpoint = directory / "checkpoint.json"
+        self.lock = directory / "lock"
+        self.runs = directory / "runs"  # what the side indexes are built from
 
     def shard(self, number: int) -> Path:
         """A shard of the load that works in this folder: plain N-Triples."""
@@ -209,11 +138,7 @@ def read_manifest(directory: Path) -> Manifest:
 
 
 def parse_manifest(directory: Path, fields: Mapping[str, object]) -> Manifest:
-    """Read a manifest from what `check_manifest` returned.
-
-    Raises:
-        StoreError: Something is missing in it.
-    """
+    """Read a manifest from what `check_manifest` returned."""
     from pydantic import TypeAdapter
 
     known = {name: value for name, value in fields.items() if name != "schema_version"}
@@ -227,9 +152,6 @@ def check_manifest(directory: Path) -> dict[str, object]:
     """Check that a directory holds a finished store of this version, and return its fields.
 
     Opening a store needs no more; pydantic alone takes as long to import as a query does.
-
-    Raises:
-        StoreError: It does not.
     """
     layout = StoreLayout(directory)
     if directory.is_file():

@@ -1,11 +1,8 @@
-"""Open the graph that the user chose.
+"""Open the graph that the user chose, or else the demo graph.
 
-The demo graph: what kbqa asks if the user names neither a store nor an endpoint.
-
-It ships as triples (kb/demo/SOURCES.md lists their sources and licences) and is loaded into a store
-in the user's cache at first use.
-
-The folder for what kbqa builds once and can always build again.
+The demo graph ships as triples (kb/demo/SOURCES.md lists their sources and licences) and is loaded
+into a store at first use. The store is in the cache, the folder for what kbqa builds once and can
+always build again.
 """
 
 import fcntl
@@ -92,9 +89,6 @@ def building_folder(directory: Path) -> Iterator[Path]:
     """Make an empty folder beside one that is to be built in it and moved to its place.
 
     What is not moved is removed at the end, and so are the folders of processes that were killed.
-
-    Raises:
-        OSError: It cannot be written.
     """
     from tempfile import TemporaryDirectory
 
@@ -157,7 +151,6 @@ def demo_store_directory() -> Path:
     own name, and the first to finish wins.
 
     Raises:
-        DumpError: The shipped file is damaged.
         StoreError: The cache folder cannot be written.
     """
     digest = hashlib.sha256(DEMO_DUMP.read_bytes()).hexdigest()[:12]

@@ -1,6 +1,6 @@
-"""Send one query to a SPARQL endpoint, and name whatever goes wrong.
+"""Send one query to a SPARQL endpoint or to one of its copies, and name whatever goes wrong.
 
-SPARQLWrapper writes the requests; `kbqa.kb.connections` sends them.
+A `SPARQLWrapper` describes the requests; `kbqa.kb.connections` sends them.
 
 - Down, refusing, or an HTTP error: `EndpointError` with the server's own words.
 - The server cannot parse the query: `QuerySyntaxError`.
@@ -20,18 +20,12 @@ Virtuoso has its own limits, described here as of release 7.2.5:
 - ``ResultSetMaxRows`` is named in a header if a result has exactly that many rows. The caller must
   find out whether rows are missing.
 
-Not here: retries, which are for copies (`kbqa.kb.protocol`), and authentication other than
-by the URL.
-
-Several endpoints that hold copies of one graph: where one fails, another is asked.
-
-A request goes to the first listed copy that works. If that copy is down, hangs up, answers with
-HTTP status 5xx or broken JSON, or takes more than half of the time that is left, the request goes
-to the next. A copy that failed where another answered is left alone for a while, and then tried
-with a small query, so that a server which hangs costs little.
-
-A query that a server refuses as wrong (HTTP status 4xx), or stops at a limit of its own, is not
-sent to another copy: that would say the same.
+Several endpoints may hold copies of one graph. A request goes to the first listed copy that works.
+If that copy is down, hangs up, answers with HTTP status 5xx or broken JSON, or takes more than half
+of the time that is left, the request goes to the next. A copy that failed where another answered is
+left alone for a while, and then tried with a small query, so that a server which hangs costs
+little. A query that a server refuses as wrong (HTTP status 4xx), or stops at a limit of its own, is
+not sent to another copy: that would say the same.
 """
 
 import http.client
@@ -39,10 +33,11 @@ import json
 import logging
 import re
 import time
-import urllib.request
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, cast
-from urllib.parse import parse_qs, urljoin, urlsplit
+from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
+
+from SPARQLWrapper import JSON, POST, QueryResult, SPARQLWrapper
 
 from kbqa.kb.connections import Address, Connections, Response, hide_secrets, through_proxy
 from kbqa.sparql.errors import (
@@ -74,15 +69,19 @@ _TAG = re.compile(r"<[^<>]*>")
 _CONSTANTS = {"NaN": "NaN", "Infinity": "INF", "-Infinity": "-INF"}
 """Values that JSON does not have, and their texts in XML Schema."""
 
+_JSON_RESULTS = (
+    "application/sparql-results+json,application/json,text/javascript,application/javascript"
+)
+_FORMAT_PARAMETERS = ("format", "output", "results")
+"""How servers name the parameter of the format. Virtuoso reads it rather than the header."""
+
 _TIMEOUT_WORDS = ("cancel", "timeout", "timed out", "time out")
 
 
 class EndpointReply(NamedTuple):
-    """An endpoint's answer to a query.
+    """An endpoint's answer to a query: the object of the result.
 
-    Attributes:
-        json: The object of the result.
-        max_rows: The server's limit on rows, if it says that the result has exactly that many.
+    `max_rows` is the server's limit on rows, if it says that the result has exactly that many.
     """
 
     json: dict[str, object]
@@ -97,13 +96,38 @@ class HttpStatus(Exception):
         self.code = code
 
 
-class QuerySender:
-    """Sends queries to an endpoint. Any number of threads may use one sender.
+class _EndpointCall(SPARQLWrapper):  # type: ignore[misc]  # it is not followed by mypy
+    """SPARQLWrapper, with its query sent over connections that stay open.
 
-    Args:
-        address: The endpoint.
-        max_body_bytes: As for `Connections`.
+    Its own `query` opens a connection each time, limits each read but not the whole answer, and
+    follows a redirect without the query.
     """
+
+    def __init__(self, address: Address, connections: Connections) -> None:
+        super().__init__(address.url, returnFormat=JSON)
+        self.setMethod(POST)
+        if address.login:
+            self.addCustomHttpHeader("Authorization", f"Basic {address.login}")
+        self._connections = connections
+
+    def query(self) -> QueryResult:
+        """Send the query; `timeout` is for everything from connecting to the last byte."""
+        formats = dict.fromkeys(_FORMAT_PARAMETERS, self.returnFormat)
+        fields = self.parameters | {"query": self.queryString} | formats
+        headers = {
+            "Content-Type": "application/x-www-form-urlencoded",
+            "User-Agent": self.agent,
+            "Accept": _JSON_RESULTS,
+            **self.customHttpHeaders,
+        }
+        body = urlencode(fields, doseq=True, safe="/").encode()
+        deadline = time.monotonic() + self.timeout
+        response = self._connections.send(self.endpoint, headers, body, deadline)
+        return QueryResult((response, self.returnFormat))
+
+
+class QuerySender:
+    """Sends queries to an endpoint. Any number of threads may use one sender."""
 
     def __init__(self, address: Address, max_body_bytes: int | None = None) -> None:
         self._address = address
@@ -154,8 +178,11 @@ class QuerySender:
 
     def _send(self, query: str, timeout_s: float) -> Response:
         deadline = time.monotonic() + timeout_s
+        call = _EndpointCall(self._address, self._connections)
+        call.setQuery(query)
+        call.timeout = timeout_s  # `setTimeout` would cut off its fraction
         try:
-            response = self._connections.send(_request(self._address, query), deadline)
+            response: Response = call.query().response
         except (OSError, http.client.HTTPException) as error:
             if isinstance(error, TimeoutError) or time.monotonic() >= deadline:
                 raise QueryTimeout(query, timeout_s, self._where) from error
@@ -234,20 +261,6 @@ class QuerySender:
         return f"{self._address.description}{through_proxy(self._address.url)}"
 
 
-def _request(address: Address, query: str) -> urllib.request.Request:
-    """Have SPARQLWrapper write the request."""
-    from SPARQLWrapper import JSON, POST, SPARQLWrapper
-
-    wrapper = SPARQLWrapper(address.url)
-    wrapper.setMethod(POST)
-    wrapper.setReturnFormat(JSON)
-    wrapper.setQuery(query)
-    request = cast(urllib.request.Request, wrapper._createRequest())
-    if address.login:
-        request.add_header("Authorization", f"Basic {address.login}")
-    return request
-
-
 def _refused(where: str, query: str, timeout_s: float, response: Response, text: str) -> KbqaError:
     code, words = response.status, _excerpt(text)
     # QLever answers 429 if it has cancelled a query, see ad-freiburg/qlever issue 2957.
@@ -312,29 +325,15 @@ _GATEWAY_TIMEOUT = 504
 
 
 class Copies:
-    """Sends queries to copies of one graph. Any number of threads may use it.
-
-    Args:
-        addresses: The endpoints, the one that is preferred first.
-        max_body_bytes: As for `Connections`.
-    """
+    """Sends queries to copies of one graph, the preferred one first, from any number of threads."""
 
     def __init__(self, addresses: Iterable[Address], max_body_bytes: int | None = None) -> None:
         self._copies = [_Copy(address, max_body_bytes) for address in addresses]
 
     def post(self, query: str, timeout_s: float) -> EndpointReply:
-        """Send a SELECT or ASK query to the copies in turn, until one answers.
+        """Send a query to the copies in turn, until one answers within the time for all together.
 
-        Args:
-            query: SPARQL that the endpoints' parsers accept.
-            timeout_s: Seconds for all copies together.
-
-        Raises:
-            EndpointDown: No copy responds.
-            QueryTimeout: The time is up, or a server stopped the query.
-            EndpointError: The copies refuse the query.
-            QuerySyntaxError: A copy says that the query does not parse.
-            MalformedResult: The copies send broken JSON.
+        Raises what `QuerySender.post` does.
         """
         ends_at = time.monotonic() + timeout_s
         failed: list[tuple[_Copy, GraphError]] = []

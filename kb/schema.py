@@ -1,121 +1,27 @@
-"""What a graph's schema states about given relations: where they lead, and their reverse.
+"""What a graph's schema states about relations, and how their literals are written for people.
 
 A store has its schema in a file. An endpoint's schema has thousands of properties, so only those
 of the relations that are asked about are fetched, once each.
 
-Freebase's schema: what each property leads from and to, and which types are mediators.
-
-Ask a graph which of many entities, relations and literals it holds, a batch a query.
-
-Write literals for people to read: numbers with separators and units, dates in words.
-
-The schema says what a literal is: the expected type of its relation, such as ``type.int``, else the
-literal's own datatype. Texts and codes stay as they are. A unit is what the relation's
-``type.property.unit`` says, by its abbreviation or else its name.
-
-Which relations say something about the world.
+The expected type of its relation says what a literal is, such as ``type.int``, else the literal's
+own datatype. Texts and codes stay as they are. A unit is what the relation's ``type.property.unit``
+says, by its abbreviation or else its name.
 """
 
-import json
 import re
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from itertools import islice
-from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
-from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
-from kbqa.kb.layout import SCHEMA_VERSION
-from kbqa.sparql.errors import GraphError, StoreError
+from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph, Property, Schema
+from kbqa.sparql.errors import GraphError
 from kbqa.sparql.terms import LiteralTerm, iri, is_well_formed, sparql_term
 
 if TYPE_CHECKING:
     from kbqa.sparql.crp import Hop
-
-
-@dataclass(frozen=True, slots=True)
-class Property:
-    """A property of the schema.
-
-    Attributes:
-        id: ``people.person.place_of_birth``.
-        domain: The type whose entities carry it: ``people.person``.
-        expected_type: The type of its values, or None where the graph does not say.
-        reverse: The property that says the same in the other direction, if there is one.
-        is_unique: An entity has at most one value.
-        name: What people call it, if the graph says so: ``Place of birth``.
-    """
-
-    id: str
-    domain: str
-    expected_type: str | None
-    reverse: str | None
-    is_unique: bool
-    name: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class _File:
-    properties: list[Property]
-    mediators: list[str]
-
-
-class Schema:
-    """The properties and mediator types of a graph."""
-
-    def __init__(self, properties: Mapping[str, Property], mediators: frozenset[str]) -> None:
-        self._properties = MappingProxyType(dict(properties))
-        self._mediators = mediators
-
-    @property
-    def properties(self) -> Mapping[str, Property]:
-        """Every property by its id."""
-        return self._properties
-
-    @property
-    def mediators(self) -> frozenset[str]:
-        """The types whose entities only tie others together (Freebase's CVTs)."""
-        return self._mediators
-
-    def property(self, property_id: str) -> Property | None:
-        """Return a property, or None where the graph states no schema for it."""
-        return self._properties.get(property_id)
-
-    def is_mediator(self, type_id: str) -> bool:
-        """Return whether the entities of a type only tie others together."""
-        return type_id in self._mediators
-
-    @classmethod
-    def open(cls, path: Path) -> "Schema":
-        """Read a schema that `save` wrote.
-
-        Raises:
-            StoreError: The file is missing or cannot be read.
-        """
-        from pydantic import TypeAdapter
-
-        try:
-            file = TypeAdapter(_File).validate_json(path.read_bytes())
-        except (OSError, ValueError) as error:
-            raise StoreError(f"{path} holds no schema ({error}). Load the store again.") from error
-        return cls({entry.id: entry for entry in file.properties}, frozenset(file.mediators))
-
-    def save(self, path: Path) -> None:
-        """Write the schema as JSON, sorted, a property on each line."""
-        names = [field.name for field in fields(Property)]
-        properties = ",\n".join(
-            json.dumps({name: getattr(self._properties[key], name) for name in names})
-            for key in sorted(self._properties)
-        )
-        path.write_text(
-            f'{{"schema_version": {SCHEMA_VERSION},\n'
-            f'"mediators": {json.dumps(sorted(self._mediators))},\n'
-            f'"properties": [\n{properties}\n]}}\n',
-            encoding="utf-8",
-        )
 
 
 class SchemaBuilder:
@@ -209,6 +115,7 @@ class GraphSchema:
         timeout_s: Seconds for each query that an endpoint is asked.
 
     Raises:
+        GraphError: From most methods: the endpoint does not answer.
         StoreError: The store's file of the schema is missing or broken.
     """
 
@@ -221,11 +128,7 @@ class GraphSchema:
         self._is_whole = self._schema is not None
 
     def of(self, relations: Iterable[str]) -> Schema:
-        """Return a schema that holds what the graph states about these relations.
-
-        Raises:
-            GraphError: The endpoint does not answer.
-        """
+        """Return a schema that holds what the graph states about these relations."""
         with self._lock:
             new = [] if self._is_whole else sorted(set(relations) - self._met)
             if self._schema is None:
@@ -306,13 +209,7 @@ def present_entities(
 ) -> set[str]:
     """Select the entities of which the graph holds a triple, in either direction.
 
-    Args:
-        graph: Where to look.
-        entities: Their ids; what no query can hold, no graph holds.
-        timeout_s: Seconds for each batch.
-
-    Raises:
-        GraphError: The graph does not answer.
+    What no query can hold, no graph holds. `timeout_s` is for each batch.
     """
     return _present_resources(graph, entities, _ENTITY, timeout_s)
 
@@ -320,14 +217,14 @@ def present_entities(
 def present_relations(
     graph: Graph, relations: Collection[str], timeout_s: float = DEFAULT_TIMEOUT_S
 ) -> set[str]:
-    """Select the relations of which the graph holds a triple; see `present_entities`."""
+    """Select the relations of which the graph holds a triple."""
     return _present_resources(graph, relations, _RELATION, timeout_s)
 
 
 def present_texts(
     graph: Graph, texts: Collection[str], timeout_s: float = DEFAULT_TIMEOUT_S
 ) -> set[str]:
-    """Select the texts that a literal of the graph says; see `present_entities`.
+    """Select the texts that a literal of the graph says.
 
     A text means its value: ``1968`` is found if the graph holds a gYear, and ``12.0`` if it
     holds 12. Of languages only English and none are looked for.
@@ -392,12 +289,7 @@ MONTHS = (
 
 @dataclass(frozen=True, slots=True)
 class LiteralForms:
-    """How the literals of some relations are written.
-
-    Attributes:
-        types: The expected type of each relation, where the graph states it.
-        units: The unit of each relation, where the graph states it.
-    """
+    """How the literals of some relations are written: by expected type and unit, where stated."""
 
     types: Mapping[str, str] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
@@ -421,11 +313,7 @@ class LiteralForms:
 def read_literal_forms(
     graph: Graph, relations: Iterable[str], timeout_s: float = DEFAULT_TIMEOUT_S
 ) -> LiteralForms:
-    """Read from a graph how the literals of relations are written.
-
-    Raises:
-        GraphError: The graph does not answer.
-    """
+    """Read from a graph how the literals of relations are written."""
     wanted = sorted(set(relations))
     if not wanted:
         return LiteralForms()

@@ -1,4 +1,4 @@
-"""Small files of a store, and other people's texts in what is shown.
+"""Small files of a store, and texts from a graph in what is shown.
 
 Files are written so that a crash of the machine leaves the old content or the new, never half. The
 SQLite files of a store are only read here.
@@ -183,11 +183,7 @@ class SqliteFile:
         self.rows(probe)
 
     def rows(self, sql: str, *parameters: str | int) -> "list[sqlite3.Row]":
-        """Run a statement and fetch all its rows.
-
-        Raises:
-            StoreError: The file is damaged, or was closed.
-        """
+        """Fetch all rows of a statement; raises `StoreError` if the file is damaged or closed."""
         import sqlite3
 
         with self._lock:
@@ -215,13 +211,7 @@ _SHOWN = 20
 def table_html(
     variables: Sequence[str], rows: Sequence[Sequence[Term | None]], *, truncated: bool
 ) -> str:
-    """Write the first rows as an HTML table, with what was left out.
-
-    Args:
-        variables: Names of the columns.
-        rows: All of them.
-        truncated: More exist than were fetched.
-    """
+    """Write the first rows as an HTML table, with what was left out; `truncated` if more exist."""
     return "\n".join(_lines(variables, rows, truncated))
 
 

@@ -3,12 +3,11 @@
 The search operations run in this process, where they take 0.03–0.2 ms. `select` and `ask` run
 queries of any origin, so they run in processes that can be killed (`kbqa.kb.worker`).
 
-Statistics of a store: triples of each relation, entities of each type, relations of each hub.
-
 A hub is a node with `HUB_DEGREE` edges or more in one direction. Finding its distinct relations in
 the store takes 0.4–0.9 µs an edge, and a hub has up to millions. So they are listed once, when the
 store is loaded: counted as the lines are read, or, for hubs whose edges are scattered over the
-dump, by asking the store. Lines that repeat a statement count each time. It is one SQLite file:
+dump, by asking the store. Lines that repeat a statement count each time. The statistics are one
+SQLite file:
 
     relation(id, triples)
     type(id, entities)
@@ -27,8 +26,7 @@ from dataclasses import asdict
 from functools import cache, partial
 from itertools import chain, islice
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import pyoxigraph
 from pyoxigraph import DefaultGraph, NamedNode
@@ -38,8 +36,10 @@ from kbqa.kb.graph import (
     DEFAULT_TIMEOUT_S,
     Direction,
     Edges,
+    Graph,
     GraphIdentity,
     Neighbours,
+    Schema,
     Table,
     prepare_query,
 )
@@ -49,13 +49,11 @@ from kbqa.kb.schema import is_telling
 from kbqa.kb.small_files import SqliteFile
 from kbqa.kb.worker import QueryWorkers
 from kbqa.sparql.errors import InputError, StoreError
-from kbqa.sparql.templates import NAME, TYPE, relations_query
+from kbqa.sparql.templates import NAME, relations_query
 from kbqa.sparql.terms import Term, full_iri, iri, is_well_formed, resource_id, term_order
 
 if TYPE_CHECKING:
     from kbqa.kb.names.index import NameIndex
-    from kbqa.kb.schema import Schema
-
 
 HUB_DEGREE = 1000
 """Edges in one direction that make a node a hub: below, a search takes less than a millisecond."""
@@ -75,17 +73,11 @@ HubRow: TypeAlias = tuple[str, str, int, str]
 
 
 class Hub(NamedTuple):
-    """A node that many edges leave (`out`) or enter (`in`).
+    """A node that many edges leave (`out`) or enter (`in`)."""
 
-    Attributes:
-        node: A resource: an entity, a type, or anything else that is not a literal.
-        direction: Which of its edges count.
-        degree: How many there are; an estimate will do.
-    """
-
-    node: str
-    direction: Direction
-    degree: int
+    node: str  # a resource: an entity, a type, or anything else that is not a literal
+    direction: Direction  # which of its edges count
+    degree: int  # how many there are; an estimate will do
 
 
 class Statistics:
@@ -97,11 +89,7 @@ class Statistics:
 
     @classmethod
     def open(cls, path: Path) -> "Statistics":
-        """Open a statistics file.
-
-        Raises:
-            StoreError: The file is missing, or holds no statistics.
-        """
+        """Open a statistics file, or raise `StoreError`."""
         probe = "SELECT 1 FROM relation, type, hub_relation LIMIT 0"
         return cls(SqliteFile(path, "file of statistics", probe))
 
@@ -121,10 +109,10 @@ class Statistics:
         return {row["id"]: row["entities"] for row in rows}
 
     def hub_relations(self, node: str, direction: Direction, limit: int) -> list[str] | None:
-        """List a hub's relations, those of the most edges first.
+        """List a hub's relations, at most `limit`, those of the most edges first.
 
         Returns:
-            At most `limit` relations, or None if the node is not a hub in that direction.
+            None if the node is not a hub in that direction.
         """
         rows = self._rows(
             "SELECT relation FROM hub_relation WHERE node = ? AND direction = ? "
@@ -155,13 +143,7 @@ class Statistics:
 def write_statistics(
     path: Path, relations: Mapping[str, int], types: Iterable[tuple[str, int]]
 ) -> None:
-    """Write a new file of statistics, without hubs.
-
-    Args:
-        path: The file; replaced if it exists.
-        relations: Triples of each relation.
-        types: Each type, once, and the number of its entities.
-    """
+    """Write a new file of statistics, without hubs, in place of another."""
     path.unlink(missing_ok=True)
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.executescript(_TABLES)
@@ -172,10 +154,7 @@ def write_statistics(
 def add_hub_relations(path: Path, rows: Iterable[HubRow]) -> None:
     """Add relations of hubs to a file of statistics: all, or none if the rows fail.
 
-    Args:
-        path: A file that `write_statistics` wrote.
-        rows: Each relation of a node and direction once. Nodes that no query can name are left
-            out.
+    Each relation of a node and direction comes once. Nodes that no query can name are left out.
     """
     can_be_named = cache(is_well_formed)
     with closing(sqlite3.connect(path)) as connection, connection:
@@ -188,19 +167,11 @@ def add_hub_relations(path: Path, rows: Iterable[HubRow]) -> None:
 def count_hub_relations(
     store: pyoxigraph.Store, hubs: Iterable[Hub], threads: int
 ) -> Iterator[HubRow]:
-    """Ask a store for the relations of hubs, at 0.4–0.9 µs an edge.
+    """Ask a store for the relations of hubs, several at a time, at 0.4–0.9 µs an edge.
 
     Looking up every relation instead takes 12–39 µs for each relation of the store, whatever the
     degree. But it counts nothing, and is quicker only for the few hubs with more than 40 edges for
     each relation.
-
-    Args:
-        store: Holds the whole graph.
-        hubs: Each node and direction once.
-        threads: Hubs to count at the same time; the store releases the interpreter meanwhile.
-
-    Returns:
-        Rows for `add_hub_relations`.
     """
     queue = [hub for hub in hubs if is_well_formed(hub.node)]
     # The biggest first, so that no thread is left with one at the end.
@@ -236,8 +207,8 @@ class _Parts(NamedTuple):
     workers: QueryWorkers
 
 
-class OxigraphStore:
-    """A `Graph` in a directory of this machine; open it with `OxigraphStore.open`.
+class OxigraphStore(Graph):
+    """A graph in a directory of this machine; open it with `OxigraphStore.open`.
 
     If another load replaces the store meanwhile, what was opened stays as it was, and what would
     have to be opened raises `StoreError`: no answer comes from two graphs.
@@ -308,11 +279,7 @@ class OxigraphStore:
         return self._directory
 
     def identity(self) -> GraphIdentity:
-        """Return what the store was loaded from; see `Graph.identity`.
-
-        Raises:
-            StoreError: The manifest cannot be read.
-        """
+        """Return what the store was loaded from."""
         manifest = parse_manifest(self._named, self._manifest)
         store = {
             "versions": manifest.versions,
@@ -328,42 +295,35 @@ class OxigraphStore:
     def select(
         self, query: str, *, timeout_s: float = DEFAULT_TIMEOUT_S, limit: int | None = None
     ) -> Table:
-        """Run a SELECT query in a worker process; see `Graph.select`."""
+        """Run a SELECT query in a worker process."""
         return self._open.workers.select(prepare_query(query, "select"), timeout_s, limit)
 
     def ask(self, query: str, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> bool:
-        """Run an ASK query in a worker process; see `Graph.ask`."""
+        """Run an ASK query in a worker process."""
         return self._open.workers.ask(prepare_query(query, "ask"), timeout_s)
 
-    def relations(
-        self, entity: str, direction: Direction, limit: int = DEFAULT_LIMIT
-    ) -> Sequence[str]:
-        """List the distinct relations of an entity; see `Graph.relations`.
+    def relations_of_each(
+        self, entities: Iterable[str], direction: Direction, limit: int = DEFAULT_LIMIT
+    ) -> Mapping[str, Sequence[str]]:
+        """Map each entity to its relations; if a hub has more than `limit`, to the most frequent.
 
-        Those of a hub come from the statistics; if there are more than `limit`, those with the most
-        edges.
+        Those of a hub come from the statistics.
         """
-        listed = self._open.statistics.hub_relations(entity, direction, limit)
-        if listed is not None:
-            return sorted(listed)
-        # A dump may hold IRIs that Oxigraph stores and cannot be asked for, such as <http://x/[1]>.
-        if not is_well_formed(entity):
-            return []
-        # SPARQL takes half the time of iterating here, because it removes duplicates in Rust.
-        solutions = self._open.store.query(relations_query(entity, direction, limit))
-        assert isinstance(solutions, pyoxigraph.QuerySolutions)
-        return sorted(str(term_from_oxigraph(solution[0])) for solution in solutions)
+        return {entity: self._relations(entity, direction, limit) for entity in entities}
 
-    def neighbours(
-        self, entity: str, relation: str, direction: Direction, limit: int = DEFAULT_LIMIT
-    ) -> Sequence[Term]:
-        """List what one relation leads to; see `Graph.neighbours`."""
-        return list(islice(self._ends(entity, relation, direction), limit))
+    def neighbours_of_each(
+        self,
+        starts: Iterable[tuple[str, str]],
+        direction: Direction,
+        limit: int = DEFAULT_LIMIT,
+    ) -> Mapping[tuple[str, str], Sequence[Term]]:
+        """Map each entity with a relation to what that leads to, in the order of the store."""
+        return {start: list(islice(self._ends(*start, direction), limit)) for start in starts}
 
     def first_neighbours(
         self, entity: str, relation: str, direction: Direction, limit: int = DEFAULT_LIMIT
     ) -> Neighbours:
-        """List the first of what one relation leads to; see `Graph.first_neighbours`."""
+        """List the first of what one relation leads to, by id, and count the others."""
         # SPARQL's ORDER BY takes ten times as long.
         found = sorted(self._all_ends(entity, relation, direction), key=term_order)
         return Neighbours(tuple(found[:limit]), max(len(found) - limit, 0))
@@ -371,8 +331,8 @@ class OxigraphStore:
     def frontier_relations(
         self, entities: Sequence[str], direction: Direction, limit: int = DEFAULT_LIMIT
     ) -> Sequence[str]:
-        """List the distinct relations that any entity has; see `Graph.frontier_relations`."""
-        found = {each for node in entities for each in self.relations(node, direction, limit)}
+        """List the distinct relations that any of some entities has."""
+        found = {each for node in entities for each in self._relations(node, direction, limit)}
         return sorted(found)[:limit]
 
     def frontier_neighbours(
@@ -382,7 +342,7 @@ class OxigraphStore:
         direction: Direction,
         limit: int = DEFAULT_LIMIT,
     ) -> Sequence[Term]:
-        """List what one relation leads to from any; see `Graph.frontier_neighbours`."""
+        """List what one relation leads to from any of some entities."""
         ends = chain.from_iterable(self._ends(node, relation, direction) for node in entities)
         found: dict[Term, None] = {}
         for end in ends:
@@ -391,40 +351,17 @@ class OxigraphStore:
                 break
         return list(found)
 
-    def relations_of_each(
-        self, entities: Iterable[str], direction: Direction, limit: int = DEFAULT_LIMIT
-    ) -> Mapping[str, Sequence[str]]:
-        """Map each entity to its relations; see `Graph.relations_of_each`."""
-        return {entity: self.relations(entity, direction, limit) for entity in entities}
-
-    def neighbours_of_each(
-        self,
-        starts: Iterable[tuple[str, str]],
-        direction: Direction,
-        limit: int = DEFAULT_LIMIT,
-    ) -> Mapping[tuple[str, str], Sequence[Term]]:
-        """Map each entity with a relation to its ends; see `Graph.neighbours_of_each`."""
-        return {start: self.neighbours(*start, direction, limit) for start in starts}
-
     def edges(
         self, entities: Iterable[str], direction: Direction, limit: int = DEFAULT_LIMIT
     ) -> Mapping[str, Edges]:
-        """Map entities to their edges; see `Graph.edges`."""
+        """Map entities to all their edges, if they have at most `limit`."""
         found = ((entity, self._edges(entity, direction, limit)) for entity in entities)
         return {entity: edges for entity, edges in found if edges is not None}
 
     def labels(self, mids: Iterable[str]) -> Mapping[str, str]:
-        """Map each mid that has a name to its name; see `Graph.labels`."""
-        labels: dict[str, str] = {}
-        for mid in mids:
-            label = pick_label(self._ends(mid, NAME, "out"))
-            if label is not None:
-                labels[mid] = label
-        return labels
-
-    def types(self, mid: str) -> Sequence[str]:
-        """List the types of an entity; see `Graph.types`."""
-        return sorted(term for term in self._ends(mid, TYPE, "out") if isinstance(term, str))
+        """Map each mid that has a name to it."""
+        labels = ((mid, pick_label(self._ends(mid, NAME, "out"))) for mid in mids)
+        return {mid: label for mid, label in labels if label is not None}
 
     def all_relations(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> set[str]:
         """Collect the relations that a triple has, and more of the same types from the schema."""
@@ -434,24 +371,14 @@ class OxigraphStore:
             item.id for item in self.schema().properties.values() if item.domain in domains
         }
 
-    def schema(self) -> "Schema":
-        """Read the schema.
-
-        Raises:
-            StoreError: Its file is missing or broken, or the store was replaced.
-        """
-        from kbqa.kb.schema import Schema
-
+    def schema(self) -> Schema:
+        """Read the schema."""
         schema = Schema.open(StoreLayout(self._directory).schema)
         self._check()
         return schema
 
     def names(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> "NameIndex":
-        """Open the name index.
-
-        Raises:
-            StoreError: Its file is missing or broken, or the store was replaced.
-        """
+        """Open the name index."""
         from kbqa.kb.names.index import NameIndex
 
         names = NameIndex.open(StoreLayout(self._directory).names)
@@ -468,22 +395,23 @@ class OxigraphStore:
             parts.workers.close()
             parts.statistics.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
     @property
     def _open(self) -> _Parts:
         if self._parts is None:
             raise StoreError(f"{self.description} was closed. Open it again to ask it.")
         return self._parts
+
+    def _relations(self, entity: str, direction: Direction, limit: int) -> Sequence[str]:
+        listed = self._open.statistics.hub_relations(entity, direction, limit)
+        if listed is not None:
+            return sorted(listed)
+        # A dump may hold IRIs that Oxigraph stores and cannot be asked for, such as <http://x/[1]>.
+        if not is_well_formed(entity):
+            return []
+        # SPARQL takes half the time of iterating here, because it removes duplicates in Rust.
+        solutions = self._open.store.query(relations_query(entity, direction, limit))
+        assert isinstance(solutions, pyoxigraph.QuerySolutions)
+        return sorted(str(term_from_oxigraph(solution[0])) for solution in solutions)
 
     def _edges(self, entity: str, direction: Direction, limit: int) -> Edges | None:
         """List the edges of an entity, sorted; None if there are more than `limit`."""

@@ -14,8 +14,6 @@ So the copy gives up its parent's children and starts its own at its first queri
 A child limits its own memory (`memory_limit_bytes`), or one query could take all of the
 machine's. A query that needs more is not run again. If something else kills its process, the query
 is run once more.
-
-How much memory one query of an embedded store may take.
 """
 
 import logging
@@ -31,7 +29,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from queue import Empty, LifoQueue
-from typing import TypeAlias, cast
+from typing import NamedTuple, TypeAlias, cast
 
 from kbqa.kb.graph import RESULT_BYTES, Table, syntax_error
 from kbqa.kb.rows import Cell, term_from_cell
@@ -66,8 +64,8 @@ def memory_limit_bytes(processes: int = 1, *, beside_another: bool = False) -> i
 
     Args:
         processes: How many share the machine; what `MEMORY_VARIABLE` sets is for each of them.
-        beside_another: They stand beside other processes that may take half of the machine, as in
-            a server. They share a quarter.
+        beside_another: Other processes may take half of the machine, as in a server; these share a
+            quarter.
 
     Raises:
         InputError: `MEMORY_VARIABLE` is not a positive number.
@@ -138,22 +136,21 @@ class QueryWorkers:
         low_priority: bool = False,
         check: Callable[[], None] = lambda: None,
     ) -> None:
+        setup = _Setup(graph_directory, description, size, low_priority, check)
         self._description = description
-        self._workers = [
-            _Worker(graph_directory, description, size, low_priority, check) for _ in range(size)
-        ]
+        self._workers = [_Worker(setup) for _ in range(size)]
         self._idle = self._all_idle()
         self._closing = threading.Lock()
         _ALL.add(self)
 
     def select(self, query: str, timeout_s: float, limit: int | None) -> Table:
-        """Run a SELECT query; see `Graph.select`."""
+        """Run a SELECT query as `Graph.select` does."""
         variables, packed, truncated = cast(_Rows, self._answer(query, timeout_s, limit))
         rows = tuple(tuple(term_from_cell(cell) for cell in row) for row in packed)
         return Table(variables, rows, truncated)
 
     def ask(self, query: str, timeout_s: float) -> bool:
-        """Run an ASK query; see `Graph.ask`."""
+        """Run an ASK query as `Graph.ask` does."""
         return cast(bool, self._answer(query, timeout_s, None))
 
     def close(self) -> None:
@@ -209,22 +206,26 @@ class QueryWorkers:
         return value
 
 
+class _Setup(NamedTuple):
+    """What the children of a graph have in common; the `size` of them share the memory."""
+
+    graph_directory: Path
+    description: str
+    size: int
+    low_priority: bool
+    check: Callable[[], None]
+
+    @property
+    def memory_bytes(self) -> int:
+        """The limit of a child; read anew for each, as the environment may change."""
+        return memory_limit_bytes(self.size, beside_another=self.low_priority)
+
+
 class _Worker:
-    """Runs one query at a time in a child, and replaces the child when it has ended.
+    """Runs one query at a time in a child, and replaces the child when it has ended."""
 
-    It is one of `size` workers, which share the memory.
-    """
-
-    def __init__(
-        self,
-        graph_directory: Path,
-        description: str,
-        size: int,
-        low_priority: bool,
-        check: Callable[[], None],
-    ) -> None:
-        self._graph_directory, self._description = graph_directory, description
-        self._size, self._low_priority, self._check = size, low_priority, check
+    def __init__(self, setup: _Setup) -> None:
+        self._setup, self._description = setup, setup.description
         self._child: _Child | None = None
 
     def run(
@@ -238,8 +239,7 @@ class _Worker:
         if self._child is not None and self._child.has_ended:
             self.stop()
         if self._child is None:
-            limits = (self._memory_bytes, self._low_priority)
-            self._child = _Child(self._graph_directory, self._description, *limits, self._check)
+            self._child = _Child(self._setup)
         try:
             # A child that starts late is left to finish starting: it serves the next query.
             if not self._child.wait_until_ready(deadline):
@@ -272,13 +272,9 @@ class _Worker:
         if child is not None:
             child.forget()
 
-    @property
-    def _memory_bytes(self) -> int:
-        return memory_limit_bytes(self._size, beside_another=self._low_priority)
-
     def _death(self, code: int) -> GraphError | QuerySyntaxError:
         if code in _OUT_OF_MEMORY:
-            limit_gb = self._memory_bytes / 2**30
+            limit_gb = self._setup.memory_bytes / 2**30
             return QueryTooLarge(
                 f"{self._description} stopped the query, which needs more than {limit_gb:.3g} GB "
                 f"of memory. Add a LIMIT, or raise {MEMORY_VARIABLE}."
@@ -297,15 +293,8 @@ class _Worker:
 class _Child:
     """A child process that opens its store and then serves queries."""
 
-    def __init__(
-        self,
-        graph_directory: Path,
-        description: str,
-        memory_bytes: int,
-        low_priority: bool,
-        check: Callable[[], None],
-    ) -> None:
-        self._description, self._check = description, check
+    def __init__(self, setup: _Setup) -> None:
+        self._description, self._check = setup.description, setup.check
         self._must_be_ready_at = time.monotonic() + START_TIMEOUT_S
         self._is_ready = False
         self._code: int | None = None
@@ -317,11 +306,11 @@ class _Child:
                     sys.executable,
                     "-P",
                     _PROGRAM,
-                    graph_directory,
+                    setup.graph_directory,
                     str(theirs.fileno()),
-                    str(memory_bytes),
-                    str(RESULT_BYTES if low_priority else 0),
-                    str(int(low_priority)),
+                    str(setup.memory_bytes),
+                    str(RESULT_BYTES if setup.low_priority else 0),
+                    str(int(setup.low_priority)),
                 ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,

@@ -119,11 +119,6 @@ def labels_query(mids: Sequence[str]) -> str:
     return f"SELECT ?mid ?name WHERE {{ VALUES ?mid {{ {values} }} ?mid {iri(NAME)} ?name }}"
 
 
-def types_query(mid: str) -> str:
-    """Write the search for the types of an entity."""
-    return f"SELECT DISTINCT ?type WHERE {{ {iri(mid)} {iri(TYPE)} ?type }}"
-
-
 def _values(entities: Sequence[str]) -> str:
     return f"VALUES ?node {{ {' '.join(map(iri, entities))} }}"
 

@@ -30,12 +30,10 @@ from kbqa.training.run import (
     write_card,
     write_manifest,
 )
-from kbqa.training.writer import TrainingResult
+from kbqa.training.writer import RewardResult, TrainingResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from kbqa.training.grpo.train import RewardResult
 
 
 CURVES_FILE = "training_curves.png"
@@ -60,7 +58,7 @@ def write_writer_reports(
     config: TrainingConfig,
     gathered: ExampleSet,
     split: Split,
-    result: "TrainingResult | RewardResult",
+    result: TrainingResult | RewardResult,
     of_stage: Mapping[str, object] | None = None,
 ) -> None:
     """Write all that a run's folder has besides the adapter and its log.

@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
 from kbqa.engine.questions.official import convert_queries
-from kbqa.kb.graph import Graph
-from kbqa.kb.schema import GraphSchema, Schema, is_telling, list_relations
+from kbqa.kb.graph import Graph, Schema
+from kbqa.kb.schema import GraphSchema, is_telling, list_relations
 from kbqa.sparql.compile import compile_crp
 from kbqa.sparql.crp import AnyPart, Constraint, Crp, Entity, Hop, Operator, compare_with
 from kbqa.sparql.errors import GraphError

@@ -81,6 +81,21 @@ class TrainingResult(NamedTuple):
     seconds: float  # with those of the processes that this one resumed
 
 
+class RewardResult(NamedTuple):
+    """The result of a run by reward."""
+
+    adapter: Path  # its folder, in PEFT layout
+    steps: int
+    best_step: int  # the step whose weights are written; 0 if none were better than the start
+    stopped_early: bool
+    train_questions: int
+    trainable_parameters: int
+    base_revision: str | None  # the commit, or the SHA-256 of the weights
+    start_f1: float | None  # mean F1 of the start on the held-out questions
+    valid_f1: float | None  # the same of the written weights
+    seconds: float  # with those of the processes that this one resumed
+
+
 class ModelRun(ABC, Generic[_Found]):
     """A run that trains a writer: its state, which survives a kill, and its best weights.
 

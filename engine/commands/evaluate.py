@@ -1,7 +1,7 @@
 """The commands `kbqa eval`, `kbqa report` and `kbqa compare`."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -261,7 +261,7 @@ def _check_form(as_json: bool, as_markdown: bool) -> None:
         raise click.UsageError("choose one of --json and --markdown")
 
 
-def _print(content: "dict[str, Any] | Sequence[Section]", as_markdown: bool) -> None:
+def _print(content: "dict[str, Any] | Iterable[Section]", as_markdown: bool) -> None:
     from kbqa.engine.evaluation.tables import render_markdown, render_text
 
     if isinstance(content, dict):

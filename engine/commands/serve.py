@@ -9,7 +9,6 @@ import json
 import os
 import sys
 import time
-import urllib.request
 from collections.abc import Mapping, Sequence
 from contextlib import closing, redirect_stdout
 from functools import partial
@@ -352,9 +351,9 @@ class ServedEngine:
 
     def _send(self, path: str, body: Mapping[str, object], limit_s: float) -> Response:
         url = self._address.url.rstrip("/") + path
-        request = urllib.request.Request(url, json.dumps(body).encode(), self._headers)
+        data, deadline = json.dumps(body).encode(), time.monotonic() + limit_s + _GRACE_S
         try:
-            return self._connections.send(request, time.monotonic() + limit_s + _GRACE_S)
+            return self._connections.send(url, self._headers, data, deadline)
         except TimeoutError:
             raise DeadlineExceeded(f"no answer from {self.url} within {limit_s:g} s") from None
         except http.client.HTTPException:

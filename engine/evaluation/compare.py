@@ -1,8 +1,7 @@
 """Compare two runs, question by question, over the questions that both scored.
 
-`compare_runs` measures, and `compare_sections` puts that into words.
-
-Compare the manifests of two runs: which settings differ, and which other facts.
+`compare_runs` measures, and `compare_sections` puts that into words. Manifests are compared setting
+by setting.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,6 +28,8 @@ from kbqa.engine.evaluation.tables import (
 )
 from kbqa.sparql.errors import InputError
 
+SCHEMA_VERSION = 1
+
 # What does not change a method's answer to a question that both runs have.
 _NOTES = {
     "schema_version",
@@ -54,6 +55,16 @@ _FOLLOWS = {"embedder": "chooser", "general_model": "chooser", "hop_cost": "choo
 
 _OF_ALL_METHODS = ("chooser", "embedder", "general_model", "seed")
 """Settings of a method that mean the same for others."""
+
+
+_SHOWN_IDS = 3
+_SHOWN_ANSWERS = 5
+_HEADER = ("A", "B", "B − A, 95 % interval", "wins", "losses", "ties", "p")
+_STATISTICS = (
+    "Interval: paired bootstrap over questions, 1,000 resamples, seed 42. Wins, losses and ties: "
+    "questions on which B scores higher, lower and the same. p: two-sided exact sign test over "
+    "wins and losses, for each line by itself."
+)
 
 
 class Change(NamedTuple):
@@ -109,46 +120,20 @@ def _follows(name: str, a: Mapping[str, object], b: Mapping[str, object]) -> boo
     return None in (a.get(name), b.get(name))
 
 
-SCHEMA_VERSION = 1
-
-_SHOWN_IDS = 3
-_SHOWN_ANSWERS = 5
-_HEADER = ("A", "B", "B − A, 95 % interval", "wins", "losses", "ties", "p")
-_STATISTICS = (
-    "Interval: paired bootstrap over questions, 1,000 resamples, seed 42. Wins, losses and ties: "
-    "questions on which B scores higher, lower and the same. p: two-sided exact sign test over "
-    "wins and losses, for each line by itself."
-)
-
-
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How the second run (B) differs from the first (A) in one metric.
+    """How the second run (B) differs from the first (A) in one metric."""
 
-    Attributes:
-        a: Mean of A.
-        b: Mean of B.
-        difference: B − A with its paired bootstrap interval.
-        signs: Questions on which B scores higher, lower, and the same.
-        p_value: Of the two-sided exact sign test.
-    """
-
-    a: float
+    a: float  # mean
     b: float
-    difference: Mean
+    difference: Mean  # B − A with its paired bootstrap interval
     signs: Signs
-    p_value: float
+    p_value: float  # of the two-sided exact sign test
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One question in both runs.
-
-    Attributes:
-        a: Its row in the first.
-        b: Its row in the second.
-        change: B − A in the metric by which questions are listed.
-    """
+    """One question in both runs, and B − A in the metric by which questions are listed."""
 
     a: Row
     b: Row
@@ -157,42 +142,23 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class RunComparison:
-    """How two runs differ.
+    """How two runs differ."""
 
-    Attributes:
-        a: The first run's file.
-        b: The second's.
-        common: How many questions both scored.
-        only_a: How many only the first scored.
-        only_b: How many only the second scored.
-        warnings: What makes the comparison less than fair.
-        settings: Settings that differ, by path, such as ``method.history``.
-        notes: Other facts of the manifests that differ, such as versions and files.
-        differences: By tier (``all`` first) and metric.
-        metric: By which questions are grouped and listed.
-        breakdowns: Differences in that metric by groups of gold queries; see
-            `breakdowns.group_by_gold`.
-        wins: Questions on which B scores higher, the largest change first.
-        losses: Questions on which B scores lower, the largest change first.
-        ties: Questions on which both score the same.
-        names: Of entities, as far as the runs name them.
-    """
-
-    a: str
+    a: str  # the first run's file
     b: str
-    common: int
-    only_a: int
+    common: int  # questions that both scored
+    only_a: int  # questions that only the first scored
     only_b: int
-    warnings: Sequence[str]
-    settings: Mapping[str, Change]
-    notes: Mapping[str, Change]
-    differences: Mapping[str, Mapping[str, Difference]]
-    metric: str
-    breakdowns: Mapping[str, Mapping[str, Difference]]
-    wins: Sequence[Pair]
-    losses: Sequence[Pair]
+    warnings: Sequence[str]  # what makes the comparison less than fair
+    settings: Mapping[str, Change]  # that differ, by path, such as method.history
+    notes: Mapping[str, Change]  # other facts that differ, such as versions and files
+    differences: Mapping[str, Mapping[str, Difference]]  # by tier (all first) and metric
+    metric: str  # by which questions are grouped and listed
+    breakdowns: Mapping[str, Mapping[str, Difference]]  # by `group_by_gold`
+    wins: Sequence[Pair]  # B scores higher, the largest change first
+    losses: Sequence[Pair]  # B scores lower, the largest change first
     ties: Sequence[Pair]
-    names: Mapping[str, str]
+    names: Mapping[str, str]  # of entities, as far as the runs name them
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as a JSON record, with all questions."""
@@ -216,10 +182,7 @@ class RunComparison:
         }
 
     def gold_names(self, pair: Pair) -> list[list[str]]:
-        """Return the names of a question's gold answers, by parse; ids if no run has the name.
-
-        Parses with the same answers are listed once.
-        """
+        """Return the names of a question's gold answers, by parse; ids if no run has the name."""
         if pair.a.kind not in (None, "answers"):
             return [[_special_gold(pair.a)]]
         golds = dict.fromkeys(map(frozenset, pair.a.gold))
@@ -238,12 +201,7 @@ class RunComparison:
 
 
 def compare_runs(a: RecordedRun, b: RecordedRun, metric: str = "f1") -> RunComparison:
-    """Compare two runs over the questions that both scored.
-
-    Args:
-        a: The run that is compared with.
-        b: The run that is compared.
-        metric: By which questions are grouped and listed, of `METRICS`.
+    """Compare run B with run A; questions are grouped and listed by a metric of `METRICS`.
 
     Raises:
         InputError: They scored no question in common, or the same id with different gold answers.
@@ -285,11 +243,6 @@ def compare_runs(a: RecordedRun, b: RecordedRun, metric: str = "f1") -> RunCompa
         ties=ranked[signs.wins : len(ranked) - signs.losses],
         names={answer.key: answer.name for row in (*a.rows, *b.rows) for answer in row.answers},
     )
-
-
-def compare_sections(comparison: RunComparison, examples: int) -> list[Section]:
-    """Put a comparison into words, with at most `examples` wins and as many losses."""
-    return list(_sections(comparison, examples))
 
 
 def _scored(run: RecordedRun) -> dict[str, Row]:
@@ -367,7 +320,8 @@ def _records(
     }
 
 
-def _sections(comparison: RunComparison, examples: int) -> Iterator[Section]:
+def compare_sections(comparison: RunComparison, examples: int) -> Iterator[Section]:
+    """Put a comparison into words, with at most `examples` wins and as many losses."""
     yield _heading(comparison)
     yield _changed("Settings that differ", comparison.settings)
     if comparison.notes:

@@ -14,16 +14,8 @@ A method may limit the calls of the general model over a run. They are spent in 
 questions (`kbqa.engine.chat.model`). What a run would take of the general model can be estimated
 from a few of its questions without asking it.
 
-The answers can also be written in the form that a benchmark's official script reads:
-
-- WebQSP's ``eval.py``: a list of ``{"QuestionId", "Answers": [mid or value, …]}``. Questions that
-  failed are left out, since the script takes an empty list for a precision of 1.
-- ComplexWebQuestions' ``eval_script.py``: a list of ``{"ID", "answer": name}``. It compares one
-  name, in lower case, with the gold names and aliases, and wants every question of the set.
-- GrailQA's ``evaluate.py``: a record ``{qid: {"logical_form", "answer": [mid or value, …]}}``.
-  kbqa writes no s-expressions, so logical forms are empty, and the script's exact match is 0.
-
-A boolean is written as ``true`` or ``false``, and a count as its number without what was counted.
+The answers can also be written as predictions for a benchmark's official script. A boolean is then
+``true`` or ``false``, and a count its number without what was counted.
 """
 
 import json
@@ -159,21 +151,12 @@ def evaluate(
     concurrency: int = 1,
     report: Callable[[Row], object] = lambda row: None,
 ) -> list[Row]:
-    """Answer questions and append a row for each to `output`; see `run_set`.
+    """Answer questions and append a row for each to `output`, as `run_set` says.
 
-    Args:
-        engine: Answers, by any method.
-        questions: As for `run_set`.
-        output: As for `run_set`.
-        config: How; a resumed run must have the same.
-        beams: Candidates by question id; paths for other questions are written.
-        batch_size: Questions to write for at once.
-        concurrency: Questions to answer at once.
-        report: As for `run_set`.
+    `beams` are candidates by question id. Paths for other questions are written, for a batch of
+    questions at once. A resumed run must have the same config.
 
     Raises:
-        InputError: As `run_set`.
-        OutputError: As `run_set`.
         SpendingLimitReached: The spending limit is reached.
     """
     settings = {"gold_entities": config.gold_entities, "timings": config.timings}
@@ -207,11 +190,9 @@ class _Run:
         self._calls = None if limit is None else RunBudget(round(limit * len(questions)))
 
     def jobs(self, rows: Mapping[str, Row]) -> Iterator[Callable[[], Row]]:
-        """Yield what makes each row that there is not.
-
-        Paths are written as jobs are taken. With one at a time the model does not write while a
-        question is answered, so times are comparable.
-        """
+        """Yield what makes each missing row."""
+        # Paths are written as jobs are taken. With one at a time the model does not write while a
+        # question is answered, so times are comparable.
         for row in rows.values():
             self._settle(row.id, 0 if row.usage is None else row.usage.general.calls)
         open_questions = [question for question in self._questions if question.id not in rows]
@@ -365,11 +346,7 @@ def record_questions(path: Path, sample: int | None, seed: int) -> Recorded:
 
 
 def record_graph(graph: Graph, timeout_s: float) -> Recorded:
-    """Record a graph: a store by what it was loaded from, an endpoint by its URL.
-
-    Raises:
-        StoreError: The store's manifest cannot be read.
-    """
+    """Record a graph: a store by what it was loaded from, an endpoint by its URL."""
     identity = graph.identity()
     return Recorded({**identity.settings, "timeout_s": timeout_s}, identity.notes)
 
@@ -388,9 +365,8 @@ def record_beams(path: Path | None) -> Recorded:
             told = json.loads(manifest.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise InputError(f"{manifest} cannot be read: {error}") from None
-    return Recorded(
-        {"beams_sha256": file_sha256(path)}, {"beams": str(path), "beams_manifest": told}
-    )
+    notes = {"beams": str(path), "beams_manifest": told}
+    return Recorded({"beams_sha256": file_sha256(path)}, notes)
 
 
 def record_model(choice: ModelChoice, name: str | None) -> Recorded:
@@ -414,11 +390,7 @@ def record_method(
     general_model: str | None = None,
     unsure_below: float = UNSURE_BELOW,
 ) -> Recorded:
-    """Record a method by its name and settings, and what a question may take.
-
-    The general model is recorded if it takes the method's decisions, `unsure_below` if it is not
-    the default.
-    """
+    """Record a method by its name and settings, and what a question may take."""
     of_method = {"name": method.name, **method.settings()}
     if of_method.get("chooser") == "llm":
         of_method["general_model"] = general_model
@@ -583,18 +555,27 @@ Predictions: TypeAlias = list[dict[str, Any]] | dict[str, Any]
 
 
 def webqsp_predictions(rows: Iterable[Row]) -> Predictions:
-    """Return a run's answers in WebQSP's form."""
+    """Return a run's answers in the form of WebQSP's ``eval.py``.
+
+    Failed questions are left out, since the script takes an empty list for a precision of 1.
+    """
     answered = (row for row in rows if row.error is None)
     return [{"QuestionId": row.id, "Answers": _values(row)} for row in answered]
 
 
 def cwq_predictions(rows: Iterable[Row]) -> Predictions:
-    """Return a run's first answers in the form of ComplexWebQuestions."""
+    """Return a run's first answers in the form of ComplexWebQuestions' ``eval_script.py``.
+
+    It compares one name, in lower case, with the gold names, and wants every question of the set.
+    """
     return [{"ID": row.id, "answer": _first_name(row)} for row in rows]
 
 
 def grailqa_predictions(rows: Iterable[Row]) -> Predictions:
-    """Return a run's answers in GrailQA's form."""
+    """Return a run's answers in the form of GrailQA's ``evaluate.py``.
+
+    kbqa writes no s-expressions, so the script's exact match is 0.
+    """
     return {row.id: {"logical_form": "", "answer": _values(row)} for row in rows}
 
 

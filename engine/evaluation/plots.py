@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-
 # Colours that colour-blind readers can distinguish: Okabe and Ito 2008.
 _BLUE, _SKY, _ORANGE, _GREEN, _PURPLE = "#0072B2", "#56B4E9", "#E69F00", "#009E73", "#CC79A7"
 _GREY = "#BBBBBB"
@@ -33,9 +32,8 @@ _OTHER_COLOURS = (_SKY, _GREEN, _PURPLE)
 def draw_report(report: Report, directory: Path) -> list[Path]:
     """Draw a report's pictures into a folder, which is created if it does not exist.
 
-    Returns:
-        The files: F1 by each breakdown that the questions have, answers by stage, confidence
-        against F1, and F1 against the share of questions that are answered.
+    They show F1 by each breakdown that the questions have, answers by stage, confidence against F1,
+    and F1 against the share of questions that are answered.
 
     Raises:
         InputError: matplotlib, from the `plots` extra, is not installed; or the folder cannot be
@@ -55,11 +53,7 @@ def draw_report(report: Report, directory: Path) -> list[Path]:
 
 
 def draw_figures(report: Report) -> "dict[str, Figure]":
-    """Draw a report's figures, by the names of their files.
-
-    Raises:
-        ImportError: matplotlib is not installed.
-    """
+    """Draw a report's figures, by the names of their files."""
     figures = {f"f1-by-{way}": _draw_f1(report, way) for way in _WAYS if way in report.breakdowns}
     figures["answered-by-stage"] = _draw_answered(report.answered)
     if report.calibration:
@@ -156,11 +150,7 @@ def _counts(answered: Answered) -> dict[str, int]:
 
 
 def new_figure(width: float, height: float) -> "tuple[Figure, Axes]":
-    """Make a figure of a size in inches, without the frame's top and right.
-
-    Raises:
-        ImportError: matplotlib is not installed.
-    """
+    """Make a figure of a size in inches, without the frame's top and right."""
     # It would write to the user's home.
     os.environ.setdefault("MPLCONFIGDIR", str(cache_directory() / "matplotlib"))
     from matplotlib.backends.backend_agg import FigureCanvasAgg

@@ -1,10 +1,10 @@
 """Measure a run: scores, costs, steps, breakdowns and errors, all in one `Report`.
 
-Put a report into words: sections of facts and tables, for a terminal or in Markdown.
+`make_report` measures, and `report_sections` puts that into words for a terminal or Markdown.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from kbqa.engine.evaluation.breakdowns import (
     RowGroup,
     ShapeCell,
     StepCosts,
+    add_kinds,
     break_down,
     count_steps,
     count_stops,
@@ -21,7 +22,6 @@ from kbqa.engine.evaluation.breakdowns import (
     score_tiers,
     stage_name,
     stage_rank,
-    step_sections,
 )
 from kbqa.engine.evaluation.rows import (
     RecordedRun,
@@ -32,7 +32,6 @@ from kbqa.engine.evaluation.rows import (
     measure_costs,
 )
 from kbqa.engine.evaluation.scores import (
-    METRICS,
     Mean,
     NameScores,
     OfficialMeans,
@@ -62,7 +61,9 @@ from kbqa.engine.evaluation.tables import (
     Cell,
     MarkdownTable,
     Section,
+    count_of,
     shorten_setting,
+    spoken,
 )
 
 SCHEMA_VERSION = 1
@@ -71,18 +72,11 @@ _NO_PREDICTION = OfficialScores(0.0, 0.0, 0.0)
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """How many questions of a tier were answered.
-
-    Attributes:
-        n: All of them, including those without gold answers.
-        stages: Those with an answer, by stage and by how far the path was relaxed.
-        origins: Those with an answer, by the origin of their answers.
-        unanswered: Those without.
-    """
+    """How many questions of a tier were answered, of all, including those without gold answers."""
 
     n: int
-    stages: Mapping[str, Mapping[str, int]]
-    origins: Mapping[str, int]
+    stages: Mapping[str, Mapping[str, int]]  # by stage and by how far the path was relaxed
+    origins: Mapping[str, int]  # by the origin of the answers
     unanswered: int
 
 
@@ -100,57 +94,32 @@ class Errors:
 class Report:
     """Everything that is reported about a run.
 
-    Attributes:
-        name: The run's file without its ending.
-        method: The name of the method; None if the manifest does not say.
-        manifest: What made it.
-        entities: ``gold`` or ``linked``.
-        questions: How many were asked; None if the manifest does not say, as older ones.
-        rows: How many of these have a row; fewer if the run is unfinished.
-        scored: How many of these have gold answers.
-        scores: Means by tier (``all`` first) and metric.
-        official: Means by tier by WebQSP's official rule; None for another question set.
-        name_scores: Means by tier of scores by names, over the questions whose gold names are
-            known; None if they were not asked for.
-        answered: By tier, with ``all``.
-        costs: By what is measured; see `costs.measure_costs`.
-        usd_per_10_000: US dollars for 10,000 questions; None if no cost is known.
-        steps: What the steps of a walking method took, by kind.
-        stops: How often walking ended for which reason.
-        breakdowns: See `breakdowns.break_down`.
-        shapes: F1 by hops and constraints of the gold query.
-        calibration: Confidence against F1 of the answered questions, by tenths.
-        calibration_error: Their mean distance; None if no row has a confidence.
-        brier_score: The mean squared distance of confidence and F1; None as above.
-        auroc: How well confidences separate answers with an F1 of at least 0.5 from others; None
-            if there are not both.
-        coverage: What is answered if only the surest are.
-        errors: By kind, the most frequent first.
+    Tiers are those of `rows_by_tier`, ``all`` first.
     """
 
     name: str
-    method: str | None
+    method: str | None  # None if the manifest does not say
     manifest: Mapping[str, object]
-    entities: str
-    questions: int | None
-    rows: int
-    scored: int
-    scores: Mapping[str, Mapping[str, Mean]]
-    official: Mapping[str, OfficialMeans] | None
-    name_scores: Mapping[str, Mapping[str, Mean]] | None
-    answered: Mapping[str, Answered]
-    costs: Mapping[str, Spread]
-    usd_per_10_000: float | None
-    steps: Sequence[StepCosts]
-    stops: Mapping[str, int]
-    breakdowns: Mapping[str, Sequence[RowGroup]]
+    entities: str  # gold or linked
+    questions: int | None  # how many were asked; None if the manifest does not say, as older ones
+    rows: int  # how many of these have a row; fewer if the run is unfinished
+    scored: int  # how many of these have gold answers
+    scores: Mapping[str, Mapping[str, Mean]]  # by tier and metric
+    official: Mapping[str, OfficialMeans] | None  # by tier; None if this is not WebQSP
+    name_scores: Mapping[str, Mapping[str, Mean]] | None  # by tier; None if not asked for
+    answered: Mapping[str, Answered]  # by tier
+    costs: Mapping[str, Spread]  # see `measure_costs`
+    usd_per_10_000: float | None  # US dollars for 10,000 questions; None if no cost is known
+    steps: Sequence[StepCosts]  # of a walking method, by kind
+    stops: Mapping[str, int]  # how often walking ended for which reason
+    breakdowns: Mapping[str, Sequence[RowGroup]]  # see `break_down`
     shapes: Sequence[ShapeCell]
-    calibration: Sequence[Tenth]
-    calibration_error: float | None
+    calibration: Sequence[Tenth]  # of the answered questions
+    calibration_error: float | None  # None if no row has a confidence, like the next
     brier_score: float | None
-    auroc: float | None
+    auroc: float | None  # of an F1 of at least 0.5; None if there are not both kinds of answers
     coverage: Sequence[Covered]
-    errors: Sequence[Errors]
+    errors: Sequence[Errors]  # by kind, the most frequent first
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as a JSON record, with definitions of the metrics."""
@@ -167,11 +136,9 @@ class Report:
 
 
 def make_report(run: RecordedRun, *, names: bool = False) -> Report:
-    """Measure everything about a run; it takes seconds, since each interval is resampled.
+    """Measure everything about a run, and if `names`, also score the names of answers.
 
-    Args:
-        run: The run.
-        names: Also score the names of answers.
+    It takes seconds, since each interval is resampled.
     """
     scored = [row for row in run.rows if row.scores is not None]
     is_webqsp = bool(scored) and all(is_webqsp_id(row.id) for row in scored)
@@ -265,12 +232,8 @@ _COST_NAMES = {
 _HIDDEN = ("gold entities", "question count", "schema version", "store summary")
 
 
-def report_sections(report: Report) -> list[Section]:
+def report_sections(report: Report) -> Iterator[Section]:
     """Put a report into words, in order of interest."""
-    return list(_sections(report))
-
-
-def _sections(report: Report) -> Iterator[Section]:
     yield _heading(report)
     yield _scores(report)
     definitions = [(METRIC_NAMES.get(name, name), text) for name, text in DEFINITIONS.items()]
@@ -284,7 +247,11 @@ def _sections(report: Report) -> Iterator[Section]:
         yield _origins(report.answered)
     if report.costs:
         yield _costs(report.costs, report.usd_per_10_000)
-    yield from step_sections(report.steps, report.stops)
+    if report.steps:
+        yield _steps(report.steps)
+        yield _left_out(report.steps)
+    if report.stops:
+        yield _stops(report.stops)
     for way, groups in report.breakdowns.items():
         yield _breakdown(BREAKDOWN_NAMES[way], groups)
     if report.shapes:
@@ -318,22 +285,18 @@ def _scores(report: Report) -> Section:
     title = f"Scores, {report.entities} entities"
     if not report.scores:
         return Section(title, notes=["No question has gold answers, so there is nothing to score."])
-    header = ("tier of evidence", "n", *METRIC_NAMES.values())
-    rows: list[list[Cell]] = [
-        [tier, f"{means['f1'].n:,}", *(means[metric] for metric in METRICS)]
-        for tier, means in report.scores.items()
-    ]
-    return Section(title, table=MarkdownTable(header, rows))
+    tiers = {tier: list(means.values()) for tier, means in report.scores.items()}
+    return Section(title, table=_by_tier(METRIC_NAMES.values(), tiers))
 
 
 def _official(official: Mapping[str, OfficialMeans], entities: str) -> Section:
-    header = ("tier of evidence", "n", "precision", "recall", "F1", "F1 of means", "true accuracy")
-    rows = []
-    for tier, m in official.items():
-        f1s = (m.f1, f"{m.f1_of_means:.3f}", m.true_accuracy)
-        rows.append((tier, f"{m.f1.n:,}", m.precision, m.recall, *f1s))
+    columns = ("precision", "recall", "F1", "F1 of means", "true accuracy")
+    tiers = {
+        tier: (m.precision, m.recall, m.f1, f"{m.f1_of_means:.3f}", m.true_accuracy)
+        for tier, m in official.items()
+    }
     title = f"Scores by WebQSP's official rule, {entities} entities"
-    return Section(title, table=MarkdownTable(header, rows), notes=[OFFICIAL_RULE])
+    return Section(title, table=_by_tier(columns, tiers), notes=[OFFICIAL_RULE])
 
 
 def _by_name(means: Mapping[str, Mapping[str, Mean]], entities: str) -> Section:
@@ -342,11 +305,18 @@ def _by_name(means: Mapping[str, Mapping[str, Mean]], entities: str) -> Section:
         return Section(
             title, notes=["The rows have no names of gold answers. Run `kbqa eval` again."]
         )
-    header = ("tier of evidence", "n", "Hits@1, BPC", "F1, BPC", "contained (their rule)")
-    rows: list[tuple[Cell, ...]] = [
-        (tier, f"{m['f1'].n:,}", *m.values()) for tier, m in means.items()
+    columns = ("Hits@1, BPC", "F1, BPC", "contained (their rule)")
+    tiers = {tier: list(of_tier.values()) for tier, of_tier in means.items()}
+    return Section(title, table=_by_tier(columns, tiers), notes=[NAME_RULES])
+
+
+def _by_tier(columns: Iterable[str], tiers: Mapping[str, Sequence[Cell]]) -> MarkdownTable:
+    """Make a table of means, with the number of questions of each tier."""
+    rows = [
+        (tier, *(f"{cell.n:,}" for cell in cells[:1] if isinstance(cell, Mean)), *cells)
+        for tier, cells in tiers.items()
     ]
-    return Section(title, table=MarkdownTable(header, rows), notes=[NAME_RULES])
+    return MarkdownTable(("tier of evidence", "n", *columns), rows)
 
 
 def _stages(answered: Mapping[str, Answered]) -> Section:
@@ -354,12 +324,15 @@ def _stages(answered: Mapping[str, Answered]) -> Section:
     parts = [(stage, level) for stage, levels in everything.stages.items() for level in levels]
     rows = [
         (
-            stage if level == FOUND else f"{stage}, {_spoken(level)}",
-            *(_share(one.stages.get(stage, {}).get(level, 0), one.n) for one in answered.values()),
+            stage if level == FOUND else f"{stage}, {spoken(level)}",
+            *(
+                count_of(one.stages.get(stage, {}).get(level, 0), one.n)
+                for one in answered.values()
+            ),
         )
         for stage, level in parts
     ]
-    rows.append(("no answer", *(_share(one.unanswered, one.n) for one in answered.values())))
+    rows.append(("no answer", *(count_of(one.unanswered, one.n) for one in answered.values())))
     rows.append(("questions", *(f"{one.n:,}" for one in answered.values())))
     is_relaxed = any(level != FOUND for _, level in parts)
     title = "Answered, by stage and relaxation" if is_relaxed else "Answered, by stage"
@@ -368,7 +341,7 @@ def _stages(answered: Mapping[str, Answered]) -> Section:
 
 def _origins(answered: Mapping[str, Answered]) -> Section:
     rows = [
-        (origin, *(_share(one.origins.get(origin, 0), one.n) for one in answered.values()))
+        (origin, *(count_of(one.origins.get(origin, 0), one.n) for one in answered.values()))
         for origin in answered["all"].origins
     ]
     table = MarkdownTable(("", *answered), rows)
@@ -396,9 +369,58 @@ def _costs(costs: Mapping[str, Spread], usd_per_10_000: float | None) -> Section
     )
 
 
+def _steps(steps: Sequence[StepCosts]) -> Section:
+    rows = [
+        (
+            spoken(one.kind),
+            f"{one.decisions:,}",
+            f"{one.calls:,}",
+            f"{one.input_tokens:,}",
+            f"{one.output_tokens:,}",
+            "–" if one.seconds is None else f"{one.seconds:,.1f}",
+        )
+        for one in steps
+    ]
+    header = ("step", "decisions", "calls", "input tokens", "output tokens", "seconds")
+    return Section(
+        "What each kind of step takes, all questions together",
+        table=MarkdownTable(header, rows),
+        notes=["Decisions are by any chooser; calls and tokens are the general model's."],
+    )
+
+
+def _left_out(steps: Sequence[StepCosts]) -> Section:
+    rows = [
+        (
+            spoken(one.kind),
+            count_of(one.unread, one.calls),
+            count_of(one.truncated, one.calls),
+            f"{one.hidden:,} ({one.hidden_steps:,})" if one.hidden else "0",
+            f"{one.clipped:,} ({one.clipped_steps:,})" if one.clipped else "0",
+        )
+        for one in (*steps, add_kinds(steps))
+    ]
+    header = ("step", "unread replies", "cut-off replies", "hidden options", "clipped walks")
+    return Section(
+        "What was not understood, and what limits left out",
+        table=MarkdownTable(header, rows),
+        notes=[
+            "Unread: a part of the reply could not be understood. Cut off: at the most tokens. "
+            "Hidden: options that exist and were not offered. Clipped: walks that were dropped "
+            "because there were too many. In brackets: the share of the calls, or how many steps."
+        ],
+    )
+
+
+def _stops(stops: Mapping[str, int]) -> Section:
+    total = sum(stops.values())
+    shares = [(stop, f"{n:,}", f"{n / total:.1%}") for stop, n in stops.items()]
+    return Section("Why walking ended", table=MarkdownTable(("", "questions", "share"), shares))
+
+
 def _breakdown(by: str, groups: Sequence[RowGroup]) -> Section:
     rows = [
-        (_spoken(g.name), f"{g.n:,}", g.f1, g.hit, g.exact_match, f"{g.answered:.1%}")
+        (spoken(g.name), f"{g.n:,}", g.f1, g.hit, g.exact_match, f"{g.answered:.1%}")
         for g in groups
     ]
     header = (by, "n", "F1", "hit", "exact match", "answered")
@@ -435,14 +457,6 @@ def _calibration(report: Report) -> Section:
         table=MarkdownTable(("tenth", "mean confidence", "mean F1", "n"), rows),
         notes=notes,
     )
-
-
-def _spoken(name: str) -> str:
-    return name.replace("_", " ")
-
-
-def _share(count: int, of: int) -> str:
-    return f"{count:,} ({count / of:.1%})"
 
 
 def _amount(value: float) -> str:

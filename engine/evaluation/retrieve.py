@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from kbqa.engine.asked import Clock
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.evaluation.evaluate import Recorded, log_failure, run_set
+from kbqa.engine.files import invalid_field
 from kbqa.engine.linking.linker import Linker, starting_topics
 from kbqa.engine.questions.question_sets import Question
 from kbqa.engine.retrieval.pooling import PoolingSettings, Shown
@@ -79,11 +80,8 @@ def read_retrieval_row(record: Mapping[str, object], place: str) -> RetrievalRow
     try:
         row = RetrievalRow.model_validate(record)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        name = ".".join(map(str, first["loc"]))
-        raise InputError(
-            f"{place} is not a row of `kbqa retrieve`: {name}: {first['msg']}"
-        ) from None
+        problem = invalid_field(error)
+        raise InputError(f"{place} is not a row of `kbqa retrieve`: {problem}") from None
     if row.schema_version != SCHEMA_VERSION:
         raise InputError(
             f"{place} is a row of schema_version {row.schema_version}, and this kbqa reads "
@@ -168,7 +166,17 @@ class QuestionRetrieval:
         error = None
         try:
             row["topics"] = topics = self._topics(question, clock)
-            retrieved = self._retrieve(question, topics, clock)
+            retrieved = retrieve(
+                self._graph,
+                self._schema,
+                self._score,
+                " ".join(question.text.split()),
+                topics,
+                self.config.triples,
+                self.config.pooling,
+                shown=self.config.shown,
+                clock=clock,
+            )
             row |= {
                 "triples": list(self._triples(retrieved, clock)),
                 "seen": retrieved.seen,
@@ -191,20 +199,6 @@ class QuestionRetrieval:
             linked = () if given else self._linker.link(question.text)
             starts = starting_topics(given, linked)
         return tuple(dict.fromkeys(each.mid for each in starts if each.mid))
-
-    def _retrieve(self, question: Question, topics: Sequence[str], clock: Clock) -> Retrieved:
-        config = self.config
-        return retrieve(
-            self._graph,
-            self._schema,
-            self._score,
-            " ".join(question.text.split()),
-            topics,
-            config.triples,
-            config.pooling,
-            shown=config.shown,
-            clock=clock,
-        )
 
     def _triples(self, retrieved: Retrieved, clock: Clock) -> Iterator[Mapping[str, object]]:
         """Yield the triples, with names if these are wanted."""
@@ -229,13 +223,9 @@ def retrieve_set(
     concurrency: int = 1,
     report: Callable[[RetrievalRow], object] = lambda row: None,
 ) -> list[RetrievalRow]:
-    """Retrieve for questions and append a row for each to `output`; see `run_set`.
+    """Retrieve for questions and append a row for each to `output`, as `run_set` says.
 
-    Of the questions and the graph, `recorded` has what the manifest says.
-
-    Raises:
-        InputError: As `run_set`.
-        OutputError: As `run_set`.
+    `recorded` is what the manifest says of the questions and the graph.
     """
     return run_set(
         questions,

@@ -287,8 +287,8 @@ def failed_row(
 
 
 def _head(question: Question, shape: GoldShape | None) -> dict[str, Any]:
-    names = [sorted(each) for each in question.gold_names]
-    others = {
+    if_known = {
+        "gold_names": [sorted(each) for each in question.gold_names] or None,
         "category": question.category,
         "generalization": question.generalization,
         "function": question.function,
@@ -303,8 +303,7 @@ def _head(question: Question, shape: GoldShape | None) -> dict[str, Any]:
         "tier": question.tier,
         "type": question.type,
         "gold": [sorted(gold) for gold in question.golds],
-        **({"gold_names": names} if names else {}),
-        **{name: value for name, value in others.items() if value is not None},
+        **{name: value for name, value in if_known.items() if value is not None},
         "gold_shape": shape,
     }
 

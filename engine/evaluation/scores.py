@@ -19,6 +19,8 @@ Answering", and the script ``eval/eval.py`` that comes with the data, for the be
 official rule; Talmor and Berant 2018 for CWQ. The released code of Bounded Path Context for exact
 names, and of Think-on-Graph, Plan-on-Graph and KnowPath for `contained`. There an empty answer is
 part of every gold name, and so counts as right; here it is wrong.
+
+`ValueError` is raised if there is no gold set to score against, or nothing to average.
 """
 
 import math
@@ -86,11 +88,7 @@ class Mean:
 
 
 def bootstrap_mean(values: Sequence[float], seed: int = 42, resamples: int = 1000) -> Mean:
-    """Compute a mean over questions and its 95 % percentile bootstrap interval.
-
-    Raises:
-        ValueError: There are no values.
-    """
+    """Compute a mean over questions and its 95 % percentile bootstrap interval."""
     if not values:
         raise ValueError("no values to take the mean of")
     n = len(values)
@@ -109,11 +107,7 @@ def _draws(n: int, seed: int, resamples: int) -> list[list[int]]:
 
 
 def average(scores: Sequence[object], names: Iterable[str]) -> dict[str, Mean]:
-    """Average scores over questions, each by its name.
-
-    Raises:
-        ValueError: There are no questions.
-    """
+    """Average scores over questions, each by its name."""
     return {name: bootstrap_mean([getattr(one, name) for one in scores]) for name in names}
 
 
@@ -150,11 +144,7 @@ def score(predicted: Sequence[str], gold: Collection[str]) -> Scores:
 
 
 def score_best(predicted: Sequence[str], golds: Iterable[Collection[str]]) -> Scores:
-    """Score against the gold set with the best F1, as WebQSP does for its parses.
-
-    Raises:
-        ValueError: There is no gold set.
-    """
+    """Score against the gold set with the best F1, as WebQSP does for its parses."""
     return _best(score(predicted, gold) for gold in golds)
 
 
@@ -275,9 +265,6 @@ def score_names(predicted: Sequence[str], golds: Sequence[Collection[str]]) -> N
     NameScores(hits_at_1=0.0, f1=0.0, contained=1.0)
     >>> score_names([], [["Albany"]])
     NameScores(hits_at_1=0.0, f1=0.0, contained=0.0)
-
-    Raises:
-        ValueError: There is no gold set.
     """
     names = list(filter(None, map(_single_blanks, predicted)))
     exact = [score(names, {*filter(None, map(_single_blanks, gold))}) for gold in golds]
@@ -328,9 +315,6 @@ def official_score(predicted: Collection[str], golds: Sequence[Collection[str]])
     """Score the answers to a question against the parse of the best F1.
 
     A repeated answer counts once, a repeated gold answer each time.
-
-    Raises:
-        ValueError: There is no parse.
     """
     found = set(predicted)
     # In the script an answered parse without a match has an F1 just above 0, so it wins a tie.
@@ -348,11 +332,7 @@ def _official(found: set[str], gold: Collection[str]) -> OfficialScores:
 
 
 def official_means(scores: Sequence[OfficialScores]) -> OfficialMeans:
-    """Average official scores over questions.
-
-    Raises:
-        ValueError: There are no scores.
-    """
+    """Average official scores over questions."""
     means = average(scores, OfficialScores._fields)
     return OfficialMeans(
         precision=means["precision"],

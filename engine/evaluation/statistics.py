@@ -2,6 +2,8 @@
 
 The tests of two runs are paired: they compare the two scores of each question, so the difficulty of
 the questions does not matter. Nothing here corrects for testing many metrics or tiers at once.
+
+`ValueError` is raised for runs that differ in length, and for nothing to measure.
 """
 
 from bisect import bisect_left, bisect_right
@@ -68,9 +70,6 @@ def calibration_error(tenths: Sequence[Tenth]) -> float:
 
     >>> calibration_error([Tenth(0.2, 0.1, 10), Tenth(0.9, 0.6, 10)])
     0.2
-
-    Raises:
-        ValueError: There are no tenths.
     """
     if not tenths:
         raise ValueError("no answers to compare the confidence of")
@@ -138,9 +137,6 @@ def paired_bootstrap(
 
     >>> paired_bootstrap([0.0, 0.5], [0.5, 1.0])
     Mean(mean=0.5, low=0.5, high=0.5, n=2)
-
-    Raises:
-        ValueError: The runs differ in length, or are empty.
     """
     return bootstrap_mean(_differences(first, second), seed, resamples)
 
@@ -150,9 +146,6 @@ def count_signs(first: Sequence[float], second: Sequence[float]) -> Signs:
 
     >>> count_signs([0.0, 0.5, 1.0], [1.0, 0.0, 1.0])
     Signs(wins=1, losses=1, ties=1)
-
-    Raises:
-        ValueError: The runs differ in length.
     """
     differences = _differences(first, second)
     wins = sum(difference > _SAME for difference in differences)
@@ -171,9 +164,6 @@ def sign_test(wins: int, losses: int) -> float:
 
     >>> sign_test(9, 1), sign_test(0, 0)
     (0.021484375, 1.0)
-
-    Raises:
-        ValueError: A count is negative.
     """
     if wins < 0 or losses < 0:
         raise ValueError(f"{wins} wins and {losses} losses: no count is negative")

@@ -1,10 +1,7 @@
-"""Lay out sections of facts and tables, as text for a terminal or as Markdown.
-
-What reports call things, and what their numbers mean.
-"""
+"""What reports are made of: sections, their layout, the names of figures and what they mean."""
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -28,29 +25,21 @@ class MarkdownTable:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of a report: a title, and below it facts, a table and notes.
-
-    Attributes:
-        title: The heading.
-        facts: Labels and texts.
-        table: The table, if there is one.
-        notes: Paragraphs.
-        depth: Level of the heading, from 1.
-    """
+    """A part of a report: a title, and below it facts, a table and notes."""
 
     title: str
-    facts: Sequence[tuple[str, str]] = ()
+    facts: Sequence[tuple[str, str]] = ()  # labels and texts
     table: MarkdownTable | None = None
-    notes: Sequence[str] = ()
-    depth: int = 2
+    notes: Sequence[str] = ()  # paragraphs
+    depth: int = 2  # level of the heading, from 1
 
 
-def render_text(sections: Sequence[Section]) -> str:
+def render_text(sections: Iterable[Section]) -> str:
     """Lay sections out for a terminal of `WIDTH` columns."""
     return "\n\n".join("\n".join(_text_section(section)) for section in sections)
 
 
-def render_markdown(sections: Sequence[Section]) -> str:
+def render_markdown(sections: Iterable[Section]) -> str:
     """Lay sections out in Markdown."""
     return "\n\n".join("\n\n".join(_markdown_section(section)) for section in sections)
 
@@ -203,3 +192,17 @@ def shorten_setting(label: str, text: str) -> str:
     if label.endswith(("sha256", "git")):
         return text[:_HASH_SHOWN]
     return text if len(text) <= _TEXT_SHOWN else f"{text[:_TEXT_SHOWN]}…"
+
+
+def spoken(name: str) -> str:
+    """Return a name of code as words."""
+    return name.replace("_", " ")
+
+
+def count_of(count: int, n: int) -> str:
+    """Write a count with its share of `n`; a dash if that is 0.
+
+    >>> count_of(300, 1200), count_of(0, 0)
+    ('300 (25.0%)', '–')
+    """
+    return f"{count:,} ({count / n:.1%})" if n else "–"

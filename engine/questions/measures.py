@@ -15,21 +15,61 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
 from kbqa.kb.schema import MONTHS
-from kbqa.sparql.crp import (
-    Operator,
-)
+from kbqa.sparql.crp import Operator
 from kbqa.sparql.terms import LiteralTerm
 from kbqa.sparql.values import is_date, is_number
+
+Kind: TypeAlias = Literal["number", "date"]
+
+VALUE_KINDS: Mapping[str | None, Kind] = {
+    "type.datetime": "date",
+    "type.int": "number",
+    "type.float": "number",
+}
+"""What values are, by the expected type of their relation."""
+
+
+class WrittenNumber(NamedTuple):
+    """A number as it is written, and what it may mean: the comma of ``1,500`` may be decimal."""
+
+    text: str
+    values: frozenset[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Extreme:
+    """An end of an order: *latest* is said of dates, *largest* of numbers."""
+
+    kind: Kind
+    descending: bool
+
+    def measures(self, kind: Kind) -> bool:
+        """Return whether it can be said of such values."""
+        return kind == self.kind
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What a value is compared with: a number, or a date of ISO 8601. A year may be either.
+
+    The value stands left of the operator.
+    """
+
+    operator: Operator
+    value: LiteralTerm
+
+    def measures(self, kind: Kind) -> bool:
+        """Return whether such values can be compared with it."""
+        return is_date(self.value) if kind == "date" else is_number(self.value)
+
+
+Measure: TypeAlias = Bound | Extreme
 
 _SMALL = (
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
     "sixteen seventeen eighteen nineteen"
 )
-
-
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
-
-
 _WORDS: dict[str, float] = {
     **{word: number for number, word in enumerate(_SMALL.split())},
     **{word: 10 * number for number, word in enumerate(_TENS.split(), 2)},
@@ -37,33 +77,121 @@ _WORDS: dict[str, float] = {
     "half a": 0.5,
     "and a half": 0.5,
 }
-
-
-_SCALES = {"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9}
-
-
-_SCALES["trillion"] = 10**12
-
-
+_SCALES = {
+    "hundred": 10**2,
+    "thousand": 10**3,
+    "million": 10**6,
+    "billion": 10**9,
+    "trillion": 10**12,
+}
 _WORD = "|".join(sorted((*_WORDS, *_SCALES), key=len, reverse=True))
-
-
 _NUMERAL = re.compile(
     rf"(?<![\w.,])(?:(?P<digits>-?\d+(?:[.,]\d+)*(?:e[+-]?\d+)?)|{_WORD})"
     rf"(?:(?: |-| and (?!a\b))(?:{_WORD}))*(?!\w)"
 )
 
+_LARGER = r"more|greater|larger|bigger|higher|longer|taller|later"
+_SMALLER = r"less|fewer|smaller|lower|shorter|earlier"
+_COMPARATIVES: Mapping[bool, str] = {
+    True: rf"{_LARGER}|heavier|newer|faster|deeper|wider|hotter|warmer",
+    False: rf"{_SMALLER}|lighter|sooner|slower|narrower|colder|cooler",
+}
+_LARGEST = r"largest|biggest|highest|greatest|longest|tallest|heaviest|deepest|fastest|maximum|most"
+_SMALLEST = r"smallest|lowest|shortest|lightest|slowest|fewest|minimum|least"
+_LATEST, _EARLIEST = r"last|latest|newest", r"first|earliest"
+_SUPERLATIVES: Mapping[bool, str] = {
+    True: rf"{_LARGEST}|{_LATEST}|hottest",
+    False: rf"{_SMALLEST}|{_EARLIEST}|coldest",
+}
+_AGES: Mapping[bool, str] = {True: r"older|elder|oldest", False: r"younger|youngest"}
+"""Of a larger age, and so of an earlier date; and the reverse."""
 
-class WrittenNumber(NamedTuple):
-    """A number of a text.
+_EXTREMES: Mapping[Extreme, str] = {
+    Extreme("date", True): rf"{_LATEST}|youngest|most recent(?:ly)?",
+    Extreme("date", False): rf"{_EARLIEST}|oldest|least recent(?:ly)?",
+    Extreme("number", True): _LARGEST,
+    Extreme("number", False): _SMALLEST,
+}
+"""In an order in which none takes a part of another."""
 
-    Attributes:
-        text: As it is written.
-        values: What it may mean: the comma of ``1,500`` may be a decimal one.
+_NO_EXTREME = re.compile(r"\bat (?:least|most)\b|\b(?:first|last) (?:name|lady)\b", re.IGNORECASE)
+_NEGATED = re.compile(r"(?:\b(?:not|never|no)\b|n['’]t\b).*", re.IGNORECASE)
+
+_DAY, _YEAR = r"\d{1,2}(?:st|nd|rd|th)?", r"\d{4}"
+_MONTH = rf"(?:{'|'.join(f'{each[:3]}(?:{each[3:]}|t)?' for each in MONTHS)})\.?"
+_DATE = rf"{_YEAR}-\d\d(?:-\d\d)?|(?:{_DAY} (?:of )?)?{_MONTH},? {_YEAR}|{_MONTH} {_DAY},? {_YEAR}"
+_NUMBER = r"\d+(?:[,.]\d+)*(?: (?:hundred|thousand|million|billion))?"
+_VALUE = rf"(?: (?!and\b)[a-z]+){{0,3}}? \$?(?:({_DATE})(?!\w)|({_NUMBER})(?![\w-]))"
+"""What follows a comparison, after a few words at most: *after the year 1980*."""
+
+_MORE, _LESS = rf"(?:{_LARGER}|great|older)", rf"(?:{_SMALLER}|younger)"
+_THAN = r"th[ae][nt]"  # the benchmarks have "greater then" and "less that"
+_BOUND_WORDS: Mapping[Operator, str] = {
+    ">=": rf"at least|(?:no|not) {_LESS} {_THAN}",
+    "<=": rf"at most|(?:no|not) {_MORE} {_THAN}",
+    ">": rf"{_MORE} {_THAN}|over|above|exceed(?:s|ing)?|after|since",
+    "<": rf"{_LESS} {_THAN}|under|below|before|prior to",
+}
+"""In an order in which none takes a part of another: *no more than 5* is not *more than 5*."""
+
+_BOUNDS = {
+    operator: re.compile(rf"\b(?:{words}){_VALUE}", re.IGNORECASE)
+    for operator, words in _BOUND_WORDS.items()
+}
+_DATES = re.compile(rf"\b(?:{_DATE})(?![\w-])", re.IGNORECASE)
+_NUMBERS = re.compile(rf"(?<![\w.,-]){_NUMBER}(?![\w-])", re.IGNORECASE)
+_CODES = re.compile(r"\b[A-Z]{2,4}\b")
+_QUOTATIONS = re.compile(r'"([^"]+)"')
+
+
+def find_measures(question: str) -> list[Measure]:
+    """Return the measures of a question, each once, bounds first."""
+    bounds, text = _cut_bounds(question)
+    text = _NO_EXTREME.sub(" ", text)
+    found: list[Measure] = [*bounds]
+    for extreme, words in _EXTREMES.items():
+        text, count = re.subn(rf"\b(?:{words})\b", " ", text, flags=re.IGNORECASE)
+        if count:
+            found.append(extreme)
+    return list(dict.fromkeys(found))
+
+
+def find_directions(question: str, kind: Kind | None, *, orders: bool) -> set[bool]:
+    """Return the directions that a question's words ask for: True for larger, False for smaller.
+
+    Words behind a negation say nothing, nor do bounds such as *more than 5*. The question is
+    without its names. The kind is that of the values: who is *older* has an earlier date of birth,
+    but a larger age. With `orders`, superlatives count as well as comparatives.
+
+    >>> find_directions("is it older than that one?", "date", orders=False)
+    {False}
     """
+    _, text = _cut_bounds(question)
+    text = _NEGATED.sub(" ", _NO_EXTREME.sub(" ", text))
+    words = [*_COMPARATIVES.items()]
+    if orders:
+        words += _SUPERLATIVES.items()
+    if kind is not None:
+        words += [(up == (kind == "number"), ages) for up, ages in _AGES.items()]
+    return {up for up, said in words if re.search(rf"\b(?:{said})\b", text, re.IGNORECASE)}
 
-    text: str
-    values: frozenset[float]
+
+def find_values(question: str) -> list[LiteralTerm]:
+    """Find the values that a question names and compares with nothing, each once.
+
+    Dates come first, then numbers, codes and quotations. Numbers of one digit are left out, as they
+    often say how many answers there are.
+
+    >>> [each.text for each in find_values("Which language with the code EL has 13,000 speakers?")]
+    ['13000', 'EL', 'el']
+    """
+    _, text = _cut_bounds(question)
+    texts = [_iso(each) for each in _DATES.findall(text)]
+    text = _DATES.sub(" ", text)
+    texts += [_plain(each) for each in _NUMBERS.findall(text) if len(each) > 1]
+    texts += [each for code in _CODES.findall(text) for each in (code, code.lower())]
+    texts += _QUOTATIONS.findall(text)
+    return [LiteralTerm(each) for each in dict.fromkeys(filter(None, texts))]
 
 
 def read_numbers(text: str) -> list[WrittenNumber]:
@@ -102,190 +230,6 @@ def _value(first: float, text: str) -> float:
             total += (current or 1) * _SCALES[word]
             current = 0.0
     return total + current
-
-
-Kind: TypeAlias = Literal["number", "date"]
-
-
-@dataclass(frozen=True, slots=True)
-class Extreme:
-    """An end of an order.
-
-    Attributes:
-        kind: Of the values: *latest* is said of dates, *largest* of numbers.
-        descending: The largest first.
-    """
-
-    kind: Kind
-    descending: bool
-
-    def measures(self, kind: Kind) -> bool:
-        """Return whether it can be said of such values."""
-        return kind == self.kind
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """What a value is compared with.
-
-    Attributes:
-        operator: Read with the value on the left.
-        value: A number, or a date of ISO 8601. A year may be either.
-    """
-
-    operator: Operator
-    value: LiteralTerm
-
-    def measures(self, kind: Kind) -> bool:
-        """Return whether such values can be compared with it."""
-        return is_date(self.value) if kind == "date" else is_number(self.value)
-
-
-Measure: TypeAlias = Bound | Extreme
-
-
-_EXTREMES: tuple[tuple[Extreme, str], ...] = (
-    (Extreme("date", True), r"last|latest|newest|youngest|most recent(?:ly)?"),
-    (Extreme("date", False), r"first|earliest|oldest|least recent(?:ly)?"),
-    (
-        Extreme("number", True),
-        r"largest|biggest|highest|greatest|longest|tallest|heaviest|deepest|fastest|maximum|most",
-    ),
-    (
-        Extreme("number", False),
-        r"smallest|lowest|shortest|lightest|slowest|fewest|minimum|least",
-    ),
-)
-
-
-_COMPARATIVES: Mapping[bool, str] = {
-    True: r"more|greater|larger|bigger|higher|longer|taller|heavier|later|newer|faster|deeper|wider"
-    r"|hotter|warmer",
-    False: r"less|fewer|smaller|lower|shorter|lighter|earlier|sooner|slower|narrower|colder|cooler",
-}
-
-
-_SUPERLATIVES: Mapping[bool, str] = {
-    True: r"most|largest|biggest|highest|greatest|longest|tallest|heaviest|fastest|maximum|hottest"
-    r"|last|latest|newest",
-    False: r"least|fewest|smallest|lowest|shortest|lightest|slowest|minimum|coldest|first|earliest",
-}
-
-
-_AGES: Mapping[bool, str] = {True: r"older|elder|oldest", False: r"younger|youngest"}
-"""Of a larger age, and so of an earlier date; and the reverse."""
-
-
-_NEITHER = r"\bat (?:least|most)\b|\b(?:first|last) (?:name|lady)\b"
-
-
-_DAY, _YEAR = r"\d{1,2}(?:st|nd|rd|th)?", r"\d{4}"
-
-
-_MONTH = rf"(?:{'|'.join(f'{each[:3]}(?:{each[3:]}|t)?' for each in MONTHS)})\.?"
-
-
-_DATE = rf"{_YEAR}-\d\d(?:-\d\d)?|(?:{_DAY} (?:of )?)?{_MONTH},? {_YEAR}|{_MONTH} {_DAY},? {_YEAR}"
-
-
-_NUMBER = r"\d+(?:[,.]\d+)*(?: (?:hundred|thousand|million|billion))?"
-
-
-_VALUE = rf"(?: (?!and\b)[a-z]+){{0,3}}? \$?(?:({_DATE})(?!\w)|({_NUMBER})(?![\w-]))"
-"""What follows a comparison, after a few words at most: *after the year 1980*."""
-
-
-_MORE = r"(?:more|great(?:er)?|larger|higher|bigger|longer|taller|older|later)"
-
-
-_LESS = r"(?:less|fewer|smaller|lower|shorter|younger|earlier)"
-
-
-_THAN = r"th[ae][nt]"  # the benchmarks have "greater then" and "less that"
-
-
-_BOUND_WORDS: Mapping[Operator, str] = {
-    ">=": rf"at least|(?:no|not) {_LESS} {_THAN}",
-    "<=": rf"at most|(?:no|not) {_MORE} {_THAN}",
-    ">": rf"{_MORE} {_THAN}|over|above|exceed(?:s|ing)?|after|since",
-    "<": rf"{_LESS} {_THAN}|under|below|before|prior to",
-}
-"""In an order in which none takes a part of another: *no more than 5* is not *more than 5*."""
-
-
-_BOUNDS = {
-    operator: re.compile(rf"\b(?:{words}){_VALUE}", re.IGNORECASE)
-    for operator, words in _BOUND_WORDS.items()
-}
-
-
-_DATES = re.compile(rf"\b(?:{_DATE})(?![\w-])", re.IGNORECASE)
-
-
-_NUMBERS = re.compile(rf"(?<![\w.,-]){_NUMBER}(?![\w-])", re.IGNORECASE)
-
-
-_CODES = re.compile(r"\b[A-Z]{2,4}\b")
-
-
-_QUOTATIONS = re.compile(r'"([^"]+)"')
-
-
-def find_measures(question: str) -> list[Measure]:
-    """Find the measures of a question, each once, bounds first."""
-    bounds, text = _cut_bounds(question)
-    text = re.sub(_NEITHER, " ", text, flags=re.IGNORECASE)
-    found: list[Measure] = [*bounds]
-    for extreme, words in _EXTREMES:
-        text, count = re.subn(rf"\b(?:{words})\b", " ", text, flags=re.IGNORECASE)
-        if count:
-            found.append(extreme)
-    return list(dict.fromkeys(found))
-
-
-def find_directions(question: str, kind: Kind | None, *, orders: bool) -> set[bool]:
-    """Return the directions that a question's words ask for: True for larger, False for smaller.
-
-    Words behind a negation say nothing, nor do bounds such as *more than 5*.
-
-    Args:
-        question: Without the names in it.
-        kind: Of the values: who is *older* has an earlier date of birth, but a larger age. None if
-            unknown; words of age say nothing then.
-        orders: Whether superlatives count as well as comparatives.
-
-    >>> find_directions("is it older than that one?", "date", orders=False)
-    {False}
-    """
-    _, text = _cut_bounds(question)
-    text = re.sub(_NEITHER, " ", text, flags=re.IGNORECASE)
-    text = re.sub(r"(?:\b(?:not|never|no)\b|n['’]t\b).*", " ", text, flags=re.IGNORECASE)
-    words = [(up, _COMPARATIVES[up]) for up in (True, False)]
-    if orders:
-        words += _SUPERLATIVES.items()
-    if kind is not None:
-        words += [(up == (kind == "number"), ages) for up, ages in _AGES.items()]
-    return {up for up, said in words if re.search(rf"\b(?:{said})\b", text, re.IGNORECASE)}
-
-
-def find_values(question: str) -> list[LiteralTerm]:
-    """Find the values that a question names and compares with nothing, each once.
-
-    Numbers of one digit are left out, as they often say how many answers there are.
-
-    Returns:
-        Dates, then numbers, then codes and quotations.
-
-    >>> [each.text for each in find_values("Which language with the code EL has 13,000 speakers?")]
-    ['13000', 'EL', 'el']
-    """
-    _, text = _cut_bounds(question)
-    texts = [_iso(each) for each in _DATES.findall(text)]
-    text = _DATES.sub(" ", text)
-    texts += [_plain(each) for each in _NUMBERS.findall(text) if len(each) > 1]
-    texts += [each for code in _CODES.findall(text) for each in (code, code.lower())]
-    texts += _QUOTATIONS.findall(text)
-    return [LiteralTerm(each) for each in dict.fromkeys(filter(None, texts))]
 
 
 def _cut_bounds(question: str) -> tuple[list[Bound], str]:

@@ -1,19 +1,9 @@
-"""Read the records of question sets, in our form or that of the official releases.
+"""Read the records of question sets and their gold, in our form or that of the official releases.
 
 WebQSP is one JSON object with ``Questions``; ComplexWebQuestions, GrailQA, Free917 and RouterKGQA's
-``examples.json`` are JSON lists. Their records are converted to ours: ``id``, ``question``,
-``sparql``, ``topic_entities``, ``entities_in_sparql``, ``answers``; for WebQSP ``parses``, for
-ComplexWebQuestions ``webqsp_id`` and ``compositionality_type``, for GrailQA ``level``, ``function``
-and ``s_expression``, for Free917 ``formula``, and for RouterKGQA ``crp_routerkgqa``.
-
-Free917's file has neither answers nor SPARQL, but formulas with the keys of entities, such as
-``fb:en.kenya``, instead of mids.
-
-SimpleQuestions is a text file of lines: a subject, a relation, an object and a question. A record
-in JSON Lines may have the same fields. Their query and topic are made from these; a field
-``mention`` is what the question calls the subject.
-
-Read the gold of a question's record: what its right answer is.
+``examples.json`` are JSON lists. SimpleQuestions is a text file of lines: a subject, a relation, an
+object and a question. All become records of ours: ``id``, ``question``, ``sparql``,
+``topic_entities``, ``answers``, and what only one of the sets has.
 
 A record has one of four kinds of gold, or none and is then not scored:
 
@@ -23,10 +13,11 @@ A record has one of four kinds of gold, or none and is then not scored:
   questions by their query, logical form or ``function``;
 - ``unanswerable``, if the right thing is not to answer.
 
-Convert many SPARQL queries to CRPs, each once: the results are cached on disk.
+What reads a part of a record raises `TypeError` if it is in none of the accepted forms.
 
-Parsing SPARQL takes nearly all of the time, about 30 ms a query: a quarter of an hour for the
-27,000 training queries of ComplexWebQuestions. Reading the cache takes seconds.
+Gold queries are converted to CRPs, each once: the results are cached on disk. Parsing SPARQL takes
+nearly all of the time, about 30 ms a query: a quarter of an hour for the 27,000 training queries of
+ComplexWebQuestions. Reading the cache takes seconds.
 """
 
 import gzip
@@ -50,7 +41,14 @@ from kbqa.sparql.errors import CrpConversionError, InputError, QuerySyntaxError
 from kbqa.sparql.forms import parse_crp, render_crp
 from kbqa.sparql.terms import is_mid
 
+logger = logging.getLogger(__name__)
+
 Row = Mapping[str, Any]
+
+GoldKind: TypeAlias = Literal["answers", "boolean", "count", "unanswerable"]
+
+GoldSets: TypeAlias = tuple[Collection[str], ...]
+"""Alternative sets of gold answers, or of their names; each is sorted."""
 
 # Not an answer's type, which questions name by a common noun.
 _TOPIC = re.compile(r"(?<!notable_types )\bns:([mg]\.[0-9a-z_]+)")
@@ -63,22 +61,52 @@ _FACT = re.compile(
 _ROUTERKGQA_INPUT = re.compile(r"\s*Question:\s*\{(.*)\}\s*", re.DOTALL)
 
 
+_NUMBER_OR_DATE = re.compile(
+    r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
+    r"|-?\d{4}-\d\d(?:-\d\d(?:T[\d:.]+)?)?(?:Z|[+-]\d\d:\d\d)?"
+)
+_COUNTS = re.compile(
+    r"[^{]*\bselect\s+(?:distinct\s+)?\(?\s*count\s*\(|\s*\(count\s", re.IGNORECASE
+)
+"""How a query, an s-expression or a formula begins that counts."""
+
+_LIKE_GOLD = re.compile(
+    r"(?:gold_)?answers?(?:_(?:entit(?:y|ies)|mids?|ids?|names?|list))?|golds?|ground_?truth"
+    r"|a_entity|targets?",
+    re.IGNORECASE,
+)
+"""Names that the gold of other question sets has, such as that of RoG."""
+
+_OTHER_KINDS = ("boolean", "count", "unanswerable")
+
+_BLOCK = 200
+"""Queries converted between two writes to the cache."""
+
+_CRP, _REASON = "crp ", "reason "  # prefixes of the cached texts
+
+
+@dataclass(frozen=True, slots=True)
+class Unconverted:
+    """A query without a CRP, and why, in a few words that are the same for all such queries."""
+
+    reason: str
+
+
 def read_question_rows(path: Path, bad: BadRow | None = None) -> Iterator[tuple[int, Row]]:
     """Read the records of a question set, each with its line or record number.
 
-    Args:
-        path: The file.
-        bad: Called with each record that is not a question; without it, the first one raises.
+    `bad` is called with each record that is not a question; without it, the first one raises.
 
     Raises:
         InputError: The file is missing or unreadable, or a record is not a question.
     """
-    document = _document(path) if ".json" in path.suffixes else None
-    if document is None and ".txt" not in path.suffixes:
+    records = _document(path) if ".json" in path.suffixes else None
+    if records is None and ".txt" in path.suffixes:
+        records = _fact_lines(path)
+    if records is None:
         for number, row in read_rows(path, bad):
             yield number, _fact_row(row) if _is_fact(row) else row
         return
-    records = _fact_lines(path) if document is None else _records(document)
     for number, record in enumerate(records, 1):
         try:
             row = _row(record, number)
@@ -95,9 +123,6 @@ def scored_parses(row: Row) -> list[Row]:
     """Return a WebQSP record's parses that count: complete ones of a good question.
 
     The official script skips questions that have none.
-
-    Raises:
-        TypeError: The record's parses are not as in the official files.
     """
     try:
         return [
@@ -110,30 +135,32 @@ def scored_parses(row: Row) -> list[Row]:
         raise TypeError('"parses" is not as in the official files') from None
 
 
-def _document(path: Path) -> Any:
-    """Return the JSON document of an official file; None for any other file."""
+def _document(path: Path) -> list[Any] | None:
+    """Return the records of an official JSON file; None for any other file."""
+    try:
+        document = json.loads(_content(path))
+    except ValueError:
+        return None  # JSON Lines, or something that `read_rows` refuses
+    if isinstance(document, dict):
+        document = document.get("Questions")
+    return document if isinstance(document, list) else None
+
+
+def _content(path: Path) -> bytes:
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            document = json.load(file)
+            return file.read()
     except FileNotFoundError:
         raise InputError(f"there is no file {path}") from None
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{path} cannot be read: {error}") from None
-    except ValueError:
-        return None  # JSON Lines, or something that `read_rows` refuses
-    is_official = isinstance(document, list) or (
-        isinstance(document, dict) and isinstance(document.get("Questions"), list)
-    )
-    return document if is_official else None
 
 
 def _fact_lines(path: Path) -> list[Row]:
     """Read the lines of SimpleQuestions; one that is not of its form becomes an empty record."""
     try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except FileNotFoundError:
-        raise InputError(f"there is no file {path}") from None
-    except (OSError, UnicodeDecodeError) as error:
+        text = _content(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
         raise InputError(f"{path} cannot be read: {error}") from None
     # Not splitlines(): questions hold U+0085, from UTF-8 read as Latin-1.
     lines = text.removesuffix("\n").split("\n") if text else []
@@ -147,11 +174,6 @@ def _fact_lines(path: Path) -> list[Row]:
 def _id(text: str) -> str:
     """Return the id that an address of Freebase's site ends with; other texts stay."""
     return text.removeprefix(_SITE).replace("/", ".") if text.startswith(_SITE) else text
-
-
-def _records(document: Any) -> list[Any]:
-    records: list[Any] = document if isinstance(document, list) else document["Questions"]
-    return records
 
 
 def _row(record: Row, number: int) -> Row:
@@ -202,10 +224,14 @@ def _webqsp_row(record: Row) -> Row:
         "id": record["QuestionId"],
         "question": record.get("RawQuestion") or record["ProcessedQuestion"],
         "sparql": scored[0]["Sparql"] if scored else None,
-        "topic_entities": [{"mid": mid, "name": name} for mid, name in topics.items() if mid],
-        "entities_in_sparql": [{"mid": mid, "name": name} for mid, name in others.items()],
+        "topic_entities": _named({mid: name for mid, name in topics.items() if mid}),
+        "entities_in_sparql": _named(others),
         "parses": parses,
     }
+
+
+def _named(names: Mapping[str, str | None]) -> list[Row]:
+    return [{"mid": mid, "name": name} for mid, name in names.items()]
 
 
 def _cwq_row(record: Row) -> Row:
@@ -241,7 +267,7 @@ def _grailqa_row(record: Row) -> Row:
         "s_expression": record.get("s_expression"),
         "level": record.get("level"),
         "function": record.get("function"),
-        "topic_entities": [{"mid": mid, "name": name} for mid, name in topics.items()],
+        "topic_entities": _named(topics),
         "answers": [
             {"arg": answer["answer_argument"], "name": answer.get("entity_name")}
             for answer in answers or ()
@@ -267,30 +293,6 @@ def _routerkgqa_row(record: Row, number: int) -> Row:
     }
 
 
-GoldKind: TypeAlias = Literal["answers", "boolean", "count", "unanswerable"]
-
-GoldSets: TypeAlias = tuple[Collection[str], ...]
-"""Alternative sets of gold answers, or of their names; each is sorted."""
-
-_NUMBER_OR_DATE = re.compile(
-    r"[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?"
-    r"|-?\d{4}-\d\d(?:-\d\d(?:T[\d:.]+)?)?(?:Z|[+-]\d\d:\d\d)?"
-)
-_COUNTS = re.compile(
-    r"[^{]*\bselect\s+(?:distinct\s+)?\(?\s*count\s*\(|\s*\(count\s", re.IGNORECASE
-)
-"""How a query, an s-expression or a formula begins that counts."""
-
-_LIKE_GOLD = re.compile(
-    r"(?:gold_)?answers?(?:_(?:entit(?:y|ies)|mids?|ids?|names?|list))?|golds?|ground_?truth"
-    r"|a_entity|targets?",
-    re.IGNORECASE,
-)
-"""Names that the gold of other question sets has, such as that of RoG."""
-
-_OTHER_KINDS = ("boolean", "count", "unanswerable")
-
-
 def gold_kind(
     golds: GoldSets, boolean: bool | None, count: int | None, unanswerable: bool
 ) -> GoldKind | None:
@@ -304,23 +306,16 @@ def gold_kind(
     return "answers" if golds else None
 
 
-def gold_answers(row: Mapping[str, Any]) -> list[str]:
+def gold_answers(row: Row) -> list[str]:
     """Return a record's gold answers: mids and texts of literals.
 
     An answer that is known by its name only is left out.
-
-    Raises:
-        TypeError: One is in none of the accepted forms.
     """
     return [text for answer in _answers(row) if (text := _answer(answer))]
 
 
-def parse_answers(parse: Mapping[str, Any]) -> list[str]:
-    """Return the gold answers of a WebQSP parse.
-
-    Raises:
-        TypeError: They are not as in the official files.
-    """
+def parse_answers(parse: Row) -> list[str]:
+    """Return the gold answers of a WebQSP parse."""
     try:
         answers = [answer["AnswerArgument"] for answer in parse["Answers"]]
     except (KeyError, TypeError):
@@ -330,24 +325,16 @@ def parse_answers(parse: Mapping[str, Any]) -> list[str]:
     return answers
 
 
-def gold_sets(row: Mapping[str, Any]) -> GoldSets:
-    """Return the gold sets: the answers, or for WebQSP those of each parse that counts.
-
-    Raises:
-        TypeError: An answer is in none of the accepted forms.
-    """
+def gold_sets(row: Row) -> GoldSets:
+    """Return the gold sets: the answers, or for WebQSP those of each parse that counts."""
     if "parses" in row:
         return tuple(tuple(sorted(parse_answers(parse))) for parse in scored_parses(row))
     answers = tuple(sorted(set(gold_answers(row))))
     return (answers,) if answers else ()
 
 
-def gold_names(row: Mapping[str, Any]) -> GoldSets:
-    """Return the names of the gold sets; none if no entity has one.
-
-    Raises:
-        TypeError: An answer is in none of the accepted forms.
-    """
+def gold_names(row: Row) -> GoldSets:
+    """Return the names of the gold sets; none if no entity has one."""
     if "parses" in row:
         sets = [
             [(each["AnswerArgument"], each.get("EntityName")) for each in parse["Answers"]]
@@ -365,24 +352,16 @@ def gold_names(row: Mapping[str, Any]) -> GoldSets:
     return tuple(tuple(sorted({str(name or text) for text, name in one})) for one in sets)
 
 
-def gold_boolean(row: Mapping[str, Any]) -> bool | None:
-    """Return the gold answer to a yes/no question; None for other questions.
-
-    Raises:
-        TypeError: It is neither true nor false.
-    """
+def gold_boolean(row: Row) -> bool | None:
+    """Return the gold answer to a yes/no question; None for other questions."""
     boolean = row.get("boolean")
     if not isinstance(boolean, bool | None):
         raise TypeError('"boolean" is neither true nor false')
     return boolean
 
 
-def gold_count(row: Mapping[str, Any]) -> int | None:
-    """Return the gold answer to "how many?"; None for other questions.
-
-    Raises:
-        TypeError: It is not a number of things.
-    """
+def gold_count(row: Row) -> int | None:
+    """Return the gold answer to "how many?"; None for other questions."""
     count = row.get("count")
     if count is None and _is_marked_as_count(row):
         given = [str(_answer(each) or each.get("name")) for each in _answers(row)]
@@ -392,12 +371,8 @@ def gold_count(row: Mapping[str, Any]) -> int | None:
     return count
 
 
-def is_unanswerable(row: Mapping[str, Any]) -> bool:
-    """Return whether a record says that the question cannot be answered.
-
-    Raises:
-        TypeError: It is neither true nor false, or the record has an answer nevertheless.
-    """
+def is_unanswerable(row: Row) -> bool:
+    """Return whether a record says that the question cannot be answered."""
     unanswerable = row.get("unanswerable")
     if not isinstance(unanswerable, bool | None):
         raise TypeError('"unanswerable" is neither true nor false')
@@ -407,7 +382,7 @@ def is_unanswerable(row: Mapping[str, Any]) -> bool:
     return bool(unanswerable)
 
 
-def names_other_kinds(row: Mapping[str, Any]) -> bool:
+def names_other_kinds(row: Row) -> bool:
     """Return whether a record has a field of another kind of gold than answers, even if unset.
 
     The literals of such records are compared by value, those of other records by their text.
@@ -415,20 +390,20 @@ def names_other_kinds(row: Mapping[str, Any]) -> bool:
     return any(field in row for field in _OTHER_KINDS)
 
 
-def unread_gold(row: Mapping[str, Any]) -> str | None:
+def unread_gold(row: Row) -> str | None:
     """Return the field of a record that is not read and seems to hold its gold."""
     named = (name for name, value in row.items() if value not in (None, "", [], {}))
     return next((n for n in named if n != "answers" and _LIKE_GOLD.fullmatch(n)), None)
 
 
-def _is_marked_as_count(row: Mapping[str, Any]) -> bool:
+def _is_marked_as_count(row: Row) -> bool:
     if row.get("function") == "count":
         return True
     forms = (row.get(field) for field in ("sparql", "s_expression", "formula"))
     return any(isinstance(form, str) and _COUNTS.match(form) for form in forms)
 
 
-def _answers(row: Mapping[str, Any]) -> list[Any]:
+def _answers(row: Row) -> list[Any]:
     found = row.get("answers")
     if not isinstance(found, list | None):
         raise TypeError('"answers" is not a list')
@@ -453,25 +428,6 @@ def _answer(answer: object) -> str | None:
     if not isinstance(value, str | None) or (value is None and answer is None):
         raise TypeError(f"the answer {answer!r} is neither a mid nor a literal")
     return value
-
-
-logger = logging.getLogger(__name__)
-
-_BLOCK = 200
-"""Queries converted between two writes to the cache."""
-
-_CRP, _REASON = "crp ", "reason "  # prefixes of the cached texts
-
-
-@dataclass(frozen=True, slots=True)
-class Unconverted:
-    """A query without a CRP.
-
-    Attributes:
-        reason: Why it has none, in a few words that are the same for all such queries.
-    """
-
-    reason: str
 
 
 def convert_queries(queries: Iterable[str]) -> dict[str, Crp | Unconverted]:

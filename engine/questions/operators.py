@@ -27,6 +27,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from kbqa.engine.questions.measures import (
+    VALUE_KINDS,
     Bound,
     Kind,
     WrittenNumber,
@@ -61,19 +62,12 @@ _HOW_MANY = re.compile(r"\b(?:how many|numbers?|count|total|amount|quantity)\b")
 
 
 class Rule(NamedTuple):
-    """What may express some operator words.
+    """Operator words, and what may express them."""
 
-    Attributes:
-        words: A regular expression of the words.
-        parts: Each returns whether a path has a part that expresses them.
-        relations: A regular expression; a relation that has it expresses the words itself.
-        of_answers: Only the relations of the main path count, as the words ask for the answers.
-    """
-
-    words: str
-    parts: tuple[Callable[[Crp], bool], ...]
-    relations: str | None = None
-    of_answers: bool = False
+    words: str  # a regular expression
+    parts: tuple[Callable[[Crp], bool], ...]  # whether a path has a part that expresses them
+    relations: str | None = None  # a regular expression of relations that express them
+    of_answers: bool = False  # only relations of the main path: the words ask for the answers
 
 
 def find_unaccounted(
@@ -85,14 +79,9 @@ def find_unaccounted(
 ) -> tuple[str, ...]:
     """Return the operator words of a question that nothing in a path accounts for.
 
-    Args:
-        question: As asked.
-        crp: The path that answers, as it was run.
-        mentions: What the question calls an entity, by mid; if nothing else, its name.
-        are_numbers: The answers are numbers, so they may say *how many* or *how long*.
-
-    Returns:
-        The words in lower case, in the order of the rules; then numbers, and what asks.
+    They are in lower case and in the order of the rules, then numbers, and what asks. The path is
+    as it was run. `mentions` are what the question calls entities, by mid; if nothing else, it
+    calls them by their names. If the answers are numbers, they may say *how many* or *how long*.
 
     >>> from kbqa.sparql.forms import parse_crp
     >>> crp = parse_crp("Europe -> location.location.contains").crp
@@ -126,12 +115,8 @@ def find_objection(
 ) -> str | None:
     """Return why a path cannot answer a question, whatever it finds; None if it may.
 
-    Args:
-        question: As asked.
-        crp: The path, as it was run.
-        schema: Of the graph.
-        mentions: What the question calls an entity, by mid; if nothing else, its name.
-        given: Entities that the asker says the question is about.
+    The arguments are those of `find_unaccounted`, and the entities that the asker says the question
+    is about.
 
     Raises:
         GraphError: The graph does not answer.
@@ -144,7 +129,8 @@ def find_objection(
         _lacks_a_topic(read, crp, about)
         or _gives_no_reason(read.text, crp)
         or _says_only_what_it_is(read.masked, crp)
-        or _turns_round(read, crp, schema)
+        or _orders_other_way(read, crp, schema)
+        or _compares_other_way(read, crp, schema)
         or _compares_unlike_values(crp, schema)
         or _says_too_little(read.text, crp)
         or _passes_over_one_of_both(read, crp)
@@ -152,17 +138,11 @@ def find_objection(
 
 
 class _Read(NamedTuple):
-    """A question as the rules read it.
+    """A question as the rules read it."""
 
-    Attributes:
-        text: In lower case.
-        said: What it calls the entities of the path.
-        masked: The text with these names and quotations blanked out, as long as before.
-    """
-
-    text: str
-    said: Mapping[Entity, str]
-    masked: str
+    text: str  # in lower case
+    said: Mapping[Entity, str]  # what it calls the entities of the path
+    masked: str  # the text with these names and quotations blanked out, as long as before
 
 
 def _read(question: str, crp: Crp, mentions: Mapping[str, str]) -> _Read:
@@ -274,60 +254,63 @@ _COORDINATES = {
     "east": ("longitude", True),
     "west": ("longitude", False),
 }
+_IS_MORE: Mapping[Operator | None, bool] = {">": True, ">=": True, "<": False, "<=": False}
+_MULTIPLE = re.compile(r"\b(?:times|twice|half|double)\b")
 
 
-def _turns_round(read: _Read, crp: Crp, schema: GraphSchema) -> str | None:
-    """Object to an order or a comparison in the other direction than the question's words."""
+def _orders_other_way(read: _Read, crp: Crp, schema: GraphSchema) -> str | None:
+    """Object to an order in the other direction than the question's words."""
     order = crp.order
-    if order is not None:
-        hops = order.hops or _label_hops(crp, order.at)
-        compass = _COMPASS.search(read.masked)
-        if compass is not None:
-            side = compass[1] or compass[2]
-            if _COORDINATES[side] != (hops[-1].relation.rpartition(".")[2], order.descending):
-                return f"it does not say which is farthest {side}"
-        elif find_directions(read.masked, _kind(hops, schema), orders=True) == {
-            not order.descending
-        }:
-            return "the question asks for the other end of the order"
+    if order is None:
+        return None
+    hops = order.hops or _label_hops(crp, order.at)
+    if compass := _COMPASS.search(read.masked):
+        side = compass[1] or compass[2]
+        if _COORDINATES[side] != (hops[-1].relation.rpartition(".")[2], order.descending):
+            return f"it does not say which is farthest {side}"
+        return None
+    asked = find_directions(read.masked, _kind(hops, schema), orders=True)
+    is_other = asked == {not order.descending}
+    return "the question asks for the other end of the order" if is_other else None
+
+
+def _compares_other_way(read: _Read, crp: Crp, schema: GraphSchema) -> str | None:
+    """Object to a comparison in the other direction than the question's words."""
     bounds = [each for each in find_measures(read.text) if isinstance(each, Bound)]
     for constraint in crp.all_constraints():
-        is_more = _is_more(constraint.operator)
+        is_more = _IS_MORE.get(constraint.operator)
         if constraint.negated or is_more is None:
             continue
         match constraint.operand:
             case LiteralTerm(text):
-                asked = {_is_more(each.operator) for each in bounds if each.value.text == text}
+                asked = {_IS_MORE.get(each.operator) for each in bounds if each.value.text == text}
                 if asked == {not is_more}:
                     return f"the question compares with {text} the other way round"
             case NodeRef(node):
-                if _compares_other_way(read, crp, constraint, node, schema):
+                if _asks_if_more(read, crp, constraint, node, schema) == (not is_more):
                     return "the question compares the other way round"
     return None
 
 
-_MULTIPLE = re.compile(r"\b(?:times|twice|half|double)\b")
-
-
-def _compares_other_way(
+def _asks_if_more(
     read: _Read, crp: Crp, tested: Constraint, node: int | str, schema: GraphSchema
-) -> bool:
-    """Return whether a node is compared with another against what the question says."""
+) -> bool | None:
+    """Return whether a question asks for more than at a node; None if it does not say."""
     kind = _kind(_label_hops(crp, node), schema)
     directions = find_directions(read.masked, kind, orders=False)
     than = re.search(r"\bth[ae]n\b", read.masked)
     if len(directions) != 1 or than is None or _MULTIPLE.search(read.masked):
-        return False
+        return None
     topic = tested.at if isinstance(tested.at, Entity) else crp.topic
     at_topic, at_other = _position(read, topic), _position(read, _compared_with(crp, node))
     if at_other is None:
-        return False
+        return None
     is_behind = at_other > than.start()
     if at_topic is not None and (at_topic > than.start()) == is_behind:
-        return False
+        return None
     # "Is A larger than B" may be asked of A, or the other way round of B.
     [is_more] = directions
-    return _is_more(tested.operator) != (is_more == is_behind)
+    return is_more == is_behind
 
 
 def _compared_with(crp: Crp, node: int | str) -> Entity:
@@ -351,21 +334,9 @@ def _label_hops(crp: Crp, node: int | str) -> tuple[Hop, ...]:
     return next((each.hops for each in crp.all_constraints() if each.label == node), ())
 
 
-def _is_more(operator: Operator | None) -> bool | None:
-    return None if operator in ("=", "!=", None) else operator in (">", ">=")
-
-
-_VALUES: Mapping[str, Kind] = {
-    "type.datetime": "date",
-    "type.int": "number",
-    "type.float": "number",
-}
-"""What values are, by the expected type of their relation."""
-
-
 def _kind(hops: tuple[Hop, ...], schema: GraphSchema) -> Kind | None:
     """Return what kind of value hops lead to."""
-    return _VALUES.get(schema.end(hops[-1]) or "") if hops else None
+    return VALUE_KINDS.get(schema.end(hops[-1])) if hops else None
 
 
 def _compares_unlike_values(crp: Crp, schema: GraphSchema) -> str | None:
@@ -377,7 +348,7 @@ def _compares_unlike_values(crp: Crp, schema: GraphSchema) -> str | None:
         counted = _label_hops(crp, crp.answer)
     if counted:
         end = schema.end(counted[-1]) or ""
-        if _VALUES.get(end) == "number" or end.startswith("measurement_unit."):
+        if VALUE_KINDS.get(end) == "number" or end.startswith("measurement_unit."):
             return "it counts how many numbers there are"
     for constraint in crp.asked:
         if constraint.kind == "numeric" and isinstance(constraint.operand, NodeRef):
@@ -423,11 +394,9 @@ def _passes_over_one_of_both(read: _Read, crp: Crp) -> str | None:
 
 
 def _misread_numbers(question: str, crp: Crp) -> list[str]:
-    """List the numbers of a question that its path passes over.
-
-    All that it does not compare with if it compares with others, else only large ones. Years do not
-    count: they may be a part of a name or a date.
-    """
+    """List the numbers of a question that its path passes over."""
+    # If it compares with others, all that it does not compare with, else only large ones. Years do
+    # not count: they may be a part of a name or a date.
     asked = [each for each in read_numbers(question) if each.text != "one"]
     values = {value for each in asked for value in each.values}
     compared = {

@@ -1,6 +1,4 @@
-"""Read question sets, in our form or that of the official files, and draw samples from them.
-
-Read a question by its function words: whether it is one in English, and whether it is whole.
+"""Read question sets, draw samples of them, and read a question by its function words.
 
 A text is small talk if all its words are. It is in another language if it has no Latin letter, or
 if it has at least two function words of French, German, Spanish, Italian or Portuguese, more than
@@ -38,46 +36,62 @@ _TOPICS, _ANSWERS = '"topic_entities": [{"mid", "name"}]', '"answers": [{"arg", 
 _FORM = f'{{"id", "question", {_TOPICS}, {_ANSWERS}, "sparql"}}'
 
 
+_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
+_LATIN = re.compile(r"[a-zA-Z]")
+
+# ruff: noqa: SIM905 – lists of a hundred words read better as text
+_ENGLISH = frozenset(
+    """a an the of in on at to for from by with and or not no as is are was were be been am do does
+    did has have had can could will would should may might must who whom whose what whats which when
+    where why how many much that this these those there it its he his she her they their them i me
+    my you your we our us if than then about into over under between during before after tell name
+    list give show find""".split()
+)
+_FOREIGN = frozenset(
+    """le les des du dans est sont qui que quel quelle quels quelles combien où et une un au aux
+    der das den dem ist sind wer wie wo wann welche welcher welches und ein eine von im
+    el los las del en es son quién quien qué cuál cual cuáles cuántos dónde donde cuándo
+    il gli di è che chi quale quali quanti dove qual quais onde quem são""".split()
+)
+_SMALL_TALK = frozenset(
+    """hello hi hey thanks thank you good morning afternoon evening night bye goodbye ok okay cool
+    yes no please cheers great nice well how are welcome sorry so very much lol""".split()
+)
+_MOST_SHARE = 0.25
+"""The share of English function words up to which foreign ones decide."""
+
+_STARTS = re.compile(r"^(?:(?:and|so|but|ok|what about|how about)\b[ ,]*)+", re.IGNORECASE)
+_THERE = re.compile(r"(?<!\bis )(?<!\bare )(?<!\bwas )(?<!\bwere )\bthere\b", re.IGNORECASE)
+_OWN = re.compile(r"\b(?:its|his|her|their)\b(?= \w)", re.IGNORECASE)
+_ITSELF = re.compile(r"\b(?:it|he|she|him|her|they|them)\b", re.IGNORECASE)
+_MOST_WORDS = 4
+"""Words of a question without a pronoun that may leave out what it is about."""
+
+
 @dataclass(frozen=True, slots=True)
 class Question:
     """A question with its gold data.
 
-    Attributes:
-        id: Unique in its set.
-        text: The question.
-        topics: Its gold entities; only evaluation with gold entities uses them.
-        golds: Alternative sets of gold answers, sorted; WebQSP has one for each parse and may list
-            an answer twice. Empty if the question has none; it is not scored then.
-        tier: The tier of evidence in the slice, if the set has tiers.
-        type: The compositionality type, in ComplexWebQuestions.
-        sparql: Its gold query; for several parses, that of the first that counts.
-        gold_names: The names of each of `golds`, sorted: of an entity its name, or its mid if the
-            set does not name it; of a literal its text. Empty if no entity is named.
-        boolean: The gold answer to a yes/no question.
-        count: The gold answer to "how many?".
-        unanswerable: The right thing is not to answer.
-        compares_values: Literals are compared by value, not by their text.
-        category: What kind of question it is, if the set says so.
-        generalization: How far it is from the training questions, in GrailQA: ``i.i.d.``,
-            ``compositional`` or ``zero-shot``.
-        function: What it asks for besides a path, in GrailQA, such as ``count`` or ``argmax``.
+    Gold answers are alternative sets, sorted; WebQSP has one for each parse and may list an answer
+    twice. Their names are those of entities, or the mids if the set does not name them, and the
+    texts of literals; there are none if no entity is named.
     """
 
-    id: str
+    id: str  # unique in its set
     text: str
-    topics: tuple[Entity, ...]
-    golds: GoldSets
-    tier: str | None = None
-    type: str | None = None
-    sparql: str | None = None
+    topics: tuple[Entity, ...]  # gold; only evaluation with gold entities uses them
+    golds: GoldSets  # empty if the question has none; it is not scored then
+    tier: str | None = None  # of evidence in the slice
+    type: str | None = None  # the compositionality type, in ComplexWebQuestions
+    sparql: str | None = None  # for several parses, that of the first that counts
     gold_names: GoldSets = ()
-    boolean: bool | None = None
-    count: int | None = None
-    unanswerable: bool = False
-    compares_values: bool = False
-    category: str | None = None
-    generalization: str | None = None
-    function: str | None = None
+    boolean: bool | None = None  # the gold answer to a yes/no question
+    count: int | None = None  # the gold answer to "how many?"
+    unanswerable: bool = False  # the right thing is not to answer
+    compares_values: bool = False  # literals are compared by value, not by their text
+    category: str | None = None  # what kind of question it is, if the set says so
+    generalization: str | None = None  # in GrailQA: i.i.d., compositional or zero-shot
+    function: str | None = None  # in GrailQA, such as count or argmax
 
     @property
     def kind(self) -> GoldKind | None:
@@ -122,11 +136,9 @@ def read_questions(path: Path) -> list[Question]:
 
 
 def gold_warning(path: Path, questions: Sequence[Question]) -> str | None:
-    """Return a sentence if no question has gold, or if a field that is not read seems to hold it.
+    """Return a sentence if no question of a file has gold, or if an unread field seems to hold it.
 
-    Args:
-        path: The file.
-        questions: What `read_questions` read from it.
+    The questions are those that `read_questions` read from it.
     """
     unscored = {question.id for question in questions if question.kind is None}
     if not unscored:
@@ -153,11 +165,7 @@ def sample_questions(questions: Sequence[Question], size: int, seed: int) -> lis
 
 
 def topic_entities(row: Mapping[str, Any]) -> tuple[Entity, ...]:
-    """Return a record's topic entities that have a mid.
-
-    Raises:
-        TypeError: One is neither a mid nor a record with a mid.
-    """
+    """Return a record's topic entities that have a mid."""
     entities = row.get("topic_entities")
     if not isinstance(entities, list | None):
         raise TypeError('"topic_entities" is not a list')
@@ -172,11 +180,8 @@ def record_problem(error: KeyError | TypeError | AttributeError) -> str:
 
 
 def _typed(argument: str) -> str:
-    """Return an argument as it was typed.
-
-    In a locale without UTF-8, its bytes arrive as surrogates.
-    """
-    try:
+    """Return an argument as it was typed."""
+    try:  # In a locale without UTF-8, its bytes arrive as surrogates.
         return argument.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     except UnicodeEncodeError:  # Other surrogates, which no terminal sends.
         return argument.encode("utf-8", "replace").decode("utf-8")
@@ -235,31 +240,6 @@ def _topic(entity: object) -> Entity | None:
     return Entity(name, mid) if mid else None
 
 
-_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
-_LATIN = re.compile(r"[a-zA-Z]")
-
-# ruff: noqa: SIM905 – lists of a hundred words read better as text
-_ENGLISH = frozenset(
-    """a an the of in on at to for from by with and or not no as is are was were be been am do does
-    did has have had can could will would should may might must who whom whose what whats which when
-    where why how many much that this these those there it its he his she her they their them i me
-    my you your we our us if than then about into over under between during before after tell name
-    list give show find""".split()
-)
-_FOREIGN = frozenset(
-    """le les des du dans est sont qui que quel quelle quels quelles combien où et une un au aux
-    der das den dem ist sind wer wie wo wann welche welcher welches und ein eine von im
-    el los las del en es son quién quien qué cuál cual cuáles cuántos dónde donde cuándo
-    il gli di è che chi quale quali quanti dove qual quais onde quem são""".split()
-)
-_SMALL_TALK = frozenset(
-    """hello hi hey thanks thank you good morning afternoon evening night bye goodbye ok okay cool
-    yes no please cheers great nice well how are welcome sorry so very much lol""".split()
-)
-_MOST_SHARE = 0.25
-"""The share of English function words up to which foreign ones decide."""
-
-
 def unlike_a_question(text: str) -> str | None:
     """Return why a text is not a question in English; None if it may be one.
 
@@ -281,20 +261,8 @@ def unlike_a_question(text: str) -> str | None:
     return None
 
 
-_STARTS = re.compile(r"^(?:(?:and|so|but|ok|what about|how about)\b[ ,]*)+", re.IGNORECASE)
-_THERE = re.compile(r"(?<!\bis )(?<!\bare )(?<!\bwas )(?<!\bwere )\bthere\b", re.IGNORECASE)
-_OWN = re.compile(r"\b(?:its|his|her|their)\b(?= \w)", re.IGNORECASE)
-_ITSELF = re.compile(r"\b(?:it|he|she|him|her|they|them)\b", re.IGNORECASE)
-_MOST_WORDS = 4
-"""Words of a question without a pronoun that may leave out what it is about."""
-
-
 def with_topic(question: str, name: str) -> str:
-    """Write what a question is about into it, if it leaves that out; else return it as it is.
-
-    Args:
-        question: It does not name its topic.
-        name: The topic's.
+    """Write the name of its topic into a question that leaves it out; else return it as it is.
 
     >>> with_topic("and its neighbours?", "Bulgaria"), with_topic("how big is it", "Finland")
     ("Bulgaria's neighbours?", 'how big is Finland')

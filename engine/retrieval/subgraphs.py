@@ -24,8 +24,8 @@ from dataclasses import dataclass, replace
 from itertools import chain, compress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
-from kbqa.kb.graph import Direction, Edges, Graph
-from kbqa.kb.schema import GraphSchema, Schema, is_telling
+from kbqa.kb.graph import Direction, Edges, Graph, Schema
+from kbqa.kb.schema import GraphSchema, is_telling
 from kbqa.sparql.terms import Term, is_well_formed, term_order
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.graph_walk import Frontiers, RelationPath, relation_path
 from kbqa.engine.linking.linker import stems
 from kbqa.engine.linking.mentions import LinkingModel
-from kbqa.engine.questions.measures import Bound, Kind, Measure, find_measures
+from kbqa.engine.questions.measures import VALUE_KINDS, Bound, Kind, Measure, find_measures
 from kbqa.engine.running.confidence import Tried
 from kbqa.engine.running.search import (
     HOP_COST,
@@ -189,12 +189,7 @@ def _references(constraint: Constraint) -> set[str]:
 _CODE = "type.enumeration"
 """A key of another database, such as ISO's number; measured only if the question says its name."""
 
-_KINDS: dict[str | None, Kind] = {
-    "type.datetime": "date",
-    "type.int": "number",
-    "type.float": "number",
-    _CODE: "number",
-}
+_KINDS: dict[str | None, Kind] = {**VALUE_KINDS, _CODE: "number"}
 """What values are, by the expected type of their relation."""
 
 _COORDINATES = "location.geocode."

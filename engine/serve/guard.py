@@ -286,7 +286,7 @@ class Guard:
         name = _without_port(host).lower()
         if name in _LOOPBACK or name in self._access.hosts:
             return True
-        return self._access.allows_addresses and _is_address(name)
+        return self._access.allows_addresses and _address(name) is not None
 
 
 def _headers(path: str, request_id: str) -> Headers:
@@ -376,23 +376,19 @@ def _without_port(host: str) -> str:
 
 
 def _client_at(address: str) -> str:
-    try:
-        found = ipaddress.ip_address(address)
-    except ValueError:
-        return address
-    if isinstance(found, ipaddress.IPv4Address):
+    found = _address(address)
+    if not isinstance(found, ipaddress.IPv6Address):
         return address
     if found.ipv4_mapped is not None:
         return str(found.ipv4_mapped)
     return str(ipaddress.IPv6Network((int(found) >> 64 << 64, 64)))
 
 
-def _is_address(name: str) -> bool:
+def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        ipaddress.ip_address(name)
+        return ipaddress.ip_address(name)
     except ValueError:
-        return False
-    return True
+        return None
 
 
 def _too_fast(a_minute: float, wait_s: float) -> Problem:

@@ -26,33 +26,20 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a load does. A load is resumed only by a command with an equal plan.
+    """What a load does. A load is resumed only by a command with an equal plan."""
 
-    Attributes:
-        output: What it writes: ``store`` or ``shards``.
-        dumps: The path of each dump, and what changes when the file does.
-        rules: The rules, in TOML.
-        versions: Packages and formats that determine the output, with their versions.
-    """
-
-    output: str
-    dumps: tuple[tuple[str, str], ...]
-    rules: str
-    versions: tuple[tuple[str, str], ...]
+    output: str  # `store` or `shards`
+    dumps: tuple[tuple[str, str], ...]  # the path of each, and what changes when the file does
+    rules: str  # in TOML
+    versions: tuple[tuple[str, str], ...]  # of packages and formats that determine the output
 
 
 class Position(NamedTuple):
-    """How far the dumps were read into complete shards.
+    """How far the dumps were read into complete shards."""
 
-    Attributes:
-        dump: Index of the dump that was being read.
-        end: Bytes of its decompressed content that were read.
-        lines: Lines of it that were read.
-    """
-
-    dump: int = 0
-    end: int = 0
-    lines: int = 0
+    dump: int = 0  # index of the dump that was being read
+    end: int = 0  # bytes of its decompressed content that were read
+    lines: int = 0  # lines of it that were read
 
 
 class ReadDump(NamedTuple):
@@ -64,46 +51,25 @@ class ReadDump(NamedTuple):
 
 @dataclass(slots=True)
 class Checkpoint:
-    """The state of a load.
-
-    Attributes:
-        plan: What is being loaded, by which rules and versions.
-        shard_triples: Triples after which a shard is complete.
-        position: Where reading resumes.
-        counts: Counts of the lines in complete shards.
-        relations: Kept triples of each relation.
-        types: Kept statements that an entity has a type, by type.
-        shards: Number of complete shards.
-        unloaded: Triples of the complete shards that are not loaded yet, by shard number.
-        triples_loaded: Triples of the other complete shards.
-        refused: Lines that the store's parser refused, as text.
-        rejects_bytes: Size of the file of rejected lines.
-        dumps: The dumps that were read to their end, in order.
-        node_rows: Rows of the shards' node counts.
-        is_read: Every dump was read to its end.
-        is_compacted: The store holds all triples and was compacted.
-        is_built: The store and all files beside it are complete and are being moved into place.
-        seconds: Time spent.
-        schema_version: Version of the file.
-    """
+    """The state of a load."""
 
     plan: Plan
-    shard_triples: int
-    position: Position = field(default_factory=Position)
-    counts: LineCounts = NO_LINES
-    relations: Counter[str] = field(default_factory=Counter)
-    types: Counter[str] = field(default_factory=Counter)
-    shards: int = 0
-    unloaded: dict[int, int] = field(default_factory=dict)
-    triples_loaded: int = 0
-    refused: list[str] = field(default_factory=list)
-    rejects_bytes: int = 0
-    dumps: list[ReadDump] = field(default_factory=list)
-    node_rows: int = 0
-    is_read: bool = False
-    is_compacted: bool = False
-    is_built: bool = False
-    seconds: float = 0.0
+    shard_triples: int  # after which a shard is complete
+    position: Position = field(default_factory=Position)  # where reading resumes
+    counts: LineCounts = NO_LINES  # of the lines in complete shards
+    relations: Counter[str] = field(default_factory=Counter)  # kept triples of each
+    types: Counter[str] = field(default_factory=Counter)  # kept statements of each
+    shards: int = 0  # complete ones
+    unloaded: dict[int, int] = field(default_factory=dict)  # shard number: its triples
+    triples_loaded: int = 0  # of the other complete shards
+    refused: list[str] = field(default_factory=list)  # lines that the store's parser refused
+    rejects_bytes: int = 0  # size of the file of rejected lines
+    dumps: list[ReadDump] = field(default_factory=list)  # those read to their end, in order
+    node_rows: int = 0  # rows of the shards' node counts
+    is_read: bool = False  # every dump was read to its end
+    is_compacted: bool = False  # the store holds all triples and was compacted
+    is_built: bool = False  # all parts are complete and are being moved into place
+    seconds: float = 0.0  # time spent
     schema_version: int = SCHEMA_VERSION
 
     def save(self, path: Path) -> None:
@@ -116,11 +82,7 @@ _CHECKPOINT = TypeAdapter(Checkpoint)
 
 @contextmanager
 def locked(work: StoreLayout) -> Iterator[None]:
-    """Lock the folder in which a load works; create it if it is missing.
-
-    Raises:
-        InputError: Another load works there.
-    """
+    """Lock the folder in which a load works, or raise `InputError`; create it if it is missing."""
     work.directory.mkdir(parents=True, exist_ok=True)
     with work.lock.open("a") as file:
         try:
@@ -148,8 +110,7 @@ def find_unfinished(
 
     Raises:
         InputError: An unfinished load has another plan.
-        DumpError: Its state cannot be read, or files of it are missing or damaged, and `overwrite`
-            is false.
+        DumpError: Its state or files are missing or damaged, and `overwrite` is false.
     """
     state = _found(work.checkpoint, overwrite)
     if state is not None and state.plan != plan:
@@ -176,20 +137,12 @@ def find_unfinished(
 
 
 def has_work_left(work: StoreLayout) -> bool:
-    """Return whether a stopped load has more to do than to delete its folder.
-
-    Raises:
-        DumpError: Its state cannot be read.
-    """
+    """Return whether a stopped load has more to do than to delete its folder."""
     return work.checkpoint.exists() and not _is_in_place(work, read_checkpoint(work.checkpoint))
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """Read the state of an unfinished load.
-
-    Raises:
-        DumpError: The file cannot be read.
-    """
+    """Read the state of an unfinished load, or raise `DumpError`."""
     try:
         state = _CHECKPOINT.validate_json(path.read_bytes())
     except ValidationError as error:

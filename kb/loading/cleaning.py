@@ -1,15 +1,12 @@
-r"""Clean one line of a dump that is not in the dump's usual form.
+r"""Clean one line of a dump that is not in the dump's usual form ``<s>\t<p>\t<o>\t.``.
 
-This is the slow path: a line ``<s>\t<p>\t<o>\t.`` does not need it. Each line is repaired into that
-form, or rejected with a reason. Its meaning never changes, and no line raises. Each line is read by
-itself: a ``@prefix`` line has no effect on the next.
-
-docs/freebase.md lists what is repaired. tests/kb/loading/test_cleaning.py numbers the defects.
-
-Repair single terms of a line: IRIs, literals, prefixed names and bare values.
+Each line is repaired into that form, or rejected with a reason. Its meaning never changes, and no
+line raises. Each line is read by itself: a ``@prefix`` line has no effect on the next.
 
 A term is repaired only if it has exactly one possible meaning. Odd but legal terms stay: impossible
 dates, ``$XXXX`` keys, percent-encoded Latin-1, the case of ids. No literal gets another type.
+
+docs/freebase.md lists what is repaired. tests/kb/loading/test_cleaning.py numbers the defects.
 """
 
 import re
@@ -73,15 +70,12 @@ class Unrepairable(Exception):
 
 
 def repair_term(term: str) -> RepairedTerm:
-    r"""Write a term in N-Triples.
+    r"""Write in N-Triples what `IRI`, `NAME`, `LITERAL` or `BARE` matches as a whole.
 
     >>> repair_term(r'"Webov\xfd"@cs')
     RepairedTerm(text='"Webový"@cs', defects=('Python escape',))
     >>> repair_term("ns:m.02mjmr")
     RepairedTerm(text='<http://rdf.freebase.com/ns/m.02mjmr>', defects=('prefixed name',))
-
-    Args:
-        term: What `IRI`, `NAME`, `LITERAL` or `BARE` matches as a whole.
 
     Raises:
         Unrepairable: It has no certain meaning.
@@ -236,13 +230,10 @@ _FOREIGN_ROWS = (
 
 
 class Repaired(NamedTuple):
-    r"""A triple.
+    r"""A triple, as ``<s>\t<p>\t<o>\t.`` without an end of line and without other tabs.
 
-    Attributes:
-        line: ``<s>\t<p>\t<o>\t.`` without an end of line, which every store reads; it has no other
-            tabs.
-        defects: Short stable names of what was repaired. Empty if the line was legal N-Triples, and
-            at most its spacing changed or a raw tab in a text became ``\t``.
+    `defects` are short stable names of what was repaired. There are none if the line was legal
+    N-Triples, and at most its spacing changed or a raw tab in a text became ``\t``.
     """
 
     line: bytes
@@ -250,38 +241,27 @@ class Repaired(NamedTuple):
 
 
 class Rejected(NamedTuple):
-    """A line that should be a triple, but has no certain meaning as one.
+    """A line that should be a triple, but has no certain meaning as one."""
 
-    Attributes:
-        reason: Short and stable, for counting.
-    """
-
-    reason: str
+    reason: str  # short and stable, for counting
 
 
 class Skipped(NamedTuple):
-    """A line without a statement.
+    """A line without a statement."""
 
-    Attributes:
-        reason: ``blank line``, ``comment`` or ``Turtle directive``.
-    """
-
-    reason: str
+    reason: str  # blank line, comment or Turtle directive
 
 
 Cleaned: TypeAlias = Repaired | Rejected | Skipped
 
 
 def clean_line(line: bytes) -> Cleaned:
-    r"""Repair a line, or return why not.
+    r"""Repair a line, with or without its end of line, or return why not.
 
     >>> clean_line(b'<a:s>    <a:p>  "Linuxov\\xe9"@cs .\r\n')
     Repaired(line=b'<a:s>\t<a:p>\t"Linuxov\xc3\xa9"@cs\t.', defects=('Python escape',))
     >>> clean_line(b"<a:s>\t<a:p>\t.\n")
     Rejected(reason='empty object')
-
-    Args:
-        line: One line, with or without its end of line.
     """
     try:
         text = line.decode("utf-8")

@@ -1,14 +1,8 @@
 """Read dumps as blocks of whole lines, compressed or not, from files or standard input.
 
-A file is refused if its first lines show that it is no Freebase dump. Otherwise the lines are not
-looked at here, but in `kbqa.kb.loading.filter_block`.
-
-Read a file that may be compressed; measure its size and SHA-256 on the way.
-
-The content determines the format. No part of a file is skipped in silence: a file that is cut short
-or followed by something else raises.
-
-Read the literals of N-Triples: text, language tag, escapes.
+The content determines the compression. A file is refused if its first lines show that it is no
+Freebase dump. No part of it is skipped in silence: a file that is cut short or followed by
+something else raises. The lines are looked at in `kbqa.kb.loading.filter_block`.
 """
 
 import bz2
@@ -115,11 +109,8 @@ def decompress(file: HashedFile) -> Iterator[bytes]:
     """Read a file's content in pieces of about a megabyte.
 
     Formats: gzip, bzip2, xz and Zstandard, also with several members in a row. Anything else is
-    returned unchanged.
-
-    Raises:
-        EOFError, or another of `READ_ERRORS`: The file is damaged or cut short, or something
-            else follows its end.
+    returned unchanged. One of `READ_ERRORS` is raised if the file is damaged, cut short, or
+    followed by something else.
     """
     if file.magic.startswith(b"\x1f\x8b"):
         return _gzip(file)
@@ -196,21 +187,13 @@ _LONGEST_LINE_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    r"""Whole lines of a dump, in order.
+    """Whole lines of a dump, in order."""
 
-    Attributes:
-        dump: The file, as the user gave it.
-        first_line: Number of the first line, 1-based.
-        data: The lines, each with its ``\n``; the last of a file may lack it.
-        end: Where the block ends in the content, in bytes of it, decompressed.
-        bytes_read: How far the file has been read, in bytes as they are on disk.
-    """
-
-    dump: str
-    first_line: int
-    data: bytes
-    end: int
-    bytes_read: int
+    dump: str  # the file, as the user gave it
+    first_line: int  # 1-based
+    data: bytes  # each line with its `\n`; the last of a file may lack it
+    end: int  # where the block ends in the decompressed content, in bytes
+    bytes_read: int  # how far the file has been read, in bytes as they are on disk
 
 
 def dump_size_bytes(dump: str) -> int | None:
@@ -233,18 +216,14 @@ def dump_size_bytes(dump: str) -> int | None:
 
 
 class DumpReader:
-    """A dump that is open: read its blocks, then ask for its size and hash, then close it."""
+    """A dump that is open: read its blocks, then ask for its size and hash, then close it.
+
+    Raises:
+        InputError: There is no such file.
+        DumpError: It cannot be read.
+    """
 
     def __init__(self, dump: str) -> None:
-        """Open a dump.
-
-        Args:
-            dump: A path, or ``-`` for standard input.
-
-        Raises:
-            InputError: There is no such file.
-            DumpError: It cannot be read.
-        """
         dump_size_bytes(dump)
         self._dump = dump
         try:
@@ -272,7 +251,7 @@ class DumpReader:
     def blocks(
         self, *, block_bytes: int = BLOCK_BYTES, skip_bytes: int = 0, skip_lines: int = 0
     ) -> Iterator[Block]:
-        """Read the dump, once. The content, not the name, determines the compression.
+        """Read the dump, once.
 
         Args:
             block_bytes: Size at which a block ends, with the line that reaches it. Blocks end at

@@ -3,8 +3,6 @@ r"""Filter the lines of a dump, a block at a time: keep, filter out or reject th
 Almost all lines have the form ``<subject>\t<predicate>\t<object>\t.``: polars handles them by
 column, without holding the interpreter lock. The few others go one by one to
 `kbqa.kb.loading.cleaning`. The tables for the side indexes are built here too.
-
-The file of rejected lines: where each is, why it is not a triple, and the line itself.
 """
 
 import io
@@ -59,54 +57,35 @@ _LONG_RUN = 64
 
 
 class RejectedLine(NamedTuple):
-    """A line that is not a triple.
+    """A line that is not a triple."""
 
-    Attributes:
-        number: Its number in the dump, 1-based.
-        reason: Why, in a few stable words.
-        line: The line, without its end.
-    """
-
-    number: int
-    reason: str
-    line: bytes
+    number: int  # in the dump, 1-based
+    reason: str  # in a few stable words
+    line: bytes  # without its end
 
 
 @dataclass(frozen=True, slots=True)
 class BlockTables:
-    """Data for the side indexes, from the kept triples of a block.
+    """Data for the side indexes, from the kept triples of a block."""
 
-    Attributes:
-        relations: Triples of each relation: ``id``, ``code`` (a hash of it), ``count``.
-        types: Statements that an entity has a type, by type: ``id``, ``count``.
-        nodes: Every node: ``key`` (a hash of its IRI), ``node`` (its id), ``out`` and ``in``
-            (triples that leave and enter it); a node may be repeated.
-        edges: The relations of those triples: ``key``, ``code``, ``out``, ``in``. All triples that
-            enter a node are counted; of those that leave it, only long runs.
-        noted: The triples for names and schema: ``key`` of the subject, ``subject`` and
-            ``predicate`` as ids, ``object`` as in the dump.
-    """
-
-    relations: pl.DataFrame
-    types: pl.DataFrame
+    relations: pl.DataFrame  # id, code (a hash of it), count of its triples
+    types: pl.DataFrame  # id, count of the statements that an entity has it
+    # Every node, maybe repeated: key (a hash of its IRI), node (id), out and in (triples).
     nodes: pl.DataFrame
+    # Relations of those triples: key, code, out, in. All that enter a node are counted; of those
+    # that leave it, only long runs.
     edges: pl.DataFrame
+    # The triples for names and schema: key of the subject, subject and predicate as ids, object as
+    # in the dump.
     noted: pl.DataFrame
 
 
 @dataclass(frozen=True, slots=True)
 class FilteredBlock:
-    """The result of filtering a block.
-
-    Attributes:
-        counts: Counts of its lines.
-        content: The kept triples, as canonical N-Triples in UTF-8.
-        rejected: The lines that are not triples.
-        tables: Data for the side indexes.
-    """
+    """The result of filtering a block."""
 
     counts: LineCounts
-    content: bytes
+    content: bytes  # the kept triples, as canonical N-Triples in UTF-8
     rejected: Sequence[RejectedLine]
     tables: BlockTables
 
@@ -121,7 +100,7 @@ class BlockFilter:
 
     Args:
         rules: What is left out.
-        strict: Stop at the first line that needs repair or is rejected.
+        strict: Raise `DumpError` at the first line that needs repair or is rejected.
     """
 
     def __init__(self, rules: FilterRules, *, strict: bool = False) -> None:
@@ -135,11 +114,7 @@ class BlockFilter:
             self._is_unwanted |= predicate.str.contains(f"^<(?:{'|'.join(families)})")
 
     def __call__(self, block: Block) -> FilteredBlock:
-        """Filter the lines of a block.
-
-        Raises:
-            DumpError: A line is defective, and the filter is strict.
-        """
+        """Filter the lines of a block."""
         table = _read_table(block.data)
         filtered: Counter[str] = Counter()
         rejected: list[RejectedLine] = []
@@ -297,23 +272,19 @@ def _sum_up(triples: pl.DataFrame) -> BlockTables:
     types = triples["object"].filter(triples["code"] == _TYPE_CODE).alias("id")
     types = types.filter(types.str.starts_with("<"))
     noted = triples.filter(pl.col("code").is_in(_NOTED_CODES))
-    leaving, entering = _leaving(triples), _entering(triples)
+    nodes_left, edges_left = _leaving(triples)
+    nodes_entered, edges_entered = _entering(triples)
     return BlockTables(
         relations=_predicates(triples).select(_id("predicate").alias("id"), "code", "count"),
         types=types.value_counts(name="count").select(_id("id"), "count"),
-        nodes=pl.concat([leaving.nodes, entering.nodes], how="diagonal"),
-        edges=pl.concat([leaving.edges, entering.edges], how="diagonal"),
+        nodes=pl.concat([nodes_left, nodes_entered], how="diagonal"),
+        edges=pl.concat([edges_left, edges_entered], how="diagonal"),
         noted=noted.select(_key("subject"), _id("subject"), _id("predicate"), "object"),
     )
 
 
-class _Counted(NamedTuple):
-    nodes: pl.DataFrame
-    edges: pl.DataFrame
-
-
-def _leaving(triples: pl.DataFrame) -> _Counted:
-    """Count the triples that leave each node, run by run."""
+def _leaving(triples: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Count the triples that leave each node, run by run, and those of each relation."""
     runs = triples["subject"].rle().struct.unnest()
     runs = runs.select(pl.col("value").alias("node"), pl.col("len").alias("out"))
     runs = runs.filter(_IS_NODE)
@@ -323,10 +294,10 @@ def _leaving(triples: pl.DataFrame) -> _Counted:
         .group_by(_key("subject"), "code")
         .agg(pl.len().alias("out"))
     )
-    return _Counted(runs.select(_key("node"), _id("node"), "out"), edges)
+    return runs.select(_key("node"), _id("node"), "out"), edges
 
 
-def _entering(triples: pl.DataFrame) -> _Counted:
+def _entering(triples: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Count the triples that enter each node, by hashes: five times as fast as by ids."""
     edges = (
         triples.select(pl.col("object").alias("node"), "code")
@@ -337,7 +308,7 @@ def _entering(triples: pl.DataFrame) -> _Counted:
         .agg(pl.col("key", "code", "node").first(), pl.len().alias("in"))
     )
     nodes = edges.group_by("key").agg(pl.col("node").first(), pl.col("in").sum())
-    return _Counted(nodes.with_columns(_id("node")), edges.select("key", "code", "in"))
+    return nodes.with_columns(_id("node")), edges.select("key", "code", "in")
 
 
 def _key(column: str) -> pl.Expr:
@@ -382,11 +353,7 @@ class RejectsFile:
         self._file.writelines(f"\t\t{REFUSED}\t{line}\n".encode() for line in lines)
 
     def sync(self) -> int:
-        """Flush everything to disk.
-
-        Returns:
-            The size of the file in bytes.
-        """
+        """Flush everything to disk, and return the size of the file in bytes."""
         self._file.flush()
         os.fsync(self._file.fileno())
         return self._file.tell()

@@ -1,9 +1,7 @@
-"""A load, into a store or into shards: its settings, its checkpoint, and the way of its shards.
+"""A load, into a store or into shards: its settings, its forecast, and the way of its shards.
 
 `LoadJob` alone changes and saves the checkpoint. A shard counts once it is on disk and the
 checkpoint names it. It is deleted once the sink has taken it and the checkpoint says so.
-
-Forecast the size of a load, and check whether the disk is large enough.
 """
 
 import os
@@ -13,13 +11,20 @@ import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, Protocol
 
-from kbqa.kb.layout import SCHEMA_VERSION, DumpFile, Manifest, OutputSummary, StoreLayout
+from kbqa.kb.layout import (
+    SCHEMA_VERSION,
+    DumpFile,
+    LineCounts,
+    Manifest,
+    OutputSummary,
+    StoreLayout,
+)
 from kbqa.kb.loading.checkpoint import Checkpoint, Plan, find_unfinished, locked
 from kbqa.kb.loading.dump import STDIN, DumpReader, dump_size_bytes
 from kbqa.kb.loading.filter_block import REFUSED, BlockFilter, RejectsFile
@@ -57,17 +62,11 @@ KEPT_SHARE = 0.45
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """The expected size of a load, if its dumps are like Freebase's.
+    """The expected size of a load, if its dumps are like Freebase's."""
 
-    Attributes:
-        lines: Lines of the dumps.
-        triples: Those kept.
-        free_bytes: Free space on the disk of the store.
-    """
-
-    lines: int
-    triples: int
-    free_bytes: int
+    lines: int  # of the dumps
+    triples: int  # those kept
+    free_bytes: int  # on the disk of the store
 
     @property
     def store_bytes(self) -> int:
@@ -80,27 +79,18 @@ class Forecast:
         return self.triples * PEAK_BYTES
 
 
-class _Size(NamedTuple):
-    lines: int
-    triples: int
-
-
 def forecast(dumps: Sequence[str], directory: Path, rules: FilterRules) -> Forecast | None:
     """Forecast a load: exactly for small dumps, by the shape of Freebase for large ones.
 
     Returns:
         None if a dump is standard input or a pipe, which can be read only once.
-
-    Raises:
-        InputError: A dump does not exist.
-        DumpError: A dump cannot be read.
     """
     if None in [dump_size_bytes(dump) for dump in dumps]:
         return None
     sizes = [_estimate(dump, rules) for dump in dumps]
     return Forecast(
-        sum(size.lines for size in sizes),
-        sum(size.triples for size in sizes),
+        sum(lines for lines, _ in sizes),
+        sum(triples for _, triples in sizes),
         _free_bytes(directory),
     )
 
@@ -113,11 +103,7 @@ def shard_size(expected: Forecast | None) -> int:
 
 
 def check_disk(expected: Forecast, directory: Path) -> None:
-    """Refuse a load for which the disk is too small.
-
-    Raises:
-        InputError: The disk is too small.
-    """
+    """Raise `InputError` if the disk is too small for a load."""
     if expected.peak_bytes > expected.free_bytes:
         raise InputError(
             f"loading about {expected.triples:,} triples takes {expected.peak_bytes / 1e9:,.1f} GB "
@@ -126,7 +112,8 @@ def check_disk(expected: Forecast, directory: Path) -> None:
         )
 
 
-def _estimate(dump: str, rules: FilterRules) -> _Size:
+def _estimate(dump: str, rules: FilterRules) -> tuple[int, int]:
+    """Return the lines of a dump and the triples that are kept of it."""
     lines = triples = 0
     sort_out = BlockFilter(rules)
     with closing(DumpReader(dump)) as reader:
@@ -137,12 +124,12 @@ def _estimate(dump: str, rules: FilterRules) -> _Size:
             lines += counts.read
             triples += counts.kept
         else:
-            return _Size(lines, triples)
+            return lines, triples
     size_bytes = dump_size_bytes(dump)
     assert size_bytes is not None, "it is a file"
     is_packed = block.bytes_read < block.end / 2
     lines = round(size_bytes / (_PACKED_LINE_BYTES if is_packed else _PLAIN_LINE_BYTES))
-    return _Size(lines, round(lines * (KEPT_SHARE if rules.drops else 1)))
+    return lines, round(lines * (KEPT_SHARE if rules.drops else 1))
 
 
 def _free_bytes(directory: Path) -> int:
@@ -190,28 +177,17 @@ class SilentProgress:
 
 @dataclass(frozen=True, slots=True)
 class LoadSettings:
-    """How a load works. The output does not depend on it.
+    """How a load works. The output does not depend on it."""
 
-    Attributes:
-        strict: Stop at the first line that needs repair or is rejected.
-        shard_triples: Triples in a shard; None to choose by the size of the dumps.
-        loaders: Shards loaded at the same time; None for one for each core, at most eight.
-        checks_disk: Refuse to start if the disk seems too small.
-        compacts: Merge the store's files at the end, so that queries are faster.
-    """
-
-    strict: bool = False
-    shard_triples: int | None = None
-    loaders: int | None = None
-    checks_disk: bool = True
-    compacts: bool = True
+    strict: bool = False  # stop at the first line that needs repair or is rejected
+    shard_triples: int | None = None  # None to choose by the size of the dumps
+    loaders: int | None = None  # shards loaded at once; None for one a core, at most eight
+    checks_disk: bool = True  # refuse to start if the disk seems too small
+    compacts: bool = True  # merge the store's files at the end, so that queries are faster
 
     @property
     def sinks(self) -> int:
-        """Shards loaded at the same time.
-
-        Each takes a core for most of its time, and memory (docs/freebase.md).
-        """
+        """Shards loaded at the same time; each takes a core, and memory (docs/freebase.md)."""
         return self.loaders or min(8, cores())
 
 
@@ -225,14 +201,11 @@ class LoadJob:
         settings: How it works; None for the defaults.
         progress: Receives the progress.
 
-    Attributes:
-        state: The checkpoint.
-
     Raises:
         InputError: No dump was given, or one does not exist.
     """
 
-    state: Checkpoint
+    state: Checkpoint  # known from `begin` on
 
     def __init__(
         self,
@@ -288,12 +261,7 @@ class LoadJob:
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """Lock the folder. If the load fails with nothing to resume, remove all that it created.
-
-        Raises:
-            InputError: Another load works there.
-            OSError: The folder cannot be created.
-        """
+        """Lock the folder. If the load fails with nothing to resume, remove all that it created."""
         folders = (self.work.directory, *self.work.directory.parents)
         created = [folder for folder in folders if not folder.exists()]
         try:
@@ -320,10 +288,6 @@ class LoadJob:
             output: The kind of output; only a load of the same kind is resumed.
             overwrite: Discard an unfinished load that has another plan or cannot be resumed.
             check: Checks what the output of the load to resume must have; see `find_unfinished`.
-
-        Raises:
-            InputError: An unfinished load has another plan, or the disk is too small.
-            DumpError: A dump cannot be read, or the load cannot be resumed.
         """
         plan = self._plan(output)
         found = find_unfinished(self.work, plan, overwrite, check)
@@ -339,12 +303,7 @@ class LoadJob:
         self.state = Checkpoint(plan, self.settings.shard_triples or shard_size(expected))
 
     def fill(self, sink: ShardSink) -> None:
-        """Read the rest of the dumps, and submit every shard that the sink has not taken.
-
-        Raises:
-            DumpError: A dump cannot be read or has no triple to keep, the sink failed, or the disk
-                is nearly full.
-        """
+        """Read the rest of the dumps, and submit every shard that the sink has not taken."""
         state = self.state
         for number in state.unloaded:
             sink.submit(self.work.shard(number))
@@ -365,11 +324,7 @@ class LoadJob:
                     self.save()
 
     def drain(self, sink: ShardSink) -> None:
-        """Wait until the sink has taken every shard.
-
-        Raises:
-            DumpError: The sink failed.
-        """
+        """Wait until the sink has taken every shard."""
         while self.state.unloaded:
             self.advance("loading")
             self._take(sink, sink.pending - 1)
@@ -399,13 +354,9 @@ class LoadJob:
         """Return the counts of all lines, with the size of the output."""
         counts = self.state.counts
         return OutputSummary(
-            counts.read,
-            counts.kept,
-            counts.filtered,
-            counts.rejected,
-            counts.mended,
-            self._seconds,
-            size_bytes,
+            **{part.name: getattr(counts, part.name) for part in fields(LineCounts)},
+            seconds=self._seconds,
+            size_bytes=size_bytes,
         )
 
     def has_made(self, store: Manifest) -> bool:
@@ -462,14 +413,7 @@ class LoadJob:
 
 @contextmanager
 def naming_write_errors(output: str) -> Iterator[None]:
-    """Raise a `DumpError` in place of an error of the file system or SQLite.
-
-    Args:
-        output: What the load writes, for the message.
-
-    Raises:
-        DumpError: A file cannot be written.
-    """
+    """Turn errors of the file system and SQLite into a `DumpError` that names the output."""
     try:
         yield
     except (OSError, sqlite3.Error) as error:

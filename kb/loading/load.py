@@ -1,4 +1,4 @@
-"""Load dumps into a store: what `kbqa load-freebase` does.
+"""Load dumps into a store, or into shards for another kind of store.
 
 ```text
  dump.gz ──► reader ──► blocks ──► filters ──► shards ──► writer ──────────────► graph/
@@ -13,23 +13,19 @@
 
 The reader (`kbqa.kb.loading.dump`) unpacks a dump, hashes it, and cuts it into blocks of
 whole lines. Threads filter the blocks (`kbqa.kb.loading.filter_block`). The kept triples go
-into shards, in the order of the dump (`kbqa.kb.loading.shards`). A separate process loads
-the shards into the store (`kbqa.kb.loading.store_writer`). Each shard also leaves small
-sorted files, the runs (`kbqa.kb.loading.shards`). When the dumps are read, the names,
-the schema and the statistics are built from the runs (`kbqa.kb.loading.shards`),
-while the last shards are loaded and the store is compacted. Then the store is asked for the
-relations of those hubs whose edges are scattered over the dump, and all parts are moved into place,
-the manifest last.
+into shards, in the order of the dump, and each shard leaves small sorted files, the runs
+(`kbqa.kb.loading.shards`). A process loads the shards into the store
+(`kbqa.kb.loading.store_writer`). When the dumps are read, the names, the schema and the statistics
+are built from the runs, while the last shards are loaded and the store is compacted. Then the store
+is asked for the relations of those hubs whose edges are scattered over the dump, and all parts are
+moved into place, the manifest last.
 
 All of it happens in a folder inside the store's directory, with a checkpoint after every step
 (`kbqa.kb.loading.job`): to resume a load that was killed, ask for it again. Memory holds some
 blocks, a batch of triples for each loader and one range of nodes, whatever the size of the dump.
 
-Write the filtered triples of dumps as gzipped shards, for another kind of store.
-
-The lines are those that `kbqa.kb.loading.load` would load: cleaned, filtered, in canonical
-N-Triples. The work resumes from checkpoints in the same way. ``shards.json``, written last, lists
-the shards.
+`emit_shards` writes the same lines as gzipped shards instead. ``shards.json``, written last, lists
+them.
 """
 
 import json
@@ -121,11 +117,7 @@ def load_freebase(
 
 
 def _prepare_graph(work: StoreLayout, state: Checkpoint) -> None:
-    """Check the triples that a stopped load has loaded, and drop what it left half loaded.
-
-    Raises:
-        DumpError: They are missing or damaged.
-    """
+    """Check the triples that a stopped load has loaded, and drop what it left half loaded."""
     if state.is_built:
         return
     wait_for_writer(work.graph)
@@ -217,19 +209,9 @@ def emit_shards(
     settings: LoadSettings | None = None,
     progress: Progress | None = None,
 ) -> OutputSummary:
-    """Write ``part-00000.nt.gz``, ``part-00001.nt.gz``, …, or resume that.
+    """Write ``part-00000.nt.gz``, ``part-00001.nt.gz``, … to a directory, or resume that.
 
-    Args:
-        dumps: Paths of N-Triples files, compressed or not; ``-`` is standard input.
-        directory: Where they go; created if it is missing.
-        rules: What to leave out; None for the profile ``qa``.
-        overwrite: Replace finished shards, or unfinished ones of something else.
-        settings: How the load works; None for the defaults.
-        progress: Receives the progress.
-
-    Raises:
-        InputError: A dump does not exist, or the directory holds something else.
-        DumpError: A dump cannot be read, or a shard cannot be written.
+    Args and errors are those of `load_freebase`.
     """
     work = StoreLayout(StoreLayout(directory).building)
     job = LoadJob(dumps, work, rules, settings, progress)

@@ -1,7 +1,6 @@
 """Rules for what a load leaves out: predicates, and texts in other languages.
 
 A profile is a ready set of rules. Users with other needs write a TOML file of rules.
-`kbqa.kb.loading.filter_block` applies them.
 """
 
 import json
@@ -27,16 +26,10 @@ _NOT_IN_PATTERN = re.compile(r'[\x00-\x20<>"{}|^`\\]|\*.')
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """A predicate, or a family of them, to leave out.
+    """A predicate, or a family of them, to leave out."""
 
-    Attributes:
-        predicate: An id (``type.type.instance``) or a full IRI; a ``*`` at the end matches
-            any rest.
-        reason: Why, in a few words. Dropped triples are counted by reason.
-    """
-
-    predicate: str
-    reason: str
+    predicate: str  # an id or a full IRI; a `*` at the end matches any rest
+    reason: str  # in a few words: dropped triples are counted by it
 
     def __post_init__(self) -> None:
         if not self.predicate or _NOT_IN_PATTERN.search(self.predicate):
@@ -61,17 +54,11 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class FilterRules:
-    """What a load keeps and what it leaves out.
+    """What a load keeps and what it leaves out."""
 
-    Attributes:
-        name: Name of the profile, or the user's own name for the rules.
-        languages: The languages of texts to keep, as primary tags (``en``); empty for all.
-        drops: What is left out; if several match, the first counts.
-    """
-
-    name: str
-    languages: tuple[str, ...] = ()
-    drops: tuple[Drop, ...] = ()
+    name: str  # of the profile, or the user's own name for the rules
+    languages: tuple[str, ...] = ()  # of texts to keep, as primary tags; empty for all
+    drops: tuple[Drop, ...] = ()  # what is left out; if several match, the first counts
 
     def __post_init__(self) -> None:
         for tag in self.languages:
@@ -79,11 +66,7 @@ class FilterRules:
                 raise ValueError(f"{tag!r} is not a primary language tag such as en or zh")
 
     def reason_to_drop(self, predicate_iri: str) -> str | None:
-        """Return why a predicate is left out; None if it is kept.
-
-        Args:
-            predicate_iri: The full predicate, without brackets.
-        """
+        """Return why a predicate, a full IRI without brackets, is left out; None if it is kept."""
         return next((drop.reason for drop in self.drops if drop.matches(predicate_iri)), None)
 
     def keeps_language(self, tag: str) -> bool:
@@ -119,12 +102,9 @@ class FilterRules:
 
 
 def profile(name: str) -> FilterRules:
-    """Return a ready set of rules.
+    """Return a ready set of rules, or raise `InputError`.
 
     ``qa`` keeps what question answering needs, in English; ``full`` keeps everything.
-
-    Raises:
-        InputError: There is no such profile.
     """
     if name == "full":
         return FilterRules("full")

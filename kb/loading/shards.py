@@ -1,22 +1,16 @@
-"""Fill shards: dumps → blocks → filtered blocks → files of N-Triples.
+"""Fill shards with the filtered lines of dumps, and build the files beside a store from their runs.
 
 Several threads filter blocks (polars does not hold the interpreter lock). The blocks are put
 together in the order of the dumps, so that the shards do not depend on the number of threads.
-A shard has at most half a million triples (`kbqa.kb.loading.job.shard_size`). What happens to
-it then is up to the caller and its `ShardSink`.
 
-Build the files beside a store from the runs of a load: names, schema, statistics.
-
-The runs: small sorted files of each shard for the side indexes, merged range by range.
-
-Each shard has three: the number of triples with each node, the relations of these triples, and the
-triples for names and schema. All are sorted by a hash of the node's IRI, so that a range of hashes
-can be read from all of them without the rest. Memory holds one range, whatever the size of the
-dump.
+Each shard leaves three runs, small sorted files: the number of triples with each node, the
+relations of these triples, and the triples for names and schema. All are sorted by a hash of the
+node's IRI, so that a range of hashes can be read from all of them without the rest. Memory holds
+one range, whatever the size of the dump.
 
 The hash is polars' own, and stable within one version of polars; a load resumes only with the same
-version. Two of 100 million nodes share a hash with probability 3 in 10,000; they would
-count as one.
+version. Two of 100 million nodes share a hash with probability 3 in 10,000; they would count as
+one.
 """
 
 import os
@@ -33,7 +27,7 @@ from pyoxigraph import Store
 
 from kbqa.kb.layout import NO_LINES, RUN_KINDS, LineCounts, StoreLayout
 from kbqa.kb.loading.checkpoint import Checkpoint, Position, ReadDump
-from kbqa.kb.loading.dump import DumpReader, literal_parts, unescape
+from kbqa.kb.loading.dump import Block, DumpReader, literal_parts, unescape
 from kbqa.kb.loading.filter_block import ALIAS, BlockFilter, BlockTables, FilteredBlock, RejectsFile
 from kbqa.kb.loading.rules import FilterRules
 from kbqa.kb.names.build import NameIndexBuilder
@@ -59,30 +53,18 @@ _HASHES = 1 << 64
 
 @dataclass(frozen=True, slots=True)
 class NodeRange:
-    """All nodes in a range of hashes.
+    """All nodes in a range of hashes."""
 
-    Attributes:
-        nodes: ``key``, ``node`` (id), ``out`` and ``in`` (triples that leave and enter it).
-        noted: ``key``, ``subject`` and ``predicate`` (ids), ``object`` (as in the dump): in the
-            order of the dump for each subject.
-        hubs: ``node``, ``direction`` (``out``, ``in``), ``degree`` (edges that way): nodes with
-            many edges in one direction.
-        hub_relations: ``node``, ``direction``, ``edges``, ``relation`` (id): the relations of those
-            hubs whose edges are all in the runs.
-    """
-
-    nodes: pl.DataFrame
+    nodes: pl.DataFrame  # key, node (id), out and in (triples that leave and enter it)
+    # key, subject and predicate (ids), object (as in the dump): in its order for each subject
     noted: pl.DataFrame
-    hubs: pl.DataFrame
+    hubs: pl.DataFrame  # node, direction, degree: many edges in one direction
+    # node, direction, edges, relation (id): of those hubs whose edges are all in the runs
     hub_relations: pl.DataFrame
 
 
 def write_run(work: StoreLayout, shard: int, tables: Sequence[BlockTables]) -> int:
-    """Write the runs of a shard.
-
-    Returns:
-        The number of distinct nodes.
-    """
+    """Write the runs of a shard, and return the number of distinct nodes."""
     counted = pl.concat([block.nodes for block in tables], how="diagonal").lazy()
     nodes = _run_sum(counted).sort("key").collect()
     _write(nodes, work.run(shard, "nodes"))
@@ -190,15 +172,10 @@ def _write(table: pl.DataFrame, path: Path) -> None:
 
 
 class TakenShard(NamedTuple):
-    """A shard that the sink has taken for good.
+    """A shard that the sink has taken for good."""
 
-    Attributes:
-        path: The file, as it was submitted.
-        refused: Lines of it that the sink left out, by line number, 1-based.
-    """
-
-    path: Path
-    refused: dict[int, str]
+    path: Path  # as it was submitted
+    refused: dict[int, str]  # lines that the sink left out, by line number, 1-based
 
 
 class ShardSink(Protocol):
@@ -217,43 +194,25 @@ class ShardSink(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """A complete shard, written to disk with its run (`kbqa.kb.loading.shards`).
-
-    Attributes:
-        path: The file.
-        size_bytes: Its size.
-        counts: Counts of the lines that it was filled from.
-        relations: Its triples of each relation.
-        types: Its statements that an entity has a type, by type.
-        node_rows: Distinct nodes in it.
-        position: How far the dumps were read for it.
-        dumps: The dumps that were read to their end for it.
-        rejects_bytes: Size of the file of rejected lines up to there.
-    """
+    """A complete shard, written to disk with its runs."""
 
     path: Path
     size_bytes: int
-    counts: LineCounts
-    relations: Counter[str]
-    types: Counter[str]
-    node_rows: int
-    position: Position
-    dumps: list[ReadDump]
-    rejects_bytes: int
+    counts: LineCounts  # of the lines that it was filled from
+    relations: Counter[str]  # its triples of each relation
+    types: Counter[str]  # its statements that an entity has a type, by type
+    node_rows: int  # distinct nodes in it
+    position: Position  # how far the dumps were read for it
+    dumps: list[ReadDump]  # those that were read to their end for it
+    rejects_bytes: int  # size of the file of rejected lines up to there
 
 
 class Step(NamedTuple):
-    """One more block is filtered.
+    """One more block is filtered."""
 
-    Attributes:
-        bytes_read: Bytes read of all dumps, as they are on disk.
-        shard: The shard that the block completes, if it does.
-        dumps: With the last step, when no line is left: all dumps. Before, None.
-    """
-
-    bytes_read: int
-    shard: Shard | None = None
-    dumps: list[ReadDump] | None = None
+    bytes_read: int  # of all dumps, as they are on disk
+    shard: Shard | None = None  # the one that the block completes, if it does
+    dumps: list[ReadDump] | None = None  # with the last step, when no line is left: all dumps
 
 
 def fill_shards(
@@ -273,9 +232,6 @@ def fill_shards(
         block_filter: Filters the lines.
         shard_triples: Triples after which a shard is complete.
         threads: Blocks filtered at the same time.
-
-    Raises:
-        DumpError: A dump cannot be read.
     """
     number, position, read_dumps = start.shards, start.position, list(start.dumps)
     bytes_read = sum(dump.size_bytes for dump in read_dumps)
@@ -346,20 +302,6 @@ class _Filtered(NamedTuple):
     block: FilteredBlock
 
 
-class _Submitted(NamedTuple):
-    """A block that is being filtered; its position does not count its own lines yet."""
-
-    position: Position
-    bytes_read: int
-    block: Future[FilteredBlock]
-
-    def result(self) -> _Filtered:
-        dump, end, lines_before = self.position
-        block = self.block.result()
-        position = Position(dump, end, lines_before + block.counts.read)
-        return _Filtered(position, self.bytes_read, block)
-
-
 def _filtered(
     dumps: Sequence[str],
     start: Position,
@@ -367,12 +309,15 @@ def _filtered(
     block_filter: BlockFilter,
     threads: int,
 ) -> Generator[_Filtered]:
-    """Filter blocks in threads, a few at a time, and yield them in order."""
-    waiting: deque[_Submitted] = deque()
+    """Filter blocks in threads, a few at a time, and yield them in order.
+
+    Each dump is added to `read_dumps` when it is read to its end.
+    """
+    waiting: deque[Future[_Filtered]] = deque()
     pool = ThreadPoolExecutor(threads)
     try:
-        for submitted in _submit_blocks(dumps, start, read_dumps, block_filter, pool):
-            waiting.append(submitted)
+        for position, bytes_read, block in _blocks(dumps, start, read_dumps):
+            waiting.append(pool.submit(_filter, block_filter, position, bytes_read, block))
             if len(waiting) > threads + 1:
                 yield waiting.popleft().result()
         while waiting:
@@ -381,22 +326,23 @@ def _filtered(
         pool.shutdown(cancel_futures=True)
 
 
-def _submit_blocks(
-    dumps: Sequence[str],
-    start: Position,
-    read_dumps: list[ReadDump],
-    block_filter: BlockFilter,
-    pool: ThreadPoolExecutor,
-) -> Iterator[_Submitted]:
-    """Submit each block, and add each dump to `read_dumps` when it is read to its end."""
+def _filter(filter_: BlockFilter, before: Position, bytes_read: int, block: Block) -> _Filtered:
+    filtered = filter_(block)
+    lines = before.lines + filtered.counts.read
+    return _Filtered(before._replace(lines=lines), bytes_read, filtered)
+
+
+def _blocks(
+    dumps: Sequence[str], start: Position, read_dumps: list[ReadDump]
+) -> Iterator[tuple[Position, int, Block]]:
+    """Read the dumps; the position of a block does not count its own lines yet."""
     before = sum(dump.size_bytes for dump in read_dumps)
     for index in range(len(read_dumps), len(dumps)):
         skip = start if index == start.dump else Position(index)
         with closing(DumpReader(dumps[index])) as reader:
             for block in reader.blocks(skip_bytes=skip.end, skip_lines=skip.lines):
                 position = Position(index, block.end, block.first_line - 1)
-                future = pool.submit(block_filter, block)
-                yield _Submitted(position, before + block.bytes_read, future)
+                yield position, before + block.bytes_read, block
             read_dumps.append(ReadDump(reader.sha256, reader.size_bytes))
         before += read_dumps[-1].size_bytes
 
@@ -412,21 +358,13 @@ _TEXT = r'^"(?P<text>(?s:.*))"(?:@(?P<tag>[A-Za-z0-9-]+))?$'
 
 
 class IndexedRuns(NamedTuple):
-    """What `index_runs` found in the runs.
+    """What `index_runs` found in the runs."""
 
-    Attributes:
-        entities: Distinct machine ids among the triples, mediators included.
-        names: Names and aliases in the index.
-        properties: Properties of the schema.
-        hubs: Nodes with many edges, counted once in each direction.
-        scattered: Hubs whose relations are left to `index_hubs`.
-    """
-
-    entities: int
-    names: int
+    entities: int  # distinct machine ids among the triples, mediators included
+    names: int  # names and aliases in the index
     properties: int
-    hubs: int
-    scattered: list[Hub]
+    hubs: int  # nodes with many edges, counted once in each direction
+    scattered: list[Hub]  # those whose relations are left to `index_hubs`
 
 
 def index_languages(rules: FilterRules) -> tuple[str, ...]:
@@ -436,11 +374,6 @@ def index_languages(rules: FilterRules) -> tuple[str, ...]:
 
 def index_runs(work: StoreLayout, state: Checkpoint, rules: FilterRules) -> IndexedRuns:
     """Write the name index, the schema and the statistics; replace those that are there.
-
-    Args:
-        work: The folder in which a load works; the runs of all shards are there.
-        state: The state of the load.
-        rules: The rules that it filtered by.
 
     Raises:
         OSError, sqlite3.Error: A file cannot be written.
@@ -469,16 +402,7 @@ def index_runs(work: StoreLayout, state: Checkpoint, rules: FilterRules) -> Inde
 
 
 def index_hubs(work: StoreLayout, hubs: Sequence[Hub], threads: int) -> None:
-    """Ask the complete store for the relations of hubs, and add them to the statistics.
-
-    Args:
-        work: The folder in which a load works.
-        hubs: The hubs that `index_runs` left.
-        threads: Hubs that are looked up at the same time.
-
-    Raises:
-        OSError, sqlite3.Error: A file cannot be read or written.
-    """
+    """Ask the complete store for the relations of hubs, and add them to the statistics."""
     store = Store.read_only(str(work.graph))
     add_hub_relations(work.statistics, count_hub_relations(store, hubs, threads))
 

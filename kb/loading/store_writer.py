@@ -56,6 +56,9 @@ class StoreWriter:
     Args:
         graph: The store's directory; created if it is missing.
         threads: Shards that are loaded at the same time.
+
+    Raises:
+        DumpError: From any method: the process failed or died.
     """
 
     def __init__(self, graph: Path, threads: int) -> None:
@@ -74,14 +77,7 @@ class StoreWriter:
         self._pending += 1
 
     def take(self, *, wait: bool) -> TakenShard | None:
-        """Return a shard that was loaded; None if there is none (yet).
-
-        Args:
-            wait: Wait for one, if any is pending.
-
-        Raises:
-            DumpError: A shard could not be loaded.
-        """
+        """Return a shard that was loaded; None if there is none (yet, unless `wait` is set)."""
         if not self._pending:
             return None
         try:
@@ -94,13 +90,9 @@ class StoreWriter:
         return TakenShard(Path(answer["shard"]), refused)
 
     def compact(self) -> None:
-        """Merge the files of the store, after everything was loaded.
+        """Merge the files of the store, as the last thing.
 
-        Before, the ranges of keys in the files overlap, so a query must read many of them. Nothing
-        can be loaded afterwards.
-
-        Raises:
-            DumpError: They cannot be merged.
+        Before, the ranges of keys in the files overlap, so a query must read many of them.
         """
         self.finish()
         self._close()
@@ -109,11 +101,7 @@ class StoreWriter:
         self._read(self._answers.get())
 
     def finish(self) -> None:
-        """Close the store, after everything was loaded.
-
-        Raises:
-            DumpError: It cannot be closed properly.
-        """
+        """Close the store, after everything was loaded."""
         assert not self._pending, "shards are still being loaded"
         self._say(_FINISH)
         if self._child.wait():
@@ -189,11 +177,7 @@ class StoreWriter:
 
 
 def wait_for_writer(graph: Path) -> None:
-    """Wait for the process that wrote a store before a kill: it may outlive its parent a little.
-
-    Raises:
-        DumpError: It does not end.
-    """
+    """Wait for the process that wrote a store before a kill: it may outlive its parent a little."""
     lock, deadline = graph / "LOCK", time.monotonic() + _STOP_TIMEOUT_S
     while lock.exists():
         with lock.open("r+b") as file:
@@ -217,8 +201,7 @@ def drop_orphans(graph: Path) -> None:
     the files in use, so it takes no time and no disk space, and can replace the store.
 
     Raises:
-        OSError: The store cannot be opened.
-        RuntimeError: It is damaged.
+        RuntimeError: The store is damaged.
     """
     clean, old = graph.with_suffix(".clean"), graph.with_suffix(".old")
     if graph.exists():

@@ -91,15 +91,7 @@ def _leave_out(shard: Path, numbers: Iterable[int], cleaned: Path) -> None:
 
 
 def _open(graph: str, *, gives_way: bool) -> Store:
-    """Open the store.
-
-    Args:
-        graph: Its directory.
-        gives_way: Merge files only while a core is idle.
-
-    Raises:
-        OSError: It cannot be opened.
-    """
+    """Open the store; with `gives_way`, it merges files only while a core is idle."""
 
     def open_here() -> Store:
         if gives_way:

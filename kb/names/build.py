@@ -85,10 +85,12 @@ _TREATED_WORD = r"^the |\bst "
 
 
 class NameIndexBuilder:
-    """Collects entities with their names, then writes the index, in some 150 MB of memory."""
+    """Collects entities with their names, then writes the index, in some 150 MB of memory.
+
+    Whatever a killed build left at the path is deleted.
+    """
 
     def __init__(self, path: Path) -> None:
-        """Begin an index; whatever a killed build left at the path is deleted."""
         self._staging = path.with_name(f"{path.name}.staging")
         path.unlink(missing_ok=True)
         self._staging.unlink(missing_ok=True)
@@ -128,11 +130,9 @@ class NameIndexBuilder:
         self._count += rows.height
 
     def finish(self) -> int:
-        """Write the index and close the file.
+        """Write the index, close the file, and return how many names and aliases it holds.
 
-        Returns:
-            How many names and aliases the index holds; those of one entity that normalise to the
-            same count once.
+        Those of one entity that normalise to the same count once.
         """
         # In a thread, which gets no signals: Ctrl-C in a function that SQLite calls would become an
         # error of SQLite's, and elsewhere it would wait for the end of a statement.

@@ -10,14 +10,10 @@ Read here, built by `kbqa.kb.names.build`. It is one SQLite file:
 
 Ids ascend as popularity falls, so that whatever reads only the first rows reads the best ones.
 
-Which spellings may be meant by a text with typing errors.
-
 A typing error is a letter too many, too few or wrong, or two neighbours swapped: the distance of
 optimal string alignment. Words are found by what is left of them when letters are deleted: two
 words that differ by one error have a form in common, each with at most one letter deleted. Only the
 first letters are varied, as that is selective enough and bounds the forms of a word.
-
-Pure text: which words and names there are is for `kbqa.kb.names.index`.
 
 Source: W. Garbe's SymSpell (deletions on both sides, and of a beginning alone), after Mor and
 Fraenkel 1982, A hash code method for detecting and correcting spelling errors.
@@ -31,7 +27,7 @@ from functools import lru_cache
 from itertools import combinations, product
 from math import isqrt
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from kbqa.kb.names.keys import Readings, normalise, read_name, symbols
 from kbqa.kb.small_files import SqliteFile
@@ -95,7 +91,7 @@ def reshaped(words: Sequence[str]) -> Iterator[str]:
 def respelled(
     words: Sequence[str], near: Sequence[Mapping[str, int]], errors: int, limit: int
 ) -> Iterator[str]:
-    """Write a text with exactly N errors, none at a blank: 1 or 2.
+    """Write a text with exactly 1 or 2 errors, none at a blank.
 
     Args:
         words: The text's words.
@@ -145,23 +141,14 @@ _OWN = 1 << _POPULARITY_BITS
 
 @dataclass(frozen=True, slots=True)
 class NameMatch:
-    """An entity that matches a name.
-
-    Attributes:
-        mid: The entity.
-        name: Its own name; if it has only aliases, the alias that matched.
-        matched: The name or alias that matched, as written in the graph.
-        is_alias: `matched` is an alias.
-        popularity: Number of triples that hold the entity.
-        score: How well it matches, in [0, 1]; 1 is equality after normalisation.
-    """
+    """An entity that matches a name."""
 
     mid: str
-    name: str
-    matched: str
-    is_alias: bool
-    popularity: int
-    score: float
+    name: str  # its own; if it has only aliases, the alias that matched
+    matched: str  # the name or alias that matched, as written in the graph
+    is_alias: bool  # whether `matched` is an alias
+    popularity: int  # number of triples that hold the entity
+    score: float  # how well it matches, in [0, 1]; 1 is equality after normalisation
 
 
 class Span(NamedTuple):
@@ -193,7 +180,49 @@ def name_weight(popularity: int, is_alias: bool) -> int:
     )
 
 
-class NameIndex:
+class Names(Protocol):
+    """The names of a graph's entities. Every method raises a `GraphError` if it cannot be read.
+
+    Attributes:
+        is_exact: Names are found only as they are written; typing errors are not forgiven.
+    """
+
+    is_exact: bool
+
+    def lookup(self, text: str, limit: int = 10) -> list[NameMatch]:
+        """Find the entities with exactly this name or alias, after normalisation, best first."""
+
+    def near(self, text: str, limit: int = 10) -> list[NameMatch]:
+        """Find the entities whose name or alias is spelled nearly like a text, best first.
+
+        Matches of the text itself are left out: `lookup` finds them.
+        """
+
+    def containing(self, text: str, limit: int = 10) -> list[NameMatch]:
+        """Find the entities whose name or alias contains all words of a text, best known first.
+
+        Matches of the text itself are left out: `lookup` finds them.
+        """
+
+    def search(self, text: str, limit: int = 10) -> list[NameMatch]:
+        """Find entities by a name that may be incomplete or mistyped, best first."""
+
+    def match_spans(
+        self, tokens: Sequence[str], max_tokens: int = MAX_SPAN_TOKENS, limit: int = 10
+    ) -> list[Span]:
+        """Find every run of tokens that is an entity's name, in reading order, longer runs first.
+
+        Args:
+            tokens: A question's words, as written; ``kenya's`` also matches Kenya, as in `lookup`.
+            max_tokens: Longest run to try.
+            limit: Entities for each run.
+        """
+
+    def close(self) -> None:
+        """Free what the names hold; they are not used afterwards."""
+
+
+class NameIndex(Names):
     """The names and aliases of a store's entities. Any number of threads may use one index."""
 
     is_exact = False
@@ -205,16 +234,12 @@ class NameIndex:
 
     @classmethod
     def open(cls, path: Path) -> "NameIndex":
-        """Open a name index for reading.
-
-        Raises:
-            StoreError: The file is missing, or is not a name index.
-        """
+        """Open a name index for reading, or raise `StoreError`."""
         probe = "SELECT weight, popularity FROM name, key, key_word, word, word_form LIMIT 0"
         return cls(SqliteFile(path, "name index", probe))
 
     def close(self) -> None:
-        """Close the file; the index is not used afterwards."""
+        """Close the file."""
         self._file.close()
 
     def lookup(self, text: str, limit: int = 10) -> list[NameMatch]:
@@ -233,8 +258,7 @@ class NameIndex:
 
         Nearly is one typing error in 4 to 7 characters and two from 8 on, counted after
         normalisation; numbers must be right. Two errors are tried only if one explains nothing, and
-        not every pair is found: two in one short word need another word that is right. Matches of
-        the text itself are left out: `lookup` finds them.
+        not every pair is found: two in one short word need another word that is right.
 
         The score is the similarity: 1 minus the errors per character.
         """
@@ -247,10 +271,9 @@ class NameIndex:
         return list(found.values())[:limit]
 
     def containing(self, text: str, limit: int = 10) -> list[NameMatch]:
-        """Find the entities whose name or alias contains all words of a text, best known first.
+        """Find the entities whose name or alias contains all words of a text, in any order.
 
-        The words may be in any order, among others. The score is 0.9. Matches of the text itself
-        are left out: `lookup` finds them.
+        The score is 0.9.
         """
         query = normalise(text)
         found: dict[str, NameMatch] = {}
@@ -262,7 +285,7 @@ class NameIndex:
         return list(found.values())[:limit]
 
     def search(self, text: str, limit: int = 10) -> list[NameMatch]:
-        """Find entities by a name that may be incomplete or mistyped, best first.
+        """Find entities by a name that may be incomplete or mistyped.
 
         Equal names come first; then names that begin with the text, hold its words, or are spelled
         nearly like it.
@@ -290,13 +313,7 @@ class NameIndex:
     def match_spans(
         self, tokens: Sequence[str], max_tokens: int = MAX_SPAN_TOKENS, limit: int = 10
     ) -> list[Span]:
-        """Find every run of tokens that is an entity's name, in reading order, longer runs first.
-
-        Args:
-            tokens: A question's words, as written; ``kenya's`` also matches Kenya, as in `lookup`.
-            max_tokens: Longest run to try.
-            limit: Entities for each run.
-        """
+        """Find every run of tokens that is an entity's name."""
         runs = [
             (start, end, " ".join(tokens[start:end]))
             for start in range(len(tokens))

@@ -1,7 +1,4 @@
-"""Reduce a name to the key that it is found by, and list other keys that may mean the same.
-
-Pure text: finding matches is the task of `kbqa.kb.names.index`.
-"""
+"""Reduce a name to the key that it is found by, and list other keys that may mean the same."""
 
 import re
 import unicodedata
@@ -40,17 +37,11 @@ _SYMBOLS = ("Sm", "Sc", "So")
 
 
 class Readings(NamedTuple):
-    """The keys that a text may mean.
-
-    Attributes:
-        key: The text's own key.
-        shorter: Without its possessive, or in the singular; the likeliest first.
-        plural: In the plural, where it may have one.
-    """
+    """The keys that a text may mean."""
 
     key: str
-    shorter: tuple[str, ...]
-    plural: str | None
+    shorter: tuple[str, ...]  # without a possessive, or in the singular; the likeliest first
+    plural: str | None  # if it may have one
 
     @property
     def keys(self) -> tuple[str, ...]:

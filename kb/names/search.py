@@ -3,10 +3,10 @@
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Protocol
 
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, Graph
 from kbqa.kb.names.index import MAX_SPAN_TOKENS, NameMatch, Span, standing
+from kbqa.kb.names.index import Names as Names  # also from here, beside `open_names`
 from kbqa.kb.names.keys import symbols
 from kbqa.sparql.errors import ResultTruncated
 from kbqa.sparql.terms import LiteralTerm, Term, iri, is_well_formed, sparql_term
@@ -43,42 +43,12 @@ _ALIAS = "common.topic.alias"
 _POSSESSIVE = re.compile(r"['’]s$", re.IGNORECASE)
 
 
-class Names(Protocol):
-    """The names of a graph's entities; `NameIndex` documents each method.
-
-    Attributes:
-        is_exact: Names are found only as they are written; typing errors are not forgiven.
-    """
-
-    is_exact: bool
-
-    def lookup(self, text: str, limit: int = 10) -> list[NameMatch]:
-        """Find the entities with exactly this name or alias, best first."""
-
-    def near(self, text: str, limit: int = 10) -> list[NameMatch]:
-        """Find the entities whose name or alias is spelled nearly like a text, best first."""
-
-    def containing(self, text: str, limit: int = 10) -> list[NameMatch]:
-        """Find the entities whose name or alias contains all words of a text, best known first."""
-
-    def search(self, text: str, limit: int = 10) -> list[NameMatch]:
-        """Find entities by a name that may be incomplete or mistyped, best first."""
-
-    def match_spans(
-        self, tokens: Sequence[str], max_tokens: int = MAX_SPAN_TOKENS, limit: int = 10
-    ) -> list[Span]:
-        """Find every run of tokens that is the name of an entity, longer runs first."""
-
-    def close(self) -> None:
-        """Free what the names hold; they are not used afterwards."""
-
-
 def open_names(graph: Graph, timeout_s: float = DEFAULT_TIMEOUT_S) -> Names:
-    """Open the names of a graph; see `Graph.names`."""
+    """Open the names of a graph, as `Graph.names` does."""
     return graph.names(timeout_s)
 
 
-class EndpointNames:
+class EndpointNames(Names):
     """Names by equality of labels, for a graph without a name index.
 
     A name is found if it is written as in the graph, apart from capitals at its words' starts, or
@@ -93,7 +63,7 @@ class EndpointNames:
         self._timeout_s = timeout_s
 
     def lookup(self, text: str, limit: int = 10) -> list[NameMatch]:
-        """Find the entities with this name or alias; raises a `GraphError`."""
+        """Find the entities with this name or alias."""
         return self._matches([text], limit).get(text, [])
 
     def near(self, text: str, limit: int = 10) -> list[NameMatch]:
@@ -113,8 +83,7 @@ class EndpointNames:
     ) -> list[Span]:
         """Find the runs of at most 8 of the first 40 tokens that are an entity's name.
 
-        See `Names.match_spans`; if a text has very many names, their less known matches may be
-        missing. Raises a `GraphError`.
+        If a text has very many names, their less known matches may be missing.
         """
         tokens = tokens[:_MAX_TOKENS]
         max_tokens = min(max_tokens, _MAX_NAME_TOKENS)
@@ -260,11 +229,7 @@ def _has_other_symbols(name: str, marks: str) -> bool:
 
 
 def name_terms(graph: Graph, terms: Collection[Term]) -> dict[Term, str]:
-    """Map terms to their names; an entity without a name maps to its id, a literal to its text.
-
-    Raises:
-        GraphError: The graph does not answer.
-    """
+    """Map terms to their names; an entity without a name maps to its id, a literal to its text."""
     # A dump's odd IRIs are among the answers, but no query can hold them.
     labels = graph.labels(term for term in terms if isinstance(term, str) and is_well_formed(term))
     return {term: labels.get(term, term) if isinstance(term, str) else term.text for term in terms}

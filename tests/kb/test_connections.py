@@ -76,6 +76,13 @@ def test_a_connection_is_used_again(server: _CountingServer) -> None:
     assert len(server.connections) == 1
 
 
+def test_a_url_without_a_path_is_asked_at_its_root(server: _CountingServer) -> None:
+    root = server.url.removesuffix("/sparql")
+    assert SparqlEndpoint(root).ask("ASK {}")
+    assert SparqlEndpoint(f"{root}?default-graph-uri=urn:a").ask("ASK {}")
+    assert server.requests == ["/", "/?default-graph-uri=urn:a"]
+
+
 def test_threads_have_connections_of_their_own(server: _CountingServer) -> None:
     server.delay_s = 0.05
     with SparqlEndpoint(server.url) as graph, ThreadPoolExecutor(3) as pool:

@@ -528,9 +528,11 @@ def test_any_result_is_read_right_or_is_an_error_of_ours(
         "select": lambda: endpoint.select("SELECT DISTINCT * { ?x ?y ?z }"),
         "relations": lambda: endpoint.relations(start, "out"),
         "frontier relations": lambda: endpoint.frontier_relations([start], "in"),
-        "relations of each": lambda: endpoint.relations_of_each([start], "in"),
+        "relations of each": lambda: endpoint.relations_of_each([start, "m.0b"], "in"),
         "neighbours": lambda: endpoint.neighbours(start, relation, "out"),
-        "neighbours of each": lambda: endpoint.neighbours_of_each([(start, relation)], "out"),
+        "neighbours of each": lambda: endpoint.neighbours_of_each(
+            [(start, relation), ("m.0b", relation)], "out"
+        ),
         "edges": lambda: endpoint.edges([start], "out", 10),
         "labels": lambda: endpoint.labels([start]),
         "types": lambda: endpoint.types(start),
@@ -587,7 +589,9 @@ def test_rows_that_the_server_repeats_come_once(server: _Server) -> None:
     assert graph.neighbours("m.0a", "a.b", "out") == terms
     assert graph.first_neighbours("m.0a", "a.b", "out").terms == (terms[0], "m.0a")
     server.answer = _reply(200, JSON, _result([*ids, number], [*ids, number]))
-    assert graph.neighbours_of_each([("m.0a", "a.b")], "out") == {("m.0a", "a.b"): terms[:1]}
+    starts = [("m.0a", "a.b"), ("m.0b", "a.b")]
+    found = graph.neighbours_of_each(starts, "out")
+    assert found == {starts[0]: terms[:1], starts[1]: []}
     assert graph.edges(["m.0a"], "out") == {"m.0a": {"a.b": terms[:1]}}
     server.answer = _reply(200, JSON, _result([ids[1]], [ids[1]]))
     assert graph.relations("m.0a", "out") == ["a.b"]

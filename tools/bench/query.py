@@ -32,9 +32,8 @@ from typing import Literal
 import click
 import pyoxigraph
 
-from kbqa.kb.graph import DEFAULT_LIMIT
+from kbqa.kb.graph import DEFAULT_LIMIT, Schema
 from kbqa.kb.layout import StoreLayout, read_manifest
-from kbqa.kb.schema import Schema
 from kbqa.kb.store import OxigraphStore
 from kbqa.sparql.templates import NAME, TYPE, neighbours_query, relations_query
 from kbqa.sparql.terms import full_iri, iri

@@ -49,7 +49,7 @@ from kbqa.training.grpo.questions import RewardFunction, find_questions
 from kbqa.training.grpo.rollouts import check_rollouts
 from kbqa.training.options import DataChoice, print_left_out
 from kbqa.training.run import Processes, RunFolder, TrainingCheckpoint, read_log
-from kbqa.training.writer import SCHEMA_VERSION, ModelRun
+from kbqa.training.writer import SCHEMA_VERSION, ModelRun, RewardResult
 
 if TYPE_CHECKING:
     import torch
@@ -78,21 +78,6 @@ class RewardProgress(NamedTuple):
     kl: float | None  # estimate of the divergence from the start for each choice, in nats
     clipped: float | None  # share of the choices that the clip held back in the last update
     valid_f1: float | None  # of the best paths for held-out questions; None between validations
-
-
-class RewardResult(NamedTuple):
-    """The result of a run."""
-
-    adapter: Path  # its folder, in PEFT layout
-    steps: int
-    best_step: int  # the step whose weights are written; 0 if none were better than the start
-    stopped_early: bool
-    train_questions: int
-    trainable_parameters: int
-    base_revision: str | None  # the commit, or the SHA-256 of the weights
-    start_f1: float | None  # mean F1 of the start on the held-out questions
-    valid_f1: float | None  # the same of the written weights
-    seconds: float  # with those of the processes that this one resumed
 
 
 def check_processes() -> None:

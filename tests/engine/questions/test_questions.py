@@ -272,6 +272,13 @@ def test_a_line_of_simplequestions_ends_only_at_its_end(
         read_questions(path)
 
 
+def test_compressed_facts_are_read_as_plain_ones(tmp_path: Path) -> None:
+    path = tmp_path / "annotated_fb_data_test.txt.gz"
+    site = "www.freebase.com"
+    path.write_bytes(gzip.compress(f"{site}/m/04\t{site}/a/b\t{site}/m/0f\twhy?\n".encode()))
+    assert [question.text for question in read_questions(path)] == ["why?"]
+
+
 @pytest.mark.parametrize(
     ("name", "content"),
     [

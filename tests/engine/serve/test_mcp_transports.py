@@ -45,7 +45,7 @@ def load(*_):
     return Noisy([(path, -0.5)])
 
 ModelChoice.load = load
-main(["mcp", "--store", sys.argv[1]], prog_name="kbqa")
+main(["mcp", "--store", sys.argv[1], "--set", "judge=confidence"], prog_name="kbqa")
 """
 
 

@@ -10,13 +10,13 @@ import pytest
 from pyoxigraph import Store
 from recorded_progress import RecordedProgress
 
+from kbqa.kb.graph import Schema
 from kbqa.kb.layout import SCHEMA_VERSION, DumpFile, StoreLayout, read_manifest
 from kbqa.kb.loading.dump import DumpReader
 from kbqa.kb.loading.job import LoadSettings, cores
 from kbqa.kb.loading.load import MANIFEST, emit_shards, load_freebase
 from kbqa.kb.loading.rules import FilterRules, profile
 from kbqa.kb.names.index import NameIndex
-from kbqa.kb.schema import Schema
 from kbqa.sparql.errors import DumpError, InputError, StoreError
 from kbqa.sparql.terms import FREEBASE_NS
 from tools.store_content import store_content

@@ -19,10 +19,10 @@ from kbqa.training.grpo.policy import WriterPolicy
 from kbqa.training.grpo.rollouts import check_rollouts
 from kbqa.training.grpo.train import (
     RewardProgress,
-    RewardResult,
     RewardSplit,
     train_by_reward,
 )
+from kbqa.training.writer import RewardResult
 
 torch = pytest.importorskip("torch", reason="needs the lm extra")
 pytest.importorskip("openai", reason="needs the llm extra")

@@ -15,11 +15,11 @@ from kbqa.sparql.errors import TrainingError
 from kbqa.training.config import GrpoConfig, TrainingConfig
 from kbqa.training.grpo.train import (
     RewardProgress,
-    RewardResult,
     RewardSplit,
     train_by_reward,
 )
 from kbqa.training.run import LOG_FILE
+from kbqa.training.writer import RewardResult
 
 torch = pytest.importorskip("torch", reason="needs the lm extra")
 pytestmark = pytest.mark.usefixtures("one_thread", "float32")

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from kbqa.kb.graph import Schema
 from kbqa.kb.layout import LineCounts, StoreLayout, check_manifest, read_manifest
 from kbqa.kb.loading.checkpoint import Checkpoint, Plan, Position, ReadDump, read_checkpoint
 from kbqa.kb.loading.rules import profile, read_rules
 from kbqa.kb.names.index import NameIndex
-from kbqa.kb.schema import Schema
 from kbqa.kb.store import Statistics
 from tools.fuzz.files.format import Format
 from tools.fuzz.seeds import small_store
