@@ -169,15 +169,7 @@ class Validation(NamedTuple):
 
 
 class Validator:
-    """Validates models on held-out examples.
-
-    Args:
-        examples: All held-out examples.
-        encoded: Those whose loss counts.
-        tokenizer: The model's tokenizer.
-        prompt: The prompt of a question.
-        config: Has the number of questions to ask, and the seed to choose them.
-    """
+    """Validates models on held-out examples; the loss counts only those that are encoded."""
 
     def __init__(
         self,

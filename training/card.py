@@ -63,13 +63,7 @@ def write_writer_reports(
 ) -> None:
     """Write all that a run's folder has besides the adapter and its log.
 
-    Args:
-        output: Folder of the run.
-        config: The settings of the run.
-        gathered: The examples, and what was left out.
-        split: The examples that were trained on, and those held out.
-        result: What training returned.
-        of_stage: The settings that only stage ``grpo`` has, and the graph.
+    `of_stage` has the settings that only stage ``grpo`` has, and the graph.
     """
     stage: Stage = "sft" if isinstance(result, TrainingResult) else "grpo"
     processes = Processes.from_environment()

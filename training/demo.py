@@ -299,11 +299,7 @@ def demo_examples(seed: int, intents: Mapping[str, Intent] | None = None) -> lis
     """Write the demo questions, in the order of the intents; the same seed gives the same list.
 
     There are about 11,700 for training and 1,400 held out. Half of the yes/no questions are
-    answered yes.
-
-    Args:
-        seed: Decides what is asked about and in which words, for each intent by itself.
-        intents: What to ask, by name; by default all intents.
+    answered yes. The seed decides for each intent by itself.
     """
     return list(_all_examples(seed) if intents is None else _examples_of(intents, seed))
 

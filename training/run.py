@@ -173,11 +173,7 @@ class RunFolder:
             shutil.rmtree(old)
 
     def last_checkpoint(self) -> TrainingCheckpoint | None:
-        """Read the last checkpoint; None if there is none.
-
-        Raises:
-            TrainingError: It cannot be read.
-        """
+        """Read the last checkpoint; None if there is none."""
         checkpoints = self._checkpoints()
         if not checkpoints:
             return None

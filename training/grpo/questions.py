@@ -68,16 +68,10 @@ def find_questions(
     gathered: ExampleSet,
     report: Callable[[int], None] = lambda done: None,
 ) -> dict[ExampleKey, Question]:
-    """Find the gold of examples in a graph, and count those that have none there.
+    """Find the gold of examples in a graph, and have those that have none there counted.
 
-    Args:
-        examples: The examples.
-        paths: The question sets that they were read from.
-        graph: The graph.
-        crp_format: The text form of the paths that will be written.
-        timeout_s: Seconds for each query.
-        gathered: Counts the questions that are left out.
-        report: Called now and then with the number of questions looked up.
+    The paths are those of the question sets that they were read from, and the format that of the
+    texts that will be written. `report` is called now and then with the number looked up.
 
     Raises:
         InputError: A file is missing or unreadable.

@@ -188,14 +188,10 @@ def _name(adapter: Path, run: Path = Path()) -> str:
 
 
 class _ServerText(NamedTuple):
-    """A text that a server drew, and for each token those that the model itself held likeliest.
+    """A text that a server drew, and what the model held likeliest in place of each token."""
 
-    These are the `CONSIDERED` likeliest, and the token itself. A token that ended the text is with
-    its tokens.
-    """
-
-    tokens: tuple[int, ...]
-    likeliest: tuple[tuple[int, ...], ...]
+    tokens: tuple[int, ...]  # with the token that ended it, if one did
+    likeliest: tuple[tuple[int, ...], ...]  # the `CONSIDERED` likeliest, and the token itself
 
 
 class RolloutServer:

@@ -101,15 +101,7 @@ def train_by_reward(
 ) -> RewardResult:
     """Train an adapter further, or resume an interrupted run in the same folder.
 
-    Args:
-        split: The questions.
-        output: Folder of the run, for checkpoints, the log and finally the adapter itself.
-        config: The settings; `start` is the adapter to start from. To resume a run, these and
-            those of `grpo` must be the same.
-        grpo: The settings that only this training has.
-        decoding: Constrains the paths, at level ``graph``.
-        reward: Rewards the paths.
-        report: Called after each step.
+    To resume a run, all settings must be the same. `report` is called after each step.
 
     Raises:
         ModelError: A model or an extra is missing, its texts cannot be constrained, or a server

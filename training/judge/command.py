@@ -278,18 +278,7 @@ def _write_reports(
     beams: Mapping[str, Sequence[Path]],
     start: Path | None,
 ) -> None:
-    """Write the manifest and the card into the folder of a judge.
-
-    Args:
-        output: The folder, with a judge that was trained.
-        config: How it was trained.
-        examples: The questions, and what was left out.
-        parts: As they were divided.
-        precedents: How many questions it remembers.
-        asker_examples: What its asker was trained on.
-        beams: The files of written candidates, by what they are for.
-        start: The judge whose cross-encoder it started from.
-    """
+    """Write the manifest and the card into the folder of a judge that was trained."""
     judged = list(read_judged(output / FEATURES_FILE))
     folder = output / ASKER_FOLDER
     asker = adapter_revision(folder) if folder.is_dir() else None

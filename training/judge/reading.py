@@ -284,10 +284,7 @@ def without_asker(question: Judged) -> Judged:
 def fit_confidence(questions: Sequence[Judged], fitted_on: str, seed: int = 42) -> ConfidenceModel:
     """Fit the model to all questions, and calibrate it by cross-validation.
 
-    Args:
-        questions: At least five, one for each fold; a `ValueError` otherwise.
-        fitted_on: Describes the questions, for reports.
-        seed: Decides the folds.
+    There must be at least five, one for each fold. `fitted_on` describes them, for reports.
     """
     if len(questions) < _FOLDS:
         raise ValueError(

@@ -99,9 +99,7 @@ class Surroundings:
     def label(self, example: Example, gold_topics: tuple[Entity, ...], kind: TopicKind) -> Labelled:
         """Label the subgraph of a question; without a linked entity, that of its gold topics.
 
-        Raises:
-            NoGold: The question's query finds nothing.
-            GraphError: The graph does not answer.
+        `NoGold` is raised if the question's query finds nothing.
         """
         gold = find_gold(self.graph, read_crp(example.target).crp)
         topics = gold_topics

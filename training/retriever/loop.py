@@ -33,12 +33,7 @@ class Network:
 
     Vectors of sentences have length 1, so their numbers are small, and training would take many
     times as long. So the weights are trained for numbers of about variance 1, and scaled when they
-    are exported.
-
-    Args:
-        config: What is seen of relations and nodes, and the width of the hidden layer.
-        dimensions: Of the vectors of sentences.
-        distances: Columns of a node's distances.
+    are exported. The dimensions are those of these vectors, the distances columns of a node.
     """
 
     def __init__(self, config: RetrieverConfig, dimensions: int, distances: int) -> None:
