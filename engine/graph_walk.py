@@ -132,14 +132,13 @@ def triples_of(walks: Iterable[Walk]) -> Iterator[WalkStep]:
                 yield step
 
 
-def arrow(hop: Hop) -> str:
-    """Return the arrow of a hop. Arrows are only drawn: nothing is read back from them."""
-    return "<-" if hop.inverse else "->"
+def drawn_hop(hop: Hop, directions: Directions = "both") -> str:
+    """Draw a relation as it is offered: with an arrow if it could be followed either way.
 
-
-def drawn_hop(hop: Hop) -> str:
-    """Draw a relation as it is offered: ``<- people.person.parents``."""
-    return f"{arrow(hop)} {hop.relation}"
+    >>> drawn_hop(Hop("a.b", inverse=True)), drawn_hop(Hop("a.b"), "out")
+    ('<- a.b', 'a.b')
+    """
+    return f"{_arrow(hop)} {hop.relation}" if directions == "both" else hop.relation
 
 
 def drawn_walk(walk: Walk, name: Callable[[Term], str]) -> str:
@@ -158,7 +157,11 @@ def drawn_step(step: WalkStep, name: Callable[[Term], str]) -> str:
 
 
 def _drawn_onward(step: WalkStep, name: Callable[[Term], str]) -> str:
-    return f" {drawn_hop(step.hop)} {arrow(step.hop)} {name(step.reached)}"
+    return f" {drawn_hop(step.hop)} {_arrow(step.hop)} {name(step.reached)}"
+
+
+def _arrow(hop: Hop) -> str:
+    return "<-" if hop.inverse else "->"
 
 
 def drawn_triple(step: WalkStep, name: Callable[[Term], str]) -> str:

@@ -25,7 +25,7 @@ import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
 from email.message import Message
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 from kbqa.sparql.errors import InputError, QueryTooLarge
@@ -40,14 +40,22 @@ _KEY = re.compile(
     re.IGNORECASE,
 )
 _HIDDEN = "***"
+_PORTS = {"http": 80, "https": 443}
 _SHORT = 4  # a shorter secret may be part of any word
+
+MAX_BODY_BYTES = 256 * 2**20
+"""The largest answer that is read: about a million rows, and five times as much in Python."""
+
+_PIECE_BYTES = 2**20
+_LONGEST_IDLE_S = 30.0
+"""After that a connection is not used again: routers forget idle ones without a word."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
     """Where an endpoint is."""
 
-    scheme: Literal["http", "https"]
+    scheme: str  # http or https
     host: str
     port: int
     url: str  # for requests, without user and password
@@ -85,14 +93,7 @@ def read_address(url: str) -> Address:
         host, port = parts.hostname, parts.port
     except ValueError:
         raise InputError(f"the endpoint {shown!r} is not a valid URL") from None
-    scheme: Literal["http", "https"]
-    if parts.scheme == "http":
-        scheme = "http"
-    elif parts.scheme == "https":
-        scheme = "https"
-    else:
-        host = None
-    if not host:
+    if parts.scheme not in _PORTS or not host:
         raise InputError(
             f"an endpoint is an http:// or https:// URL such as http://localhost:8890/sparql, "
             f"not {shown!r}"
@@ -107,9 +108,9 @@ def read_address(url: str) -> Address:
     login = encode_login(user, password) if user or password else ""
     secrets = {password, login, *keys, *map(unquote, keys)}
     return Address(
-        scheme,
+        parts.scheme,
         host,
-        port or {"http": 80, "https": 443}[scheme],
+        port or _PORTS[parts.scheme],
         urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2], fragment="")),
         login,
         shown,
@@ -125,14 +126,6 @@ def encode_login(user: str, password: str) -> str:
 def hide_secrets(url: str) -> str:
     """Return a URL without its user, password and access keys."""
     return _KEY.sub(rf"\1={_HIDDEN}", _USER.sub(f"{_HIDDEN}@", url))
-
-
-MAX_BODY_BYTES = 256 * 2**20
-"""The largest answer that is read: about a million rows, and five times as much in Python."""
-
-_PIECE_BYTES = 2**20
-_LONGEST_IDLE_S = 30.0
-"""After that a connection is not used again: routers forget idle ones without a word."""
 
 
 class Response(NamedTuple):
@@ -160,10 +153,7 @@ def is_loopback(host: str) -> bool:
 
 
 def through_proxy(url: str) -> str:
-    """Name the proxy that a URL is asked through, for messages; empty if there is none.
-
-    It goes between the URL and the verb: `` through the proxy http://proxy:3128``.
-    """
+    """Write `` through the proxy http://proxy:3128``, or nothing, to follow a URL in messages."""
     proxy = _proxy_url(url)
     return "" if proxy is None else f" through the proxy {hide_secrets(proxy)}"
 
@@ -368,7 +358,7 @@ def _proxy_url(url: str) -> str | None:
     """Choose the proxy as urllib does, from the environment; this machine needs none."""
     parts = urlsplit(url)
     proxy, host = urllib.request.getproxies().get(parts.scheme), parts.hostname or ""
-    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    port = parts.port or _PORTS.get(parts.scheme)
     if not proxy or is_loopback(host) or urllib.request.proxy_bypass(f"{host}:{port}"):
         return None
     return proxy if "://" in proxy else f"http://{proxy}"

@@ -52,11 +52,19 @@ from kbqa.sparql.terms import LiteralTerm, Term, iri, is_well_formed, term_order
 if TYPE_CHECKING:
     from kbqa.kb.names.search import EndpointNames
 
+logger = logging.getLogger(__name__)
+
 _BATCH = 50
 """Entities that are asked for together: they seldom have more than one entity may have."""
 
+_LABEL_BATCH = 500
+"""Entities in one VALUES list: few enough for any server's limit on the length of a query."""
+
 _ROWS_EACH = 10
 """Rows for each entity that a request may always fetch."""
+
+_ROUND = 1000
+"""Servers' limits on rows are its multiples: 10,000 is Virtuoso's and that of public endpoints."""
 
 _Key = TypeVar("_Key", bound=tuple[str, ...])
 _Asked = TypeVar("_Asked", bound=Hashable)
@@ -64,14 +72,6 @@ _Found = TypeVar("_Found")
 _Item = TypeVar("_Item")
 
 _Rows: TypeAlias = Sequence[tuple[Term | None, ...]]
-
-logger = logging.getLogger(__name__)
-
-_LABEL_BATCH = 500
-"""Entities in one VALUES list: few enough for any server's limit on the length of a query."""
-
-_ROUND = 1000
-"""Servers' limits on rows are its multiples: 10,000 is Virtuoso's and that of public endpoints."""
 
 # The schema is small, and every endpoint answers at once.
 _PROPERTIES = f"SELECT DISTINCT ?r {{ ?r {iri('type.property.schema')} ?type }}"
@@ -284,7 +284,7 @@ class SparqlEndpoint(Graph):
 
         def search(keys: Sequence[_Key]) -> dict[_Key, list[Term]]:
             if len(keys) == 1:
-                return {keys[0]: self._column(one(keys[0]))}
+                return {keys[0]: self._column(one(keys[0]))[:limit]}
             most = max(2 * limit, _ROWS_EACH * len(keys))
             query = many(keys, most + 1)
             rows = self._rows(query, len(keys[0]) + 1)

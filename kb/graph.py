@@ -35,6 +35,8 @@ RESULT_BYTES = 16_000_000
 """The most bytes of the result of a query that somebody else wrote, such as a server's client: far
 more than anybody reads, and read in a tenth of a second."""
 
+_POSITION = re.compile(r"error at (\d+):(\d+)")
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -232,10 +234,7 @@ class Graph(ABC):
     def frontier_relations(
         self, entities: Sequence[str], direction: Direction, limit: int = DEFAULT_LIMIT
     ) -> Sequence[str]:
-        """List the distinct relations of any of some entities, sorted, as one search.
-
-        The paper's only leave the entities.
-        """
+        """List the distinct relations of any of some entities, sorted, as one search."""
 
     @abstractmethod
     def frontier_neighbours(
@@ -298,9 +297,6 @@ class Graph(ABC):
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-_POSITION = re.compile(r"error at (\d+):(\d+)")
 
 
 def prepare_query(text: str, form: Literal["select", "ask"]) -> str:

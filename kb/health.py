@@ -28,6 +28,19 @@ from kbqa.sparql.terms import FREEBASE_NS, full_iri, has_scheme, is_mid, resourc
 
 Status = Literal["ok", "warning", "problem"]
 
+FINAL_DUMP_BYTES = 32_191_685_487
+"""Size of freebase-rdf-2015-08-09-00-01.gz, the last dump that Google made."""
+
+FINAL_DUMP_SHA256 = "b3d21c80dc512c8ed3c37279516340ef7a77027d593932c7c3fb22d40dfd47f4"
+"""Of the same file, as reported by others who hold it."""
+
+_OFFICIAL_NAME = "freebase-rdf"
+_MANY_REJECTED = 0.01
+_SAMPLE_TRIPLES = 2000
+_SAMPLE_ENTITIES = 20
+_SLOW_S = 1.0
+_SQLITE_HEADER_BYTES = 100
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -128,20 +141,6 @@ def _progress(state: Checkpoint) -> str:
         f"{state.counts.read:,} lines are read, {dumps} to the end, "
         f"and {state.triples_loaded:,} triples are in the store"
     )
-
-
-FINAL_DUMP_BYTES = 32_191_685_487
-"""Size of freebase-rdf-2015-08-09-00-01.gz, the last dump that Google made."""
-
-FINAL_DUMP_SHA256 = "b3d21c80dc512c8ed3c37279516340ef7a77027d593932c7c3fb22d40dfd47f4"
-"""Of the same file, as reported by others who hold it."""
-
-_OFFICIAL_NAME = "freebase-rdf"
-_MANY_REJECTED = 0.01
-_SAMPLE_TRIPLES = 2000
-_SAMPLE_ENTITIES = 20
-_SLOW_S = 1.0
-_SQLITE_HEADER_BYTES = 100
 
 
 def check_store(directory: Path, timeout_s: float = DEFAULT_TIMEOUT_S) -> Iterator[Finding]:

@@ -18,9 +18,19 @@ from pathlib import Path
 
 from kbqa.kb.graph import DEFAULT_TIMEOUT_S, RESULT_BYTES, Graph
 from kbqa.kb.layout import SCHEMA_VERSION, StoreLayout
+from kbqa.kb.small_files import sync as sync_path
 from kbqa.sparql.errors import InputError, StoreError
 
 logger = logging.getLogger(__name__)
+
+_UNLOCKED_S = 5.0
+"""A folder that nobody holds is left over once it is so old: its maker locks it at once."""
+
+DEMO_DUMP = Path(__file__).with_name("demo") / "demo.nt.xz"
+"""The shipped triples."""
+
+_SIZES = "sizes.json"
+"""In the store's folder: each of its files with its size, by which damage shows at once."""
 
 
 def open_graph(
@@ -67,16 +77,11 @@ def _logged(graph: Graph) -> Graph:
     return graph
 
 
-_UNLOCKED_S = 5.0
-"""A folder that nobody holds is left over once it is so old: its maker locks it at once."""
-
-
 def cache_directory() -> Path:
-    """Return the cache folder, which need not exist yet.
+    """Return the cache folder: ``KBQA_CACHE``, or else ``kbqa`` in the user's cache folder.
 
-    It is ``KBQA_CACHE`` if that is set and not empty, else ``kbqa`` in the user's cache folder.
-    A writer writes to a temporary name and renames it, and the name depends on everything that can
-    change the content.
+    It need not exist yet. A writer writes to a temporary name and renames it, and the name depends
+    on everything that can change the content.
     """
     import platformdirs
 
@@ -129,18 +134,7 @@ def _is_left_over(folder: Path) -> bool:
 def sync(folder: Path) -> None:
     """Write what a folder holds to the disk, so that a power cut does not empty its files."""
     for path in [*folder.rglob("*"), folder]:
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-DEMO_DUMP = Path(__file__).with_name("demo") / "demo.nt.xz"
-"""The shipped triples."""
-
-_SIZES = "sizes.json"
-"""In the store's folder: each of its files with its size, by which damage shows at once."""
+        sync_path(path)
 
 
 def demo_store_directory() -> Path:

@@ -77,6 +77,16 @@ _FORMAT_PARAMETERS = ("format", "output", "results")
 
 _TIMEOUT_WORDS = ("cancel", "timeout", "timed out", "time out")
 
+logger = logging.getLogger(__name__)
+
+PAUSE_S = 10.0
+"""How long a copy that failed is left alone."""
+
+_TRY = "ASK { ?s ?p ?o }"
+_TRY_TIMEOUT_S = 2.0
+_SERVER_ERROR = 500
+_GATEWAY_TIMEOUT = 504
+
 
 class EndpointReply(NamedTuple):
     """An endpoint's answer to a query: the object of the result.
@@ -311,17 +321,6 @@ def _excerpt(text: str) -> str:
         text = _TAG.sub(" ", text)
     words = " ".join(text.split())
     return words if len(words) <= 200 else words[:199] + "…"
-
-
-logger = logging.getLogger(__name__)
-
-PAUSE_S = 10.0
-"""How long a copy that failed is left alone."""
-
-_TRY = "ASK { ?s ?p ?o }"
-_TRY_TIMEOUT_S = 2.0
-_SERVER_ERROR = 500
-_GATEWAY_TIMEOUT = 504
 
 
 class Copies:

@@ -25,11 +25,7 @@ _EXCERPT.maxstring = _EXCERPT.maxother = 100
 
 
 def term_from_oxigraph(node: object) -> Term:
-    """Convert a pyoxigraph node.
-
-    Raises:
-        TypeError: The node is a quoted triple, which Freebase does not have.
-    """
+    """Convert a pyoxigraph node; a quoted triple, which Freebase has not, is a `TypeError`."""
     match node:
         case pyoxigraph.NamedNode():
             return resource_id(node.value)
@@ -82,10 +78,7 @@ def sorted_edges(edges: Mapping[str, Sequence[Term]]) -> dict[str, Sequence[Term
 
 
 def pick_label(names: Iterable[Term]) -> str | None:
-    """Choose the name to show: English, else one without a language, else the first by language.
-
-    A blank name is none.
-    """
+    """Choose the name to show: English, else without a language, else the first by language."""
     literals = [name for name in names if isinstance(name, LiteralTerm) and name.text.strip()]
     if not literals:
         return None

@@ -23,6 +23,52 @@ from kbqa.sparql.terms import LiteralTerm, iri, is_well_formed, sparql_term
 if TYPE_CHECKING:
     from kbqa.sparql.crp import Hop
 
+_BATCH = 500
+_MEDIATORS = f"SELECT ?type ?is {{ ?type {iri('freebase.type_hints.mediator')} ?is }}"
+
+_T = TypeVar("_T")
+
+_PRESENCE_BATCH = 250
+"""Terms in one VALUES list: few enough for any server's limit on the length of a query."""
+
+# EXISTS stops at the first triple, where a join would walk through all of a hub's.
+_ENTITY = "EXISTS { ?x ?p ?o } || EXISTS { ?s ?q ?x }"
+_RELATION = "EXISTS { ?s ?x ?o }"
+_OBJECT = "EXISTS { ?s ?p ?x }"
+
+_NUMBERS = {"type.int", "type.float", "integer", "int", "long", "float", "double", "decimal"}
+_DATES = {"type.datetime", "date", "dateTime", "gYear", "gYearMonth"}
+
+# A number with leading zeros is a code, such as 06037.
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,17})(?:\.\d{1,17})?(?:[eE][+-]?\d{1,2})?")
+_DATE = re.compile(r"(-?\d{4})(?:-(\d\d)(?:-(\d\d)(?:T([\d:.]+))?)?)?(?:Z|[+-]\d\d:\d\d)?")
+_MOST_DIGITS = 18
+_SEPARATED_FROM = 5
+"""Digits: a shorter number, which may be a year or a dialling code, reads well without."""
+
+MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
+
+LEFT_OUT = (
+    "common.document.",
+    "common.image.",
+    "common.licensed_object.",
+    "common.topic.",
+    "common.webpage.",
+    "dataworld.",
+    "freebase.",
+    "owl#",
+    "pipeline.",
+    "rdf-schema#",
+    "type.",
+)
+"""What the ids of bookkeeping relations start with."""
+
+KEPT = ("common.topic.notable_types",)
+"""Relations that are no bookkeeping, though their ids start like it."""
+
 
 class SchemaBuilder:
     """Gathers a schema from the triples that state it, in any order."""
@@ -45,12 +91,9 @@ class SchemaBuilder:
         self._mediators: set[str] = set()
 
     def add(self, subject: str, predicate: str, value: str) -> None:
-        """Take one statement; of several values of a property's field the first counts.
+        """Take a statement by one of `PREDICATES`; of several values of a field the first counts.
 
-        Args:
-            subject: A schema id.
-            predicate: One of `PREDICATES`.
-            value: An id, or a literal's text; of names only English ones should come.
+        Of names only English ones should come.
         """
         if predicate == "freebase.type_hints.mediator":
             if value == "true":
@@ -102,9 +145,7 @@ def list_relations(graph: Graph, timeout_s: float = DEFAULT_TIMEOUT_S) -> list[s
     return sorted(found)
 
 
-_BATCH = 500
 _FIELDS = sorted(SchemaBuilder.PREDICATES - {"freebase.type_hints.mediator", "type.object.name"})
-_MEDIATORS = f"SELECT ?type ?is {{ ?type {iri('freebase.type_hints.mediator')} ?is }}"
 
 
 class GraphSchema:
@@ -193,17 +234,6 @@ def _query(relations: list[str]) -> str:
     )
 
 
-_T = TypeVar("_T")
-
-_PRESENCE_BATCH = 250
-"""Terms in one VALUES list: few enough for any server's limit on the length of a query."""
-
-# EXISTS stops at the first triple, where a join would walk through all of a hub's.
-_ENTITY = "EXISTS { ?x ?p ?o } || EXISTS { ?s ?q ?x }"
-_RELATION = "EXISTS { ?s ?x ?o }"
-_OBJECT = "EXISTS { ?s ?p ?x }"
-
-
 def present_entities(
     graph: Graph, entities: Collection[str], timeout_s: float = DEFAULT_TIMEOUT_S
 ) -> set[str]:
@@ -269,22 +299,6 @@ def _batches(items: Iterable[_T]) -> Iterator[Sequence[_T]]:
     left = iter(items)
     while batch := list(islice(left, _PRESENCE_BATCH)):
         yield batch
-
-
-_NUMBERS = {"type.int", "type.float", "integer", "int", "long", "float", "double", "decimal"}
-_DATES = {"type.datetime", "date", "dateTime", "gYear", "gYearMonth"}
-
-# A number with leading zeros is a code, such as 06037.
-_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,17})(?:\.\d{1,17})?(?:[eE][+-]?\d{1,2})?")
-_DATE = re.compile(r"(-?\d{4})(?:-(\d\d)(?:-(\d\d)(?:T([\d:.]+))?)?)?(?:Z|[+-]\d\d:\d\d)?")
-_MOST_DIGITS = 18
-_SEPARATED_FROM = 5
-"""Digits: a shorter number, which may be a year or a dialling code, reads well without."""
-
-MONTHS = (
-    *("January", "February", "March", "April", "May", "June"),
-    *("July", "August", "September", "October", "November", "December"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,25 +378,6 @@ def _date(text: str) -> str:
     if day is not None:
         said = f"{int(day)} {said}"
     return said if time is None else f"{said}, {time}"
-
-
-LEFT_OUT = (
-    "common.document.",
-    "common.image.",
-    "common.licensed_object.",
-    "common.topic.",
-    "common.webpage.",
-    "dataworld.",
-    "freebase.",
-    "owl#",
-    "pipeline.",
-    "rdf-schema#",
-    "type.",
-)
-"""What the ids of bookkeeping relations start with."""
-
-KEPT = ("common.topic.notable_types",)
-"""Relations that are no bookkeeping, though their ids start like it."""
 
 
 def is_telling(relation: str) -> bool:

@@ -24,13 +24,19 @@ from kbqa.sparql.terms import Term
 if TYPE_CHECKING:
     import sqlite3
 
+_LONGEST = 300
+_LONGEST_IN_PROMPT = 200
+_JOINERS = "\u200c\u200d"  # they shape words of many scripts, and hide nothing
+# Control characters but tab and line feed, separators, bidirectional controls, lone surrogates.
+_UNPRINTABLE = re.compile(
+    "\r\n|[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+_SHOWN = 20
+
 
 def write_safely(path: Path, text: str) -> None:
-    """Replace a file's content as a whole, and sync it to the disk.
-
-    Several processes may write the same file at the same time: each writes under its own name, and
-    the last to finish wins.
-    """
+    """Replace a file's content as a whole, synced to the disk; the last of several wins."""
     unfinished = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
     try:
         with unfinished.open("x", encoding="utf-8") as file:
@@ -51,15 +57,6 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-_LONGEST = 300
-_LONGEST_IN_PROMPT = 200
-_JOINERS = "\u200c\u200d"  # they shape words of many scripts, and hide nothing
-# Control characters but tab and line feed, separators, bidirectional controls, lone surrogates.
-_UNPRINTABLE = re.compile(
-    "\r\n|[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
-)
 
 
 def printable(text: str) -> str:
@@ -149,10 +146,8 @@ def _replacement(match: re.Match[str]) -> str:
 class SqliteFile:
     """A SQLite file that no process writes to any more. Any number of threads may use one object.
 
-    Args:
-        path: The file.
-        kind: What it is, for messages: ``name index``.
-        probe: A statement that fails on any other file; it should read no rows.
+    `kind` is what it is, for messages; `probe` is a statement that fails on any other file and
+    reads no rows.
 
     Raises:
         StoreError: The file is missing, or is not of this kind.
@@ -203,9 +198,6 @@ class SqliteFile:
 
     def _damage(self, error: Exception | str) -> StoreError:
         return StoreError(f"{self._path} is no {self._kind} ({error}). Load the store again.")
-
-
-_SHOWN = 20
 
 
 def table_html(

@@ -71,6 +71,9 @@ _TABLES = """
 HubRow: TypeAlias = tuple[str, str, int, str]
 """A relation of a hub: node, direction, edges, relation."""
 
+_FEW = 32
+"""Nodes that are found sooner by iterating in Python than by a query."""
+
 
 class Hub(NamedTuple):
     """A node that many edges leave (`out`) or enter (`in`)."""
@@ -109,11 +112,7 @@ class Statistics:
         return {row["id"]: row["entities"] for row in rows}
 
     def hub_relations(self, node: str, direction: Direction, limit: int) -> list[str] | None:
-        """List a hub's relations, at most `limit`, those of the most edges first.
-
-        Returns:
-            None if the node is not a hub in that direction.
-        """
+        """List at most `limit` of a hub's relations, the most frequent; None if it is no hub."""
         rows = self._rows(
             "SELECT relation FROM hub_relation WHERE node = ? AND direction = ? "
             "ORDER BY edges DESC, relation LIMIT ?",
@@ -193,10 +192,6 @@ def _count_relations(store: pyoxigraph.Store, hub: Hub) -> list[HubRow]:
         (node, hub.direction, int(edges.value), str(term_from_oxigraph(relation)))
         for relation, edges in solutions
     ]
-
-
-_FEW = 32
-"""Nodes that are found sooner by iterating in Python than by a query."""
 
 
 class _Parts(NamedTuple):
@@ -305,10 +300,7 @@ class OxigraphStore(Graph):
     def relations_of_each(
         self, entities: Iterable[str], direction: Direction, limit: int = DEFAULT_LIMIT
     ) -> Mapping[str, Sequence[str]]:
-        """Map each entity to its relations; if a hub has more than `limit`, to the most frequent.
-
-        Those of a hub come from the statistics.
-        """
+        """Map each entity to its relations; if a hub has too many, to the most frequent."""
         return {entity: self._relations(entity, direction, limit) for entity in entities}
 
     def neighbours_of_each(
@@ -372,13 +364,13 @@ class OxigraphStore(Graph):
         }
 
     def schema(self) -> Schema:
-        """Read the schema."""
+        """Read the schema, or raise `StoreError` if the store was replaced."""
         schema = Schema.open(StoreLayout(self._directory).schema)
         self._check()
         return schema
 
     def names(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> "NameIndex":
-        """Open the name index."""
+        """Open the name index, or raise `StoreError` if the store was replaced."""
         from kbqa.kb.names.index import NameIndex
 
         names = NameIndex.open(StoreLayout(self._directory).names)
@@ -386,10 +378,7 @@ class OxigraphStore(Graph):
         return names
 
     def close(self) -> None:
-        """End the worker processes and close the statistics.
-
-        Waits for queries that run in other threads, until their time limits at most.
-        """
+        """End the worker processes once their queries are done, and close the statistics."""
         parts, self._parts = self._parts, None
         if parts is not None:
             parts.workers.close()

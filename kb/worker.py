@@ -58,6 +58,20 @@ _CONTAINER_LIMITS = (
     Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
 )
 
+logger = logging.getLogger(__name__)
+
+_Rows: TypeAlias = tuple[tuple[str, ...], tuple[tuple[Cell, ...], ...], bool]
+
+START_TIMEOUT_S = 60.0
+"""Seconds until the child must have opened the store; it takes some 0.1 s on a quiet machine."""
+
+_PROGRAM = Path(__file__).with_name("worker_process.py")
+
+_LONGEST_WAIT_S = 1e6  # the operating system's waits take no more than 24 days
+
+_OUT_OF_MEMORY = (-signal.SIGABRT, -signal.SIGPIPE)
+"""How a process ends that gets no more memory: Python aborts it, or see `worker_process.py`."""
+
 
 def memory_limit_bytes(processes: int = 1, *, beside_another: bool = False) -> int:
     """Return the bytes that a query process may allocate.
@@ -96,20 +110,6 @@ def _machine_bytes() -> int:
     return min(sizes)
 
 
-logger = logging.getLogger(__name__)
-
-_Rows: TypeAlias = tuple[tuple[str, ...], tuple[tuple[Cell, ...], ...], bool]
-
-START_TIMEOUT_S = 60.0
-"""Seconds until the child must have opened the store; it takes some 0.1 s on a quiet machine."""
-
-_PROGRAM = Path(__file__).with_name("worker_process.py")
-
-_LONGEST_WAIT_S = 1e6  # the operating system's waits take no more than 24 days
-
-_OUT_OF_MEMORY = (-signal.SIGABRT, -signal.SIGPIPE)
-"""How a process ends that gets no more memory: Python aborts it, or see `worker_process.py`."""
-
 _ALL: "weakref.WeakSet[QueryWorkers]" = weakref.WeakSet()
 
 
@@ -123,8 +123,7 @@ class QueryWorkers:
         graph_directory: Directory of a pyoxigraph store.
         description: The graph's name in messages.
         size: The most processes.
-        low_priority: The queries are other people's: they run only while other processes leave a
-            core idle, with half of the memory, and a result is cut at `RESULT_BYTES`.
+        low_priority: As for `OxigraphStore.open`.
         check: Called when a process has opened the store; raises if that is another one by now.
     """
 
@@ -231,10 +230,7 @@ class _Worker:
     def run(
         self, query: str, limit: int | None, deadline: float, *, again: bool = True
     ) -> tuple[str, object] | None:
-        """Have the child run a query; None if the deadline passes.
-
-        A child that something else has killed is replaced, and the query run once more.
-        """
+        """Have the child run a query, once more if it is killed; None if the deadline passes."""
         request = marshal.dumps((query, limit))
         if self._child is not None and self._child.has_ended:
             self.stop()
@@ -350,10 +346,7 @@ class _Child:
         return True
 
     def stop(self) -> int | None:
-        """End the process if it still runs, and return its exit code.
-
-        It is None if the interpreter, which exits, has ended the process before.
-        """
+        """End the process and return its exit code; None if the interpreter exits and ended it."""
         if self._end.alive:
             self._end()
             self._code = self._process.returncode

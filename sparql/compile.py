@@ -198,7 +198,6 @@ def _body(crp: Crp, writer: "_PatternWriter", start: Constraint | None) -> tuple
 
 
 def _block(lines: Sequence[str]) -> list[str]:
-    """Write a sub-query within braces."""
     return ["  {", *(f"    {line}" for line in lines), "  }"]
 
 
@@ -236,11 +235,9 @@ class _Clause:
         )
 
     def lines(self) -> list[str]:
-        """Write the clause as lines of a group graph pattern."""
         return [*self.patterns, *(f"FILTER ({test})" for test in self.tests)]
 
     def group(self) -> str:
-        """Write the clause as a group, on one line."""
         return f"{{ {' '.join(self.lines())} }}"
 
     def condition(self) -> str:
@@ -351,7 +348,6 @@ class _PatternWriter:
                 return None
 
     def _test(self, test: Test | None, branch: Sequence[str], filters_only: bool) -> _Clause:
-        """Write what must be true of a branch's last node."""
         node = branch[-1]
         binds = node.startswith("?") and not filters_only
         match test:

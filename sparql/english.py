@@ -203,7 +203,6 @@ def _either(test: AnyOf, answer: int | None) -> str:
 
 
 def _is(test: Test | None, answer: int | None) -> str:
-    """Describe what a node itself must be."""
     match test:
         case IsNotEntity(entity):
             return f"is not {entity}"

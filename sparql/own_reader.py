@@ -197,7 +197,6 @@ class _LineReader:
         return topic, tuple(path)
 
     def statement(self) -> _Statement:
-        """Read any other line."""
         statement = self._statement()
         self._scanner.expect_end()
         return statement
@@ -494,12 +493,10 @@ class _Scanner:
         return True
 
     def expect(self, mark: str) -> None:
-        """Skip a mark that must come next."""
         if not self.skip(mark):
             raise self.unreadable(mark)
 
     def expect_end(self) -> None:
-        """Check that the line ends here."""
         if self._line[self._at :].strip():
             raise self.unreadable("the end of the line")
 
@@ -510,18 +507,15 @@ class _Scanner:
         return _UnreadableError(f"expected {expected}, found {shown}")
 
     def hop(self) -> Hop | None:
-        """Read an arrow and its relation, if an arrow comes next."""
         arrow = self.take(_ARROW)
         return arrow and Hop(self._id("a relation"), inverse=arrow[1] is None)
 
     def quoted(self) -> str:
-        """Read a string in quotes."""
         if (match := self.take(_QUOTED)) is None:
             raise self.unreadable("a string in quotes")
         return _unescaped(match[1])
 
     def language(self) -> str:
-        """Read a language tag."""
         if (match := self.take(_TAG)) is not None:
             return match[1]
         return self.quoted()
@@ -597,7 +591,6 @@ class _Scanner:
 
 
 def _unescaped(text: str) -> str:
-    """Read the text between brackets or quotes."""
     return _ESCAPE.sub(_unescape, text)
 
 

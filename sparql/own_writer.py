@@ -225,7 +225,6 @@ def _entity_id(mid: str) -> str:
 
 
 def _id(text: str) -> str:
-    """Write a relation, datatype or id."""
     if PLAIN_ID.fullmatch(text):
         return text
     return f"<{text}>" if FULL_IRI.fullmatch(text) else bracketed(text)

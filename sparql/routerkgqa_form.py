@@ -469,7 +469,7 @@ class _Writer:
     def _further(self, constraint: Constraint, names: list[str]) -> list[str]:
         """Write a line of the section that RouterKGQA's form does not have, and those it needs."""
         at, hops, test = constraint.at, constraint.hops, constraint.test
-        if at == 0 or isinstance(at, str):
+        if at == 0 or constraint.optional:
             raise _UnsayableError
         if isinstance(at, Entity):
             if constraint.negated:  # a name may begin with "no"

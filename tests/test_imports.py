@@ -71,7 +71,7 @@ TYPE_CIRCLES: list[set[str]] = []
 
 TWICE = {
     "Candidate": 2,
-    "Progress": 3,
+    "Progress": 2,
     "Step": 2,
     "Walk": 2,
     "_Writer": 2,

@@ -13,19 +13,12 @@ from kbqa.sparql.terms import LiteralTerm
 
 
 class CrpMatch(NamedTuple):
-    """Which parts of a CRP match the gold one.
+    """Which parts of a CRP match the gold one."""
 
-    Attributes:
-        exact: All of it.
-        skeleton: All but the names of entities and the values of literals.
-        main_path: The relations of the main path, with their directions.
-        depth: The number of its hops.
-    """
-
-    exact: bool
-    skeleton: bool
-    main_path: bool
-    depth: bool
+    exact: bool  # all of it
+    skeleton: bool  # all but the names of entities and the values of literals
+    main_path: bool  # the relations of the main path, with their directions
+    depth: bool  # the number of its hops
 
 
 NO_MATCH = CrpMatch(False, False, False, False)

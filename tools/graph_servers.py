@@ -1,6 +1,6 @@
 """Temporary real SPARQL servers over a small graph, on loopback: oxigraph and Virtuoso 7.
 
-Oxigraph servers may be killed and started again, and HAProxy may stand before them.
+Oxigraph servers may be killed and started again.
 
 Tests and measurements use these. Each runs in a context, whose value is the endpoint's URL:
 
@@ -8,7 +8,6 @@ Tests and measurements use these. Each runs in a context, whose value is the end
         SparqlEndpoint(url).ask("ASK { ?s ?p ?o }")
 """
 
-import os
 import shutil
 import socket
 import subprocess
@@ -70,30 +69,13 @@ class MissingServer(Exception):
 
 @contextmanager
 def oxigraph_server(location: Path, timeout_s: int | None = None) -> Iterator[str]:
-    """Serve a pyoxigraph store with the oxigraph server from PyPI, read-only.
-
-    Args:
-        location: The store's folder.
-        timeout_s: Seconds after which the server cancels a query; None for never.
-
-    Raises:
-        MissingServer: The program is not installed beside this Python.
-    """
+    """Serve a pyoxigraph store with the oxigraph server from PyPI, read-only."""
     with mortal_oxigraph_servers(location, 1, timeout_s) as [server]:
         yield server.url
 
 
 class OxigraphServer:
-    """An oxigraph server that can be killed, and started again at the same URL.
-
-    Args:
-        location: The store's folder.
-        port: Where it listens.
-        timeout_s: Seconds after which it cancels a query; None for never.
-
-    Raises:
-        MissingServer: The program is not installed beside this Python.
-    """
+    """An oxigraph server that can be killed, and started again at the same URL."""
 
     def __init__(self, location: Path, port: int, timeout_s: int | None = None) -> None:
         program = shutil.which("oxigraph", path=str(Path(sys.executable).parent))
@@ -136,57 +118,17 @@ def mortal_oxigraph_servers(
             _stop(server.process)
 
 
-@contextmanager
-def haproxy(servers: Sequence[OxigraphServer]) -> Iterator[str]:
-    """Put HAProxy before some servers, with the configuration of docs/clusters.md.
-
-    Raises:
-        MissingServer: HAProxy is not installed.
-    """
-    program = shutil.which("haproxy", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
-    if program is None:
-        raise MissingServer("needs HAProxy: apt-get install haproxy")
-    (port,) = _free_ports(1)
-    text = (Path(__file__).parent.parent / "docs" / "clusters.md").read_text(encoding="utf-8")
-    settings, _, _ = text.partition("```haproxy\n")[2].partition("```")
-    head, _, _ = settings.partition("    server ")
-    head = head.replace("127.0.0.1:7000", f"127.0.0.1:{port}")
-    lines = [f"    server copy{s.port} 127.0.0.1:{s.port} check" for s in servers]
-    with TemporaryDirectory(prefix="haproxy-") as folder:
-        file = Path(folder, "haproxy.cfg")
-        file.write_text("\n".join([head.rstrip(), *lines, ""]), encoding="utf-8")
-        balancer = subprocess.Popen([program, "-db", "-f", str(file)], stderr=subprocess.DEVNULL)
-        with _stopped_in_the_end(balancer):
-            _wait_for(lambda: _listens(port), balancer, "HAProxy")
-            yield f"http://127.0.0.1:{port}/query"
-
-
 @dataclass(frozen=True, slots=True)
 class Virtuoso:
-    """A running Virtuoso that holds nothing yet.
+    """A running Virtuoso that holds nothing yet."""
 
-    Attributes:
-        pid: Its process.
-        folder: Where its database grows.
-        url: The endpoint.
-        sql_port: Where it listens for SQL.
-    """
-
-    pid: int
-    folder: Path
-    url: str
-    sql_port: int
+    pid: int  # its process
+    folder: Path  # where its database grows
+    url: str  # the endpoint
+    sql_port: int  # where it listens for SQL
 
     def load(self, dumps: Sequence[Path], loaders: int = 1) -> None:
-        """Load N-Triples files, gzipped or not, as one graph, and write a checkpoint.
-
-        Args:
-            dumps: The files; their folders were named when the server was started.
-            loaders: Files to load at the same time.
-
-        Raises:
-            RuntimeError: It cannot read a dump; the message has Virtuoso's own error.
-        """
+        """Load N-Triples files, gzipped or not, as one graph, and write a checkpoint."""
         statements = [
             f"ld_dir({_sql(str(dump.parent))}, {_sql(dump.name)}, {_sql(_GRAPH)})" for dump in dumps
         ]
@@ -210,16 +152,7 @@ class Virtuoso:
 def virtuoso_server(
     dumps: Sequence[Path], limits: Mapping[str, int] | None = None
 ) -> Iterator[str]:
-    """Load N-Triples files, gzipped or not, into a new Virtuoso and serve them as one graph.
-
-    Args:
-        dumps: The files.
-        limits: Settings of the ini's section ``[SPARQL]``, over those that lift its limits.
-
-    Raises:
-        MissingServer: Virtuoso is not installed.
-        RuntimeError: It does not start, or cannot read a dump; the message has its own error.
-    """
+    """Load N-Triples files, gzipped or not, into a new Virtuoso and serve them as one graph."""
     dumps = [dump.resolve() for dump in dumps]
     with empty_virtuoso({dump.parent for dump in dumps}, limits) as virtuoso:
         virtuoso.load(dumps)
@@ -233,18 +166,7 @@ def empty_virtuoso(
     buffers: int = 40_000,
     parent: Path | None = None,
 ) -> Iterator[Virtuoso]:
-    """Start a new Virtuoso.
-
-    Args:
-        readable: The folders that it may load files from.
-        limits: Settings of the ini's section ``[SPARQL]``, over those that lift its limits.
-        buffers: Pages of 8 kB that it keeps in memory; 340,000 is what it advises for 4 GB.
-        parent: Where its folder is made; None for the system's temporary one.
-
-    Raises:
-        MissingServer: Virtuoso is not installed.
-        RuntimeError: It does not start; the message has its own error.
-    """
+    """Start a new Virtuoso."""
     if shutil.which("virtuoso-t") is None or shutil.which("isql-vt") is None:
         raise MissingServer(VIRTUOSO_IS_MISSING)
     sql_port, http_port = _free_ports(2)

@@ -41,15 +41,10 @@ logger = logging.getLogger(__name__)
 class CachedChat:
     """A general model that is asked the same question only once. Threads may share it.
 
-    If the disk is full or cannot be written, there is a warning, and the reply is used. A name
-    under which a server offers ever newer versions, such as ``gpt-4o-mini``, is one model. To ask
-    a newer version, name it, or turn the cache off.
-
-    Args:
-        model: Asked if a reply is not in the cache.
-        identity: The model and where it is served, as `OpenAIChat.identity`.
-        price: Today's price of its tokens, for the cost of cached replies; None if unknown.
-        directory: Where replies are kept; by default ``chat`` in kbqa's cache folder.
+    If a reply cannot be written, there is a warning, and it is used. A name under which a server
+    offers ever newer versions, such as ``gpt-4o-mini``, is one model: name a newer version to ask
+    it. The identity is `OpenAIChat.identity`, and the price today's, for the cost of cached
+    replies. The directory is by default ``chat`` in kbqa's cache folder.
     """
 
     def __init__(
@@ -216,11 +211,8 @@ class CountedChat:
     """A general model as one question asks it: it adds up the usage of the replies.
 
     Replies are passed on without the model's reasoning. A call that fails is not counted, though
-    some of its tries may have been paid for; `SpendingLimit` counts those.
-
-    Args:
-        model: The model, which all questions share.
-        ends_at: When the question's deadline passes, as `time.monotonic` counts; calls end then.
+    some of its tries may have been paid for; `SpendingLimit` counts those. `ends_at` is when the
+    question's deadline passes, as `time.monotonic` counts.
     """
 
     def __init__(self, model: ChatModel, ends_at: float | None = None) -> None:
@@ -274,9 +266,7 @@ class CountedChat:
     ) -> list[Reply]:
         """Continue several conversations at once, as far as the model takes requests at once.
 
-        Raises:
-            ModelError: Some failed; the first of them, once all have ended. The others are counted.
-            DeadlineExceeded: The deadline passed.
+        If some fail, the first error is raised once all have ended; the others are counted.
         """
 
         def ask(messages: Sequence[Message]) -> Reply:

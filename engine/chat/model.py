@@ -91,8 +91,8 @@ class Reply:
 def without_reasoning(text: str) -> str:
     r"""Return a model's reply without the reasoning that some write before it.
 
-    Reasoning that was cut off, so that no reply follows it, leaves nothing. A chat template may
-    have written the opening mark, so the closing mark is enough.
+    Reasoning that was cut off leaves nothing. A chat template may have written the opening mark, so
+    the closing mark is enough.
 
     >>> without_reasoning("<think>Mombasa? No.</think>\n\nNairobi")
     'Nairobi'
@@ -186,21 +186,16 @@ def find_price(model: str) -> Price | None:
 
     >>> find_price("meta-llama/Llama-3.1-8B-Instruct").output_usd
     0.1
-    >>> find_price("gpt-4o-mini-2024-07-18").output_usd
-    0.6
     >>> find_price("gpt-4o-mini-audio-preview")
     """
     return PRICES.get(_NOT_PRICED.sub("", model.lower()))
 
 
 def parse_price(text: str) -> Price:
-    """Read a price as it is given on the command line.
+    """Read a price as given on the command line; raise `InputError` if it is none.
 
     >>> parse_price("0.15/0.60")
     Price(input_usd=0.15, output_usd=0.6, source='the user')
-
-    Raises:
-        InputError: It is not two numbers with a slash between them.
     """
     number = r"\s*(\d+(?:\.\d*)?|\.\d+)\s*"
     found = re.fullmatch(f"{number}/{number}", text)
@@ -215,10 +210,9 @@ def parse_price(text: str) -> Price:
 class SpendingLimit:
     """Counts the requests of a process and their cost, and refuses those beyond the limit.
 
-    Threads may share one. Requests are counted when they are sent, so the limit on requests is
-    never exceeded. Their cost is known when they are answered, so the limit in USD is exceeded by
-    at most the cost of the requests under way when it was reached. A resumed run starts from zero
-    again. Retries count; cached replies do not. None means no limit.
+    Threads may share one. Requests are counted when they are sent, retries included. Their cost is
+    known when they are answered, so the limit in USD is exceeded by at most the cost of requests
+    under way when it was reached. Cached replies do not count. None means no limit.
     """
 
     def __init__(self, usd: float | None = None, calls: int | None = None) -> None:
@@ -228,11 +222,7 @@ class SpendingLimit:
         self._is_known = True
 
     def count_call(self) -> None:
-        """Count a request that is about to be sent.
-
-        Raises:
-            SpendingLimitReached: It must not be sent.
-        """
+        """Count a request that is about to be sent, or raise `SpendingLimitReached`."""
         with self._lock:
             if self.calls is not None and self._sent >= self.calls:
                 raise SpendingLimitReached(

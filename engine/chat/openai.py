@@ -54,8 +54,8 @@ class OpenAIChat:
     If the server refuses a parameter, such as a temperature that reasoning models do not take, the
     request is sent again without it, and later ones are sent without it from the start.
 
-    Tokens are counted as the server counts them, those of failed tries included. If it does not
-    count them, none are counted and the cost is unknown. They are never guessed.
+    Tokens are as the server counts them, those of failed tries included. If it does not count
+    them, the cost is unknown; they are never guessed.
 
     The server's key is read from the environment variable KBQA_LLM_KEY, for OpenAI's own server
     also from OPENAI_API_KEY. A server without keys needs none.

@@ -54,12 +54,9 @@ logger = logging.getLogger(__name__)
 class RequestFailed(Exception):
     """A request got no usable reply. If every try fails, the call raises `ModelError`.
 
-    Attributes:
-        advice: What the user may try: sentences, or nothing.
-        may_pass: Whether the same request may succeed later.
-        wait_s: How long the server asks to wait; None if it does not say.
-        raised_as: The error that the call then raises.
-        parameter: The parameter that the server does not take, if it says so.
+    It holds advice, what the user may try; whether the request may succeed later; how long the
+    server asks to wait; the error that the call then raises; and the parameter that the server
+    does not take, if it says so.
     """
 
     def __init__(
@@ -102,12 +99,7 @@ class Retrying:
         return min(pause_s, self.longest_wait_s) * random.uniform(0.75, 1.0)
 
     def call(self, ask: Callable[[], _Reply], name: str, ends_at: float | None = None) -> _Reply:
-        """Ask until there is a reply.
-
-        Args:
-            ask: Sends one request, and may raise `RequestFailed`.
-            name: Of the model or server, for the log.
-            ends_at: When the caller's deadline passes, as `time.monotonic` counts.
+        """Call `ask`, which sends one request, until there is a reply; the name is for the log.
 
         Raises:
             ModelError: The last try failed, or one that cannot succeed later.
@@ -228,10 +220,8 @@ SMALL_MODEL = Purpose("KBQA_SERVER_API_KEY")
 class OpenAIServer:
     """A server. Any number of threads may send requests to it.
 
-    Args:
-        url: The API's root, such as ``http://127.0.0.1:8000/v1``.
-        timeout_s: Seconds for one request, from the connection to the last byte of the answer.
-        purpose: What it is used for.
+    The URL is the API's root, such as ``http://127.0.0.1:8000/v1``, and the time-out is for one
+    request, from the connection to the last byte of the answer.
 
     Raises:
         InputError: The URL or the key is not valid.
@@ -272,16 +262,10 @@ class OpenAIServer:
         model: str | None = None,
         ends_at: float | None = None,
     ) -> _Body:
-        """Send a request and read its answer.
+        """Send a request by the client, and read its answer, or raise `RequestFailed`.
 
-        Args:
-            request: Sends it by the client, and returns the body of the answer.
-            answer: What the body must be.
-            model: The model that is asked, for advice.
-            ends_at: When the caller's deadline passes, as `time.monotonic` counts.
-
-        Raises:
-            RequestFailed: No answer came, or something else.
+        The model is named in advice. `ends_at` is when the caller's deadline passes, as
+        `time.monotonic` counts.
         """
         with self._explained(model, ends_at):
             body = request(self._client)
@@ -558,19 +542,6 @@ class _BoundedBackend(httpcore2.NetworkBackend):
         return _BoundedStream(
             self._backend.connect_tcp(host, port, _left_s(timeout), local_address, socket_options)
         )
-
-    def connect_unix_socket(
-        self,
-        path: str,
-        timeout: float | None = None,
-        socket_options: Iterable[_SocketOption] | None = None,
-    ) -> httpcore2.NetworkStream:
-        return _BoundedStream(
-            self._backend.connect_unix_socket(path, _left_s(timeout), socket_options)
-        )
-
-    def sleep(self, seconds: float) -> None:
-        self._backend.sleep(seconds)
 
 
 class _BoundedStream(httpcore2.NetworkStream):

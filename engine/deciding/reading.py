@@ -103,8 +103,6 @@ def read_scores(reply: str, options: Sequence[str], most: int, *, is_loose: bool
 
     Scores are clipped to [0, 1].
 
-    >>> read_scores('{"a.b": 0.7, "c.d": 2}', ["a.b", "c.d"], 3)
-    Picked(chosen=(1, 0), scores=(1.0, 0.7), unread=(), stops=False)
     >>> read_scores("1: 0.2\n2: 0.8", ["a.b", "c.d"], 3)
     Picked(chosen=(1, 0), scores=(0.8, 0.2), unread=(), stops=False)
     """
@@ -157,7 +155,7 @@ def read_verdict(reply: str, known: Sequence[str]) -> Verdict:
         text = "\n".join(_BRACED.findall(text)) or text
         is_clear = is_enough or _NO.match(reply) is not None
     if not is_enough:
-        return Verdict(False, unread=() if is_clear else clip_unread([reply.strip() or "(empty)"]))
+        return Verdict(False, unread=() if is_clear else all_unread(reply))
     names, unread = read_names(text, known)
     if not (names or unread):
         unread = clip_unread([text.strip() or "(no answer)"])
@@ -257,6 +255,11 @@ def plain_lines(reply: str) -> list[str]:
 def clip_unread(parts: Sequence[str]) -> tuple[str, ...]:
     """Keep the beginning of what could not be understood, for a trace."""
     return tuple(part[:80] for part in parts[:MAX_UNREAD])
+
+
+def all_unread(reply: str) -> tuple[str, ...]:
+    """Note that nothing of a reply could be understood."""
+    return clip_unread([reply.strip() or "(empty)"])
 
 
 def _option(text: str, options: Sequence[str], is_loose: bool) -> int | None:

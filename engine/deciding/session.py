@@ -297,13 +297,10 @@ class Session:
         temperature: float = 0.0,
         is_last: bool = False,
     ) -> str | None:
-        """Ask the language model for words: a plan, a memory, a judgement, the answer.
+        """Ask the language model for words; None if none decides here, or no call is left.
 
         `kind`, `hop` and `at` are for the step. If `is_last`, the reply is the question's answer,
         for which the last call is kept.
-
-        Returns:
-            The reply; None if no language model decides here, or no call is left.
         """
         chat, budget = self.asked.chat, self.asked.budget
         if not self.has_language_model or chat is None:

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
 MINILM = "all-MiniLM-L6-v2"
 
-Text: TypeAlias = str | tuple[str, str]
-"""A text, or a pair of them."""
+Text: TypeAlias = str | tuple[str, str]  # a text, or a pair of them
 
 Gelu: TypeAlias = "Callable[[Floats], Floats]"
 

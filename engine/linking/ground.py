@@ -30,18 +30,14 @@ from kbqa.kb.names.search import Names, name_terms
 from kbqa.sparql.crp import Constraint, Crp, Entity, Fork, Hop, Part, Step
 from kbqa.sparql.terms import is_well_formed
 
-MIN_SIMILARITY = 0.8
-"""Minimum similarity to accept an entity for a name."""
-
-MAX_WORDS = 30
-"""Longest name, in words, that is compared with similar ones."""
+MIN_SIMILARITY = 0.8  # to accept an entity for a name
+MAX_WORDS = 30  # of a name that is compared with similar ones
 
 Basis = Literal["name", "similarity", "mention", "subject", "given"]
 """Why a name may mean an entity: it has that name or a similar one, the question mentions it or is
 very likely about it, or it was given with the question."""
 
-MAX_READINGS = 12
-"""Maximum number of readings of a CRP. The limits below are for each name alone."""
+MAX_READINGS = 12  # of a CRP; the limits below are for each name alone
 
 _SURE = 0.8
 """Minimum probability, by the linker, that the question is about an entity; 0.5 costs 0.6 F1 on

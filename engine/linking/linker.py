@@ -36,14 +36,9 @@ logger = logging.getLogger(__name__)
 
 Features = dict[str, float]
 
-FINALISTS = 12
-"""Maximum number of candidates that are looked up in the graph: 0.3 ms each."""
-
-MAX_STARTS = 2
-"""Linked entities that a search starts from: the first may be wrong, and each costs lookups."""
-
-_LIKELY = 0.1
-"""The linker's probability from which an entity that is not its first choice is started from."""
+FINALISTS = 12  # candidates that are looked up in the graph, at most: 0.3 ms each
+MAX_STARTS = 2  # of a search: the first linked entity may be wrong, and each costs lookups
+_LIKELY = 0.1  # probability from which a search starts from an entity that is not the first
 
 _UNLIKELY = 0.001
 """Share of the likeliest entity's probability: entities below it start no written path. On samples

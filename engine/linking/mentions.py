@@ -29,7 +29,6 @@ from kbqa.kb.names.search import Names
 from kbqa.sparql.crp import Crp, Entity
 
 SHIPPED_MODEL = Path(__file__).with_name("linking_model.json")
-"""The model shipped with kbqa."""
 
 SCHEMA_VERSION = 1
 
@@ -139,8 +138,7 @@ def _entry(value: float | Mapping[str, float]) -> str:
     return f"{value:.4g}"
 
 
-MAX_WORDS = 100
-"""Words of a question that are searched for names; later words are ignored."""
+MAX_WORDS = 100  # of a question; later ones are ignored
 
 FUNCTION_WORDS = frozenset(
     """& a about after all also am an and any are as at be because been before being between but by
@@ -315,8 +313,7 @@ _SYMBOLS = re.compile(r"(?:[+#*]|!(?!\s*$))+(?!\w)")
 _HTML = re.compile(r"&(?:#\d{1,7}|#x[0-9a-f]{1,6}|[a-z][a-z\d]{1,30});", re.IGNORECASE)
 _MOST_REPAIRS = 3
 
-Run: TypeAlias = tuple[int, int]
-"""Tokens of a question, from the first to before the second number."""
+Run: TypeAlias = tuple[int, int]  # tokens of a question, from the first to before the second
 
 ValueKind = Literal["date", "ordinal", "number"]
 

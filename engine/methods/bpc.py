@@ -239,7 +239,7 @@ class _BoundedPathContext:
     def _relations(self, hop: int, walk: Walk, hops: Sequence[Hop]) -> Choice:
         settings = self._settings
         shown = hops[: settings.relation_cap]
-        options = tuple(map(self._written, shown))
+        options = tuple(drawn_hop(each, settings.directions) for each in shown)
         return Choice(
             kind="relations",
             hop=hop,
@@ -288,8 +288,8 @@ class _BoundedPathContext:
         session, width = self._session, self._settings.width
         nodes = self._around.tails(followed.walk.end, followed.hop).terms
         if self._settings.control == "random":
-            drawn = session.drawn(followed.walk), self._written(followed.hop)
-            return session.draw(nodes, width, "tails", *drawn)
+            relation = drawn_hop(followed.hop, self._settings.directions)
+            return session.draw(nodes, width, "tails", session.drawn(followed.walk), relation)
         return nodes[:width]
 
     def _chosen_tails(self, followed: Sequence[Followed], hop: int) -> list[Sequence[Term]]:
@@ -320,7 +320,7 @@ class _BoundedPathContext:
                 question=self._session.question,
                 history=self._history(walk),
                 entity=self._around.name(walk.end),
-                relation=self._written(followed.hop),
+                relation=drawn_hop(followed.hop, self._settings.directions),
                 entities=numbered(options),
             ),
             read=lambda reply: read_choice(reply, options, width),
@@ -357,10 +357,6 @@ class _BoundedPathContext:
         settings, name = self._settings, self._around.name
         hops = [drawn_step(step, name) for step in walk.steps]
         return written_history(hops, settings.shown_hops, settings.marker, settings.hop_numbers)
-
-    def _written(self, hop: Hop) -> str:
-        """Write a relation as it is offered: with an arrow if both directions are."""
-        return hop.relation if self._settings.directions == "out" else drawn_hop(hop)
 
 
 _NO_HISTORY: dict[Marker, str] = {

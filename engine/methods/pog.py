@@ -35,6 +35,7 @@ from kbqa.engine.chat.model import Message
 from kbqa.engine.deciding.choosing import Choice, numbered, written_prompt
 from kbqa.engine.deciding.reading import (
     Picked,
+    all_unread,
     clip_unread,
     field_of,
     plain_lines,
@@ -438,11 +439,7 @@ def listed(texts: Sequence[str]) -> str:
 
 
 def read_plan(reply: str) -> tuple[str, ...]:
-    r"""Read sub-objectives: a list, or one a line.
-
-    >>> read_plan('["who his parents are", "their other children"]')
-    ('who his parents are', 'their other children')
-    """
+    """Read sub-objectives: a list, or one a line."""
     found = read_list(reply)
     texts = plain_lines(reply) if found is None else found
     kept = dict.fromkeys(" ".join(text.split())[:MAX_OBJECTIVE_LETTERS] for text in texts)
@@ -452,17 +449,13 @@ def read_plan(reply: str) -> tuple[str, ...]:
 def read_memory(
     reply: str, objectives: Sequence[str], memory: Sequence[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Read what is known now about each sub-objective; what the reply leaves out stays.
+    """Read what is known now about each sub-objective, and what could not be understood.
 
-    >>> read_memory('{"2": "Jaxon", "9": "?"}', ["parents", "children"], ["Jeremy", ""])
-    (('Jeremy', 'Jaxon'), ('9: ?',))
-
-    Returns:
-        The memory, and what could not be understood.
+    What the reply leaves out stays.
     """
     record = read_record(reply)
     if record is None:
-        return tuple(memory), clip_unread([reply.strip() or "(empty)"])
+        return tuple(memory), all_unread(reply)
     known = list(memory)
     unread = []
     keys = {" ".join(each.lower().split()): at for at, each in enumerate(objectives)}
@@ -477,15 +470,11 @@ def read_memory(
 
 
 def read_add(reply: str) -> tuple[bool, tuple[str, ...]]:
-    """Read whether earlier entities should be added, and what could not be understood.
-
-    >>> read_add('{"Add": "Yes", "Reason": "a wrong turn"}'), read_add("Hm")
-    ((True, ()), (False, ('Hm',)))
-    """
+    """Read whether earlier entities should be added, and what could not be understood."""
     said = field_of(read_record(reply), "add")
     text = reply if said is None else str(said)
     is_clear = read_yes(text) or re.match(r"\W*(?:no|false)\b", text, re.IGNORECASE) is not None
-    return read_yes(text), () if is_clear else clip_unread([reply.strip() or "(empty)"])
+    return read_yes(text), () if is_clear else all_unread(reply)
 
 
 POG = walking_method(

@@ -80,8 +80,6 @@ def make_retrieving(
     Raises:
         InputError: A general model is to read and there is none, chance is to decide, or there is
             a file for a scorer that is not trained.
-        ModelError: A package, the embedder or the scorer is missing or broken.
-        StoreError: The store's schema is missing or broken.
     """
     require_embedding_packages("retrieving triples")
     if resources.chooser == "random":

@@ -36,7 +36,7 @@ from kbqa.engine.deciding.choosing import Choice, numbered, written_prompt
 from kbqa.engine.deciding.reading import (
     Picked,
     Verdict,
-    clip_unread,
+    all_unread,
     read_list,
     read_scores,
     read_verdict,
@@ -261,20 +261,13 @@ def read_relation_scores(reply: str, options: Sequence[str], width: int) -> Pick
     picked = read_scores(reply, options, width, is_loose=True)
     if picked.chosen or picked.unread:
         return picked
-    return Picked((), (), clip_unread([reply.strip() or "(empty)"]))
+    return Picked((), (), all_unread(reply))
 
 
 def read_entity_scores(reply: str, options: Sequence[str]) -> Picked:
-    r"""Read a score for each entity: by number or name, or all in a list in the entities' order.
+    """Read a score for each entity: by number or name, or all in a list in the entities' order.
 
     If scores are missing or too many, all are equal, and the reply counts as not understood.
-
-    >>> read_entity_scores("1: 0.2\n2: 0.8", ["Paris", "Paris"])
-    Picked(chosen=(1, 0), scores=(0.8, 0.2), unread=(), stops=False)
-    >>> read_entity_scores("Score: 0.2, 0.8", ["Paris", "Nice"]).scores
-    (0.2, 0.8)
-    >>> read_entity_scores("Paris", ["Paris", "Nice"])
-    Picked(chosen=(0, 1), scores=(0.5, 0.5), unread=('Paris',), stops=False)
     """
     size = len(options)
     listed = read_list(reply)
@@ -286,7 +279,7 @@ def read_entity_scores(reply: str, options: Sequence[str]) -> Picked:
     picked = read_scores(reply, options, size)
     if len(picked.chosen) == size:
         return picked
-    return replace(_alike(size), unread=clip_unread([reply.strip() or "(empty)"]))
+    return replace(_alike(size), unread=all_unread(reply))
 
 
 def _alike(size: int) -> Picked:

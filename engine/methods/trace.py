@@ -36,9 +36,9 @@ from kbqa.engine.deciding.session import (
     WalkingMethod,
     WalkTrace,
 )
-from kbqa.engine.graph_walk import MAX_ASKED, MAX_NODES, Frontiers, RelationPath
+from kbqa.engine.graph_walk import MAX_ASKED, MAX_NODES, Frontiers, RelationPath, drawn_hop
 from kbqa.engine.linking.ground import Grounder
-from kbqa.engine.methods.trace_prompts import answer_prompt, relation_option
+from kbqa.engine.methods.trace_prompts import answer_prompt
 from kbqa.engine.methods.trace_search import (
     LAST_SUMMARIES,
     Explored,
@@ -219,7 +219,7 @@ def _picked(found: Tried, session: Session, settings: TraceSettings) -> Tried:
     shown = found.terms[:MAX_ENDS]
     names = session.neighbourhood.names(shown)
     hops = [step for step in found.crp.path if isinstance(step, Hop)]
-    relations = [relation_option(hop, settings.directions) for hop in hops]
+    relations = [drawn_hop(hop, settings.directions) for hop in hops]
     options = [names[term] for term in shown]
     prompt = answer_prompt(session.question, str(found.crp.topic), relations, options)
     reply = session.ask("answer", prompt, is_last=True)

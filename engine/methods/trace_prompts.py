@@ -12,9 +12,7 @@ from collections.abc import Sequence
 
 from kbqa.engine.chat.model import Message
 from kbqa.engine.deciding.choosing import numbered
-from kbqa.engine.graph_walk import Directions, arrow
 from kbqa.kb.small_files import prompt_line
-from kbqa.sparql.crp import Hop
 
 START = "This is the start of the path."
 """The context before the first hop, and wherever there is no other."""
@@ -91,15 +89,6 @@ Path: {relations}
 Entities:
 {options}
 """
-
-
-def relation_option(hop: Hop, directions: Directions) -> str:
-    """Return a hop as prompts name it: with an arrow where there are two directions.
-
-    >>> relation_option(Hop("a.b", inverse=True), "both"), relation_option(Hop("a.b"), "out")
-    ('<- a.b', 'a.b')
-    """
-    return f"{arrow(hop)} {hop.relation}" if directions == "both" else hop.relation
 
 
 def narrate_prompt(question: str, relations: Sequence[str]) -> list[Message]:

@@ -31,7 +31,7 @@ from kbqa.engine.deciding.reading import (
     read_scores,
 )
 from kbqa.engine.deciding.session import Session, Stop
-from kbqa.engine.graph_walk import Directions, Frontiers, RelationPath, arrow
+from kbqa.engine.graph_walk import Directions, Frontiers, RelationPath, drawn_hop
 from kbqa.engine.methods.options import check_counts
 from kbqa.engine.methods.trace_prompts import (
     START,
@@ -39,7 +39,6 @@ from kbqa.engine.methods.trace_prompts import (
     narrate_prompt,
     propose_prompt,
     rank_prompt,
-    relation_option,
     summarise_prompt,
 )
 from kbqa.kb.schema import GraphSchema
@@ -185,7 +184,7 @@ def drawn_path(path: RelationPath) -> str:
     >>> drawn_path(RelationPath(Entity("Kenya", "m.k"), (Hop("a.b"), Hop("c.d", inverse=True))))
     'Kenya (m.k) -> a.b <- c.d'
     """
-    hops = (f" {arrow(hop)} {hop.relation}" for hop in path.hops)
+    hops = (f" {drawn_hop(hop)}" for hop in path.hops)
     return f"{prompt_line(str(path.topic))} ({path.topic.mid}){''.join(hops)}"
 
 
@@ -245,7 +244,7 @@ class Priors:
 
     def _ask_summary(self, ended: Ended) -> str | None:
         trajectory, directions = ended.trajectory, self._settings.directions
-        relations = [relation_option(hop, directions) for hop in trajectory.path.hops]
+        relations = [drawn_hop(hop, directions) for hop in trajectory.path.hops]
         prompt = summarise_prompt(self._session.question, relations, ENDINGS[ended.why])
         summary = self._session.ask(
             "summarise",
@@ -436,7 +435,7 @@ class Search:
         )
 
     def _options(self, hops: Sequence[Hop]) -> tuple[str, ...]:
-        return tuple(relation_option(hop, self._settings.directions) for hop in hops)
+        return tuple(drawn_hop(hop, self._settings.directions) for hop in hops)
 
     def _relations(self, trajectory: Trajectory) -> tuple[str, ...]:
         return self._options(trajectory.path.hops)

@@ -54,7 +54,7 @@ from kbqa.sparql.values import is_number
 _YEARS = range(1000, 2100)
 _LARGE = 100
 """From here on, a number is no count of the answers. The right paths of 7,080 training questions
-say nearly all of them (`tools/fit/operator_words.py`)."""
+say nearly all of them."""
 _ASKS_WHICH = re.compile(
     r"(?:(?:at|by|for|from|in|of|on|to|with) )?(who|whom|whose|what|which|where|when)\b"
 )

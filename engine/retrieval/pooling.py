@@ -133,9 +133,8 @@ def find_kernels(
 ) -> list["NDArray[np.intp]"]:
     """Find the paths from topics to nodes and from nodes to topics.
 
-    Returns:
-        An array for each length, of shape (paths, length): the indexes of each path's triples, from
-        its first triple to its last. A path may occur more than once.
+    Return an array for each length, of shape (paths, length): the indexes of each path's triples,
+    from its first triple to its last. A path may occur more than once.
     """
     arcs = _arcs(triples)
     starts = sorted({int(topic) for topic in triples.topics})
@@ -206,7 +205,7 @@ def _shortest_paths(
     """Yield the best path between the starts and each node that they reach: Dijkstra's algorithm.
 
     A path begins at any of the starts or, if `reverse`, ends there; `onward` then has the arcs that
-    enter a node. `lengths` and `values`, the scores, are of each arc.
+    enter a node.
     """
     # What orders paths comes first: length, triples, score, and the arcs in the order of the path.
     # Each arc adds to the triples, so that a path is always after those that it extends.
@@ -339,19 +338,15 @@ def select_triples(
     *,
     facts: "NDArray[np.integer] | None" = None,
 ) -> Selected:
-    """Select the triples that a reader is shown, at most `count`.
+    """Select the triples that a reader is shown, at most `count`; raises as `pool` does.
 
     Without pooling they are the best by score. Reranking takes the same and orders them by their
     scores pooled among themselves. Reselection pools the best `coarse` triples and takes the best
-    of them by pooled score.
+    of them by pooled score. Of equal triples those with the higher scores before pooling are
+    better, then those given first.
 
     With `facts`, a number for each triple, of those with the same number only the best is selected.
     They are pooled with those that are left out, since paths follow triples in one direction.
-
-    Of equal triples those with the higher scores before pooling are better, then those given first.
-
-    Raises:
-        ValueError: As for `pool`.
     """
     import numpy as np
 

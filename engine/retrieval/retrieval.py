@@ -1,7 +1,7 @@
 """Retrieve the triples that help to answer a question: extract, score, pool and select.
 
-The steps are apart, so that each can be used alone: `extract` looks up the triples around the
-topics, a `TripleScorer` says how likely each helps, and `select_triples` chooses among them.
+Each step can be used alone: `extract` looks up the triples around the topics, a `TripleScorer` says
+how likely each helps, and `select_triples` chooses among them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -113,19 +113,11 @@ def retrieve(
     shown: Shown = "once",
     clock: Clock | None = None,
 ) -> Retrieved:
-    """Retrieve triples for a question.
+    """Retrieve at most `count` triples for a question, whose topics are ids, best first.
 
-    Args:
-        graph: The graph, and `schema` its schema.
-        schema: Of that graph.
-        score: Scores triples; see `make_scorer`.
-        question: Its words; random walks are drawn by them.
-        topics: Ids of the entities that it is about, best first.
-        count: Triples to select, at most.
-        settings: How triples are pooled.
-        shown: Whether a fact that two relations state, each the reverse of the other, is selected
-            once, by the better of its triples, or twice.
-        clock: Times the stages ``extract``, ``score`` and ``pool``.
+    Random walks are drawn by its words. With ``shown="once"``, a fact that two relations state,
+    each the reverse of the other, is selected once, by the better of its triples. The clock times
+    the stages ``extract``, ``score`` and ``pool``.
 
     Raises:
         GraphError: The graph does not answer.

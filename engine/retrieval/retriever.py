@@ -50,16 +50,15 @@ RelationInput: TypeAlias = Literal["words", "agreement"]
 """What is seen of a relation: its words, or also how they agree with the question."""
 
 EntityText: TypeAlias = Literal["none", "name"]
-"""What is seen of the ends of a triple besides their distances: nothing, or their names."""
+"""What is seen of the ends of a triple besides their distances."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScorerCard:
     """What a scorer is, and where it comes from.
 
-    `rounds` are of averaging in the distance encoding, `labels` says which triples were right in
-    training, `trained_on` counts the questions of each set, and `held_out` has measures by name.
-    The first scorers saw no names.
+    `rounds` are of the distance encoding, `labels` says which triples were right in training,
+    `trained_on` counts the questions of each set, and `held_out` has measures by name.
     """
 
     embedder: str
@@ -98,18 +97,10 @@ class Weights:
         links: "NDArray[np.int32]",
         tails: "NDArray[np.int32]",
     ) -> "NDArray[np.float64]":
-        """Score the triples of a subgraph.
+        """Return a probability for each triple of a subgraph, in (0, 1).
 
-        Args:
-            question: Its vector, of shape (dimensions,).
-            relations: A row of `text_columns` for each relation.
-            nodes: A row of `node_columns` for each node.
-            heads: The subject of each triple, as the number of a node; `tails` likewise.
-            links: The relation of each triple.
-            tails: The object of each triple.
-
-        Returns:
-            A probability for each triple, in (0, 1).
+        The question is its vector; `relations` has a row of `text_columns` for each relation, and
+        `nodes` one of `node_columns` for each node. The others number the parts of each triple.
         """
         import numpy as np
 
@@ -128,9 +119,8 @@ class Weights:
 def text_columns(question: "Floats", texts: "Floats", kind: RelationInput) -> "Floats":
     """Return what a scorer sees of relations, and of names in the same way.
 
-    With `words` these are the vectors of the texts alone, of shape (texts, dimensions). With
-    `agreement` there are also their products with the question's vector, dimension by dimension,
-    and the sum of those, the cosine.
+    With `words` these are the vectors of the texts alone, a row each. With `agreement` there are
+    also their products with the question's vector, dimension by dimension, and the sum of those.
     """
     import numpy as np
 
@@ -143,18 +133,11 @@ def text_columns(question: "Floats", texts: "Floats", kind: RelationInput) -> "F
 def node_columns(
     question: "Floats", distances: "Floats", names: "Floats | None", kind: RelationInput
 ) -> "Floats":
-    """Return what a scorer sees of nodes: their distances and, if names are seen, their names.
+    """Return what a scorer sees of nodes: rows of `encode_distances`, and what it sees of names.
 
-    Args:
-        question: The question's vector, of shape (dimensions,).
-        distances: A row of `encode_distances` for each node.
-        names: The vector of each node's name, zeros for a node without one, such as a mediator;
-            None for a scorer that sees no names.
-        kind: What is seen of a name, as of a relation.
-
-    Returns:
-        With names, a last column is 1 for a node without one. Its weights are what SubgraphRAG's
-        vector, which all such nodes share, adds.
+    A scorer that sees names gets a vector for each, zeros for a node without one, such as
+    a mediator. Then a last column is 1 for these. Its weights are what SubgraphRAG's vector, which
+    all such nodes share, adds.
     """
     import numpy as np
 
@@ -182,11 +165,7 @@ def save_scorer(path: Path, weights: Weights, card: ScorerCard) -> None:
 
 
 def load_scorer(path: Path = SHIPPED_SCORER) -> tuple[Weights, ScorerCard]:
-    """Read a scorer that `save_scorer` wrote, by the path of its JSON file.
-
-    Raises:
-        ModelError: A file is missing or is not a scorer's.
-    """
+    """Read a scorer that `save_scorer` wrote, by its JSON file; `ModelError` if it is none."""
     import numpy as np
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
@@ -247,19 +226,11 @@ class Retriever:
         path: Path = SHIPPED_SCORER,
         read_labels: ReadLabels | None = None,
     ) -> Self:
-        """Load a scorer, by default the one that ships with kbqa, which sees no names.
-
-        Raises:
-            ModelError: It cannot be read, or as for the class.
-        """
+        """Load a scorer, by default the one that ships with kbqa, which sees no names."""
         return cls(embedder, *load_scorer(path), read_labels)
 
     def score(self, question: str, subgraph: Subgraph) -> "NDArray[np.float64]":
-        """Return a probability for each triple of a subgraph, in (0, 1).
-
-        Raises:
-            GraphError: The scorer sees names, and the graph does not answer.
-        """
+        """Return a probability for each triple of a subgraph, in (0, 1)."""
         vector = self._embedder.embed([question])[0]
         words = self._embedder.recall([relation_words(each) for each in subgraph.relations])
         kind = self._card.relation_input
@@ -280,10 +251,7 @@ class Retriever:
 
 
 class NameVectors:
-    """The vectors of names; the last used stay in memory. Threads may share one.
-
-    By default at most 100,000 are kept, which take some 80 MB.
-    """
+    """The vectors of names; the last used stay in memory, by default some 80 MB. Thread-safe."""
 
     def __init__(self, embedder: Embedder, size: int = _KEPT_NAMES) -> None:
         self._embedder, self._size = embedder, size
@@ -291,12 +259,7 @@ class NameVectors:
         self._lock = threading.Lock()
 
     def recall(self, names: Sequence[str | None]) -> "Floats":
-        """Embed names, or take their vectors from memory.
-
-        Returns:
-            A unit vector for each name, in the precision of float16, and zeros for None; shape
-            (names, dimensions).
-        """
+        """Return a unit vector for each name, in the precision of float16, and zeros for None."""
         import numpy as np
 
         distinct = sorted({name for name in names if name is not None})
@@ -324,10 +287,7 @@ def node_texts(nodes: Sequence[Term], read_labels: ReadLabels) -> tuple[str | No
 
 
 def cosine_scores(embedder: Embedder, question: str, subgraph: Subgraph) -> "NDArray[np.float64]":
-    """Score each triple, in [0, 1], by the cosine of its relation and the question.
-
-    This is what training improves on.
-    """
+    """Score triples, in [0, 1], by the cosine of relation and question: the untrained scorer."""
     import numpy as np
 
     words = [relation_words(each) for each in subgraph.relations]
@@ -336,12 +296,7 @@ def cosine_scores(embedder: Embedder, question: str, subgraph: Subgraph) -> "NDA
 
 
 class RelationSuggester:
-    """Finds relations that may lead to the answers of a question, at most `count`.
-
-    Raises:
-        ModelError: The scorer or its embedder is missing or broken.
-        StoreError: The store's schema is missing or broken.
-    """
+    """Finds relations that may lead to the answers of a question, at most `count`."""
 
     def __init__(self, graph: Graph, count: int) -> None:
         self._graph, self._schema, self._count = graph, GraphSchema(graph), count
@@ -350,14 +305,7 @@ class RelationSuggester:
     def suggest(
         self, question: str, topics: Sequence[Entity], graph: Graph | None = None
     ) -> tuple[str, ...]:
-        """Return relations, best first; none without topics.
-
-        `graph` is the graph until the question's deadline; None without one.
-
-        Raises:
-            GraphError: The graph does not answer.
-            DeadlineExceeded: The question's deadline has passed.
-        """
+        """Return relations, best first; none without topics. The graph may end at a deadline."""
         mids = [each.mid for each in topics if each.mid]
         subgraph = extract(self._graph if graph is None else graph, self._schema, mids)
         scores = self._score(question, subgraph)

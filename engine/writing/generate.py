@@ -37,8 +37,7 @@ DEFAULT_LEVEL: DecodingLevel = "graph"
 
 DEFAULT_ADAPTER = Path(__file__).parent / "adapter"
 DEFAULT_BEAMS = 5
-MAX_NEW_TOKENS = 256
-"""The longest text, in tokens; the published CRPs have under 250."""
+MAX_NEW_TOKENS = 256  # of a text; the published CRPs have under 250
 
 DEFAULT_SEED = 42
 TEMPERATURE = 1.0
@@ -46,8 +45,7 @@ TEMPERATURE = 1.0
 samples, of which some may be equal. Equal seeds give equal texts on one back end, not across them.
 """
 
-LEAST_LOGPROB = -9999.0
-"""Stands for a log-probability that is no finite number; servers send −∞ and NaN."""
+LEAST_LOGPROB = -9999.0  # for one that is no finite number: servers send −∞ and NaN
 
 _Asked = TypeVar("_Asked")
 _Written = TypeVar("_Written")
@@ -93,24 +91,18 @@ class Candidate:
         return self.rank is not None
 
 
-def rank_candidates(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Sort candidates by their mean log-probability per token, the likeliest first.
+def best_distinct(candidates: Iterable[Candidate], n: int) -> list[Candidate]:
+    """Return the best n different texts, by their mean log-probability per token.
 
     So does Hugging Face's beam search, and with it RouterKGQA. By the sum, a path without its
     constraints would usually win, because it is shorter.
-    """
-    return sorted(candidates, key=lambda candidate: -candidate.logprob / candidate.tokens)
-
-
-def best_distinct(candidates: Iterable[Candidate], n: int) -> list[Candidate]:
-    """Rank candidates, drop repeated texts, and keep the best n.
 
     >>> short, long = Candidate("a", -1.2, 10), Candidate("b", -2.0, 40)
     >>> [candidate.text for candidate in best_distinct([short, long, short], 5)]
     ['b', 'a']
     """
     best: dict[str, Candidate] = {}
-    for candidate in rank_candidates(candidates):
+    for candidate in sorted(candidates, key=lambda one: -one.logprob / one.tokens):
         best.setdefault(candidate.text, candidate)
     return list(best.values())[:n]
 

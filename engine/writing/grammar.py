@@ -24,15 +24,13 @@ from kbqa.sparql.crp import Entity, Hop
 from kbqa.sparql.forms import relation_id, relation_text
 from kbqa.sparql.terms import LiteralTerm, Term, is_well_formed
 
-MAX_HOPS = 6
-"""Hops of a main path; the published ones have five at most."""
+MAX_HOPS = 6  # of a main path; the published ones have five at most
 
 _DESCRIBES = "type."
 """The prefix of relations for names and types. They occur in 4 of the 6,617 main paths of
 webqsp.train and cwq.dev, and nearly every node has them."""
 
-_AT_ONCE = 20
-"""Nodes of a path that are followed together; mostly the first of them leads to an answer."""
+_AT_ONCE = 20  # nodes that are followed together; mostly the first of them leads to an answer
 
 _TITLE = "Main Path:"
 _HEADERS = (
@@ -43,8 +41,7 @@ _HEADERS = (
 )
 _ENTITY, _NUMERIC, _STRING, _FURTHER = range(4)
 ANSWER, _PIVOT = "?x", "?c"
-INNER = (_PIVOT, "?y", "?k", "?z", "?y2", "?k2", "?y3", "?k3")
-"""Names of the nodes before the answer of a main path."""
+INNER = (_PIVOT, "?y", "?k", "?z", "?y2", "?k2", "?y3", "?k3")  # nodes before the answer
 MAX_LIMIT = 20
 _MAX_FREE = 200  # characters of a name or a filter
 

@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from openvino import CompiledModel, InferRequest
 
 
-_VERSION = 1
-"""Of the graph. Raise it when `llama_graph` builds another one from the same weights."""
+_VERSION = 1  # raise it when `llama_graph` builds another graph from the same weights
 
 _GROUP = 64
 """Inputs of a matrix that share a scale when they are rounded to 8 bits. The error was that of bf16

@@ -40,8 +40,7 @@ if TYPE_CHECKING:
 
 Search = Literal["sample", "beam"]
 
-VLLM = "vllm"
-"""What vLLM's server names as the owner of its models."""
+VLLM = "vllm"  # what vLLM's server names as the owner of its models
 
 VLLM_AS_IT_IS = {"add_special_tokens": False, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
 """Else vLLM would begin the prompt with the tokenizer's own special token, and sample by the

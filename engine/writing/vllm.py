@@ -59,8 +59,7 @@ if TYPE_CHECKING:
 
 Search = Literal["sample", "beam"]
 
-ROW = "kbqa_row"
-"""The argument of a request to an engine in this process: the number of the text's start."""
+ROW = "kbqa_row"  # argument of a request in this process: the number of the text's start
 
 Keep = Literal["best", "likely", "all"]
 """Which of the tokens that may follow are left: the likeliest from which the text can be finished;

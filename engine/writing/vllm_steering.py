@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from vllm.v1.sample.logits_processor import BatchUpdate
 
 
-_KEPT = 64
-"""Questions whose paths a server remembers. Each comes in several requests, and costs queries."""
+_KEPT = 64  # questions whose paths a server remembers: each comes in several requests
 
 logger = logging.getLogger(__name__)
 

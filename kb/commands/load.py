@@ -27,7 +27,7 @@ from kbqa.kb.names.index import NameMatch
 if TYPE_CHECKING:
     from tqdm import tqdm
 
-    from kbqa.kb.loading.job import Forecast, LoadStage, Progress
+    from kbqa.kb.loading.job import Forecast, LoadProgress, LoadStage
 
 
 _STAGES: "Mapping[LoadStage, str]" = {
@@ -219,7 +219,7 @@ def _forecast_line(expected: "Forecast | None") -> str:
 
 
 @contextmanager
-def _progress(dumps: Sequence[str], is_shown: bool | None) -> "Iterator[Progress]":
+def _progress(dumps: Sequence[str], is_shown: bool | None) -> "Iterator[LoadProgress]":
     if is_shown is None:
         is_shown = is_terminal(sys.stderr)
     if not is_shown:

@@ -57,6 +57,36 @@ _ESCAPED_IN_NAME = re.compile(r"\\(.)")
 _ESCAPABLE_IN_NAME = frozenset("_~.-!$&'()*+,;=/?#@%")
 _ESCAPES = str.maketrans({'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"})
 
+DIRECTIVE = "Turtle directive"
+TURTLE_LIST = "Turtle list"
+FOUR_TERMS = "more than three terms"
+
+_STATEMENT = re.compile(
+    rf"({IRI}|{NAME})[ \t]*+({IRI}|{NAME})[ \t]*+({IRI}|{LITERAL}|{NAME}|{BARE})[ \t]*+"
+    r"(?:(\.)[ \t]*+(?:#.*+)?)?[ \t\r\n]*+",
+    flags=re.DOTALL,
+)
+_DIRECTIVE = re.compile(r"(?:@(?:prefix|base)|(?i:prefix|base))[ \t]")
+_PREFIX_DIRECTIVE = re.compile(r"(?i:@?prefix)[ \t]+([^\s:]*):[ \t]*<([^<>]*)>")
+
+_TOKEN = re.compile(
+    rf"(?P<iri>{IRI})|(?P<literal>{LITERAL})|(?P<node>_:[^ \t\r\n]++)|(?P<name>{NAME})"
+    rf"|(?P<bare>{BARE})(?![^ \t\r\n.])|(?P<dot>\.)|(?P<scrap>[^ \t\r\n]++)",
+    flags=re.DOTALL,
+)
+_SCRAP_REASONS = {
+    '"': "unterminated literal",
+    "<": "unterminated IRI",
+    "@": "bad language tag",
+    "^": "bad datatype",
+}
+# Files derived from Freebase that are not RDF.
+_FOREIGN_ROWS = (
+    (re.compile(r"www\.freebase\.com/"), "FB2M row, not RDF"),
+    (re.compile(r"/[^\t]*+\t/[^\t]*+\t/[mg]/[^\t]*+$"), "FB15k row, not RDF"),
+    (re.compile(r"/[^\t]*+\t/[^\t]*+\t"), "quad TSV row, not RDF"),
+)
+
 
 class RepairedTerm(NamedTuple):
     """A term in N-Triples, and the names of what was repaired in it."""
@@ -196,37 +226,6 @@ def _from_python(escapes: str) -> str:
     if from_bytes != characters:
         raise Unrepairable("ambiguous escape")
     return characters
-
-
-DIRECTIVE = "Turtle directive"
-TURTLE_LIST = "Turtle list"
-FOUR_TERMS = "more than three terms"
-
-_STATEMENT = re.compile(
-    rf"({IRI}|{NAME})[ \t]*+({IRI}|{NAME})[ \t]*+({IRI}|{LITERAL}|{NAME}|{BARE})[ \t]*+"
-    r"(?:(\.)[ \t]*+(?:#.*+)?)?[ \t\r\n]*+",
-    flags=re.DOTALL,
-)
-_DIRECTIVE = re.compile(r"(?:@(?:prefix|base)|(?i:prefix|base))[ \t]")
-_PREFIX_DIRECTIVE = re.compile(r"(?i:@?prefix)[ \t]+([^\s:]*):[ \t]*<([^<>]*)>")
-
-_TOKEN = re.compile(
-    rf"(?P<iri>{IRI})|(?P<literal>{LITERAL})|(?P<node>_:[^ \t\r\n]++)|(?P<name>{NAME})"
-    rf"|(?P<bare>{BARE})(?![^ \t\r\n.])|(?P<dot>\.)|(?P<scrap>[^ \t\r\n]++)",
-    flags=re.DOTALL,
-)
-_SCRAP_REASONS = {
-    '"': "unterminated literal",
-    "<": "unterminated IRI",
-    "@": "bad language tag",
-    "^": "bad datatype",
-}
-# Files derived from Freebase that are not RDF.
-_FOREIGN_ROWS = (
-    (re.compile(r"www\.freebase\.com/"), "FB2M row, not RDF"),
-    (re.compile(r"/[^\t]*+\t/[^\t]*+\t/[mg]/[^\t]*+$"), "FB15k row, not RDF"),
-    (re.compile(r"/[^\t]*+\t/[^\t]*+\t"), "quad TSV row, not RDF"),
-)
 
 
 class Repaired(NamedTuple):

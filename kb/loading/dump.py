@@ -50,23 +50,41 @@ _PACKED_BYTES = 128 << 10
 
 _ARCHIVES = (b"PK\x03\x04", b"7z\xbc\xaf")
 
+STDIN = "-"
+
+BLOCK_BYTES = 16 << 20
+"""Usual size of a block: some 125,000 lines of Freebase."""
+
+_PROBED_LINES = 1000
+_FREEBASE = b"freebase.com/"
+_IDS = re.compile(rb"[^\s<>\":]+(?:\t[^\t\n<>]+){2}\s*")
+_PREFIXED = re.compile(rb"\s(?:ns|fb):[a-z]")
+"""A name of the Turtle dumps, with the prefix that they or papers use."""
+
+_ONLY_FREEBASE = "kbqa loads only Freebase."
+_OTHER_DATA_SETS = {
+    b"dbpedia.org/": "DBpedia",
+    b"wikidata.org/": "Wikidata",
+    b"yago-knowledge.org/": "YAGO",
+}
+_LONGEST_LINE_BYTES = 64 << 20
+"""Far above any Freebase literal (the longest seen has 56,153 characters): it is binary data."""
+
+_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))")
+_SHORT_ESCAPES = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f"}
+
 
 class HashedFile:
-    """A file that is hashed while it is read, in a separate thread; it can be read once.
-
-    Attributes:
-        magic: Its first bytes; `read` returns them too.
-        size_bytes: How far it has been read.
-    """
+    """A file that is hashed while it is read, in a separate thread; it can be read once."""
 
     def __init__(self, raw: BinaryIO) -> None:
         self._raw = raw
         self._sha256 = hashlib.sha256()
         self._hasher = ThreadPoolExecutor(1)
         self._hashing: Future[None] | None = None
-        self.magic = raw.read(_MAGIC_BYTES)
+        self.magic = raw.read(_MAGIC_BYTES)  # `read` returns these bytes too
         self._unread = self.magic
-        self.size_bytes = 0
+        self.size_bytes = 0  # how far it has been read
 
     @property
     def is_archive(self) -> bool:
@@ -164,27 +182,6 @@ def _frames(file: HashedFile, begin: Callable[[], _Frame]) -> Iterator[bytes]:
         raise EOFError("the compressed data has no end")
 
 
-STDIN = "-"
-
-BLOCK_BYTES = 16 << 20
-"""Usual size of a block: some 125,000 lines of Freebase."""
-
-_PROBED_LINES = 1000
-_FREEBASE = b"freebase.com/"
-_IDS = re.compile(rb"[^\s<>\":]+(?:\t[^\t\n<>]+){2}\s*")
-_PREFIXED = re.compile(rb"\s(?:ns|fb):[a-z]")
-"""A name of the Turtle dumps, with the prefix that they or papers use."""
-
-_ONLY_FREEBASE = "kbqa loads only Freebase."
-_OTHER_DATA_SETS = {
-    b"dbpedia.org/": "DBpedia",
-    b"wikidata.org/": "Wikidata",
-    b"yago-knowledge.org/": "YAGO",
-}
-_LONGEST_LINE_BYTES = 64 << 20
-"""Far above any Freebase literal (the longest seen has 56,153 characters): it is binary data."""
-
-
 @dataclass(frozen=True, slots=True)
 class Block:
     """Whole lines of a dump, in order."""
@@ -197,7 +194,7 @@ class Block:
 
 
 def dump_size_bytes(dump: str) -> int | None:
-    """Return the size of a dump on disk; None for standard input or what is not a plain file.
+    """Return the size of a dump on disk, or None for standard input or what is not a plain file.
 
     Raises:
         InputError: There is no such file, or it may not be read.
@@ -216,12 +213,7 @@ def dump_size_bytes(dump: str) -> int | None:
 
 
 class DumpReader:
-    """A dump that is open: read its blocks, then ask for its size and hash, then close it.
-
-    Raises:
-        InputError: There is no such file.
-        DumpError: It cannot be read.
-    """
+    """A dump that is open: read its blocks, then ask for its size and hash, then close it."""
 
     def __init__(self, dump: str) -> None:
         dump_size_bytes(dump)
@@ -394,10 +386,6 @@ def _advice(line: bytes, reason: str, is_freebase: bool) -> str:
     return f"A dump has one `<subject> <predicate> <object> .` on each line; here: {reason}."
 
 
-_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))")
-_SHORT_ESCAPES = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f"}
-
-
 class LiteralParts(NamedTuple):
     """A literal's text, unescaped, and its language tag as written."""
 
@@ -420,11 +408,7 @@ def literal_parts(term: bytes) -> LiteralParts | None:
 
 
 def unescape(text: str) -> str:
-    r"""Read the escapes of N-Triples.
-
-    >>> unescape(r"say \"hi\"")
-    'say "hi"'
-    """
+    r"""Read the escapes of N-Triples: ``\"hi\"`` is ``"hi"``."""
     return _ESCAPE.sub(_unescape, text)
 
 

@@ -55,6 +55,10 @@ _OTHER_LANGUAGE = "a literal in another language"
 _LONG_RUN = 64
 """Minimum number of triples in a row with one subject to count its relations."""
 
+REFUSED = "refused by the store's parser"
+
+_HEADER = b"dump\tline\treason\ttext\n"
+
 
 class RejectedLine(NamedTuple):
     """A line that is not a triple."""
@@ -90,17 +94,10 @@ class FilteredBlock:
     tables: BlockTables
 
 
-class _Split(NamedTuple):
-    true: pl.DataFrame
-    false: pl.DataFrame
-
-
 class BlockFilter:
     """Filters blocks by rules. Threads may share one filter.
 
-    Args:
-        rules: What is left out.
-        strict: Raise `DumpError` at the first line that needs repair or is rejected.
+    If it is strict, the first line that needs repair or is rejected raises `DumpError`.
     """
 
     def __init__(self, rules: FilterRules, *, strict: bool = False) -> None:
@@ -229,12 +226,12 @@ def _is_readable(line: bytes) -> bool:
     return line.count(b"\t") < len(_COLUMNS)
 
 
-def _split(table: pl.DataFrame, claim: pl.Expr) -> _Split:
-    """Split the rows by whether a claim is true; fast if it is true of all."""
+def _split(table: pl.DataFrame, claim: pl.Expr) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the rows of which a claim is true, and the others; fast if it is true of all."""
     mask = table.select(claim.alias("claim")).to_series()
     if mask.all():
-        return _Split(table, table.clear())
-    return _Split(table.filter(mask), table.filter(~mask))
+        return table, table.clear()
+    return table.filter(mask), table.filter(~mask)
 
 
 def _predicates(table: pl.DataFrame) -> pl.DataFrame:
@@ -320,19 +317,11 @@ def _id(column: str) -> pl.Expr:
     return pl.col(column).str.strip_suffix(">").str.strip_prefix(_NS_OPEN).str.strip_prefix("<")
 
 
-REFUSED = "refused by the store's parser"
-
-_HEADER = b"dump\tline\treason\ttext\n"
-
-
 class RejectsFile:
     """Tab-separated values, one row for each line, in the order of the dumps.
 
     The text is the last column, as in the dump: it may contain tabs or bytes that are not UTF-8.
-
-    Args:
-        path: The file.
-        size_bytes: The size that the checkpoint names; the rest is cut off.
+    What is in the file beyond `size_bytes`, which the checkpoint names, is cut off.
     """
 
     def __init__(self, path: Path, size_bytes: int = 0) -> None:

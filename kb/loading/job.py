@@ -59,6 +59,23 @@ KEPT_SHARE = 0.45
 """Share of lines kept by rules that drop some. A guess between what others kept of the final dump
 (954.5 million triples, 0.31) and what is kept of the dumps of tools/make/dump.py (0.57)."""
 
+LoadStage = Literal["reading", "loading", "compacting", "indexing"]
+
+_SPARE_SHARDS = 4
+"""Free disk space to keep, in shards of the last one's size: with none, a load could not resume."""
+
+_AHEAD_SHARDS = 8
+"""How far reading may be ahead of a sink, in shards, if the store is not compacted. Building the
+names then takes one core while the last shards are loaded. In a load that compacts, it takes one
+core during the compaction, which takes the other."""
+
+_OF_A_LOAD = re.compile(
+    r"lock|runs|rejects\.tsv|graph(\.clean|\.old)?|shard-\d+\.(nt|cleaned)|etilqs_\w+"
+    r"|(names|statistics)\.sqlite(\.staging)?(-journal)?"
+    r"|(checkpoint|manifest|schema)\.json(\.[0-9a-f]+\.tmp)?"
+)
+"""The names in the folder that a load works in, with those of files that a kill may leave."""
+
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
@@ -137,25 +154,7 @@ def _free_bytes(directory: Path) -> int:
     return shutil.disk_usage(existing).free
 
 
-LoadStage = Literal["reading", "loading", "compacting", "indexing"]
-
-_SPARE_SHARDS = 4
-"""Free disk space to keep, in shards of the last one's size: with none, a load could not resume."""
-
-_AHEAD_SHARDS = 8
-"""How far reading may be ahead of a sink, in shards, if the store is not compacted. Building the
-names then takes one core while the last shards are loaded. In a load that compacts, it takes one
-core during the compaction, which takes the other."""
-
-_OF_A_LOAD = re.compile(
-    r"lock|runs|rejects\.tsv|graph(\.clean|\.old)?|shard-\d+\.(nt|cleaned)|etilqs_\w+"
-    r"|(names|statistics)\.sqlite(\.staging)?(-journal)?"
-    r"|(checkpoint|manifest|schema)\.json(\.[0-9a-f]+\.tmp)?"
-)
-"""The names in the folder that a load works in, with those of files that a kill may leave."""
-
-
-class Progress(Protocol):
+class LoadProgress(Protocol):
     """Receives the progress of a load."""
 
     def begin(self, expected: Forecast | None, triples_loaded: int) -> None:
@@ -192,14 +191,9 @@ class LoadSettings:
 
 
 class LoadJob:
-    """A load, up to the point where every shard is taken.
+    """A load in the folder `work`, up to the point where every shard is taken.
 
-    Args:
-        dumps: Paths, or ``-`` for standard input.
-        work: The folder in which it works.
-        rules: What is left out; None for the profile ``qa``.
-        settings: How it works; None for the defaults.
-        progress: Receives the progress.
+    The defaults are the profile ``qa``, the default settings and no progress.
 
     Raises:
         InputError: No dump was given, or one does not exist.
@@ -213,7 +207,7 @@ class LoadJob:
         work: StoreLayout,
         rules: FilterRules | None,
         settings: LoadSettings | None,
-        progress: Progress | None,
+        progress: LoadProgress | None,
     ) -> None:
         if not dumps:
             raise InputError("no dump was given.")
@@ -228,12 +222,9 @@ class LoadJob:
     def check_directory(self, manifest: Path, parts: Collection[Path], *, is_placing: bool) -> None:
         """Check that all in the output's folder is kbqa's, and that no dump is in it.
 
-        A load deletes what it finds there, so it must not find anything else.
-
-        Args:
-            manifest: What a finished load leaves.
-            parts: What else it leaves.
-            is_placing: A stopped load left some parts there and no manifest yet.
+        A load deletes what it finds there, so it must not find anything else. A finished load
+        leaves the manifest and the parts; `is_placing` says that a stopped one left parts and no
+        manifest yet.
 
         Raises:
             InputError: Something there is not kbqa's, or is a link.
@@ -282,12 +273,9 @@ class LoadJob:
     def begin(
         self, output: str, overwrite: bool, check: Callable[[Checkpoint], None] = lambda _: None
     ) -> None:
-        """Find the load to resume, or start one.
+        """Find the load to resume, of the same kind of output, or start one.
 
-        Args:
-            output: The kind of output; only a load of the same kind is resumed.
-            overwrite: Discard an unfinished load that has another plan or cannot be resumed.
-            check: Checks what the output of the load to resume must have; see `find_unfinished`.
+        `overwrite` and `check` are as in `find_unfinished`.
         """
         plan = self._plan(output)
         found = find_unfinished(self.work, plan, overwrite, check)

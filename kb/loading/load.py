@@ -52,8 +52,8 @@ from kbqa.kb.layout import (
 from kbqa.kb.loading.checkpoint import Checkpoint, discard, has_work_left, is_unresumable
 from kbqa.kb.loading.job import (
     LoadJob,
+    LoadProgress,
     LoadSettings,
-    Progress,
     cores,
     naming_write_errors,
     versions,
@@ -66,6 +66,12 @@ from kbqa.sparql.errors import InputError
 
 logger = logging.getLogger(__name__)
 
+MANIFEST = "shards.json"
+
+_PARTS = "part-[0-9]*.nt.*"
+_COPY_BYTES = 1 << 20
+_LEVEL = 2  # igzip's second best; the best takes twice as long for 3 % less.
+
 
 def load_freebase(
     dumps: Sequence[str | Path],
@@ -74,7 +80,7 @@ def load_freebase(
     rules: FilterRules | None = None,
     overwrite: bool = False,
     settings: LoadSettings | None = None,
-    progress: Progress | None = None,
+    progress: LoadProgress | None = None,
 ) -> LoadSummary:
     """Load dumps into a store, or resume a load of them that was stopped.
 
@@ -193,13 +199,6 @@ def _size_bytes(path: Path) -> int:
     return sum(file.stat().st_size for file in files if file.is_file())
 
 
-MANIFEST = "shards.json"
-
-_PARTS = "part-[0-9]*.nt.*"
-_COPY_BYTES = 1 << 20
-_LEVEL = 2  # igzip's second best; the best takes twice as long for 3 % less.
-
-
 def emit_shards(
     dumps: Sequence[str | Path],
     directory: Path,
@@ -207,7 +206,7 @@ def emit_shards(
     rules: FilterRules | None = None,
     overwrite: bool = False,
     settings: LoadSettings | None = None,
-    progress: Progress | None = None,
+    progress: LoadProgress | None = None,
 ) -> OutputSummary:
     """Write ``part-00000.nt.gz``, ``part-00001.nt.gz``, … to a directory, or resume that.
 

@@ -50,6 +50,10 @@ _RANGE_ROWS = 1_000_000
 _GROUP_ROWS = 65_536
 _HASHES = 1 << 64
 
+_INDEXED_WITHOUT_CHOICE = ("en",)
+_MID = r"^[mg]\."
+_TEXT = r'^"(?P<text>(?s:.*))"(?:@(?P<tag>[A-Za-z0-9-]+))?$'
+
 
 @dataclass(frozen=True, slots=True)
 class NodeRange:
@@ -75,15 +79,9 @@ def write_run(work: StoreLayout, shard: int, tables: Sequence[BlockTables]) -> i
 
 
 def merge_runs(directory: Path, rows: int, hub_degree: int) -> Iterator[NodeRange]:
-    """Merge the runs of all shards.
+    """Merge the runs of all shards, which have so many rows of node counts; raises `DumpError`.
 
-    Args:
-        directory: Where the runs are.
-        rows: Rows of their node counts, all together.
-        hub_degree: Edges in one direction that make a hub.
-
-    Raises:
-        DumpError: The runs are damaged.
+    `hub_degree` is how many edges in one direction make a hub.
     """
     # Sorted lists of files: the order of the shards is the order of the dump.
     files = {kind: sorted(directory.glob(f"*.{kind}.parquet")) for kind in RUN_KINDS}
@@ -207,8 +205,8 @@ class Shard:
     rejects_bytes: int  # size of the file of rejected lines up to there
 
 
-class Step(NamedTuple):
-    """One more block is filtered."""
+class FilledBlock(NamedTuple):
+    """What one more filtered block brings."""
 
     bytes_read: int  # of all dumps, as they are on disk
     shard: Shard | None = None  # the one that the block completes, if it does
@@ -222,16 +220,10 @@ def fill_shards(
     block_filter: BlockFilter,
     shard_triples: int,
     threads: int,
-) -> Generator[Step]:
-    """Read the rest of the dumps into shards.
+) -> Generator[FilledBlock]:
+    """Read the rest of the dumps into shards of at least `shard_triples`, filtering in threads.
 
-    Args:
-        dumps: Paths, or ``-`` for standard input.
-        work: The folder in which the load works.
-        start: The state of the load; read at the beginning and not changed.
-        block_filter: Filters the lines.
-        shard_triples: Triples after which a shard is complete.
-        threads: Blocks filtered at the same time.
+    `start` is the state of the load, read at the beginning and not changed.
     """
     number, position, read_dumps = start.shards, start.position, list(start.dumps)
     bytes_read = sum(dump.size_bytes for dump in read_dumps)
@@ -243,14 +235,16 @@ def fill_shards(
                 shard.add(block)
                 rejects.add(dumps[position.dump], block.rejected)
                 if shard.counts.kept < shard_triples:
-                    yield Step(bytes_read)
+                    yield FilledBlock(bytes_read)
                     continue
                 # The reader is some blocks ahead, and may have ended this dump already.
-                yield Step(bytes_read, shard.finish(position, read_dumps[: position.dump], rejects))
+                yield FilledBlock(
+                    bytes_read, shard.finish(position, read_dumps[: position.dump], rejects)
+                )
                 number += 1
                 shard = _OpenShard(work, number)
         last = shard.finish(position, read_dumps, rejects) if shard.counts.read else None
-        yield Step(bytes_read, last, read_dumps)
+        yield FilledBlock(bytes_read, last, read_dumps)
     finally:
         shard.close()
         rejects.close()
@@ -352,11 +346,6 @@ def _sum(counted: Iterable[pl.DataFrame]) -> Counter[str]:
     return Counter(dict(summed.iter_rows()))
 
 
-_INDEXED_WITHOUT_CHOICE = ("en",)
-_MID = r"^[mg]\."
-_TEXT = r'^"(?P<text>(?s:.*))"(?:@(?P<tag>[A-Za-z0-9-]+))?$'
-
-
 class IndexedRuns(NamedTuple):
     """What `index_runs` found in the runs."""
 
@@ -373,11 +362,7 @@ def index_languages(rules: FilterRules) -> tuple[str, ...]:
 
 
 def index_runs(work: StoreLayout, state: Checkpoint, rules: FilterRules) -> IndexedRuns:
-    """Write the name index, the schema and the statistics; replace those that are there.
-
-    Raises:
-        OSError, sqlite3.Error: A file cannot be written.
-    """
+    """Write the name index, the schema and the statistics in place of those that are there."""
     languages = frozenset(index_languages(rules))
     write_statistics(work.statistics, state.relations, state.types.items())
     names = NameIndexBuilder(work.names)

@@ -51,14 +51,9 @@ _POLL_S = 0.1
 
 
 class StoreWriter:
-    """A process that loads shards into a store, several at a time.
+    """A process that loads shards into a store, as many at a time as there are `threads`.
 
-    Args:
-        graph: The store's directory; created if it is missing.
-        threads: Shards that are loaded at the same time.
-
-    Raises:
-        DumpError: From any method: the process failed or died.
+    Every method raises `DumpError` if the process failed or died.
     """
 
     def __init__(self, graph: Path, threads: int) -> None:

@@ -37,6 +37,31 @@ _TWO_ERRORS_FROM = 8
 _SHORTEST_WORD = 2
 _VARIED_LETTERS = 7
 
+MAX_SPAN_TOKENS = 8
+"""Longest name that is looked for in a question, in tokens, unless the caller says otherwise."""
+
+_LONGEST = 100  # characters of a text that is searched otherwise than by equality
+_CANDIDATES = 200  # names considered that begin with a text, or hold its words
+_PREFIX_ROWS = 1000  # names read in search of these
+_SHORT = 3  # characters from which on a beginning is rare enough
+_FORM_ROWS = 2000  # words considered for a mistyped one, by frequency
+_NEAR_WORDS = 200  # of these, those that are near enough
+_REMEMBERED_WORDS = 256  # mistyped words of which these are kept
+_SYMBOL_ROWS = 2000  # entities of a key in search of those with the symbols of a text
+_PAIRS = 800  # spellings tried for errors in two words: 300 find fewer, 2,000 hardly more
+_TELLING_WORDS = 3  # words that a name must hold where another word is wrong
+
+_PART_SCORE = 0.9
+_MOST_LIKE = 0.99
+_OTHER_FORM_SCORE = 0.95
+
+_POPULARITY_BITS = 40
+
+POPULARITY_MASK = (1 << _POPULARITY_BITS) - 1
+"""The part of a name's weight that is the entity's popularity."""
+
+_OWN = 1 << _POPULARITY_BITS
+
 
 def allowed_errors(text: str) -> int:
     """Return how many typing errors a text may hold: 1 from 4 characters on, 2 from 8 on."""
@@ -93,11 +118,8 @@ def respelled(
 ) -> Iterator[str]:
     """Write a text with exactly 1 or 2 errors, none at a blank.
 
-    Args:
-        words: The text's words.
-        near: For each word, those that it may be meant for, the likeliest first, with their errors.
-        errors: Errors in all.
-        limit: Texts to write at most for errors in two words; the likelier words go into them.
+    For each word, `near` has those that it may be meant for with their errors, the likeliest first.
+    Of texts with errors in two words, at most `limit` are written, with the likelier words.
     """
     for at, spellings in enumerate(near):
         for spelling, distance in spellings.items():
@@ -111,32 +133,6 @@ def respelled(
     for a, b in pairs:
         for first, second in product(once[a][:each], once[b][:each]):
             yield " ".join((*words[:a], first, *words[a + 1 : b], second, *words[b + 1 :]))
-
-
-MAX_SPAN_TOKENS = 8
-"""Longest name that is looked for in a question, in tokens, unless the caller says otherwise."""
-
-_LONGEST = 100  # characters of a text that is searched otherwise than by equality
-_CANDIDATES = 200  # names considered that begin with a text, or hold its words
-_PREFIX_ROWS = 1000  # names read in search of these
-_SHORT = 3  # characters from which on a beginning is rare enough
-_FORM_ROWS = 2000  # words considered for a mistyped one, by frequency
-_NEAR_WORDS = 200  # of these, those that are near enough
-_REMEMBERED_WORDS = 256  # mistyped words of which these are kept
-_SYMBOL_ROWS = 2000  # entities of a key in search of those with the symbols of a text
-_PAIRS = 800  # spellings tried for errors in two words: 300 find fewer, 2,000 hardly more
-_TELLING_WORDS = 3  # words that a name must hold where another word is wrong
-
-_PART_SCORE = 0.9
-_MOST_LIKE = 0.99
-_OTHER_FORM_SCORE = 0.95
-
-_POPULARITY_BITS = 40
-
-POPULARITY_MASK = (1 << _POPULARITY_BITS) - 1
-"""The part of a name's weight that is the entity's popularity."""
-
-_OWN = 1 << _POPULARITY_BITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,10 +166,7 @@ def standing(popularity: int, is_alias: int) -> int:
 
 
 def name_weight(popularity: int, is_alias: bool) -> int:
-    """Combine what orders the matches of a name into one number; higher goes first.
-
-    It is the rank; then an own name before an alias; then the popularity.
-    """
+    """Combine standing, own name before alias, and popularity into a number; higher is first."""
     # Two more, as the rank of an alias may be -2.
     return (standing(popularity, is_alias) + 2) << (_POPULARITY_BITS + 1) | (
         popularity if is_alias else popularity | _OWN
@@ -193,16 +186,10 @@ class Names(Protocol):
         """Find the entities with exactly this name or alias, after normalisation, best first."""
 
     def near(self, text: str, limit: int = 10) -> list[NameMatch]:
-        """Find the entities whose name or alias is spelled nearly like a text, best first.
-
-        Matches of the text itself are left out: `lookup` finds them.
-        """
+        """Find the entities whose name or alias is spelled nearly like a text, but not equal."""
 
     def containing(self, text: str, limit: int = 10) -> list[NameMatch]:
-        """Find the entities whose name or alias contains all words of a text, best known first.
-
-        Matches of the text itself are left out: `lookup` finds them.
-        """
+        """Find the entities whose name or alias contains all words of a text and more."""
 
     def search(self, text: str, limit: int = 10) -> list[NameMatch]:
         """Find entities by a name that may be incomplete or mistyped, best first."""
@@ -271,10 +258,7 @@ class NameIndex(Names):
         return list(found.values())[:limit]
 
     def containing(self, text: str, limit: int = 10) -> list[NameMatch]:
-        """Find the entities whose name or alias contains all words of a text, in any order.
-
-        The score is 0.9.
-        """
+        """Find the entities whose name or alias contains all words of a text; they score 0.9."""
         query = normalise(text)
         found: dict[str, NameMatch] = {}
         if query and len(query) <= _LONGEST:

@@ -154,7 +154,6 @@ class _Writer:
         return f"?y{next(self._numbers)}"
 
     def members(self, of: SExpression, node: str) -> list[str]:
-        """Write what makes a node a member of a set."""
         match of:
             case str():
                 if is_mid(of):

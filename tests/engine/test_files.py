@@ -1,4 +1,4 @@
-"""What was made of texts, on disk: found again, by many at once, and done without if it fails."""
+"""Files of the engine: JSON, manifests, and a cache that many processes share."""
 
 import json
 import os

@@ -24,6 +24,7 @@ from kbqa.sparql.crp import (
     IsNotNode,
     NodeRef,
     Order,
+    Test,
     TextEquals,
     Way,
 )
@@ -430,6 +431,20 @@ def test_a_label_that_only_the_order_uses_is_written_without_it() -> None:
 )
 def test_a_name_that_would_be_read_as_a_class_is_not_written(text: str) -> None:
     assert render_routerkgqa(read_crp(text).crp) is None
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        IsNotEntity(Entity("Male")),
+        AnyOf(tuple((Constraint(1, (), IsEntity(Entity(name))),) for name in ("Male", "Female"))),
+        Compare("<", NodeRef(1)),
+    ],
+)
+def test_the_extended_form_does_not_lose_that_a_value_may_be_missing(test: Test) -> None:
+    demanded = keep(Constraint(2, (Hop("e.f"),), test))
+    assert render_extended(demanded) is not None
+    assert render_extended(keep(Constraint(2, (Hop("e.f"),), test, optional=True))) is None
 
 
 def test_a_negated_triple_of_another_entity_is_not_written_as_one_of_another_name() -> None:

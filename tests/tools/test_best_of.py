@@ -11,7 +11,6 @@ from click.testing import CliRunner
 from kbqa.engine.cli import main as kbqa
 from tools.score.best_of import main as best_of
 from tools.score.judge import main as judge
-from tools.score.simple_questions import main as simple_questions
 
 JAMAICA = {"mid": "m.03_r3", "name": "Jamaica"}
 MONEY = "Jamaica -> location.country.currency_used"
@@ -181,18 +180,6 @@ def test_a_judge_is_scored_beside_what_was_before(
     assert "| before | 2 | " in output
 
 
-def test_f1_by_source_and_number_of_candidates_is_drawn(
-    questions: Path, before: Path, small_store: Path, tmp_path: Path
-) -> None:
-    pytest.importorskip("matplotlib", reason="needs the plots extra")
-    picture = tmp_path / "judge.png"
-    run(judge, "--questions", questions, "--store", small_store, "--plot", picture, before)
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    arguments = ["--questions", questions, "--store", small_store, "--plot", "no/judge.png", before]
-    done = CliRunner().invoke(judge, list(map(str, arguments)))
-    assert "no/judge.png cannot be written" in str(done.exception)
-
-
 def test_questions_are_divided_by_the_relations_trained_on(
     questions: Path, before: Path, trained: Path, small_store: Path
 ) -> None:
@@ -205,52 +192,3 @@ def test_questions_are_divided_by_the_relations_trained_on(
         "before, relations: one not trained on": "2",
         "before, relations: one not trained on, nor its reverse": "1",
     }
-
-
-def test_topics_and_relations_of_facts_are_scored(
-    trained: Path, small_store: Path, tmp_path: Path
-) -> None:
-    def fact(id_: str, question: str, relation: str) -> dict[str, object]:
-        return {"id": id_, "question": question, "subject": "m.03_r3", "relation": relation}
-
-    money, capital = "location.country.currency_used", "location.country.capital"
-    rows = [
-        fact("money", "what money does jamaica use", money),
-        fact("backwards", "which is the currency of jamaica", money),
-        fact("unnamed", "what money is used here", money),
-        fact("capital", "what is the capital of jamaica", capital),
-        {**fact("too far", "which city is capital of jamaica", capital), "in_valid": True},
-    ]
-    beams = {
-        "money": [(MONEY, -0.1), (CAPITAL, -3.0)],
-        "backwards": [(MONEY_BACKWARDS, -0.1)],
-        "unnamed": [("here -> location.country.currency_used", -0.1)],
-        "capital": [("Kingston <- location.country.capital", -0.1), (CAPITAL, -9.0)],
-        "too far": [(f"{CAPITAL} -> location.location.containedby", -0.1), ("nothing", -1.0)],
-    }
-    questions = write(tmp_path / "facts.jsonl", rows)
-    arguments = ("--questions", questions, "--store", small_store, "--trained", trained)
-    written = write_beams(tmp_path / "written.jsonl", beams)
-    assert table(run(simple_questions, *arguments, written)) == {
-        "header": ["n", "first", "first answer", "any"],
-        "written, all": ["5", "0.400", "0.400", "0.600"],
-        "written, relations: all trained on": ["3", "0.667", "0.667", "0.667"],
-        "written, relations: one not trained on": ["2", "0.000", "0.000", "0.500"],
-        "written, relations: one not trained on, nor its reverse": ["2", "0.000", "0.000", "0.500"],
-    }
-    options = ("--gold-entities", "--without-in-valid")
-    rows_left = table(run(simple_questions, *arguments, *options, written))
-    assert rows_left["written, all"] == ["4", "1.000", "1.000", "1.000"]
-    judged = table(run(simple_questions, *arguments, *options, "--judge", written))
-    assert set(judged) == {
-        "header",
-        *rows_left,
-        *(name.replace(",", ", judge,", 1) for name in rows_left if name != "header"),
-    }
-    assert judged["written, judge, all"][-1] == "1.000"
-
-
-def test_other_question_sets_are_refused(questions: Path, before: Path, small_store: Path) -> None:
-    arguments = ["--questions", questions, "--store", small_store, before]
-    done = CliRunner().invoke(simple_questions, list(map(str, arguments)))
-    assert "line 1: no subject and relation of SimpleQuestions" in str(done.exception)

@@ -13,7 +13,7 @@ from kbqa.kb.loading.job import LoadSettings
 from kbqa.kb.loading.load import load_freebase
 from kbqa.kb.loading.rules import FilterRules, profile
 from tools.make.dump import main
-from tools.make.generated.defects import DEFECTS
+from tools.make.generated.lines import DEFECTS
 
 NS = "http://rdf.freebase.com/ns/"
 

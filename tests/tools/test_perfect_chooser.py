@@ -16,7 +16,6 @@ from kbqa.engine.methods.repair import (
 )
 from kbqa.engine.questions.question_sets import Question
 from kbqa.kb.open import open_graph
-from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import Entity, Hop
 from tools.methods.perfect_chooser import MODEL, PerfectChooser, gold_paths, make_server
 
@@ -29,9 +28,9 @@ USED = JAMAICA.then(Hop("finance.currency.countries_used", inverse=True))  # its
 
 @pytest.fixture(scope="module")
 def chooser(small_store: Path) -> Iterator[PerfectChooser]:
-    graph = open_graph(small_store)
-    yield PerfectChooser({QUESTION: JAMAICA.then(CURRENCY).then(CODE)}, GraphSchema(graph))
-    graph.close()
+    query = f"SELECT ?x {{ ns:m.03_r3 ns:{CURRENCY.relation} ?y . ?y ns:{CODE.relation} ?x }}"
+    with open_graph(small_store) as graph:
+        yield PerfectChooser([Question("1", QUESTION, (), (), sparql=query)], graph)
 
 
 def test_it_chooses_what_is_or_begins_the_gold_path(chooser: PerfectChooser) -> None:

@@ -9,10 +9,8 @@ from kbqa.engine.methods.retrieval_prompts import follow_up, reading_prompt, sai
 from kbqa.engine.questions.question_sets import Question
 from kbqa.engine.retrieval.retrieval import RetrievedTriple
 from kbqa.kb.open import open_graph
-from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.terms import LiteralTerm, Term
-from tools.methods.perfect.reader import PerfectReader
 from tools.methods.perfect_chooser import PerfectChooser
 
 NAMES: dict[Term, str] = {
@@ -36,7 +34,7 @@ def chooser(small_store: Path) -> Iterator[PerfectChooser]:
         Question("3", "whose sister?", topics, (("m.0gxnnwd",),)),
     ]
     with open_graph(small_store) as graph:
-        yield PerfectChooser({}, GraphSchema(graph), reader=PerfectReader(questions, graph))
+        yield PerfectChooser(questions, graph)
 
 
 @pytest.mark.parametrize("form", ["triples", "paths"])

@@ -14,10 +14,9 @@ from kbqa.engine.methods import trace_prompts as trace
 from kbqa.engine.methods.direct import direct_prompt
 from kbqa.engine.questions.question_sets import Question
 from kbqa.kb.open import open_graph
-from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import Entity
-from tools.methods.perfect.rendered import Prompt
-from tools.methods.perfect_chooser import GoldKnowledge, PerfectChooser
+from tools.methods.perfect_chooser import PerfectChooser
+from tools.methods.perfect_replies import Prompt
 
 BIEBER, RELATION = "m.06w2sn5", "people.person.sibling_s"
 NEXT = "people.sibling_relationship.sibling"
@@ -34,8 +33,7 @@ def chooser(small_store: Path) -> Iterator[PerfectChooser]:
     query = f"SELECT ?x {{ ns:{BIEBER} ns:{RELATION} ?y . ?y ns:{NEXT} ?x }}"
     topics, golds = (Entity(mid=BIEBER),), (("m.0gxnnwd",),)
     with open_graph(small_store) as graph:
-        know = GoldKnowledge([Question("1", ASKED, topics, golds, sparql=query)], graph)
-        yield PerfectChooser({}, GraphSchema(graph), know)
+        yield PerfectChooser([Question("1", ASKED, topics, golds, sparql=query)], graph)
 
 
 def _reply(chooser: PerfectChooser, messages: Sequence[Message]) -> str:
@@ -126,10 +124,8 @@ def test_a_triple_there_and_back_is_no_path_to_an_answer(small_store: Path) -> N
     query = f"SELECT ?x {{ ns:m.03_r3 ns:{used} ?y . ?x ns:{used} ?y }}"
     topics = (Entity(mid="m.03_r3"),)
     with open_graph(small_store) as graph:
-        know = GoldKnowledge(
-            [Question("1", QUESTION, topics, (("m.03_r3",),), sparql=query)], graph
-        )
-        chooser = PerfectChooser({}, GraphSchema(graph), know)
+        asked = Question("1", QUESTION, topics, (("m.03_r3",),), sparql=query)
+        chooser = PerfectChooser([asked], graph)
         triples = [f"(Jamaica, {used}, Jamaican dollar)"]
         assert _asked(chooser, tog.CHECK, triples=triples) == "No"
 
@@ -139,7 +135,7 @@ def test_if_one_parse_is_out_of_sight_it_goes_by_another(small_store: Path) -> N
     golds = (("m.0gxnnwd",), ("m.0gxnnwd", "m.0gxnnwq"))
     with open_graph(small_store) as graph:
         asked = Question("1", QUESTION, (Entity(mid=BIEBER),), golds, sparql=query)
-        chooser = PerfectChooser({}, GraphSchema(graph), GoldKnowledge([asked], graph))
+        chooser = PerfectChooser([asked], graph)
         assert _asked(chooser, bpc.ANSWER, paths=WALKS) == "Jazmyn Bieber"
         assert _asked(chooser, bpc.ANSWER, paths=WALKS[:1]) == "Jaxon Bieber"
 

@@ -58,17 +58,11 @@ Beams = Mapping[str, Sequence[Candidate]]
 
 
 class Cost(NamedTuple):
-    """What one question took.
+    """What one question took."""
 
-    Attributes:
-        seconds: In all.
-        requests: To the endpoint.
-        waited_s: From the first byte of a request to its decoded answer, all together.
-    """
-
-    seconds: float
-    requests: int
-    waited_s: float
+    seconds: float  # in all
+    requests: int  # to the endpoint
+    waited_s: float  # from the first byte of a request to its decoded answer, all together
 
 
 @click.command(help=__doc__)

@@ -37,11 +37,7 @@ class Measured:
 
 
 def run_measured(command: Sequence[str | Path]) -> Measured:
-    """Run a command to its end.
-
-    Raises:
-        RuntimeError: It fails; the message has the end of its output.
-    """
+    """Run a command to its end."""
     started = time.monotonic()
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     process = subprocess.Popen(

@@ -111,11 +111,7 @@ class Server:
 
 
 class Questions:
-    """The same questions over and over, each time new to the server.
-
-    Args:
-        n: How many there are, spread over all forms of demo questions.
-    """
+    """The same questions over and over, each time new to the server."""
 
     def __init__(self, n: int) -> None:
         every = [each.question for each in demo_examples(42) if each.split != "train"]

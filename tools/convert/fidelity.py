@@ -4,7 +4,7 @@
 
 Each query is converted, compiled and run on every engine over the same small graph; its answers
 must be exactly the recorded ones, which Virtuoso 7 gave for the original query. The tables count
-the queries for which they are: by question set, by function if the file names it, by construct and
+the queries for which they are: by question set, by function if the file names it, and
 by engine. RouterKGQA's figures are those of its own converter and compiler on Virtuoso, for the
 5,685 queries of WebQSP and CWQ.
 """
@@ -33,9 +33,8 @@ from kbqa.sparql.compile import compile_crp
 from kbqa.sparql.convert.from_sparql import crp_from_sparql
 from kbqa.sparql.errors import CrpConversionError, GraphError, InputError
 from kbqa.sparql.terms import LiteralTerm
-from tools.convert.query_constructs import CONSTRUCTS, query_constructs
 from tools.graph_servers import MissingServer, oxigraph_server, virtuoso_server
-from tools.score.shared.shares import share_with_interval
+from tools.score.shared import share_with_interval
 
 ENGINES = ("embedded", "oxigraph", "virtuoso")
 ROUTERKGQA = {
@@ -61,7 +60,6 @@ class Outcome:
     """
 
     row: Mapping[str, Any]
-    constructs: tuple[str, ...]
     compiled: str | None = None
     refused: str | None = None
     answers: dict[str, frozenset[str] | str] = field(default_factory=dict)
@@ -99,11 +97,7 @@ def main(
 
 @contextmanager
 def open_engines(engines: Iterable[str], dump: Path) -> Iterator[dict[str, Graph]]:
-    """Load the graph and open it on each engine; the servers stop when the context ends.
-
-    Raises:
-        MissingServer: An engine's server is not installed.
-    """
+    """Load the graph and open it on each engine; the servers stop when the context ends."""
     wanted = dict.fromkeys(engines)
     with ExitStack() as stack:
         store = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "store"
@@ -131,7 +125,7 @@ def spread(rows: Sequence[Mapping[str, Any]], limit: int | None) -> Sequence[Map
 
 def measure(row: Mapping[str, Any], graphs: dict[str, Graph]) -> Outcome:
     """Convert and compile one query, and run it on every engine."""
-    outcome = Outcome(row, query_constructs(row["sparql"]))
+    outcome = Outcome(row)
     try:
         outcome.compiled = compile_crp(crp_from_sparql(row["sparql"]))
     except CrpConversionError as error:
@@ -158,7 +152,7 @@ def answers_of(graph: Graph, query: str) -> frozenset[str] | str:
 
 
 def print_report(outcomes: Sequence[Outcome], engines: Sequence[str]) -> None:
-    """Print the tables: by question set, by construct, refused by reason, by engine."""
+    """Print the tables: by question set, by function, refused by reason, by engine."""
     engine = engines[0]
     print(f"\nexactly the recorded answers, on the {engine} engine, with 95 % intervals\n")
     _print_head("question set", "RouterKGQA")
@@ -177,10 +171,6 @@ def print_report(outcomes: Sequence[Outcome], engines: Sequence[str]) -> None:
             ]
             _print_row(f"{name}, {function}", chosen, engine)
         print()
-    _print_head("construct")
-    for name in CONSTRUCTS:
-        if chosen := [outcome for outcome in outcomes if name in outcome.constructs]:
-            _print_row(name, chosen, engine)
     if refused := Counter(outcome.refused for outcome in outcomes if outcome.refused):
         print("\nrefused, by reason")
         for reason, count in refused.most_common():
@@ -217,7 +207,6 @@ def write_failures(path: Path, outcomes: Sequence[Outcome], engines: Sequence[st
             }
             record = {
                 **{key: outcome.row[key] for key in ("set", "id", "question", "sparql", "gold")},
-                "constructs": outcome.constructs,
                 "refused": outcome.refused,
                 "compiled": outcome.compiled,
                 "answers": answers,

@@ -40,23 +40,14 @@ from kbqa.sparql.forms import render_crp
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """The outcome of one gold query.
+    """The outcome of one gold query."""
 
-    Attributes:
-        sparql: The gold query.
-        crp: What it was converted to; None if it was refused.
-        compiled: What the CRP was compiled to; None if that failed.
-        problem: Why there are no answers: the reason of a refusal or the error of a query.
-        predicted: The answers, in the order of the query.
-        scores: Against the gold set that fits best.
-    """
-
-    sparql: str
-    crp: Crp | None
-    compiled: str | None
-    problem: str | None
-    predicted: tuple[str, ...]
-    scores: Scores
+    sparql: str  # the gold query
+    crp: Crp | None  # what it was converted to; None if it was refused
+    compiled: str | None  # what the CRP was compiled to; None if that failed
+    problem: str | None  # why there are no answers: the reason of a refusal or the error of a query
+    predicted: tuple[str, ...]  # the answers, in the order of the query
+    scores: Scores  # against the gold set that fits best
 
 
 class Result(NamedTuple):

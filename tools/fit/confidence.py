@@ -22,7 +22,7 @@ from kbqa.engine.writing.generate import read_beams
 from kbqa.kb.open import open_graph
 from kbqa.training.judge.reading import Judged, fit_confidence
 from tools.fit.answered_questions import FilePair, read_answered
-from tools.score.shared.run_beams import BeamRunner
+from tools.score.shared import BeamRunner
 
 
 @click.command(help=__doc__)

@@ -18,11 +18,7 @@ from kbqa.sparql.errors import InputError
 
 
 def average_weights(folders: Sequence[Path], output: Path) -> None:
-    """Write the mean of the weights of adapters, each in its own type of number.
-
-    Raises:
-        InputError: A folder has no adapter, or their shapes, settings or prompts differ.
-    """
+    """Write the mean of the weights of adapters, each in its own type of number."""
     import torch
     from safetensors import SafetensorError, safe_open
     from safetensors.torch import load_file, save_file

@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tools.fuzz.files.damage import cut_everywhere
+from tools.fuzz.files import cut_everywhere
 from tools.fuzz.targets import TARGETS
 from tools.fuzz.trying import Outcome, try_inputs
 

@@ -1,7 +1,9 @@
-"""What is right, and is changed by chance: a small graph, and texts about it."""
+"""Valid input that fuzzing starts from: a small store, texts, and a writer of scripted paths."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
+from kbqa.engine.writing.generate import Candidate, Progress, Request
 from kbqa.kb.loading.load import load_freebase
 from kbqa.kb.loading.rules import profile
 from kbqa.sparql.terms import FREEBASE_NS
@@ -129,3 +131,29 @@ FORMULAS = (
     "(COUNT (AND a.b (lt c.d 2010-12-31^^http://www.w3.org/2001/XMLSchema#date)))",
     "(ge a.b 12^^http://www.w3.org/2001/XMLSchema#integer)",
 )
+
+
+class ScriptedWriter:
+    """Writes the same texts for each question.
+
+    Attributes:
+        texts: What it writes, the likeliest first.
+    """
+
+    name = "scripted"
+    suggested_relations = 0
+
+    def __init__(self, *texts: str) -> None:
+        self.texts = list(texts)
+
+    def generate(
+        self,
+        requests: Sequence[Request],
+        n: int = 5,
+        *,
+        ends_at: float | None = None,
+        progress: Progress | None = None,
+    ) -> list[list[Candidate]]:
+        """Return the texts as candidates; see `Generator.generate`."""
+        written = [Candidate(text, -0.5 - at, 9) for at, text in enumerate(self.texts[:n])]
+        return [list(written) for _ in requests]

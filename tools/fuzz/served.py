@@ -16,8 +16,7 @@ from kbqa.engine.serve.served import Settings
 from kbqa.engine.serve.service import Service
 from kbqa.kb.open import open_graph
 from tools.fuzz.mutation import HOSTILE, mutated_bytes, mutated_json, mutated_text
-from tools.fuzz.scripted import ScriptedWriter
-from tools.fuzz.seeds import PATHS, QUERIES, QUESTIONS, WRITTEN, small_store
+from tools.fuzz.seeds import PATHS, QUERIES, QUESTIONS, WRITTEN, ScriptedWriter, small_store
 from tools.fuzz.trying import Try, Wrong
 
 _BUSY = (503, 504)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from tools.fuzz import dumps, replies, served, texts
-from tools.fuzz.files.damage import files
+from tools.fuzz.files import files
 from tools.fuzz.trying import Target
 
 TARGETS: Mapping[str, Target] = {

@@ -25,8 +25,15 @@ from kbqa.sparql.forms import (
 )
 from kbqa.sparql.relax import relaxations
 from tools.fuzz.mutation import HOSTILE, mutated_text
-from tools.fuzz.scripted import ScriptedWriter
-from tools.fuzz.seeds import FORMULAS, PATHS, QUERIES, QUESTIONS, WRITTEN, small_store
+from tools.fuzz.seeds import (
+    FORMULAS,
+    PATHS,
+    QUERIES,
+    QUESTIONS,
+    WRITTEN,
+    ScriptedWriter,
+    small_store,
+)
 from tools.fuzz.trying import Try, Wrong, reported
 
 _QUERY_TIMEOUT_S = 5.0

@@ -113,14 +113,7 @@ class _Distractors:
     def _of(
         self, entity: str, property_: str, rng: random.Random, back: str | None = None
     ) -> Iterator[tuple[str, str, str]]:
-        """Give an entity a property in the shape that another one has it.
-
-        Args:
-            entity: The entity.
-            property_: What it gets.
-            rng: Draws.
-            back: For a mediator, the property that led to it, which is not followed back.
-        """
+        """Give an entity a property in the shape that another one has it."""
         shape = rng.choice(self._shapes[property_])
         for value in self._facts.values[property_][shape][:_MOST_VALUES]:
             if value.startswith('"'):

@@ -78,11 +78,7 @@ def main(runs: Sequence[Path], store: Path | None) -> None:
 
 
 def method_settings(run: Path) -> Settings:
-    """Read the name and the settings of a run's method.
-
-    Raises:
-        click.ClickException: The rules do not hold for this run.
-    """
+    """Read the name and the settings of a run's method."""
     manifest = json.loads(manifest_path(run).read_text(encoding="utf-8"))
     settings: Settings = manifest["method"]
     if settings["name"] not in RULES:

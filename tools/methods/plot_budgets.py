@@ -55,11 +55,7 @@ def main(folder: Path, output: Path) -> None:
 
 
 def read_curves(folder: Path) -> Curves:
-    """Read the runs of a folder, by method and chooser.
-
-    Raises:
-        InputError: There is none, or one is no run.
-    """
+    """Read the runs of a folder, by method and chooser."""
     curves: dict[tuple[str, str], list[Point]] = defaultdict(list)
     for path in sorted(folder.glob("*.jsonl")):
         name = _NAME.fullmatch(path.name)

@@ -58,17 +58,11 @@ _COLUMNS = (*CUTOFFS, _ALL)
 
 
 class Ranking(NamedTuple):
-    """A way to order triples.
+    """A way to order triples."""
 
-    Attributes:
-        scorer: The name or file of a scorer.
-        settings: How triples are selected by its scores.
-        is_once: Whether a fact that two triples state counts once.
-    """
-
-    scorer: str
-    settings: PoolingSettings
-    is_once: bool
+    scorer: str  # the name or file of a scorer
+    settings: PoolingSettings  # how triples are selected by its scores
+    is_once: bool  # whether a fact that two triples state counts once
 
     def order(
         self, scores: "NDArray[np.float64]", subgraph: Subgraph, schema: GraphSchema, question: str
@@ -83,11 +77,7 @@ class Ranking(NamedTuple):
 
 
 def read_ranking(text: str) -> Ranking:
-    """Read a scorer with what follows it, such as ``shipped+reselect+pool=max``.
-
-    Raises:
-        InputError: A setting does not exist or does not fit.
-    """
+    """Read a scorer with what follows it, such as ``shipped+reselect+pool=max``."""
     scorer, *words = text.split("+")
     given = {"mechanism": "none"}
     for word in words:

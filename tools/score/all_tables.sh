@@ -58,9 +58,6 @@ for set in webqsp cwq; do
     write_paths "$questions" "$folder/$set.$entities.paths.jsonl" "${given[@]}"
     run_settings "$questions" "$store" "$folder/$set.$entities.paths.jsonl" \
       "$folder/$set.$entities" "${given[@]}"
-    make_file "$folder/$set.$entities.search.md" python -m tools.score.search_recall \
-      --store "$store" --questions "$questions" \
-      --beams "$folder/$set.$entities.paths.jsonl" "${given[@]}"
   done
 
   questions=$folder/$set.sample.jsonl
@@ -92,10 +89,6 @@ done
     for level in none schema; do
       printf '\n## Answers on the sample, paths written with --decoding %s\n\n' "$level"
       python -m tools.score.tabulate "$folder/$set.sample.$level".*/*.jsonl
-    done
-    for entities in gold linked; do
-      printf '\n## The search for paths, %s entities\n\n' "$entities"
-      cat "$folder/$set.$entities.search.md"
     done
     echo
   done

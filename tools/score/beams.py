@@ -41,14 +41,14 @@ from kbqa.sparql.crp import Crp
 from kbqa.sparql.errors import CrpSyntaxError, InputError
 from kbqa.sparql.forms import read_crp
 from tools.crp_match import NO_MATCH, CrpMatch, match_crps
-from tools.score.shared.run_beams import (
+from tools.score.shared import (
     BeamRunner,
     beam_options,
     first_answers,
+    paired_difference,
     rank_by_confidence,
     several_beams,
 )
-from tools.score.shared.shares import paired_difference
 
 _TIERS = ("independent", "annotated")
 _COLUMNS = ("exact", "skeleton", "main_path", "in_n", "depth", "reachable", "f1")

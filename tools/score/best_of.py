@@ -31,9 +31,17 @@ from kbqa.engine.resources import Resources
 from kbqa.engine.running.confidence import ConfidenceModel, Tried
 from kbqa.engine.writing.generate import read_beams
 from kbqa.kb.open import open_graph
-from kbqa.sparql.errors import InputError
-from tools.score.shared.groups import Scores, TrainedRelations, gold_relations, print_tables
-from tools.score.shared.run_beams import BeamRunner, beam_options, rank_by_confidence, several_beams
+from tools.score.shared import (
+    BeamRunner,
+    Scores,
+    TrainedRelations,
+    beam_options,
+    gold_in_common,
+    gold_relations,
+    print_tables,
+    rank_by_confidence,
+    several_beams,
+)
 
 _TIERS = ("independent", "annotated")
 _FIRST = (1, 5, 10)
@@ -42,14 +50,7 @@ _FIRST = (1, 5, 10)
 def score_question(
     tried: Sequence[Tried], question: Question, model: ConfidenceModel, longest: int
 ) -> Scores:
-    """Score the chosen candidate of a question, and the best of the first ones.
-
-    Args:
-        tried: Its candidates, in the model's order.
-        question: With its gold.
-        model: Chooses.
-        longest: The most candidates that a question of the file has.
-    """
+    """Score the chosen candidate of a question, and the best of the first ones."""
     f1 = [candidate_f1(each, question) for each in tried]
     unchecked = [replace(each, not_understood=()) for each in tried]
     ways = {"chosen": tried, "unchecked": unchecked}
@@ -93,10 +94,7 @@ def main(
 ) -> None:
     """Print the tables."""
     beams = [read_beams(file) for file in files]
-    questions = read_questions(question_file)
-    asked = [q for q in questions if q.kind is not None and all(q.id in b for b in beams)]
-    if not asked:
-        raise InputError(f"the files have no question of {question_file} with gold in common")
+    questions, asked = read_questions(question_file), gold_in_common(question_file, beams)
     model = ConfidenceModel.load()
     lines = []
     with closing(open_graph(store)) as graph, closing(Resources(graph)) as resources:

@@ -17,8 +17,6 @@ that the way could have chosen:
 - *without GROUP*: the judge with a confidence model that lacks a group of features, fitted to the
   files of --features.
 
-`--plot` draws the F1 by the number of written candidates, for each source.
-
 Differences are from the first line, and paired. Below is how well the confidences of the judge and
 of the way before hold: calibration error, Brier score, and AUROC of an F1 of at least 0.5. Two more
 lines are about the single answers of lists, the first ten of each question: whether they are right,
@@ -36,7 +34,6 @@ from tqdm import tqdm
 
 from kbqa.engine.answer import term_text
 from kbqa.engine.evaluation.scores import (
-    bootstrap_mean,
     candidate_f1,
     match_values,
     normalise_answer,
@@ -47,19 +44,23 @@ from kbqa.engine.evaluation.statistics import (
     calibration_error,
     separate_right,
 )
-from kbqa.engine.questions.question_sets import Question, read_questions
+from kbqa.engine.questions.question_sets import Question
 from kbqa.engine.resources import Resources
 from kbqa.engine.running.confidence import ASKED_LEAD, ConfidenceModel, Tried, answer_confidences
 from kbqa.engine.running.judge import SHIPPED_JUDGE
 from kbqa.engine.writing.generate import read_beams
 from kbqa.kb.open import open_graph
-from kbqa.sparql.errors import InputError
 from kbqa.training.judge.pools import read_judged
 from kbqa.training.judge.reading import Judged, fit_confidence
 from tools.score.best_of import question_groups
-from tools.score.shared.groups import Scores, print_tables
-from tools.score.shared.judge_plot import Curve, draw_curves
-from tools.score.shared.run_beams import BeamRunner, beam_options, rank_by_confidence
+from tools.score.shared import (
+    BeamRunner,
+    Scores,
+    beam_options,
+    gold_in_common,
+    print_tables,
+    rank_by_confidence,
+)
 
 Keep: TypeAlias = Callable[[Sequence[Tried]], Sequence[Tried]]
 """Returns those of a question's candidates that count."""
@@ -81,17 +82,11 @@ _GROUPS: Mapping[str, Collection[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A way to choose.
+    """A way to choose."""
 
-    Attributes:
-        name: In the tables.
-        model: Says how sure candidates are.
-        keep: Those that it chooses from.
-    """
-
-    name: str
-    model: ConfidenceModel
-    keep: Keep = lambda tried: tried
+    name: str  # in the tables
+    model: ConfidenceModel  # says how sure candidates are
+    keep: Keep = lambda tried: tried  # those that it chooses from
 
     def choose(self, tried: Sequence[Tried]) -> Tried | None:
         """Return the surest candidate, with its confidence."""
@@ -108,11 +103,8 @@ class Way:
         }
 
 
-def _first_written(count: int, *, searched: bool = True) -> Keep:
-    def keep(tried: Sequence[Tried]) -> Sequence[Tried]:
-        return [*_written(tried)[:count], *(_searched(tried) if searched else ())]
-
-    return keep
+def _first_written(count: int) -> Keep:
+    return lambda tried: [*_written(tried)[:count], *_searched(tried)]
 
 
 def _written(tried: Sequence[Tried]) -> list[Tried]:
@@ -128,13 +120,7 @@ def _not_narrowed(tried: Sequence[Tried]) -> list[Tried]:
 
 
 def judge_ways(judge: ConfidenceModel, longest: int, judged: Sequence[Judged]) -> Iterator[Way]:
-    """Yield the judge, and what it is without each of its parts.
-
-    Args:
-        judge: Its confidence model.
-        longest: The most written candidates of a question.
-        judged: What models without a group of features are fitted to.
-    """
+    """Yield the judge, and what it is without each of its parts."""
     yield Way("judge", judge)
     yield Way("judge, written", judge, _written)
     yield Way("judge, searched", judge, _searched)
@@ -186,12 +172,6 @@ def _without(judged: Judged, group: Collection[str]) -> Judged:
     metavar="FILE",
     help="What was written before, by another adapter.",
 )
-@click.option(
-    "--plot",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Picture to draw, such as judge.png or judge.pdf; needs the extra `plots`.",
-)
 def main(
     beam_file: Path,
     question_file: Path,
@@ -200,18 +180,11 @@ def main(
     judge_folder: Path,
     feature_files: Sequence[Path],
     before_file: Path | None,
-    plot: Path | None,
 ) -> None:
     """Print the tables."""
     beams = read_beams(beam_file)
     before = read_beams(before_file) if before_file is not None else beams
-    asked = [
-        question
-        for question in read_questions(question_file)
-        if question.kind is not None and question.id in beams and question.id in before
-    ]
-    if not asked:
-        raise InputError(f"the files have no question of {question_file} with gold in common")
+    asked = gold_in_common(question_file, [beams, before])
     with closing(open_graph(store)) as graph, closing(Resources(graph)) as resources:
         confident = BeamRunner(resources, gold_entities)
         judging = BeamRunner(resources, gold_entities, judge_folder)
@@ -240,37 +213,6 @@ def main(
         click.echo(f"| {way.name} | {_calibration(_given(way, tried, asked))} |")
     for name, pairs in _of_answers(ways[2][0], pools, asked).items():
         click.echo(f"| {name} | {_calibration(pairs)} |")
-    if plot is not None:
-        counts = list(range(1, longest + 1))
-        curves = list(_curves(judging.model, counts, pools, asked))
-        entities = "gold" if gold_entities else "linked"
-        title = f"{question_file.name.split('.json')[0]}, {entities} entities"
-        draw_curves(counts, curves, title, plot)
-
-
-def _curves(
-    judge: ConfidenceModel,
-    counts: Sequence[int],
-    pools: Sequence[Sequence[Tried]],
-    asked: Sequence[Question],
-) -> Iterator[Curve]:
-    """Score the judge among the candidates of each source, on the tiers that count."""
-    pairs = [pair for pair in zip(pools, asked, strict=True) if pair[1].tier != "none"]
-    keepers: Mapping[str, Sequence[Keep]] = {
-        "both": [_first_written(count) for count in counts],
-        "written": [_first_written(count, searched=False) for count in counts],
-        "searched": [_searched] * len(counts),
-    }
-    for source, keeps in keepers.items():
-        scores = [
-            [Way(source, judge, keep).score(tried, question) for tried, question in pairs]
-            for keep in keeps
-        ]
-        given, best = (
-            [bootstrap_mean([each[column] for each in of_count]) for of_count in scores]
-            for column in ("given", "best")
-        )
-        yield Curve(source, given, best)
 
 
 def _given(

@@ -32,7 +32,7 @@ from kbqa.kb.names.search import Names, open_names
 from kbqa.kb.open import open_graph
 from kbqa.sparql.errors import InputError
 from tools.fit.linking import LinkingExample, linking_example
-from tools.score.shared.shares import share_with_interval
+from tools.score.shared import share_with_interval
 
 _KEPT = 5
 

@@ -93,6 +93,7 @@ def test_deeply_nested_brackets_are_not_read() -> None:
         ("1. film.actor.film (Score: 0.7)\npeople.person.parents: high", {2: 0.7}),
         ("film.actor.film: 0.7\npeople.person.parents - 1.5", {2: 0.7, 0: 1.0}),
         ("{'film.actor.film': nan}", {}),
+        ('{"people.person.children": 0.7, "film.actor.film": 2}', {2: 1.0, 1: 0.7}),
         ("film.actor.film: 0.5\nfilm.actor.film: 0.9", {2: 0.5}),
     ],
 )

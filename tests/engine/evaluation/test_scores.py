@@ -1,4 +1,4 @@
-"""Our scores are those of WebQSP's official rule, by an implementation that shares nothing."""
+"""Scores of answers and names; an independent implementation gives the same official scores."""
 
 import gzip
 import json

@@ -8,7 +8,7 @@ import pytest
 from kbqa.engine.answer import Answer
 from kbqa.engine.deciding.session import Step, WalkTrace
 from kbqa.engine.embedding.embedder import Embedder
-from kbqa.engine.methods.pog import PogSettings
+from kbqa.engine.methods.pog import PogSettings, read_add, read_memory, read_plan
 from kbqa.kb.graph import Graph
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import InputError
@@ -269,6 +269,15 @@ def test_of_many_mediators_some_are_drawn_and_the_rest_counted(ask_by: Any) -> N
     assert not drawn(42).is_decision
     assert (len(drawn(42).offered), drawn(42).hidden) == (1, 1)
     assert len({drawn(seed).offered for seed in range(8)}) == 2
+
+
+def test_replies_are_read_in_the_form_that_prompts_ask_for() -> None:
+    plan = ("who his parents are", "their other children")
+    assert read_plan(json.dumps(plan)) == read_plan("\n".join(plan)) == plan
+    known = read_memory('{"2": "Jaxon", "9": "?"}', ["parents", "children"], ["Jeremy", ""])
+    assert known == (("Jeremy", "Jaxon"), ("9: ?",))
+    assert read_add('{"Add": "Yes", "Reason": "a wrong turn"}') == (True, ())
+    assert read_add("Hm") == (False, ("Hm",))
 
 
 def test_settings_are_checked() -> None:

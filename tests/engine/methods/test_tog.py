@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from kbqa.engine.answer import Answer
+from kbqa.engine.deciding.reading import Picked
 from kbqa.engine.deciding.session import Step, WalkTrace
 from kbqa.engine.embedding.embedder import Embedder
-from kbqa.engine.methods.tog import TogSettings
+from kbqa.engine.methods.tog import TogSettings, read_entity_scores
 from kbqa.kb.graph import Graph
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import InputError
@@ -232,6 +233,14 @@ def test_without_a_language_model_the_ends_answer(
     assert answer.usage.calls == 0
     if chooser == "embedder":
         assert [each.name for each in answer.answers] == ["Kingston"]
+
+
+def test_scores_of_entities_are_read_by_number_or_in_a_list() -> None:
+    by_number = read_entity_scores("1: 0.2\n2: 0.8", ["Paris", "Paris"])
+    assert by_number == Picked((1, 0), (0.8, 0.2))
+    assert read_entity_scores("Score: 0.2, 0.8", ["Paris", "Nice"]).scores == (0.2, 0.8)
+    unread = read_entity_scores("Paris", ["Paris", "Nice"])
+    assert unread == Picked((0, 1), (0.5, 0.5), ("Paris",))
 
 
 def test_settings_are_checked() -> None:

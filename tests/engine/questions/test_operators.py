@@ -1,4 +1,4 @@
-"""What a question measures, read from its words."""
+"""What a question says of numbers and operators, and paths that pass over it."""
 
 from collections.abc import Mapping
 from functools import cache

@@ -53,17 +53,11 @@ _MOMENTS = (
 
 @dataclass(frozen=True, slots=True)
 class Killed:
-    """A run of the command that was killed, or not.
+    """A run of the command that was killed, or not."""
 
-    Attributes:
-        seconds: How long it ran.
-        code: Its exit code if it ended before it was killed; else None.
-        left: Its processes that did not end after the first was killed.
-    """
-
-    seconds: float
-    code: int | None
-    left: int
+    seconds: float  # how long it ran
+    code: int | None  # its exit code if it ended before it was killed; else None
+    left: int  # its processes that did not end after the first was killed
 
 
 @click.command()

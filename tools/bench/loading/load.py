@@ -57,17 +57,11 @@ _COPY_BYTES = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class Filtered:
-    """The filtered triples of a dump, ready to load.
+    """The filtered triples of a dump, ready to load."""
 
-    Attributes:
-        whole: All of them in a file of plain N-Triples.
-        shards: The same in several files.
-        triples: Their number.
-    """
-
-    whole: Path
-    shards: list[Path]
-    triples: int
+    whole: Path  # all of them in a file of plain N-Triples
+    shards: list[Path]  # the same in several files
+    triples: int  # their number
 
 
 @dataclass(frozen=True, slots=True)

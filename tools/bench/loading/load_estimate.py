@@ -19,42 +19,25 @@ MOST_LOADERS = 8
 
 @dataclass(frozen=True, slots=True)
 class StageCosts:
-    """CPU time of the stages of a load, in microseconds.
+    """CPU time of the stages of a load, in microseconds."""
 
-    Attributes:
-        triples: Triples that were kept.
-        reading: g, per line, to unpack, hash and cut into blocks.
-        filling: f, per line, the same with cleaning, filtering and writing shards.
-        writing: w, per triple, to load.
-        compacting: c, per triple, to compact.
-        indexing: n, per name, to build names, schema and statistics.
-    """
-
-    triples: int
-    reading: float
-    filling: float
-    writing: float
-    compacting: float
-    indexing: float
+    triples: int  # triples that were kept
+    reading: float  # g, per line, to unpack, hash and cut into blocks
+    filling: float  # f, per line, the same with cleaning, filtering and writing shards
+    writing: float  # w, per triple, to load
+    compacting: float  # c, per triple, to compact
+    indexing: float  # n, per name, to build names, schema and statistics
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The load of the full dump on some cores, in seconds.
+    """The load of the full dump on some cores, in seconds."""
 
-    Attributes:
-        reading: One stream must be unpacked: the minimum.
-        work: All work up to the triples in the store, shared by all cores.
-        writing: The part of it that only the loaders can do.
-        compacting: On one core.
-        indexing: On one core, while the store is compacted.
-    """
-
-    reading: float
-    work: float
-    writing: float
-    compacting: float
-    indexing: float
+    reading: float  # one stream must be unpacked: the minimum
+    work: float  # all work up to the triples in the store, shared by all cores
+    writing: float  # the part of it that only the loaders can do
+    compacting: float  # on one core
+    indexing: float  # on one core, while the store is compacted
 
     @property
     def loading(self) -> float:

@@ -29,19 +29,12 @@ _CORES = (4, 16, 64)
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The clocks at the start of a stage.
+    """The clocks at the start of a stage."""
 
-    Attributes:
-        stage: The stage that starts.
-        wall_s: Wall-clock time.
-        own_s: CPU time of this process.
-        children_s: CPU time of its children.
-    """
-
-    stage: str
-    wall_s: float
-    own_s: float
-    children_s: float
+    stage: str  # the stage that starts
+    wall_s: float  # wall-clock time
+    own_s: float  # CPU time of this process
+    children_s: float  # CPU time of its children
 
 
 class StageClock:

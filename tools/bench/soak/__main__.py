@@ -55,13 +55,6 @@ def soak(
 ) -> tuple[list[Sample], list[str]]:
     """Work for a time, and sample from when each process has done something.
 
-    Args:
-        folder: Where the processes work.
-        seconds: How long.
-        lines: Lines of the dump that is loaded.
-        model: Serve the shipped model over the demo graph, and not a scripted one.
-        rounds: Rounds that each process must do, if that takes longer.
-
     Returns:
         The samples, and which processes ended before the time.
     """

@@ -13,27 +13,16 @@ _MB = 1e6
 
 @dataclass(frozen=True)
 class Sample:
-    """What a job took at a moment, with all the processes below it.
+    """What a job took at a moment, with all the processes below it."""
 
-    Attributes:
-        seconds: Since the beginning.
-        job: Its name.
-        memory_mb: Resident memory.
-        descriptors: Open files, sockets and pipes.
-        processes: How many processes.
-        threads: How many threads.
-        files: Files in its folder for temporary files and in its cache.
-        rounds: Rounds done so far.
-    """
-
-    seconds: float
+    seconds: float  # since the beginning
     job: str
-    memory_mb: float
-    descriptors: int
-    processes: int
-    threads: int
-    files: int
-    rounds: int
+    memory_mb: float  # resident memory
+    descriptors: int  # open files, sockets and pipes
+    processes: int  # how many processes
+    threads: int  # how many threads
+    files: int  # files in its folder for temporary files and in its cache
+    rounds: int  # rounds done so far
 
 
 GROWTH = {

@@ -22,8 +22,7 @@ from kbqa.engine.questions.question_sets import read_questions
 from kbqa.engine.writing.generate import SavedBeams, read_beams, write_beams
 from kbqa.kb.loading.load import load_freebase
 from kbqa.kb.open import open_graph
-from tools.fuzz.scripted import ScriptedWriter
-from tools.fuzz.seeds import QUESTIONS, WRITTEN, small_store
+from tools.fuzz.seeds import QUESTIONS, WRITTEN, ScriptedWriter, small_store
 
 _QUESTIONS = 100
 _HURRY = 0.1

@@ -5,14 +5,12 @@ from typing import Literal
 
 import numpy as np
 
-from tools.make.generated.defects import DefectMaker
-from tools.make.generated.lines import Block
+from tools.make.generated.lines import Block, DefectMaker
 from tools.make.generated.node_blocks import NODES_A_BLOCK, NodeBlocks
 from tools.make.generated.plan import Plan
-from tools.make.generated.schema import Schema
+from tools.make.generated.schema import Schema, Vocabulary
 from tools.make.generated.schema_blocks import SchemaBlocks
 from tools.make.generated.values import make_values
-from tools.make.generated.vocabulary import Vocabulary
 
 _LINES_PER_NODE = 21.6
 _LINES_PER_PROPERTY = 10.0
@@ -27,13 +25,7 @@ class Job:
 
 
 class Dump:
-    """A dump of Freebase's shape.
-
-    Args:
-        lines: The least number of lines that its blocks make; the last block may exceed it.
-        seed: Another seed, another dump.
-        defect_rate: Share of lines with a defect.
-    """
+    """A dump of Freebase's shape."""
 
     def __init__(self, lines: int, seed: int, defect_rate: float = 0.0) -> None:
         self._seed = seed

@@ -1,8 +1,14 @@
-"""Lines of a block, gathered column by column and written subject by subject."""
+"""Lines of a block, gathered column by column and written subject by subject.
+
+Defects are those of Freebase's dumps, one maker for each kind; the comments number them as
+tests/kb/loading/test_cleaning.py does.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from random import Random
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,26 +21,15 @@ _REPEATED = 0.0035
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A piece of a dump.
-
-    Attributes:
-        text: Its lines.
-        lines: How many.
-        defects: How many of them have a defect, by kind.
-    """
+    """A piece of a dump."""
 
     text: bytes
     lines: int
-    defects: Counter[str]
+    defects: Counter[str]  # how many of them have a defect, by kind
 
 
 class Lines:
-    """The lines of some subjects, in any order at first.
-
-    Args:
-        subjects: Their terms, in the order they are to be written in.
-        predicates: Terms of all predicates; lines name them by number.
-    """
+    """The lines of some subjects, in any order at first."""
 
     def __init__(self, subjects: Sequence[bytes], predicates: Sequence[bytes]) -> None:
         self._subjects = subjects
@@ -84,3 +79,160 @@ class Lines:
                 kind, lines[place] = defects(subject_terms[subjects[picked[place]]])
                 kinds[kind] += 1
         return Block(b"".join(lines), len(lines), kinds)
+
+
+Fate = Literal["legal", "repaired", "rejected", "skipped"]
+
+
+class Defect(NamedTuple):
+    """A kind of defect.
+
+    Attributes:
+        fate: What a loader ought to do with such a line. A ``legal`` line is odd, but valid
+            N-Triples apart from its spacing; a ``skipped`` one states nothing.
+        make: Makes a line, with its end, for a subject's term.
+    """
+
+    fate: Fate
+    make: Callable[[bytes], bytes]
+
+
+_NS = b"<http://rdf.freebase.com/ns/"
+_XSD = b"^^<http://www.w3.org/2001/XMLSchema#"
+
+
+def _with(predicate: bytes, value: bytes) -> Callable[[bytes], bytes]:
+    return lambda subject: subject + b"\t" + _NS + predicate + b">\t" + value + b"\t.\n"
+
+
+def _named(value: bytes) -> Callable[[bytes], bytes]:
+    return _with(b"type.object.name", value)
+
+
+def _paged(iri: bytes) -> Callable[[bytes], bytes]:
+    return _with(b"common.topic.official_website", b"<" + iri + b">")
+
+
+def _line(form: bytes) -> Callable[[bytes], bytes]:
+    """Make lines from a form; ``S`` in it is the subject's id without brackets."""
+    return lambda subject: form.replace(b"S", subject[1:-1], 1)
+
+
+_BORN = b"people.person.date_of_birth"
+_GENDER = _NS + b"people.person.gender>"
+_MALE = _NS + b"m.05zppz>"
+
+DEFECTS: dict[str, Defect] = {
+    # 2: separators and ends of line
+    "spaces for tabs": Defect("legal", _line(b"<S>    " + _GENDER + b"   " + _MALE + b"    .\n")),
+    "no final dot": Defect("repaired", _line(b"<S>\t" + _GENDER + b"\t" + _MALE + b"\n")),
+    "dot glued to the object": Defect("legal", _line(b"<S>\t" + _GENDER + b"\t" + _MALE + b".\n")),
+    "carriage return": Defect("legal", _line(b"<S>\t" + _GENDER + b"\t" + _MALE + b"\t.\r\n")),
+    "blank line": Defect("skipped", lambda _: b"\n"),
+    "comment": Defect("skipped", lambda _: b"# a comment\n"),
+    # 3: earlier formats
+    "Turtle's prefixed names": Defect(
+        "repaired",
+        lambda subject: (
+            b"ns:" + subject[len(_NS) : -1] + b"\tns:people.person.gender\tns:m.05zppz.\n"
+        ),
+    ),
+    "namespace of :BaseKB": Defect(
+        "legal",
+        lambda subject: (subject + b"\t" + _GENDER + b"\t" + _MALE + b".\n").replace(
+            b"freebase", b"basekb"
+        ),
+    ),
+    "predicates joined over a mediator": Defect(
+        "legal",
+        _with(
+            b"award.award_nominee.award_nominations..award.award_nomination.award_nominee", _MALE
+        ),
+    ),
+    "exploded key": Defect(
+        "legal",
+        _line(
+            b'<S>\t<http://rdf.freebase.com/key/key.wikipedia.en>\t"Sunday_VS_Magazine$003A_2"\t.\n'
+        ),
+    ),
+    # 4, 10: predicates
+    "id as a predicate": Defect("legal", _with(b"m.0106fvn0", b'"12"')),
+    "dollar in a predicate": Defect(
+        "legal", _with(b"user.test.default_domain.price$0024", b'"12"')
+    ),
+    "empty object": Defect("rejected", _line(b"<S>\t" + _GENDER + b"\t\t.\n")),
+    # 5: numbers and truth values
+    "bare number": Defect("repaired", _with(b"people.person.height_meters", b"4.5")),
+    "bare truth value": Defect("repaired", _with(b"people.person.is_known", b"true")),
+    "datatype as a prefixed name": Defect(
+        "repaired", _with(b"sports.pro_athlete.number", b'"1"^^xsd:int')
+    ),
+    # 6: dates
+    "time of day as a dateTime": Defect("legal", _with(_BORN, b'"T00:00"' + _XSD + b"dateTime>")),
+    "year and month as a gYear": Defect("legal", _with(_BORN, b'"-0410-09"' + _XSD + b"gYear>")),
+    "year zero": Defect("legal", _with(_BORN, b'"0000-08-27"' + _XSD + b"date>")),
+    "year and month as a dateTime": Defect(
+        "legal", _with(_BORN, b'"2001-06"' + _XSD + b"dateTime>")
+    ),
+    "thirtieth of February": Defect("legal", _with(_BORN, b'"1999-02-30"' + _XSD + b"date>")),
+    # 7: escapes and encodings
+    "escape \\x": Defect("repaired", _named(rb'"Webov\xfd prohl\xed\u017ee\u010d"@en')),
+    "escape that there is not": Defect("rejected", _named(rb'"C\:\games"@en')),
+    "escaped surrogate pair": Defect("repaired", _named(rb'"Ace \uD83C\uDCA1"@en')),
+    "escaped half of a surrogate pair": Defect("rejected", _named(rb'"Ace \uD83C"@en')),
+    "Latin-1": Defect("rejected", _named('"Mine Güngör"@en'.encode("latin-1"))),
+    # 8, 9: characters and lengths
+    "control character": Defect("legal", _named(b'"end\x1aof file"@en')),
+    "literal of 70,000 bytes": Defect(
+        "legal", _with(b"common.document.text", b'"' + b"word " * 14_000 + b'"@en')
+    ),
+    "character beyond the first plane": Defect("legal", _named('"𝄞 Clef"@en'.encode())),
+    # 11, 12, 13: IRIs
+    "key escape in an IRI": Defect(
+        "legal", _paged(b"http://www.ranker.com/review/arnold$002F493404")
+    ),
+    "Latin-1 in percent signs": Defect(
+        "legal", _paged(b"http://en.wikipedia.org/wiki/Mine_G%FCng%F6r")
+    ),
+    "percent signs escaped twice": Defect(
+        "legal", _paged(b"http://en.wikipedia.org/wiki/Round_%2526_Round")
+    ),
+    "two IRIs in one": Defect(
+        "legal", _paged(b"http://www.michaelnugent.comhttp://twitter.com/micknugent")
+    ),
+    "space in an IRI": Defect("repaired", _paged(b"http://www.example.com/a page")),
+    "braces in an IRI": Defect("repaired", _paged(b"http://www.example.com/{id}|^`")),
+    "broken percent sign": Defect("legal", _paged(b"http://www.example.com/100%")),
+    "backslash in an IRI": Defect("repaired", _paged(rb"http://www.example.com\index")),
+    # 18, 19: missing values, and tags
+    "no value": Defect(
+        "legal",
+        _line(b"<S>\t" + _NS + b"freebase.valuenotation.has_no_value>\t" + _MALE + b"\t.\n"),
+    ),
+    "underscore in a language tag": Defect("repaired", _named('"山水"@zh_TW'.encode())),
+    # Not seen in a dump, but in files derived from one
+    "literal as the subject": Defect(
+        "rejected", lambda _: b'"a"\t' + _GENDER + b"\t" + _MALE + b"\t.\n"
+    ),
+    "two terms": Defect("rejected", _line(b"<S>\t" + _GENDER + b"\t.\n")),
+    "four terms": Defect(
+        "rejected", _line(b"<S>\t" + _GENDER + b"\t" + _MALE + b"\t" + _MALE + b"\t.\n")
+    ),
+    "unclosed literal": Defect("rejected", _named(b'"Jaxon')),
+    "cut line": Defect("rejected", lambda subject: subject + b"\t<http://rdf.free\n"),
+}
+"""Every kind, by name."""
+
+_KINDS = tuple(DEFECTS)
+
+
+class DefectMaker:
+    """Makes a random defect for the subject of each call."""
+
+    def __init__(self, seed: str) -> None:
+        self._random = Random(seed)
+
+    def __call__(self, subject: bytes) -> tuple[str, bytes]:
+        """Return the kind and the line."""
+        kind = self._random.choice(_KINDS)
+        return kind, DEFECTS[kind].make(subject)

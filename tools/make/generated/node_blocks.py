@@ -8,9 +8,7 @@ from numpy.typing import NDArray
 
 from tools.make.generated.lines import END, Ints, Lines
 from tools.make.generated.plan import NO_COUNTRY, Plan
-from tools.make.generated.schema import Kind, Schema, Type
-from tools.make.generated.values import Values
-from tools.make.generated.vocabulary import (
+from tools.make.generated.schema import (
     ALIAS,
     DESCRIPTION,
     EQUIVALENT_PAGE,
@@ -26,9 +24,13 @@ from tools.make.generated.vocabulary import (
     OFFICIAL_PAGE,
     RDF_TYPE,
     TYPE,
+    Kind,
+    Schema,
+    Type,
     Vocabulary,
     iri_object,
 )
+from tools.make.generated.values import Values
 from tools.make.generated.words import COUNTRIES, GENDERS, LANGUAGES
 
 NODES_A_BLOCK = 15_000

@@ -135,12 +135,7 @@ class Plan:
         return self.topic_nodes(self._popular.number(ranks))
 
     def terms(self, nodes: Ints, end: bytes = b">") -> list[bytes]:
-        r"""Write nodes as IRIs.
-
-        Args:
-            nodes: Their numbers.
-            end: What follows each id.
-        """
+        r"""Write nodes as IRIs."""
         # The low bits of a number's product scatter well; ids ascend with the numbers.
         scatter = ((nodes + self._salt) * 0x9E3779B1 >> 7) % self._stride
         numbers = _FIRST_NUMBER + nodes * self._stride + scatter

@@ -7,9 +7,7 @@ import numpy as np
 
 from tools.make.generated.lines import END, Lines
 from tools.make.generated.plan import Plan
-from tools.make.generated.schema import Kind, Property, Schema
-from tools.make.generated.values import NAMES_A_LANGUAGE
-from tools.make.generated.vocabulary import (
+from tools.make.generated.schema import (
     DOMAIN,
     EXPECTED_TYPE,
     INCLUDED_TYPES,
@@ -27,10 +25,14 @@ from tools.make.generated.vocabulary import (
     REVERSE_PROPERTY,
     TYPE,
     UNIQUE,
+    Kind,
+    Property,
+    Schema,
     Vocabulary,
     iri,
     iri_object,
 )
+from tools.make.generated.values import NAMES_A_LANGUAGE
 from tools.make.generated.words import COUNTRIES, GENDERS, LANGUAGES, OTHER_LANGUAGES
 
 LINES_A_BLOCK = 200_000

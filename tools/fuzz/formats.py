@@ -1,13 +1,21 @@
-"""The files of runs, caches, models, settings and question sets."""
+"""Every kind of file that kbqa writes and reads again, with one example of it.
 
+The files of a store and of a load; of runs, caches, models, settings and question sets; and of
+training: states of runs, logs, and examples that were prepared.
+"""
+
+import importlib.util
 import json
 import shutil
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import click
+import numpy as np
 
 from kbqa.engine.chat.cache import CachedChat
 from kbqa.engine.chat.model import Message, Reply, Usage
@@ -32,11 +40,106 @@ from kbqa.engine.writing.generate import (
     read_beams,
     write_beams,
 )
-from kbqa.kb.graph import Graph
+from kbqa.kb.graph import Graph, Schema
+from kbqa.kb.layout import LineCounts, StoreLayout, check_manifest, read_manifest
+from kbqa.kb.loading.checkpoint import Checkpoint, Plan, Position, ReadDump, read_checkpoint
+from kbqa.kb.loading.rules import profile, read_rules
+from kbqa.kb.names.index import NameIndex
 from kbqa.kb.open import open_graph
-from tools.fuzz.files.format import Format
-from tools.fuzz.scripted import ScriptedWriter
-from tools.fuzz.seeds import QUESTIONS, WRITTEN, small_store
+from kbqa.kb.store import Statistics
+from kbqa.training.judge.pools import read_judged, read_texts
+from kbqa.training.retriever.labels import Labelled, load_labelled, load_names, save_labelled
+from kbqa.training.run import LOG_FILE, RunFolder
+from tools.fuzz.seeds import QUESTIONS, WRITTEN, ScriptedWriter, small_store
+
+
+@dataclass(frozen=True)
+class Format:
+    """A kind of file, with one example of it.
+
+    Attributes:
+        name: For reports.
+        file: The example.
+        read: Read it as kbqa does; return what it holds, or None if it may mean anything.
+        is_rows: It is a list of rows, which may be shorter; `read` returns it as a list.
+        is_text: It is JSON, JSON Lines or TOML.
+    """
+
+    name: str
+    file: Path
+    read: Callable[[], object]
+    is_rows: bool = False
+    is_text: bool = True
+
+    def restore(self, content: bytes) -> None:
+        """Put its content back, and remove what SQLite left beside it."""
+        for beside in ("-journal", "-wal", "-shm"):
+            self.file.with_name(self.file.name + beside).unlink(missing_ok=True)
+        self.file.write_bytes(content)
+
+
+@contextmanager
+def graph_files(folder: Path) -> Iterator[list[Format]]:
+    """Files of a store, the state of a load, and rules."""
+    layout = StoreLayout(small_store(folder))
+    state, rules = folder / "checkpoint.json", folder / "rules.toml"
+    Checkpoint(
+        Plan("store", (("/data/a.gz", "1"), ("/data/b.gz", "2")), "languages = []", (("a", "1"),)),
+        500,
+        Position(1, 200, 10),
+        LineCounts(900, 800, {"language": 100}, {}, {"escape": 1}),
+        Counter({"a.b": 3}),
+        Counter({"t.u": 1}),
+        shards=2,
+        unloaded={1: 300},
+        triples_loaded=500,
+        dumps=[ReadDump("ab" * 32, 10)],
+    ).save(state)
+    rules.write_text(profile("qa").to_toml(), encoding="utf-8")
+    yield [
+        Format("manifest of a store", layout.manifest, lambda: _manifest(layout.directory)),
+        Format("schema", layout.schema, lambda: _schema(layout.schema)),
+        Format("names", layout.names, lambda: _names(layout.names), is_text=False),
+        Format("statistics", layout.statistics, lambda: _counts(layout.statistics), is_text=False),
+        Format("state of a load", state, lambda: read_checkpoint(state)),
+        Format("rules", rules, lambda: _rules(rules)),
+    ]
+
+
+def _rules(path: Path) -> None:
+    """Read rules; most beginnings of TOML are TOML, too, so there is nothing to compare."""
+    read_rules(path)
+
+
+def _manifest(directory: Path) -> object:
+    return check_manifest(directory), read_manifest(directory)
+
+
+def _schema(path: Path) -> object:
+    schema = Schema.open(path)
+    return dict(schema.properties), schema.mediators
+
+
+def _names(path: Path) -> object:
+    with closing(NameIndex.open(path)) as names:
+        return (
+            names.lookup("Jamaica"),
+            names.near("jamaicca"),
+            names.containing("bieber"),
+            names.search("ja"),
+            names.match_spans(("money", "of", "jamaica")),
+        )
+
+
+def _counts(path: Path) -> object:
+    with closing(Statistics.open(path)) as statistics:
+        return (
+            dict(statistics.relations()),
+            dict(statistics.types()),
+            statistics.relation_count("location.country.capital"),
+            statistics.hub_relations("m.0hub", "out", 9),
+        )
+
 
 _CONFIG = """store = "/data/freebase"
 timeout = 5
@@ -267,3 +370,85 @@ def _question_sets(folder: Path) -> list[Format]:
 
 def _ignored(_: object) -> None:
     """Return nothing to compare."""
+
+
+_STEP = {"step": 1, "epoch": 0.5, "loss": 1.5}
+
+
+@contextmanager
+def training_files(folder: Path) -> Iterator[list[Format]]:
+    """Files of training runs."""
+    yield [*_pools(folder), *_examples(folder), *_run(folder)]
+
+
+def _pools(folder: Path) -> list[Format]:
+    texts, features = folder / "pools.jsonl", folder / "features.jsonl"
+    row = {"id": "1", "question": "a?", "candidates": [["capital", 1.0], ["area", 0.0]]}
+    texts.write_text((json.dumps(row) + "\n") * 3, encoding="utf-8")
+    judged = {"id": "1", "candidates": [[{"share": 1.0}, 1.0], [{"share": 0.0}, 0.0]]}
+    features.write_text((json.dumps(judged) + "\n") * 3, encoding="utf-8")
+    return [
+        Format("texts of a judge", texts, lambda: list(read_texts(texts)), is_rows=True),
+        Format("features of a judge", features, lambda: list(read_judged(features)), is_rows=True),
+    ]
+
+
+def _examples(folder: Path) -> list[Format]:
+    path = folder / "example.npz"
+    places = np.array([0, 1], dtype=np.int32)
+    save_labelled(
+        path,
+        Labelled(
+            question="a?",
+            relations=("a.b",),
+            nodes=2,
+            topics=1,
+            heads=places,
+            links=places,
+            tails=places,
+            stated=places,
+            facts=1,
+            matches=places[None],
+            answers=places,
+            shortest=np.array([True, False]),
+            names=("A", None),
+        ),
+    )
+
+    def read() -> object:
+        found = load_labelled(path)
+        return found.question, found.relations, found.heads.tolist(), load_names(path)
+
+    return [Format("labelled example", path, read, is_text=False)]
+
+
+def _run(folder: Path) -> list[Format]:
+    if importlib.util.find_spec("torch") is None:
+        return []
+    import torch
+
+    run = RunFolder(folder / "run")
+    settings = {"epochs": 2, "rank": 8}
+    with run.claimed(settings):
+        run.log(_STEP)
+        run.log({**_STEP, "step": 2})
+        run.save_checkpoint(
+            {"adapter": {"a": torch.ones(2)}, "optimizer": {}, "step": 2, "losses": [1.0]}
+        )
+    (state,) = run.path.rglob("state.pt")
+
+    def resume() -> object:
+        found = run.last_checkpoint()
+        return found and (found["step"], found["adapter"]["a"].tolist(), found["losses"])
+
+    def cut_log() -> object:
+        run.cut_log(2)
+        lines = (run.path / LOG_FILE).read_text(encoding="utf-8").splitlines()
+        return [json.loads(line) for line in lines]
+
+    config = run.path / "training_config.json"
+    return [
+        Format("state of training", state, resume, is_text=False),
+        Format("log of training", run.path / LOG_FILE, cut_log, is_rows=True),
+        Format("settings of training", config, lambda: run.check(settings)),
+    ]

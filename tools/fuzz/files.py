@@ -1,4 +1,4 @@
-"""Damage files and read them.
+"""Fuzz every file that kbqa writes and reads again: cut at any place, and with bytes changed.
 
 A file that was cut must be refused, or mean what it meant before; one made of rows may also hold
 fewer of them. A file with other bytes may mean something else, as few formats have checksums, but
@@ -12,10 +12,7 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
-from tools.fuzz.files.engine_files import engine_files
-from tools.fuzz.files.format import Format
-from tools.fuzz.files.graph_files import graph_files
-from tools.fuzz.files.training_files import training_files
+from tools.fuzz.formats import Format, engine_files, graph_files, training_files
 from tools.fuzz.mutation import cuts, mutated_bytes, mutated_json_text
 from tools.fuzz.trying import Outcome, Try, Wrong, reported
 

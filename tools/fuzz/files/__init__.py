@@ -1,1 +1,0 @@
-"""Fuzz every file that kbqa writes and reads again: cut at any place, and with bytes changed."""

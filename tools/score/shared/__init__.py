@@ -1,1 +1,0 @@
-"""What several tools that score share, and their pictures."""
