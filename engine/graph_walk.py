@@ -182,10 +182,7 @@ def drawn_by_content(
 
 
 class Neighbourhood:
-    """Looks up what is around the nodes of one question; of many nodes, at once.
-
-    `timed` is entered for each lookup that is not answered from memory, to time it.
-    """
+    """Looks up what is around the nodes of one question; `timed` times each lookup."""
 
     def __init__(
         self,
@@ -452,10 +449,8 @@ class Frontiers:
         return self._schema.leads_to_mediator(path.hops[-1])
 
     def _is_way_back(self, path: RelationPath, hop: Hop) -> bool:
-        """Return whether a hop undoes the last one, by the same relation or its reverse.
-
-        From a mediator the way back also leads on: to the other spouse, the other neighbour.
-        """
+        """Return whether a hop undoes the last one, by the same relation or its reverse."""
+        # From a mediator the way back also leads on: to the other spouse, the other neighbour.
         if not path.hops or self.ends_at_mediator(path):
             return False
         last = path.hops[-1]

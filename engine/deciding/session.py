@@ -165,9 +165,7 @@ class WalkTrace:
 class Walkers:
     """What all questions of a walking method share. Any number of threads may use one.
 
-    Raises:
-        ModelError: The embedder is missing or broken.
-        StoreError: The store's schema is missing or broken.
+    Raises a `ModelError` or `StoreError` if the embedder or the schema is missing or broken.
     """
 
     def __init__(
@@ -473,10 +471,7 @@ class Session:
 
 
 class WalkingMethod:
-    """A method that opens a session for each question. It writes no paths with the small model.
-
-    `settings` are its settings and fixed limits, for manifests.
-    """
+    """A method that opens a session for each question. It writes no paths with the small model."""
 
     general_calls: float | None = None
 

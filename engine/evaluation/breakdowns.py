@@ -3,7 +3,7 @@
 Source: RouterKGQA, Table 6, for composition type and constraints; it groups by the gold query, as
 here, so that the groups are the same for every run.
 
-The steps of walking methods (`kbqa.engine.deciding.reading.Step`) are added up by their kind, such
+The steps of walking methods (`kbqa.engine.deciding.session.Step`) are added up by their kind, such
 as ``relations``, which is also the name of the stage under which a row has its seconds.
 """
 

@@ -98,10 +98,7 @@ def check_temperature(temperature: float) -> None:
 
 
 def split_settings(texts: Sequence[str]) -> dict[str, object]:
-    """Split texts of the form ``name=value``.
-
-    >>> split_settings(["width=5", "embedder=a=b"])
-    {'width': '5', 'embedder': 'a=b'}
+    """Split texts of the form ``name=value``; a value may have another equals sign.
 
     Raises:
         InputError: A text is of another form, or names a setting twice.

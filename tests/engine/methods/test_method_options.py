@@ -1,4 +1,4 @@
-from kbqa.engine.methods.options import describe_settings, read_settings
+from kbqa.engine.methods.options import describe_settings, read_settings, split_settings
 from kbqa.engine.methods.router import RouterSettings
 
 
@@ -6,3 +6,7 @@ def test_each_default_that_is_listed_can_be_set() -> None:
     for setting in describe_settings(RouterSettings):
         given = {setting.name: setting.default}
         assert read_settings(RouterSettings, given, "router") == RouterSettings()
+
+
+def test_a_value_may_hold_an_equals_sign() -> None:
+    assert split_settings(["width=5", "file=a=b"]) == {"width": "5", "file": "a=b"}
