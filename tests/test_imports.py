@@ -72,7 +72,6 @@ TYPE_CIRCLES: list[set[str]] = []
 TWICE = {
     "Candidate": 2,
     "Progress": 2,
-    "Step": 2,
     "Walk": 2,
     "_Writer": 2,
 }
