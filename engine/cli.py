@@ -10,7 +10,7 @@ Settings also come from `kbqa.toml` and from KBQA_ variables:
     store = "/data/freebase"     # every command that has --store
 
     [ask]                        # kbqa ask only
-    set = ["order=full-first"]
+    set = ["search=no"]
 
     [crp.run]                    # kbqa crp run only
     timeout = 5

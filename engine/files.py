@@ -38,6 +38,9 @@ BadRow: TypeAlias = Callable[[int, str], None]
 
 MANIFEST_VERSION = 1
 
+FORMER_METHODS = {"router": "kbqa"}
+"""Methods by the names that they had before; these are taken for one version more."""
+
 _PACKAGES = (
     "pyoxigraph",
     "numpy",
@@ -343,13 +346,18 @@ def _write(output: Path, manifest: BinaryIO, record: Mapping[str, object]) -> No
         raise InputError(f"{output} cannot be written: {error}") from error
 
 
+def read_manifest(output: Path, error: Callable[[str], KbqaError]) -> dict[str, object]:
+    """Read the manifest of a file of rows; methods have the names that they have today."""
+    path = manifest_path(output)
+    manifest = read_json(path, dict[str, object], error, schema_version=MANIFEST_VERSION)
+    method = manifest.get("method")
+    if isinstance(method, dict) and (name := method.get("name")) in FORMER_METHODS:
+        manifest["method"] = {**method, "name": FORMER_METHODS[name]}
+    return manifest
+
+
 def _check_settings(output: Path, settings: Mapping[str, object]) -> None:
-    found = read_json(
-        manifest_path(output),
-        dict[str, object],
-        lambda problem: _not_resumable(output, problem),
-        schema_version=MANIFEST_VERSION,
-    )
+    found = read_manifest(output, lambda problem: _not_resumable(output, problem))
     check_same_settings(output, found, settings, InputError)
 
 

@@ -258,7 +258,7 @@ def cut(demo_store: Path, tmp_path: Path) -> Path:
 @pytest.mark.usefixtures("model")
 def test_a_run_that_was_cut_off_is_resumed(cut: Path) -> None:
     *kept, _ = cut.read_text("utf-8").splitlines(keepends=True)
-    method = ("--method", "router", *OPENVINO)
+    method = ("--method", "kbqa", *OPENVINO)
     run("eval", "--questions", QUESTIONS, *method, "--output", cut, "--resume")
     rows = cut.read_text("utf-8").splitlines(keepends=True)
     assert rows[: len(kept)] == kept

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kbqa.engine.answer import term_text
-from kbqa.engine.asked import Clock
+from kbqa.engine.asked import Asked
 from kbqa.engine.commands.options import check_output, model_options, questions_option
 from kbqa.engine.writing.generate import Candidate, written_text
 from kbqa.engine.writing.model_choice import ModelChoice
@@ -41,7 +41,7 @@ from kbqa.sparql.forms import read_crp, render_crp
 if TYPE_CHECKING:
     from kbqa.engine.engine import Engine
     from kbqa.engine.linking.linker import LinkedEntity, Linker
-    from kbqa.engine.running.confidence import Execution, Tried
+    from kbqa.engine.running.tried import Execution, Tried
     from kbqa.engine.writing.generate import Candidate, Request
 
 
@@ -364,18 +364,18 @@ class CrpRunner:
         answered["beam"] = execution.best
 
     def _execute(self, row: Row, texts: Sequence[str]) -> "Execution":
-        from kbqa.engine.linking.ground import Grounder, name_topics
-        from kbqa.engine.running.run import Executor  # too heavy for the commands' help
+        from kbqa.engine.linking.ground import name_topics
+        from kbqa.engine.running.run import Runner  # too heavy for the commands' help
 
         linked: list[LinkedEntity] = []
         if isinstance(question := row.get("question"), str) and any(map(_has_names, texts)):
             linked = self.linker.link(question)
         gold = name_topics(self.graph, _topics(row)) if self.gold_entities else []
-        grounder = Grounder(self.graph, self.names, linked, gold)
-        executor = Executor(self.graph, grounder, Clock(), self.timeout_s)
+        asked = Asked("", tuple(gold), tuple(linked))
+        runner = Runner(asked, self.graph, self.names, self.timeout_s)
         # Given CRPs have no probabilities.
         candidates = [Candidate(text, logprob=0.0, tokens=0) for text in texts]
-        return executor.execute(candidates, relax=self.relax)
+        return runner.run_first(candidates, relax=self.relax)
 
 
 def _texts(row: Row) -> list[str]:

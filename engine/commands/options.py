@@ -578,8 +578,8 @@ def watched(progress: Progress[_R], total: int) -> Iterator[Callable[[_R], None]
 
 
 _OLD_METHODS = {
-    "specialised": "--method router --set repair=off",
-    "general": "--method router --set write=no",
+    "specialised": "--method kbqa --set repair=off",
+    "general": "--method kbqa --set write=no",
 }
 """What `--method` was called before there were several methods."""
 

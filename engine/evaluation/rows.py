@@ -23,10 +23,9 @@ from kbqa.engine.answer import Answer, term_text
 from kbqa.engine.chat.model import Usage
 from kbqa.engine.evaluation.scores import WRONG, Predicted, Scores, score_answer
 from kbqa.engine.files import (
-    MANIFEST_VERSION,
     drop_unfinished_line,
     manifest_path,
-    read_json,
+    read_manifest,
     read_rows,
 )
 from kbqa.engine.questions.official import GoldKind, convert_queries, gold_kind
@@ -640,8 +639,7 @@ def _manifest(run: Path) -> Mapping[str, object]:
             "The manifest must be in the same folder as the rows."
         )
 
-    path = manifest_path(run)
-    manifest = read_json(path, dict[str, object], not_a_run, schema_version=MANIFEST_VERSION)
+    manifest = read_manifest(run, not_a_run)
     if not isinstance(manifest.get("gold_entities"), bool):
-        raise not_a_run(f"{path} does not say whether entities were given")
+        raise not_a_run(f"{manifest_path(run)} does not say whether entities were given")
     return manifest

@@ -35,7 +35,7 @@ from kbqa.engine.answer import term_text
 
 if TYPE_CHECKING:
     from kbqa.engine.questions.question_sets import Question
-    from kbqa.engine.running.confidence import Tried
+    from kbqa.engine.running.tried import Tried
 
 # Virtuoso adds its own time zone to plain dates, and the gold answers keep it.
 _STORE_ZONE = re.compile(r"^(-?\d{4}(?:-\d\d(?:-\d\d(?:T[\d:.]+)?)?)?)(?:Z|[+-]\d\d:\d\d)$")

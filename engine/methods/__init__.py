@@ -15,8 +15,12 @@ class LazyMethod(NamedTuple):
 
 
 METHODS = {
-    "router": LazyMethod(
-        "kbqa.engine.methods.router",
+    "kbqa": LazyMethod(
+        "kbqa.engine.methods.kbqa",
+        "kbqa's own: as routerkgqa, and a search of the graph adds paths, and a judge chooses",
+    ),
+    "routerkgqa": LazyMethod(
+        "kbqa.engine.methods.routerkgqa",
         "RouterKGQA: a small model writes paths, the graph runs them, repair finds what is missing",
     ),
     "bpc": LazyMethod(
@@ -55,4 +59,4 @@ METHODS = {
         "A floor: a language model reasons and answers, without the graph",
     ),
 }
-DEFAULT_METHOD = "router"
+DEFAULT_METHOD = "kbqa"

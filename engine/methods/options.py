@@ -5,6 +5,7 @@ default.
 """
 
 import importlib
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import (
@@ -19,6 +20,7 @@ from typing import (
     get_type_hints,
 )
 
+from kbqa.engine.files import FORMER_METHODS
 from kbqa.engine.methods import METHODS
 from kbqa.sparql.errors import InputError
 
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from kbqa.engine.asked import Method
     from kbqa.engine.deciding.session import Session, WalkingMethod
     from kbqa.engine.resources import MethodMaker, Resources
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -137,6 +141,9 @@ def _written(default: object) -> str:
 
 def find_method(name: str) -> "MethodMaker":
     """Return how a method is made, from its module; raise an `InputError` if there is none."""
+    if name in FORMER_METHODS:
+        logger.warning("the method %s is now called %s", name, FORMER_METHODS[name])
+        name = FORMER_METHODS[name]
     if name not in METHODS:
         known = ", ".join(METHODS)
         raise InputError(f"there is no method {name!r}. The methods are: {known}.")

@@ -33,7 +33,6 @@ from kbqa.engine.deciding.session import (
     Walkers,
     WalkingMethod,
 )
-from kbqa.engine.linking.ground import Grounder
 from kbqa.engine.methods.retrieval_prompts import (
     PathPoolingSettings,
     ReadAnswers,
@@ -51,9 +50,9 @@ from kbqa.engine.retrieval.retrieval import (
     retrieve,
 )
 from kbqa.engine.retrieval.subgraphs import Caps
-from kbqa.engine.running.confidence import Execution, path_record, with_names
 from kbqa.engine.running.evidence import no_answer, prove_answer
-from kbqa.engine.running.run import Executor, Policy
+from kbqa.engine.running.run import Runner
+from kbqa.engine.running.tried import Execution, path_record, with_names
 from kbqa.engine.writing.checkpoint import require_embedding_packages
 from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.schema import GraphSchema
@@ -153,10 +152,8 @@ def _read_by_kernels(
         candidates = _write_candidates(kernels, session.topics, walkers.schema, most)
         asked.budget.take_last()
         session.steps.append(Step("answer", chosen=tuple(each.text for each in candidates[:1])))
-    grounder = Grounder(graph, walkers.names, asked.linked, asked.given)
-    policy = Policy(order="beam-first")
-    executor = Executor(graph, grounder, asked.clock, walkers.timeout_s, policy)
-    execution = executor.execute(candidates)
+    runner = Runner(asked, walkers.graph, walkers.names, walkers.timeout_s)
+    execution = runner.run_first(candidates, "beam-first")
     if (found := execution.answering) is None:
         why_not = _nothing_retrieved(session, retrieved) or _NO_PATH
         return no_answer(asked, _trace(session, retrieved, "kernels", execution), why_not)

@@ -37,7 +37,6 @@ from kbqa.engine.deciding.session import (
     WalkTrace,
 )
 from kbqa.engine.graph_walk import MAX_ASKED, MAX_NODES, Frontiers, RelationPath, drawn_hop
-from kbqa.engine.linking.ground import Grounder
 from kbqa.engine.methods.trace_prompts import answer_prompt
 from kbqa.engine.methods.trace_search import (
     LAST_SUMMARIES,
@@ -47,9 +46,9 @@ from kbqa.engine.methods.trace_search import (
     drawn_path,
 )
 from kbqa.engine.resources import MethodMaker, Resources
-from kbqa.engine.running.confidence import Execution, Tried, path_record, with_names
 from kbqa.engine.running.evidence import no_answer, prove_answer
-from kbqa.engine.running.run import Executor, Policy
+from kbqa.engine.running.run import Runner
+from kbqa.engine.running.tried import Execution, Tried, path_record, with_names
 from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.names.keys import normalise
 from kbqa.sparql.crp import Constraint, Crp, Hop, compare_with
@@ -86,10 +85,8 @@ def answer_question(session: Session, walkers: Walkers, settings: TraceSettings)
     with asked.clock.stage("rank"):
         ranked = _rank_paths(explored, session, frontiers, settings, walkers)
         candidates = _write_candidates(ranked, session, frontiers, settings)
-    grounder = Grounder(graph, walkers.names, asked.linked, asked.given)
-    policy = Policy(order="beam-first")
-    executor = Executor(graph, grounder, asked.clock, walkers.timeout_s, policy)
-    execution = executor.execute(candidates)
+    runner = Runner(asked, walkers.graph, walkers.names, walkers.timeout_s)
+    execution = runner.run_first(candidates, "beam-first")
     found = execution.answering
     if found is not None:
         if settings.answer == "llm":

@@ -1,286 +1,27 @@
 """How sure a candidate's answers are: a small model over how the candidate fared.
 
-The language model's own probability says how well a path fits the question. It does not say whether
-the graph holds the path, nor what it leads to; and a path that exists may still be the wrong one,
-which the paper names as its limitation. Here both are weighed by a logistic model over a handful of
-features, fitted by `kbqa.training.judge.reading` on questions that the language model was not
-trained on. Its confidence is the F1 to be expected of the candidate's answers. The candidate with
-the highest confidence answers the question, and the router asks for help if it is low.
+The language model's probability says how well a path fits the question. It does not say whether the
+graph holds the path, nor what it leads to; and a path that exists may still be the wrong one, which
+the paper names as its limitation. A logistic model over a handful of features weighs all of these.
+`kbqa.training.judge.reading` fits it on questions that the language model was not trained on. Its
+confidence is the F1 to be expected of the candidate's answers.
 
 Source: RouterKGQA §6, "Limitations"; Platt 1999 for reading a score as a probability.
-
-The one record of a candidate's life: written, read, grounded, reached, run, judged.
 """
 
 import hashlib
 import json
-import logging
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
 
-from kbqa.engine.answer import rounded, term_text
 from kbqa.engine.files import read_model_json
-from kbqa.engine.linking.ground import Grounding
 from kbqa.engine.linking.mentions import softmax
-from kbqa.engine.writing.generate import Candidate, written_record
-from kbqa.kb.graph import Graph, Table
-from kbqa.kb.names.search import name_terms
-from kbqa.sparql.crp import Crp, Entity
-from kbqa.sparql.english import describe_crp, describe_dropped
-from kbqa.sparql.errors import CrpSyntaxError, GraphError, ModelError
-from kbqa.sparql.forms import read_crp, render_crp, render_routerkgqa
-from kbqa.sparql.relax import Relaxation, leaves
-from kbqa.sparql.terms import Term, is_mid
-
-Fate = Literal["unreadable", "unlinked", "unreachable", "reachable", "failed", "unfit"]
-"""How far a candidate came. ``unlinked``: no entity was found for its topic. ``unreachable`` or
-``reachable``: its main path. ``failed``: the graph did not answer. ``unfit``: it answers another
-question."""
-
-Source = Literal["writer", "search", "repair", "walk", "given"]
-"""Where a candidate comes from: the model wrote it, a search of the graph added it, a repair found
-it, it is the way of a walk or of retrieved triples, or a person wrote it."""
-
-Said: TypeAlias = tuple[str, int | frozenset[Term]]
-
-FIRST_ANSWERS = 3
-"""The answers of a candidate that its record names."""
-
-logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Tried:
-    """A candidate and how far it came.
-
-    Attributes:
-        candidate: As the model wrote it.
-        fate: How far it came.
-        problem: What was wrong with it, if anything: also which of its names were matched to
-            entities of other names.
-        readings: How many readings of its names had a main path that exists. The last of them
-            answered, if any did.
-        grounding: Its first reading that is reachable, or its best if none is; None if it has none.
-        relaxation: What was run and answered, relaxed or in full; None if nothing answered.
-        sparql: The query of `relaxation`.
-        table: What it lists, in one column, as `Outcome` has it. Without rows, it says 0 or no.
-        boolean: Yes or no; None if it does not ask.
-        count: How many; None if it does not count.
-        topic_score: How likely the question is about its topic, in [0, 1], by the linker.
-        mentioned: How many entities of the constraints that were run the question mentions.
-        not_understood: Words of the question that ask for something else than what was run.
-        fit: How well its path and answers fit the question, by `CandidateReader`; None if unread.
-        votes: Share of similar training questions that ask for its last relation, in [0, 1], by
-            `CandidateReader`; None if unread.
-        question_logprob: Log-probability of the question, given its path, natural log, by `Asker`;
-            None if it was not asked about this path.
-        confidence: The F1 to be expected of its answers, in [0, 1]; None if it was not judged.
-        answer_confidences: How sure each of its answers is, in [0, 1], if it answers the question;
-            empty if it was not judged or lists none.
-        first_answers: The names of its first answers, or of what it counts, if `with_names`
-            looked them up.
-    """
-
-    candidate: Candidate
-    fate: Fate = "unlinked"
-    problem: str | None = None
-    readings: int = 0
-    grounding: Grounding | None = None
-    relaxation: Relaxation | None = None
-    sparql: str | None = None
-    table: Table | None = None
-    boolean: bool | None = None
-    count: int | None = None
-    topic_score: float = 0.0
-    mentioned: int = 0
-    not_understood: tuple[str, ...] = ()
-    fit: float | None = None
-    votes: float | None = None
-    question_logprob: float | None = None
-    confidence: float | None = None
-    answer_confidences: Mapping[Term, float] = field(default_factory=dict)
-    first_answers: tuple[str, ...] = ()
-
-    @property
-    def crp(self) -> Crp | None:
-        """The CRP as the model meant it, grounded, before relaxation."""
-        return None if self.grounding is None else self.grounding.crp
-
-    @property
-    def terms(self) -> tuple[Term, ...]:
-        """Its answers, what it counted, or what shows yes or no, in order; empty if none."""
-        rows = () if self.table is None else self.table.rows
-        return tuple(row[0] for row in rows if row[0] is not None)
-
-    @property
-    def proven(self) -> Crp | None:
-        """The CRP whose matches prove it; None if nothing answered.
-
-        For no, this is the path without the tests that nothing passed.
-        """
-        if self.relaxation is None:
-            return None
-        crp = self.relaxation.crp
-        return crp.presupposed() if self.boolean is False else crp
-
-    @property
-    def answer_count(self) -> int | None:
-        """How many answers it has, as far as they were fetched; None if it has not been answered.
-
-        A count is what it counts; yes or no is no list of answers.
-        """
-        if self.table is None or self.boolean is not None:
-            return None
-        return len(self.terms) if self.count is None else self.count
-
-    @property
-    def said(self) -> Said:
-        """What it says, equal for candidates that say the same.
-
-        Candidates that count the same number agree, and so do all that say yes. Two that say no
-        agree only if they show the same: no by an unsuitable relation says nothing of others.
-        """
-        if self.count is not None:
-            return "count", self.count
-        if self.boolean:
-            return "yes", 1
-        return "answers" if self.boolean is None else "no", frozenset(self.terms)
-
-    def to_dict(self, source: Source | None = None) -> dict[str, Any]:
-        """Return a JSON record; ``boolean`` and ``count`` are there only if they are set.
-
-        Args:
-            source: Where it comes from; by default the model or, if it was searched, the graph.
-        """
-        values = {"boolean": self.boolean, "count": self.count}
-        return {
-            **written_record(self.candidate.text),
-            "crp_words": self._words(),
-            "source": source or ("search" if self.candidate.is_searched else "writer"),
-            "logprob": round(self.candidate.logprob, 4),
-            "fate": self.fate,
-            "problem": self.problem,
-            "readings": self.readings,
-            "confidence": rounded(self.confidence),
-            **{name: value for name, value in values.items() if value is not None},
-            "answer_count": self.answer_count,
-            "first_answers": list(self.first_answers),
-        }
-
-    def _words(self) -> list[str]:
-        """Describe it as it was grounded, or else as it was written; empty if it is unreadable."""
-        try:
-            return describe_crp(self.crp or read_crp(self.candidate.text).crp)
-        except CrpSyntaxError:
-            return []
-
-
-@dataclass(frozen=True, slots=True)
-class Execution:
-    """What running the candidates of a question came to.
-
-    Attributes:
-        tried: The candidates that were looked at, in order.
-        best: Index of the one that answers; None if none does.
-    """
-
-    tried: tuple[Tried, ...]
-    best: int | None = None
-
-    @property
-    def answering(self) -> Tried | None:
-        """The candidate that answers."""
-        return None if self.best is None else self.tried[self.best]
-
-
-def with_names(graph: Graph, execution: Execution) -> Execution:
-    """Look up the names that are shown of candidates: of their first answers and their topics."""
-    tried = with_first_answers(graph, execution.tried)
-    topics = {each.crp.topic for each in tried if each.crp is not None}
-    unnamed = {each.mid for each in topics if each.name is None and each.mid is not None}
-    names = _look_up(graph, {mid for mid in unnamed if is_mid(mid)})
-    return replace(execution, tried=tuple(_with_named_topic(each, names) for each in tried))
-
-
-def with_first_answers(graph: Graph, tried: Sequence[Tried]) -> list[Tried]:
-    """Look up the names of each candidate's first answers, all of them at once.
-
-    Those that are named already keep their names.
-
-    If the graph does not answer, ids stand in for names.
-
-    Raises:
-        DeadlineExceeded: The question's deadline has passed.
-    """
-    first = [
-        () if each.answer_count is None or each.first_answers else each.terms[:FIRST_ANSWERS]
-        for each in tried
-    ]
-    names = _look_up(graph, {term for terms in first for term in terms})
-    return [
-        replace(each, first_answers=tuple(names.get(term, term_text(term)) for term in terms))
-        if terms
-        else each
-        for each, terms in zip(tried, first, strict=True)
-    ]
-
-
-def _look_up(graph: Graph, terms: set[Term]) -> Mapping[Term, str]:
-    """Look up names; there are none if the graph does not answer."""
-    try:
-        return name_terms(graph, terms) if terms else {}
-    except GraphError as error:
-        logger.warning("candidates are shown with ids instead of names: %s", error)
-        return {}
-
-
-def _with_named_topic(tried: Tried, names: Mapping[Term, str]) -> Tried:
-    grounding = tried.grounding
-    if grounding is None or grounding.crp.topic.name is not None:
-        return tried
-    mid = grounding.crp.topic.mid
-    if mid is None or mid not in names:
-        return tried
-    crp = replace(grounding.crp, topic=Entity(names[mid], mid))
-    return replace(tried, grounding=replace(grounding, crp=crp))
-
-
-def describe_found(tried: Tried, problem_of: str) -> Iterator[str]:
-    """Describe the path of a candidate that answers, and what was dropped from it, a line each.
-
-    Args:
-        tried: The candidate.
-        problem_of: What its problem is about, for people: ``Of what the model wrote``.
-    """
-    assert tried.grounding is not None
-    assert tried.relaxation is not None
-    crp, dropped = tried.grounding.crp, tried.relaxation.dropped
-    yield "Path:"
-    yield from (f"  {sentence}" for sentence in describe_crp(crp))
-    if tried.problem is not None:
-        yield f"{problem_of}: {tried.problem}."
-    if dropped:
-        yield "Dropped, because nothing satisfied all of it:"
-        yield from (f"  {sentence}" for sentence in describe_dropped(dropped, crp))
-
-
-def path_record(tried: Tried | None) -> dict[str, Any]:
-    """Return a JSON record of the path that answers; every field is null if none does."""
-    if tried is None or tried.grounding is None or tried.relaxation is None:
-        return dict.fromkeys(("topic", "crp", "routerkgqa", "crp_words", "level", "dropped"))
-    crp = tried.grounding.crp
-    return {
-        "topic": {"mid": crp.topic.mid, "name": str(crp.topic)},
-        "crp": render_crp(crp),
-        "routerkgqa": render_routerkgqa(crp),
-        "crp_words": describe_crp(crp),
-        "level": tried.relaxation.level,
-        "dropped": describe_dropped(tried.relaxation.dropped, crp),
-    }
-
+from kbqa.engine.running.tried import Said, Tried
+from kbqa.sparql.errors import ModelError
+from kbqa.sparql.relax import leaves
+from kbqa.sparql.terms import Term
 
 SHIPPED_CONFIDENCE = Path(__file__).with_name("confidence_model.json")
 """The model that comes with kbqa."""
@@ -300,20 +41,14 @@ _GREATEST_LEAD = 8.0
 
 
 def describe_tried(tried: Sequence[Tried]) -> list[Features]:
-    """Measure a question's candidates, one against the other.
+    """Measure a question's candidates, one against the other; those without answers have none.
 
     Shares are of the probability that the written candidates have together. What supports answers
     is the share of those that lead to them in full: a constraint that had to be dropped speaks for
     other answers, not for these. Fits are shared out alike, among all candidates with answers and
     "none of these", which the cross-encoder scores 0. Answers lead by what their best fit is above
-    that of all others, none of these included.
-
-    Where the asker was asked, answers also lead by the log-probability of the question. It is known
-    for few paths, and the least stands for the others.
-
-    Returns:
-        The features of each candidate; none if it has no answers. A count is one answer, and so is
-        yes or no, however long the list is that shows it.
+    that of all others, none of these included. Where the asker was asked, they also lead by the
+    log-probability of the question. It is known for few paths, and the least stands for the others.
     """
     said = [each.said for each in tried]
     written = [each.candidate.logprob for each in tried if not each.candidate.is_searched]
@@ -415,9 +150,6 @@ def answer_confidences(tried: Sequence[Tried]) -> dict[Term, float]:
 
     Different lists count as independent of each other, equal ones as one. On held-out training
     questions this holds better than the confidence of the list alone (docs/model.md).
-
-    Args:
-        tried: The judged candidates of a question; yes, no and counts list no answers.
     """
     surest: dict[frozenset[Term], float] = {}
     for each in tried:
@@ -468,23 +200,20 @@ def _features(tried: Tried, share: float, support: float) -> Features:
 
 @dataclass(frozen=True, slots=True)
 class ConfidenceModel:
-    """A logistic model of the F1 to be expected.
-
-    Attributes:
-        bias: Log-odds if all features are 0.
-        weights: By feature; a feature that is not named here counts nothing.
-        fitted_on: What it was fitted on, in words, for reports.
-        calibration: How it held on questions that it was not fitted on: for each tenth of the
-            confidences, rising, the mean confidence, the mean F1 and the number of candidates.
-        spread: The confidences of the best candidates there, one for each hundredth of the
-            questions, rising; 0 for a question without any. Empty if it was not measured.
-    """
+    """A logistic model of the F1 to be expected."""
 
     bias: float
+    """Log-odds if all features are 0."""
     weights: Mapping[str, float]
+    """By feature; a feature that is not named here counts nothing."""
     fitted_on: str = ""
+    """What it was fitted on, in words, for reports."""
     calibration: Sequence[tuple[float, float, int]] = field(default=())
+    """On questions that it was not fitted on: for each tenth of the confidences, rising, the mean
+    confidence, the mean F1 and the number of candidates."""
     spread: Sequence[float] = field(default=())
+    """The confidences of the best candidates there, one for each hundredth of the questions,
+    rising; 0 for a question without any. Empty if it was not measured."""
 
     def confidence(self, features: Features) -> float:
         """Compute the confidence, in [0, 1]; without features, which means no answers, it is 0."""
@@ -499,8 +228,8 @@ class ConfidenceModel:
     def judge(self, tried: Sequence[Tried]) -> list[float]:
         """Compute how sure the answers of a question's candidates are.
 
-        Candidates that say the same are as sure as the surest of them. Those that do not account
-        for a word of the question lose half of it.
+        Candidates that say the same are as sure as the surest of them; half as sure, if they do not
+        account for a word of the question.
         """
         said = [each.said for each in tried]
         surest: dict[Said, float] = {}
@@ -509,14 +238,7 @@ class ConfidenceModel:
         return [surest[each.said] * (_DOUBT if each.not_understood else 1.0) for each in tried]
 
     def threshold(self, share: float) -> float:
-        """Find the confidence below which a share of the questions stays.
-
-        Args:
-            share: In [0, 1]; as it was on the questions of `spread`.
-
-        Raises:
-            ModelError: The model knows no spread.
-        """
+        """Find the confidence below which a share in [0, 1] of the questions of `spread` stays."""
         if not self.spread:
             raise ModelError("the confidence model does not know how its confidences are spread")
         return self.spread[min(int(share * len(self.spread)), len(self.spread) - 1)]

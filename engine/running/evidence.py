@@ -1,22 +1,27 @@
-"""Find the triples that prove answers: the way from the topic, and what the constraints demand."""
+"""Put together the answer of a path: its trace, and the triples that prove it.
+
+The triples are the way from the topic to the answer, and what the constraints demand.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
 
 from kbqa.engine.answer import (
     Answer,
     AnswerEntity,
     EvidenceTriple,
-    Reason,
     Trace,
     WhyNot,
     term_text,
 )
 from kbqa.engine.asked import Asked
-from kbqa.engine.running.confidence import Tried
+from kbqa.engine.linking.linker import explain_unlinked
+from kbqa.engine.questions.question_sets import unlike_a_question
+from kbqa.engine.running.repair import Repair
+from kbqa.engine.running.tried import Execution, Tried, describe_found, path_record, with_names
 from kbqa.kb.graph import Graph
-from kbqa.kb.names.search import name_terms
+from kbqa.kb.names.search import Names, name_terms
 from kbqa.sparql.compile import TriplePattern, compile_evidence
 from kbqa.sparql.crp import Crp, Part
 from kbqa.sparql.english import find_sentence
@@ -33,72 +38,162 @@ PROVEN_ANSWERS = 10
 _MAX_ROWS = 200
 
 
-class Proof(NamedTuple):
-    """The answers that a path led to, with their names, and the triples that prove them.
-
-    Attributes:
-        answers: In order.
-        evidence: For the first of them.
-        problem: Why answers, names or evidence are missing; None if they are not.
-        reason: Why there are no answers.
-    """
-
-    answers: tuple[AnswerEntity, ...]
-    evidence: tuple[EvidenceTriple, ...] = ()
-    problem: str | None = None
-    reason: Reason | None = None
-
-    @classmethod
-    def missing(cls, why: WhyNot) -> "Proof":
-        """Return the proof of a question without answers."""
-        return cls((), (), why.problem, why.reason)
+Stage = Literal["specialised", "general"]
+"""What found the path that answers: the small model, or repair (RouterKGQA's stages 1 and 2)."""
 
 
-def prove(
-    graph: Graph, crp: Crp, answers: Sequence[Term], timeout_s: float, described: Crp | None = None
-) -> Proof:
-    """Fetch names and evidence for answers, as `find_evidence` does, and report what fails.
+@dataclass(frozen=True, slots=True)
+class PathTrace:
+    """How the candidates of a question fared, and which of them answers."""
 
-    Raises:
-        DeadlineExceeded: The question's deadline has passed.
-    """
-    names: Mapping[Term, str] = {}
-    evidence: tuple[EvidenceTriple, ...] = ()
-    problem = None
-    try:
-        names = name_terms(graph, answers)
-        evidence = find_evidence(graph, crp, answers, timeout_s, described)
-    except GraphError as error:
-        problem = f"the proof could not be fetched: {error}"
-    named = tuple(AnswerEntity(term, names.get(term, term_text(term))) for term in answers)
-    return Proof(named, evidence, problem)
+    tried: tuple[Tried, ...]
+    """The candidates that were looked at, best first; a repaired path is the last."""
+    best: int | None
+    """Index of the one that answers; None if none does."""
+    stage: Stage | None = None
+    """What found it; None if none answers."""
+    repair: Repair | None = None
+    """The repair, whatever it found; None if none was needed."""
+    calls: int | None = None
+    """Decisions that were taken, if there was a limit: the writing, and those of the repair."""
+
+    @property
+    def answering(self) -> Tried | None:
+        """The candidate that answers."""
+        return None if self.best is None else self.tried[self.best]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON record."""
+        return {
+            **path_record(self.answering),
+            "beam": self.best,
+            "beams": list(self._candidates()),
+            "repair": None if self.repair is None else self.repair.to_dict(),
+            **({} if self.calls is None else {"calls": self.calls}),
+        }
+
+    def _candidates(self) -> Iterator[dict[str, Any]]:
+        for at, each in enumerate(self.tried):
+            yield each.to_dict("repair" if self.stage == "general" and at == self.best else None)
+
+    def describe(self) -> list[str]:
+        """Return the path that answers in English, or how far each candidate came."""
+        answering = self.answering
+        lines = list(self._failures() if answering is None else self._path(answering))
+        if self.repair is not None and self.repair.is_cut_short:
+            lines.append("The call budget was spent before the search was over.")
+        return lines
+
+    def _path(self, tried: Tried) -> Iterator[str]:
+        assert tried.relaxation is not None
+        yield from describe_found(tried, "Of what the model wrote")
+        level, repair = tried.relaxation.level, self.repair
+        if self.stage != "general" or repair is None:
+            assert self.best is not None
+            found = (
+                "Found by searching the graph, beside what the model wrote"
+                if tried.candidate.is_searched
+                else f"From path {self.best + 1} of the model"
+            )
+            yield f"{found}, relaxation: {level}."
+            return
+        yield f"Found by searching the graph, because {repair.reason}. Relaxation: {level}."
+        if repair.lost:
+            yield "Lost, because no node of the new path has its relation:"
+            yield from (f"  {sentence}" for sentence in repair.lost)
+
+    def _failures(self) -> Iterator[str]:
+        yield "Paths that the model wrote:"
+        written = [each for each in self.tried if not each.candidate.is_searched]
+        for number, tried in enumerate(written, 1):
+            lines = filter(None, map(str.strip, tried.candidate.text.splitlines()))
+            first = next((line for line in lines if line.lower() != "main path:"), "")
+            problem = f" ({tried.problem})" if tried.problem else ""
+            yield f"  {number}. {tried.fate}: {first}{problem}"
 
 
-def prove_answer(
-    asked: Asked, graph: Graph, found: Tried, trace: Trace, stage: str, timeout_s: float
+def path_answer(
+    asked: Asked,
+    execution: Execution,
+    stage: Stage,
+    repair: Repair | None,
+    *,
+    graph: Graph,
+    names: Names,
+    timeout_s: float,
 ) -> Answer:
-    """Fetch the proof of what a candidate found, and put the answer together.
+    """Put together the answer of the candidate that answers, or say why none does.
 
     Args:
         asked: The question.
-        graph: As the question sees it.
-        found: The candidate that answers.
-        trace: How the method came to it.
-        stage: Which stage of the method found it.
+        execution: Its candidates.
+        stage: What found the one that answers.
+        repair: The repair, if there was one.
+        graph: Proves the answer.
+        names: Of the graph.
         timeout_s: Seconds for each query.
 
     Raises:
         DeadlineExceeded: The question's deadline has passed.
     """
+    graph = asked.bounded(graph)
+    calls = None if asked.budget.limit is None else asked.budget.spent
+    if (found := execution.answering) is None:
+        trace = PathTrace(execution.tried, None, None, repair, calls)
+        return no_answer(asked, trace, _why_not(asked, execution.tried, names))
+    execution = with_names(graph, execution)
+    trace = PathTrace(execution.tried, execution.best, stage, repair, calls)
+    return prove_answer(asked, graph, found, trace, stage, timeout_s)
+
+
+def _why_not(asked: Asked, tried: Sequence[Tried], names: Names) -> WhyNot:
+    """Say why a question has no answer, by its words or the candidate that came furthest."""
+    fates = [each.fate for each in tried]  # of searched paths, too: they exist
+    if "failed" in fates:
+        failed = "the graph did not answer in time, or gave a malformed result; see the paths below"
+        return WhyNot("graph", failed)
+    if (why := unlike_a_question(asked.question)) is not None:
+        return WhyNot("no-question", why)
+    if not fates:
+        return WhyNot("none-written", "no path was written, and none was found in the graph")
+    if "unfit" in fates:
+        unfit = next(each for each in tried if each.fate == "unfit")
+        return WhyNot("unfit", f"no path that was found fits the question: {unfit.problem}")
+    if "reachable" in fates:
+        reached = next(each for each in tried if each.fate == "reachable")
+        why = f": {reached.problem}" if reached.problem else ""
+        return WhyNot("empty", f"the path exists, but nothing on it leads to an answer{why}")
+    if "unreachable" in fates:
+        return WhyNot("unreachable", "none of the model's paths exists in the graph")
+    if "unlinked" in fates:
+        hint = "" if asked.linked else f"; {explain_unlinked(names)}"
+        return WhyNot("unlinked", f"no entity was found for the model's topics{hint}")
+    return WhyNot("unreadable", "the model wrote nothing that can be read as a path")
+
+
+def prove_answer(
+    asked: Asked, graph: Graph, found: Tried, trace: Trace, stage: str, timeout_s: float
+) -> Answer:
+    """Fetch the names and the evidence of what a candidate found, and put the answer together."""
     assert found.proven is not None
     assert found.table is not None
     # What shows yes or no is evidence, and not an answer.
     is_list = found.boolean is None
+    terms = found.terms if is_list else found.terms[:PROVEN_ANSWERS]
+    names: Mapping[Term, str] = {}
+    evidence: tuple[EvidenceTriple, ...] = ()
+    problem = None
     with asked.clock.stage("prove"):
-        terms = found.terms if is_list else found.terms[:PROVEN_ANSWERS]
-        proof = prove(graph, found.proven, terms, timeout_s, found.crp)
+        try:
+            names = name_terms(graph, terms)
+            evidence = find_evidence(graph, found.proven, terms, timeout_s, found.crp)
+        except GraphError as error:
+            problem = f"the proof could not be fetched: {error}"
     sure = found.answer_confidences
-    answers = tuple(replace(each, confidence=sure.get(each.term)) for each in proof.answers)
+    answers = tuple(
+        AnswerEntity(term, names.get(term, term_text(term)), confidence=sure.get(term))
+        for term in terms
+    )
     return Answer(
         question=asked.question,
         answers=answers if is_list else (),
@@ -106,9 +201,9 @@ def prove_answer(
         linked=asked.linked,
         confidence=found.confidence,
         sparql=found.sparql,
-        evidence=proof.evidence,
+        evidence=evidence,
         stage=stage,
-        problem=proof.problem,
+        problem=problem,
         truncated=is_list and found.table.truncated,
         usage=asked.usage,
         seconds=asked.clock.seconds,
@@ -137,18 +232,9 @@ def find_evidence(
 ) -> tuple[EvidenceTriple, ...]:
     """Find the triples that a CRP matched for its first answers, without repetitions.
 
-    If the CRP compares entities that it names, those that are not the answer are shown as well.
-
-    Args:
-        graph: Where the answers come from.
-        crp: As executed, grounded.
-        answers: In order.
-        timeout_s: Seconds until the query is stopped.
-        described: The CRP before it was relaxed, in whose sentences the parts that the triples
-            prove are counted; by default `crp`.
-
-    Raises:
-        GraphError: The graph does not answer.
+    If the CRP compares entities that it names, those that are not the answer are shown as well. The
+    parts that triples prove are counted in the sentences of `described`, the CRP before it was
+    relaxed.
     """
     compared = (entity.mid for entity in compared_entities(crp) if entity.mid is not None)
     shown = list(dict.fromkeys((*answers[:PROVEN_ANSWERS], *compared)))
@@ -176,18 +262,7 @@ def find_evidence(
 def find_matches(
     graph: Graph, crp: Crp, answers: Sequence[Term], timeout_s: float, limit: int
 ) -> list[tuple[Triple, ...]]:
-    """Find the ways in which a CRP matched for answers, each as its triples.
-
-    Args:
-        graph: Where the answers come from.
-        crp: As executed, grounded.
-        answers: All of them are asked for.
-        timeout_s: Seconds until the query is stopped.
-        limit: The most ways to find.
-
-    Raises:
-        GraphError: The graph does not answer.
-    """
+    """Find the ways, at most `limit`, in which a CRP matched for answers, each as its triples."""
     matches = _matches(graph, crp, answers, timeout_s, limit)
     return [tuple(triple for triple, _ in match) for match in matches]
 

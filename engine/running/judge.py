@@ -1,43 +1,39 @@
-"""Have the candidates of a question read by the cross-encoder, with what they found.
+"""The judge: it reads the candidates of a question with what they found, and chooses among them.
 
-The confidence model knows how a candidate fared, but not what it says. The cross-encoder reads the
-question together with the path and its first answers, so it can tell a birthplace from a
-profession. What it says is one feature of the confidence model. Where it is in doubt, the asker
-says how likely the question is, given each of the paths that fit best.
+The confidence model knows how a candidate fared, but not what it says. So a small cross-encoder
+reads the question together with the path and its first answers: it can tell a birthplace from a
+profession. Precedents, the training questions most like the question, vote for the relations of
+their own paths. Where this leaves a doubt, the asker says how likely the question is, given each of
+the paths that fit best. All three are features of the confidence model, and the candidate whose
+answers are surest answers the question.
 
 Pangu (Gu et al. 2023) also lets a model only discriminate between paths of the graph, but without
 their answers.
-
-A small cross-encoder: it scores pairs of a question and a text.
-
-It is the packaged all-MiniLM-L6-v2 (`kbqa.engine.embedding.bert`), with a LoRA adapter merged into
-it and a linear output over the mean of the last layer.
-
-Source: Nogueira and Cho 2019, cross-encoders that rank; Hu et al. 2022, LoRA.
-
-The asker: how likely a question is, given a path.
-
-It is SmolLM2-135M with an adapter of its own, which has learnt to ask the question of a path. A
-writer says how likely a path is, given the question, and a path with common relations is likely for
-many questions. The asker must explain all words of the question by the path, so a path that lacks a
-condition or has another topic scores lower.
-
-Source: Sachan et al. 2022, "Improving Passage Retrieval with Zero-Shot Question Generation" (UPR).
 """
 
 import importlib.util
+import json
+import logging
 import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from kbqa.engine.embedding.bert import Bert, linear, load_minilm, tanh_gelu
-from kbqa.engine.files import read_json
-from kbqa.engine.running.confidence import Tried, share_fits
-from kbqa.engine.running.precedents import Precedents
+from kbqa.engine.embedding.embedder import Embedder
+from kbqa.engine.files import file_sha256, read_json
+from kbqa.engine.linking.mentions import named_entities
+from kbqa.engine.running.confidence import (
+    ConfidenceModel,
+    answer_confidences,
+    rank_tried,
+    share_fits,
+)
+from kbqa.engine.running.tried import Execution, Tried, with_first_answers
 from kbqa.engine.writing.beam_search import LoadedModel, read_continuation
 from kbqa.engine.writing.checkpoint import (
     Adapter,
@@ -50,10 +46,12 @@ from kbqa.engine.writing.generate import PROMPT_FILE
 from kbqa.engine.writing.model_choice import Backend, ModelChoice
 from kbqa.engine.writing.openvino import prepare_model
 from kbqa.engine.writing.steering import Tokenizer
+from kbqa.kb.graph import Graph
 from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import Crp, Hop
 from kbqa.sparql.english import path_words, relation_words
 from kbqa.sparql.errors import ModelError
+from kbqa.sparql.terms import Term
 
 if TYPE_CHECKING:
     import numpy as np
@@ -63,97 +61,179 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
     Weights = Mapping[str, Floats]
 
+logger = logging.getLogger(__name__)
 
-ASKER_FOLDER = "asker"
-"""In the folder of a judge."""
+SHIPPED_JUDGE = Path(__file__).with_name("judge_model")
+"""The judge that comes with kbqa."""
 
-ASKER_FILES = ("adapter_model.safetensors", PROMPT_FILE, "adapter_config.json")
-"""What is needed of the folder that it was trained in; the last one shows that it is whole."""
+READER_FOLDER, ASKER_FOLDER = "reader", "asker"
+CONFIDENCE_FILE, PRECEDENTS_FILE = "confidence_model.json", "precedents.safetensors"
+"""In the folder of a judge. One with an asker has a confidence model for it in its folder, too."""
 
-MAX_QUESTION_TOKENS = 128
-"""A longer question is cut at its end. Those of the test halves have up to 90."""
+_CLEAR = 0.8
+"""The share of the fits from which the best answers are clear, and the asker is not asked."""
+
+_ASKED_PATHS = 3
+"""The paths that it is asked about. On held-out questions, more of them, or asking always, gained
+nothing more."""
 
 
-class Asker:
-    """Says how likely questions are; threads take turns.
+class Judge:
+    """Chooses among the candidates of questions on one graph. Threads may share one.
 
     Args:
-        adapter: The adapter and its prompt.
-        threads: Threads to compute with; None for one a core.
+        schema: Of the graph.
+        model: Weighs what is known of a candidate.
+        encoder: Scores how well a candidate fits; None to choose by the model alone.
+        precedents: Training questions, which vote.
+        asker: Says how likely the question is; None if it is not asked.
     """
 
-    def __init__(self, adapter: Adapter, threads: int | None = None) -> None:
-        self._adapter, self._threads = adapter, threads
-        self._prompt, self.revision = adapter.prompt, adapter.revision
-        self._lock = threading.Lock()
+    def __init__(
+        self,
+        schema: GraphSchema,
+        model: ConfidenceModel,
+        encoder: "CrossEncoder | None" = None,
+        precedents: "Precedents | None" = None,
+        asker: "Asker | None" = None,
+    ) -> None:
+        self.model, self._schema = model, schema
+        self._encoder, self._precedents, self._asker = encoder, precedents, asker
+        parts = [each.revision for each in (encoder, precedents, asker) if each is not None]
+        self.revision = " ".join(parts) or None
+        """Identifies what reads the candidates, for manifests; None if nothing does."""
 
     @classmethod
-    def of(cls, judge: Path, threads: int | None = None) -> Self | None:
-        """Check the asker of a judge, and make once what loading it needs; None if it has none.
-
-        The model itself is loaded when it is first asked: many questions do without.
+    def load(
+        cls,
+        folder: Path,
+        schema: GraphSchema,
+        *,
+        asks: bool = True,
+        may_lack_asker: bool = False,
+        threads: int | None = None,
+    ) -> Self:
+        """Load a judge that `kbqa train-judge` wrote.
 
         Args:
-            judge: The folder.
-            threads: Threads to compute with; None for one a core.
+            folder: Of the judge.
+            schema: Of the graph.
+            asks: Whether to use its asker, if it has one.
+            may_lack_asker: Whether to go without an asker that is broken, with a warning.
+            threads: Threads that the asker computes with; None for one a core.
 
         Raises:
-            ModelError: A package, the base model or a file is missing, or the cache cannot be
-                written.
+            ModelError: A package or a file is missing or broken.
         """
-        folder = judge / ASKER_FOLDER
-        if not folder.is_dir():
-            return None
-        for name in ASKER_FILES:
-            if not (folder / name).is_file():
-                raise ModelError(
-                    f"the asker in {folder} is not whole: {name} is missing. Run `kbqa train-judge`"
-                    " again, or leave it out: --set asker=no."
-                )
-        backend = _backend()
-        ModelChoice(None, folder, n=1, backend=backend).check()
-        adapter = open_adapter(folder)
-        if backend == "openvino":
-            prepare_model(adapter, openvino_precision())
-        return cls(adapter, threads)
+        encoder = CrossEncoder.load(folder / READER_FOLDER)
+        precedents = Precedents.load(Embedder.load(), folder)
+        asker = None
+        try:
+            asker = Asker.of(folder, threads) if asks else None
+        except ModelError as error:
+            if not may_lack_asker:
+                raise
+            logger.warning("the judge does without its asker: %s", error)
+        of_model = folder if asker is None else folder / ASKER_FOLDER
+        model = ConfidenceModel.load(of_model / CONFIDENCE_FILE)
+        return cls(schema, model, encoder, precedents, asker)
 
-    def logprobs(self, question: str, paths: Sequence[str]) -> list[float]:
-        """Compute the log-probability of a question, given each path; natural log.
+    @property
+    def reads(self) -> bool:
+        """Whether it reads candidates, and not only weighs how they fared."""
+        return self._encoder is not None
+
+    def read(self, question: str, tried: Sequence[Tried], graph: Graph) -> list[Tried]:
+        """Score each candidate with answers: `Tried.fit`, `votes` and `question_logprob`.
 
         Args:
             question: As asked.
-            paths: In words, as `path_words` writes them.
+            tried: Its candidates.
+            graph: Names their first answers, as long as the question has time.
 
         Raises:
-            ModelError: The model cannot be loaded.
+            GraphError: The graph does not answer.
+            ModelError: The asker cannot be loaded.
         """
-        if not paths:
-            return []
-        with self._lock:
-            model, tokenizer = self._loaded
-            prompts = [_tokens(tokenizer, self._prompt.render(path)) for path in paths]
-            question_tokens = _tokens(tokenizer, " ".join(question.split()))[:MAX_QUESTION_TOKENS]
-            text = [*question_tokens, tokenizer.eos_token_id]
-            return [sum(each) for each in read_continuation(model, prompts, text)]
+        if self._encoder is None or self._precedents is None:
+            return list(tried)
+        tried = with_first_answers(graph, tried)
+        texts = [text_of(each, self._schema) for each in tried]
+        ran = [each.relaxation.crp for each in tried if each.relaxation is not None]
+        votes = dict(zip(ran, self._precedents.votes(question, ran, self._schema), strict=True))
+        scores = iter(self._encoder.score(question, [text for text in texts if text is not None]))
+        read = [
+            each
+            if text is None or each.relaxation is None
+            else replace(each, fit=next(scores), votes=votes[each.relaxation.crp])
+            for each, text in zip(tried, texts, strict=True)
+        ]
+        shares = share_fits(read)
+        if self._asker is None or len(shares) < 2 or max(shares.values()) >= _CLEAR:
+            return read
+        return _ask_back(self._asker, question, read)
 
-    @cached_property
-    def _loaded(self) -> LoadedModel:
-        if _backend() == "openvino":
-            from kbqa.engine.writing.openvino import OpenVinoGenerator
+    def choose(self, tried: Sequence[Tried]) -> Execution:
+        """Choose the candidate whose answers are likeliest to be right.
 
-            return OpenVinoGenerator.load_model(self._adapter, self._threads)
-        from kbqa.engine.writing.transformers import TransformersGenerator
-
-        return TransformersGenerator.load_model(self._adapter, self._threads)
-
-
-def _backend() -> Backend:
-    """Return what runs it: OpenVINO if it is there, even beside a GPU."""
-    return "openvino" if importlib.util.find_spec("openvino") else "transformers"
+        Its answers that other candidates lead to as well are surer, and come first unless the query
+        orders them.
+        """
+        confidences = self.model.judge(tried)
+        judged = [replace(t, confidence=c) for t, c in zip(tried, confidences, strict=True)]
+        best = next((at for at in rank_tried(judged) if judged[at].table is not None), None)
+        if best is not None:
+            judged[best] = _with_surest_first(judged[best], judged)
+        return Execution(tuple(judged), best)
 
 
-def _tokens(tokenizer: Tokenizer, text: str) -> list[int]:
-    return tokenizer.encode(text, add_special_tokens=False)
+def _with_surest_first(best: Tried, tried: Sequence[Tried]) -> Tried:
+    """Say how sure each answer is, and sort them by it, unless the query orders them."""
+    table, relaxation = best.table, best.relaxation
+    assert table is not None
+    assert relaxation is not None
+    if best.boolean is not None:
+        return best
+    confidences = answer_confidences(tried)
+
+    def rank(row: tuple[Term | None, ...]) -> float:
+        return 0.0 if row[0] is None else -confidences.get(row[0], 0.0)
+
+    if relaxation.crp.order is None:
+        table = replace(table, rows=tuple(sorted(table.rows, key=rank)))
+    sure = confidences if best.count is None else {}
+    return replace(best, table=table, answer_confidences=sure)
+
+
+def _ask_back(asker: "Asker", question: str, read: Sequence[Tried]) -> list[Tried]:
+    """Ask about the paths that fit best."""
+    words = [
+        path_words(each.relaxation.crp)
+        if each.relaxation is not None and each.fit is not None
+        else None
+        for each in read
+    ]
+    fits: dict[str, float] = {}
+    for text, each in zip(words, read, strict=True):
+        if text is not None and each.fit is not None:
+            fits[text] = max(each.fit, fits.get(text, each.fit))
+    paths = sorted(fits, key=fits.__getitem__, reverse=True)[:_ASKED_PATHS]
+    logprobs = dict(zip(paths, asker.logprobs(question, paths), strict=True))
+    return [
+        replace(each, question_logprob=None if text is None else logprobs.get(text))
+        for each, text in zip(read, words, strict=True)
+    ]
+
+
+def text_of(tried: Tried, schema: GraphSchema) -> str | None:
+    """Return what is read of a candidate; None if it has no answers."""
+    if tried.relaxation is None or tried.table is None:
+        return None
+    if tried.boolean is not None:
+        said = "yes" if tried.boolean else "no"
+    else:
+        said = str(tried.answer_count)
+    return candidate_text(tried.relaxation.crp, said, tried.first_answers, schema)
 
 
 NAMED_ANSWERS = 3
@@ -192,7 +272,7 @@ MAX_TOKENS = 96
 ADAPTER_FILE = "adapter.safetensors"
 SETTINGS_FILE = "adapter.json"
 
-SCHEMA_VERSION = 2
+READER_VERSION = 2
 
 _MATRIX = re.compile(r"(.+)\.lora_([AB])")
 
@@ -204,7 +284,12 @@ class AdapterSettings(NamedTuple):
 
 
 class CrossEncoder:
-    """Scores pairs of texts. Any number of threads may use one.
+    """Scores pairs of a question and a text. Any number of threads may use one.
+
+    It is the packaged all-MiniLM-L6-v2 (`kbqa.engine.embedding.bert`) with a LoRA adapter merged
+    into it and a linear output over the mean of the last layer.
+
+    Source: Nogueira and Cho 2019, cross-encoders that rank; Hu et al. 2022, LoRA.
 
     Args:
         weights: Of the model with its adapter merged, and of the output, by their names in BERT's
@@ -223,11 +308,7 @@ class CrossEncoder:
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """Load the packaged model, and merge an adapter that `kbqa train-judge` wrote.
-
-        Raises:
-            ModelError: A package or a file is missing or broken.
-        """
+        """Load the packaged model, and merge an adapter that `kbqa train-judge` wrote."""
         weights, tokenizer = load_minilm()
         from safetensors import SafetensorError
         from safetensors.numpy import load_file
@@ -235,7 +316,7 @@ class CrossEncoder:
         try:
             adapter = load_file(folder / ADAPTER_FILE)
             settings = read_json(
-                folder / SETTINGS_FILE, AdapterSettings, ModelError, schema_version=SCHEMA_VERSION
+                folder / SETTINGS_FILE, AdapterSettings, ModelError, schema_version=READER_VERSION
             )
             merged = merge_adapter(weights, adapter, settings.scale)
             return cls(merged, tokenizer, reader_revision(folder))
@@ -251,11 +332,7 @@ class CrossEncoder:
 
 
 def reader_revision(folder: Path) -> str:
-    """Hash an adapter and its scale, to tell it from others.
-
-    Raises:
-        OSError: They cannot be read.
-    """
+    """Hash an adapter and its scale, to tell it from others."""
     return files_sha256([folder / ADAPTER_FILE, folder / SETTINGS_FILE])[:8]
 
 
@@ -276,106 +353,225 @@ def merge_adapter(weights: "Weights", adapter: "Weights", scale: float) -> dict[
     return {**merge_lora(weights, lora, scale, _MATRIX), **head}
 
 
-READER_FOLDER, CONFIDENCE_FILE = "reader", "confidence_model.json"
-"""In the folder of a judge: the adapter of the cross-encoder, and the confidence model."""
+_PRECEDENTS_VERSION = 1
 
-_CLEAR = 0.8
-"""The share of the fits from which the best answers are clear, and the asker is not asked."""
-
-_ASKED_PATHS = 3
-"""The paths that it is asked about. On held-out questions, more of them, or asking always, gained
-nothing more."""
-
-SHIPPED_JUDGE = Path(__file__).with_name("judge_model")
-"""The judge that comes with kbqa."""
+_NEAREST = 20
+_TEMPERATURE = 0.1
+"""Of cosines. On held-out questions 0.05 and 0.2, or 10 and 50 questions, made no difference, nor
+did it gain anything to count those with the same main path as well."""
 
 
-class CandidateReader:
-    """Reads the candidates of any number of questions, on one graph; threads may share one.
+class Precedents:
+    """Training questions, without the names in them, with the last relations of their paths.
+
+    The most similar ones vote for theirs. Any number of threads may use one.
+
+    Source: Das et al. 2021, Case-based Reasoning for Natural Language Queries over Knowledge Bases.
 
     Args:
-        encoder: Scores texts.
-        precedents: Training questions, which vote.
-        schema: Of the graph.
-        asker: Says how likely the question is; None if it is not asked.
+        embedder: Embeds questions.
+        vectors: Of the questions without names; integers of any scale, shape (questions,
+            dimensions).
+        places: The place in `relations` of the last relation of each.
+        relations: As `last_relation` writes them.
+        revision: Identifies the questions, for manifests.
     """
 
     def __init__(
         self,
-        encoder: CrossEncoder,
-        precedents: Precedents,
-        schema: GraphSchema,
-        asker: Asker | None = None,
+        embedder: Embedder,
+        vectors: "NDArray[np.int8]",
+        places: "NDArray[np.int32]",
+        relations: Sequence[str],
+        revision: str = "",
     ) -> None:
-        self._encoder, self._precedents, self._schema = encoder, precedents, schema
-        self._asker = asker
-        self.is_asking = asker is not None
-        second = "" if asker is None else f" {asker.revision}"
-        self.revision = f"{encoder.revision} {precedents.revision}{second}"
+        import numpy as np
 
-    def read(self, question: str, tried: Sequence[Tried]) -> list[Tried]:
-        """Score each candidate with answers: `Tried.fit`, `votes` and `question_logprob`.
+        self._embedder, self._kept = embedder, vectors
+        self._vectors = vectors.astype(np.float32)
+        self._vectors /= np.linalg.norm(self._vectors, axis=1, keepdims=True)
+        self._places, self._relations, self.revision = places, relations, revision
 
-        Args:
-            question: As asked.
-            tried: Its candidates, their first answers named.
+    @classmethod
+    def of(
+        cls, embedder: Embedder, schema: GraphSchema, answered: Sequence[tuple[str, Crp]]
+    ) -> Self:
+        """Keep questions, each with its CRP."""
+        import numpy as np
 
-        Raises:
-            GraphError: The graph does not answer.
-            ModelError: The asker cannot be loaded.
+        vectors = embedder.embed([without_names(question, [crp]) for question, crp in answered])
+        last = [last_relation(crp, schema) for _, crp in answered]
+        relations = sorted(set(last))
+        places = {relation: at for at, relation in enumerate(relations)}
+        scale = 127 / np.abs(vectors).max(initial=1e-9)
+        small = np.round(vectors * scale).astype(np.int8)
+        return cls(embedder, small, np.array([places[each] for each in last], np.int32), relations)
+
+    def __len__(self) -> int:
+        """Count the questions."""
+        return len(self._places)
+
+    def votes(self, question: str, crps: Sequence[Crp], schema: GraphSchema) -> list[float]:
+        """Count the votes for each CRP that may answer a question.
+
+        Returns:
+            The share of the most similar questions, weighted by their cosines, whose path ends with
+            the same relation, in [0, 1].
         """
-        texts = [text_of(each, self._schema) for each in tried]
-        ran = [each.relaxation.crp for each in tried if each.relaxation is not None]
-        votes = dict(zip(ran, self._precedents.votes(question, ran, self._schema), strict=True))
-        scores = iter(self._encoder.score(question, [text for text in texts if text is not None]))
-        read = [
-            each
-            if text is None or each.relaxation is None
-            else replace(each, fit=next(scores), votes=votes[each.relaxation.crp])
-            for each, text in zip(tried, texts, strict=True)
-        ]
-        shares = share_fits(read)
-        if self._asker is None or len(shares) < 2 or max(shares.values()) >= _CLEAR:
-            return read
-        return _ask_back(self._asker, question, read)
+        import numpy as np
+
+        if not crps or not len(self):
+            return [0.0] * len(crps)
+        cosines = self._vectors @ self._embedder.embed([without_names(question, crps)])[0]
+        nearest = np.argsort(-cosines, kind="stable")[:_NEAREST]
+        weights = np.exp((cosines[nearest] - cosines[nearest[0]]) / _TEMPERATURE)
+        votes = defaultdict[str, float](float)
+        for place, weight in zip(self._places[nearest], weights / weights.sum(), strict=True):
+            votes[self._relations[place]] += float(weight)
+        return [votes[last_relation(crp, schema)] for crp in crps]
+
+    def save(self, folder: Path) -> None:
+        """Write them into the folder of a judge."""
+        from safetensors.numpy import save_file
+
+        metadata = {
+            "schema_version": str(_PRECEDENTS_VERSION),
+            "embedder": self._embedder.name,
+            "relations": json.dumps(self._relations),
+        }
+        arrays = {"vectors": self._kept, "places": self._places}
+        save_file(arrays, folder / PRECEDENTS_FILE, metadata)
+
+    @classmethod
+    def load(cls, embedder: Embedder, folder: Path) -> Self:
+        """Read what `save` wrote; another embedder's is refused."""
+        from safetensors import SafetensorError, safe_open
+
+        file = folder / PRECEDENTS_FILE
+        try:
+            with safe_open(file, framework="np") as opened:
+                stated = opened.metadata() or {}
+                vectors, places = (opened.get_tensor(name) for name in ("vectors", "places"))
+            if stated.get("schema_version") != str(_PRECEDENTS_VERSION):
+                raise ValueError(f"its schema_version is not {_PRECEDENTS_VERSION}")
+            if stated["embedder"] != embedder.name:
+                raise ValueError(f"its embedder is {stated['embedder']}, not {embedder.name}")
+            relations = [str(each) for each in json.loads(stated["relations"])]
+            return cls(embedder, vectors, places, relations, file_sha256(file)[:8])
+        except (OSError, KeyError, ValueError, SafetensorError) as error:
+            raise ModelError(
+                f"the judge in {folder} has no precedents that can be read: {error!r}. "
+                "Train it again: kbqa train-judge."
+            ) from error
 
 
-def confidence_file(judge: Path, *, is_asking: bool) -> Path:
-    """Return the file of a judge's confidence model: a judge with an asker has one for each case.
+def last_relation(crp: Crp, schema: GraphSchema) -> str:
+    """Return the last relation of a main path, the same for both names of an edge.
+
+    It begins with ``^`` if it is followed backwards, and is empty if the path forks there.
+    """
+    last = crp.path[-1]
+    if not isinstance(last, Hop):
+        return ""
+    [hop] = schema.canonical([last])
+    return f"{'^' if hop.inverse else ''}{hop.relation}"
+
+
+def without_names(question: str, crps: Iterable[Crp]) -> str:
+    """Put *it* for the names in a question of the entities of CRPs.
+
+    >>> from kbqa.sparql.crp import Entity
+    >>> crp = Crp(Entity("Kenya"), (Hop("location.country.capital"),))
+    >>> without_names("what is the capital of Kenya?", [crp])
+    'what is the capital of it?'
+    """
+    names = {each.name for crp in crps for each in named_entities(crp) if each.name}
+    for name in sorted(names, key=lambda each: (-len(each), each)):
+        pattern = rf"(?<!\w){re.escape(name)}(?!\w)"
+        question = re.sub(pattern, "it", question, flags=re.IGNORECASE)
+    return question
+
+
+ASKER_FILES = ("adapter_model.safetensors", PROMPT_FILE, "adapter_config.json")
+"""What is needed of the folder that it was trained in; the last one shows that it is whole."""
+
+MAX_QUESTION_TOKENS = 128
+"""A longer question is cut at its end. Those of the test halves have up to 90."""
+
+
+class Asker:
+    """Says how likely a question is, given a path; threads take turns.
+
+    It is SmolLM2-135M with an adapter of its own, which has learnt to ask the question of a path. A
+    writer says how likely a path is, and one with common relations is likely for many questions.
+    The asker must explain all words of the question by the path, so a path that lacks a condition
+    or has another topic scores lower.
+
+    Source: Sachan et al. 2022, "Improving Passage Retrieval with Zero-Shot Question Generation"
+    (UPR).
 
     Args:
-        judge: Its folder.
-        is_asking: Whether its asker is asked.
+        adapter: The adapter and its prompt.
+        threads: Threads to compute with; None for one a core.
     """
-    return judge / ASKER_FOLDER / CONFIDENCE_FILE if is_asking else judge / CONFIDENCE_FILE
+
+    def __init__(self, adapter: Adapter, threads: int | None = None) -> None:
+        self._adapter, self._threads = adapter, threads
+        self._prompt, self.revision = adapter.prompt, adapter.revision
+        self._lock = threading.Lock()
+
+    @classmethod
+    def of(cls, judge: Path, threads: int | None = None) -> Self | None:
+        """Check the asker of a judge, and make once what loading it needs; None if it has none.
+
+        The model itself is loaded when it is first asked: many questions do without.
+
+        Raises:
+            ModelError: A package, the base model or a file is missing, or the cache cannot be
+                written.
+        """
+        folder = judge / ASKER_FOLDER
+        if not folder.is_dir():
+            return None
+        for name in ASKER_FILES:
+            if not (folder / name).is_file():
+                raise ModelError(
+                    f"the asker in {folder} is not whole: {name} is missing. Run `kbqa train-judge`"
+                    " again, or leave it out: --set asker=no."
+                )
+        backend = _backend()
+        ModelChoice(None, folder, n=1, backend=backend).check()
+        adapter = open_adapter(folder)
+        if backend == "openvino":
+            prepare_model(adapter, openvino_precision())
+        return cls(adapter, threads)
+
+    def logprobs(self, question: str, paths: Sequence[str]) -> list[float]:
+        """Compute the log-probability of a question, given each path in words; natural log."""
+        if not paths:
+            return []
+        with self._lock:
+            model, tokenizer = self._loaded
+            prompts = [_tokens(tokenizer, self._prompt.render(path)) for path in paths]
+            question_tokens = _tokens(tokenizer, " ".join(question.split()))[:MAX_QUESTION_TOKENS]
+            text = [*question_tokens, tokenizer.eos_token_id]
+            return [sum(each) for each in read_continuation(model, prompts, text)]
+
+    @cached_property
+    def _loaded(self) -> LoadedModel:
+        if _backend() == "openvino":
+            from kbqa.engine.writing.openvino import OpenVinoGenerator
+
+            return OpenVinoGenerator.load_model(self._adapter, self._threads)
+        from kbqa.engine.writing.transformers import TransformersGenerator
+
+        return TransformersGenerator.load_model(self._adapter, self._threads)
 
 
-def _ask_back(asker: Asker, question: str, read: Sequence[Tried]) -> list[Tried]:
-    """Ask about the paths that fit best."""
-    words = [
-        path_words(each.relaxation.crp)
-        if each.relaxation is not None and each.fit is not None
-        else None
-        for each in read
-    ]
-    fits: dict[str, float] = {}
-    for text, each in zip(words, read, strict=True):
-        if text is not None and each.fit is not None:
-            fits[text] = max(each.fit, fits.get(text, each.fit))
-    paths = sorted(fits, key=fits.__getitem__, reverse=True)[:_ASKED_PATHS]
-    logprobs = dict(zip(paths, asker.logprobs(question, paths), strict=True))
-    return [
-        replace(each, question_logprob=None if text is None else logprobs.get(text))
-        for each, text in zip(read, words, strict=True)
-    ]
+def _backend() -> Backend:
+    """Return what runs it: OpenVINO if it is there, even beside a GPU."""
+    return "openvino" if importlib.util.find_spec("openvino") else "transformers"
 
 
-def text_of(tried: Tried, schema: GraphSchema) -> str | None:
-    """Return what is read of a candidate; None if it has no answers."""
-    if tried.relaxation is None or tried.table is None:
-        return None
-    if tried.boolean is not None:
-        said = "yes" if tried.boolean else "no"
-    else:
-        said = str(tried.answer_count)
-    return candidate_text(tried.relaxation.crp, said, tried.first_answers, schema)
+def _tokens(tokenizer: Tokenizer, text: str) -> list[int]:
+    return tokenizer.encode(text, add_special_tokens=False)

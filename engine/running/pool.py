@@ -36,7 +36,6 @@ from kbqa.engine.graph_walk import Frontiers, RelationPath, relation_path
 from kbqa.engine.linking.linker import stems
 from kbqa.engine.linking.mentions import LinkingModel
 from kbqa.engine.questions.measures import VALUE_KINDS, Bound, Kind, Measure, find_measures
-from kbqa.engine.running.confidence import Tried
 from kbqa.engine.running.search import (
     HOP_COST,
     Guide,
@@ -48,6 +47,7 @@ from kbqa.engine.running.search import (
     unnamed_values,
     without_mentions,
 )
+from kbqa.engine.running.tried import Tried
 from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema import GraphSchema, is_telling

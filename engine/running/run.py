@@ -1,9 +1,8 @@
-"""Run candidate paths on the graph, read what they say, and choose the one that answers.
+"""Run candidate paths on the graph, and read what they say.
 
 A candidate's readings are tried in the grounder's order. The first whose main path exists and whose
-whole query has answers counts. If none has, its first reachable reading is relaxed step by step. If
-no candidate answers even so, the unreachable ones are described by where they break. A query that
-fails costs its candidate, not the question; only a graph that is gone ends it.
+whole query has answers counts. If none has, its first reachable reading is relaxed step by step. A
+query that fails costs its candidate, not the question; only a graph that is gone ends it.
 
 The graph holds what is known, not what is false, so what is missing is read with care:
 
@@ -18,13 +17,6 @@ The graph holds what is known, not what is false, so what is missing is read wit
   there is no answer: where the graph has no moons of Venus, it may just not know them.
 - A comparison of named entities needs a value of each of them. It is not relaxed, nor are counts
   and yes/no questions.
-
-The policy decides which candidate answers. With a confidence model every candidate is run, and the
-one whose answers are likeliest to be right wins; among its answers, those that other candidates
-lead to as well are surer, and come first. Without one, candidates are trusted in their order.
-``full-first``, as in the paper's code: the first that answers in full wins, and only if none does
-are they relaxed, one after the other. ``beam-first``: a better candidate that must be relaxed wins
-over a worse one that answers in full.
 
 With the graph's schema, candidates that cannot answer the question, whatever they find, are left
 out (`find_objection`), and no step over a mediator leads back to where it came from: "which
@@ -45,21 +37,18 @@ from itertools import chain
 from typing import Any, Literal
 
 from kbqa.engine.answer import MAX_ANSWERS, Answer, WhyNot
-from kbqa.engine.asked import Asked, Clock
+from kbqa.engine.asked import Asked
 from kbqa.engine.linking.ground import Grounder, Grounding, ungrounded_entities
 from kbqa.engine.questions.operators import find_objection, find_unaccounted
-from kbqa.engine.running.confidence import (
-    ConfidenceModel,
+from kbqa.engine.running.evidence import no_answer, prove_answer
+from kbqa.engine.running.tried import (
     Execution,
     Fate,
     Tried,
-    answer_confidences,
     describe_found,
     path_record,
-    rank_tried,
     with_names,
 )
-from kbqa.engine.running.evidence import prove_answer
 from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.graph import Direction, Graph, Table
 from kbqa.kb.names.keys import normalise
@@ -360,94 +349,63 @@ _MOST_CLASSES = 100
 TrustOrder = Literal["full-first", "beam-first"]
 
 
-@dataclass(frozen=True, slots=True)
-class Policy:
-    """How candidates are run, and which of them answers.
-
-    Attributes:
-        confidence: Chooses among them; see the module's docstring.
-        order: How they are trusted without it.
-        by_class: Relax strings, and then numbers, only all at once, as the paper does.
-        without: Classes of constraints that are left out, for ablations.
-    """
-
-    confidence: ConfidenceModel | None = None
-    order: TrustOrder = "full-first"
-    by_class: bool = False
-    without: frozenset[Kind] = frozenset()
-
-
-DEFAULT_POLICY = Policy()
-
-
-class Executor:
+class Runner:
     """Runs the candidates of one question.
 
     Args:
+        asked: The question; its entities ground the names of candidates.
         graph: The graph.
-        grounder: Of the question.
-        clock: Times the stages, and bounds queries by the question's deadline.
-        timeout_s: Seconds for each query.
-        policy: Which candidate answers, and how they are run.
-        question: As asked, to find the words that a candidate does not account for; None if there
-            is no question.
+        names: Of that graph.
+        timeout_s: Seconds for each query, as far as the question has time.
         schema: Of the graph; None to run and keep candidates as they are written.
+        without: Classes of constraints that are left out, for ablations.
+        by_class: Relax strings, and then numbers, only all at once, as the paper does.
     """
 
     def __init__(
         self,
+        asked: Asked,
         graph: Graph,
-        grounder: Grounder,
-        clock: Clock,
+        names: Names,
         timeout_s: float,
-        policy: Policy = DEFAULT_POLICY,
-        question: str | None = None,
+        *,
         schema: GraphSchema | None = None,
+        without: Iterable[Kind] = (),
+        by_class: bool = False,
     ) -> None:
-        self._graph, self._grounder, self._clock = graph, grounder, clock
-        self._timeout_s, self._policy, self._question = timeout_s, policy, question
-        self._schema = schema
-        self._runner = PathRunner(graph, lambda: clock.bound(timeout_s), schema)
+        self._question, self._clock, self._timeout_s = asked.question, asked.clock, timeout_s
+        self._graph, self._schema = asked.bounded(graph), schema
+        self._without, self._by_class = frozenset(without), by_class
+        self._grounder = Grounder(self._graph, names, asked.linked, asked.given)
+        self._paths = PathRunner(self._graph, lambda: asked.clock.bound(timeout_s), schema)
 
-    def execute(self, candidates: Sequence[Candidate], *, relax: bool = True) -> Execution:
-        """Find the candidate that answers; the module's docstring says which that is.
-
-        Args:
-            candidates: Best first.
-            relax: Drop constraints if nothing satisfies all of them.
+    def run(self, candidates: Sequence[Candidate], *, relax: bool = True) -> list[Tried]:
+        """Run every candidate, relaxed if need be.
 
         Raises:
             EndpointDown: Nothing answers at the graph's endpoint.
             DeadlineExceeded: The question's deadline has passed.
         """
-        if self._policy.confidence is not None:
-            return self.choose(self.run_all(candidates, relax=relax), self._policy.confidence)
-        return self._first(candidates, relax)
-
-    def run_all(self, candidates: Sequence[Candidate], *, relax: bool = True) -> list[Tried]:
-        """Run every candidate, relaxed if need be. Raises as `execute` does."""
         tried = map(self._try, candidates)
-        ran = [self._relax(each) for each in tried] if relax else list(tried)
-        return [self._leave_out_unfit(each) for each in ran]
+        return [self._relax(each) for each in tried] if relax else list(tried)
 
-    def choose(self, tried: Sequence[Tried], model: ConfidenceModel) -> Execution:
-        """Choose the candidate whose answers are likeliest to be right, of those that were run.
+    def run_first(
+        self,
+        candidates: Sequence[Candidate],
+        order: TrustOrder = "full-first",
+        *,
+        relax: bool = True,
+    ) -> Execution:
+        """Run candidates until one answers, trusting them in their order; raises as `run` does.
 
-        Raises as `execute` does, if none has answers and it is looked up where they break.
+        ``full-first``, as in the paper's code: the first that answers in full wins, and only if
+        none does are they relaxed, one after the other. ``beam-first``: a better candidate that
+        must be relaxed wins over a worse one that answers in full.
         """
-        confidences = model.judge(tried)
-        tried = [replace(t, confidence=c) for t, c in zip(tried, confidences, strict=True)]
-        best = next((at for at in rank_tried(tried) if tried[at].table is not None), None)
-        if best is None:
-            return Execution(tuple(self._with_breaks(tried)))
-        tried[best] = _ranked(tried[best], tried)
-        return Execution(tuple(tried), best)
-
-    def _first(self, candidates: Sequence[Candidate], relax: bool) -> Execution:
         tried: list[Tried] = []
         for candidate in candidates:
             tried.append(self._try(candidate))
-            if relax and self._policy.order == "beam-first":
+            if relax and order == "beam-first":
                 tried[-1] = self._relax(tried[-1])
             if tried[-1].terms:
                 return Execution(tuple(tried), len(tried) - 1)
@@ -456,16 +414,27 @@ class Executor:
             if tried[at].terms:
                 return Execution(tuple(tried), at)
         said = (at for at, each in enumerate(tried) if each.table is not None)  # 0 or no
-        if (best := next(said, None)) is not None:
-            return Execution(tuple(tried), best)
-        return Execution(tuple(self._with_breaks(tried)))
+        return self.explain(Execution(tuple(tried), next(said, None)))
+
+    def check(self, tried: Sequence[Tried]) -> list[Tried]:
+        """Note the words of the question that each candidate does not account for.
+
+        With the graph's schema, what answers another question is left out.
+        """
+        return [self._leave_out_unfit(self._with_words(each)) for each in tried]
+
+    def explain(self, execution: Execution) -> Execution:
+        """Say where unreachable candidates break if none answers, within the time of one query."""
+        if execution.best is not None:
+            return execution
+        return Execution(tuple(self._with_breaks(execution.tried)))
 
     def _try(self, candidate: Candidate) -> Tried:
         """Ground a candidate and run its reachable readings in full, until one answers."""
         tried = Tried(candidate)
         try:
             crp, problems = read_crp(candidate.text)
-            crp = drop_kinds(crp, self._policy.without)
+            crp = drop_kinds(crp, self._without)
             readings = map(self._with_shared_class, self._readings(crp, candidate))
             if (best := next(readings, None)) is None:
                 return replace(tried, problem=f"no entity for {crp.topic}")
@@ -498,7 +467,7 @@ class Executor:
         grounding = tried.grounding
         if grounding is None or tried.table is not None or tried.fate == "unreachable":
             return tried
-        for relaxation in _relaxed(grounding, self._policy.by_class):
+        for relaxation in _relaxed(grounding, self._by_class):
             try:
                 tried = self._run(tried, grounding, relaxation)
             except EndpointDown:
@@ -553,7 +522,6 @@ class Executor:
                 yield reading
 
     def _with_breaks(self, tried: Sequence[Tried]) -> Iterator[Tried]:
-        """Say of unreachable candidates where they break, within the time of one query."""
         ends_at = time.monotonic() + self._timeout_s
         with self._clock.stage("reach"):
             for each in tried:
@@ -568,12 +536,12 @@ class Executor:
     def _run(self, tried: Tried, grounding: Grounding, relaxation: Relaxation) -> Tried:
         """Run the query of a reading, relaxed or not; unchanged if it has no answer."""
         with self._clock.stage("execute"):
-            outcome = self._runner.run(relaxation.crp, grounding.crp)
+            outcome = self._paths.run(relaxation.crp, grounding.crp)
         return tried if outcome is None else self._read(tried, grounding, relaxation, outcome)
 
     def _leave_out_unfit(self, tried: Tried) -> Tried:
         """Leave out what a candidate found if it answers another question."""
-        if tried.relaxation is None or self._question is None or self._schema is None:
+        if tried.relaxation is None or self._schema is None:
             return tried
         crp = tried.relaxation.crp
         mentions = self._grounder.mentions(crp)
@@ -589,8 +557,8 @@ class Executor:
         if grounding is not None and tried.fate == "reachable" and not grounding.unlinked:
             crp = grounding.crp
             with self._clock.stage("execute"):
-                outcome = self._runner.run_unsatisfied(crp)
-                missing = self._runner.without_value(crp)
+                outcome = self._paths.run_unsatisfied(crp)
+                missing = self._paths.without_value(crp)
             if outcome is not None:
                 tried = self._read(tried, grounding, next(relaxations(crp)), outcome)
             if missing and crp.order is not None:
@@ -601,8 +569,6 @@ class Executor:
         self, tried: Tried, grounding: Grounding, relaxation: Relaxation, outcome: Outcome
     ) -> Tried:
         """Note what a reading says."""
-        terms = [row[0] for row in outcome.table.rows]
-        are_numbers = bool(terms) and all(map(_is_number, terms))
         return replace(
             tried,
             grounding=grounding,
@@ -613,15 +579,17 @@ class Executor:
             count=outcome.count,
             topic_score=self._topic_score(grounding.crp.topic),
             mentioned=self._grounder.count_mentioned(relaxation.crp),
-            not_understood=self._not_understood(relaxation.crp, are_numbers=are_numbers),
         )
 
-    def _not_understood(self, crp: Crp, *, are_numbers: bool) -> tuple[str, ...]:
-        """List the operator words of the question that a path does not account for."""
-        if self._question is None:
-            return ()
+    def _with_words(self, tried: Tried) -> Tried:
+        """Note the operator words of the question that a path does not account for."""
+        if tried.relaxation is None or tried.table is None:
+            return tried
+        crp, terms = tried.relaxation.crp, [row[0] for row in tried.table.rows]
+        are_numbers = bool(terms) and all(map(_is_number, terms))
         mentions = self._grounder.mentions(crp)
-        return find_unaccounted(self._question, crp, mentions, are_numbers=are_numbers)
+        words = find_unaccounted(self._question, crp, mentions, are_numbers=are_numbers)
+        return replace(tried, not_understood=words)
 
     def _topic_score(self, topic: Entity) -> float:
         """Return how likely the question is about a topic; the linker knows nothing of classes."""
@@ -632,24 +600,6 @@ class Executor:
 def _is_number(term: Term | None) -> bool:
     """Return whether an answer is a number."""
     return isinstance(term, LiteralTerm) and is_number(term)
-
-
-def _ranked(best: Tried, tried: Sequence[Tried]) -> Tried:
-    """Say how sure each answer is, and put the surest first, unless the query orders them."""
-    table, relaxation = best.table, best.relaxation
-    assert table is not None
-    assert relaxation is not None
-    if best.boolean is not None:
-        return best
-    confidences = answer_confidences(tried)
-
-    def rank(row: tuple[Term | None, ...]) -> float:
-        return 0.0 if row[0] is None else -confidences.get(row[0], 0.0)
-
-    if relaxation.crp.order is None:
-        table = replace(table, rows=tuple(sorted(table.rows, key=rank)))
-    sure = confidences if best.count is None else {}
-    return replace(best, table=table, answer_confidences=sure)
 
 
 def _with_problems(tried: Tried, problems: Iterable[str]) -> Tried:
@@ -668,6 +618,11 @@ def _relaxed(grounding: Grounding, by_class: bool) -> Iterator[Relaxation]:
     for step in steps:
         if not ungrounded_entities(step.crp):
             yield step
+
+
+def read_given(path: str | Crp) -> CrpReading:
+    """Read a path in either text form, or take a CRP as it is."""
+    return CrpReading(path, ()) if isinstance(path, Crp) else read_crp(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -690,37 +645,25 @@ class GivenTrace:
 
     def describe(self) -> list[str]:
         """Return the path in English, and how far it was relaxed."""
-        return list(self._lines())
-
-    def _lines(self) -> Iterator[str]:
         if self._found is None or self._found.relaxation is None:
-            yield "The path as it was read:"
-            yield from (f"  {line}" for line in self.tried.candidate.text.splitlines())
-            return
-        yield from describe_found(self._found, "Of the path that was given")
-        yield f"The path was given, relaxation: {self._found.relaxation.level}."
-
-
-def read_given(path: str | Crp) -> CrpReading:
-    """Read a path in either text form, or take a CRP as it is.
-
-    Raises:
-        CrpSyntaxError: The text cannot be read.
-    """
-    return CrpReading(path, ()) if isinstance(path, Crp) else read_crp(path)
+            lines = self.tried.candidate.text.splitlines()
+            return ["The path as it was read:", *(f"  {line}" for line in lines)]
+        level = self._found.relaxation.level
+        found = describe_found(self._found, "Of the path that was given")
+        return [*found, f"The path was given, relaxation: {level}."]
 
 
 def run_given(
     asked: Asked, reading: CrpReading, graph: Graph, names: Names, timeout_s: float, *, relax: bool
 ) -> Answer:
-    """Run a path and return what it says, with its proof.
+    """Run a path that a person wrote, and return what it says, with its proof.
 
     Args:
         asked: The question, which may be empty. Where several entities have a name of the path, it
             means one of the given ones, or else the one that the question is likely about.
         reading: The path.
         graph: Where it is run.
-        names: The graph's names.
+        names: Of the graph.
         timeout_s: Seconds for each query.
         relax: Drop constraints if nothing satisfies all of them.
 
@@ -728,7 +671,6 @@ def run_given(
         EndpointDown: Nothing answers at the graph's endpoint.
         DeadlineExceeded: The question's deadline has passed.
     """
-    graph = asked.bounded(graph)
     given = {normalise(entity.name): entity.mid for entity in asked.given if entity.name}
 
     def chosen(entity: Entity) -> Entity:
@@ -737,25 +679,16 @@ def run_given(
     crp = reading.crp.with_entities(chosen)
     written = {normalise(str(entity)) for entity in crp.entities()}
     linked = [e for e in asked.linked if written & {normalise(e.name), normalise(e.mention)}]
-    grounder = Grounder(graph, names, linked)
-    executor = Executor(graph, grounder, asked.clock, timeout_s, question=asked.question)
+    runner = Runner(replace(asked, given=(), linked=tuple(linked)), graph, names, timeout_s)
     # What a person writes has no probability.
-    candidate = Candidate(render_crp(crp), logprob=0.0, tokens=0)
-    execution = with_names(graph, executor.execute([candidate], relax=relax))
+    execution = runner.run_first([Candidate(render_crp(crp), logprob=0.0, tokens=0)], relax=relax)
+    graph = asked.bounded(graph)
+    execution = with_names(graph, replace(execution, tried=tuple(runner.check(execution.tried))))
     [tried] = execution.tried
     tried = replace(tried, problem=_joined(*reading.problems, tried.problem))
     trace = GivenTrace(tried)
     if execution.answering is None:
-        why_not = _why_not(tried)
-        return Answer(
-            question=asked.question,
-            answers=(),
-            trace=trace,
-            linked=asked.linked,
-            problem=why_not.problem,
-            reason=why_not.reason,
-            seconds=asked.clock.seconds,
-        )
+        return no_answer(asked, trace, _why_not(tried))
     answer = prove_answer(asked, graph, tried, trace, "given", timeout_s)
     return replace(answer, problem=_joined(tried.problem, answer.problem))
 

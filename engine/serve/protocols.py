@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 
 from kbqa.engine.answer import Answer
 from kbqa.engine.linking.ground import ungrounded_entities
-from kbqa.engine.methods.router import RouterTrace
+from kbqa.engine.running.evidence import PathTrace
 from kbqa.engine.serve.problems import Problem
 from kbqa.engine.serve.routes import MEDIA_TYPE, PROBLEMS, Caller, TheCaller
 from kbqa.engine.serve.served import MAX_QUERY, MAX_QUESTION, MAX_ROWS, Served
@@ -226,7 +226,7 @@ def _query_of(answer: Answer) -> str:
     """Return the query that answered, or that of the best candidate, or one without results."""
     if answer.sparql is not None:
         return answer.sparql
-    if isinstance(answer.trace, RouterTrace):
+    if isinstance(answer.trace, PathTrace):
         crps = (tried.crp for tried in answer.trace.tried)
         for crp in crps:
             if crp is not None and not ungrounded_entities(crp):

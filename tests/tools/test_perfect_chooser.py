@@ -7,14 +7,14 @@ import pytest
 
 from kbqa.engine.chat.openai import OpenAIChat
 from kbqa.engine.graph_walk import RelationPath
-from kbqa.engine.methods.repair import (
+from kbqa.engine.questions.question_sets import Question
+from kbqa.engine.running.repair import (
     blueprint_prompt,
     choice_prompt,
     judge_prompt,
     read_blueprint,
     read_choice,
 )
-from kbqa.engine.questions.question_sets import Question
 from kbqa.kb.open import open_graph
 from kbqa.sparql.crp import Entity, Hop
 from tools.methods.perfect_chooser import MODEL, PerfectChooser, gold_paths, make_server

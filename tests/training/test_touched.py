@@ -51,7 +51,7 @@ _ARGUMENTS: dict[str, Sequence[Sequence[str]]] = {
     "eval": [_EVAL],
     "report": [_EVAL, ["{out}/run.jsonl", "--plots={out}/plots"]],
     "compare": [_EVAL, ["{out}/run.jsonl", "{out}/run.jsonl"]],
-    "methods": [[], ["router"]],
+    "methods": [[], ["kbqa"]],
     "link": [[_ASKED.format("Kenya")]],
     "retrieve": [["--questions={files}/set.jsonl", "--output={out}/r.jsonl", "--sample=1"]],
     "entities": [["Kenya"]],

@@ -144,7 +144,7 @@ def _way(way: str, graph: Graph, written: Beams, backend: Backend) -> Ask:
     if way != "answering":
         engine = Engine.over(resources, make_method(resources, way, {}))
         return lambda question: engine.ask(question.text, question.topics)
-    engine = Engine.over(resources, make_method(resources, "router", {"judge": "confidence"}))
+    engine = Engine.over(resources, make_method(resources, "kbqa", {"judge": "confidence"}))
     return lambda question: engine.answer(
         replace(engine.prepare(question.text, question.topics), candidates=written[question.id])
     )

@@ -145,7 +145,7 @@ _CONFIG = """store = "/data/freebase"
 timeout = 5
 
 [ask]
-set = ["order=full-first"]
+set = ["search=no"]
 
 [crp.run]
 timeout = 7

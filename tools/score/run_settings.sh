@@ -34,8 +34,8 @@ if [ -n "${LLM:-}" ]; then
 else
   specialised=(--beams "$beams" --set repair=off)
   run specialised "${specialised[@]}"
-  run specialised.full-first "${specialised[@]}" --set order=full-first
-  run specialised.beam-first "${specialised[@]}" --set order=beam-first
+  run specialised.full-first "${specialised[@]}" --method routerkgqa
+  run specialised.beam-first "${specialised[@]}" --method routerkgqa --set order=beam-first
   for class in entity numeric string; do
     run "specialised.no-$class" "${specialised[@]}" --set "without=$class"
   done

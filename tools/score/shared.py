@@ -20,13 +20,19 @@ from kbqa.engine.evaluation.scores import bootstrap_mean
 from kbqa.engine.evaluation.statistics import count_signs, paired_bootstrap, sign_test
 from kbqa.engine.evaluation.tables import Cell, MarkdownTable, markdown_table
 from kbqa.engine.linking.ground import name_topics
-from kbqa.engine.methods.router import RouterKgqa, RouterSettings, make_pool, make_reader
+from kbqa.engine.methods.kbqa import (
+    SEARCHED_LIMIT_S,
+    KbqaSettings,
+    load_judge,
+    make_pool,
+    run_searched,
+)
 from kbqa.engine.questions.question_sets import Question, read_questions
 from kbqa.engine.resources import Resources
-from kbqa.engine.running.confidence import SHIPPED_CONFIDENCE, ConfidenceModel, Tried, rank_tried
-from kbqa.engine.running.judge import confidence_file
-from kbqa.engine.running.run import Policy
-from kbqa.engine.writing.generate import Candidate, NoPaths
+from kbqa.engine.running.confidence import ConfidenceModel, rank_tried
+from kbqa.engine.running.run import Runner
+from kbqa.engine.running.tried import Tried
+from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.errors import InputError
@@ -102,13 +108,10 @@ class BeamRunner:
         self, resources: Resources, gold_entities: bool, judge: Path | None = None
     ) -> None:
         self._resources, self._gold_entities = resources, gold_entities
-        settings = RouterSettings(judge=str(judge or "confidence"))
-        self._pool, self._reader = make_pool(settings, resources), make_reader(settings, resources)
-        path = SHIPPED_CONFIDENCE
-        if judge is not None and self._reader is not None:
-            path = confidence_file(judge, is_asking=self._reader.is_asking)
-        self.model = ConfidenceModel.load(path)
-        """Chooses among the candidates."""
+        settings = KbqaSettings(judge=str(judge or "confidence"))
+        self._pool = make_pool(settings, resources)
+        self._judge, _ = load_judge(settings, resources)
+        self.model = self._judge.model
 
     def run(
         self, question: Question, candidates: Sequence[Candidate], *, by_class: bool = False
@@ -116,11 +119,13 @@ class BeamRunner:
         """Run each candidate, relaxed if need be."""
         graph, linked = self._resources.graph, self._resources.linker.link(question.text)
         topics = name_topics(graph, question.topics) if self._gold_entities else []
-        policy = Policy(by_class=by_class)
-        method = RouterKgqa(
-            self._resources, NoPaths(), policy, pool=self._pool, reader=self._reader
-        )
-        return method.try_all(Asked(question.text, tuple(topics), tuple(linked)), candidates)
+        asked = Asked(question.text, tuple(topics), tuple(linked))
+        names, timeout_s = self._resources.names, self._resources.timeout_s
+        tried = Runner(asked, graph, names, timeout_s, by_class=by_class).run(candidates)
+        if self._pool is not None:
+            brief = Runner(asked, graph, names, min(timeout_s, SEARCHED_LIMIT_S), by_class=by_class)
+            tried += run_searched(asked, tried, self._pool, brief)
+        return self._judge.read(question.text, tried, graph)
 
 
 def rank_by_confidence(tried: Sequence[Tried], model: ConfidenceModel) -> list[Tried]:

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kbqa.engine.answer import term_text
-from kbqa.engine.asked import Clock
+from kbqa.engine.asked import Asked, Clock
 from kbqa.engine.evaluation.scores import candidate_f1
-from kbqa.engine.linking.ground import Grounder, name_topics
-from kbqa.engine.linking.linker import Linker
+from kbqa.engine.linking.ground import name_topics
+from kbqa.engine.linking.linker import LinkedEntity, Linker
 from kbqa.engine.questions.official import (
     Unconverted,
     convert_queries,
@@ -30,8 +30,8 @@ from kbqa.engine.questions.official import (
     read_question_rows,
 )
 from kbqa.engine.questions.question_sets import Question
-from kbqa.engine.running.confidence import Tried
-from kbqa.engine.running.run import Executor, PathRunner
+from kbqa.engine.running.run import PathRunner, Runner
+from kbqa.engine.running.tried import Tried
 from kbqa.engine.writing.generate import Candidate, Request
 from kbqa.engine.writing.grammar import PathWalk
 from kbqa.engine.writing.steering import Decoding
@@ -185,18 +185,20 @@ class RewardFunction:
             except GraphError as error:
                 logger.warning("no path is run for %s: %s", question.id, error)
                 return [NOTHING] * len(candidates)
-            grounder = Grounder(self._graph, self._names, linked, question.topics)
             for text, candidate in new.items():
-                self._known[question.id, text] = self._run(question, grounder, candidate)
+                self._known[question.id, text] = self._run(question, linked, candidate)
         return [
             NOTHING if each is None else self._known[question.id, each.text] for each in candidates
         ]
 
-    def _run(self, question: Question, grounder: Grounder, candidate: Candidate) -> Rewarded:
+    def _run(
+        self, question: Question, linked: Sequence[LinkedEntity], candidate: Candidate
+    ) -> Rewarded:
         clock = Clock(deadline_s=self._timeout_s)
-        executor = Executor(self._graph, grounder, clock, self._timeout_s)
+        asked = Asked(question.text, question.topics, tuple(linked), clock)
+        runner = Runner(asked, self._graph, self._names, self._timeout_s)
         try:
-            [tried] = executor.run_all([candidate])
+            [tried] = runner.run([candidate])
         except DeadlineExceeded:
             return NOTHING
         f1 = candidate_f1(tried, question)

@@ -181,7 +181,7 @@ def train_judge(
 
     from kbqa.engine.embedding.embedder import Embedder
     from kbqa.engine.resources import Resources
-    from kbqa.engine.running.precedents import Precedents
+    from kbqa.engine.running.judge import Precedents
     from kbqa.kb.open import open_graph
 
     if not epochs and start is None:

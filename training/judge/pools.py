@@ -27,35 +27,32 @@ from shutil import copyfile, copytree
 from typing import Any, NamedTuple, TypeAlias
 
 from kbqa.engine.answer import term_text
+from kbqa.engine.asked import Asked
 from kbqa.engine.embedding.embedder import Embedder
-from kbqa.engine.engine import Engine
 from kbqa.engine.evaluation.scores import candidate_f1
 from kbqa.engine.files import drop_unfinished_line, read_rows
 from kbqa.engine.linking.mentions import LinkingModel
-from kbqa.engine.methods.router import RouterKgqa
+from kbqa.engine.methods.kbqa import SEARCHED_LIMIT_S, run_searched
 from kbqa.engine.questions.question_sets import Question
 from kbqa.engine.resources import Resources
-from kbqa.engine.running.confidence import (
-    ConfidenceModel,
-    Tried,
-    describe_tried,
-    with_first_answers,
-)
+from kbqa.engine.running.confidence import ConfidenceModel, describe_tried
 from kbqa.engine.running.judge import (
     ASKER_FILES,
     ASKER_FOLDER,
     CONFIDENCE_FILE,
+    PRECEDENTS_FILE,
     READER_FOLDER,
     SETTINGS_FILE,
     Asker,
-    CandidateReader,
     CrossEncoder,
+    Judge,
+    Precedents,
     text_of,
 )
 from kbqa.engine.running.pool import PathPool
-from kbqa.engine.running.precedents import PRECEDENTS_FILE, Precedents
-from kbqa.engine.running.run import Policy
-from kbqa.engine.writing.generate import Candidate, NoPaths
+from kbqa.engine.running.run import Runner
+from kbqa.engine.running.tried import Tried, with_first_answers
+from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import Crp
@@ -92,20 +89,27 @@ _MADE_SOURCES = (COMPOSED_SOURCE, DEMO_SOURCE)
 class PoolRunner:
     """Runs the written and searched candidates of questions, from linked entities as in an answer.
 
-    Without a reader, as long as there is no cross-encoder, candidates are not read. The methods
+    Without a judge, as long as there is no cross-encoder, candidates are not read. The methods
     raise a `GraphError` if the graph does not answer.
     """
 
     def __init__(
-        self, resources: Resources, pool: PathPool | None, reader: CandidateReader | None = None
+        self, resources: Resources, pool: PathPool | None, judge: Judge | None = None
     ) -> None:
+        self._resources, self._pool, self._judge = resources, pool, judge
         self._graph, self._schema = resources.graph, GraphSchema(resources.graph)
-        self._method = RouterKgqa(resources, NoPaths(), Policy(), pool=pool, reader=reader)
-        self._engine = Engine.over(resources, self._method)
 
     def run(self, question: Question, candidates: Sequence[Candidate]) -> list[Tried]:
         """Run the candidates of a question."""
-        return self._method.try_all(self._engine.prepare(question.text), candidates)
+        names, timeout_s = self._resources.names, self._resources.timeout_s
+        asked = Asked(question.text, linked=tuple(self._resources.linker.link(question.text)))
+        tried = Runner(asked, self._graph, names, timeout_s).run(candidates)
+        if self._pool is not None:
+            brief = Runner(asked, self._graph, names, min(timeout_s, SEARCHED_LIMIT_S))
+            tried += run_searched(asked, tried, self._pool, brief)
+        if self._judge is not None:
+            tried = self._judge.read(question.text, tried, self._graph)
+        return tried
 
     def gold(self, id_: str, text: str, path: Candidate) -> Question | None:
         """Make a question whose gold is what a path leads to; None if it leads nowhere."""
@@ -267,8 +271,9 @@ def train_judge(
     encoder, asker = CrossEncoder.load(output / READER_FOLDER), Asker.of(output)
     say("reading the candidates of held-out questions")
     for part in parts:
-        reader = CandidateReader(encoder, precedents, GraphSchema(part.resources.graph), asker)
-        runner = PoolRunner(part.resources, part.pool, reader)
+        schema, unfitted = GraphSchema(part.resources.graph), ConfidenceModel(0.0, {})
+        judge = Judge(schema, unfitted, encoder, precedents, asker)
+        runner = PoolRunner(part.resources, part.pool, judge)
         _write_rows(features, part.held_out, runner.features, advance)
     judged = list(read_judged(features))
     model = fit_confidence(list(map(without_asker, judged)), fitted_on, config.seed)

@@ -38,7 +38,7 @@ from kbqa.engine.running.confidence import ASKED_LEAD, ConfidenceModel, Features
 from kbqa.engine.running.judge import (
     ADAPTER_FILE,
     MAX_TOKENS,
-    SCHEMA_VERSION,
+    READER_VERSION,
     SETTINGS_FILE,
     AdapterSettings,
     reader_revision,
@@ -207,7 +207,7 @@ class _Network:
         try:
             saved = load_file(folder / ADAPTER_FILE)
             settings = read_json(
-                folder / SETTINGS_FILE, AdapterSettings, ModelError, schema_version=SCHEMA_VERSION
+                folder / SETTINGS_FILE, AdapterSettings, ModelError, schema_version=READER_VERSION
             )
             named = self._named()
             if settings.scale != self._scale:
@@ -230,7 +230,7 @@ class _Network:
             {name: each.contiguous() for name, each in tensors.items()},
             folder / ADAPTER_FILE,
         )
-        settings = {"schema_version": SCHEMA_VERSION, "scale": self._scale}
+        settings = {"schema_version": READER_VERSION, "scale": self._scale}
         (folder / SETTINGS_FILE).write_text(json.dumps(settings) + "\n", encoding="utf-8")
 
 

@@ -18,8 +18,8 @@ from kbqa.engine.commands.options import (
 )
 from kbqa.engine.engine import Engine
 from kbqa.engine.methods import METHODS
+from kbqa.engine.methods.kbqa import KbqaSettings
 from kbqa.engine.methods.options import describe_settings, read_settings
-from kbqa.engine.methods.router import RouterSettings
 from kbqa.kb.graph import Graph
 from kbqa.sparql.errors import InputError, SpendingLimitReached
 
@@ -42,7 +42,7 @@ def test_a_method_is_chosen_with_its_settings() -> None:
         "--set", "repair=embedder", "--set", "width=5", then=lambda m, _: chosen.append(m)
     )
     assert result.exit_code == 0, result.output
-    assert chosen == [MethodChoice("router", {"repair": "embedder", "width": "5"})]
+    assert chosen == [MethodChoice("kbqa", {"repair": "embedder", "width": "5"})]
 
 
 @pytest.mark.parametrize(
@@ -52,8 +52,8 @@ def test_a_method_is_chosen_with_its_settings() -> None:
         (("--general-calls", "0.5"), "Use --set general_calls=VALUE."),
         (("--threshold", "0.5"), "Use --unsure-below P."),
         (("--without", "entity", "--without", "string"), "Use --set without=VALUE."),
-        (("--method", "specialised"), "is now --method router --set repair=off"),
-        (("--method", "general"), "is now --method router --set write=no"),
+        (("--method", "specialised"), "is now --method kbqa --set repair=off"),
+        (("--method", "general"), "is now --method kbqa --set write=no"),
     ],
 )
 def test_a_removed_option_names_its_replacement(arguments: tuple[str, ...], message: str) -> None:
@@ -72,8 +72,8 @@ def test_a_setting_of_another_form_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"depth": "5"}, "the method router has no setting 'depth'. It has: write, repair,"),
-        ({"width": "wide"}, "--set width=wide: width is a whole number. See `kbqa methods router`"),
+        ({"depth": "5"}, "the method kbqa has no setting 'depth'. It has: write, repair,"),
+        ({"width": "wide"}, "--set width=wide: width is a whole number. See `kbqa methods kbqa`"),
         ({"repair": "magic"}, "repair is off or embedder or llm"),
         ({"width": "0"}, "width is 0: use 1 or more"),
         ({"general_calls": "nan"}, "general_calls is nan: use 0 or more"),
@@ -82,15 +82,15 @@ def test_a_setting_of_another_form_is_refused(text: str) -> None:
 )
 def test_a_setting_that_does_not_fit_is_refused(given: dict[str, object], message: str) -> None:
     with pytest.raises(InputError) as raised:
-        read_settings(RouterSettings, given, "router")
+        read_settings(KbqaSettings, given, "kbqa")
     assert message in str(raised.value)
 
 
 def test_settings_are_read_by_their_types() -> None:
     texts = {"without": "entity, string", "general_calls": "0.5", "write": "no", "embedder": "none"}
-    settings = read_settings(RouterSettings, texts, "router")
-    assert settings == RouterSettings(without=("entity", "string"), general_calls=0.5, write=False)
-    assert read_settings(RouterSettings, {}, "router") == RouterSettings()
+    settings = read_settings(KbqaSettings, texts, "kbqa")
+    assert settings == KbqaSettings(without=("entity", "string"), general_calls=0.5, write=False)
+    assert read_settings(KbqaSettings, {}, "kbqa") == KbqaSettings()
 
 
 @pytest.mark.parametrize(
@@ -99,10 +99,7 @@ def test_settings_are_read_by_their_types() -> None:
         ({"repair": "llm"}, "needs a general model: add --llm URL"),
         ({"stop": "judge"}, "stop=judge needs a general model"),
         ({"width": 5}, "width is about repair, and nothing is repaired"),
-        (
-            {"repair": "embedder", "route": "confidence", "order": "full-first"},
-            "route=confidence needs order=confidence",
-        ),
+        ({"order": "full-first"}, "order is a setting of routerkgqa, "),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(
@@ -153,9 +150,9 @@ def test_a_chooser_repairs_and_is_recorded(
 
 
 def test_a_setting_of_another_method_names_both(graph: Graph) -> None:
-    with pytest.raises(InputError, match=r"^history is a setting of bpc, not of router\. See"):
+    with pytest.raises(InputError, match=r"^history is a setting of bpc, not of kbqa\. See"):
         Engine(graph, settings={"history": 1})
-    with pytest.raises(InputError, match=r"^width is a setting of router, bpc and tog, not of io"):
+    with pytest.raises(InputError, match=r"^width is a setting of kbqa, routerkgqa, bpc"):
         Engine(graph, settings={"width": 1}, method="io")
 
 
@@ -164,7 +161,7 @@ def test_who_decides_and_how_often_is_chosen() -> None:
     arguments = ("--chooser", "random", "--call-budget", "5")
     result = choose_by(*arguments, then=lambda m, _: chosen.append(m))
     assert result.exit_code == 0, result.output
-    assert chosen == [MethodChoice("router", {}, "random", 5)]
+    assert chosen == [MethodChoice("kbqa", {}, "random", 5)]
     assert "0 is not in the range" in choose_by("--call-budget", "0").output
     assert (
         "'fate' is not one of 'llm', 'embedder', 'random'" in choose_by("--chooser", "fate").output
@@ -174,16 +171,16 @@ def test_who_decides_and_how_often_is_chosen() -> None:
 def test_methods_are_listed() -> None:
     result = CliRunner().invoke(methods, ["--json"])
     assert [row["name"] for row in json.loads(result.output)] == list(METHODS)
-    assert CliRunner().invoke(methods, []).output.startswith("router  RouterKGQA: ")
+    assert CliRunner().invoke(methods, []).output.startswith("kbqa  kbqa's own: ")
 
 
 def test_the_settings_of_a_method_are_listed() -> None:
-    rows = json.loads(CliRunner().invoke(methods, ["router", "--json"]).output)
-    assert rows == [each._asdict() for each in describe_settings(RouterSettings)]
-    text = CliRunner().invoke(methods, ["router"]).output
+    rows = json.loads(CliRunner().invoke(methods, ["kbqa", "--json"]).output)
+    assert rows == [each._asdict() for each in describe_settings(KbqaSettings)]
+    text = CliRunner().invoke(methods, ["kbqa"]).output
     assert "width = 3  (a whole number)\n    Paths that each step" in text
     unknown = CliRunner().invoke(methods, ["magic"])
-    assert "there is no method 'magic'. The methods are: router" in str(unknown.exception)
+    assert "there is no method 'magic'. The methods are: kbqa, routerkgqa" in str(unknown.exception)
 
 
 WHO = [Message("user", "who is it?")]

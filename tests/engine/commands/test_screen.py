@@ -22,8 +22,8 @@ from kbqa.engine.commands.screen import (
 from kbqa.engine.evaluation.rows import Row
 from kbqa.engine.linking.ground import Grounding
 from kbqa.engine.linking.linker import LinkedEntity
-from kbqa.engine.methods.router import RouterTrace
-from kbqa.engine.running.confidence import Tried
+from kbqa.engine.running.evidence import PathTrace
+from kbqa.engine.running.tried import Tried
 from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.open import open_graph
 from kbqa.kb.schema import LiteralForms
@@ -43,7 +43,7 @@ RIGHT = Tried(
 ANSWER = Answer(
     question="what jamaican money called?",
     answers=(AnswerEntity("m.04xc2m", "Jamaican dollar"),),
-    trace=RouterTrace((WRONG, RIGHT), 1, "specialised"),
+    trace=PathTrace((WRONG, RIGHT), 1, "specialised"),
     confidence=0.7512,
     sparql="SELECT ?x {\n}",
     evidence=(
@@ -61,7 +61,7 @@ ANSWER = Answer(
 UNANSWERED = Answer(
     question=ANSWER.question,
     answers=(),
-    trace=RouterTrace((WRONG, replace(RIGHT, relaxation=None)), None),
+    trace=PathTrace((WRONG, replace(RIGHT, relaxation=None)), None),
     problem="none of the paths exists",
     seconds=ANSWER.seconds,
 )
@@ -184,7 +184,7 @@ def test_what_relaxation_dropped_is_shown() -> None:
         grounding=Grounding(asked, (), {}),
         relaxation=Relaxation("main_path", CRP, (MALE,)),
     )
-    trace = RouterTrace((WRONG, relaxed), 1, "specialised")
+    trace = PathTrace((WRONG, relaxed), 1, "specialised")
     text = render_answer(replace(ANSWER, trace=trace), "")
     assert "Dropped, because nothing satisfied all of it:\n  Keep those where the answer" in text
     assert "Of what the model wrote: no entity is called 'Zorblax'." in text

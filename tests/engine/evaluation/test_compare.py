@@ -145,8 +145,8 @@ def test_one_setting_that_differs_is_named(tmp_path: Path) -> None:
 
 
 def test_settings_of_one_method_are_compared_one_by_one(tmp_path: Path) -> None:
-    method = {"name": "router", "order": "confidence", "repair": None}
-    other = {"name": "router", "order": "full-first", "repair": {"route": "reachability"}}
+    method = {"name": "kbqa", "order": "confidence", "repair": None}
+    other = {"name": "kbqa", "order": "full-first", "repair": {"route": "reachability"}}
     a = read_run(write_run(tmp_path, FIRST, "a", method=method))
     compared = compare_runs(a, read_run(write_run(tmp_path, SECOND, "b", method=other)))
     assert compared.settings == {
@@ -195,16 +195,16 @@ def test_the_path_of_a_nested_setting_is_named(
 
 
 def test_two_methods_are_one_difference(tmp_path: Path) -> None:
-    method = {"name": "router", "order": "confidence", "without": []}
+    method = {"name": "kbqa", "order": "confidence", "without": []}
     a = read_run(write_run(tmp_path, FIRST, "a", method=method))
     walker = write_run(tmp_path, [make_walked_row("win", ["m.1"])], "b", method={"name": "walker"})
     compared = compare_runs(a, read_run(walker))
     assert compared.settings == {
-        "method": Change("router (order confidence, without none)", "walker")
+        "method": Change("kbqa (order confidence, without none)", "walker")
     }
     assert not compared.warnings
     text = render_text(compare_sections(compared, 1))
-    assert "method  router (order confidence, without none) → walker\n" in text
+    assert "method  kbqa (order confidence, without none) → walker\n" in text
     assert "Win +1.000, win: question win?\nA     nothing\nB     name of m.1\n" in text
 
 

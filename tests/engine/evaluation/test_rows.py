@@ -28,8 +28,8 @@ from kbqa.engine.evaluation.rows import (
     take_over,
 )
 from kbqa.engine.evaluation.scores import METRICS
-from kbqa.engine.methods.router import RouterTrace
 from kbqa.engine.questions.question_sets import Question
+from kbqa.engine.running.evidence import PathTrace
 from kbqa.engine.writing.generate import Candidate
 from kbqa.sparql.errors import InputError, ModelError, OutputError
 from kbqa.sparql.terms import LiteralTerm
@@ -38,7 +38,7 @@ QUESTION = Question("q", "what?", (), (frozenset({"m.1", "480"}),), "independent
 ANSWER = Answer(
     "what?",
     (AnswerEntity("m.1", "One"), AnswerEntity(LiteralTerm("480"), "480")),
-    RouterTrace((), None),
+    PathTrace((), None),
     seconds={"link": 0.5},
 )
 CANDIDATES = [Candidate("a", -1.0, 10), Candidate("b", -2.0, 4)]
@@ -238,7 +238,7 @@ def test_a_run_is_read_back(tmp_path: Path) -> None:
 def test_what_eval_writes_is_read(tmp_path: Path, timings: bool) -> None:
     question = Question("q", "what?", (), (frozenset({"m.1", "480"}),), "annotated", "superlative")
     answers = (AnswerEntity("m.1", "One"), AnswerEntity(LiteralTerm("480"), "480"))
-    answer = Answer("what?", answers, RouterTrace((), None), seconds={"link": 0.5})
+    answer = Answer("what?", answers, PathTrace((), None), seconds={"link": 0.5})
     shape = GoldShape(hops=2, constraints=1, ordered=True)
     rows = [
         answered_row(question, answer, [Candidate("a", -1.0, 7)], shape, timings=timings),

@@ -32,8 +32,8 @@ from kbqa.engine.evaluation.scores import (
     score_best,
     score_names,
 )
-from kbqa.engine.methods.router import RouterTrace
 from kbqa.engine.questions.question_sets import Question, read_questions
+from kbqa.engine.running.evidence import PathTrace
 from kbqa.sparql.errors import ModelError
 from kbqa.sparql.terms import LiteralTerm, is_mid
 
@@ -159,7 +159,7 @@ def _row(question: Question, predicted: Sequence[str] | None) -> Row:
     answers = tuple(
         AnswerEntity(one if is_mid(one) else LiteralTerm(one), one) for one in predicted
     )
-    answer = Answer(question.text, answers, RouterTrace((), None))
+    answer = Answer(question.text, answers, PathTrace((), None))
     return answered_row(question, answer, [], None, timings=False)
 
 

@@ -22,7 +22,7 @@ from kbqa.kb.open import open_graph
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.terms import LiteralTerm, iri, sparql_term
 
-WALKERS = [name for name in METHODS if name != "router"]
+WALKERS = [name for name in METHODS if name not in ("kbqa", "routerkgqa")]
 QUESTIONS = [
     ("brother", "who is justin bieber's brother?", "m.06w2sn5", "m.0gxnnwq"),
     ("money", "what money is used in jamaica?", "m.03_r3", "m.04xc2m"),
@@ -224,7 +224,7 @@ def test_hostile_names_neither_fill_a_prompt_nor_forge_its_lines(
         return str(choice["message"]["content"])
 
     chat = scripted_chat(reply_to=reply_to)
-    settings = {"write": False} if method == "router" else {}
+    settings = {"write": False} if method in ("kbqa", "routerkgqa") else {}
     with Engine(hostile_graph, chat=chat, method=method, settings=settings) as engine:
         engine.ask("what is at the hub?", [Entity(None, "m.0evil")])
     assert chat.conversations

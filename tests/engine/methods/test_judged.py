@@ -7,7 +7,8 @@ import pytest
 
 from kbqa.engine.answer import Answer
 from kbqa.engine.engine import Engine
-from kbqa.engine.methods.router import RouterSettings, RouterTrace
+from kbqa.engine.methods.kbqa import KbqaSettings
+from kbqa.engine.running.evidence import PathTrace
 from kbqa.engine.running.judge import SHIPPED_JUDGE
 from kbqa.kb.graph import Graph
 from kbqa.sparql.errors import InputError, ModelError
@@ -34,7 +35,7 @@ def _named(answer: Answer) -> list[str]:
 def test_a_path_that_was_not_written_answers_if_it_fits_better(ask) -> None:
     answer = ask()
     assert _named(answer) == ["Kenyan Shilling"]
-    assert isinstance(answer.trace, RouterTrace)
+    assert isinstance(answer.trace, PathTrace)
     record = answer.trace.to_dict()
     assert {each["source"] for each in record["beams"]} == {"writer", "search"}
     assert (answer.confidence or 0) > 0.5
@@ -45,7 +46,7 @@ def test_a_searched_path_that_passes_over_a_number_is_doubted(demo: Graph, scrip
     written = [("Kenya -> location.country.currency_used", -0.5)]
     with Engine(demo, scripted(written)) as engine:
         answer = engine.ask("what is the capital of Kenya with a billion people?")
-    assert isinstance(answer.trace, RouterTrace)
+    assert isinstance(answer.trace, PathTrace)
     assert answer.trace.answering is not None
     assert answer.trace.answering.candidate.is_searched
     assert answer.not_understood == ("billion",)
@@ -54,8 +55,8 @@ def test_a_searched_path_that_passes_over_a_number_is_doubted(demo: Graph, scrip
 
 @pytest.mark.parametrize(
     "settings",
-    [{"judge": "confidence"}, {"search": False}, {"order": "full-first"}],
-    ids=["confidence model", "only written", "by order"],
+    [{"judge": "confidence"}, {"search": False}],
+    ids=["confidence model", "only written"],
 )
 def test_only_written_paths_answer_without_search(ask, settings) -> None:
     assert _named(ask(**settings)) == ["Nairobi"]
@@ -113,11 +114,11 @@ def test_without_the_small_model_the_judge_does_without_its_asker(
 
 
 def test_settings_of_a_judge_are_checked() -> None:
-    assert RouterSettings().judge_folder == SHIPPED_JUDGE
-    assert RouterSettings(judge="mine").judge_folder == Path("mine")
-    assert RouterSettings(write=False).judge_folder is None
-    with pytest.raises(InputError, match="leave out confidence and order"):
-        RouterSettings(judge="mine", order="beam-first")
+    assert KbqaSettings().judge_folder == SHIPPED_JUDGE
+    assert KbqaSettings(judge="mine").judge_folder == Path("mine")
+    assert KbqaSettings(write=False).judge_folder is None
+    with pytest.raises(InputError, match="leave out confidence"):
+        KbqaSettings(judge="mine", confidence=Path("mine.json"))
     for name in ("search", "asker"):
         with pytest.raises(InputError, match=f"{name} is about the candidates of a judge"):
-            RouterSettings(judge="confidence", **{name: False})
+            KbqaSettings(judge="confidence", **{name: False})

@@ -14,13 +14,13 @@ import pytest
 
 from kbqa.engine.embedding.bert import minilm_folder
 from kbqa.engine.engine import Engine
-from kbqa.engine.methods.router import RouterTrace
+from kbqa.engine.running.evidence import PathTrace
 from kbqa.engine.running.judge import (
     ADAPTER_FILE,
     ASKER_FILES,
     ASKER_FOLDER,
     MAX_TOKENS,
-    SCHEMA_VERSION,
+    READER_VERSION,
     SETTINGS_FILE,
     SHIPPED_JUDGE,
     Asker,
@@ -65,7 +65,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     save_file(tensors, folder / ADAPTER_FILE)
     (folder / SETTINGS_FILE).write_text(
-        json.dumps({"schema_version": SCHEMA_VERSION, "scale": 2.0})
+        json.dumps({"schema_version": READER_VERSION, "scale": 2.0})
     )
     return folder
 
@@ -151,7 +151,7 @@ def test_a_tensor_that_nobody_can_place_is_refused(
 def test_another_scale_is_another_revision(folder: Path, tmp_path: Path) -> None:
     other = Path(shutil.copytree(folder, tmp_path / "other"))
     assert reader_revision(other) == reader_revision(folder)
-    settings = {"schema_version": SCHEMA_VERSION, "scale": 1.0}
+    settings = {"schema_version": READER_VERSION, "scale": 1.0}
     (other / SETTINGS_FILE).write_text(json.dumps(settings))
     assert reader_revision(other) != reader_revision(folder)
 
@@ -222,7 +222,7 @@ def _asked(graph: Graph, scripted, question: str, *written: str, **settings: obj
     texts = [(text, -0.5 - rank) for rank, text in enumerate(written)]
     with Engine(graph, scripted(texts), settings=settings) as engine:
         answer = engine.ask(question)
-    assert isinstance(answer.trace, RouterTrace)
+    assert isinstance(answer.trace, PathTrace)
     return [each.question_logprob for each in answer.trace.tried]
 
 

@@ -17,13 +17,16 @@ from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.engine import Engine
 from kbqa.engine.graph_walk import Frontiers, RelationPath
 from kbqa.engine.linking.mentions import LinkingModel
-from kbqa.engine.methods import router as method
-from kbqa.engine.methods.router import RouterKgqa, RouterTrace
+from kbqa.engine.methods import kbqa as method
+from kbqa.engine.methods.kbqa import Kbqa, KbqaSettings, run_searched
 from kbqa.engine.resources import Resources
 from kbqa.engine.running import pool as narrow
-from kbqa.engine.running.confidence import ConfidenceModel, Tried
+from kbqa.engine.running.confidence import ConfidenceModel
+from kbqa.engine.running.evidence import PathTrace
+from kbqa.engine.running.judge import Judge
 from kbqa.engine.running.pool import Narrower, PathPool, carry_constraints
-from kbqa.engine.running.run import Policy
+from kbqa.engine.running.run import Runner
+from kbqa.engine.running.tried import Tried
 from kbqa.engine.writing.generate import Candidate, NoPaths
 from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph
@@ -44,16 +47,25 @@ def pool(demo: Graph, embedder: Embedder) -> PathPool:
 
 
 def _asking(graph: Graph, pool: PathPool | None, model: ConfidenceModel = SEARCHED) -> Engine:
-    resources = Resources(graph)
-    method = RouterKgqa(resources, NoPaths(), Policy(model), pool=pool)
+    resources, judge = Resources(graph), Judge(GraphSchema(graph), model)
+    method = Kbqa(resources, KbqaSettings(), NoPaths(), judge, pool)
     return Engine.over(resources, method)
+
+
+def _try_all(
+    engine: Engine, question: str, written: Sequence[Candidate], pool: PathPool | None = None
+) -> list[Tried]:
+    """Run written paths as they are, and what a search adds to them."""
+    asked, resources = engine.prepare(question), engine.resources
+    runner = Runner(asked, resources.graph, resources.names, 5.0)
+    tried = runner.run(written)
+    return tried if pool is None else tried + run_searched(asked, tried, pool, runner)
 
 
 def _find(graph: Graph, pool: PathPool, *written: str, question: str = QUESTION) -> list[Candidate]:
     engine = _asking(graph, None)
-    asked = engine.prepare(question)
-    assert isinstance(engine.method, RouterKgqa)
-    return pool.find(asked, engine.method.try_all(asked, _candidates(written)))
+    tried = _try_all(engine, question, _candidates(written))
+    return pool.find(engine.prepare(question), tried)
 
 
 def _candidates(texts: Sequence[str]) -> list[Candidate]:
@@ -70,10 +82,11 @@ def test_what_is_written_does_not_wait_long_for_what_is_searched(
     there_and_back = " -> location.location.containedby <- location.location.containedby" * 30
     endless = Candidate(f"Kenya{there_and_back}\n?x = Euro", 0.0, 1, (), 0)
     monkeypatch.setattr(pool, "find", lambda asked, tried: [endless])
-    monkeypatch.setattr(method, "_SEARCHED_LIMIT_S", 0.5)
-    engine = _asking(demo, pool)
-    assert isinstance(engine.method, RouterKgqa)
-    written, searched = engine.method.try_all(engine.prepare(QUESTION), _candidates([CAPITAL]))
+    monkeypatch.setattr(method, "SEARCHED_LIMIT_S", 0.5)
+    with _asking(demo, pool) as engine:
+        trace = _ask(engine, CAPITAL).trace
+    assert isinstance(trace, PathTrace)
+    written, searched = trace.tried
     assert written.table is not None
     assert "within 0.5 s" in (searched.problem or "")
 
@@ -105,7 +118,7 @@ def test_a_searched_path_answers_if_it_is_surer(demo: Graph, pool: PathPool) -> 
     with _asking(demo, pool) as engine:
         answer = _ask(engine, CAPITAL)
     assert [each.name for each in answer.answers] == ["Kenyan Shilling"]
-    assert isinstance(answer.trace, RouterTrace)
+    assert isinstance(answer.trace, PathTrace)
     assert answer.trace.answering is not None
     assert answer.trace.answering.candidate.is_searched
     told = "Found by searching the graph, beside what the model wrote, relaxation: full."
@@ -312,10 +325,9 @@ PEOPLE_PLACES = "Africa -> location.location.contains"
 
 def _narrowed(graph: Graph, question: str, path: str) -> Sequence[str]:
     """Return the conditions that are added to a path."""
-    resources = Resources(graph)
-    method = RouterKgqa(resources, NoPaths(), Policy())
-    asked = Engine.over(resources, method).prepare(question)
-    [tried] = method.try_all(asked, [Candidate(path, -1.0, 10)])
+    engine = _asking(graph, None)
+    asked = engine.prepare(question)
+    [tried] = _try_all(engine, question, [Candidate(path, -1.0, 10)])
     assert tried.crp is not None
     schema = GraphSchema(graph)
     found = Narrower(graph, schema, Frontiers(graph, schema)).find(asked, tried.crp)
@@ -589,11 +601,8 @@ PEOPLE = "-> location.statistical_region.population -> measurement_unit.dated_in
 
 def _tried(graph: Graph, question: str, path: str) -> Sequence[Tried]:
     """Run a written path and what is added to it."""
-    resources = Resources(graph)
     pool = PathPool(graph, Embedder.load(), LinkingModel.load())
-    method = RouterKgqa(resources, NoPaths(), Policy(), pool=pool)
-    asked = Engine.over(resources, method).prepare(question)
-    return method.try_all(asked, [Candidate(path, -1.0, 10)])
+    return _try_all(_asking(graph, None), question, [Candidate(path, -1.0, 10)], pool)
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,7 @@ from pathlib import Path
 import pytest
 
 from kbqa.engine.embedding.embedder import Embedder
-from kbqa.engine.running.precedents import (
-    PRECEDENTS_FILE,
-    Precedents,
-    last_relation,
-    without_names,
-)
+from kbqa.engine.running.judge import PRECEDENTS_FILE, Precedents, last_relation, without_names
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import Crp

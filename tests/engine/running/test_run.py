@@ -6,25 +6,19 @@ import json
 import threading
 import time
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
-from kbqa.engine.asked import Clock
-from kbqa.engine.linking.ground import Grounder
+from kbqa.engine.asked import Asked, Clock
 from kbqa.engine.linking.linker import LinkedEntity
-from kbqa.engine.running.confidence import ConfidenceModel, Execution, Tried
+from kbqa.engine.running.confidence import ConfidenceModel
 from kbqa.engine.running.evidence import find_evidence
-from kbqa.engine.running.run import (
-    DEFAULT_POLICY,
-    Executor,
-    Outcome,
-    PathRunner,
-    Policy,
-    find_break,
-)
+from kbqa.engine.running.judge import Judge
+from kbqa.engine.running.run import Outcome, PathRunner, Runner, TrustOrder, find_break
+from kbqa.engine.running.tried import Execution, Tried
 from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.endpoint import SparqlEndpoint
 from kbqa.kb.graph import Graph, Table
@@ -57,15 +51,16 @@ JAXON, JAZMYN = "m.0gxnnwq", "m.0gxnnwd"
 
 
 def _execute(
-    graph: Graph, *texts: str, timeout_s: float = 5, policy: Policy = DEFAULT_POLICY
+    graph: Graph,
+    *texts: str,
+    timeout_s: float = 5,
+    order: TrustOrder = "full-first",
+    without: Sequence[Kind] = (),
 ) -> Execution:
-    names = open_names(graph)
-    grounder = Grounder(graph, names, ())
     candidates = [Candidate(text, -float(rank), 9) for rank, text in enumerate(texts)]
-    try:
-        return Executor(graph, grounder, Clock(), timeout_s, policy).execute(candidates)
-    finally:
-        names.close()
+    with closing(open_names(graph)) as names:
+        runner = Runner(Asked(""), graph, names, timeout_s, without=without)
+        return runner.run_first(candidates, order)
 
 
 def answering(execution: Execution) -> Tried:
@@ -168,8 +163,8 @@ def test_a_topic_is_as_likely_as_the_linker_says_unless_it_is_a_class(tmp_path: 
         LinkedEntity(m, "Kenya", "kenya", s) for m, s in (("urn:x:kenya", 0.3), ("m.0k", 0.2))
     ]
     with open_graph(tmp_path / "store") as graph, closing(open_names(graph)) as names:
-        executor = Executor(graph, Grounder(graph, names, linked), Clock(), 5)
-        tried = executor.run_all([Candidate(text, -1.0, 9) for text in texts])
+        runner = Runner(Asked("", linked=tuple(linked)), graph, names, 5)
+        tried = runner.run([Candidate(text, -1.0, 9) for text in texts])
     assert [each.problem for each in tried] == [None] * 3
     assert [each.topic_score for each in tried] == list(texts.values())
 
@@ -281,9 +276,11 @@ def test_the_names_of_the_reading_that_counts_are_told(
 ) -> None:
     with closing(open_graph(demo_store)) as graph, closing(open_names(graph)) as names:
         [kenya] = names.lookup("Kenya", 1)
-        grounder = Grounder(graph, names, [LinkedEntity(kenya.mid, "Kenya", "kenya", 0.9)])
+        linked = (LinkedEntity(kenya.mid, "Kenya", "kenya", 0.9),)
         text = f"Paris -> location.location.containedby\n?x = {place}"
-        execution = Executor(graph, grounder, Clock(), 5).execute([Candidate(text, 0.0, 9)])
+        execution = Runner(Asked("", linked=linked), graph, names, 5).run_first(
+            [Candidate(text, 0.0, 9)]
+        )
     assert relaxed(execution).level == level
     assert execution.tried[0].problem == problem
 
@@ -311,7 +308,7 @@ def test_a_query_that_takes_too_long_costs_its_beam_only(graph: Graph) -> None:
 
 def test_stages_are_timed(graph: Graph) -> None:
     clock, names = Clock(), open_names(graph)
-    Executor(graph, Grounder(graph, names, ()), clock, 5).execute([Candidate(MONEY, 0.0, 9)])
+    Runner(Asked("", clock=clock), graph, names, 5).run_first([Candidate(MONEY, 0.0, 9)])
     names.close()
     assert set(clock.seconds) == {"ground", "reach", "execute"}
     assert all(seconds > 0 for seconds in clock.seconds.values())
@@ -323,9 +320,21 @@ CONFIDENT = ConfidenceModel(0.0, {"level full": 1.0, "share": 1.0, "answers": -1
 def _choose(graph: Graph, *pairs: tuple[str, float], relax: bool = True) -> Execution:
     candidates = [Candidate(text, logprob, 9) for text, logprob in pairs]
     with closing(open_names(graph)) as names:
-        grounder = Grounder(graph, names, [LinkedEntity("m.03_r3", "Jamaica", "jamaica", 0.8)])
-        executor = Executor(graph, grounder, Clock(), 5, Policy(CONFIDENT))
-        return executor.execute(candidates, relax=relax)
+        linked = (LinkedEntity("m.03_r3", "Jamaica", "jamaica", 0.8),)
+        runner = Runner(Asked("", linked=linked), graph, names, 5)
+        return _judged(runner, graph, candidates, CONFIDENT, relax=relax)
+
+
+def _judged(
+    runner: Runner,
+    graph: Graph,
+    candidates: Sequence[Candidate],
+    model: ConfidenceModel,
+    *,
+    relax: bool = True,
+) -> Execution:
+    judge = Judge(GraphSchema(graph), model)
+    return runner.explain(judge.choose(runner.check(runner.run(candidates, relax=relax))))
 
 
 def test_the_candidate_of_the_highest_confidence_answers(graph: Graph) -> None:
@@ -355,7 +364,7 @@ def test_answers_that_several_candidates_lead_to_come_first(graph: Graph) -> Non
 def test_a_better_path_relaxed_may_be_trusted_before_a_worse_one_in_full(graph: Graph) -> None:
     nobody = _lines(MONEY, MALE)
     full_first = _execute(graph, nobody, SIBLINGS)
-    beam_first = _execute(graph, nobody, SIBLINGS, policy=Policy(order="beam-first"))
+    beam_first = _execute(graph, nobody, SIBLINGS, order="beam-first")
     assert (full_first.best, relaxed(full_first).level) == (1, "full")
     assert (beam_first.best, relaxed(beam_first).level) == (0, "main_path")
 
@@ -367,7 +376,7 @@ def test_a_better_path_relaxed_may_be_trusted_before_a_worse_one_in_full(graph: 
 def test_classes_of_constraints_can_be_left_out(
     graph: Graph, without: tuple[Kind, ...], answers: list[str]
 ) -> None:
-    execution = _execute(graph, _lines(SIBLINGS, MALE), policy=Policy(without=frozenset(without)))
+    execution = _execute(graph, _lines(SIBLINGS, MALE), without=without)
     assert sorted(_answers(execution)) == sorted(answers)
     assert relaxed(execution).level == "full"
 
@@ -385,10 +394,9 @@ def test_classes_are_relaxed_at_once_where_that_is_asked_for(graph: Graph) -> No
     )
     with closing(open_names(graph)) as names:
         levels = {}
-        for at_once, policy in ((False, Policy()), (True, Policy(by_class=True))):
-            grounder = Grounder(graph, names, ())
-            executor = Executor(graph, grounder, Clock(), 5, policy)
-            [tried] = executor.run_all([Candidate(text, -1.0, 9)])
+        for at_once in (False, True):
+            runner = Runner(Asked(""), graph, names, 5, by_class=at_once)
+            [tried] = runner.run([Candidate(text, -1.0, 9)])
             assert tried.relaxation is not None
             levels[at_once] = (len(tried.relaxation.dropped), len(tried.terms))
     assert levels == {False: (1, 1), True: (2, 2)}
@@ -421,11 +429,6 @@ def test_a_relaxed_query_that_fails_is_told(graph: Graph, monkeypatch: pytest.Mo
     monkeypatch.setattr(PathRunner, "run", fail)
     [tried] = _execute(graph, _lines(SIBLINGS, NAMED.format("X"))).tried
     assert (tried.fate, tried.problem, tried.table) == ("failed", "the graph is tired", None)
-
-
-def test_the_default_policy_is_the_documented_one() -> None:
-    plain = Policy(confidence=None, order="full-first", by_class=False, without=frozenset())
-    assert Policy() == plain == DEFAULT_POLICY
 
 
 @pytest.mark.parametrize(
@@ -485,14 +488,16 @@ def tried_all(
     graph: Graph,
     *texts: str,
     relax: bool = True,
-    policy: Policy | None = None,
+    order: TrustOrder = "full-first",
+    model: ConfidenceModel | None = None,
     schema: GraphSchema | None = None,
 ) -> Execution:
     candidates = [Candidate(text, -1.0 - at, 9) for at, text in enumerate(texts)]
     with closing(open_names(graph)) as names:
-        grounder = Grounder(graph, names, ())
-        executor = Executor(graph, grounder, Clock(), 5, policy or Policy(), schema=schema)
-        return executor.execute(candidates, relax=relax)
+        runner = Runner(Asked(""), graph, names, 5, schema=schema)
+        if model is not None:
+            return _judged(runner, graph, candidates, model, relax=relax)
+        return runner.run_first(candidates, order, relax=relax)
 
 
 def said(graph: Graph, *texts: str, relax: bool = True) -> tuple[object, list[str]]:
@@ -610,9 +615,9 @@ def test_an_entity_is_not_the_oldest_of_two_if_the_other_has_no_date(graph: Grap
 
 def test_zero_answers_only_if_no_other_candidate_has_answers(graph: Graph) -> None:
     none, two = f"{SIBLING_PATHS}\n{OLD}\ncount", f"{SIBLING_PATHS}\ncount"
-    for policy in (Policy(), Policy(order="beam-first"), Policy(ConfidenceModel.load())):
-        assert tried_all(graph, none, two, policy=policy).best == 1
-        execution = tried_all(graph, "nonsense", none, policy=policy)
+    for how in ({}, {"order": "beam-first"}, {"model": ConfidenceModel.load()}):
+        assert tried_all(graph, none, two, **how).best == 1
+        execution = tried_all(graph, "nonsense", none, **how)
         assert (execution.best, execution.tried[1].count) == (1, 0)
 
 
@@ -625,7 +630,7 @@ def test_all_kinds_of_candidates_can_be_judged_together(graph: Graph) -> None:
         SIBLING_PATHS,
         "nonsense",
     ]
-    execution = tried_all(graph, *texts, policy=Policy(ConfidenceModel.load()))
+    execution = tried_all(graph, *texts, model=ConfidenceModel.load())
     assert execution.best == 0
     *judged, nonsense = (each.confidence for each in execution.tried)
     assert all(0 < confidence < 1 for confidence in judged)

@@ -120,7 +120,7 @@ def test_the_variable_does_what_the_option_does(server, tmp_path, monkeypatch) -
         ["--n", "5"],
         ["--threads", "1"],
         ["--set", "judge=confidence"],
-        ["--method", "router"],
+        ["--method", "kbqa"],
         ["--unsure-below", "0.1"],
         ["--llm", "http://127.0.0.1:8000/v1"],
     ],

@@ -70,7 +70,7 @@ def test_a_request_that_is_turned_away_is_counted(server) -> None:
 
 def test_the_server_says_what_it_is(server) -> None:
     info = server.client.get("/api/v1/info").json()
-    assert (info["state"], info["method"]) == ("ready", "router")
+    assert (info["state"], info["method"]) == ("ready", "kbqa")
     assert info["limits"]["batch_size"] == 8
     assert str(server.service.graph.directory) not in json.dumps(info)
     ready = server.client.get("/readyz")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kbqa.engine.running.judge import SCHEMA_VERSION, SETTINGS_FILE, CrossEncoder
+from kbqa.engine.running.judge import READER_VERSION, SETTINGS_FILE, CrossEncoder
 from kbqa.sparql.errors import ModelError, TrainingError
 from kbqa.training.judge.reading import ReadingConfig, ReadingExample, train_reading
 
@@ -52,7 +52,7 @@ def test_a_start_of_another_rank_or_scale_is_refused(
 ) -> None:
     config = ReadingConfig(epochs=1, rank=rank)
     train_reading(_questions(COUNTRIES[:1]), tmp_path / "first", config)
-    settings = {"schema_version": SCHEMA_VERSION, "scale": scale}
+    settings = {"schema_version": READER_VERSION, "scale": scale}
     (tmp_path / "first" / SETTINGS_FILE).write_text(json.dumps(settings))
     with pytest.raises(ModelError, match=f"cannot go on from the judge in .*: {message}"):
         train_reading(

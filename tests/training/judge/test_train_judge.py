@@ -14,10 +14,10 @@ from kbqa.engine.running.judge import (
     ASKER_FILES,
     ASKER_FOLDER,
     CONFIDENCE_FILE,
+    PRECEDENTS_FILE,
     READER_FOLDER,
     CrossEncoder,
 )
-from kbqa.engine.running.precedents import PRECEDENTS_FILE
 from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph
 from kbqa.sparql.terms import iri

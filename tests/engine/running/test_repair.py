@@ -1,19 +1,22 @@
-from dataclasses import replace
+"""Paths that a repair finds on the demo graph, and what a general model is asked for them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import pytest
 
-from kbqa.engine.asked import Budget
+from kbqa.engine.asked import Asked, Budget
+from kbqa.engine.chat.cache import CountedChat
+from kbqa.engine.chat.model import ChatModel
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.graph_walk import RelationPath
-from kbqa.engine.methods.repair import (
+from kbqa.engine.linking.ground import Grounding
+from kbqa.engine.linking.linker import LinkedEntity
+from kbqa.engine.running.repair import (
     MAX_DEPTH,
     MAX_STEPS,
-    ChatChooser,
-    EmbedderChooser,
-    Failure,
-    RandomChooser,
+    Repair,
     Repairer,
-    RepairSettings,
     Stop,
     blueprint_prompt,
     choice_prompt,
@@ -24,33 +27,76 @@ from kbqa.engine.methods.repair import (
     written_path,
 )
 from kbqa.engine.running.search import SearchWidths
+from kbqa.engine.running.tried import Execution, Tried
+from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.graph import Graph
 from kbqa.sparql.crp import Crp, Entity, Hop
 from kbqa.sparql.errors import ModelError
-from kbqa.sparql.forms import parse_crp
+from kbqa.sparql.forms import parse_crp, render_crp
 
 QUESTION = "which currency is used in Kenya?"
 CURRENCY = (Hop("location.country.currency_used"),)
 
 
-@pytest.fixture(scope="module")
-def repairer(demo: Graph, embedder: Embedder) -> Repairer:
-    return Repairer(demo, embedder)
+@dataclass(frozen=True)
+class Failure:
+    """A question about Kenya whose written path does not exist."""
+
+    crp: Crp | None
+    topic: Entity
+    answers: bool = False
+
+    def repaired(
+        self, repairer: Repairer, chat: ChatModel | None = None, budget: Budget | None = None
+    ) -> Repair:
+        """Repair it, by a general model if there is one."""
+        asked = Asked(
+            QUESTION,
+            linked=(LinkedEntity(self.topic.mid, str(self.topic), "kenya", 0.9),),
+            chat=None if chat is None else CountedChat(chat),
+            budget=budget or Budget(),
+        )
+        tried = []
+        if self.crp is not None:
+            candidate = Candidate(render_crp(self.crp), -1.0, 9)
+            tried.append(Tried(candidate, grounding=Grounding(self.crp, (), {})))
+        execution = Execution(tuple(tried), 0 if self.answers else None)
+        repair = repairer.repair(asked, "it does not exist", execution)
+        assert repair is not None
+        return repair
+
+    def with_path(self, *hops: Hop) -> "Failure":
+        """Return it with another path."""
+        assert self.crp is not None
+        return replace(self, crp=replace(self.crp, path=hops))
+
+    def two_hops(self) -> "Failure":
+        """Return it with a path of a hop more."""
+        assert self.crp is not None
+        return self.with_path(*self.crp.path, Hop("c.d"))
 
 
 @pytest.fixture
 def failure(kenya: Entity) -> Failure:
-    broken = parse_crp(f"{kenya.mid} -> finance.country.money\n?x -> a.b = Euro").crp
-    return Failure("it does not exist", QUESTION, "which currency is used in?", (kenya,), broken)
+    crp = parse_crp(f"{kenya.mid} -> finance.country.money\n?x -> a.b = Euro").crp
+    return Failure(replace(crp, topic=kenya), kenya)
 
 
-def two_hops(failure: Failure) -> Failure:
-    assert failure.crp is not None
-    return replace(failure, crp=replace(failure.crp, path=(*failure.crp.path, Hop("c.d"))))
+MakeRepairer = Callable[..., Repairer]
 
 
-def test_the_embedder_alone_finds_the_path(repairer: Repairer, failure: Failure) -> None:
-    repair = repairer.repair(failure, EmbedderChooser())
+@pytest.fixture(scope="module")
+def make(demo: Graph, embedder: Embedder) -> MakeRepairer:
+    return lambda by="embedder", **settings: Repairer(demo, embedder, by, **settings)
+
+
+@pytest.fixture(scope="module")
+def repairer(make: MakeRepairer) -> Repairer:
+    return make("llm")
+
+
+def test_the_embedder_alone_finds_the_path(make: MakeRepairer, failure: Failure) -> None:
+    repair = failure.repaired(make())
     assert repair.crp is not None
     assert repair.crp.path == CURRENCY
     assert (repair.blueprint, repair.depth, repair.chosen) == ((), 1, 0)
@@ -60,7 +106,7 @@ def test_the_embedder_alone_finds_the_path(repairer: Repairer, failure: Failure)
 
 def test_a_general_model_plans_and_chooses(repairer, failure, scripted_chat) -> None:
     chat = scripted_chat("1. capital of the country", "2")
-    repair = repairer.repair(failure, ChatChooser(chat))
+    repair = failure.repaired(repairer, chat)
     assert repair.blueprint == ("capital of the country",)
     assert repair.chosen == 1
     assert repair.crp == Crp(repair.candidates[1].path.topic, repair.candidates[1].path.hops)
@@ -69,30 +115,29 @@ def test_a_general_model_plans_and_chooses(repairer, failure, scripted_chat) -> 
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
 def test_no_more_calls_than_the_depth_and_one(repairer, failure, scripted_chat, depth: int) -> None:
-    crp = replace(failure.crp, path=(Hop("a.b"),) * depth)
     chat = scripted_chat(*["1"] * 9)
-    repair = repairer.repair(replace(failure, crp=crp), ChatChooser(chat))
+    repair = failure.with_path(*[Hop("a.b")] * depth).repaired(repairer, chat)
     assert repair.crp is not None
     assert len(chat.prompts) <= depth + 1
 
 
 def test_the_broken_path_is_never_offered(repairer, failure, scripted_chat) -> None:
     chat = scripted_chat("1. money", "1")
-    repair = repairer.repair(failure, ChatChooser(chat))
+    repair = failure.repaired(repairer, chat)
     assert all("finance.country.money" not in prompt for prompt in chat.prompts)
     assert all("finance.country.money" not in str(each.path) for each in repair.candidates)
 
 
 @pytest.mark.parametrize("rubbish", ["", "I am a teapot.", "99", "{}"])
 def test_rubbish_leaves_the_order_of_similarity(repairer, failure, scripted_chat, rubbish) -> None:
-    repair = repairer.repair(failure, ChatChooser(scripted_chat(rubbish, rubbish)))
+    repair = failure.repaired(repairer, scripted_chat(rubbish, rubbish))
     assert repair.crp is not None
     assert repair.chosen == 0
 
 
 def test_a_model_that_fails_is_told(repairer, failure, scripted_chat) -> None:
     with pytest.raises(ModelError, match="is down"):
-        repairer.repair(failure, ChatChooser(scripted_chat(ModelError("it is down"))))
+        failure.repaired(repairer, scripted_chat(ModelError("it is down")))
 
 
 @pytest.mark.parametrize(
@@ -100,21 +145,19 @@ def test_a_model_that_fails_is_told(repairer, failure, scripted_chat) -> None:
     [("model", "1. a\n2. b\n3. c", 1), ("blueprint", "1. a\n2. b", 2), ("judge", "", MAX_DEPTH)],
 )
 def test_what_says_how_deep_to_search(
-    demo: Graph, embedder: Embedder, failure, scripted_chat, stop: Stop, steps: str, depth: int
+    make: MakeRepairer, failure, scripted_chat, stop: Stop, steps: str, depth: int
 ) -> None:
-    repairer = Repairer(demo, embedder, RepairSettings(stop=stop))
+    repairer = make("llm", stop=stop)
     chat = scripted_chat(steps, "1", "yes", "1", "yes", "1")
-    repair = repairer.repair(failure, ChatChooser(chat))
+    repair = failure.repaired(repairer, chat)
     assert repair.depth == depth
     assert repair.crp is not None
 
 
-def test_a_judge_that_says_yes_ends_the_search(
-    demo: Graph, embedder: Embedder, failure, scripted_chat
-) -> None:
-    repairer = Repairer(demo, embedder, RepairSettings(stop="judge"))
+def test_a_judge_that_says_yes_ends_the_search(make: MakeRepairer, failure, scripted_chat) -> None:
+    repairer = make("llm", stop="judge")
     chat = scripted_chat("1. currency", "3, 1", "yes", "2")
-    repair = repairer.repair(failure, ChatChooser(chat))
+    repair = failure.repaired(repairer, chat)
     assert chat.replies == []  # Of two paths one must still be chosen.
     assert len(repair.candidates) == 2
 
@@ -123,39 +166,36 @@ def test_without_a_path_of_the_small_model_the_blueprint_counts(
     repairer, failure, scripted_chat
 ) -> None:
     chat = scripted_chat("1. capital", "1")
-    repair = repairer.repair(replace(failure, crp=None), ChatChooser(chat))
+    repair = replace(failure, crp=None).repaired(repairer, chat)
     assert repair.depth == 1
     assert repair.crp is not None
     assert repair.lost == ()
 
 
-def test_a_topic_without_any_relation_cannot_be_repaired(repairer, failure) -> None:
+def test_a_topic_without_any_relation_cannot_be_repaired(make, failure) -> None:
     nobody = Entity("Nobody", "m.0nobody")
-    repair = repairer.repair(replace(failure, topics=(nobody,)), EmbedderChooser())
+    repair = replace(failure, crp=None, topic=nobody).repaired(make())
     assert (repair.crp, repair.candidates, repair.chosen) == (None, (), None)
     assert repair.to_dict()["candidates"] == []
 
 
-def test_a_path_that_is_known_is_offered_too(repairer, failure, kenya: Entity) -> None:
+def test_a_path_that_answered_is_offered_too(make, failure, kenya: Entity) -> None:
     known = RelationPath(kenya, (Hop("location.location.time_zones"),))
-    repair = repairer.repair(replace(failure, known=(known,)), EmbedderChooser())
+    repair = replace(failure.with_path(*known.hops), answers=True).repaired(make())
     assert known in [each.path for each in repair.candidates]
     assert repair.crp is not None
     assert repair.crp.path == CURRENCY
 
 
-def test_few_queries_whatever_the_graph_holds(
-    demo: Graph, embedder: Embedder, failure: Failure
-) -> None:
-    wide = Repairer(demo, embedder, RepairSettings(SearchWidths(relations=8, beam=5)))
-    repair = wide.repair(two_hops(failure), EmbedderChooser())
+def test_few_queries_whatever_the_graph_holds(make: MakeRepairer, failure: Failure) -> None:
+    repair = failure.two_hops().repaired(make(widths=SearchWidths(relations=8, beam=5)))
     assert repair.queries < 210
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 4])
 def test_no_more_calls_than_the_budget(repairer, failure, scripted_chat, limit: int) -> None:
     chat, budget = scripted_chat(*["1"] * 9), Budget(limit)
-    repair = repairer.repair(two_hops(failure), ChatChooser(chat), budget=budget)
+    repair = failure.two_hops().repaired(repairer, chat, budget)
     assert len(chat.prompts) == budget.spent == min(limit, 3)
     assert repair.is_cut_short == (limit < 3)
     assert repair.to_dict().get("is_cut_short", False) == repair.is_cut_short
@@ -165,20 +205,20 @@ def test_no_more_calls_than_the_budget(repairer, failure, scripted_chat, limit: 
 def test_without_a_call_nothing_is_chosen(repairer, failure, scripted_chat) -> None:
     spent = Budget(1)
     spent.take_last()
-    repair = repairer.repair(failure, ChatChooser(scripted_chat()), budget=spent)
+    repair = failure.repaired(repairer, scripted_chat(), spent)
     assert (repair.crp, repair.chosen, repair.is_cut_short) == (None, None, True)
     assert len(repair.candidates) > 1
 
 
-def test_decisions_of_the_embedder_count_but_it_plans_nothing(repairer, failure) -> None:
+def test_decisions_of_the_embedder_count_but_it_plans_nothing(make, failure) -> None:
     budget = Budget()
-    repairer.repair(two_hops(failure), EmbedderChooser(), budget=budget)
+    failure.two_hops().repaired(make(), budget=budget)
     assert budget.spent == 2
 
 
-def test_chance_depends_on_its_seed_alone(repairer, failure) -> None:
+def test_chance_depends_on_its_seed_alone(make, failure) -> None:
     def chosen(seed: int) -> RelationPath:
-        repair = repairer.repair(two_hops(failure), RandomChooser(seed))
+        repair = failure.two_hops().repaired(make("random", seed=seed))
         assert repair.chosen is not None
         return repair.candidates[repair.chosen].path
 

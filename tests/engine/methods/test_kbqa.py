@@ -13,14 +13,17 @@ from kbqa.engine.commands.screen import render_answer
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.engine import Engine
 from kbqa.engine.linking.mentions import LinkingModel
-from kbqa.engine.methods.repair import Repair, Repairer
-from kbqa.engine.methods.router import Route, RouterKgqa, RouterTrace, Routing
+from kbqa.engine.methods.kbqa import Kbqa, KbqaSettings, Route
 from kbqa.engine.resources import Resources
-from kbqa.engine.running.confidence import ConfidenceModel, Tried
-from kbqa.engine.running.run import Policy
+from kbqa.engine.running.confidence import ConfidenceModel
+from kbqa.engine.running.evidence import PathTrace
+from kbqa.engine.running.judge import Judge
+from kbqa.engine.running.repair import Repair, Repairer
+from kbqa.engine.running.tried import Tried
 from kbqa.engine.writing.generate import Generator, SavedBeams
 from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph
+from kbqa.kb.schema import GraphSchema
 from kbqa.sparql.crp import Entity
 from kbqa.sparql.errors import EndpointError, ModelError
 from kbqa.sparql.terms import LiteralTerm
@@ -64,7 +67,7 @@ def ask(scripted):
 
 
 def tried(answer: Answer) -> Sequence[Tried]:
-    assert isinstance(answer.trace, RouterTrace)
+    assert isinstance(answer.trace, PathTrace)
     return answer.trace.tried
 
 
@@ -371,7 +374,7 @@ def test_a_repaired_path_does_not_say_no(graph, ask):
             settings={"repair": "embedder"},
         )
         trace = answer.trace
-        assert isinstance(trace, RouterTrace)
+        assert isinstance(trace, PathTrace)
         assert trace.repair is not None
         assert (answer.boolean, answer.stage) == ((True, "general") if is_known else (None, None))
 
@@ -434,25 +437,33 @@ UNSURE, SURE = ConfidenceModel(-5.0, {}), ConfidenceModel(5.0, {})
 Ask = Callable[..., Answer]
 
 
+Repairing = Callable[[ChatModel | None], Repairer]
+
+
 @pytest.fixture(scope="module")
-def repairer(demo: Graph, embedder: Embedder) -> Repairer:
-    return Repairer(demo, embedder, asking=LinkingModel.load())
+def repairing(demo: Graph, embedder: Embedder) -> Repairing:
+    """Make what repairs, by a general model if there is one."""
+    asking = LinkingModel.load()
+    return lambda chat: Repairer(
+        demo, embedder, "embedder" if chat is None else "llm", model=chat, asking=asking
+    )
 
 
 @pytest.fixture
-def ask_and_repair(demo: Graph, repairer: Repairer, scripted) -> Ask:
+def ask_and_repair(demo: Graph, repairing: Repairing, scripted) -> Ask:
     """Ask the question with these paths written for it."""
 
     def asked(
         *written: str,
         chat: ChatModel | None = None,
         route: Route = "reachability",
-        confidence: ConfidenceModel | None = None,
+        confidence: ConfidenceModel = SURE,
         call_budget: int | None = None,
     ) -> Answer:
         generator = scripted([(text, -1.0) for text in written])
-        routing = Routing(repairer, chat, route, threshold=0.5)
-        with make_engine(demo, generator, routing, chat, confidence, call_budget) as engine:
+        with make_engine(
+            demo, generator, repairing(chat), chat, route, confidence, call_budget
+        ) as engine:
             return engine.ask(ROUTED)
 
     return asked
@@ -461,17 +472,20 @@ def ask_and_repair(demo: Graph, repairer: Repairer, scripted) -> Ask:
 def make_engine(
     graph: Graph,
     generator: Generator,
-    routing: Routing,
+    repairer: Repairer,
     chat: ChatModel | None = None,
-    confidence: ConfidenceModel | None = None,
+    route: Route = "reachability",
+    confidence: ConfidenceModel = SURE,
     call_budget: int | None = None,
 ) -> Engine:
-    resources = Resources(graph, open_chat=lambda: chat, call_budget=call_budget)
-    return Engine.over(resources, RouterKgqa(resources, generator, Policy(confidence), routing))
+    resources = Resources(graph, open_chat=lambda: chat, call_budget=call_budget, unsure_below=0.5)
+    settings = KbqaSettings(judge="confidence", route=route, general_calls=1e9)
+    judge = Judge(GraphSchema(graph), replace(confidence, spread=(1.0,)))
+    return Engine.over(resources, Kbqa(resources, settings, generator, judge, None, repairer))
 
 
-def trace(answer: Answer) -> RouterTrace:
-    assert isinstance(answer.trace, RouterTrace)
+def trace(answer: Answer) -> PathTrace:
+    assert isinstance(answer.trace, PathTrace)
     return answer.trace
 
 
@@ -583,10 +597,10 @@ def test_without_written_paths_every_question_is_repaired(ask_and_repair: Ask) -
 
 
 def test_a_question_about_nothing_known_cannot_be_repaired(
-    demo: Graph, repairer: Repairer, scripted
+    demo: Graph, repairing: Repairing, scripted
 ) -> None:
     generator = scripted([("Zzyzx -> a.b", -1.0)])
-    with make_engine(demo, generator, Routing(repairer)) as engine:
+    with make_engine(demo, generator, repairing(None)) as engine:
         answer = engine.ask("zzyzx qwrtp?")
     assert (answer.answers, answer.stage, trace(answer).repair) == ((), None, None)
     assert answer.problem is not None
@@ -598,17 +612,17 @@ def test_a_general_model_that_fails_fails_the_question(ask_and_repair: Ask, scri
 
 
 def test_what_a_question_took_is_known_though_it_fails(
-    demo: Graph, repairer: Repairer, scripted_chat
+    demo: Graph, repairing: Repairing, scripted_chat
 ) -> None:
     chat = scripted_chat("1. currency of the country", ModelError("the server is down"))
-    with make_engine(demo, SavedBeams("beams"), Routing(repairer, chat), chat) as engine:
+    with make_engine(demo, SavedBeams("beams"), repairing(chat), chat) as engine:
         asked = replace(engine.prepare(ROUTED), candidates=())
         with pytest.raises(ModelError, match="is down"):
             engine.answer(asked)
     assert asked.usage.calls == 1
 
 
-def test_saved_beams_and_repair_go_together(demo: Graph, repairer: Repairer) -> None:
-    with make_engine(demo, SavedBeams("beams.jsonl"), Routing(repairer)) as engine:
+def test_saved_beams_and_repair_go_together(demo: Graph, repairing: Repairing) -> None:
+    with make_engine(demo, SavedBeams("beams.jsonl"), repairing(None)) as engine:
         asked = replace(engine.prepare(ROUTED), candidates=())
         assert engine.answer(asked).stage == "general"

@@ -1,0 +1,338 @@
+"""kbqa's own method: what RouterKGQA writes and repairs, a search of the graph, and a judge.
+
+1. A small language model writes paths, as in the paper. It is shown relations that a retriever
+   finds around the topics, if it was trained with them.
+2. All of them are run, and relaxed if need be. The paper takes the first that answers.
+3. A search of the graph adds paths that were not written (`kbqa.engine.running.pool`).
+4. A judge reads the candidates with their answers, chooses among them, and says how sure it is
+   (`kbqa.engine.running.judge`).
+5. Where no written path exists, a general model repairs, as in the paper. With
+   ``route=confidence`` it also repairs what the judge is not sure of.
+
+1, 2 and 5 are the paper's (`kbqa.engine.methods.routerkgqa`), 3 and 4 are ours: a graph holds paths
+that the model does not know, and a path that exists may still be the wrong one, which the paper
+names as its limitation.
+
+Source: RouterKGQA §3 and §6.
+"""
+
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from kbqa.engine.answer import Answer
+from kbqa.engine.asked import Asked
+from kbqa.engine.embedding.embedder import Embedder
+from kbqa.engine.linking.linker import likely_topics
+from kbqa.engine.linking.mentions import LinkingModel
+from kbqa.engine.methods.routerkgqa import (
+    PathSettings,
+    check_unused,
+    make_repairer,
+    repaired_by,
+    run_repair,
+    unreachable,
+    write_requests,
+    written_paths,
+)
+from kbqa.engine.resources import MethodMaker, Resources
+from kbqa.engine.running.confidence import SHIPPED_CONFIDENCE, ConfidenceModel
+from kbqa.engine.running.evidence import Stage, path_answer
+from kbqa.engine.running.judge import SHIPPED_JUDGE, Judge
+from kbqa.engine.running.pool import PathPool
+from kbqa.engine.running.repair import Repair, Repairer
+from kbqa.engine.running.run import Runner
+from kbqa.engine.running.tried import Execution, Tried
+from kbqa.engine.writing.checkpoint import require_embedding_packages
+from kbqa.engine.writing.generate import Candidate, Generator, NoPaths, Progress, Request
+from kbqa.kb.graph import Graph
+from kbqa.kb.schema import GraphSchema
+from kbqa.sparql.errors import EndpointDown, GraphError, InputError, ModelError
+
+if TYPE_CHECKING:
+    from kbqa.engine.retrieval.retriever import RelationSuggester
+
+logger = logging.getLogger(__name__)
+
+Route = Literal["reachability", "confidence"]
+
+CALLS_A_REPAIR = 2.5
+"""On average: a blueprint, and a choice for each of one or two steps."""
+
+SEARCHED_LIMIT_S = 5.0
+"""Seconds for a query of what a search adds: what was written must not wait long for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class KbqaSettings(PathSettings):
+    """How kbqa answers; each setting says its meaning."""
+
+    route: Annotated[
+        Route,
+        "What is repaired: questions without any path that exists, or also those whose answers "
+        "are unsure, by --unsure-below.",
+    ] = "reachability"
+    general_calls: Annotated[
+        float,
+        "Calls of the general model a question, on average, that route=confidence may take: it "
+        "repairs the least sure, and a run stops repairing when they are spent.",
+    ] = 0.15
+    judge: Annotated[
+        str | None,
+        "What reads the candidates and chooses among them, also among paths that a search of the "
+        "graph adds: kbqa's judge by default, the folder of one that kbqa train-judge wrote, or "
+        "confidence, which chooses by the confidence model alone.",
+    ] = None
+    asker: Annotated[
+        bool,
+        "Whether the judge, where it is in doubt, asks its asker, a small language model, how "
+        "likely the question is, given each of the best paths.",
+    ] = True
+    search: Annotated[bool, "Whether the judge's candidates include searched paths."] = True
+    confidence: Annotated[
+        Path | None, "Confidence model that tools/fit/confidence.py fitted, instead of a judge."
+    ] = None
+
+    @property
+    def judge_folder(self) -> Path | None:
+        """Where the judge is; None if candidates are not read."""
+        if self.judge is not None:
+            return None if self.judge == "confidence" else Path(self.judge)
+        return None if self.confidence is not None or not self.write else SHIPPED_JUDGE
+
+    def __post_init__(self) -> None:
+        PathSettings.__post_init__(self)
+        if not 0 <= self.general_calls < math.inf:
+            raise InputError(f"general_calls is {self.general_calls}: use 0 or more")
+        if self.judge not in (None, "confidence") and self.confidence is not None:
+            raise InputError("judge chooses: leave out confidence")
+        if self.judge_folder is None:
+            for name in ("search", "asker"):
+                if not getattr(self, name):
+                    raise InputError(f"{name} is about the candidates of a judge; there is none")
+
+
+class Kbqa:
+    """Answers questions by all five steps. Any number of threads may use one.
+
+    Args:
+        resources: Graph, names, limits and models.
+        settings: How to answer.
+        generator: Writes paths.
+        judge: Chooses.
+        pool: Searches for further candidates; None if only written ones count.
+        repairer: Repairs questions; None if nothing does.
+        suggester: Finds relations to show to the writer; None if it is shown none.
+
+    Raises:
+        ModelError: Calls are limited, and the judge cannot tell which questions are least sure.
+    """
+
+    name = "kbqa"
+    general_calls: float | None
+
+    def __init__(
+        self,
+        resources: Resources,
+        settings: KbqaSettings,
+        generator: Generator,
+        judge: Judge,
+        pool: PathPool | None = None,
+        repairer: Repairer | None = None,
+        suggester: "RelationSuggester | None" = None,
+    ) -> None:
+        self._resources, self._settings, self._generator = resources, settings, generator
+        self._judge, self._pool, self._suggester = judge, pool, suggester
+        self._repairer, self._schema = repairer, GraphSchema(resources.graph)
+        self.general_calls, self._repair_below = None, 0.0
+        if repairer is not None and settings.route == "confidence":
+            self._repair_below = resources.unsure_below
+            if (
+                repairer.by == "llm"
+            ):  # The least sure are repaired, as many as the calls will do for.
+                self.general_calls = settings.general_calls
+                least = judge.model.threshold(self.general_calls / CALLS_A_REPAIR)
+                self._repair_below = min(self._repair_below, least)
+
+    def settings(self) -> Mapping[str, object]:
+        """Return what decides the answers, for manifests."""
+        judge, repair = {}, None
+        if self._judge.reads:  # Older runs do not have it, and stay comparable without it.
+            searched = None if self._pool is None else self._pool.settings()
+            judge = {"judge": {"reader": self._judge.revision, "search": searched}}
+        if self._repairer is not None:
+            calls, route = self.general_calls, self._settings.route
+            repair = {
+                **({} if calls is None else {"general_calls": calls}),
+                "route": route,
+                "threshold": self._repair_below if route == "confidence" else None,
+                **self._repairer.settings(),
+            }
+        suggested = 0 if self._suggester is None else self._generator.suggested_relations
+        return {
+            **judge,
+            **({"suggested_relations": suggested} if suggested else {}),
+            "write": not isinstance(self._generator, NoPaths),
+            "order": "confidence",
+            "confidence_model": self._judge.model.digest(),
+            "without": sorted(self._settings.without),
+            "repair": repair,
+        }
+
+    def write(
+        self, asked: Sequence[Asked], progress: Progress | None = None
+    ) -> list[list[Candidate]]:
+        """Write the candidates of many questions at once; see `Method.write`."""
+        requests = list(map(self._request, asked))
+        return write_requests(self._generator, self._resources.n, asked, requests, progress)
+
+    def answer(self, asked: Asked) -> Answer:
+        """Answer a question; see `Method.answer`."""
+        resources = self._resources
+        stage: Stage = "specialised"
+        runner = self._runner(asked, resources.timeout_s)
+        if not isinstance(self._generator, NoPaths):
+            asked.budget.take_last()  # The writing is one call: the only one, if there is but one.
+
+        tried = runner.check(runner.run(written_paths(self, asked)))  # 1 and 2, the paper's
+        if self._pool is not None:  # 3, ours
+            brief = self._runner(asked, min(resources.timeout_s, SEARCHED_LIMIT_S))
+            tried += brief.check(run_searched(asked, tried, self._pool, brief))
+        if self._judge.reads:
+            with asked.clock.stage("read"):
+                graph = asked.bounded(resources.graph)
+                tried = self._judge.read(asked.question, tried, graph)
+        execution = runner.explain(self._judge.choose(tried))  # 4, ours
+        repair = self._repair(asked, execution)  # 5, the paper's
+        if repair is not None and (repaired := run_repair(repair, runner)) is not None:
+            execution, stage = execution.with_answer(repaired), "general"
+        return path_answer(
+            asked,
+            execution,
+            stage,
+            repair,
+            graph=resources.graph,
+            names=resources.names,
+            timeout_s=resources.timeout_s,
+        )
+
+    def _runner(self, asked: Asked, timeout_s: float) -> Runner:
+        graph, names = self._resources.graph, self._resources.names
+        without = self._settings.without
+        return Runner(asked, graph, names, timeout_s, schema=self._schema, without=without)
+
+    def _request(self, asked: Asked) -> Request:
+        """Return what is written for: question, topics and, if the graph finds them, relations."""
+        request = Request(asked.question, asked.given or likely_topics(asked.linked))
+        if self._suggester is None:
+            return request
+        graph = asked.bounded(self._resources.graph)
+        try:
+            suggested = self._suggester.suggest(request.question, request.topics, graph)
+        except EndpointDown:
+            raise
+        except GraphError as error:
+            logger.warning("no relations are suggested: %s", error)
+            return request
+        return replace(request, relations=suggested)
+
+    def _repair(self, asked: Asked, execution: Execution) -> Repair | None:
+        """Look for another path if none that was written exists, or the judge is not sure."""
+        reason = unreachable(execution.tried)
+        if reason is None:
+            best = execution.answering
+            confidence = 0.0 if best is None else best.confidence or 0.0
+            if confidence < self._repair_below:
+                reason = f"a confidence of {confidence:.2f} is below {self._repair_below:.2f}"
+        if self._repairer is None or reason is None:
+            return None
+        if self.general_calls is not None and asked.calls_left is not None:
+            asked.budget.narrow(asked.calls_left())  # Waits until the run knows them.
+        with asked.clock.stage("repair"):
+            return self._repairer.repair(asked, reason, execution)
+
+
+def run_searched(
+    asked: Asked, tried: Sequence[Tried], pool: PathPool, runner: Runner
+) -> list[Tried]:
+    """Run what a search finds beside the candidates; a graph that fails at it does no harm.
+
+    A condition that a search added to a path is left out if nothing satisfies it.
+    """
+    with asked.clock.stage("search"):
+        try:
+            found = pool.find(asked, tried)
+        except EndpointDown:
+            raise
+        except GraphError as error:
+            logger.warning("only written paths are candidates: %s", error)
+            return []
+    return [each for each in runner.run(found) if not _narrows_nothing(each)]
+
+
+def _narrows_nothing(tried: Tried) -> bool:
+    relaxed = tried.relaxation is None or bool(tried.relaxation.dropped)
+    return tried.candidate.narrows and relaxed
+
+
+def _make(resources: Resources, settings: KbqaSettings) -> Kbqa:
+    """Make the method ready to answer: first what is quick to check, the small model last."""
+    by = repaired_by(settings, resources)
+    if by == "off":  # The search of a judge uses the embedder, too.
+        unused = ("route", "general_calls", "stop", "width")
+        check_unused(settings, unused if settings.judge_folder else (*unused, "embedder"))
+    judge, missing = load_judge(settings, resources)
+    repairer = make_repairer(settings, resources, asking=LinkingModel.load())
+    pool = make_pool(settings, resources) if judge.reads else None
+    generator: Generator = resources.generator if settings.write else NoPaths()
+    if missing is not None:  # Without a model there is nothing to judge, and that is said instead.
+        logger.warning("candidates are not read, and chosen by the confidence model: %s", missing)
+    suggester = make_suggester(generator, resources.graph)
+    return Kbqa(resources, settings, generator, judge, pool, repairer, suggester)
+
+
+def load_judge(settings: KbqaSettings, resources: Resources) -> tuple[Judge, ModelError | None]:
+    """Load the judge; where kbqa's own cannot be loaded, the confidence model, and say why."""
+    schema, folder = GraphSchema(resources.graph), settings.judge_folder
+    is_own, missing = settings.judge is None, None
+    try:
+        if folder is not None:
+            asks, threads = settings.asker, resources.threads
+            loaded = Judge.load(folder, schema, asks=asks, may_lack_asker=is_own, threads=threads)
+            return loaded, None
+    except ModelError as error:
+        if not is_own:
+            raise
+        missing = error
+    return Judge(schema, ConfidenceModel.load(settings.confidence or SHIPPED_CONFIDENCE)), missing
+
+
+def make_pool(settings: KbqaSettings, resources: Resources) -> PathPool | None:
+    """Return what finds further candidates for a judge; None if nothing does."""
+    if settings.judge_folder is None or not settings.search:
+        return None
+    return PathPool(resources.graph, Embedder.load(settings.embedder), LinkingModel.load())
+
+
+def make_suggester(generator: Generator, graph: Graph) -> "RelationSuggester | None":
+    """Return what suggests relations to a model; None if it was trained without.
+
+    A model also writes without suggestions, though less well. So if the retriever, its embedder or
+    a package is missing, there is a warning, and None.
+    """
+    if not generator.suggested_relations:
+        return None
+    try:
+        require_embedding_packages("suggesting relations")
+        from kbqa.engine.retrieval.retriever import RelationSuggester
+
+        return RelationSuggester(graph, generator.suggested_relations)
+    except ModelError as error:
+        logger.warning("no relations are suggested to the small model: %s", error)
+        return None
+
+
+KBQA = MethodMaker(KbqaSettings, _make)

@@ -1,0 +1,420 @@
+"""Find a path for a question whose written paths will not do: blueprint, then beam search.
+
+The graph proposes and the chooser decides, so every path that is considered exists. The depth
+bounds the search; shorter paths stay in the choice, because the small model's depth is often wrong
+when its path is. There is at most one call for the blueprint and one for each step of the search,
+and one more for each step if the model itself judges how far to go.
+
+A general model chooses among paths, or chance, or the order by similarity stays. That order is
+free and offline: the baseline that a general model must beat. If a reply names no path, the order
+stays as well.
+
+Source: RouterKGQA §3.3 and appendix A.2; the words of the prompts are ours.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from kbqa.engine.asked import Asked, ChooserName
+from kbqa.engine.chat.model import ChatModel, Message
+from kbqa.engine.deciding.choosing import Choice, Chooser, make_chooser
+from kbqa.engine.deciding.reading import Picked
+from kbqa.engine.embedding.embedder import Embedder
+from kbqa.engine.graph_walk import Frontiers, RelationPath, relation_path
+from kbqa.engine.linking.linker import stems
+from kbqa.engine.linking.mentions import LinkingModel
+from kbqa.engine.running.pool import carry_constraints
+from kbqa.engine.running.search import (
+    HOP_COST,
+    Guide,
+    PathSearch,
+    ScoredPath,
+    SearchWidths,
+    search_topics,
+    without_mentions,
+)
+from kbqa.engine.running.tried import Execution
+from kbqa.kb.graph import Graph
+from kbqa.kb.schema import GraphSchema
+from kbqa.kb.small_files import prompt_line
+from kbqa.sparql.crp import Crp
+from kbqa.sparql.english import describe_dropped
+
+Stop = Literal["model", "blueprint", "judge"]
+RepairedBy = Literal["off", "embedder", "llm"]
+
+MAX_DEPTH = 4
+"""Hops that are searched at most, and one more if the last leads through a mediator.
+
+Only a handful of the benchmarks' gold paths have more."""
+
+_UNKNOWN_DEPTH = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """The result of a repair."""
+
+    reason: str
+    """Why the written paths will not do, in a few words."""
+    crp: Crp | None
+    """The path that was found, with the constraints that it could carry; None if the graph has no
+    path from the topics."""
+    blueprint: tuple[str, ...]
+    """The steps that the general model named."""
+    depth: int
+    """Hops that were searched at most."""
+    candidates: tuple[ScoredPath, ...]
+    """What the last choice was made from, most similar to the question first."""
+    chosen: int | None
+    """The candidate that was chosen, by its index; None if there is none."""
+    lost: tuple[str, ...]
+    """Constraints of the written CRP that the new path could not carry, in words."""
+    queries: int
+    """Searches of the graph."""
+    is_known: bool = False
+    """The chosen path is the one that answered before; `crp` is its own, unchanged."""
+    is_cut_short: bool = False
+    """The call budget was spent before the search was over."""
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it found a path that did not answer before."""
+        return self.crp is not None and not self.is_known
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON record."""
+        return {
+            "reason": self.reason,
+            "blueprint": list(self.blueprint),
+            "depth": self.depth,
+            "candidates": [
+                {"path": written_path(each.path), "score": round(each.score, 4)}
+                for each in self.candidates
+            ],
+            "chosen": self.chosen,
+            "lost": list(self.lost),
+            "queries": self.queries,
+            "is_known": self.is_known,
+            **({"is_cut_short": True} if self.is_cut_short else {}),
+        }
+
+
+class Repairer:
+    """Repairs the paths of any number of questions. Any number of threads may use one.
+
+    Args:
+        graph: The graph.
+        embedder: Compares paths with questions.
+        by: Who chooses among paths: the general model of the question, the order by similarity to
+            the question, or chance.
+        model: The general model, for manifests.
+        stop: What decides how deep to search: the small model's path, the number of the
+            blueprint's steps, or the general model after each step.
+        widths: How much each step keeps.
+        asking: Knows which relations words ask for; None to use the embedder alone.
+        seed: Of chance.
+
+    Raises:
+        StoreError: The store's schema is missing or broken.
+
+    Source: RouterKGQA §3.3, "Path selection" and "Stopping criterion", and Table 3.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        embedder: Embedder,
+        by: ChooserName = "embedder",
+        *,
+        model: ChatModel | None = None,
+        stop: Stop = "model",
+        widths: SearchWidths | None = None,
+        asking: LinkingModel | None = None,
+        seed: int = 42,
+    ) -> None:
+        self._graph, self._embedder, self._asking = graph, embedder, asking
+        self.by, self._model, self._stop, self._seed = by, model, stop, seed
+        self._widths, self._schema = widths or SearchWidths(), GraphSchema(graph)
+
+    def settings(self) -> Mapping[str, object]:
+        """Return what decides its paths, for manifests."""
+        return {
+            **({"chance_seed": self._seed} if self.by == "random" else {}),
+            "general_model": None if self._model is None else self._model.name,
+            **asdict(self._widths),
+            "stop": self._stop,
+            "embedder": self._embedder.name,
+        }
+
+    def repair(self, asked: Asked, reason: str, execution: Execution) -> Repair | None:
+        """Look for another path.
+
+        Each blueprint, choice and judgement is one call. Once the question's budget refuses one,
+        the search ends, and the last call chooses among what it has found.
+
+        Args:
+            asked: The question. Paths start from its given entities, or else from linked ones.
+            reason: Why it needs repair.
+            execution: Its written paths. The constraints of the one that answers, or else of the
+                best, are carried over, and its depth decides how deep to search. One that answers
+                is a candidate of the last choice.
+
+        Returns:
+            None if nothing is known to start from.
+
+        Raises:
+            ModelError: The general model failed.
+            GraphError: The graph does not answer.
+            DeadlineExceeded: The question's deadline has passed.
+        """
+        readings = [each.crp for each in execution.tried if each.crp is not None]
+        known: list[RelationPath] = []
+        if (answering := execution.answering) is not None and answering.crp is not None:
+            # It may be the right one after all, and then its own constraints belong to it.
+            readings.insert(0, answering.crp)
+            known = [path for path in [relation_path(answering.crp)] if path is not None]
+        topics = search_topics(asked, readings)
+        if not topics:
+            return None
+        failed = readings[0] if readings else None
+        chooser = _Chooser(asked, self.by, self._seed)
+        blueprint = chooser.plan()
+        depth = _depth(self._stop, failed, blueprint)
+        frontiers = Frontiers(asked.bounded(self._graph), self._schema)
+        words = without_mentions(asked, topics)
+        relations = {} if self._asking is None else self._asking.asked_relations(stems(words))
+        guide = Guide(words, (*blueprint, words), relations, HOP_COST)
+        search = PathSearch(frontiers, self._schema, self._embedder, guide, self._widths)
+
+        beam = [RelationPath(topic) for topic in topics]
+        found: list[ScoredPath] = []
+        for step in range(1, depth + 1):
+            longer = search.extend(beam)
+            found += longer
+            unfinished = search.best(each for each in longer if len(each.path.hops) < depth)
+            if not unfinished:
+                break
+            beam = [each.path for each in unfinished]
+            if len(beam) > self._widths.beam:
+                if not asked.budget.take():
+                    break
+                beam = chooser.choose(step, blueprint, beam, self._widths.beam)
+            if self._stop == "judge":
+                if not asked.budget.take():
+                    break
+                if chooser.is_enough(beam):
+                    found = [each for each in found if each.path in beam]
+                    break
+
+        candidates = search.best(found, known)
+        paths = [each.path for each in candidates]
+        chosen, crp, lost = None, None, list[str]()
+        if len(paths) == 1 or (len(paths) > 1 and asked.budget.take_last()):
+            [best] = paths if len(paths) == 1 else chooser.choose(depth + 1, blueprint, paths, 1)
+            chosen, crp = paths.index(best), Crp(best.topic, best.hops)
+            if failed is not None and best in known:
+                crp = failed
+            elif failed is not None:
+                carried = carry_constraints(failed, best, frontiers)
+                crp, lost = carried.crp, describe_dropped(carried.lost, failed)
+        return Repair(
+            reason=reason,
+            crp=crp,
+            blueprint=blueprint,
+            depth=depth,
+            candidates=tuple(candidates),
+            chosen=chosen,
+            lost=tuple(lost),
+            queries=frontiers.queries,
+            is_known=chosen is not None and paths[chosen] in known,
+            is_cut_short=asked.budget.is_exhausted,
+        )
+
+
+def _depth(stop: Stop, failed: Crp | None, blueprint: Sequence[str]) -> int:
+    """Return how many hops a path may have."""
+    if stop == "judge":
+        return MAX_DEPTH
+    if stop == "model" and failed is not None:
+        return min(len(failed.path), MAX_DEPTH)
+    return min(len(blueprint), MAX_DEPTH) or _UNKNOWN_DEPTH
+
+
+class _Chooser:
+    """Makes the decisions of one repair."""
+
+    def __init__(self, asked: Asked, by: ChooserName, seed: int) -> None:
+        self._asked, self._question = asked, asked.question
+        self._chat = asked.chat if by == "llm" else None
+        self._choose: Chooser | None = None  # The order by similarity stays.
+        if by == "random" or self._chat is not None:
+            self._choose = make_chooser(by, asked.question, seed, chat=self._chat)
+
+    def plan(self) -> tuple[str, ...]:
+        """Have the blueprint written: a phrase a step; none without a general model."""
+        if self._chat is None or not self._asked.budget.take():
+            return ()
+        return read_blueprint(self._chat.complete(blueprint_prompt(self._question)).text)
+
+    def choose(
+        self, step: int, blueprint: Sequence[str], paths: Sequence[RelationPath], wanted: int
+    ) -> list[RelationPath]:
+        """Choose the best of more paths than `wanted`, best first: at least one."""
+        if self._choose is None:
+            return list(paths[:wanted])
+        if self._chat is None:  # What chance draws must not depend on an order.
+            paths = sorted(paths, key=written_path)
+        choice = Choice(
+            kind="paths",
+            hop=step,
+            at=" ".join(map(written_path, paths)),
+            options=tuple(map(written_path, paths)),
+            meanings=(),
+            most=wanted,
+            prompt=tuple(choice_prompt(self._question, blueprint, paths, wanted)),
+            read=lambda reply: Picked(tuple(read_choice(reply, len(paths), wanted))),
+        )
+        [decided] = self._choose([choice])
+        return [paths[at] for at in decided.picked.chosen] or list(paths[:wanted])
+
+    def is_enough(self, paths: Sequence[RelationPath]) -> bool:
+        """Return whether a path already ends at the answers, if a general model can say so."""
+        if self._chat is None:
+            return False
+        return read_judgement(self._chat.complete(judge_prompt(self._question, paths)).text)
+
+
+MAX_STEPS = 5
+"""Steps of a blueprint that count; a path has four hops at most."""
+
+_STEP = re.compile(r"^\s*(?:[-*•#]\s*)?(?:step\s*)?(?:\d+\s*[.):]\s*)?(.+?)\s*$", re.IGNORECASE)
+_NUMBER = re.compile(r"(?<!\d)\d{1,3}(?!\d)")
+_MAX_STEP_LETTERS = 200
+
+_BLUEPRINT = """\
+Break the question into the steps by which its answer is found in a knowledge graph, starting from \
+the entity that it names. Each step is one short phrase for one relation to follow, such as \
+"spouse of the person" or "team that the player plays for". Conditions such as dates, places or \
+"largest" are no steps. Most questions need one or two steps, and none more than four. Reply with \
+the steps alone, numbered, one a line.
+
+Question: who is the mother of the author of Frankenstein?
+1. author of the book
+2. mother of the person
+
+Question: what language do they speak in Jamaica?
+1. languages spoken in the country
+
+Question: {question}
+"""
+
+_CHOICE = """\
+A question is to be answered by following relations of the Freebase knowledge graph. Below are \
+paths that exist in the graph. `->` follows a relation forwards, `<-` backwards; the path's last \
+node would be the answer. Conditions such as dates or "largest" are checked later. Choose \
+{how_many}. Reply with the number{plural} alone{order}.
+
+Question: {question}
+{blueprint}
+{paths}
+"""
+
+_JUDGE = """\
+A question is to be answered by following relations of the Freebase knowledge graph. `->` follows \
+a relation forwards, `<-` backwards. Does the node at the end of any of these paths answer the \
+question, apart from conditions such as dates or "largest", which are checked later? Reply with \
+yes, or with no if a path must be followed further.
+
+Question: {question}
+
+{paths}
+"""
+
+
+def blueprint_prompt(question: str) -> list[Message]:
+    """Ask for the steps by which a question is answered."""
+    return [Message("user", _BLUEPRINT.format(question=_line(question)))]
+
+
+def read_blueprint(reply: str) -> tuple[str, ...]:
+    r"""Read the steps of a blueprint; none if the reply has none.
+
+    >>> read_blueprint("1. author of the book\n2) mother of the person\n")
+    ('author of the book', 'mother of the person')
+    """
+    lines = [line for line in reply.splitlines() if line.strip()]
+    numbered = [line for line in lines if re.match(r"\s*(?:step\s*)?\d", line, re.IGNORECASE)]
+    steps = []
+    for line in numbered or lines:
+        match = _STEP.match(line)
+        if match and re.search(r"[^\W\d]", match[1]):
+            steps.append(match[1][:_MAX_STEP_LETTERS])
+    return tuple(steps[:MAX_STEPS])
+
+
+def choice_prompt(
+    question: str, steps: Sequence[str], paths: Sequence[RelationPath], wanted: int
+) -> list[Message]:
+    """Ask for the best paths, at most `wanted`; `steps` are the blueprint."""
+    blueprint = "".join(f"Step {number}: {step}\n" for number, step in enumerate(steps, 1))
+    prompt = _CHOICE.format(
+        how_many="the best path" if wanted == 1 else f"up to {wanted} of them",
+        plural="" if wanted == 1 else "s",
+        order="" if wanted == 1 else ", the best first, such as: 4, 1",
+        question=_line(question),
+        blueprint=blueprint,
+        paths=_numbered(paths),
+    )
+    return [Message("user", prompt)]
+
+
+def read_choice(reply: str, count: int, wanted: int) -> list[int]:
+    """Read which of `count` paths were chosen: their indexes from 0, in the reply's order.
+
+    If a reply explains itself, its last line with a number counts.
+
+    >>> read_choice("Path 3, then 1 (not 12).", count=10, wanted=2), read_choice("none", 10, 1)
+    ([2, 0], [])
+    """
+    explains = re.search(r"[^\W\d]", reply) is not None
+    for line in reversed(reply.splitlines()) if explains else [reply]:
+        numbers = dict.fromkeys(int(number) for number in _NUMBER.findall(line))
+        chosen = [number - 1 for number in numbers if 1 <= number <= count]
+        if chosen:
+            return chosen[:wanted]
+    return []
+
+
+def judge_prompt(question: str, paths: Sequence[RelationPath]) -> list[Message]:
+    """Ask whether the search has gone far enough."""
+    return [Message("user", _JUDGE.format(question=_line(question), paths=_numbered(paths)))]
+
+
+def read_judgement(reply: str) -> bool:
+    """Return whether a reply begins with yes; anything else means no."""
+    return bool(re.match(r"\W*yes\b", reply, re.IGNORECASE))
+
+
+def _numbered(paths: Sequence[RelationPath]) -> str:
+    return "\n".join(f"{number}. {written_path(path)}" for number, path in enumerate(paths, 1))
+
+
+def written_path(path: RelationPath) -> str:
+    """Write a path for people and general models.
+
+    >>> from kbqa.sparql.crp import Entity, Hop
+    >>> written_path(RelationPath(Entity("Kenya", "m.019rg5"), (Hop("a.b"), Hop("c.d", True))))
+    'Kenya -> a.b -> ? <- c.d <- ?'
+    """
+    arrows = ("<-" if hop.inverse else "->" for hop in path.hops)
+    hops = (
+        f" {arrow} {hop.relation} {arrow} ?" for arrow, hop in zip(arrows, path.hops, strict=True)
+    )
+    return f"{prompt_line(str(path.topic))}{''.join(hops)}"
+
+
+def _line(question: str) -> str:
+    return " ".join(question.split())
