@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kbqa.engine.chat.openai import OpenAIChat as OpenAIChat
     from kbqa.engine.embedding.embedder import Embedder as Embedder
     from kbqa.engine.engine import Engine as Engine
-    from kbqa.engine.running.confidence import ConfidenceModel as ConfidenceModel
+    from kbqa.engine.running.tried import ConfidenceModel as ConfidenceModel
     from kbqa.engine.writing.generate import Candidate as Candidate
     from kbqa.engine.writing.generate import Generator as Generator
     from kbqa.engine.writing.generate import Request as Request

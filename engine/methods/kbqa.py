@@ -39,13 +39,12 @@ from kbqa.engine.methods.routerkgqa import (
     written_paths,
 )
 from kbqa.engine.resources import MethodMaker, Resources
-from kbqa.engine.running.confidence import SHIPPED_CONFIDENCE, ConfidenceModel
 from kbqa.engine.running.evidence import Stage, path_answer
 from kbqa.engine.running.judge import SHIPPED_JUDGE, Judge
 from kbqa.engine.running.pool import PathPool
 from kbqa.engine.running.repair import Repair, Repairer
 from kbqa.engine.running.run import Runner
-from kbqa.engine.running.tried import Execution, Tried
+from kbqa.engine.running.tried import SHIPPED_CONFIDENCE, ConfidenceModel, Execution, Tried
 from kbqa.engine.writing.checkpoint import require_embedding_packages
 from kbqa.engine.writing.generate import Candidate, Generator, NoPaths, Progress, Request
 from kbqa.kb.graph import Graph

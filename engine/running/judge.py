@@ -27,13 +27,15 @@ from kbqa.engine.embedding.bert import Bert, linear, load_minilm, tanh_gelu
 from kbqa.engine.embedding.embedder import Embedder
 from kbqa.engine.files import file_sha256, read_json
 from kbqa.engine.linking.mentions import named_entities
-from kbqa.engine.running.confidence import (
+from kbqa.engine.running.tried import (
     ConfidenceModel,
+    Execution,
+    Tried,
     answer_confidences,
     rank_tried,
     share_fits,
+    with_first_answers,
 )
-from kbqa.engine.running.tried import Execution, Tried, with_first_answers
 from kbqa.engine.writing.beam_search import LoadedModel, read_continuation
 from kbqa.engine.writing.checkpoint import (
     Adapter,

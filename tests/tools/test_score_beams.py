@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from kbqa.engine.running.confidence import ConfidenceModel
+from kbqa.engine.running.tried import ConfidenceModel
 from tools.fit.confidence import main as train_confidence
 from tools.fit.take_questions import main as take_questions
 from tools.score.beams import main as score_beams

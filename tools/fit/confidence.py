@@ -17,7 +17,7 @@ import click
 
 from kbqa.engine.evaluation.scores import candidate_f1
 from kbqa.engine.resources import Resources
-from kbqa.engine.running.confidence import describe_tried
+from kbqa.engine.running.tried import describe_tried
 from kbqa.engine.writing.generate import read_beams
 from kbqa.kb.open import open_graph
 from kbqa.training.judge.reading import Judged, fit_confidence

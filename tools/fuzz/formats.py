@@ -29,7 +29,7 @@ from kbqa.engine.files import TextCache, manifest_path, read_rows
 from kbqa.engine.linking.mentions import LinkingModel
 from kbqa.engine.questions.question_sets import Question, read_questions
 from kbqa.engine.retrieval.retriever import SHIPPED_SCORER, load_scorer
-from kbqa.engine.running.confidence import SHIPPED_CONFIDENCE, ConfidenceModel
+from kbqa.engine.running.tried import SHIPPED_CONFIDENCE, ConfidenceModel
 from kbqa.engine.serve.guard import ApiKeys
 from kbqa.engine.writing.checkpoint import adapter_config
 from kbqa.engine.writing.generate import (

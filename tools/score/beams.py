@@ -34,8 +34,7 @@ from kbqa.engine.evaluation.scores import bootstrap_mean, candidate_f1
 from kbqa.engine.files import read_rows
 from kbqa.engine.questions.question_sets import Question, read_questions
 from kbqa.engine.resources import Resources
-from kbqa.engine.running.confidence import ConfidenceModel
-from kbqa.engine.running.tried import Tried
+from kbqa.engine.running.tried import ConfidenceModel, Tried
 from kbqa.engine.writing.generate import Candidate, read_beams
 from kbqa.kb.open import open_graph
 from kbqa.sparql.crp import Crp

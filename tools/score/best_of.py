@@ -28,8 +28,7 @@ from tqdm import tqdm
 from kbqa.engine.evaluation.scores import candidate_f1
 from kbqa.engine.questions.question_sets import Question, read_questions
 from kbqa.engine.resources import Resources
-from kbqa.engine.running.confidence import ConfidenceModel
-from kbqa.engine.running.tried import Tried
+from kbqa.engine.running.tried import ConfidenceModel, Tried
 from kbqa.engine.writing.generate import read_beams
 from kbqa.kb.open import open_graph
 from tools.score.shared import (

@@ -46,9 +46,8 @@ from kbqa.engine.evaluation.statistics import (
 )
 from kbqa.engine.questions.question_sets import Question
 from kbqa.engine.resources import Resources
-from kbqa.engine.running.confidence import ASKED_LEAD, ConfidenceModel, answer_confidences
 from kbqa.engine.running.judge import SHIPPED_JUDGE
-from kbqa.engine.running.tried import Tried
+from kbqa.engine.running.tried import ASKED_LEAD, ConfidenceModel, Tried, answer_confidences
 from kbqa.engine.writing.generate import read_beams
 from kbqa.kb.open import open_graph
 from kbqa.training.judge.pools import read_judged

@@ -29,9 +29,8 @@ from kbqa.engine.methods.kbqa import (
 )
 from kbqa.engine.questions.question_sets import Question, read_questions
 from kbqa.engine.resources import Resources
-from kbqa.engine.running.confidence import ConfidenceModel, rank_tried
 from kbqa.engine.running.run import Runner
-from kbqa.engine.running.tried import Tried
+from kbqa.engine.running.tried import ConfidenceModel, Tried, rank_tried
 from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema import GraphSchema

@@ -35,7 +35,6 @@ from kbqa.engine.linking.mentions import LinkingModel
 from kbqa.engine.methods.kbqa import SEARCHED_LIMIT_S, run_searched
 from kbqa.engine.questions.question_sets import Question
 from kbqa.engine.resources import Resources
-from kbqa.engine.running.confidence import ConfidenceModel, describe_tried
 from kbqa.engine.running.judge import (
     ASKER_FILES,
     ASKER_FOLDER,
@@ -51,7 +50,7 @@ from kbqa.engine.running.judge import (
 )
 from kbqa.engine.running.pool import PathPool
 from kbqa.engine.running.run import Runner
-from kbqa.engine.running.tried import Tried, with_first_answers
+from kbqa.engine.running.tried import ConfidenceModel, Tried, describe_tried, with_first_answers
 from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.graph import Graph
 from kbqa.kb.schema import GraphSchema

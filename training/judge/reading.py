@@ -34,7 +34,6 @@ from pydantic.dataclasses import dataclass
 from kbqa.engine.embedding.bert import minilm_folder
 from kbqa.engine.evaluation.statistics import calibrate
 from kbqa.engine.files import read_json
-from kbqa.engine.running.confidence import ASKED_LEAD, ConfidenceModel, Features
 from kbqa.engine.running.judge import (
     ADAPTER_FILE,
     MAX_TOKENS,
@@ -43,6 +42,7 @@ from kbqa.engine.running.judge import (
     AdapterSettings,
     reader_revision,
 )
+from kbqa.engine.running.tried import ASKED_LEAD, ConfidenceModel, Features
 from kbqa.engine.writing.checkpoint import mixed_precision, quiet_transformers
 from kbqa.sparql.english import path_words
 from kbqa.sparql.errors import ModelError, TrainingError

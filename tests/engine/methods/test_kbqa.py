@@ -15,11 +15,10 @@ from kbqa.engine.engine import Engine
 from kbqa.engine.linking.mentions import LinkingModel
 from kbqa.engine.methods.kbqa import Kbqa, KbqaSettings, Route
 from kbqa.engine.resources import Resources
-from kbqa.engine.running.confidence import ConfidenceModel
 from kbqa.engine.running.evidence import PathTrace
 from kbqa.engine.running.judge import Judge
 from kbqa.engine.running.repair import Repair, Repairer
-from kbqa.engine.running.tried import Tried
+from kbqa.engine.running.tried import ConfidenceModel, Tried
 from kbqa.engine.writing.generate import Generator, SavedBeams
 from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph

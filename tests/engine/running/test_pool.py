@@ -22,12 +22,11 @@ from kbqa.engine.methods import kbqa as method
 from kbqa.engine.methods.kbqa import Kbqa, KbqaSettings, run_searched
 from kbqa.engine.resources import Resources
 from kbqa.engine.running import pool as pools
-from kbqa.engine.running.confidence import ConfidenceModel
 from kbqa.engine.running.evidence import PathTrace
 from kbqa.engine.running.judge import Judge
 from kbqa.engine.running.pool import PathPool, carry_constraints
 from kbqa.engine.running.run import Runner
-from kbqa.engine.running.tried import Tried
+from kbqa.engine.running.tried import ConfidenceModel, Tried
 from kbqa.engine.writing.generate import Candidate, NoPaths
 from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph

@@ -14,11 +14,10 @@ import pytest
 
 from kbqa.engine.asked import Asked, Clock
 from kbqa.engine.linking.linker import LinkedEntity
-from kbqa.engine.running.confidence import ConfidenceModel
 from kbqa.engine.running.evidence import find_evidence
 from kbqa.engine.running.judge import Judge
 from kbqa.engine.running.run import Outcome, PathRunner, Runner, TrustOrder, find_break
-from kbqa.engine.running.tried import Execution, Tried
+from kbqa.engine.running.tried import ConfidenceModel, Execution, Tried
 from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.endpoint import SparqlEndpoint
 from kbqa.kb.graph import Graph, Table

@@ -8,7 +8,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from kbqa.engine.cli import main
-from kbqa.engine.running.confidence import ASKED_LEAD, ConfidenceModel
 from kbqa.engine.running.judge import (
     ADAPTER_FILE,
     ASKER_FILES,
@@ -18,6 +17,7 @@ from kbqa.engine.running.judge import (
     READER_FOLDER,
     CrossEncoder,
 )
+from kbqa.engine.running.tried import ASKED_LEAD, ConfidenceModel
 from kbqa.kb.graph import Graph
 from kbqa.kb.open import open_graph
 from kbqa.sparql.terms import iri

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from kbqa.engine.linking.ground import Grounding
-from kbqa.engine.running.confidence import (
+from kbqa.engine.running.tried import (
     ASKED_LEAD,
     SHIPPED_CONFIDENCE,
     ConfidenceModel,
+    Tried,
     answer_confidences,
     describe_tried,
     rank_tried,
 )
-from kbqa.engine.running.tried import Tried
 from kbqa.engine.writing.generate import Candidate
 from kbqa.kb.graph import Table
 from kbqa.sparql.crp import Constraint, Hop, Order
