@@ -193,10 +193,14 @@ class Kbqa:
         resources = self._resources
         stage: Stage = "specialised"
         runner = self._runner(asked, resources.timeout_s)
+
+        def run(candidates: Sequence[Candidate]) -> list[Tried]:
+            return runner.check(runner.run(candidates))
+
         if not isinstance(self._generator, NoPaths):
             asked.budget.take_last()  # The writing is one call: the only one, if there is but one.
 
-        tried = runner.check(runner.run(written_paths(self, asked)))  # 1 and 2, the paper's
+        tried = run(written_paths(self, asked))  # 1 and 2, the paper's
         if self._pool is not None:  # 3, ours
             brief = self._runner(asked, min(resources.timeout_s, SEARCHED_LIMIT_S))
             tried += brief.check(run_searched(asked, tried, self._pool, brief))
@@ -206,7 +210,7 @@ class Kbqa:
                 tried = self._judge.read(asked.question, tried, graph)
         execution = runner.explain(self._judge.choose(tried))  # 4, ours
         repair = self._repair(asked, execution)  # 5, the paper's
-        if repair is not None and (repaired := run_repair(repair, runner)) is not None:
+        if repair is not None and (repaired := run_repair(repair, run)) is not None:
             execution, stage = execution.with_answer(repaired), "general"
         return path_answer(
             asked,

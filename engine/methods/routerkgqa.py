@@ -13,7 +13,7 @@ Source: RouterKGQA §3, Figure 2.
 """
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -142,7 +142,7 @@ class RouterKgqa:
                 repair = self._repairer.repair(asked, reason, execution)
 
         # Stage 3: the repaired path is run, and relaxed if nothing satisfies all of it.
-        if repair is not None and (repaired := run_repair(repair, runner)) is not None:
+        if repair is not None and (repaired := run_repair(repair, runner.run)) is not None:
             execution, stage = execution.with_answer(repaired), "general"
         return path_answer(
             asked, execution, stage, repair, graph=graph, names=names, timeout_s=timeout_s
@@ -186,15 +186,14 @@ def unreachable(tried: Sequence[Tried]) -> str | None:
     return "no path that was written exists"
 
 
-def run_repair(repair: Repair, runner: Runner) -> Tried | None:
+def run_repair(repair: Repair, run: Callable[[Sequence[Candidate]], list[Tried]]) -> Tried | None:
     """Run the path that a repair found; None if it is no new one, or does not answer.
 
     It was not written for the question, so no or 0 would only say that it does not fit.
     """
     if repair.crp is None or repair.is_known:
         return None
-    found = Candidate(render_crp(repair.crp), logprob=0.0, tokens=1)
-    [tried] = runner.check(runner.run([found]))
+    [tried] = run([Candidate(render_crp(repair.crp), logprob=0.0, tokens=1)])
     return tried if tried.terms and tried.boolean is not False else None
 
 
