@@ -13,9 +13,13 @@ VENV ?= .venv
 # index has builds of its own, which bring other packages, such as NVIDIA's. The newest release may
 # be one of gigabytes.
 TORCH ?= torch==2.13.0
+# How many processes share the tests.
+WORKERS ?= 2
 
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
+# Each process on a core of its own: more threads would only wait for each other.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile
 LOCKED := $(INSTALL) --no-deps --require-hashes --requirement
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--custom-compile-command 'make lock' --excludes deploy/locked/left-out.txt \
@@ -27,7 +31,7 @@ demo: $(VENV)/.demo
 	$(BIN)/kbqa ask "what is the largest city in Kenya?"
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
